@@ -1,0 +1,62 @@
+# What one can do here. `make` alone lists it.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+BENCH  := .venv-bench
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all check format bench docs clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+setup: $(READY) ## create .venv with everything needed (skipped when it is there)
+
+$(READY): pyproject.toml
+	@echo "setup: creating $(VENV) and installing somcot with its development tools (a few minutes the first time)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $(READY)
+	@echo "setup: done"
+
+demo: $(READY) ## run the main job on bundled data, draw a picture into out/
+	@$(BIN)/somcot demo --out out
+
+test: $(READY) ## run the tests (under 10 minutes)
+	@$(BIN)/python -m pytest -q -n 2 -m "not slow and not statistical"
+
+test-all: $(READY) ## run all tests, slow and statistical ones too
+	@$(BIN)/python -m pytest -q -n 2
+
+check: $(READY) ## lint, formatting, types, import layers
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(READY) ## format the code and sort its imports
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(READY) $(BENCH)/.ready ## measure against other packages, write out/benchmarks.md
+	@mkdir -p out
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks --peers $(BENCH)/bin/python --out out/benchmarks.md
+
+$(BENCH)/.ready: benchmarks/requirements.txt
+	@echo "bench: creating $(BENCH) with the packages to compare with"
+	@test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
+	@$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	@$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt
+	@touch $@
+
+docs: $(READY) ## build the documentation into docs/_build
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@$(BIN)/python -m sphinx -W -q -b html docs docs/_build/html
+	@echo "docs: open docs/_build/html/index.html"
+
+clean: ## remove environments, caches and outputs
+	rm -rf $(VENV) $(BENCH) out docs/_build build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
