@@ -1,0 +1,114 @@
+"""Entropic transport for many pairs: Sinkhorn steps in the log domain, and rounding to exact marginals."""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+__all__ = ["round_entries", "rounded_plan", "sinkhorn_steps"]
+
+
+@njit(cache=True, nogil=True)
+def sinkhorn_steps(lo, hi, V, pair_x, pair_y, x, y, epsilon, offset_x, offset_y, F, G, max_steps, tolerance, value):
+    """Up to `max_steps` Sinkhorn steps for pairs lo..hi-1 against the cost V at temperature epsilon.
+
+    The plan of pair k is exp((F_i + G_j - V_ij) / epsilon); F and G (from ``offset_x[k]`` and ``offset_y[k]`` on) are
+    the warm start and are updated. ``value[k]`` receives the mean cost of the plan. Returns the largest marginal error.
+    """
+    worst = 0.0
+    for k in range(lo, hi):
+        x0, x1 = x.indptr[pair_x[k]], x.indptr[pair_x[k] + 1]
+        y0, y1 = y.indptr[pair_y[k]], y.indptr[pair_y[k] + 1]
+        C = np.empty((x1 - x0, y1 - y0))
+        for i in range(x1 - x0):
+            for j in range(y1 - y0):
+                C[i, j] = V[x.indices[x0 + i], y.indices[y0 + j]] / epsilon
+        f = F[offset_x[k] : offset_x[k] + x1 - x0] / epsilon
+        g = G[offset_y[k] : offset_y[k] + y1 - y0] / epsilon
+        p, q = x.probabilities[x0:x1], y.probabilities[y0:y1]
+        error = np.inf
+        for _ in range(max_steps):
+            error = _scale_columns(C, f, g, q)
+            if error <= tolerance:
+                break
+            _scale_columns(C.T, g, f, p)
+        _scale_columns(C.T, g, f, p)  # however the loop ended, the rows are exact
+        plan = np.empty_like(C)
+        for i in range(f.size):
+            for j in range(g.size):
+                plan[i, j] = np.exp(f[i] + g[j] - C[i, j])
+        # Rounded, the plan is feasible however few steps were taken: values never fall below the exact ones.
+        value[k] = epsilon * (rounded_plan(plan, p, q) * C).sum()
+        F[offset_x[k] : offset_x[k] + x1 - x0] = f * epsilon
+        G[offset_y[k] : offset_y[k] + y1 - y0] = g * epsilon
+        worst = max(worst, error)
+    return worst
+
+
+@njit(cache=True, nogil=True)
+def _scale_columns(C, f, g, q):
+    """Set g so that column j of exp(f_i + g_j - C_ij) sums to q_j; returns the l1 error there was before."""
+    error = 0.0
+    for j in range(g.size):
+        largest = -np.inf
+        for i in range(f.size):
+            largest = max(largest, f[i] - C[i, j])
+        total = 0.0
+        for i in range(f.size):
+            total += np.exp(f[i] - C[i, j] - largest)
+        level = largest + np.log(total)
+        error += abs(np.exp(min(g[j] + level, 700.0)) - q[j])
+        g[j] = np.log(q[j]) - level
+    return error
+
+
+@njit(cache=True, nogil=True)
+def round_entries(lo, hi, V, pair_x, pair_y, x, y, epsilon, offset_x, offset_y, F, G, ptr, index, indices, data):
+    """Write the plans of pairs lo..hi-1, rounded to their marginals, as rows over pairs from ``ptr[k]`` on."""
+    for k in range(lo, hi):
+        x0, x1 = x.indptr[pair_x[k]], x.indptr[pair_x[k] + 1]
+        y0, y1 = y.indptr[pair_y[k]], y.indptr[pair_y[k] + 1]
+        plan = np.empty((x1 - x0, y1 - y0))
+        for i in range(x1 - x0):
+            for j in range(y1 - y0):
+                slack = F[offset_x[k] + i] + G[offset_y[k] + j] - V[x.indices[x0 + i], y.indices[y0 + j]]
+                plan[i, j] = np.exp(slack / epsilon)
+        plan = rounded_plan(plan, x.probabilities[x0:x1], y.probabilities[y0:y1])
+        t = ptr[k]
+        for i in range(x1 - x0):
+            for j in range(y1 - y0):
+                indices[t] = index[x.indices[x0 + i], y.indices[y0 + j]]
+                data[t] = plan[i, j]
+                t += 1
+
+
+@njit(cache=True, nogil=True)
+def rounded_plan(plan, p, q):
+    """The symmetric rounding of the paper's appendix."""
+    return (_rounded(plan, p, q) + _rounded(plan.T, q, p).T) / 2.0
+
+
+@njit(cache=True, nogil=True)
+def _rounded(plan, p, q):
+    """Shrink rows, then columns, that are too heavy; spread what is missing as a product."""
+    out = plan.copy()
+    for i in range(p.size):
+        total = out[i].sum()
+        if total > p[i]:
+            out[i] *= p[i] / total
+    for j in range(q.size):
+        total = out[:, j].sum()
+        if total > q[j]:
+            out[:, j] *= q[j] / total
+    missing_p, missing_q = np.empty_like(p), np.empty_like(q)
+    for i in range(p.size):
+        missing_p[i] = max(p[i] - out[i].sum(), 0.0)
+    for j in range(q.size):
+        missing_q[j] = max(q[j] - out[:, j].sum(), 0.0)
+    total = missing_p.sum()
+    if total > 0.0:
+        for i in range(p.size):
+            for j in range(q.size):
+                out[i, j] += missing_p[i] * missing_q[j] / total
+    return out

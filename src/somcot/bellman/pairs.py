@@ -1,0 +1,97 @@
+"""The state pairs a computation works on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from somcot.memory import require
+from somcot.problem import Problem
+
+__all__ = ["PairChoice", "Pairs", "all_pairs", "choose", "reachable_pairs"]
+
+PairChoice = Literal["reachable", "all"]
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """State pairs in increasing order, and the way back.
+
+    Attributes
+    ----------
+    x, y : ndarray of int32, shape (n_pairs,)
+        Pair k is (x[k], y[k]).
+    index : ndarray of int32, shape (n_x, n_y)
+        Position of each pair, -1 where it does not take part.
+    """
+
+    x: NDArray[np.int32]
+    y: NDArray[np.int32]
+    index: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+
+def choose(problem: Problem, pairs: PairChoice) -> Pairs:
+    """All pairs, or those the start can reach."""
+    if pairs not in ("reachable", "all"):
+        raise ValueError(f"pairs: found {pairs!r}, expected 'reachable' or 'all'")
+    n_x, n_y = problem.shape
+    require(32.0 * n_x * n_y, f"a table of {n_x} x {n_y} state pairs", "merge states or compare smaller chains")
+    return all_pairs(problem) if pairs == "all" else reachable_pairs(problem)
+
+
+def all_pairs(problem: Problem) -> Pairs:
+    """Every pair of states."""
+    return _from_mask(np.ones(problem.shape, dtype=np.bool_))
+
+
+def reachable_pairs(problem: Problem) -> Pairs:
+    """The closure of the start pairs under products of supports.
+
+    Every coupling stays inside this set, so its optimum is the optimum over all couplings. (The pairs reached by one
+    particular coupling would not do: leaving pairs out can hide a cheaper coupling.)
+    """
+    mask = np.zeros(problem.shape, dtype=np.bool_)
+    _close(*problem.x.support[:2], *problem.y.support[:2], mask)
+    return _from_mask(mask)
+
+
+def _from_mask(mask: NDArray[np.bool_]) -> Pairs:
+    x, y = np.nonzero(mask)
+    index = np.full(mask.shape, -1, dtype=np.int32)
+    index[mask] = np.arange(len(x), dtype=np.int32)
+    return Pairs(x.astype(np.int32), y.astype(np.int32), index)
+
+
+@njit(cache=True, nogil=True)
+def _close(ptr_x, idx_x, ptr_y, idx_y, mask):  # type: ignore[no-untyped-def]
+    """Mark every pair reachable from the start rows.
+
+    A step is taken in two halves, (x, y) -> (x', y) -> (x', y'), and each half-pair is expanded once: the work is
+    n_x * n_y times the sum of the support sizes, not their product.
+    """
+    n_x, n_y = mask.shape
+    half = np.zeros((n_x, n_y + 1), dtype=np.bool_)
+    stack = np.empty(n_x * n_y + 1, dtype=np.int64)
+    stack[0] = n_x * (n_y + 1) + n_y
+    top = 1
+    while top > 0:
+        top -= 1
+        x = stack[top] // (n_y + 1)
+        y = stack[top] % (n_y + 1)
+        for i in range(ptr_x[x], ptr_x[x + 1]):
+            following = idx_x[i]
+            if half[following, y]:
+                continue
+            half[following, y] = True
+            for j in range(ptr_y[y], ptr_y[y + 1]):
+                if not mask[following, idx_y[j]]:
+                    mask[following, idx_y[j]] = True
+                    stack[top] = following * (n_y + 1) + idx_y[j]
+                    top += 1

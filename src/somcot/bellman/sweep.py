@@ -1,0 +1,117 @@
+"""Bellman improvement: the best transition coupling of every state pair for a given potential."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.bellman.pairs import Pairs
+from somcot.bellman.slices import cut, in_slices, thread_count
+from somcot.bellman.transport import Bases, Rows, kernel_entries, optimise
+from somcot.chains import Support
+from somcot.discounting import Kernel
+from somcot.memory import require
+from somcot.problem import Problem
+from somcot.validation import Floats
+
+__all__ = ["Improvement", "Sweep"]
+
+# Work of one slice, in cells of cost matrices: about 30 ms, so that signals get through.
+_SLICE = 500_000
+
+
+class Improvement(NamedTuple):
+    """What one sweep found.
+
+    Attributes
+    ----------
+    low, high : ndarray, shape (n_pairs + 1,)
+        Bounds of the optimal transport value of each pair, and last of the start laws, for the potential given.
+    changed : int
+        How many pairs got another plan.
+    """
+
+    low: Floats
+    high: Floats
+    changed: int
+
+
+class Sweep:
+    """The transport problems of all pairs, each remembering its last optimal basis.
+
+    Parameters
+    ----------
+    problem : Problem
+    pairs : Pairs
+    threads : int, optional
+        Threads to use, by default one per core. The result has the same bits whatever the number.
+    """
+
+    def __init__(self, problem: Problem, pairs: Pairs, threads: int | None = None) -> None:
+        self.pairs = pairs
+        self.threads = thread_count(threads)
+        n_x, n_y = problem.shape
+        support_x, support_y = problem.x.support, problem.y.support
+        self._pair_x = np.append(pairs.x, np.int32(n_x))
+        self._pair_y = np.append(pairs.y, np.int32(n_y))
+        rows = np.diff(support_x.indptr)[self._pair_x]
+        columns = np.diff(support_y.indptr)[self._pair_y]
+        n_arcs = int(rows.sum() + columns.sum()) - len(rows)
+        require(
+            32.0 * n_arcs + 80.0 * len(rows),
+            f"the exact solution on {len(pairs):,} state pairs with {n_arcs:,} arcs",
+            "merge states, or use method='somcot' on samples",
+        )
+        self._unit = 1 << int(2 * support_x.max_row + 1).bit_length()
+        total = 2**61 // self._unit
+        self._x = Rows(*support_x, _integer_masses(support_x, total))
+        self._y = Rows(*support_y, _integer_masses(support_y, total))
+        self._bases = Bases(
+            np.concatenate([[0], np.cumsum(rows + columns - 1)]).astype(np.int64),
+            np.zeros(n_arcs, dtype=np.int32),
+            np.zeros(n_arcs, dtype=np.int64),
+            np.zeros(len(rows), dtype=np.uint8),
+        )
+        self._slices = cut(rows * columns + 16, _SLICE)
+
+    def improve(self, V: Floats) -> Improvement:
+        """Find the best transition coupling of every pair against the potential V, (n_x, n_y)."""
+        low, high = np.empty(len(self._pair_x)), np.empty(len(self._pair_x))
+
+        def run(lo: int, hi: int) -> int:
+            found: int = optimise(
+                lo, hi, V, self._pair_x, self._pair_y, self._x, self._y, self._unit, self._bases, low, high
+            )
+            return found
+
+        changed = int(sum(in_slices(run, self._slices, self.threads)))
+        return Improvement(low, high, changed)
+
+    def kernel(self) -> tuple[Kernel, Floats]:
+        """The current transition coupling over pairs, (n_pairs, n_pairs), and the law of the first pair, (n_pairs,)."""
+        n, n_arcs = len(self.pairs), len(self._bases.cells)
+        indptr = np.zeros(n + 2, dtype=np.int64)
+        indices = np.empty(n_arcs, dtype=np.int32)
+        data = np.empty(n_arcs)
+        kernel_entries(
+            self._pair_x, self._pair_y, self._x, self._y, self._unit, self._bases, self.pairs.index,
+            indptr, indices, data,
+        )  # fmt: skip
+        start = np.zeros(n)
+        begin, end = indptr[n], indptr[n + 1]
+        start[indices[begin:end]] = data[begin:end]
+        return Kernel(indptr[: n + 1], indices[:begin], data[:begin]), start
+
+
+def _integer_masses(support: Support, total: int) -> NDArray[np.int64]:
+    """Probabilities as integers of at least 1 that sum to `total` in every row; the largest takes the remainder."""
+    indptr, _, probabilities = support
+    masses = np.maximum(np.floor(probabilities * float(total)), 1.0).astype(np.int64)
+    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    largest = np.maximum.reduceat(probabilities, indptr[:-1])
+    candidates = np.flatnonzero(probabilities == largest[rows])
+    _, first = np.unique(rows[candidates], return_index=True)
+    masses[candidates[first]] += total - np.add.reduceat(masses, indptr[:-1])
+    return masses

@@ -1,0 +1,354 @@
+"""Finite Markov chains with known kernels, and the classics used throughout."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from somcot.validation import (
+    Floats,
+    check_count,
+    check_discount,
+    check_finite,
+    check_labels,
+    probability_vector,
+    real_array,
+)
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from somcot.samples import Samples
+
+__all__ = ["MarkovChain", "Support", "block_chain", "random_walk"]
+
+ROW_TOLERANCE = 1e-8
+
+
+class Support(NamedTuple):
+    """The positive entries of a kernel, row by row (CSR), with the start law as one last row.
+
+    Row i holds the successors ``indices[indptr[i]:indptr[i + 1]]`` with their ``probabilities``; row n is the law of
+    the first state.
+    """
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    probabilities: Floats
+
+    @property
+    def max_row(self) -> int:
+        """Length of the longest row."""
+        return int(np.diff(self.indptr).max())
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class MarkovChain:
+    """A finite Markov chain: a transition kernel, a start law and names for the states.
+
+    Parameters
+    ----------
+    transition : array_like or scipy.sparse matrix, shape (n, n)
+        ``transition[i, j]`` is the probability of going from state i to state j. Rows sum to 1 (within 1e-8; they
+        are divided by their sum).
+    initial : state or array_like, shape (n,), optional
+        The first state (a label when `states` has it, otherwise an index) or a law over the states.
+    states : sequence of hashable, optional
+        Labels; by default 0, 1, ..., n-1.
+    normalize : bool, optional
+        Divide rows and `initial` by their sums whatever these are.
+
+    Examples
+    --------
+    >>> chain = MarkovChain([[0.9, 0.1], [0.5, 0.5]], "sunny", states=["sunny", "rainy"])
+    >>> chain
+    MarkovChain(2 states, 4 transitions, starts in 'sunny')
+    >>> chain.occupancy(0.5).round(3)
+    array([[0.844, 0.094],
+           [0.031, 0.031]])
+    """
+
+    transition: Floats | csr_array
+    initial: Floats
+    states: tuple[Hashable, ...]
+
+    def __init__(
+        self,
+        transition: ArrayLike | Any,
+        initial: Hashable | ArrayLike = 0,
+        *,
+        states: Iterable[Hashable] | None = None,
+        normalize: bool = False,
+    ) -> None:
+        matrix = _square(transition)
+        n = int(matrix.shape[0])
+        labels = tuple(range(n)) if states is None else check_labels("states", states, n)
+        object.__setattr__(self, "transition", _stochastic(matrix, labels, normalize=normalize))
+        object.__setattr__(self, "states", labels)
+        object.__setattr__(self, "initial", _start_law(initial, labels, normalize=normalize))
+        self.initial.setflags(write=False)
+
+    @property
+    def n_states(self) -> int:
+        """Number of states."""
+        return len(self.states)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the kernel is stored as a sparse matrix."""
+        return not isinstance(self.transition, np.ndarray)
+
+    @cached_property
+    def support(self) -> Support:
+        """The positive transition probabilities, found once and used everywhere."""
+        start = np.flatnonzero(self.initial)
+        if isinstance(self.transition, np.ndarray):
+            rows, columns = np.nonzero(self.transition)
+            values = self.transition[rows, columns]
+            lengths = np.bincount(rows, minlength=self.n_states)
+        else:
+            columns, values, lengths = self.transition.indices, self.transition.data, np.diff(self.transition.indptr)
+        return Support(
+            np.concatenate([[0], np.cumsum(lengths), [len(columns) + len(start)]]).astype(np.int64),
+            np.concatenate([columns, start]).astype(np.int32),
+            np.concatenate([values, self.initial[start]]),
+        )
+
+    def index(self, state: Hashable) -> int:
+        """Position of a label, or of an index when no label matches."""
+        return _state_index("state", state, self.states)
+
+    def state_occupancy(self, discount: float) -> Floats:
+        """Discounted occupancy of states: the law of X_G with G geometric on 0, 1, 2, ...
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            ``(1 - discount) * sum_t discount^t P(X_t = x)``.
+        """
+        from somcot.discounting import Kernel, discounted_occupancy
+
+        indptr, indices, probabilities = self.support
+        n_entries = indptr[-2]
+        kernel = Kernel(indptr[:-1], indices[:n_entries], probabilities[:n_entries])
+        return discounted_occupancy(kernel, self.initial, check_discount(discount))
+
+    def occupancy(self, discount: float) -> Floats | csr_array:
+        """Discounted occupancy of transitions, nu_X of the paper: the law of (X_G, X_{G+1}).
+
+        Returns
+        -------
+        ndarray or scipy.sparse.csr_array, shape (n, n)
+            Sparse when the chain's kernel is.
+        """
+        weight = self.state_occupancy(discount)
+        if isinstance(self.transition, np.ndarray):
+            return weight[:, None] * self.transition
+        result = self.transition.copy()
+        result.data *= np.repeat(weight, np.diff(result.indptr))
+        return result
+
+    def sample(self, n_episodes: int, n_steps: int, *, rng: int | np.random.Generator | None = None) -> Samples:
+        """Draw episodes of `n_steps` transitions that begin in the start law.
+
+        Examples
+        --------
+        >>> random_walk(5).sample(3, 100, rng=0).n_transitions
+        300
+        """
+        from somcot.samples import Samples
+
+        n_episodes, n_steps = check_count("n_episodes", n_episodes), check_count("n_steps", n_steps)
+        generator = np.random.default_rng(rng)
+        paths = np.empty((n_episodes, n_steps + 1), dtype=np.int64)
+        paths[:, 0] = self._draw_next(np.full(n_episodes, self.n_states), generator)
+        for t in range(n_steps):
+            paths[:, t + 1] = self._draw_next(paths[:, t], generator)
+        return Samples.from_trajectories(list(paths), states=self.states, terminated=False)
+
+    def sample_occupancy(self, n: int, discount: float, *, rng: int | np.random.Generator | None = None) -> Samples:
+        """Draw `n` independent pairs (X_G, X_{G+1}) from the occupancy, by geometric stopping.
+
+        Examples
+        --------
+        >>> random_walk(5).sample_occupancy(1000, 0.9, rng=0).n_transitions
+        1000
+        """
+        from somcot.samples import Samples
+
+        n, discount = check_count("n", n), check_discount(discount)
+        now, following = self.draw_occupancy(n, discount, np.random.default_rng(rng))
+        return Samples.from_transitions(now, following, discount=discount, initial=self.initial, states=self.states)
+
+    def draw_occupancy(
+        self, n: int, discount: float, rng: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Indices of `n` independent transitions (X_G, X_{G+1}), G >= 0 geometric with P(G = t) = (1-g) g^t."""
+        waiting = rng.geometric(1.0 - discount, size=n) - 1
+        order = np.argsort(-waiting, kind="stable")
+        state = self._draw_next(np.full(n, self.n_states), rng)
+        alive = waiting[order]
+        for t in range(int(alive[0]) if n else 0):
+            moving = order[: int(np.searchsorted(-alive, -t, side="left"))]
+            state[moving] = self._draw_next(state[moving], rng)
+        return state, self._draw_next(state, rng)
+
+    def _draw_next(self, rows: NDArray[Any], rng: np.random.Generator) -> NDArray[np.int64]:
+        """One successor for each row of the support (row n is the start law)."""
+        indptr, indices, _ = self.support
+        place = np.searchsorted(self._cumulative, rows + rng.random(len(rows)), side="right")
+        return indices[np.clip(place, indptr[rows], indptr[rows + 1] - 1)].astype(np.int64)
+
+    @cached_property
+    def _cumulative(self) -> Floats:
+        """Row number plus cumulative probability: one sorted array to search for all rows at once."""
+        indptr, _, probabilities = self.support
+        total = np.concatenate([[0.0], np.cumsum(probabilities)])
+        rows = np.repeat(np.arange(self.n_states + 1), np.diff(indptr))
+        cumulative: Floats = rows + np.minimum(total[1:] - total[indptr[rows]], 1.0)
+        return cumulative
+
+    def __repr__(self) -> str:
+        starts = np.flatnonzero(self.initial)
+        where = repr(self.states[starts[0]]) if len(starts) == 1 else f"{len(starts)} states"
+        n_transitions = int(self.support.indptr[-2])
+        return f"MarkovChain({self.n_states} states, {n_transitions} transitions, starts in {where})"
+
+
+def random_walk(n: int, theta: float = 0.5, *, stay: float = 0.9, start: int = 0) -> MarkovChain:
+    """Biased walk on 0, ..., n-1 with sticky walls, the paper's test chain.
+
+    Parameters
+    ----------
+    n : int
+        Number of states.
+    theta : float
+        Probability of a step up, inside.
+    stay : float
+        Probability of staying, at either wall.
+    start : int
+        First state.
+
+    Examples
+    --------
+    >>> random_walk(3, 0.7).transition
+    array([[0.9, 0.1, 0. ],
+           [0.3, 0. , 0.7],
+           [0. , 0.1, 0.9]])
+    """
+    n = check_count("n", n)
+    for name, value in (("theta", theta), ("stay", stay)):
+        if not 0.0 <= value <= 1.0:
+            raise ValueError(f"{name}: found {value}, expected a probability between 0 and 1")
+    if n == 1:
+        return MarkovChain([[1.0]], start)
+    kernel = np.zeros((n, n))
+    inside = np.arange(1, n - 1)
+    kernel[inside, inside + 1] = theta
+    kernel[inside, inside - 1] = 1.0 - theta
+    kernel[0, :2] = kernel[-1, :-3:-1] = stay, 1.0 - stay
+    return MarkovChain(kernel, start)
+
+
+def block_chain(chain: MarkovChain, n_copies: int) -> MarkovChain:
+    """Split every state into equally likely copies that mean nothing.
+
+    State (x, b) is at index ``x * n_copies + b``; b is uniform at every step, the first one included. The chain is
+    at distance 0 from the original for every cost that ignores b.
+
+    Examples
+    --------
+    >>> block_chain(random_walk(2), 2).transition
+    array([[0.45, 0.45, 0.05, 0.05],
+           [0.45, 0.45, 0.05, 0.05],
+           [0.05, 0.05, 0.45, 0.45],
+           [0.05, 0.05, 0.45, 0.45]])
+    """
+    b = check_count("n_copies", n_copies)
+    states = [(x, copy) for x in chain.states for copy in range(b)]
+    initial = np.repeat(chain.initial / b, b)
+    if isinstance(chain.transition, np.ndarray):
+        return MarkovChain(np.kron(chain.transition, np.full((b, b), 1.0 / b)), initial, states=states)
+    from scipy.sparse import kron
+
+    return MarkovChain(kron(chain.transition, np.full((b, b), 1.0 / b), format="csr"), initial, states=states)
+
+
+def _square(transition: Any) -> Floats | csr_array:
+    """A fresh square float matrix, dense or CSR, with finite entries."""
+    matrix: Floats | csr_array
+    if hasattr(transition, "tocsr"):
+        from scipy.sparse import csr_array
+
+        if transition.dtype.kind not in "biuf":
+            raise TypeError(f"transition: found entries of type {transition.dtype}, expected real numbers")
+        matrix = csr_array(transition, dtype=np.float64, copy=True)
+        matrix.sum_duplicates()
+        check_finite("transition", matrix.data)
+    else:
+        matrix = real_array("transition", transition, 2)
+    rows, columns = matrix.shape
+    if rows != columns or rows == 0:
+        raise ValueError(f"transition: shape is {(rows, columns)}, expected a square matrix with at least one state")
+    return matrix
+
+
+def _stochastic(matrix: Floats | csr_array, labels: tuple[Hashable, ...], *, normalize: bool) -> Floats | csr_array:
+    """Refuse negative entries and rows that do not sum to 1, then divide each row by its sum."""
+    values = matrix if isinstance(matrix, np.ndarray) else matrix.data
+    if values.size and values.min() < 0:
+        coo = np.argwhere(matrix < 0) if isinstance(matrix, np.ndarray) else np.transpose((matrix < 0).nonzero())
+        i, j = (int(k) for k in coo[0])
+        raise ValueError(
+            f"transition: the probability of going from state {labels[i]!r} to {labels[j]!r} is {matrix[i, j]:.6g}, "
+            "expected at least 0"
+        )
+    sums = np.asarray(matrix.sum(axis=1)).ravel()
+    wrong = np.flatnonzero(sums <= 0 if normalize else ~(np.abs(sums - 1) <= ROW_TOLERANCE))
+    if wrong.size:
+        i = int(wrong[0])
+        more = f" ({wrong.size} such rows)" if wrong.size > 1 else ""
+        remedy = (
+            "pass normalize=True to rescale"
+            if sums[i] > 0
+            else "give the state somewhere to go, such as itself when it is absorbing"
+        )
+        raise ValueError(f"transition: row of state {labels[i]!r} sums to {sums[i]:.10g}, expected 1{more}; {remedy}")
+    if isinstance(matrix, np.ndarray):
+        matrix /= sums[:, None]
+        matrix.setflags(write=False)
+    else:
+        matrix.data /= np.repeat(sums, np.diff(matrix.indptr))
+        matrix.eliminate_zeros()
+        matrix.sort_indices()
+    return matrix
+
+
+def _start_law(initial: Any, labels: tuple[Hashable, ...], *, normalize: bool) -> Floats:
+    is_vector = not isinstance(initial, (str, bytes, tuple)) and np.ndim(initial) == 1
+    if is_vector or (isinstance(initial, tuple) and initial not in labels):
+        return probability_vector("initial", initial, labels, normalize=normalize)
+    law = np.zeros(len(labels))
+    law[_state_index("initial", initial, labels)] = 1.0
+    return law
+
+
+def _state_index(name: str, state: Any, labels: tuple[Hashable, ...]) -> int:
+    if isinstance(state, np.generic):
+        state = state.item()
+    if state in labels:
+        return labels.index(state)
+    try:
+        i = operator.index(state)
+    except TypeError:
+        i = -1
+    if isinstance(state, bool) or not 0 <= i < len(labels):
+        shown = ", ".join(repr(label) for label in labels[:5]) + (", ..." if len(labels) > 5 else "")
+        raise ValueError(f"{name}: {state!r} is not a state; the states are {shown}")
+    return i

@@ -1,0 +1,266 @@
+"""Occupancy couplings mu(x, y, x', y') and what one may ask of them.
+
+mu is the discounted law of (X_t, Y_t, X_{t+1}, Y_{t+1}) under a coupling of two chains. `Coupling` keeps only the
+entries that carry mass; the functions take either it or plain marginals, so that a solver which never builds mu can
+use them too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from somcot.memory import require
+from somcot.validation import Floats, real_array
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from somcot.chains import MarkovChain
+
+__all__ = [
+    "Coupling",
+    "Residuals",
+    "conditional",
+    "flow_residual",
+    "residuals",
+    "round_occupancy",
+    "round_symmetric",
+    "round_to_marginals",
+]
+
+Indices = NDArray[np.int32]
+
+
+class Residuals(NamedTuple):
+    """The paper's three total absolute constraint violations (l1)."""
+
+    flow: float
+    causal_x: float
+    causal_y: float
+
+
+@dataclass(frozen=True, eq=False)
+class Coupling:
+    """An occupancy coupling, entry by entry.
+
+    Attributes
+    ----------
+    shape : (n_x, n_y)
+    x, y, next_x, next_y : ndarray of int32, shape (k,)
+        Entry e is mu(x[e], y[e], next_x[e], next_y[e]).
+    mass : ndarray, shape (k,)
+    start : ndarray, shape (n_x, n_y)
+        The law of the first pair of states.
+    """
+
+    shape: tuple[int, int]
+    x: Indices
+    y: Indices
+    next_x: Indices
+    next_y: Indices
+    mass: Floats
+    start: Floats
+
+    @classmethod
+    def from_dense(cls, mu: ArrayLike, start: ArrayLike) -> Coupling:
+        """Build from a full (n_x, n_y, n_x, n_y) array."""
+        dense = real_array("mu", mu, 4)
+        law = real_array("start", start, 2)
+        n_x, n_y = dense.shape[:2]
+        if dense.shape[2:] != (n_x, n_y) or law.shape != (n_x, n_y):
+            raise ValueError(f"mu: shape is {dense.shape}, start: shape is {law.shape}, expected (n_x, n_y) twice")
+        where = np.nonzero(dense)
+        x, y, next_x, next_y = (index.astype(np.int32) for index in where)
+        return cls((n_x, n_y), x, y, next_x, next_y, dense[where], law)
+
+    def dense(self) -> Floats:
+        """The full array, (n_x, n_y, n_x, n_y); refused when it does not fit into memory."""
+        n_x, n_y = self.shape
+        require(
+            8.0 * (n_x * n_y) ** 2,
+            f"the full coupling of {n_x} x {n_y} states",
+            "use result.plan, which keeps only the entries with mass",
+        )
+        mu = np.zeros((n_x, n_y, n_x, n_y))
+        np.add.at(mu, (self.x, self.y, self.next_x, self.next_y), self.mass)
+        return mu
+
+    def state_law(self) -> Floats:
+        """Law of the pair (X_t, Y_t): mu summed over the next states, (n_x, n_y)."""
+        return _accumulate((self.x, self.y), self.mass, self.shape)
+
+    def next_law(self) -> Floats:
+        """Law of the pair (X_{t+1}, Y_{t+1}), (n_x, n_y)."""
+        return _accumulate((self.next_x, self.next_y), self.mass, self.shape)
+
+    def marginal_x(self) -> csr_array:
+        """Law of (X_t, X_{t+1}), which is nu_X for a feasible coupling, (n_x, n_x)."""
+        return _sparse_law(self.x, self.next_x, self.mass, self.shape[0])
+
+    def marginal_y(self) -> csr_array:
+        """Law of (Y_t, Y_{t+1}), which is nu_Y for a feasible coupling, (n_y, n_y)."""
+        return _sparse_law(self.y, self.next_y, self.mass, self.shape[1])
+
+    def swap(self) -> Coupling:
+        """The same coupling with the roles of X and Y exchanged."""
+        return Coupling(
+            (self.shape[1], self.shape[0]), self.y, self.x, self.next_y, self.next_x, self.mass, self.start.T
+        )
+
+
+def conditional(state_law: Floats) -> Floats:
+    """Encoder lambda_X(y | x) of a law over pairs; rows of states never visited are uniform.
+
+    The decoder is ``conditional(state_law.T)``.
+
+    Examples
+    --------
+    >>> conditional(np.array([[0.3, 0.1], [0.0, 0.0]]))
+    array([[0.75, 0.25],
+           [0.5 , 0.5 ]])
+    """
+    rows = state_law.sum(axis=1, keepdims=True)
+    uniform = np.full_like(state_law, 1.0 / state_law.shape[1])
+    np.divide(state_law, rows, out=uniform, where=rows > 0)
+    return uniform
+
+
+def flow_residual(state_law: Floats, next_law: Floats, start: Floats, discount: float) -> float:
+    """Total absolute violation of the flow condition, Eq. 3 of the paper."""
+    return float(np.abs(state_law - discount * next_law - (1.0 - discount) * start).sum())
+
+
+def residuals(
+    coupling: Coupling,
+    nu_x: Floats | csr_array,
+    nu_y: Floats | csr_array,
+    discount: float,
+    encoder: Floats | None = None,
+    decoder: Floats | None = None,
+) -> Residuals:
+    """Constraint violations of Proposition 1: flow, and both causality conditions.
+
+    Parameters
+    ----------
+    coupling : Coupling
+    nu_x, nu_y : array or sparse matrix, shape (n_x, n_x) and (n_y, n_y)
+        Occupancies of the two chains.
+    discount : float
+    encoder, decoder : ndarray, optional
+        lambda_X (n_x, n_y) and lambda_Y (n_y, n_x); by default the coupling's own.
+    """
+    law = coupling.state_law()
+    encoder = conditional(law) if encoder is None else encoder
+    decoder = conditional(law.T) if decoder is None else decoder
+    return Residuals(
+        flow_residual(law, coupling.next_law(), coupling.start, discount),
+        _causal_residual(coupling, nu_x, encoder),
+        _causal_residual(coupling.swap(), nu_y, decoder),
+    )
+
+
+def round_to_marginals(plan: ArrayLike, p: ArrayLike, q: ArrayLike) -> Floats:
+    """Turn any nonnegative matrix into a coupling of p and q (the paper's rounding procedure r).
+
+    ``|r(F, p, q) - F|_1 <= 2 (|F 1 - p|_1 + |F^T 1 - q|_1)``.
+
+    Examples
+    --------
+    >>> round_to_marginals([[0.5, 0.1], [0.0, 0.4]], [0.5, 0.5], [0.5, 0.5]).round(4)
+    array([[0.4167, 0.0833],
+           [0.0833, 0.4167]])
+    """
+    F, p, q = real_array("plan", plan, 2), real_array("p", p, 1), real_array("q", q, 1)
+    if F.shape != (p.size, q.size):
+        raise ValueError(f"plan: shape is {F.shape}, expected {(p.size, q.size)}")
+    if min(F.min(), p.min(), q.min()) < 0:
+        raise ValueError("plan, p, q: found a negative entry, expected masses of at least 0")
+    if abs(p.sum() - q.sum()) > 1e-8 * max(p.sum(), q.sum()):
+        raise ValueError(f"p, q: masses {p.sum():.10g} and {q.sum():.10g} differ; a coupling needs equal masses")
+    F *= _shrink(p, F.sum(axis=1))[:, None]
+    F *= _shrink(q, F.sum(axis=0))[None, :]
+    missing_p = np.maximum(p - F.sum(axis=1), 0.0)
+    missing_q = np.maximum(q - F.sum(axis=0), 0.0)
+    total = missing_p.sum()
+    return F if total == 0 else F + np.outer(missing_p, missing_q) / total
+
+
+def round_symmetric(plan: ArrayLike, p: ArrayLike, q: ArrayLike) -> Floats:
+    """The symmetric rounding: the mean of rounding rows first and columns first.
+
+    ``|r_sym(F, p, q) - F|_1 <= 3/2 (|F 1 - p|_1 + |F^T 1 - q|_1)`` for a probability matrix F.
+    """
+    return (round_to_marginals(plan, p, q) + round_to_marginals(np.asarray(plan).T, q, p).T) / 2
+
+
+def round_occupancy(mu: ArrayLike, x: MarkovChain, y: MarkovChain, start: ArrayLike, discount: float) -> Coupling:
+    """Round an approximate occupancy coupling to a feasible one, r(mu) of the paper's appendix.
+
+    The transition coupling of `mu` is rounded pair by pair (the product kernel where `mu` has no mass) and its
+    occupancy computed, so <r(mu), c> is an upper bound of the distance for every cost.
+
+    Parameters
+    ----------
+    mu : array_like, shape (n_x, n_y, n_x, n_y)
+        Nonnegative.
+    x, y : MarkovChain
+    start : array_like, shape (n_x, n_y)
+        Law of the first pair, a coupling of the two start laws.
+    discount : float
+    """
+    from somcot.discounting import Kernel, discounted_occupancy
+
+    dense = real_array("mu", mu, 4)
+    n_x, n_y = dense.shape[:2]
+    law = dense.sum(axis=(2, 3))
+    p = x.transition if isinstance(x.transition, np.ndarray) else x.transition.toarray()
+    q = y.transition if isinstance(y.transition, np.ndarray) else y.transition.toarray()
+    kernel = np.empty_like(dense)
+    for i in range(n_x):
+        for j in range(n_y):
+            if law[i, j] > 0:
+                kernel[i, j] = round_symmetric(dense[i, j] / law[i, j], p[i], q[j])
+            else:
+                kernel[i, j] = np.outer(p[i], q[j])
+    flat = Kernel.from_matrix(kernel.reshape(n_x * n_y, n_x * n_y))
+    first = real_array("start", start, 2)
+    weight = discounted_occupancy(flat, first.ravel(), discount).reshape(n_x, n_y)
+    return Coupling.from_dense(weight[:, :, None, None] * kernel, first)
+
+
+def _shrink(wanted: Floats, found: Floats) -> Floats:
+    """min(wanted / found, 1), with 1 where nothing was found."""
+    with np.errstate(over="ignore"):
+        return np.minimum(np.divide(wanted, found, out=np.ones_like(found), where=found > 0), 1.0)
+
+
+def _accumulate(index: tuple[Any, ...], mass: Floats, shape: tuple[int, ...]) -> Floats:
+    flat = np.ravel_multi_index(index, shape)
+    return np.bincount(flat, weights=mass, minlength=int(np.prod(shape))).astype(np.float64).reshape(shape)
+
+
+def _sparse_law(now: Indices, following: Indices, mass: Floats, n: int) -> csr_array:
+    from scipy.sparse import coo_array
+
+    return coo_array((mass, (now, following)), shape=(n, n)).tocsr()
+
+
+def _causal_residual(coupling: Coupling, nu_x: Floats | csr_array, encoder: Floats) -> float:
+    """Sum over (x, x', y) of |sum_y' mu(x, y, x', y') - nu_X(x, x') lambda_X(y | x)|, on the entries that occur."""
+    n_x, n_y = coupling.shape
+    if isinstance(nu_x, np.ndarray):
+        rows, columns = np.nonzero(nu_x)
+        weights = nu_x[rows, columns]
+    else:
+        rows, columns, weights = np.repeat(np.arange(n_x), np.diff(nu_x.indptr)), nu_x.indices, nu_x.data
+    expected_key = (rows.astype(np.int64) * n_x + columns)[:, None] * n_y + np.arange(n_y)
+    found_key = (coupling.x.astype(np.int64) * n_x + coupling.next_x) * n_y + coupling.y
+    key = np.concatenate([expected_key.ravel(), found_key])
+    value = np.concatenate([(-weights[:, None] * encoder[rows]).ravel(), coupling.mass])
+    if n_x * n_x * n_y > 4 * len(key):  # number the keys that occur instead of all that could
+        key = np.unique(key, return_inverse=True)[1]
+    return float(np.abs(np.bincount(key, weights=value)).sum())

@@ -1,0 +1,68 @@
+"""The problem every solver takes: two chains, a cost, a discount."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from numpy.typing import ArrayLike
+
+from somcot.chains import MarkovChain
+from somcot.costs import check_cost
+from somcot.validation import Floats, check_discount
+
+__all__ = ["Problem"]
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class Problem:
+    """The least expected discounted cost over all bicausal couplings of two known chains.
+
+    d = (1 - discount) * min E[sum_t discount^t cost(X_t, Y_t)], the coupling of the first states included.
+
+    Examples
+    --------
+    >>> from somcot import random_walk
+    >>> problem = Problem(random_walk(2), random_walk(2), [[3, 5], [5, 3]], 0.9)
+    >>> problem.offset, problem.scale
+    (3.0, 2.0)
+    """
+
+    x: MarkovChain
+    y: MarkovChain
+    cost: Floats
+    discount: float
+
+    def __init__(self, x: MarkovChain, y: MarkovChain, cost: ArrayLike, discount: float) -> None:
+        object.__setattr__(self, "x", x)
+        object.__setattr__(self, "y", y)
+        object.__setattr__(self, "cost", check_cost(cost, x.n_states, y.n_states))
+        object.__setattr__(self, "discount", check_discount(discount))
+        self.cost.setflags(write=False)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of states (n_x, n_y)."""
+        return self.x.n_states, self.y.n_states
+
+    @property
+    def offset(self) -> float:
+        """The least cost; solvers work with ``(cost - offset) / scale``, which lies in [0, 1]."""
+        return float(self.cost.min())
+
+    @property
+    def scale(self) -> float:
+        """The range of the cost, or 1 when the cost is constant."""
+        return float(self.cost.max() - self.cost.min()) or 1.0
+
+    @property
+    def unit_cost(self) -> Floats:
+        """The cost shifted and scaled to [0, 1]: distances follow d = offset + scale * d_unit."""
+        return (self.cost - self.offset) / self.scale
+
+    def to_user(self, unit_distance: float) -> float:
+        """Undo the shift and the scale for a distance."""
+        return self.offset + self.scale * unit_distance
+
+    def potential_to_user(self, unit_potential: Floats) -> Floats:
+        """Undo the shift and the scale for a potential V, with distance = (1 - discount) V(start)."""
+        return self.scale * unit_potential + self.offset / (1.0 - self.discount)

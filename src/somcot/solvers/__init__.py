@@ -1,0 +1,1 @@
+"""Solvers. Each takes a problem and returns a Result."""

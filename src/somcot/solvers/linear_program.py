@@ -1,0 +1,229 @@
+"""The distance as a linear program, through SciPy's HiGHS: the independent check of everything else.
+
+Both programs have a variable mu(x, y, x', y') >= 0 for every reachable pair and every pair of successors, a coupling of
+the start laws, and the flow condition. They differ in how they say that mu is causal:
+
+* "lambda", Proposition 1 of the paper: sum_y' mu = nu_X(x, x') lambda_X(y | x), with the conditional laws lambda as
+  variables of their own for X and for Y. No kernel appears, only occupancies. The column of lambda_X(y | x) is scaled
+  to the size of nu_X(x), because HiGHS calls the program infeasible when rarely visited states have tiny coefficients.
+* "kernel", Calo et al. 2024: sum_y' mu = P_X(x' | x) s(x, y), with s(x, y) the mass of the pair.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.bellman.pairs import Pairs, reachable_pairs
+from somcot.bellman.sweep import Sweep
+from somcot.certificates import bounds_from, upper_bound
+from somcot.chains import MarkovChain
+from somcot.couplings import Coupling
+from somcot.problem import Problem
+from somcot.result import Bounds, Result, Status
+from somcot.solvers._assemble import assemble
+from somcot.validation import Floats
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+__all__ = ["MAX_VARIABLES", "solve"]
+
+MAX_VARIABLES = 30_000
+
+Formulation = Literal["lambda", "kernel"]
+Integers = NDArray[np.int64]
+
+
+class _Side(NamedTuple):
+    """What one chain contributes to each variable mu: the causality row it enters, and that row's coefficient."""
+
+    row: Integers
+    pair: Integers
+    weight: Floats
+    n_rows: int
+
+
+class _Cells(NamedTuple):
+    """One entry per variable mu: its pair, its next pair, and the two successors' places in the supports."""
+
+    pair: Integers
+    following: Integers
+    slot_x: Integers
+    slot_y: Integers
+
+
+def solve(problem: Problem, *, formulation: Formulation = "lambda", time_limit: float = 60.0) -> Result:
+    """Solve by linear programming.
+
+    Parameters
+    ----------
+    problem : Problem
+        Refused above `MAX_VARIABLES` variables.
+    formulation : {"lambda", "kernel"}
+        The paper's program without kernels, or the earlier one with them.
+    time_limit : float
+        Seconds to give HiGHS.
+    """
+    began = time.perf_counter()
+    if formulation not in ("lambda", "kernel"):
+        raise ValueError(f"formulation: found {formulation!r}, expected 'lambda' or 'kernel'")
+    pairs = reachable_pairs(problem)
+    cells = _cells(problem, pairs)
+    starts = np.argwhere(np.outer(problem.x.initial > 0, problem.y.initial > 0))
+    objective, matrix, right = _program(problem, pairs, cells, starts, formulation)
+    answer = _highs(objective, matrix, right, time_limit)
+    V = np.asarray(answer.eqlin.marginals[: len(pairs)])
+    coupling = _coupling(problem, pairs, cells, starts, np.maximum(answer.x, 0.0))
+    return assemble(
+        problem,
+        coupling,
+        _table(problem, pairs, V, np.nan),
+        _bounds(problem, pairs, V, coupling),
+        method="lp",
+        status=Status.CONVERGED,
+        message=f"HiGHS on the {formulation} program with {len(objective):,} variables: {answer.message.strip()}",
+        n_steps=int(answer.nit),
+        began=began,
+        trace={},
+    )
+
+
+def _highs(objective: Floats, matrix: csr_array, right: Floats, time_limit: float) -> Any:
+    """Interior point for large programs, dual simplex for small ones and where the other gives up."""
+    from scipy.optimize import linprog
+
+    deadline = time.monotonic() + time_limit
+    for method in ("highs-ipm", "highs-ds") if len(objective) > 3000 else ("highs-ds", "highs-ipm"):
+        options = {
+            "time_limit": max(deadline - time.monotonic(), 0.1),
+            "primal_feasibility_tolerance": 1e-10,
+            "dual_feasibility_tolerance": 1e-10,
+        }
+        answer: Any = linprog(objective, A_eq=matrix, b_eq=right, bounds=(0, None), method=method, options=options)
+        if answer.status == 0:
+            return answer
+    raise RuntimeError(
+        f"lp: HiGHS found no optimum of {len(objective):,} variables within {time_limit:g} s "
+        f"({answer.message.strip()}); raise time_limit or use method='exact'"
+    )
+
+
+def _cells(problem: Problem, pairs: Pairs) -> _Cells:
+    """Number the variables mu; refuse programs that are too large."""
+    support_x, support_y = problem.x.support, problem.y.support
+    rows, columns = np.diff(support_x.indptr)[pairs.x], np.diff(support_y.indptr)[pairs.y]
+    size = rows * columns
+    n_cells = int(size.sum())
+    if n_cells > MAX_VARIABLES:
+        raise ValueError(
+            f"lp: the program has {n_cells:,} variables, the limit is {MAX_VARIABLES:,}; use method='exact'"
+        )
+    pair = np.repeat(np.arange(len(pairs)), size)
+    place = np.arange(n_cells) - np.repeat(np.cumsum(size) - size, size)
+    slot_x = support_x.indptr[pairs.x[pair]] + place // columns[pair]
+    slot_y = support_y.indptr[pairs.y[pair]] + place % columns[pair]
+    following = pairs.index[support_x.indices[slot_x], support_y.indices[slot_y]]
+    return _Cells(pair, following.astype(np.int64), slot_x, slot_y)
+
+
+def _program(
+    problem: Problem, pairs: Pairs, cells: _Cells, starts: NDArray[Any], formulation: Formulation
+) -> tuple[Floats, csr_array, Floats]:
+    """Objective, equality matrix and right-hand side; the flow rows come first, so their duals are V.
+
+    Columns: mu, the start coupling, then lambda_X and lambda_Y (or s) for every pair.
+    """
+    from scipy.sparse import block_array, coo_array
+
+    n_pairs, n_cells, n_starts = len(pairs), len(cells.pair), len(starts)
+    everything = np.arange(n_cells)
+
+    def sparse(values: Any, rows: Any, columns: Any, shape: tuple[int, int]) -> Any:
+        return coo_array((np.broadcast_to(values, np.shape(rows)), (rows, columns)), shape=shape)
+
+    flow = sparse(1.0, cells.pair, everything, (n_pairs, n_cells)) - problem.discount * sparse(
+        1.0, cells.following, everything, (n_pairs, n_cells)
+    )
+    first = pairs.index[starts[:, 0], starts[:, 1]]
+    flow_start = sparse(problem.discount - 1.0, first, np.arange(n_starts), (n_pairs, n_starts))
+    sides = [
+        _side(problem.x, pairs.x, cells.slot_x, cells.pair, problem.discount, formulation),
+        _side(problem.y, pairs.y, cells.slot_y, cells.pair, problem.discount, formulation),
+    ]
+    causal = [sparse(1.0, side.row, everything, (side.n_rows, n_cells)) for side in sides]
+    lambdas = [sparse(-side.weight, np.arange(side.n_rows), side.pair, (side.n_rows, n_pairs)) for side in sides]
+    marginals = [
+        sparse(1.0, np.unique(starts[:, axis], return_inverse=True)[1], np.arange(n_starts), (count, n_starts))
+        for axis, count in enumerate(len(np.unique(starts[:, axis])) for axis in range(2))
+    ]
+    apart = formulation == "lambda"
+    tail = [[lambdas[0], None], [None, lambdas[1]]] if apart else [[lambdas[0]], [lambdas[1]]]
+    blank = [None] * len(tail[0])
+    matrix = block_array(
+        [
+            [flow, flow_start, *blank],
+            [causal[0], None, *tail[0]],
+            [causal[1], None, *tail[1]],
+            [None, marginals[0], *blank],
+            [None, marginals[1], *blank],
+        ],
+        format="csr",
+    )
+    laws = [law[law > 0] for law in (problem.x.initial, problem.y.initial)]
+    right = np.concatenate([np.zeros(matrix.shape[0] - sum(map(len, laws))), *laws])
+    objective = np.zeros(matrix.shape[1])
+    objective[:n_cells] = problem.unit_cost[pairs.x, pairs.y][cells.pair]
+    return objective, matrix, right
+
+
+def _side(
+    chain: MarkovChain,
+    states: NDArray[np.int32],
+    slot: Integers,
+    pair: Integers,
+    discount: float,
+    formulation: Formulation,
+) -> _Side:
+    """Causality rows of one chain: one for every pair and successor of its own state."""
+    probabilities = chain.support.probabilities
+    key = pair * len(probabilities) + slot
+    kept, row = np.unique(key, return_inverse=True)
+    row_pair, row_slot = kept // len(probabilities), kept % len(probabilities)
+    weight = probabilities[row_slot]
+    if formulation == "lambda":
+        occupancy = np.maximum(chain.state_occupancy(discount), np.finfo(np.float64).tiny)
+        # nu_X(x, x') over the power of two next to nu_X(x): a column scaling without rounding.
+        weight = weight * np.ldexp(occupancy, -np.frexp(occupancy)[1])[states[row_pair]]
+    return _Side(row, row_pair, weight, len(kept))
+
+
+def _coupling(problem: Problem, pairs: Pairs, cells: _Cells, starts: NDArray[Any], x: Floats) -> Coupling:
+    n_cells = len(cells.pair)
+    start = np.zeros(problem.shape)
+    start[starts[:, 0], starts[:, 1]] = x[n_cells : n_cells + len(starts)]
+    keep = x[:n_cells] > 0
+    now, following = cells.pair[keep], cells.following[keep]
+    return Coupling(
+        problem.shape, pairs.x[now], pairs.y[now], pairs.x[following], pairs.y[following], x[:n_cells][keep], start
+    )
+
+
+def _table(problem: Problem, pairs: Pairs, V: Floats, elsewhere: float) -> Floats:
+    table = np.full(problem.shape, elsewhere)
+    table[pairs.x, pairs.y] = V
+    return table
+
+
+def _bounds(problem: Problem, pairs: Pairs, V: Floats, coupling: Coupling) -> Bounds:
+    """Below, a Bellman sweep over the dual prices; above, the cost of the coupling once rounded.
+
+    (Dual prices of pairs that the optimum does not visit may lie below the potential, so they give no upper bound.)
+    """
+    cost = np.ascontiguousarray(problem.unit_cost[pairs.x, pairs.y])
+    found = Sweep(problem, pairs).improve(_table(problem, pairs, V, 0.0))
+    low = bounds_from(problem, V, cost, found).low
+    return Bounds(low, min(1.0, upper_bound(problem, coupling)))

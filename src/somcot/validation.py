@@ -1,0 +1,114 @@
+"""Checks of what users hand in; every message names the argument, the place, the finding and the remedy."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Floats", "check_count", "check_discount", "check_finite", "check_labels", "real_array"]
+
+Floats = NDArray[np.float64]
+
+
+def real_array(name: str, values: Any, ndim: int) -> Floats:
+    """Turn `values` into a fresh float64 array of `ndim` dimensions with finite entries."""
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name}: rows have different lengths; pass a rectangular array") from error
+    if array.dtype.kind not in "biuf":
+        array = _from_objects(name, array)
+    if array.ndim != ndim:
+        raise ValueError(f"{name}: found {array.ndim} dimension(s), shape {array.shape}, expected {ndim}")
+    with np.errstate(over="ignore"):
+        array = np.array(array, dtype=np.float64, order="C")
+    check_finite(name, array)
+    return array
+
+
+def _from_objects(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """Numbers kept as Python objects (Decimal, Fraction, None) become floats; text and complex do not."""
+    if array.dtype.kind == "O":
+        try:
+            return array.astype(np.float64)
+        except (TypeError, ValueError):
+            pass
+    raise TypeError(f"{name}: found entries of type {array.dtype}, expected real numbers")
+
+
+def check_finite(name: str, array: Floats) -> None:
+    """Refuse NaN and infinity, naming the first place and the count."""
+    bad = ~np.isfinite(array)
+    if bad.any():
+        place = tuple(int(i) for i in np.argwhere(bad)[0])
+        where = place[0] if len(place) == 1 else place
+        raise ValueError(
+            f"{name}: entry {where} is {array[place]}, {int(bad.sum())} of {array.size} entries are not finite; "
+            "remove or replace them"
+        )
+
+
+def check_discount(discount: Any) -> float:
+    """Refuse a discount outside the open interval (0, 1)."""
+    try:
+        value = float(discount)
+    except (TypeError, ValueError):
+        raise TypeError(f"discount: found {discount!r}, expected a number strictly between 0 and 1") from None
+    if not 0.0 < value < 1.0:
+        raise ValueError(f"discount: found {value}, expected a number strictly between 0 and 1, such as 0.95")
+    return value
+
+
+def check_count(name: str, value: Any, at_least: int = 1) -> int:
+    """Refuse what is not a whole number of at least `at_least`."""
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: found {value!r}, expected a whole number") from None
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name}: found {value!r}, expected a whole number")
+    if count < at_least:
+        raise ValueError(f"{name}: found {count}, expected at least {at_least}")
+    return count
+
+
+def check_labels(name: str, labels: Iterable[Hashable], n: int | None = None) -> tuple[Hashable, ...]:
+    """Turn state labels into a tuple; refuse wrong counts, repeated, unhashable and NaN labels."""
+    if isinstance(labels, (str, bytes)):
+        raise TypeError(f"{name}: found the text {labels!r}, expected a sequence with one label per state")
+    found = tuple(label.item() if isinstance(label, np.generic) else label for label in labels)
+    if n is not None and len(found) != n:
+        raise ValueError(f"{name}: found {len(found)} labels for {n} states; give exactly one per state")
+    seen: set[Hashable] = set()
+    for i, label in enumerate(found):
+        if isinstance(label, float) and math.isnan(label):
+            raise ValueError(f"{name}: label {i} is NaN; give every state a name")
+        try:
+            repeated = label in seen
+        except TypeError:
+            raise TypeError(f"{name}: label {i} is {label!r}, which is not hashable; use a tuple or text") from None
+        if repeated:
+            raise ValueError(f"{name}: label {label!r} appears more than once; labels must be distinct")
+        seen.add(label)
+    return found
+
+
+def probability_vector(name: str, values: ArrayLike, labels: tuple[Hashable, ...], *, normalize: bool) -> Floats:
+    """Check a law over the states and divide it by its sum, which must be 1 within 1e-8."""
+    vector = real_array(name, values, 1)
+    if vector.size != len(labels):
+        raise ValueError(f"{name}: found {vector.size} probabilities for {len(labels)} states")
+    negative = np.flatnonzero(vector < 0)
+    if negative.size:
+        i = int(negative[0])
+        raise ValueError(f"{name}: the probability of state {labels[i]!r} is {vector[i]:.6g}, expected at least 0")
+    total = float(vector.sum())
+    if total <= 0 or not (normalize or abs(total - 1) <= 1e-8):
+        remedy = "pass normalize=True to rescale" if total > 0 else "give at least one state a positive probability"
+        raise ValueError(f"{name}: probabilities sum to {total:.10g}, expected 1; {remedy}")
+    return vector / total
