@@ -1,0 +1,57 @@
+"""Reachable pairs against a plain breadth-first search."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from somcot import MarkovChain, Problem
+from somcot.bellman.pairs import all_pairs, choose, reachable_pairs
+from somcot.bellman.slices import cut
+from tests.instances import dense_kernel, random_problem
+
+
+def search(problem: Problem) -> set[tuple[int, int]]:
+    P, Q = dense_kernel(problem.x), dense_kernel(problem.y)
+    todo = [(int(i), int(j)) for i in np.flatnonzero(problem.x.initial) for j in np.flatnonzero(problem.y.initial)]
+    seen = set(todo)
+    while todo:
+        x, y = todo.pop()
+        for i in np.flatnonzero(P[x]):
+            for j in np.flatnonzero(Q[y]):
+                if (int(i), int(j)) not in seen:
+                    seen.add((int(i), int(j)))
+                    todo.append((int(i), int(j)))
+    return seen
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_closure_matches_search(seed: int) -> None:
+    x, y, cost, discount = random_problem(seed)
+    problem = Problem(x, y, cost, discount)
+    pairs = reachable_pairs(problem)
+    found = list(zip(pairs.x.tolist(), pairs.y.tolist(), strict=True))
+    assert set(found) == search(problem)
+    assert found == sorted(found)
+    assert [int(pairs.index[p]) for p in found] == list(range(len(found)))
+    assert (pairs.index >= 0).sum() == len(found)
+
+
+def test_two_clocks_in_step_reach_only_the_diagonal() -> None:
+    clock = MarkovChain(np.roll(np.eye(6), 1, axis=1))
+    assert len(reachable_pairs(Problem(clock, clock, np.zeros((6, 6)), 0.9))) == 6
+    assert len(all_pairs(Problem(clock, clock, np.zeros((6, 6)), 0.9))) == 36
+
+
+def test_unknown_choice_is_refused() -> None:
+    clock = MarkovChain(np.eye(2))
+    with pytest.raises(ValueError, match="pairs: found 'some', expected 'reachable' or 'all'"):
+        choose(Problem(clock, clock, np.zeros((2, 2)), 0.9), "some")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 10, 1000])
+def test_slices_cover_everything_once(limit: int) -> None:
+    work = np.random.default_rng(0).integers(1, 9, size=57)
+    slices = cut(work, limit)
+    assert [k for lo, hi in slices for k in range(lo, hi)] == list(range(57))
+    assert all(work[lo:hi].sum() < limit + 9 for lo, hi in slices)

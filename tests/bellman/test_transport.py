@@ -1,0 +1,126 @@
+"""The transportation simplex against POT's network simplex and a linear program."""
+
+from __future__ import annotations
+
+import numpy as np
+import ot
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from somcot import MarkovChain, Problem
+from somcot.bellman.pairs import all_pairs
+from somcot.bellman.sweep import Improvement, Sweep, _integer_masses
+from tests.instances import Floats, random_chain
+
+
+def transport(p: Floats, q: Floats, cost: Floats) -> tuple[Improvement, Floats]:
+    """Transport p onto q: the start laws of two chains, whose sweep includes their coupling as its last problem."""
+    problem = Problem(MarkovChain(np.eye(len(p)), p), MarkovChain(np.eye(len(q)), q), cost, 0.5)
+    sweep = Sweep(problem, all_pairs(problem), threads=1)
+    found = sweep.improve(np.ascontiguousarray(cost))
+    _, start = sweep.kernel()
+    return found, start.reshape(cost.shape)
+
+
+def oracle(p: Floats, q: Floats, cost: Floats) -> float:
+    i, j = np.flatnonzero(p), np.flatnonzero(q)
+    shifted = cost[np.ix_(i, j)] - cost.min()
+    return float(ot.emd2(p[i] / p.sum(), q[j] / q.sum(), np.ascontiguousarray(shifted))) + float(cost.min())
+
+
+def law(rng: np.random.Generator, n: int, kind: int) -> Floats:
+    if kind == 0:
+        return rng.dirichlet(np.ones(n))
+    if kind == 1:
+        return np.full(n, 1.0 / n)
+    if kind == 2:
+        return rng.dirichlet(np.full(n, 0.05))
+    mass: Floats = rng.integers(1, 4, size=n).astype(float)
+    mass /= mass.sum()
+    return mass
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.integers(1, 12), st.integers(1, 12), st.integers(0, 3), st.integers(0, 3), st.integers(0, 2**32), st.booleans()
+)
+def test_value_and_plan_are_optimal(n: int, m: int, kind_p: int, kind_q: int, seed: int, ties: bool) -> None:
+    rng = np.random.default_rng(seed)
+    p, q = law(rng, n, kind_p), law(rng, m, kind_q)
+    cost = rng.integers(-2, 3, size=(n, m)).astype(float) if ties else rng.normal(size=(n, m))
+    found, plan = transport(p, q, cost)
+    best = oracle(p, q, cost)
+    assert found.low[-1] <= best + 1e-12
+    assert found.high[-1] >= best - 1e-12
+    assert found.high[-1] - found.low[-1] <= 1e-12
+    assert plan.min() >= 0
+    np.testing.assert_allclose(plan.sum(axis=1), p, atol=1e-14)
+    np.testing.assert_allclose(plan.sum(axis=0), q, atol=1e-14)
+    assert (plan * cost).sum() == pytest.approx(best, abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [2, 3, 10, 40, 100])
+def test_uniform_laws_end_and_are_optimal(n: int) -> None:
+    """The assignment problem: every basis of the unperturbed problem is degenerate, with massive ties in the cost."""
+    rng = np.random.default_rng(n)
+    cost = rng.integers(0, 3, size=(n, n)).astype(float)
+    uniform = np.full(n, 1.0 / n)
+    found, plan = transport(uniform, uniform, cost)
+    answer = linprog(
+        cost.ravel(),
+        A_eq=np.vstack([np.kron(np.eye(n), np.ones(n)), np.kron(np.ones(n), np.eye(n))]),
+        b_eq=np.full(2 * n, 1.0 / n),
+    )
+    assert found.high[-1] == pytest.approx(answer.fun, abs=1e-9)
+    assert (np.isclose(plan, 0.0, atol=1e-13) | np.isclose(plan, 1.0 / n)).all()
+
+
+def test_constant_cost_ends() -> None:
+    found, _ = transport(np.full(50, 0.02), np.full(50, 0.02), np.zeros((50, 50)))
+    assert found.high[-1] == 0.0
+
+
+def test_warm_start_finds_the_same_optimum_and_then_rests() -> None:
+    rng = np.random.default_rng(3)
+    x, y = random_chain(rng, 9, "dense"), random_chain(rng, 8, "peaked")
+    problem = Problem(x, y, rng.random((9, 8)), 0.9)
+    warm = Sweep(problem, all_pairs(problem), threads=1)
+    for _ in range(5):
+        V = rng.random((9, 8))
+        first = warm.improve(V)
+        cold = Sweep(problem, all_pairs(problem), threads=1).improve(V)
+        assert first.changed > 0
+        np.testing.assert_allclose(first.high, cold.high, atol=1e-13)
+    assert warm.improve(V).changed == 0
+
+
+def test_tiny_probabilities_keep_their_place() -> None:
+    """Masses far below the integer resolution stay in the problem and change the value by no more than themselves."""
+    p = np.array([1.0 - 3e-19, 1e-19, 2e-19])
+    q = np.array([0.5, 0.25, 0.25])
+    cost = np.arange(9.0).reshape(3, 3)
+    found, plan = transport(p, q, cost)
+    assert found.high[-1] == pytest.approx(float(q @ cost[0]), abs=1e-15)
+    assert plan.shape == (3, 3)
+
+
+def test_integer_masses_sum_to_the_total_and_are_positive() -> None:
+    chain = MarkovChain([[1 - 1e-30, 1e-30, 0], [1 / 3, 1 / 3, 1 / 3], [0, 0, 1]], [0.1, 0.2, 0.7])
+    masses = _integer_masses(chain.support, 2**50)
+    assert np.add.reduceat(masses, chain.support.indptr[:-1]).tolist() == [2**50] * 4
+    assert masses.min() >= 1
+
+
+def test_bits_do_not_depend_on_threads() -> None:
+    rng = np.random.default_rng(0)
+    x, y = random_chain(rng, 40, "dense"), random_chain(rng, 40, "dense")
+    problem = Problem(x, y, rng.random((40, 40)), 0.9)
+    runs = []
+    for threads in (1, 2, 4):
+        sweep = Sweep(problem, all_pairs(problem), threads)
+        assert len(sweep._slices) > 4, "the problem must be large enough to be cut"
+        found = sweep.improve(problem.cost.copy())
+        runs.append((found.high.tobytes(), found.low.tobytes(), sweep.kernel()[0].data.tobytes()))
+    assert runs[0] == runs[1] == runs[2]

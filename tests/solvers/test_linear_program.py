@@ -1,0 +1,43 @@
+"""The linear programs: refusals and by-products; their values are checked in test_exact."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import somcot
+from tests.instances import blocks, walks
+
+
+def test_too_large_is_refused() -> None:
+    chain = somcot.MarkovChain(np.full((20, 20), 0.05))
+    with pytest.raises(
+        ValueError, match=r"lp: the program has 160,000 variables, the limit is 30,000; use method='exact'"
+    ):
+        somcot.distance(chain, chain, np.zeros((20, 20)), discount=0.9, method="lp")
+
+
+def test_unknown_formulation_is_refused() -> None:
+    with pytest.raises(ValueError, match="formulation: found 'dual', expected 'lambda' or 'kernel'"):
+        somcot.distance(*walks(3, 0.7), discount=0.9, method="lp", formulation="dual")
+
+
+@pytest.mark.parametrize("formulation", ["lambda", "kernel"])
+def test_paper_sized_block_chain(formulation: str) -> None:
+    lp = somcot.distance(*blocks(6, 3, 0.7), discount=0.95, method="lp", formulation=formulation)
+    exact = somcot.distance(*blocks(6, 3, 0.7), discount=0.95)
+    assert lp.distance == pytest.approx(exact.distance, abs=1e-9)
+    assert lp.bounds.high - lp.bounds.low <= 1e-6
+    assert max(lp.residuals) <= 1e-9
+    np.testing.assert_allclose(lp.encoder.sum(axis=1), 1.0, atol=1e-9)
+
+
+def test_rarely_visited_states_do_not_make_it_infeasible() -> None:
+    """Occupancies fall to 1e-13 along this walk."""
+    lp = somcot.distance(*walks(40, 0.3), discount=0.95, method="lp")
+    assert lp.distance == pytest.approx(somcot.distance(*walks(40, 0.3), discount=0.95).distance, abs=1e-7)
+
+
+def test_time_limit_is_an_error_that_says_so() -> None:
+    with pytest.raises(RuntimeError, match="raise time_limit or use method='exact'"):
+        somcot.distance(*blocks(10, 5, 0.3), discount=0.95, method="lp", time_limit=1e-3)

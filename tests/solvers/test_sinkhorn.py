@@ -1,0 +1,72 @@
+"""Sinkhorn value iteration: a true upper bound that says how far off it may be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import somcot
+from somcot import Status
+from somcot.bellman.entropic import rounded_plan
+from somcot.couplings import round_symmetric
+from tests.instances import blocks, random_problem, walks
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_upper_bound_within_its_bracket(seed: int) -> None:
+    x, y, cost, discount = random_problem(seed, largest=5)
+    exact = somcot.distance(x, y, cost, discount=discount).distance
+    result = somcot.distance(x, y, cost, discount=discount, method="sinkhorn", epsilon=0.01)
+    assert result.distance >= exact - 1e-11
+    assert result.bounds.low <= exact + 1e-11
+    assert result.distance <= result.bounds.high
+    assert max(result.residuals) <= 1e-10
+    assert "upper bound" in result.message
+
+
+@pytest.mark.parametrize("discount", [0.95, 0.99])
+def test_close_to_exact_on_the_walks(discount: float) -> None:
+    for problem in (walks(5, 0.3), walks(10, 0.7), blocks(5, 3, 0.3)):
+        exact = somcot.distance(*problem, discount=discount).distance
+        result = somcot.distance(*problem, discount=discount, method="sinkhorn")
+        assert result.converged
+        assert exact - 1e-11 <= result.distance <= exact + 1e-3
+
+
+def test_smaller_epsilon_is_closer() -> None:
+    rng = np.random.default_rng(0)
+    x, y = (somcot.MarkovChain(rng.random((8, 8)), normalize=True) for _ in range(2))
+    cost = rng.random((8, 8))
+    exact = somcot.distance(x, y, cost, discount=0.9).distance
+    errors = [
+        somcot.distance(x, y, cost, discount=0.9, method="sinkhorn", epsilon=epsilon).distance - exact
+        for epsilon in (0.3, 0.03, 0.003)
+    ]
+    assert errors[0] > 3 * errors[1] > 9 * errors[2] > -1e-11
+
+
+def test_compiled_rounding_matches_the_plain_one() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        n, m = rng.integers(1, 6, size=2)
+        plan = rng.random((n, m))
+        p, q = rng.dirichlet(np.ones(n)), rng.dirichlet(np.ones(m))
+        np.testing.assert_allclose(rounded_plan(plan, p, q), round_symmetric(plan, p, q), atol=1e-14)
+
+
+def test_step_limit_is_reported() -> None:
+    result = somcot.distance(*walks(10, 0.7), discount=0.99, method="sinkhorn", max_sweeps=3)
+    assert result.status is Status.STEP_LIMIT
+    assert "raise max_sweeps" in result.message
+    exact = somcot.distance(*walks(10, 0.7), discount=0.99).distance
+    assert result.bounds.low <= exact <= result.distance + 1e-11
+
+
+@pytest.mark.parametrize("option", ["epsilon", "tolerance"])
+def test_options_must_be_positive(option: str) -> None:
+    x, y, cost = walks(3, 0.7)
+    options: dict[str, Any] = {option: 0}
+    with pytest.raises(ValueError, match=f"{option}: found 0"):
+        somcot.distance(x, y, cost, discount=0.9, method="sinkhorn", **options)

@@ -1,0 +1,202 @@
+"""Every mistake gets an error that names the argument, the place, what was found and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+import somcot
+from somcot import MarkovChain, MemoryLimitError, costs
+
+GOOD = np.array([[0.5, 0.5], [0.2, 0.8]])
+NAN, INF = float("nan"), float("inf")
+CHAIN = MarkovChain(GOOD)
+
+
+def chain(*args: Any, **kwargs: Any) -> Callable[[], object]:
+    return lambda: MarkovChain(*args, **kwargs)
+
+
+def ask(x: Any = CHAIN, y: Any = CHAIN, cost: Any = ((0, 1), (1, 0)), **kwargs: Any) -> Callable[[], object]:
+    return lambda: somcot.distance(x, y, cost, **{"discount": 0.9, **kwargs})
+
+
+CASES: list[tuple[str, Callable[[], object], type[Exception], str]] = [
+    # kernels
+    ("nan", chain([[0.5, 0.5], [NAN, 1]]), ValueError, r"transition: entry \(1, 0\) is nan, 1 of 4 entries"),
+    ("inf", chain([[0.5, 0.5], [INF, 1]]), ValueError, r"transition: entry \(1, 0\) is inf"),
+    ("sparse nan", chain(csr_array([[0.5, 0.5], [NAN, 1]])), ValueError, "transition: entry 2 is nan"),
+    (
+        "row sum",
+        chain([[0.5, 0.43], [0, 1]]),
+        ValueError,
+        "row of state 0 sums to 0.93, expected 1; pass normalize=True",
+    ),
+    (
+        "labelled row",
+        chain([[1, 0], [0.5, 0.4]], states=["home", "cart"]),
+        ValueError,
+        "row of state 'cart' sums to 0.9",
+    ),
+    ("several rows", chain([[0.5, 0.4], [0.5, 0.4]]), ValueError, r"\(2 such rows\)"),
+    ("sparse row", chain(csr_array([[0.5, 0.4], [0, 1]])), ValueError, "row of state 0 sums to 0.9"),
+    ("above tolerance", chain([[0.5, 0.5 + 2e-8], [0, 1]]), ValueError, "row of state 0 sums to 1.00000002"),
+    ("empty row", chain([[0, 0], [0, 1]]), ValueError, "state 0 sums to 0, expected 1; give the state somewhere to go"),
+    ("empty row normalised", chain([[0, 0], [0, 1]], normalize=True), ValueError, "give the state somewhere to go"),
+    ("negative", chain([[1.5, -0.5], [0, 1]]), ValueError, "from state 0 to 1 is -0.5, expected at least 0"),
+    ("sparse negative", chain(csr_array([[1.5, -0.5], [0, 1]])), ValueError, "from state 0 to 1 is -0.5"),
+    ("not square", chain([[0.5, 0.5]]), ValueError, r"transition: shape is \(1, 2\), expected a square matrix"),
+    ("empty", chain(np.zeros((0, 0))), ValueError, r"shape is \(0, 0\), expected a square matrix with at least one"),
+    ("vector", chain([0.5, 0.5]), ValueError, r"transition: found 1 dimension\(s\), shape \(2,\), expected 2"),
+    ("ragged", chain([[1.0], [0.5, 0.5]]), ValueError, "transition: rows have different lengths"),
+    ("text", chain([["a", "b"], ["c", "d"]]), TypeError, "transition: found entries of type <U1, expected real"),
+    ("complex", chain([[1j, 1], [0, 1]]), TypeError, "transition: found entries of type complex128"),
+    ("sparse complex", chain(csr_array([[1j, 1], [0, 1]])), TypeError, "transition: found entries of type complex128"),
+    ("objects", chain([[None, 1], [{}, 1]]), TypeError, "transition: found entries of type object"),
+    ("none", chain(None), ValueError, r"transition: found 0 dimension\(s\)"),
+    # start laws
+    ("start index", chain(GOOD, 2), ValueError, "initial: 2 is not a state; the states are 0, 1"),
+    ("start negative", chain(GOOD, -1), ValueError, "initial: -1 is not a state"),
+    ("start bool", chain(GOOD, states=["a", "b"], initial=True), ValueError, "initial: True is not a state"),
+    ("start float", chain(GOOD, 0.5), ValueError, "initial: 0.5 is not a state"),
+    (
+        "start label",
+        chain(GOOD, "c", states=["a", "b"]),
+        ValueError,
+        "initial: 'c' is not a state; the states are 'a', 'b'",
+    ),
+    ("start length", chain(GOOD, [1.0]), ValueError, "initial: found 1 probabilities for 2 states"),
+    ("start sum", chain(GOOD, [0.5, 0.4]), ValueError, "initial: probabilities sum to 0.9, expected 1; pass normalize"),
+    ("start zero", chain(GOOD, [0.0, 0.0], normalize=True), ValueError, "give at least one state a positive"),
+    ("start below 0", chain(GOOD, [1.5, -0.5]), ValueError, "initial: the probability of state 1 is -0.5"),
+    ("start nan", chain(GOOD, [NAN, 1.0]), ValueError, "initial: entry 0 is nan"),
+    # labels
+    ("too few labels", chain(GOOD, states=["a"]), ValueError, "states: found 1 labels for 2 states"),
+    ("repeated label", chain(GOOD, states=["a", "a"]), ValueError, "states: label 'a' appears more than once"),
+    ("nan label", chain(GOOD, states=["a", NAN]), ValueError, "states: label 1 is NaN"),
+    (
+        "unhashable label",
+        chain(GOOD, states=["a", ["b"]]),
+        TypeError,
+        r"states: label 1 is \['b'\], which is not hashable",
+    ),
+    ("one string", chain(GOOD, states="ab"), TypeError, "states: found the text 'ab', expected a sequence"),
+    # costs
+    ("cost shape", ask(cost=np.zeros((3, 2))), ValueError, r"cost: shape is \(3, 2\), expected \(2, 2\)"),
+    ("cost turned", ask(y=MarkovChain(np.eye(3)), cost=np.zeros((3, 2))), ValueError, "transpose it"),
+    ("cost vector", ask(cost=[0, 1]), ValueError, r"cost: found 1 dimension\(s\)"),
+    ("cost nan", ask(cost=[[0, NAN], [1, 0]]), ValueError, r"cost: entry \(0, 1\) is nan, 1 of 4"),
+    ("cost inf", ask(cost=[[0, INF], [INF, 0]]), ValueError, r"cost: entry \(0, 1\) is inf, 2 of 4"),
+    ("cost text", ask(cost=[["a", "b"], ["c", "d"]]), TypeError, "cost: found entries of type <U1"),
+    (
+        "cost range",
+        ask(cost=[[-1e308, 1e308], [0, 0]]),
+        ValueError,
+        "cost: entries run from -1e.308 to 1e.308, too wide",
+    ),
+    ("rewards nan", lambda: costs.absolute([0, NAN], [0, 1]), ValueError, "a: entry 1 is nan"),
+    ("rewards matrix", lambda: costs.absolute([[0, 1]], [0, 1]), ValueError, r"a: found 2 dimension\(s\)"),
+    (
+        "features",
+        lambda: costs.euclidean([[0, 1]], [[0, 1, 2]]),
+        ValueError,
+        "b: rows have 3 features, those of a have 2",
+    ),
+    ("label text", lambda: costs.labels("ab", ["a"]), TypeError, "states_x: found the text 'ab'"),
+    # discount, method, options
+    *(
+        (
+            f"discount {g}",
+            ask(discount=g),
+            ValueError,
+            f"discount: found {g}, expected a number strictly between 0 and 1",
+        )
+        for g in (0.0, 1.0, -0.5, 1.5, NAN, INF)
+    ),
+    ("discount text", ask(discount="high"), TypeError, "discount: found 'high'"),
+    ("discount none", ask(discount=None), TypeError, "discount: found None"),
+    ("method", ask(method="magic"), ValueError, "method: found 'magic', expected one of 'auto', 'exact'"),
+    (
+        "option",
+        ask(n_iter=3),
+        TypeError,
+        "n_iter: not an option of method 'exact', which takes pairs, threads, max_sweeps",
+    ),
+    ("threads", ask(threads=0), ValueError, "threads: found 0, expected at least 1"),
+    ("threads float", ask(threads=1.5), TypeError, "threads: found 1.5, expected a whole number"),
+    ("sweeps", ask(max_sweeps=0), ValueError, "max_sweeps: found 0, expected at least 1"),
+    ("sweeps bool", ask(max_sweeps=True), TypeError, "max_sweeps: found True, expected a whole number"),
+    ("matrix for chain", ask(x=GOOD), TypeError, r"x: found ndarray, expected a MarkovChain; wrap the matrix"),
+    ("list for chain", ask(y=[[1.0]]), TypeError, r"y: found list, expected a MarkovChain; wrap the matrix"),
+    ("none for chain", ask(y=None), TypeError, "y: found NoneType, expected a MarkovChain"),
+    ("metric discount", lambda: somcot.metric(CHAIN, CHAIN, np.eye(2), discount=2), ValueError, "discount: found 2.0"),
+    ("occupancy discount", lambda: CHAIN.occupancy(1.0), ValueError, "discount: found 1.0"),
+    # generators
+    ("walk size", lambda: somcot.random_walk(0), ValueError, "n: found 0, expected at least 1"),
+    ("walk size float", lambda: somcot.random_walk(2.5), TypeError, "n: found 2.5, expected a whole number"),  # type: ignore[arg-type]
+    ("walk theta", lambda: somcot.random_walk(3, 1.5), ValueError, "theta: found 1.5, expected a probability"),
+    ("walk stay", lambda: somcot.random_walk(3, stay=NAN), ValueError, "stay: found nan, expected a probability"),
+    ("walk start", lambda: somcot.random_walk(3, start=3), ValueError, "initial: 3 is not a state"),
+    ("copies", lambda: somcot.block_chain(CHAIN, 0), ValueError, "n_copies: found 0, expected at least 1"),
+    ("episodes", lambda: CHAIN.sample(0, 5), ValueError, "n_episodes: found 0, expected at least 1"),
+    ("unknown name", lambda: getattr(somcot, "nonsense"), AttributeError, "has no attribute 'nonsense'"),  # noqa: B009
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_clear_error(call: Callable[[], object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+@pytest.mark.parametrize("method", ["exact", "sinkhorn"])
+def test_more_than_memory_holds_is_refused_at_once(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOMCOT_MEMORY_LIMIT", "100k")
+    walk = somcot.random_walk(50)
+    with pytest.raises(MemoryLimitError, match=r"needs about .* the limit is 100 kB; "):
+        somcot.distance(walk, walk, np.zeros((50, 50)), discount=0.9, method=method)
+
+
+def test_too_many_pairs_are_refused_before_anything_is_allocated() -> None:
+    from scipy.sparse import eye_array
+
+    from somcot.bellman.pairs import choose
+
+    many, one = MarkovChain(eye_array(3_000_000, format="csr")), MarkovChain([[1.0]])
+    cost = np.broadcast_to(np.zeros(1), (1, 3_000_000))
+    assert somcot.distance(one, many, cost, discount=0.9).distance == 0.0
+    problem = somcot.Problem(one, many, cost, 0.9)
+    object.__setattr__(problem, "x", many)  # the cost itself would take 72 TB
+    with pytest.raises(MemoryLimitError, match="table of 3000000 x 3000000 state pairs needs about 288 TB"):
+        choose(problem, "reachable")
+
+
+def test_input_is_neither_kept_nor_changed() -> None:
+    kernel = GOOD.copy()
+    cost = np.array([[0.0, 1.0], [1.0, 0.0]])
+    kernel.setflags(write=False)
+    cost.setflags(write=False)
+    x = MarkovChain(kernel)
+    first = somcot.distance(x, x, cost, discount=0.9).distance
+    assert first == 0.0
+    np.testing.assert_array_equal(kernel, GOOD)
+    with pytest.raises(ValueError, match="read-only"):
+        x.transition[0, 0] = 1.0
+    with pytest.raises(AttributeError):
+        x.initial = np.array([0.0, 1.0])  # type: ignore[misc]
+
+
+def test_unusual_but_valid_input() -> None:
+    from fractions import Fraction
+
+    third = Fraction(1, 3)
+    chain = MarkovChain([[third, 2 * third], [1, 0]])
+    assert chain.transition[0, 0] == pytest.approx(1 / 3)
+    assert MarkovChain(np.array([[True, False], [False, True]])).n_states == 2
+    assert MarkovChain(np.eye(2, dtype=np.float32)).transition.dtype == np.float64
+    duplicated = csr_array((np.array([0.5, 0.5, 1.0]), np.array([0, 0, 1]), np.array([0, 2, 3])), shape=(2, 2))
+    assert MarkovChain(duplicated).support.indptr.tolist() == [0, 1, 2, 3]

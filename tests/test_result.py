@@ -1,0 +1,100 @@
+"""The Result: what it prints, and files that hold no code."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import somcot
+from somcot import ConfidenceInterval, MarkovChain, Result
+from tests.instances import blocks, walks
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    return somcot.distance(*blocks(4, 2, 0.7), discount=0.9)
+
+
+def test_prints_one_line(result: Result) -> None:
+    text = str(result)
+    assert text.startswith(f"{result.distance:.6g}, gap ")
+    assert "exact" in text
+    assert "\n" not in text
+    assert repr(result) == f"<somcot.Result {text}>"
+    sampled = replace(result, samples=(1000, 2000), confidence_interval=ConfidenceInterval(0.1, 0.2, 0.9))
+    assert " [0.1, 0.2] 90 % from 1,000 + 2,000 transitions" in str(sampled)
+    assert sampled.n_samples == 3000
+    assert float(result) == result.distance
+
+
+def test_potential_gives_the_distance() -> None:
+    result = somcot.distance(*walks(5, 0.7), discount=0.95)
+    assert 0.05 * result.potential[0, 0] == pytest.approx(result.distance, abs=1e-12)
+    shifted = somcot.distance(*walks(5, 0.7)[:2], 3.0 * walks(5, 0.7)[2] - 7.0, discount=0.95)
+    assert 0.05 * shifted.potential[0, 0] == pytest.approx(shifted.distance, abs=1e-11)
+
+
+def test_trace_records_the_way(result: Result) -> None:
+    assert result.trace["step"].tolist() == list(range(1, result.n_steps + 1))
+    assert result.trace["distance"][-1] == pytest.approx(result.distance, abs=1e-12)
+    assert result.trace["residual"][-1] <= 1e-12
+
+
+def test_save_and_load(result: Result, tmp_path: Path) -> None:
+    path = tmp_path / "result.safetensors"
+    result.save(path)
+    again = Result.load(path)
+    for f in fields(Result):
+        before, after = getattr(result, f.name), getattr(again, f.name)
+        if isinstance(before, np.ndarray):
+            np.testing.assert_array_equal(before, after)
+        elif f.name == "trace":
+            assert before.keys() == after.keys()
+        elif f.name != "plan":
+            assert before == after, f.name
+            assert type(before) is type(after)
+    np.testing.assert_array_equal(result.coupling(), again.coupling())
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_labels_that_cannot_be_saved_are_named(tmp_path: Path) -> None:
+    chain = MarkovChain(np.eye(1), states=[frozenset({1})])
+    with pytest.raises(TypeError, match=r"states_x: label frozenset\(\{1\}\) of type frozenset cannot be saved"):
+        somcot.distance(chain, chain, [[0.0]], discount=0.5).save(tmp_path / "x")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("content", [b"", b"not a result", b"\x80\x04pickled", b"\xff" * 100])
+def test_other_files_are_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="file: not a somcot result file"):
+        Result.load(path)
+
+
+def test_foreign_and_damaged_safetensors_are_refused(result: Result, tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign"
+    save_file({"weights": np.zeros(3)}, foreign)
+    with pytest.raises(ValueError, match="not a somcot result file"):
+        Result.load(foreign)
+    incomplete = tmp_path / "incomplete"
+    save_file({"weights": np.zeros(3)}, incomplete, metadata={"somcot": json.dumps({"format": "somcot.result/1"})})
+    with pytest.raises(ValueError, match="not a somcot result file"):
+        Result.load(incomplete)
+    whole = tmp_path / "whole"
+    result.save(whole)
+    whole.write_bytes(whole.read_bytes()[:-10])
+    with pytest.raises(ValueError, match="not a somcot result file"):
+        Result.load(whole)
+    with pytest.raises(FileNotFoundError):
+        Result.load(tmp_path / "missing")
+
+
+def test_result_without_a_coupling_says_so(result: Result) -> None:
+    with pytest.raises(ValueError, match="keep_coupling=True"):
+        replace(result, plan=None).coupling()
