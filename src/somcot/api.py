@@ -78,7 +78,8 @@ def distance(
     name = _method_for(method)
     problem = Problem(_chain("x", x), _chain("y", y), cost, discount)
     solve = import_module(_EXACT_METHODS[name]).solve
-    _check_options(name, solve, options)
+    if options:
+        _check_options(name, solve, options)
     result: Result = solve(problem, **options)
     return result
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from somcot.bellman.pairs import Pairs
 from somcot.bellman.slices import cut, in_slices, thread_count
-from somcot.bellman.transport import Bases, Rows, kernel_entries, optimise
+from somcot.bellman.transport import Bases, Rows, balance, kernel_entries, optimise
 from somcot.chains import Support
 from somcot.discounting import Kernel
 from somcot.memory import require
@@ -107,11 +107,6 @@ class Sweep:
 
 def _integer_masses(support: Support, total: int) -> NDArray[np.int64]:
     """Probabilities as integers of at least 1 that sum to `total` in every row; the largest takes the remainder."""
-    indptr, _, probabilities = support
-    masses = np.maximum(np.floor(probabilities * float(total)), 1.0).astype(np.int64)
-    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    largest = np.maximum.reduceat(probabilities, indptr[:-1])
-    candidates = np.flatnonzero(probabilities == largest[rows])
-    _, first = np.unique(rows[candidates], return_index=True)
-    masses[candidates[first]] += total - np.add.reduceat(masses, indptr[:-1])
+    masses = np.maximum(np.floor(support.probabilities * float(total)), 1.0).astype(np.int64)
+    balance(support.indptr, masses, total)
     return masses

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from somcot.validation import Floats
 
-__all__ = ["Bases", "Rows", "kernel_entries", "optimise"]
+__all__ = ["Bases", "Rows", "balance", "kernel_entries", "optimise"]
 
 _EPS = np.finfo(np.float64).eps
 
@@ -139,6 +139,19 @@ def kernel_entries(pair_x, pair_y, x, y, unit, bases, index, indptr, indices, da
         for t in range(begin, filled):
             data[t] /= total
         indptr[k + 1] = filled
+
+
+@njit(cache=True, nogil=True)
+def balance(indptr, masses, total):
+    """Let the largest mass of every row take what the row lacks of `total`."""
+    for row in range(indptr.size - 1):
+        left = total
+        largest = indptr[row]
+        for t in range(indptr[row], indptr[row + 1]):
+            left -= masses[t]
+            if masses[t] > masses[largest]:
+                largest = t
+        masses[largest] += left
 
 
 @njit(cache=True, nogil=True)

@@ -1,0 +1,39 @@
+# %%
+"""The picture of the README: how far a walk is from others, and who corresponds to whom."""
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import somcot
+
+# %%
+# A fair walk between two sticky walls, and walks that drift. Only the walls can be told apart.
+reward = np.r_[1.0, np.zeros(8), -1.0]
+cost = somcot.costs.absolute(reward, reward)
+fair = somcot.random_walk(10, 0.5)
+thetas = np.linspace(0.02, 0.98, 49)
+curves = {
+    discount: [somcot.distance(fair, somcot.random_walk(10, t), cost, discount=discount).distance for t in thetas]
+    for discount in (0.9, 0.95, 0.99)
+}
+
+# %%
+# The same walk behind observations: every state shows one of five meaningless variants.
+noisy = somcot.block_chain(fair, 5)
+result = somcot.distance(fair, noisy, somcot.costs.absolute(reward, np.repeat(reward, 5)), discount=0.95)
+
+# %%
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
+for (discount, curve), colour in zip(curves.items(), ("#9ecae1", "#4292c6", "#08306b"), strict=True):
+    left.plot(thetas, curve, color=colour, label=f"discount {discount}")
+left.set(xlabel="probability of a step up, in the other walk", ylabel="distance", ylim=(0, None))
+left.set_title("How far is a fair walk from a drifting one?")
+left.legend(frameon=False)
+left.spines[["top", "right"]].set_visible(False)
+somcot.plots.encoder(result, ax=right)
+right.set_title("Which noisy state belongs to which?")
+target = Path(__file__).parents[1] / "docs" / "images" / "overview.png"
+target.parent.mkdir(exist_ok=True)
+figure.savefig(target, dpi=130)
