@@ -56,7 +56,6 @@ def demo(
 ) -> None:
     """Three walks and a chain full of noise: exact distances, and who corresponds to whom."""
     console = Console()
-    console.print("Loading the compiled kernels (the first time ever: about half a minute) ...", style="dim")
     reward = np.r_[1.0, np.zeros(8), -1.0]
     fair = somcot.random_walk(10, 0.5)
     noisy = somcot.block_chain(fair, 5)

@@ -11,6 +11,7 @@ from somcot.bellman.pairs import Pairs
 from somcot.bellman.slices import cut, in_slices, thread_count
 from somcot.bellman.transport import Bases, Rows, balance, kernel_entries, optimise
 from somcot.chains import Support
+from somcot.compiling import announce
 from somcot.discounting import Kernel
 from somcot.memory import require
 from somcot.problem import Problem
@@ -50,6 +51,7 @@ class Sweep:
     """
 
     def __init__(self, problem: Problem, pairs: Pairs, threads: int | None = None) -> None:
+        announce(optimise)
         self.pairs = pairs
         self.threads = thread_count(threads)
         n_x, n_y = problem.shape
