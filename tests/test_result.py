@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import somcot
-from somcot import ConfidenceInterval, MarkovChain, Result
+from somcot import Bounds, ConfidenceInterval, MarkovChain, Result, checkpoint, storage
 from tests.instances import blocks, walks
 
 
@@ -55,16 +54,19 @@ def test_save_and_load(result: Result, tmp_path: Path) -> None:
             np.testing.assert_array_equal(before, after)
         elif f.name == "trace":
             assert before.keys() == after.keys()
-        elif f.name != "plan":
+        elif f.name not in ("plan", "gradient"):
             assert before == after, f.name
             assert type(before) is type(after)
     np.testing.assert_array_equal(result.coupling(), again.coupling())
+    assert result.gradient is not None
+    assert again.gradient is not None
+    np.testing.assert_array_equal(result.gradient.transition_x, again.gradient.transition_x)
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_labels_that_cannot_be_saved_are_named(tmp_path: Path) -> None:
     chain = MarkovChain(np.eye(1), states=[frozenset({1})])
-    with pytest.raises(TypeError, match=r"states_x: label frozenset\(\{1\}\) of type frozenset cannot be saved"):
+    with pytest.raises(TypeError, match=r"states_x: frozenset\(\{1\}\) of type frozenset cannot be saved"):
         somcot.distance(chain, chain, [[0.0]], discount=0.5).save(tmp_path / "x")
     assert not list(tmp_path.iterdir())
 
@@ -82,8 +84,15 @@ def test_foreign_and_damaged_safetensors_are_refused(result: Result, tmp_path: P
     save_file({"weights": np.zeros(3)}, foreign)
     with pytest.raises(ValueError, match="not a somcot result file"):
         Result.load(foreign)
+    other = tmp_path / "other"
+    storage.save(other, result, "sample")
+    with pytest.raises(ValueError, match=r"not a somcot result file \(it is a sample\)"):
+        Result.load(other)
     incomplete = tmp_path / "incomplete"
-    save_file({"weights": np.zeros(3)}, incomplete, metadata={"somcot": json.dumps({"format": "somcot.result/1"})})
+    storage.save(incomplete, Bounds(0.0, 1.0), "result")
+    with pytest.raises(ValueError, match=r"not a somcot result file \(it holds a Bounds\)"):
+        Result.load(incomplete)
+    checkpoint.write(incomplete, {}, {"kind": "result", "tree": {"record": "Popen", "fields": {"args": "date"}}})
     with pytest.raises(ValueError, match="not a somcot result file"):
         Result.load(incomplete)
     whole = tmp_path / "whole"

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import enum
-import json
 import os
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field, fields
-from pathlib import Path
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from somcot.couplings import Coupling, Residuals
+from somcot.derivatives import Gradient, RowGradient
 from somcot.validation import Floats
 
-__all__ = ["Bounds", "ConfidenceInterval", "Duals", "Match", "Result", "Status"]
-
-FORMAT = "somcot.result/1"
+__all__ = ["Bounds", "ConfidenceInterval", "Duals", "Estimate", "Match", "Result", "Status"]
 
 
 class Status(enum.StrEnum):
@@ -50,6 +47,30 @@ class Duals(NamedTuple):
     alpha_x: Floats
     alpha_y: Floats
     V: Floats
+
+
+class Estimate(NamedTuple):
+    """How an estimate from data was corrected, and how uncertain it is.
+
+    Attributes
+    ----------
+    gap : float
+        Effective cross-fit gap: what re-optimising on noise gains, the size of the upward bias near 0.
+    rho : float
+        The gap relative to the plug-in; above 0.75 the data hardly tell the distance from 0.
+    standard_error : float
+        Of the plug-in, by the delta method.
+    saturation : float
+        Expected total-variation error of the kernels, accumulated over the horizon; above 3 data are too few.
+    n_solves : int
+        Exact solves it took.
+    """
+
+    gap: float
+    rho: float
+    standard_error: float
+    saturation: float
+    n_solves: int
 
 
 class Match(NamedTuple):
@@ -89,6 +110,10 @@ class Result:
         For the true distance; None where nothing was sampled or asked.
     plugin : float or None
         Distance of the estimated chains, solved exactly; None for known chains.
+    estimate : Estimate or None
+        How the estimate was corrected, and its standard error; None for known chains.
+    gradient : Gradient or None
+        Derivatives with respect to kernels, cost and start laws; None for methods that do not give them.
     duals : Duals or None
         Multipliers of the constraints, from primal-dual methods only.
     notes : tuple of str
@@ -115,6 +140,8 @@ class Result:
     samples: tuple[int, int] = (0, 0)
     confidence_interval: ConfidenceInterval | None = None
     plugin: float | None = None
+    estimate: Estimate | None = None
+    gradient: Gradient | None = None
     duals: Duals | None = None
     notes: tuple[str, ...] = ()
 
@@ -170,85 +197,29 @@ class Result:
         return f"<somcot.Result {self}>"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the result to a file that holds no code (safetensors); `Result.load` reads it back."""
-        from safetensors.numpy import save
+        """Write the result to a file that holds no code; `Result.load` reads it back."""
+        from somcot.storage import save
 
-        arrays: dict[str, Floats] = {}
-        header: dict[str, Any] = {"format": FORMAT}
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if isinstance(value, np.ndarray):
-                arrays[f.name] = np.ascontiguousarray(value)
-            elif isinstance(value, Coupling):
-                arrays.update({f"plan.{g.name}": np.ascontiguousarray(getattr(value, g.name)) for g in fields(value)})
-            elif isinstance(value, Duals):
-                arrays.update({f"duals.{name}": np.ascontiguousarray(a) for name, a in value._asdict().items()})
-            elif f.name == "trace":
-                arrays.update({f"trace.{name}": np.ascontiguousarray(column) for name, column in value.items()})
-            elif f.name in ("states_x", "states_y"):
-                header[f.name] = [_label_to_json(f.name, label) for label in value]
-            else:
-                header[f.name] = value
-        target = Path(path)
-        partial = target.with_name(target.name + ".part")
-        partial.write_bytes(save(arrays, metadata={"somcot": json.dumps(header)}))
-        partial.replace(target)
+        save(path, self, "result")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Result:
         """Read a result written by `save`; refuse anything else."""
-        from safetensors import SafetensorError, safe_open
+        from somcot.storage import load
 
-        try:
-            with safe_open(os.fspath(path), framework="numpy") as file:
-                header = json.loads((file.metadata() or {}).get("somcot", "{}"))
-                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{os.fspath(path)}: not a somcot result file ({error})") from None
-        if not isinstance(header, dict) or header.pop("format", None) != FORMAT:
-            raise ValueError(f"{os.fspath(path)}: not a somcot result file (expected format {FORMAT})")
-        try:
-            return cls(**_fields_from(header, arrays))
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{os.fspath(path)}: not a somcot result file (incomplete: {error})") from None
-
-
-def _fields_from(header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
-    values = dict(header)
-    values["status"] = Status(header["status"])
-    values["bounds"] = Bounds(*header["bounds"])
-    values["residuals"] = Residuals(*header["residuals"])
-    values["samples"] = tuple(header["samples"])
-    values["notes"] = tuple(header.get("notes", ()))
-    if header["confidence_interval"] is not None:
-        values["confidence_interval"] = ConfidenceInterval(*header["confidence_interval"])
-    for name in ("states_x", "states_y"):
-        values[name] = tuple(_label_from_json(label) for label in header[name])
-    groups: dict[str, dict[str, Any]] = {"plan": {}, "trace": {}, "duals": {}}
-    for name, array in arrays.items():
-        group, _, key = name.partition(".")
-        (groups.get(group, values) if key else values)[key or name] = array
-    plan, trace = groups["plan"], groups["trace"]
-    if groups["duals"]:
-        values["duals"] = Duals(**groups["duals"])
-    if plan:
-        plan["shape"] = tuple(int(n) for n in plan["shape"])
-        values["plan"] = Coupling(**plan)
-    values["trace"] = trace
-    return values
-
-
-def _label_to_json(name: str, label: Hashable) -> Any:
-    if isinstance(label, tuple):
-        return {"tuple": [_label_to_json(name, part) for part in label]}
-    if label is None or isinstance(label, (str, int, float, bool)):
-        return label
-    raise TypeError(f"{name}: label {label!r} of type {type(label).__name__} cannot be saved; use text or numbers")
-
-
-def _label_from_json(label: Any) -> Hashable:
-    if isinstance(label, dict):
-        return tuple(_label_from_json(part) for part in label["tuple"])
-    return label  # type: ignore[no-any-return]
-
-
+        records = (
+            Bounds,
+            ConfidenceInterval,
+            Coupling,
+            Duals,
+            Estimate,
+            Gradient,
+            Residuals,
+            Result,
+            RowGradient,
+            Status,
+        )
+        found = load(path, "result", records)
+        if not isinstance(found, cls):
+            raise ValueError(f"{os.fspath(path)}: not a somcot result file (it holds a {type(found).__name__})")
+        return found

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from somcot.bellman.pairs import Pairs
 from somcot.bellman.slices import cut, in_slices, thread_count
-from somcot.bellman.transport import Bases, Rows, balance, kernel_entries, optimise
+from somcot.bellman.transport import Bases, Rows, add_potentials, balance, kernel_entries, optimise
 from somcot.chains import Support
 from somcot.compiling import announce
 from somcot.discounting import Kernel
@@ -105,6 +105,20 @@ class Sweep:
         begin, end = indptr[n], indptr[n + 1]
         start[indices[begin:end]] = data[begin:end]
         return Kernel(indptr[: n + 1], indices[:begin], data[:begin]), start
+
+    def potential_sums(self, V: Floats, weight: Floats) -> tuple[Floats, Floats]:
+        """Transport potentials summed over pairs with weights, one number per entry of each chain's support.
+
+        Parameters
+        ----------
+        V : ndarray, shape (n_x, n_y)
+            The potential that the current bases are optimal for.
+        weight : ndarray, shape (n_pairs + 1,)
+            The weight of each pair, and of the start laws last.
+        """
+        slots_x, slots_y = np.zeros(len(self._x.indices)), np.zeros(len(self._y.indices))
+        add_potentials(V, self._pair_x, self._pair_y, self._x, self._y, self._bases, weight, slots_x, slots_y)
+        return slots_x, slots_y
 
 
 def _integer_masses(support: Support, total: int) -> NDArray[np.int64]:

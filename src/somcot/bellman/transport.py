@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from somcot.validation import Floats
 
-__all__ = ["Bases", "Rows", "balance", "kernel_entries", "optimise"]
+__all__ = ["Bases", "Rows", "add_potentials", "balance", "kernel_entries", "optimise"]
 
 _EPS = np.finfo(np.float64).eps
 
@@ -139,6 +139,32 @@ def kernel_entries(pair_x, pair_y, x, y, unit, bases, index, indptr, indices, da
         for t in range(begin, filled):
             data[t] /= total
         indptr[k + 1] = filled
+
+
+@njit(cache=True, nogil=True)
+def add_potentials(V, pair_x, pair_y, x, y, bases, weight, slots_x, slots_y):
+    """Add weight[k] times the transport potentials of pair k to the slots of its two rows."""
+    widest_x = 1
+    widest_y = 1
+    for k in range(pair_x.size):
+        widest_x = max(widest_x, x.indptr[pair_x[k] + 1] - x.indptr[pair_x[k]])
+        widest_y = max(widest_y, y.indptr[pair_y[k] + 1] - y.indptr[pair_y[k]])
+    tree = _new_tree(widest_x + widest_y)
+    buffer = np.empty(widest_x * widest_y)
+    for k in range(pair_x.size):
+        if weight[k] == 0.0:
+            continue
+        x0, x1 = x.indptr[pair_x[k]], x.indptr[pair_x[k] + 1]
+        y0, y1 = y.indptr[pair_y[k]], y.indptr[pair_y[k] + 1]
+        n, m = x1 - x0, y1 - y0
+        C = buffer[: n * m].reshape(n, m)
+        _gather(C, V, x.indices[x0:x1], y.indices[y0:y1], V[x.indices[x0], y.indices[y0]])
+        arcs = slice(bases.ptr[k], bases.ptr[k + 1])
+        _plant(bases.cells[arcs], bases.flows[arcs], C, tree)
+        for i in range(n):
+            slots_x[x0 + i] += weight[k] * tree.potential[i]
+        for j in range(m):
+            slots_y[y0 + j] += weight[k] * tree.potential[n + j]
 
 
 @njit(cache=True, nogil=True)

@@ -9,6 +9,7 @@ import numpy as np
 
 from somcot.bellman.pairs import Pairs
 from somcot.couplings import Coupling, conditional, residuals
+from somcot.derivatives import Gradient
 from somcot.discounting import Kernel, discounted_occupancy
 from somcot.problem import Problem
 from somcot.result import Bounds, Result, Status
@@ -43,6 +44,7 @@ def assemble(
     n_steps: int,
     began: float,
     trace: Mapping[str, Sequence[float]],
+    gradient: Gradient | None = None,
 ) -> Result:
     """Undo the scaling of the cost and collect everything a Result holds.
 
@@ -76,4 +78,5 @@ def assemble(
         states_y=problem.y.states,
         plan=coupling,
         trace=columns,
+        gradient=gradient,
     )

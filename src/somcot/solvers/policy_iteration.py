@@ -15,13 +15,15 @@ import numpy as np
 from somcot.bellman.pairs import PairChoice, Pairs, choose
 from somcot.bellman.sweep import Improvement, Sweep
 from somcot.certificates import bounds_from
+from somcot.couplings import Coupling
+from somcot.derivatives import Gradient, row_gradient
 from somcot.discounting import discounted_value
 from somcot.problem import Problem
 from somcot.result import Bounds, Result, Status
 from somcot.solvers._assemble import assemble, occupancy_coupling
 from somcot.validation import Floats, check_count
 
-__all__ = ["Solution", "iterate", "metric", "solve"]
+__all__ = ["Solution", "gradient", "iterate", "metric", "solve"]
 
 _EPS = float(np.finfo(np.float64).eps)
 _TARGET = 1e-9  # width of the bracket, relative to the range of the cost, that counts as converged
@@ -83,6 +85,24 @@ def solve(
         n_steps=solution.n_steps,
         began=began,
         trace=solution.trace,
+        gradient=gradient(problem, solution, coupling),
+    )
+
+
+def gradient(problem: Problem, solution: Solution, coupling: Coupling) -> Gradient:
+    """Derivatives of the distance at the solution, from the transport potentials of the last sweep."""
+    pairs = solution.pairs
+    law = coupling.state_law()
+    V = np.zeros(problem.shape)
+    V[pairs.x, pairs.y] = solution.V
+    weight = np.append(problem.discount * law[pairs.x, pairs.y], 1.0 - problem.discount)
+    slots_x, slots_y = solution.sweep.potential_sums(V, weight)
+    V[pairs.index < 0] = np.nan
+    return Gradient(
+        row_gradient(problem.x, slots_x, problem.scale),
+        row_gradient(problem.y, slots_y, problem.scale),
+        law,
+        (1.0 - problem.discount) * problem.potential_to_user(V),
     )
 
 

@@ -1,0 +1,111 @@
+"""Derivatives of the distance with respect to everything it depends on.
+
+With phi, psi the optimal transport potentials of a pair and occ the occupancy of pairs under the optimal coupling,
+
+    dd / dP_X(x' | x)  = discount * sum_y occ(x, y) phi_xy(x'),     likewise for Y,
+    dd / dc(x, y)      = occ(x, y),
+    dd / dnu_0(x, y)   = (1 - discount) V(x, y).
+
+A row of probabilities sums to 1, so a derivative along it means something only up to a constant; rows are centred,
+sum_x' P(x' | x) dd/dP(x' | x) = 0. Where the optimum is not unique (distance 0 between sparse equal kernels, say) this
+is one subgradient of many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.chains import MarkovChain
+from somcot.validation import Floats
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+__all__ = ["Gradient", "RowGradient", "row_gradient"]
+
+
+@dataclass(frozen=True, eq=False)
+class RowGradient:
+    """Derivative along the rows of one chain, on the positive transition probabilities.
+
+    Attributes
+    ----------
+    indptr, indices, values : ndarray
+        CSR form, a row per state.
+    initial : ndarray, shape (n,)
+        Derivative with respect to the start law, centred, 0 where the law is 0.
+    sparse : bool
+        Whether the chain stores its kernel as a sparse matrix.
+    """
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    values: Floats
+    initial: Floats
+    sparse: bool
+
+    def matrix(self) -> Floats | csr_array:
+        """The derivative as a matrix of the same kind as the chain's; 0 where the transition does not occur."""
+        from scipy.sparse import csr_array
+
+        n = len(self.initial)
+        csr = csr_array((self.values, self.indices, self.indptr), shape=(n, n))
+        return csr if self.sparse else np.asarray(csr.toarray())
+
+
+@dataclass(frozen=True, eq=False)
+class Gradient:
+    """Derivatives of the distance.
+
+    Attributes
+    ----------
+    transition_x, transition_y : ndarray or csr_array, shape (n_x, n_x) and (n_y, n_y)
+        With respect to the kernels, rows centred under the kernel. Entries of transitions that do not occur are 0:
+        there the distance has only a one-sided derivative.
+    cost : ndarray, shape (n_x, n_y)
+        With respect to the cost: the occupancy of pairs.
+    initial : ndarray, shape (n_x, n_y)
+        With respect to the law of the first pair; NaN for pairs that were not computed.
+    initial_x, initial_y : ndarray, shape (n_x,) and (n_y,)
+        With respect to each start law, the coupling of the two being optimal.
+    """
+
+    x: RowGradient
+    y: RowGradient
+    cost: Floats
+    initial: Floats
+
+    @property
+    def transition_x(self) -> Floats | csr_array:
+        """With respect to the kernel of X."""
+        return self.x.matrix()
+
+    @property
+    def transition_y(self) -> Floats | csr_array:
+        """With respect to the kernel of Y."""
+        return self.y.matrix()
+
+    @property
+    def initial_x(self) -> Floats:
+        """With respect to the start law of X."""
+        return self.x.initial
+
+    @property
+    def initial_y(self) -> Floats:
+        """With respect to the start law of Y."""
+        return self.y.initial
+
+
+def row_gradient(chain: MarkovChain, slots: Floats, scale: float) -> RowGradient:
+    """From one number per entry of the chain's support (start row last), any constant per row allowed."""
+    indptr, indices, probabilities = chain.support
+    means = np.add.reduceat(probabilities * slots, indptr[:-1])
+    centred = scale * (slots - np.repeat(means, np.diff(indptr)))
+    n_entries = int(indptr[-2])
+    initial = np.zeros(chain.n_states)
+    initial[indices[n_entries:]] = centred[n_entries:]
+    return RowGradient(indptr[:-1], indices[:n_entries], centred[:n_entries], initial, chain.is_sparse)
