@@ -21,9 +21,9 @@ def problem(seed: int, kind: str) -> tuple[Floats, Floats, Floats, float, Floats
     rng = np.random.default_rng(seed)
     n_x, n_y = (int(n) for n in rng.integers(2, 7, size=2))
     x, y = random_chain(rng, n_x, kind), random_chain(rng, n_y, kind)
-    laws = (rng.dirichlet(np.full(n, 3.0)) for n in (n_x, n_y))
+    p, q = (rng.dirichlet(np.full(n, 3.0)) for n in (n_x, n_y))
     cost = 5.0 * rng.random((n_x, n_y)) - 1.0
-    return dense_kernel(x), dense_kernel(y), cost, float(rng.choice([0.5, 0.9, 0.97])), *laws
+    return dense_kernel(x), dense_kernel(y), cost, float(rng.choice([0.5, 0.9, 0.97])), p, q
 
 
 def direction(rng: np.random.Generator, P: Floats) -> Floats:
@@ -59,9 +59,8 @@ def test_all_derivatives_match_finite_differences(seed: int, kind: str) -> None:
 def test_rows_are_centred_and_sparse_storage_gives_sparse_derivatives() -> None:
     P, Q, cost, discount, p, q = problem(3, "sparse")
     dense = somcot.distance(MarkovChain(P, p), MarkovChain(Q, q), cost, discount=discount).gradient
-    sparse = somcot.distance(
-        MarkovChain(csr_array(P), p), MarkovChain(csr_array(Q), q), cost, discount=discount
-    ).gradient
+    x, y = MarkovChain(csr_array(P), p), MarkovChain(csr_array(Q), q)
+    sparse = somcot.distance(x, y, cost, discount=discount).gradient
     assert dense is not None
     assert sparse is not None
     np.testing.assert_allclose((P * dense.transition_x).sum(axis=1), 0.0, atol=1e-12)

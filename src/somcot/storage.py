@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -69,8 +70,10 @@ def _pack(value: Any, place: str, arrays: Arrays) -> Any:
         return {"mapping": {key: _pack(part, f"{place}.{key}", arrays) for key, part in value.items()}}
     if isinstance(value, np.generic):
         value = value.item()
+    if isinstance(value, Enum):
+        return {"enum": [type(value).__name__, value.value]}
     if value is None or isinstance(value, (str, int, float, bool)):
-        return {"enum": [type(value).__name__, value.value]} if hasattr(value, "value") else value
+        return value
     name = place.removeprefix(".").split(".")[0]
     raise TypeError(f"{name}: {value!r} of type {type(value).__name__} cannot be saved; use text or numbers")
 
@@ -90,5 +93,5 @@ def _unpack(tree: Any, arrays: Arrays, types: Mapping[str, type]) -> Any:
     if "mapping" in tree:
         return {key: _unpack(part, arrays, types) for key, part in tree["mapping"].items()}
     if "enum" in tree:
-        return types[tree["enum"][0]](tree["enum"][1])  # type: ignore[call-arg]
+        return types[tree["enum"][0]](tree["enum"][1])
     return types[tree["record"]](**{key: _unpack(part, arrays, types) for key, part in tree["fields"].items()})
