@@ -59,8 +59,8 @@ def bracket(problem: Problem, potential: ArrayLike, *, threads: int | None = Non
         raise ValueError(f"potential: shape is {V.shape}, expected {problem.shape}")
     unit = (V - problem.offset / (1.0 - problem.discount)) / problem.scale
     pairs = all_pairs(problem)
-    found = Sweep(problem, pairs, threads).improve(unit)
-    least, most = _residual_range(problem, unit.ravel(), problem.unit_cost.ravel(), found)
+    found = Sweep(problem.unit, pairs, threads).improve(unit)
+    least, most = _residual_range(problem.discount, unit.ravel(), problem.unit_cost.ravel(), found)
     scaled = (1.0 - problem.discount) * unit
     return Bracket(
         problem.offset + problem.scale * np.clip(scaled + least, 0.0, 1.0),
@@ -83,7 +83,7 @@ def lower_bound(problem: Problem, n_sweeps: int, *, threads: int | None = None) 
         Lower bounds of the distance from every pair of states.
     """
     pairs = all_pairs(problem)
-    sweep = Sweep(problem, pairs, threads)
+    sweep = Sweep(problem.unit, pairs, threads)
     V = np.zeros(problem.shape)
     for _ in range(check_count("n_sweeps", n_sweeps, at_least=0)):
         V = problem.unit_cost + problem.discount * sweep.improve(V).low[:-1].reshape(problem.shape)
@@ -104,26 +104,26 @@ def upper_bound(problem: Problem, coupling: Coupling) -> float:
     return value + float(3.0 * causal_x + 3.0 * causal_y + flow) / (1.0 - problem.discount) + 2.0 * float(start)
 
 
-def bounds_from(problem: Problem, V: Floats, cost: Floats, found: Improvement) -> Bounds:
+def bounds_from(discount: float, V: Floats, cost: Floats, found: Improvement) -> Bounds:
     """Bounds of the distance between the start laws, in units of the unit cost.
 
     Parameters
     ----------
-    problem : Problem
+    discount : float
     V, cost : ndarray, shape (n_pairs,)
         Potential and unit cost on the pairs of the sweep.
     found : Improvement
         What the sweep found against V.
     """
-    least, most = _residual_range(problem, V, cost, found)
-    low = (1.0 - problem.discount) * found.low[-1] + least
-    high = (1.0 - problem.discount) * found.high[-1] + most
+    least, most = _residual_range(discount, V, cost, found)
+    low = (1.0 - discount) * found.low[-1] + least
+    high = (1.0 - discount) * found.high[-1] + most
     return Bounds(float(np.clip(low, 0.0, 1.0)), float(np.clip(high, 0.0, 1.0)))
 
 
-def _residual_range(problem: Problem, V: Floats, cost: Floats, found: Improvement) -> tuple[float, float]:
+def _residual_range(discount: float, V: Floats, cost: Floats, found: Improvement) -> tuple[float, float]:
     """Least and largest Bellman residual, widened by the rounding of the sweep itself."""
     rounding = 8.0 * _EPS * (1.0 + float(np.abs(V).max()))
-    least = cost + problem.discount * found.low[:-1] - V
-    most = cost + problem.discount * found.high[:-1] - V
+    least = cost + discount * found.low[:-1] - V
+    most = cost + discount * found.high[:-1] - V
     return float(least.min()) - rounding, float(most.max()) + rounding

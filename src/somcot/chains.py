@@ -170,7 +170,9 @@ class MarkovChain:
         paths[:, 0] = self._draw_next(np.full(n_episodes, self.n_states), generator)
         for t in range(n_steps):
             paths[:, t + 1] = self._draw_next(paths[:, t], generator)
-        return Samples.from_trajectories(list(paths), states=self.states, terminated=False)
+        offsets = np.arange(n_episodes + 1, dtype=np.int64) * n_steps
+        steps = paths.astype(np.int32)
+        return Samples(self.states, steps[:, :-1].ravel(), steps[:, 1:].ravel(), offsets=offsets)
 
     def sample_occupancy(self, n: int, discount: float, *, rng: int | np.random.Generator | None = None) -> Samples:
         """Draw `n` independent pairs (X_G, X_{G+1}) from the occupancy, by geometric stopping.
@@ -184,7 +186,8 @@ class MarkovChain:
 
         n, discount = check_count("n", n), check_discount(discount)
         now, following = self.draw_occupancy(n, discount, np.random.default_rng(rng))
-        return Samples.from_transitions(now, following, discount=discount, initial=self.initial, states=self.states)
+        codes = now.astype(np.int32), following.astype(np.int32)
+        return Samples(self.states, *codes, initial=self.initial, discount=discount)
 
     def draw_occupancy(
         self, n: int, discount: float, rng: np.random.Generator

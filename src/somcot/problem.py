@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from numpy.typing import ArrayLike
 
-from somcot.chains import MarkovChain
+from somcot.chains import MarkovChain, Support
 from somcot.costs import check_cost
 from somcot.validation import Floats, check_discount
 
-__all__ = ["Problem"]
+__all__ = ["Problem", "UnitProblem"]
+
+
+@dataclass(frozen=True, eq=False)
+class UnitProblem:
+    """What compiled code sees of a problem: supports, the cost scaled to [0, 1] and the discount.
+
+    The supports may hold entries of probability 0: successors that take part without mass.
+    """
+
+    support_x: Support
+    support_y: Support
+    cost: Floats
+    discount: float
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of states (n_x, n_y)."""
+        return self.cost.shape[0], self.cost.shape[1]
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -54,10 +73,15 @@ class Problem:
         """The range of the cost, or 1 when the cost is constant."""
         return float(self.cost.max() - self.cost.min()) or 1.0
 
-    @property
+    @cached_property
     def unit_cost(self) -> Floats:
         """The cost shifted and scaled to [0, 1]: distances follow d = offset + scale * d_unit."""
         return (self.cost - self.offset) / self.scale
+
+    @cached_property
+    def unit(self) -> UnitProblem:
+        """The problem in units of the unit cost."""
+        return UnitProblem(self.x.support, self.y.support, self.unit_cost, self.discount)
 
     def to_user(self, unit_distance: float) -> float:
         """Undo the shift and the scale for a distance."""

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from somcot.bellman.pairs import Pairs
 from somcot.bellman.slices import cut, in_slices, thread_count
-from somcot.bellman.transport import Bases, Rows, add_potentials, balance, kernel_entries, optimise
+from somcot.bellman.transport import Bases, Rows, add_potentials, balance, cross_gap, kernel_entries, optimise
 from somcot.chains import Support
 from somcot.compiling import announce
 from somcot.discounting import Kernel
 from somcot.memory import require
-from somcot.problem import Problem
+from somcot.problem import UnitProblem
 from somcot.validation import Floats
 
 __all__ = ["Improvement", "Sweep"]
@@ -44,18 +44,18 @@ class Sweep:
 
     Parameters
     ----------
-    problem : Problem
+    problem : UnitProblem
     pairs : Pairs
     threads : int, optional
         Threads to use, by default one per core. The result has the same bits whatever the number.
     """
 
-    def __init__(self, problem: Problem, pairs: Pairs, threads: int | None = None) -> None:
+    def __init__(self, problem: UnitProblem, pairs: Pairs, threads: int | None = None) -> None:
         announce(optimise)
         self.pairs = pairs
         self.threads = thread_count(threads)
         n_x, n_y = problem.shape
-        support_x, support_y = problem.x.support, problem.y.support
+        support_x, support_y = problem.support_x, problem.support_y
         self._pair_x = np.append(pairs.x, np.int32(n_x))
         self._pair_y = np.append(pairs.y, np.int32(n_y))
         rows = np.diff(support_x.indptr)[self._pair_x]
@@ -105,6 +105,23 @@ class Sweep:
         begin, end = indptr[n], indptr[n + 1]
         start[indices[begin:end]] = data[begin:end]
         return Kernel(indptr[: n + 1], indices[:begin], data[:begin]), start
+
+    def gap_of(self, V: Floats, other: Sweep, weight: Floats) -> float:
+        """How much more than optimal another sweep's plans cost against this one's potentials.
+
+        Parameters
+        ----------
+        V : ndarray, shape (n_x, n_y)
+            The potential that the bases of this sweep are optimal for.
+        other : Sweep
+            On the same pairs and the same entries of the supports, with other probabilities.
+        weight : ndarray, shape (n_pairs + 1,)
+            The weight of each pair, and of the start laws last.
+        """
+        gap: float = cross_gap(
+            V, self._pair_x, self._pair_y, self._x, self._y, self._bases, other._bases, self._unit, weight
+        )
+        return gap
 
     def potential_sums(self, V: Floats, weight: Floats) -> tuple[Floats, Floats]:
         """Transport potentials summed over pairs with weights, one number per entry of each chain's support.

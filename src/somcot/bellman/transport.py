@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from somcot.validation import Floats
 
-__all__ = ["Bases", "Rows", "add_potentials", "balance", "kernel_entries", "optimise"]
+__all__ = ["Bases", "Rows", "add_potentials", "balance", "cross_gap", "kernel_entries", "optimise"]
 
 _EPS = np.finfo(np.float64).eps
 
@@ -72,13 +72,8 @@ def optimise(lo, hi, V, pair_x, pair_y, x, y, unit, bases, low, high):
     ``low[k]`` and ``high[k]`` receive a dual lower and a primal upper bound of the optimal value, equal up to
     rounding. Returns how many bases changed.
     """
-    widest_x, widest_y = 1, 1
-    for k in range(lo, hi):
-        widest_x = max(widest_x, x.indptr[pair_x[k] + 1] - x.indptr[pair_x[k]])
-        widest_y = max(widest_y, y.indptr[pair_y[k] + 1] - y.indptr[pair_y[k]])
-    tree = _new_tree(widest_x + widest_y)
-    buffer = np.empty(widest_x * widest_y)
-    prices = np.zeros(widest_y)
+    tree, buffer = _workspace(pair_x[lo:hi], pair_y[lo:hi], x, y)
+    prices = np.zeros(buffer.size)
     changed = 0
     for k in range(lo, hi):
         x0, x1 = x.indptr[pair_x[k]], x.indptr[pair_x[k] + 1]
@@ -120,8 +115,72 @@ def optimise(lo, hi, V, pair_x, pair_y, x, y, unit, bases, low, high):
 
 
 @njit(cache=True, nogil=True)
+def cross_gap(V, pair_x, pair_y, x, y, bases, plans, unit, weight):
+    """What the plans of one set of bases lose against the potentials of another, summed over pairs with weights.
+
+    The potentials belong to `bases`, which are optimal for V and the probabilities of `x` and `y`; where those are 0 the
+    potentials are extended as far as they go. Every term is at least 0.
+    """
+    tree, buffer = _workspace(pair_x, pair_y, x, y)
+    gap = 0.0
+    for k in range(pair_x.size):
+        if weight[k] == 0.0:
+            continue
+        x0, x1 = x.indptr[pair_x[k]], x.indptr[pair_x[k] + 1]
+        y0, y1 = y.indptr[pair_y[k]], y.indptr[pair_y[k] + 1]
+        n, m = x1 - x0, y1 - y0
+        C = buffer[: n * m].reshape(n, m)
+        _gather(C, V, x.indices[x0:x1], y.indices[y0:y1], V[x.indices[x0], y.indices[y0]])
+        arcs = slice(bases.ptr[k], bases.ptr[k + 1])
+        _plant(bases.cells[arcs], bases.flows[arcs], C, tree)
+        _extend(C, x.probabilities[x0:x1], y.probabilities[y0:y1], tree.potential)
+        loss = 0.0
+        total = 0.0
+        for t in range(plans.ptr[k], plans.ptr[k + 1]):
+            i, j = plans.cells[t] // m, plans.cells[t] % m
+            mass = (plans.flows[t] + unit // 2) // unit
+            loss += mass * max(C[i, j] - tree.potential[i] - tree.potential[n + j], 0.0)
+            total += mass
+        gap += weight[k] * loss / total
+    return gap
+
+
+@njit(cache=True, nogil=True)
+def _extend(C, p, q, potential):
+    """Potentials of rows without mass from the columns with mass, then of columns without mass from all rows."""
+    n, m = C.shape
+    for i in range(n):
+        if p[i] == 0.0:
+            least = np.inf
+            for j in range(m):
+                if q[j] > 0.0:
+                    least = min(least, C[i, j] - potential[n + j])
+            potential[i] = least
+    for j in range(m):
+        if q[j] == 0.0:
+            least = np.inf
+            for i in range(n):
+                least = min(least, C[i, j] - potential[i])
+            potential[n + j] = least
+
+
+@njit(cache=True, nogil=True)
+def _workspace(pair_x, pair_y, x, y):
+    """A tree and a cost matrix large enough for every pair."""
+    widest_x, widest_y = 1, 1
+    for k in range(pair_x.size):
+        widest_x = max(widest_x, x.indptr[pair_x[k] + 1] - x.indptr[pair_x[k]])
+        widest_y = max(widest_y, y.indptr[pair_y[k] + 1] - y.indptr[pair_y[k]])
+    return _new_tree(widest_x + widest_y), np.empty(widest_x * widest_y)
+
+
+@njit(cache=True, nogil=True)
 def kernel_entries(pair_x, pair_y, x, y, unit, bases, index, indptr, indices, data):
-    """Write the transition coupling of every pair as CSR rows over pairs, leaving out arcs without mass."""
+    """Write the transition coupling of every pair as CSR rows over pairs.
+
+    Arcs with less mass than the rounding of the row are left out, which also keeps successors of probability 0 out.
+    """
+    rounding = np.int64((1 << 61) // unit * _EPS)
     filled = 0
     for k in range(pair_x.size):
         x0, y0 = x.indptr[pair_x[k]], y.indptr[pair_y[k]]
@@ -130,7 +189,7 @@ def kernel_entries(pair_x, pair_y, x, y, unit, bases, index, indptr, indices, da
         total = 0.0
         for t in range(bases.ptr[k], bases.ptr[k + 1]):
             mass = (bases.flows[t] + unit // 2) // unit
-            if mass > 0:
+            if mass > rounding:
                 i, j = bases.cells[t] // m, bases.cells[t] % m
                 indices[filled] = index[x.indices[x0 + i], y.indices[y0 + j]]
                 data[filled] = mass
@@ -144,13 +203,7 @@ def kernel_entries(pair_x, pair_y, x, y, unit, bases, index, indptr, indices, da
 @njit(cache=True, nogil=True)
 def add_potentials(V, pair_x, pair_y, x, y, bases, weight, slots_x, slots_y):
     """Add weight[k] times the transport potentials of pair k to the slots of its two rows."""
-    widest_x = 1
-    widest_y = 1
-    for k in range(pair_x.size):
-        widest_x = max(widest_x, x.indptr[pair_x[k] + 1] - x.indptr[pair_x[k]])
-        widest_y = max(widest_y, y.indptr[pair_y[k] + 1] - y.indptr[pair_y[k]])
-    tree = _new_tree(widest_x + widest_y)
-    buffer = np.empty(widest_x * widest_y)
+    tree, buffer = _workspace(pair_x, pair_y, x, y)
     for k in range(pair_x.size):
         if weight[k] == 0.0:
             continue

@@ -224,6 +224,6 @@ def _bounds(problem: Problem, pairs: Pairs, V: Floats, coupling: Coupling) -> Bo
     (Dual prices of pairs that the optimum does not visit may lie below the potential, so they give no upper bound.)
     """
     cost = np.ascontiguousarray(problem.unit_cost[pairs.x, pairs.y])
-    found = Sweep(problem, pairs).improve(_table(problem, pairs, V, 0.0))
-    low = bounds_from(problem, V, cost, found).low
+    found = Sweep(problem.unit, pairs).improve(_table(problem, pairs, V, 0.0))
+    low = bounds_from(problem.discount, V, cost, found).low
     return Bounds(low, min(1.0, upper_bound(problem, coupling)))

@@ -18,7 +18,7 @@ from somcot.certificates import bounds_from
 from somcot.couplings import Coupling
 from somcot.derivatives import Gradient, row_gradient
 from somcot.discounting import discounted_value
-from somcot.problem import Problem
+from somcot.problem import Problem, UnitProblem
 from somcot.result import Bounds, Result, Status
 from somcot.solvers._assemble import assemble, occupancy_coupling
 from somcot.validation import Floats, check_count
@@ -70,7 +70,7 @@ def solve(
         Rounds of improvement to allow; a handful is normal.
     """
     began = time.perf_counter()
-    solution = iterate(problem, choose(problem, pairs), threads=threads, max_sweeps=max_sweeps)
+    solution = iterate(problem.unit, choose(problem, pairs), threads=threads, max_sweeps=max_sweeps)
     coupling = occupancy_coupling(problem, solution.pairs, *solution.sweep.kernel())
     V = np.full(problem.shape, np.nan)
     V[solution.pairs.x, solution.pairs.y] = solution.V
@@ -108,7 +108,7 @@ def gradient(problem: Problem, solution: Solution, coupling: Coupling) -> Gradie
 
 def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 200) -> Floats:
     """Exact distance from every pair of states, (n_x, n_y)."""
-    solution = iterate(problem, choose(problem, "all"), threads=threads, max_sweeps=max_sweeps)
+    solution = iterate(problem.unit, choose(problem, "all"), threads=threads, max_sweeps=max_sweeps)
     if solution.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
     unit = np.clip((1.0 - problem.discount) * solution.V, 0.0, 1.0).reshape(problem.shape)
@@ -116,7 +116,7 @@ def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 20
 
 
 def iterate(
-    problem: Problem,
+    problem: UnitProblem,
     pairs: Pairs,
     *,
     threads: int | None = None,
@@ -124,7 +124,7 @@ def iterate(
     guess: Floats | None = None,
 ) -> Solution:
     """Improve and evaluate until the Bellman residual is at rounding level."""
-    cost = np.ascontiguousarray(problem.unit_cost[pairs.x, pairs.y])
+    cost = np.ascontiguousarray(problem.cost[pairs.x, pairs.y])
     V = cost.copy() if guess is None else guess[pairs.x, pairs.y]
     solution = Solution(pairs, Sweep(problem, pairs, threads), V)
     table = np.zeros(problem.shape)
@@ -148,10 +148,10 @@ def iterate(
     return solution
 
 
-def _record(problem: Problem, solution: Solution, cost: Floats, found: Improvement) -> float:
+def _record(problem: UnitProblem, solution: Solution, cost: Floats, found: Improvement) -> float:
     """Take note of a sweep; returns the largest Bellman residual."""
     solution.found = found
-    latest = bounds_from(problem, solution.V, cost, found)
+    latest = bounds_from(problem.discount, solution.V, cost, found)
     # Every sweep gives a valid bracket, so the tightest ends seen so far hold.
     solution.bounds = Bounds(max(solution.bounds.low, latest.low), min(solution.bounds.high, latest.high))
     residual = float(np.abs(cost + problem.discount * found.high[:-1] - solution.V).max())

@@ -167,7 +167,7 @@ def _finish(problem: Problem, plans: _Plans, status: Status, began: float) -> Re
     V = discounted_value(kernel, plans.cost, problem.discount, plans.V[pairs.x, pairs.y])
     table = np.zeros(problem.shape)
     table[pairs.x, pairs.y] = V
-    bounds = bounds_from(problem, V, plans.cost, Sweep(problem, pairs, plans.threads).improve(table))
+    bounds = bounds_from(problem.discount, V, plans.cost, Sweep(problem.unit, pairs, plans.threads).improve(table))
     table[pairs.index < 0] = np.nan
     ended = {
         Status.CONVERGED: f"Sinkhorn sweeps settled at epsilon {plans.temperature:.1g}",

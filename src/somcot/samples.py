@@ -1,0 +1,426 @@
+"""Recorded data of a process: episodes, or independent samples of its discounted occupancy."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from somcot import recording
+from somcot.chains import MarkovChain
+from somcot.counting import PairCounts, count_pairs
+from somcot.flow import flow_mle
+from somcot.labels import Codes, encode, listing, refuse_lookalikes
+from somcot.recording import RewardSums
+from somcot.validation import Floats, check_discount
+from somcot.warnings import DataWarning, UnseenStateWarning
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+__all__ = ["Samples"]
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Samples:
+    """Recorded transitions of one process, in index form; made by `from_trajectories` or `from_transitions`.
+
+    The fields are positions among `states`, not labels. Episodes lie one after the other.
+
+    Attributes
+    ----------
+    states : tuple of hashable
+        Labels, n of them.
+    now, following : ndarray of int32, shape (n_transitions,)
+        Each transition goes from state ``now[t]`` to state ``following[t]``.
+    offsets : ndarray of int64, shape (n_episodes + 1,), or None
+        Episode e holds the transitions ``offsets[e]`` to ``offsets[e + 1]``; None for independent samples.
+    terminated : ndarray of bool, shape (n_episodes,) or (n_transitions,), or None
+        Which episodes ended for good, or which independent transitions ended the process; None means none.
+    initial : ndarray of float, shape (n,), or None
+        The law of the first state when it is known; otherwise it is taken from the data.
+    discount : float or None
+        Discount of the occupancy that was sampled; None for episodes.
+    rewards : RewardSums or None
+        Sum and number of the rewards recorded in each state.
+    n_gaps : int
+        Steps that do not begin where the step before them ended although nothing said why.
+
+    Examples
+    --------
+    >>> samples = Samples.from_trajectories([["home", "cart", "home"], ["home", "cart", "paid"]],
+    ...                                     terminated=[False, True])
+    >>> samples
+    Samples(3 states, 4 transitions, 2 episodes)
+    >>> samples.states
+    ('cart', 'home', 'paid')
+    >>> samples.chain().transition
+    array([[0. , 0.5, 0.5],
+           [1. , 0. , 0. ],
+           [0. , 0. , 1. ]])
+    """
+
+    states: tuple[Hashable, ...]
+    now: Codes
+    following: Codes
+    offsets: Integers | None = None
+    terminated: NDArray[np.bool_] | None = None
+    initial: Floats | None = None
+    discount: float | None = None
+    rewards: RewardSums | None = None
+    n_gaps: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("now", "following"):
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.int32))
+        for array in (self.now, self.following, self.offsets, self.terminated, self.initial):
+            if array is not None:
+                array.setflags(write=False)
+
+    @classmethod
+    def from_trajectories(
+        cls,
+        trajectories: Iterable[Any],
+        *,
+        states: Iterable[Hashable] | None = None,
+        terminated: bool | Sequence[bool] | NDArray[np.bool_] = False,
+        initial: Hashable | ArrayLike | Mapping[Any, float] | None = None,
+        rewards: Any = None,
+    ) -> Samples:
+        """Collect episodes given as sequences of states.
+
+        Parameters
+        ----------
+        trajectories : iterable of sequences
+            One sequence of labels per episode, the last state included: T + 1 labels for T steps. Those shorter
+            than 2 have no step; they are dropped with a `DataWarning`.
+        states : iterable of hashable, optional
+            All labels in their order. By default those found, sorted where they can be.
+        terminated : bool or sequence of bool, optional
+            Whether the process ended for good with the last state, for all episodes or for each. Such a state
+            is absorbing. By default the recording just stopped.
+        initial : label, mapping or array_like, shape (n,), optional
+            The law of the first state when it is known: a label, label-probability pairs, or one probability
+            per state. By default it is estimated from the first states.
+        rewards : sequence of array_like or mapping, optional
+            One array per trajectory, with a reward for each state in it or for each step (then it belongs to
+            the state left); or the known reward of each label. Their means are `features`.
+
+        Examples
+        --------
+        >>> Samples.from_trajectories([[0, 1, 1, 0], [0, 0, 1]]).counts()
+        array([[1, 2],
+               [1, 1]])
+        """
+        episodes = recording.read_trajectories(trajectories, terminated)
+        (codes,), labels = encode([episodes.labels], states, episodes.place)
+        first = episodes.boundaries[:-1]
+        keep_now, keep_following = np.ones(len(codes), np.bool_), np.ones(len(codes), np.bool_)
+        keep_now[episodes.boundaries[1:] - 1] = False
+        keep_following[first] = False
+        return cls(
+            labels,
+            codes[keep_now],
+            codes[keep_following],
+            offsets=episodes.boundaries - np.arange(len(episodes.boundaries)),
+            terminated=episodes.terminated,
+            initial=recording.start_law(initial, labels),
+            rewards=episodes.reward_sums(rewards, codes, labels),
+        )
+
+    @classmethod
+    def from_transitions(
+        cls,
+        states_: Any,
+        next_states: Any,
+        *,
+        discount: float | None = None,
+        initial: Hashable | ArrayLike | Mapping[Any, float] | None = None,
+        terminated: bool | ArrayLike | None = None,
+        episode: Any = None,
+        states: Iterable[Hashable] | None = None,
+        truncated: ArrayLike | None = None,
+        rewards: Any = None,
+    ) -> Samples:
+        """Collect single transitions: steps of episodes, or independent samples of the occupancy.
+
+        Parameters
+        ----------
+        states_, next_states : sequence of labels, length T
+            Where each transition begins and ends.
+        discount : float, optional
+            Given: the transitions are independent samples of the occupancy at this discount. Not given: they
+            are steps of episodes, in order of time within each episode.
+        initial : label, mapping or array_like, shape (n,), optional
+            The law of the first state when it is known. Otherwise it is taken from the first steps of the
+            episodes, or fitted to the occupancy.
+        terminated : bool or array_like of bool, shape (T,), optional
+            After which transitions the process ended for good; their end states are absorbing. True: after the
+            last of every episode.
+        episode : sequence of hashable, length T, optional
+            Which episode each step belongs to. By default an episode ends after `terminated` or `truncated`
+            steps and wherever the next step begins in another state.
+        states : iterable of hashable, optional
+            All labels in their order. By default those found, sorted where they can be.
+        truncated : array_like of bool, shape (T,), optional
+            After which steps the recording stopped although the process had not ended.
+        rewards : array_like, shape (T,), or mapping, optional
+            Reward of each transition, which belongs to the state left, or the known reward of each label.
+
+        Examples
+        --------
+        >>> Samples.from_transitions([0, 1, 0], [1, 0, 0], terminated=[False, True, False]).n_episodes
+        2
+        >>> Samples.from_transitions([0, 0, 1], [0, 1, 1], discount=0.9, initial=0)
+        Samples(2 states, 3 transitions, independent at discount 0.9)
+        """
+        columns = recording.read_pairs(states_, next_states)
+        (now, following), labels = encode(columns, states, recording.place_of_pair)
+        parts: dict[str, Any] = {
+            "initial": recording.start_law(initial, labels),
+            "rewards": recording.step_reward_sums(rewards, now, labels),
+        }
+        if discount is not None:
+            parts["discount"] = check_discount(discount)
+            parts["terminated"] = recording.independent_ends(now, following, terminated, truncated, episode)
+            return cls(labels, now, following, **parts)
+        steps = recording.cut_episodes(now, following, terminated, truncated, episode)
+        if steps.order is not None:
+            now, following = now[steps.order], following[steps.order]
+        return cls(
+            labels, now, following, offsets=steps.offsets, terminated=steps.terminated, n_gaps=steps.n_gaps, **parts
+        )
+
+    @property
+    def n_states(self) -> int:
+        """Number of states, those never seen included."""
+        return len(self.states)
+
+    @property
+    def n_transitions(self) -> int:
+        """Number of transitions recorded."""
+        return len(self.now)
+
+    @property
+    def n_episodes(self) -> int:
+        """Number of episodes; 0 for independent samples."""
+        return 0 if self.offsets is None else len(self.offsets) - 1
+
+    @property
+    def n_units(self) -> int:
+        """Number of independent pieces: episodes, or transitions when these are independent."""
+        return self.n_transitions if self.offsets is None else self.n_episodes
+
+    @property
+    def episode(self) -> Codes:
+        """Number of the independent piece that each transition belongs to, shape (n_transitions,)."""
+        if self.offsets is None:
+            return np.arange(self.n_transitions, dtype=np.int32)
+        return np.repeat(np.arange(self.n_episodes, dtype=np.int32), np.diff(self.offsets))
+
+    @cached_property
+    def pair_counts(self) -> PairCounts:
+        """How often each transition was seen, those that were seen only."""
+        return count_pairs(self.now, self.following, self.n_states)
+
+    def counts(self) -> Integers | csr_array:
+        """How often each transition was seen, shape (n, n); sparse when there are many states and few entries."""
+        return self.pair_counts.matrix()
+
+    @cached_property
+    def visits(self) -> Integers:
+        """How often each state was left, itself included as a target, shape (n,)."""
+        return self.pair_counts.row_sums()
+
+    @cached_property
+    def start_counts(self) -> Integers:
+        """How many episodes began in each state, shape (n,); zeros for independent samples."""
+        first = self.now[:0] if self.offsets is None else self.now[self.offsets[:-1]]
+        return np.bincount(first, minlength=self.n_states)
+
+    @property
+    def starts_known(self) -> bool:
+        """Whether the law of the first state was given rather than estimated."""
+        return self.initial is not None
+
+    @cached_property
+    def terminal(self) -> NDArray[np.bool_]:
+        """States that ended an episode for good and were never left for another: known to be absorbing."""
+        never_left: NDArray[np.bool_] = self.visits == self.pair_counts.diagonal()
+        return self._ended & never_left
+
+    @cached_property
+    def seen(self) -> NDArray[np.bool_]:
+        """States that occur anywhere in the data."""
+        mask = self.visits > 0
+        mask[self.pair_counts.columns] = True
+        return mask
+
+    @property
+    def features(self) -> Floats | None:
+        """Mean reward of each state, shape (n,); 0 in terminal states without one, NaN where none is known."""
+        return None if self.rewards is None else self.rewards.means(absorbing=self.terminal)
+
+    @cached_property
+    def _ended(self) -> NDArray[np.bool_]:
+        mask = np.zeros(self.n_states, dtype=np.bool_)
+        if self.terminated is not None:
+            last = self.following if self.offsets is None else self.following[self.offsets[1:] - 1]
+            mask[last[self.terminated]] = True
+        return mask
+
+    def chain(self, *, check: bool = True) -> MarkovChain:
+        """Estimate the chain behind the data.
+
+        For episodes, counts divided by their row sums and the shares of the first states. For independent samples
+        of the occupancy, the flow-constrained maximum-likelihood chain (`somcot.flow.flow_mle`). States that were
+        never left keep to themselves.
+
+        Parameters
+        ----------
+        check : bool, optional
+            Warn about states whose behaviour had to be assumed and about contradictions in the data.
+
+        Warns
+        -----
+        UnseenStateWarning
+            States never seen, or seen only where a recording stopped.
+        DataWarning
+            Terminal states that are left elsewhere; steps that do not join; states no recorded path leads to.
+        """
+        if check:
+            self._warn()
+        if self.discount is not None:
+            return self._fitted_chain(self.discount, check=check)
+        initial = self.start_counts / self.n_episodes if self.initial is None else self.initial
+        return MarkovChain(self.pair_counts.kernel(), initial, states=self.states, normalize=True)
+
+    def _fitted_chain(self, discount: float, *, check: bool) -> MarkovChain:
+        fit = flow_mle(self.counts(), self.initial, discount, states=self.states)
+        if check and len(fit.assumed):
+            warnings.warn(
+                f"no recorded path leads from the start to states that were sampled; {len(fit.assumed)} transition(s) "
+                f"were assumed, into {listing(self.states[j] for j in fit.assumed[:, 1])}; more samples will tell",
+                DataWarning,
+                stacklevel=3,
+            )
+        return fit.chain
+
+    def _warn(self) -> None:
+        never_left = self.visits == 0
+        started = self.initial if self.initial is not None else np.zeros(self.n_states)
+        cases = [
+            (~self.seen & (started == 0), UnseenStateWarning, "never seen in the data, kept as absorbing"),
+            (
+                ~self.seen & (started > 0),
+                UnseenStateWarning,
+                "said to be first states but never seen in the data, taken as absorbing",
+            ),
+            (
+                never_left & self.seen & ~self.terminal,
+                UnseenStateWarning,
+                "entered but never left, taken as absorbing; pass terminated=True for episodes that end there, "
+                "or record longer",
+            ),
+            (
+                self._ended & ~self.terminal,
+                DataWarning,
+                "ended episodes for good but are left in others, so not taken as absorbing; remove steps from the "
+                "end of one episode to the start of the next, or give final states labels of their own",
+            ),
+        ]
+        for mask, category, what in cases:
+            if mask.any():
+                found = [self.states[i] for i in np.flatnonzero(mask)]
+                warnings.warn(f"{len(found)} state(s) {what}: {listing(found)}", category, stacklevel=4)
+        if self.initial is None and 2 * self.n_gaps > self.n_transitions:
+            warnings.warn(
+                f"{self.n_gaps} of {self.n_transitions} steps do not begin where the step before them ended, so the "
+                "first states are guesses; pass initial, or the steps in order of time with episode",
+                DataWarning,
+                stacklevel=4,
+            )
+
+    def take(self, units: ArrayLike) -> Samples:
+        """Pick episodes, or transitions when these are independent; one that is named twice counts twice.
+
+        Parameters
+        ----------
+        units : array_like of int
+            Numbers below `n_units`.
+
+        Examples
+        --------
+        >>> Samples.from_trajectories([[0, 1], [1, 1, 0]]).take([1, 1]).counts()
+        array([[0, 0],
+               [2, 2]])
+        """
+        chosen = np.asarray(units, dtype=np.int64)
+        if chosen.ndim != 1 or not chosen.size:
+            raise ValueError(f"units: found shape {chosen.shape}, expected a list of at least one number")
+        if chosen.min() < 0 or chosen.max() >= self.n_units:
+            raise ValueError(f"units: found numbers from {chosen.min()} to {chosen.max()}, there are {self.n_units}")
+        ends = None if self.terminated is None else self.terminated[chosen]
+        if self.offsets is None:
+            return replace(self, now=self.now[chosen], following=self.following[chosen], terminated=ends)
+        lengths = np.diff(self.offsets)[chosen]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        steps = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], lengths)
+        return replace(self, now=self.now[steps], following=self.following[steps], offsets=offsets, terminated=ends)
+
+    def resample(self, rng: int | np.random.Generator | None = None) -> Samples:
+        """Draw a bootstrap sample: whole episodes, or transitions when these are independent, with replacement.
+
+        Examples
+        --------
+        >>> Samples.from_trajectories([[0, 1, 0], [1, 1, 1]]).resample(rng=0).n_episodes
+        2
+        """
+        return self.take(np.random.default_rng(rng).integers(self.n_units, size=self.n_units))
+
+    def merge(self, other: Samples) -> Samples:
+        """Put two recordings of the same process together; equal labels are the same state.
+
+        States of `other` that are new come after those of this one. A start law known to one side holds for both.
+
+        Examples
+        --------
+        >>> both = Samples.from_trajectories([["a", "b"]]).merge(Samples.from_trajectories([["b", "c"]]))
+        >>> both.states, both.counts().tolist()
+        (('a', 'b', 'c'), [[0, 1, 0], [0, 0, 1], [0, 0, 0]])
+        """
+        if not isinstance(other, Samples):
+            raise TypeError(f"other: found {type(other).__name__}, expected Samples")
+        if self.discount != other.discount:
+            raise ValueError(
+                f"other: its discount is {other.discount}, this one's is {self.discount}; only episodes, or samples "
+                "of the same discount, can be merged"
+            )
+        union = tuple(dict.fromkeys([*self.states, *other.states]))
+        refuse_lookalikes("other", [*self.states, *other.states], {type(s) for s in (*self.states, *other.states)})
+        index = {label: i for i, label in enumerate(union)}
+        moved = np.array([index[label] for label in other.states], dtype=np.int32)
+        kept = np.arange(self.n_states, dtype=np.int32)
+        n = len(union)
+        return Samples(
+            union,
+            np.concatenate([self.now, moved[other.now]]),
+            np.concatenate([self.following, moved[other.following]]),
+            offsets=recording.joined_offsets(self.offsets, other.offsets),
+            terminated=recording.joined_flags(self.terminated, self.n_units, other.terminated, other.n_units),
+            initial=recording.joined_start(self.initial, kept, other.initial, moved, n),
+            discount=self.discount,
+            rewards=recording.joined_rewards(self.rewards, kept, other.rewards, moved, n),
+            n_gaps=self.n_gaps + other.n_gaps,
+        )
+
+    def __repr__(self) -> str:
+        kind = f"{self.n_episodes} episodes" if self.discount is None else f"independent at discount {self.discount}"
+        return f"Samples({self.n_states} states, {self.n_transitions} transitions, {kind})"
