@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import somcot
 from somcot import discounting
 from somcot.discounting import Kernel, discounted_occupancy, discounted_value
 from tests.instances import KINDS, Floats, dense_kernel, random_chain
@@ -56,3 +57,13 @@ def test_transpose() -> None:
     rng = np.random.default_rng(1)
     P = dense_kernel(random_chain(rng, 12, "sparse"))
     np.testing.assert_array_equal(Kernel.from_matrix(P).transpose().to_scipy().toarray(), P.T)
+
+
+def test_breakdown_of_the_krylov_method_is_survived() -> None:
+    """On the coupling of these two walks the recurrence divides by rounding noise after convergence and blows up."""
+    reward = np.array([1.0, 0.0, 0.0, 0.0, -1.0])
+    counts = np.diag([793.0, 0, 0, 0, 1358]) + np.diag([98.0, 108, 134, 198], 1) + np.diag([39.0, 51, 77, 144], -1)
+    walk, counted = somcot.random_walk(5), somcot.MarkovChain(counts, normalize=True)
+    result = somcot.distance(walk, counted, somcot.costs.absolute(reward, reward), discount=0.9)
+    assert result.residuals.flow <= 1e-12
+    assert result.state_law.sum() == pytest.approx(1.0, abs=1e-12)

@@ -13,31 +13,38 @@ from importlib import import_module
 from typing import Any
 
 from somcot import costs
-from somcot.api import distance, metric
+from somcot.api import distance, metric, same_process
 from somcot.chains import MarkovChain, block_chain, random_walk
 from somcot.memory import MemoryLimitError
 from somcot.problem import Problem
 from somcot.result import Bounds, ConfidenceInterval, Result, Status
+from somcot.samples import Samples
+from somcot.warnings import ConvergenceWarning, DataWarning, UnseenStateWarning
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Bounds",
     "ConfidenceInterval",
+    "ConvergenceWarning",
+    "DataWarning",
     "MarkovChain",
     "MemoryLimitError",
     "Problem",
     "Result",
+    "Samples",
     "Status",
+    "UnseenStateWarning",
     "block_chain",
     "costs",
     "distance",
     "metric",
     "random_walk",
+    "same_process",
 ]
 
 # Loaded on first use: they bring compiled code or optional packages.
-_SUBMODULES = {"certificates", "couplings", "plots", "solvers"}
+_SUBMODULES = {"certificates", "couplings", "plots", "solvers", "steps", "streams"}
 
 
 def __getattr__(name: str) -> Any:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,26 +12,39 @@ from numpy.typing import ArrayLike
 from somcot.chains import MarkovChain
 from somcot.problem import Problem
 from somcot.result import Result
+from somcot.samples import Samples
 from somcot.validation import Floats
 
-__all__ = ["distance", "metric"]
+if TYPE_CHECKING:
+    from somcot.inference import SameProcessResult
 
-# Solvers of problems with known chains. They are imported when used: compiled code takes a moment to load.
-_EXACT_METHODS = {
-    "exact": "somcot.solvers.policy_iteration",
-    "sinkhorn": "somcot.solvers.sinkhorn",
-    "lp": "somcot.solvers.linear_program",
+__all__ = ["distance", "metric", "same_process"]
+
+Process = Any  # MarkovChain, Samples or Stream; checked in _method_for
+
+# Imported when used: compiled code takes a moment to load.
+_METHODS = {
+    "auto": "somcot.estimation:estimate",
+    "exact": "somcot.solvers.policy_iteration:solve",
+    "plugin": "somcot.estimation:plugin",
+    "saddle": "somcot.solvers.saddle:solve",
+    "somcot": "somcot.solvers.somcot:solve",
+    "sinkhorn": "somcot.solvers.sinkhorn:solve",
+    "lp": "somcot.solvers.linear_program:solve",
 }
+_SAMPLING = ("somcot",)
 
 
 def distance(
-    x: MarkovChain,
-    y: MarkovChain,
+    x: Process,
+    y: Process,
     cost: ArrayLike,
     *,
     discount: float,
     method: str = "auto",
+    confidence: float | None = None,
     rng: int | np.random.Generator | None = None,
+    progress: bool = False,
     **options: Any,
 ) -> Result:
     """How far apart two Markov processes are: the bisimulation metric.
@@ -42,19 +54,24 @@ def distance(
 
     Parameters
     ----------
-    x, y : MarkovChain
-        The two processes.
+    x, y : MarkovChain, Samples or Stream
+        The two processes: a known kernel, recorded data, or a source to draw from.
     cost : array_like, shape (n_x, n_y)
         What it costs to be in state i of x and state j of y; any finite numbers. `somcot.costs` has the usual ones.
     discount : float
         Strictly between 0 and 1; 1 / (1 - discount) is the number of steps that matter.
-    method : {"auto", "exact", "sinkhorn", "lp"}
-        "auto" is "exact" for two chains: policy iteration with exact transport. "lp" is an independent check for small
-        chains, "sinkhorn" the entropic upper bound.
+    method : {"auto", "exact", "plugin", "saddle", "somcot", "sinkhorn", "lp"}
+        "auto" is "exact" for two chains, the bias-corrected estimate for data and "somcot" for streams. "plugin" is the
+        distance of the estimated chains, "saddle" the paper's saddle point solved on them, "somcot" the paper's
+        stochastic algorithm; "exact", "sinkhorn" and "lp" solve for known or estimated chains.
+    confidence : float, optional
+        Level of a confidence interval for data, such as 0.9.
     rng : None, int or numpy.random.Generator
-        Seed of methods that sample.
+        Seed of methods that sample or split.
+    progress : bool
+        Show a progress line on standard error (methods that take long: "somcot").
     **options
-        Options of the method: see ``somcot.solvers``.
+        Options of the method: see ``docs/choosing.md``.
 
     Returns
     -------
@@ -67,21 +84,32 @@ def distance(
 
     >>> import somcot
     >>> reward = [1, 0, 0, 0, -1]
-    >>> result = somcot.distance(
-    ...     somcot.random_walk(5, 0.5), somcot.random_walk(5, 0.7), somcot.costs.absolute(reward, reward), discount=0.95
-    ... )
+    >>> cost = somcot.costs.absolute(reward, reward)
+    >>> walk, drift = somcot.random_walk(5, 0.5), somcot.random_walk(5, 0.7)
+    >>> result = somcot.distance(walk, drift, cost, discount=0.95)
     >>> round(result.distance, 6)
     0.369631
     >>> result.converged, result.bounds.high - result.bounds.low < 1e-9
     (True, True)
+
+    The same from recorded episodes:
+
+    >>> data = somcot.distance(walk.sample(400, 50, rng=1), drift.sample(400, 50, rng=2), cost, discount=0.95,
+    ...                        confidence=0.9)
+    >>> low, high, level = data.confidence_interval
+    >>> low < result.distance < high
+    True
     """
-    name = _method_for(method)
+    name = _method_for(method, x, y)
+    if name in _SAMPLING:
+        return _call(name, (x, y, cost), discount=discount, rng=rng, progress=progress, **options)
+    _refuse_streams(name, x, y)
+    if name == "auto":
+        return _call(name, (x, y, cost), discount=discount, confidence=confidence, rng=rng, **options)
+    if name == "plugin":
+        return _call(name, (x, y, cost), discount=discount, **options)
     problem = Problem(_chain("x", x), _chain("y", y), cost, discount)
-    solve = import_module(_EXACT_METHODS[name]).solve
-    if options:
-        _check_options(name, solve, options)
-    result: Result = solve(problem, **options)
-    return result
+    return _call(name, (problem,), **options)
 
 
 def metric(x: MarkovChain, y: MarkovChain, cost: ArrayLike, *, discount: float, threads: int | None = None) -> Floats:
@@ -113,24 +141,104 @@ def metric(x: MarkovChain, y: MarkovChain, cost: ArrayLike, *, discount: float, 
     return policy_iteration.metric(Problem(_chain("x", x), _chain("y", y), cost, discount), threads=threads)
 
 
-def _method_for(method: str) -> str:
-    if method == "auto":
-        return "exact"
-    if method not in _EXACT_METHODS:
-        known = ", ".join(repr(name) for name in ("auto", *_EXACT_METHODS))
+def same_process(
+    x: Samples,
+    y: Samples,
+    cost: ArrayLike,
+    *,
+    discount: float,
+    n_permutations: int = 199,
+    rng: int | np.random.Generator | None = None,
+) -> SameProcessResult:
+    """Test whether two recordings come from the same process.
+
+    Whole episodes (or independent transitions) are dealt to two groups of the original sizes at random; if both
+    recordings come from one process, the distance between the groups follows the same law as the distance observed, so
+    the level of the test is exact. It has no power against differences that the cost cannot see.
+
+    Parameters
+    ----------
+    x, y : Samples
+        With the same states.
+    cost : array_like, shape (n, n)
+    discount : float
+    n_permutations : int
+        Regroupings to draw; the least possible p-value is 1 / (n_permutations + 1).
+    rng : None, int or numpy.random.Generator
+        None uses a fixed seed, so that the same data give the same answer.
+
+    Returns
+    -------
+    SameProcessResult
+        With ``pvalue``, ``statistic`` (the distance of the estimated chains) and ``null_distribution``.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> walk, other = somcot.random_walk(5, 0.5), somcot.random_walk(5, 0.8)
+    >>> cost = somcot.costs.absolute([1, 0, 0, 0, -1], [1, 0, 0, 0, -1])
+    >>> a, b, c = walk.sample(40, 50, rng=1), walk.sample(40, 50, rng=2), other.sample(40, 50, rng=3)
+    >>> same_process(a, b, cost, discount=0.9).pvalue > 0.1
+    True
+    >>> same_process(a, c, cost, discount=0.9).pvalue
+    0.005
+    """
+    from somcot.inference import same_process as test
+
+    return test(x, y, cost, discount=discount, n_permutations=n_permutations, rng=rng)
+
+
+def _method_for(method: str, x: Any, y: Any) -> str:
+    if method not in _METHODS:
+        known = ", ".join(repr(name) for name in _METHODS)
         raise ValueError(f"method: found {method!r}, expected one of {known}")
-    return method
+    if method != "auto":
+        return method
+    if any(_is_stream(process) for process in (x, y)):
+        return "somcot"
+    return "auto" if any(isinstance(process, Samples) for process in (x, y)) else "exact"
+
+
+def _is_stream(process: Any) -> bool:
+    return callable(getattr(process, "draw", None))
+
+
+def _refuse_streams(method: str, x: Any, y: Any) -> None:
+    for name, process in (("x", x), ("y", y)):
+        if not isinstance(process, (MarkovChain, Samples)):
+            _refuse(
+                name,
+                process,
+                "a MarkovChain or Samples" if _is_stream(process) else "a MarkovChain, Samples or Stream",
+                method,
+            )
+
+
+def _refuse(name: str, process: Any, expected: str, method: str) -> None:
+    hint = ""
+    if _is_stream(process):
+        hint = f"; method {method!r} cannot draw from a stream, method='somcot' can"
+    elif hasattr(process, "shape") or isinstance(process, list):
+        hint = "; wrap a matrix: MarkovChain(matrix), or data: Samples.from_trajectories(...)"
+    raise TypeError(f"{name}: found {type(process).__name__}, expected {expected}{hint}")
 
 
 def _chain(name: str, process: Any) -> MarkovChain:
-    if isinstance(process, MarkovChain):
-        return process
-    hint = "; wrap the matrix: MarkovChain(matrix)" if hasattr(process, "shape") or isinstance(process, list) else ""
-    raise TypeError(f"{name}: found {type(process).__name__}, expected a MarkovChain{hint}")
+    if isinstance(process, Samples):
+        return process.chain()
+    if not isinstance(process, MarkovChain):
+        _refuse(name, process, "a MarkovChain or Samples", "exact")
+    return process  # type: ignore[no-any-return]
 
 
-def _check_options(method: str, solve: Callable[..., Any], options: dict[str, Any]) -> None:
+def _call(method: str, arguments: tuple[Any, ...], **options: Any) -> Result:
+    """Import the method, check the options against its signature, and run it."""
+    module, function = _METHODS[method].split(":")
+    solve = getattr(import_module(module), function)
     allowed = [p.name for p in inspect.signature(solve).parameters.values() if p.kind is p.KEYWORD_ONLY]
     for name in options:
         if name not in allowed:
-            raise TypeError(f"{name}: not an option of method {method!r}, which takes {', '.join(allowed)}")
+            listed = ", ".join(a for a in allowed if a not in ("discount", "confidence", "rng", "progress"))
+            raise TypeError(f"{name}: not an option of method {method!r}, which takes {listed}")
+    result: Result = solve(*arguments, **options)
+    return result

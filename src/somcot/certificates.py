@@ -58,7 +58,7 @@ def bracket(problem: Problem, potential: ArrayLike, *, threads: int | None = Non
     if V.shape != problem.shape:
         raise ValueError(f"potential: shape is {V.shape}, expected {problem.shape}")
     unit = (V - problem.offset / (1.0 - problem.discount)) / problem.scale
-    pairs = all_pairs(problem)
+    pairs = all_pairs(problem.unit)
     found = Sweep(problem.unit, pairs, threads).improve(unit)
     least, most = _residual_range(problem.discount, unit.ravel(), problem.unit_cost.ravel(), found)
     scaled = (1.0 - problem.discount) * unit
@@ -82,7 +82,7 @@ def lower_bound(problem: Problem, n_sweeps: int, *, threads: int | None = None) 
     ndarray, shape (n_x, n_y)
         Lower bounds of the distance from every pair of states.
     """
-    pairs = all_pairs(problem)
+    pairs = all_pairs(problem.unit)
     sweep = Sweep(problem.unit, pairs, threads)
     V = np.zeros(problem.shape)
     for _ in range(check_count("n_sweeps", n_sweeps, at_least=0)):

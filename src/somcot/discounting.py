@@ -182,10 +182,13 @@ def _dot(a, b):
 
 @njit(cache=True, nogil=True)
 def _krylov(indptr, indices, data, discount, b, x, max_steps):
-    """BiCGSTAB with restarts on the true residual; True once that is at rounding level. x is never made worse."""
+    """BiCGSTAB with restarts on the true residual; True once that is at rounding level.
+
+    The method can break down and blow up within a step, so the best point so far is kept and returned to.
+    """
     n = b.size
-    p, v, s, t = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    r, best = np.empty(n), x.copy()
+    r, p, v, s, t = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    best = x.copy()
     steps = 0
     last = np.inf
     while True:
@@ -193,11 +196,10 @@ def _krylov(indptr, indices, data, discount, b, x, max_steps):
         level = _EPS * np.abs(x).max()
         if worst <= 4.0 * level:
             return True
-        if not worst < last:
-            x[:] = best
         if not worst < 0.5 * last or steps >= max_steps:
-            return min(worst, last) <= 16.0 * level
+            return worst <= 16.0 * level
         last = worst
+        smallest = worst
         best[:] = x
         shadow = r.copy()
         p[:] = r
@@ -214,18 +216,26 @@ def _krylov(indptr, indices, data, discount, b, x, max_steps):
             _apply(indptr, indices, data, discount, s, t)
             norm = _dot(t, t)
             omega = _dot(t, s) / norm if norm > 0.0 else 0.0
-            size = 0.0
+            size, largest = 0.0, 0.0
             for i in range(n):
                 x[i] += alpha * p[i] + omega * s[i]
                 r[i] = s[i] - omega * t[i]
                 size = max(size, abs(r[i]))
+                largest = max(largest, abs(x[i]))
             following = _dot(shadow, r)
-            if size <= level or size <= 1e-12 * worst or rho == 0.0 or omega == 0.0 or not np.isfinite(following):
+            if not (np.isfinite(following) and size <= 1e6 * smallest):
+                break
+            done = size <= max(_EPS * largest, 1e-12 * worst)
+            if done or size < 0.1 * smallest:
+                smallest = size
+                best[:] = x
+            if done or omega == 0.0 or rho == 0.0:
                 break
             beta = following / rho * alpha / omega
             rho = following
             for i in range(n):
                 p[i] = r[i] + beta * (p[i] - omega * v[i])
+        x[:] = best
 
 
 @njit(cache=True, nogil=True)

@@ -29,7 +29,7 @@ def search(problem: Problem) -> set[tuple[int, int]]:
 def test_closure_matches_search(seed: int) -> None:
     x, y, cost, discount = random_problem(seed)
     problem = Problem(x, y, cost, discount)
-    pairs = reachable_pairs(problem)
+    pairs = reachable_pairs(problem.unit)
     found = list(zip(pairs.x.tolist(), pairs.y.tolist(), strict=True))
     assert set(found) == search(problem)
     assert found == sorted(found)
@@ -39,14 +39,14 @@ def test_closure_matches_search(seed: int) -> None:
 
 def test_two_clocks_in_step_reach_only_the_diagonal() -> None:
     clock = MarkovChain(np.roll(np.eye(6), 1, axis=1))
-    assert len(reachable_pairs(Problem(clock, clock, np.zeros((6, 6)), 0.9))) == 6
-    assert len(all_pairs(Problem(clock, clock, np.zeros((6, 6)), 0.9))) == 36
+    assert len(reachable_pairs(Problem(clock, clock, np.zeros((6, 6)), 0.9).unit)) == 6
+    assert len(all_pairs(Problem(clock, clock, np.zeros((6, 6)), 0.9).unit)) == 36
 
 
 def test_unknown_choice_is_refused() -> None:
     clock = MarkovChain(np.eye(2))
     with pytest.raises(ValueError, match="pairs: found 'some', expected 'reachable' or 'all'"):
-        choose(Problem(clock, clock, np.zeros((2, 2)), 0.9), "some")  # type: ignore[arg-type]
+        choose(Problem(clock, clock, np.zeros((2, 2)), 0.9).unit, "some")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("limit", [1, 3, 10, 1000])

@@ -18,7 +18,7 @@ from tests.instances import Floats, random_chain
 def transport(p: Floats, q: Floats, cost: Floats) -> tuple[Improvement, Floats]:
     """Transport p onto q: the start laws of two chains, whose sweep includes their coupling as its last problem."""
     problem = Problem(MarkovChain(np.eye(len(p)), p), MarkovChain(np.eye(len(q)), q), cost, 0.5)
-    sweep = Sweep(problem.unit, all_pairs(problem), threads=1)
+    sweep = Sweep(problem.unit, all_pairs(problem.unit), threads=1)
     found = sweep.improve(np.ascontiguousarray(cost))
     _, start = sweep.kernel()
     return found, start.reshape(cost.shape)
@@ -86,11 +86,11 @@ def test_warm_start_finds_the_same_optimum_and_then_rests() -> None:
     rng = np.random.default_rng(3)
     x, y = random_chain(rng, 9, "dense"), random_chain(rng, 8, "peaked")
     problem = Problem(x, y, rng.random((9, 8)), 0.9)
-    warm = Sweep(problem.unit, all_pairs(problem), threads=1)
+    warm = Sweep(problem.unit, all_pairs(problem.unit), threads=1)
     for _ in range(5):
         V = rng.random((9, 8))
         first = warm.improve(V)
-        cold = Sweep(problem.unit, all_pairs(problem), threads=1).improve(V)
+        cold = Sweep(problem.unit, all_pairs(problem.unit), threads=1).improve(V)
         assert first.changed > 0
         np.testing.assert_allclose(first.high, cold.high, atol=1e-13)
     assert warm.improve(V).changed == 0
@@ -119,7 +119,7 @@ def test_bits_do_not_depend_on_threads() -> None:
     problem = Problem(x, y, rng.random((40, 40)), 0.9)
     runs = []
     for threads in (1, 2, 4):
-        sweep = Sweep(problem.unit, all_pairs(problem), threads)
+        sweep = Sweep(problem.unit, all_pairs(problem.unit), threads)
         assert len(sweep._slices) > 4, "the problem must be large enough to be cut"
         found = sweep.improve(problem.cost.copy())
         runs.append((found.high.tobytes(), found.low.tobytes(), sweep.kernel()[0].data.tobytes()))

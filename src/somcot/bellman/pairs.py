@@ -10,7 +10,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from somcot.memory import require
-from somcot.problem import Problem
+from somcot.problem import UnitProblem
 
 __all__ = ["PairChoice", "Pairs", "all_pairs", "choose", "reachable_pairs"]
 
@@ -37,7 +37,7 @@ class Pairs:
         return len(self.x)
 
 
-def choose(problem: Problem, pairs: PairChoice) -> Pairs:
+def choose(problem: UnitProblem, pairs: PairChoice) -> Pairs:
     """All pairs, or those the start can reach."""
     if pairs not in ("reachable", "all"):
         raise ValueError(f"pairs: found {pairs!r}, expected 'reachable' or 'all'")
@@ -46,19 +46,19 @@ def choose(problem: Problem, pairs: PairChoice) -> Pairs:
     return all_pairs(problem) if pairs == "all" else reachable_pairs(problem)
 
 
-def all_pairs(problem: Problem) -> Pairs:
+def all_pairs(problem: UnitProblem) -> Pairs:
     """Every pair of states."""
     return _from_mask(np.ones(problem.shape, dtype=np.bool_))
 
 
-def reachable_pairs(problem: Problem) -> Pairs:
+def reachable_pairs(problem: UnitProblem) -> Pairs:
     """The closure of the start pairs under products of supports.
 
     Every coupling stays inside this set, so its optimum is the optimum over all couplings. (The pairs reached by one
     particular coupling would not do: leaving pairs out can hide a cheaper coupling.)
     """
     mask = np.zeros(problem.shape, dtype=np.bool_)
-    _close(*problem.x.support[:2], *problem.y.support[:2], mask)
+    _close(*problem.support_x[:2], *problem.support_y[:2], mask)
     return _from_mask(mask)
 
 

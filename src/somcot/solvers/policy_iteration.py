@@ -23,7 +23,7 @@ from somcot.result import Bounds, Result, Status
 from somcot.solvers._assemble import assemble, occupancy_coupling
 from somcot.validation import Floats, check_count
 
-__all__ = ["Solution", "gradient", "iterate", "metric", "solve"]
+__all__ = ["Solution", "gradient", "iterate", "metric", "solve", "solve_in_full"]
 
 _EPS = float(np.finfo(np.float64).eps)
 _TARGET = 1e-9  # width of the bracket, relative to the range of the cost, that counts as converged
@@ -69,12 +69,19 @@ def solve(
     max_sweeps : int
         Rounds of improvement to allow; a handful is normal.
     """
+    return solve_in_full(problem, pairs=pairs, threads=threads, max_sweeps=max_sweeps)[1]
+
+
+def solve_in_full(
+    problem: Problem, *, pairs: PairChoice = "reachable", threads: int | None = None, max_sweeps: int = 200
+) -> tuple[Solution, Result]:
+    """Solve exactly, keeping the bases and potentials for whoever goes on from there."""
     began = time.perf_counter()
-    solution = iterate(problem.unit, choose(problem, pairs), threads=threads, max_sweeps=max_sweeps)
+    solution = iterate(problem.unit, choose(problem.unit, pairs), threads=threads, max_sweeps=max_sweeps)
     coupling = occupancy_coupling(problem, solution.pairs, *solution.sweep.kernel())
     V = np.full(problem.shape, np.nan)
     V[solution.pairs.x, solution.pairs.y] = solution.V
-    return assemble(
+    result = assemble(
         problem,
         coupling,
         V,
@@ -87,6 +94,7 @@ def solve(
         trace=solution.trace,
         gradient=gradient(problem, solution, coupling),
     )
+    return solution, result
 
 
 def gradient(problem: Problem, solution: Solution, coupling: Coupling) -> Gradient:
@@ -108,7 +116,7 @@ def gradient(problem: Problem, solution: Solution, coupling: Coupling) -> Gradie
 
 def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 200) -> Floats:
     """Exact distance from every pair of states, (n_x, n_y)."""
-    solution = iterate(problem.unit, choose(problem, "all"), threads=threads, max_sweeps=max_sweeps)
+    solution = iterate(problem.unit, choose(problem.unit, "all"), threads=threads, max_sweeps=max_sweeps)
     if solution.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
     unit = np.clip((1.0 - problem.discount) * solution.V, 0.0, 1.0).reshape(problem.shape)
@@ -122,8 +130,9 @@ def iterate(
     threads: int | None = None,
     max_sweeps: int = 200,
     guess: Floats | None = None,
+    tolerance: float = 0.0,
 ) -> Solution:
-    """Improve and evaluate until the Bellman residual is at rounding level."""
+    """Improve and evaluate until the Bellman residual is at rounding level, or at most `tolerance`."""
     cost = np.ascontiguousarray(problem.cost[pairs.x, pairs.y])
     V = cost.copy() if guess is None else guess[pairs.x, pairs.y]
     solution = Solution(pairs, Sweep(problem, pairs, threads), V)
@@ -133,7 +142,7 @@ def iterate(
             table[pairs.x, pairs.y] = solution.V
             found = solution.sweep.improve(table)
             residual = _record(problem, solution, cost, found)
-            settled = step > 0 and residual <= 64.0 * _EPS * (1.0 + float(solution.V.max()))
+            settled = step > 0 and residual <= max(tolerance, 64.0 * _EPS * (1.0 + float(solution.V.max())))
             if settled or (step > 0 and found.changed == 0):
                 solution.status = Status.CONVERGED
                 break
@@ -143,7 +152,9 @@ def iterate(
         if solution.found is None:
             raise
         solution.status = Status.INTERRUPTED
-    if solution.status is Status.CONVERGED and solution.bounds.high - solution.bounds.low > _TARGET:
+    if solution.status is Status.CONVERGED and solution.bounds.high - solution.bounds.low > max(
+        _TARGET, 2.0 * tolerance
+    ):
         solution.status = Status.STEP_LIMIT
     return solution
 
