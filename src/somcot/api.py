@@ -27,7 +27,7 @@ _METHODS = {
     "auto": "somcot.estimation:estimate",
     "exact": "somcot.solvers.policy_iteration:solve",
     "plugin": "somcot.estimation:plugin",
-    "saddle": "somcot.solvers.saddle:solve",
+    "saddle": "somcot.estimation:saddle",
     "somcot": "somcot.solvers.somcot:solve",
     "sinkhorn": "somcot.solvers.sinkhorn:solve",
     "lp": "somcot.solvers.linear_program:solve",
@@ -106,7 +106,7 @@ def distance(
     _refuse_streams(name, x, y)
     if name == "auto":
         return _call(name, (x, y, cost), discount=discount, confidence=confidence, rng=rng, **options)
-    if name == "plugin":
+    if name in ("plugin", "saddle"):
         return _call(name, (x, y, cost), discount=discount, **options)
     problem = Problem(_chain("x", x), _chain("y", y), cost, discount)
     return _call(name, (problem,), **options)

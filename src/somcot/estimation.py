@@ -18,10 +18,11 @@ from somcot.problem import Problem
 from somcot.result import Bounds, ConfidenceInterval, Estimate, Result
 from somcot.samples import Samples
 from somcot.solvers import policy_iteration
+from somcot.solvers import saddle as saddle_point
 from somcot.validation import check_count
 from somcot.warnings import DataWarning
 
-__all__ = ["estimate", "plugin"]
+__all__ = ["estimate", "plugin", "saddle"]
 
 Process = MarkovChain | Samples
 _FEW_VISITS = 30
@@ -39,6 +40,49 @@ def plugin(x: Process, y: Process, cost: ArrayLike, *, discount: float, threads:
         method="plugin",
         plugin=found.distance,
         samples=(model_x.n_transitions, model_y.n_transitions),
+        seconds=time.perf_counter() - began,
+    )
+
+
+def saddle(
+    x: Process,
+    y: Process,
+    cost: ArrayLike,
+    *,
+    discount: float,
+    stop_at_noise: float | None = None,
+    max_steps: int = 32_000,
+    tolerance: float = 1e-3,
+    primal_step: float = saddle_point.PRIMAL_STEP,
+    dual_step: float = saddle_point.DUAL_STEP,
+) -> Result:
+    """Solve the paper's saddle point with the occupancies of known or estimated chains.
+
+    Parameters
+    ----------
+    x, y : Samples or MarkovChain
+    cost, discount
+        As for `somcot.distance`.
+    stop_at_noise : float, optional
+        For data: stop once the constraints are violated by no more than this multiple of the sampling noise (0.25 is
+        sensible) instead of `tolerance`. That removes most of the upward bias near 0, and may bias downward elsewhere.
+    max_steps, tolerance, primal_step, dual_step
+        See `somcot.solvers.saddle.solve`.
+    """
+    began = time.perf_counter()
+    models = estimators.fit(x), estimators.fit(y)
+    problem = Problem(models[0].chain, models[1].chain, cost, discount)
+    if stop_at_noise is not None:
+        if not 0.0 < stop_at_noise < np.inf or not any(model.samples for model in models):
+            raise ValueError(f"stop_at_noise: found {stop_at_noise}, expected a positive number, and data on one side")
+        noise = (saddle_point.noise_level(m.chain, m.n_transitions, discount) for m in models if m.samples is not None)
+        tolerance = stop_at_noise * sum(noise)
+    found = saddle_point.solve(
+        problem, max_steps=max_steps, tolerance=tolerance, primal_step=primal_step, dual_step=dual_step
+    )
+    return replace(
+        found,
+        samples=(models[0].n_transitions, models[1].n_transitions),
         seconds=time.perf_counter() - began,
     )
 
