@@ -274,3 +274,20 @@ def test_distances_well_above_zero_are_left_alone(name: str) -> None:
 def test_occupancy_samples(name: str, bound: float) -> None:
     runs = [estimate(name, 10_000, seed, occupancy=True) for seed in range(8)]
     assert np.mean([abs(run.distance - truth(name)) for run in runs]) <= bound
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_hardly_any_data_still_give_an_answer(n: int) -> None:
+    x, y, cost = walks(5, 0.7)
+    for data in (x.sample(1, n, rng=0), x.sample_occupancy(n, 0.9, rng=0)):
+        result = quiet(somcot.distance, data, y, cost, discount=0.9, confidence=0.9)
+        assert cost.min() <= result.distance <= cost.max()
+        assert result.confidence_interval.low <= result.distance <= result.confidence_interval.high
+
+
+def test_occupancy_samples_of_another_discount_are_used_as_what_they_are() -> None:
+    f = family("rw5_0.7@0.9")
+    a, b = f.x.sample_occupancy(20_000, 0.8, rng=0), f.y.sample_occupancy(20_000, 0.8, rng=1)
+    result = somcot.distance(a, b, f.cost, discount=0.9, confidence=0.9)
+    assert result.confidence_interval is not None
+    assert result.confidence_interval.low <= truth("rw5_0.7@0.9") <= result.confidence_interval.high

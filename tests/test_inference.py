@@ -58,7 +58,7 @@ def test_standard_error_by_rows_is_the_delta_method() -> None:
     model = fit(f.x.sample(60, 50, rng=0))
     gradient = somcot.distance(model.chain, f.y, f.cost, discount=0.9).gradient
     assert gradient is not None
-    found = inference.standard_error(model, fit(f.y), gradient, 0.9)
+    found = inference.standard_error(model, fit(f.y), gradient)
     rng = np.random.default_rng(0)
     kernel, slope = np.asarray(model.chain.transition), np.asarray(gradient.transition_x)
     draws = []

@@ -135,7 +135,7 @@ def estimate(
     n_splits = check_count("n_splits", n_splits)
     halves = estimators.cross_fit(problem.unit, *models, solution, n_splits=n_splits, rng=generator, threads=threads)
     corrected, gap, rho = estimators.correct(unit, halves)
-    error = inference.standard_error(*models, bare.gradient, problem.discount, by=standard_error) / problem.scale
+    error = inference.standard_error(*models, bare.gradient, by=standard_error) / problem.scale
     sat = inference.saturation(models, problem.discount)
     record = Estimate(problem.scale * gap, rho, problem.scale * error, sat, halves.n_solves + 1)
     result = replace(

@@ -222,7 +222,8 @@ def _refitted_halves(model: Model, n_splits: int, rng: np.random.Generator) -> l
     for _ in range(n_splits):
         order = rng.permutation(n)
         cut = n // 2 + int(rng.integers(0, 2)) * (n % 2)
-        chains += [model.samples.take(half).chain(check=False) for half in (order[:cut], order[cut:])]
+        halves = (order[:cut], order[cut:])
+        chains += [model.samples.take(half).chain(check=False) if len(half) else model.chain for half in halves]
     return [on_entries(model.chain.support, chain) for chain in chains]
 
 

@@ -51,7 +51,7 @@ class SameProcessResult:
     null_distribution: Floats
 
 
-def standard_error(x: Model, y: Model, gradient: Gradient, discount: float, *, by: str = "rows") -> float:
+def standard_error(x: Model, y: Model, gradient: Gradient, *, by: str = "rows") -> float:
     """Standard error of the plug-in distance by the delta method, in the units of the gradient.
 
     Parameters
@@ -59,7 +59,6 @@ def standard_error(x: Model, y: Model, gradient: Gradient, discount: float, *, b
     x, y : Model
     gradient : Gradient
         Of the distance at the plug-in.
-    discount : float
     by : {"rows", "episodes"}
         Treat transitions as independent given the state left (rows), or only whole episodes as independent, which
         holds for data that are not Markov too. Independent samples of the occupancy have their own formula.
@@ -71,7 +70,7 @@ def standard_error(x: Model, y: Model, gradient: Gradient, discount: float, *, b
         if model.samples is None:
             continue
         if model.samples.discount is not None:
-            total += _occupancy_variance(model, slope, discount)
+            total += _occupancy_variance(model, slope, model.samples.discount)
         elif by == "episodes":
             total += _episode_variance(model, slope)
         else:

@@ -118,8 +118,8 @@ def optimise(lo, hi, V, pair_x, pair_y, x, y, unit, bases, low, high):
 def cross_gap(V, pair_x, pair_y, x, y, bases, plans, unit, weight):
     """What the plans of one set of bases lose against the potentials of another, summed over pairs with weights.
 
-    The potentials belong to `bases`, which are optimal for V and the probabilities of `x` and `y`; where those are 0 the
-    potentials are extended as far as they go. Every term is at least 0.
+    The potentials belong to `bases`, which are optimal for V and the probabilities of `x` and `y`; where those are 0
+    the potentials are extended as far as they go. Every term is at least 0.
     """
     tree, buffer = _workspace(pair_x, pair_y, x, y)
     gap = 0.0
