@@ -52,22 +52,23 @@ def best_cpu(call: Callable[[], Any], repeats: int = 5) -> float:
     return 1000 * best
 
 
+def measure(name: str, a: Samples, b: Samples, cost: Floats, discount: float) -> list[str]:
+    """One row of the table."""
+    _ = a.pair_counts, b.pair_counts  # counting is measured by itself
+    whole = best_cpu(lambda: somcot.distance(a, b, cost, discount=discount, confidence=0.9, threads=1))
+    bare = best_cpu(lambda: somcot.distance(a, b, cost, discount=discount, method="plugin", threads=1))
+    n = f"{a.n_transitions} + {b.n_transitions}"
+    return [name, n, f"{whole:.1f}", f"{bare:.1f}", f"{whole / bare:.0f}"]
+
+
 def report() -> str:
     """Markdown section."""
-    lines = [
-        "| data | transitions | estimate and interval, CPU ms | plug-in alone, CPU ms | ratio |",
-        "|---|---|---|---|---|",
-    ]
+    head = ["data", "transitions", "estimate and interval, CPU ms", "plug-in alone, CPU ms", "ratio"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for name, a, b, cost, discount in cases():
-            args: dict[str, Any] = {"discount": discount, "threads": 1}
-            _ = a.pair_counts, b.pair_counts  # counting is measured by itself
-            whole = best_cpu(lambda a=a, b=b, c=cost, k=args: somcot.distance(a, b, c, confidence=0.9, **k))
-            bare = best_cpu(lambda a=a, b=b, c=cost, k=args: somcot.distance(a, b, c, method="plugin", **k))
-            lines.append(
-                f"| {name} | {a.n_transitions} + {b.n_transitions} | {whole:.1f} | {bare:.1f} | {whole / bare:.0f} |"
-            )
+        for case in cases():
+            lines.append("| " + " | ".join(measure(*case)) + " |")
         _, a, b, cost, discount = next(cases())
         test = best_cpu(lambda: somcot.same_process(a, b, cost, discount=discount, n_permutations=100))
     rng = np.random.default_rng(0)

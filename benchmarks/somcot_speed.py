@@ -1,0 +1,198 @@
+"""SOMCOT: both kernels beside a plain dense NumPy transcription of Algorithm 2, one thread, in turns, as ratios.
+
+All rows of mu carry mass in the small-step setting, so nothing is left out. The plain version is the reference of the
+tests, Algorithm 2 as printed, in logs and with the running mean of mu. The lean version beside it is the same in place
+and with one exponential of the tensor for a step: about what careful NumPy can do without taking mu apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+from tests.instances import Floats, blocks, walks
+from tests.reference import somcot_reference as reference
+
+from somcot import MarkovChain, streams
+from somcot.solvers import somcot
+from somcot.solvers._fold import Batch, run_kernel, single_thread
+from somcot.solvers._state import State
+
+
+class Case(NamedTuple):
+    """A size with the step sizes of the paper's table, and how many steps of each kind make one turn."""
+
+    name: str
+    x: MarkovChain
+    y: MarkovChain
+    cost: Floats
+    decay: float
+    beta: float
+    n_plain: int
+    n_full: int
+    n_observed: int
+
+
+def cases(largest: int) -> list[Case]:
+    found = [
+        Case("10 x 10", *walks(10, 0.7), 0.001, 0.5, 40, 200, 500),
+        Case("10 x 50", *blocks(10, 5, 0.7), 0.001, 0.5, 8, 60, 120),
+        Case("49 x 49", *walks(49, 0.7), 0.05, 0.2, 1, 15, 150),
+        Case("100 x 100", *walks(100, 0.7), 0.05, 0.2, 1, 3, 30),
+    ]
+    return [case for case in found if case.cost.size <= largest**2]
+
+
+class Plain:
+    """Algorithm 2 as printed, with the running mean of mu."""
+
+    def __init__(self, cost: Floats, start: Floats, discount: float, eta: float, decay: float, beta: float) -> None:
+        self.cost, self.start, self.discount, self.rates = cost, start, discount, reference.tied(eta, beta, decay)
+        n_x, n_y = cost.shape
+        self.z, self.k, self.mean = reference.first(n_x, n_y), 0, np.zeros((n_x, n_y, n_x, n_y))
+
+    def step(self, x: int, next_x: int, y: int, next_y: int) -> None:
+        """One iteration."""
+        self.k += 1
+        self.mean += (self.z.mu - self.mean) / self.k
+        pairs = [(x, next_x)], [(y, next_y)]
+        top = float(self.cost.max())
+        self.z = reference.step(self.z, self.k, *pairs, self.cost, self.start, self.discount, self.rates, top)
+
+
+class Lean:
+    """The same on arrays changed in place, batch 1, tied rates."""
+
+    def __init__(self, cost: Floats, start: Floats, discount: float, eta: float, decay: float, beta: float) -> None:
+        n_x, n_y = cost.shape
+        self.cost, self.start, self.discount, self.rates = cost, start, discount, (eta, decay, beta)
+        self.log_mu, self.mean, self.k = np.zeros((n_x, n_y, n_x, n_y)), np.zeros((n_x, n_y, n_x, n_y)), 0
+        self.log_x, self.log_y = np.zeros((n_x, n_y)), np.zeros((n_y, n_x))
+        self.alpha_x, self.alpha_y = np.zeros((n_x, n_y, n_x)), np.zeros((n_x, n_y, n_y))
+        self.V = np.zeros((n_x, n_y))
+
+    def step(self, x: int, next_x: int, y: int, next_y: int) -> None:
+        """One iteration."""
+        eta, decay, beta = self.rates
+        self.k += 1
+        eta /= np.sqrt(1 + decay * self.k)
+        radius = self.cost.max() / (1 - self.discount)
+        self.log_mu -= self.log_mu.max()
+        mu = np.exp(self.log_mu)
+        mu /= mu.sum()
+        self.mean += (mu - self.mean) / self.k
+        lambda_x, lambda_y = (np.exp(log - log.max()) for log in (self.log_x[x], self.log_y[y]))
+        g_x, g_y = mu.sum(axis=3), mu.sum(axis=2)
+        g_V = g_x.sum(axis=2) - (1 - self.discount) * self.start - self.discount * mu.sum(axis=(0, 1))
+        g_x[x, :, next_x] -= lambda_x / lambda_x.sum()
+        g_y[:, y, next_y] -= lambda_y / lambda_y.sum()
+        gradient = (self.cost - self.V)[:, :, None, None] - self.alpha_x[..., None] - self.alpha_y[:, :, None, :]
+        self.log_mu -= eta * (gradient + self.discount * self.V)
+        self.log_x[x] -= eta * self.alpha_x[x, :, next_x]
+        self.log_y[y] -= eta * self.alpha_y[:, y, next_y]
+        self.alpha_x = np.clip(self.alpha_x - beta * g_x, -6 * radius, 6 * radius)
+        self.alpha_y = np.clip(self.alpha_y - beta * g_y, -6 * radius, 6 * radius)
+        self.V = np.clip(self.V - beta * g_V, -2 * radius, 2 * radius)
+
+
+def report(largest: int = 100, turns: int = 5) -> str:
+    """Measure all cases and return Markdown."""
+    lines = [
+        "## SOMCOT, time of one step",
+        "",
+        "CPU microseconds, minimum over turns, one thread; eta 0.1, discount 0.95. Ratios: to the plain transcription",
+        "of Algorithm 2, in brackets to the lean one.",
+        "",
+        "| states | plain NumPy | lean NumPy | full support | ratio | of GEMM limit | observed support | ratio |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    with single_thread():
+        peak = _gemm_flops()
+        for case in cases(largest):
+            plain, lean, full, observed = _measure(case, turns if case.cost.size < 5000 else 3)
+            limit = 6 * case.cost.size**2 / peak
+            lines.append(
+                f"| {case.name} | {1e6 * plain:,.0f} | {1e6 * lean:,.0f} | {1e6 * full:,.1f} | "
+                f"{plain / full:,.0f} ({lean / full:,.0f}) | {limit / full:.0%} | {1e6 * observed:,.1f} | "
+                f"{plain / observed:,.0f} ({lean / observed:,.0f}) |"
+            )
+        lines += [
+            "",
+            f"GEMM limit: 6 n_x^2 n_y^2 flops at the {peak / 1e9:.0f} GF/s of a 512 x 512 product.",
+            "",
+            _large(),
+        ]
+    return "\n".join(lines)
+
+
+def _measure(case: Case, turns: int) -> tuple[float, float, float, float]:
+    """CPU seconds of one step: plain, lean, full support, observed support."""
+    n = max(case.n_plain, case.n_full, case.n_observed) * turns + 10
+    pairs = [*streams.from_chain(case.x, 0.95, 0).draw(n), *streams.from_chain(case.y, 0.95, 1).draw(n)]
+    batch = Batch(*(array.reshape(-1, 1) for array in pairs))
+    setting = (case.cost, np.outer(case.x.initial, case.y.initial), 0.95, 0.1, case.decay, case.beta)
+    written: list[Plain | Lean] = [Plain(*setting), Lean(*setting)]
+    states = _state(case, "full", n), _state(case, "observed", n)
+    for numpy_version in written:
+        _steps(numpy_version, pairs, 0, 2)
+    for state in states:
+        run_kernel(state, batch.part(0, 2))
+    law = written[0].mean.sum(axis=(2, 3)).ravel()
+    for other in (states[0].pairs.p_sum / 2, written[1].mean.sum(axis=(2, 3)).ravel()):
+        if not np.allclose(other, law, atol=1e-9):
+            raise RuntimeError(f"{case.name}: the versions disagree")
+    best = [np.inf] * 4
+    for turn in range(turns):
+        for i, numpy_version in enumerate(written):
+            began = time.process_time()
+            _steps(numpy_version, pairs, 2 + turn * case.n_plain, 2 + (turn + 1) * case.n_plain)
+            best[i] = min(best[i], (time.process_time() - began) / case.n_plain)
+        for i, (state, size) in enumerate(zip(states, (case.n_full, case.n_observed), strict=True), start=2):
+            part = batch.part(2 + turn * size, 2 + (turn + 1) * size)
+            began = time.process_time()
+            run_kernel(state, part)
+            best[i] = min(best[i], (time.process_time() - began) / size)
+    return best[0], best[1], best[2], best[3]
+
+
+def _steps(version: Plain | Lean, pairs: list[Any], first: int, last: int) -> None:
+    for k in range(first, last):
+        version.step(*(int(array[k]) for array in pairs))
+
+
+def _state(case: Case, support: str, n: int) -> State:
+    return somcot.init(
+        case.cost, discount=0.95, n_steps=n, initial_x=case.x.initial, initial_y=case.y.initial, primal_step=0.1,
+        decay=case.decay, dual_step=case.beta, support=support, transitions_x=case.x.transition > 0,
+        transitions_y=case.y.transition > 0,
+    )  # fmt: skip
+
+
+def _gemm_flops() -> float:
+    a, b = np.random.default_rng(0).random((2, 512, 512))
+    best = np.inf
+    for _ in range(10):
+        began = time.process_time()
+        np.dot(a, b)
+        best = min(best, time.process_time() - began)
+    return float(2 * 512**3 / best)
+
+
+def _large() -> str:
+    """The paper's encoder experiment, 100,000 steps, draws included."""
+    x, y, cost = blocks(10, 5, 0.5)
+    options: dict[str, Any] = {"discount": 0.99, "primal_step": 40.0, "dual_step": 0.2, "average": 1.0, "rng": 0}
+    somcot.solve(x, y, cost, n_steps=10, **options)
+    began = time.process_time()
+    somcot.solve(x, y, cost, n_steps=100_000, **options)
+    seconds = time.process_time() - began
+    setting = "Large steps (eta 40, beta 0.2, discount 0.99), 10 x 50 states, 100,000 steps, draws included"
+    return f"{setting}: {seconds:.2f} s of CPU."
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--largest", type=int, default=100, help="leave out larger sizes (100 x 100 needs 5 GB)")
+    print(report(parser.parse_args().largest))
