@@ -14,18 +14,9 @@ from tests.statistical.test_estimation_accuracy import rejections
 
 from somcot import Result
 
-FAMILIES = (
-    "rw5_0.5@0.9",
-    "bl5x3_0.5",
-    "lazy0",
-    "rw5_0.55@0.9",
-    "rw5_0.7@0.9",
-    "rw5_0.7@0.99",
-    "bl5x3_0.7",
-    "lazy",
-    "dense5",
-    "ruin",
-)
+ZERO = ("rw5_0.5@0.9", "bl5x3_0.5", "lazy0")
+POSITIVE = ("rw5_0.7@0.9", "bl5x3_0.7", "lazy")
+FAMILIES = (*ZERO, "rw5_0.55@0.9", *POSITIVE, "rw5_0.7@0.99", "dense5", "ruin")
 SIZES = (1000, 3000, 10_000, 30_000)
 
 
@@ -75,10 +66,7 @@ def draw(curves: dict[str, list[tuple[float, float]]], coverage: dict[str, float
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
-    groups = (
-        ("true distance 0", ("rw5_0.5@0.9", "bl5x3_0.5", "lazy0")),
-        ("true distance above 0", ("rw5_0.7@0.9", "bl5x3_0.7", "lazy")),
-    )
+    groups = (("true distance 0", ZERO), ("true distance above 0", POSITIVE))
     for ax, (title, names) in zip(axes, groups, strict=False):
         for name, colour in zip(names, ("#0072b2", "#d55e00", "#009e73"), strict=True):
             plain, corrected = np.array(curves[name]).T
@@ -101,9 +89,8 @@ def main() -> None:
     _, curves = accuracy_table()
     _, coverage = coverage_table()
     for theta, n in ((0.5, 3000), (0.6, 3000), (0.6, 10_000)):
-        print(
-            f"same-process test, walks 0.5 and {theta}, {n} transitions: rejected at 5 % in {rejections(theta, n):.3f}"
-        )
+        share = rejections(theta, n)
+        print(f"same-process test, walks 0.5 and {theta}, {n} transitions: rejected at 5 % in {share:.3f}")
     draw(curves, coverage, Path(__file__).parents[1] / "docs" / "images")
 
 

@@ -67,8 +67,7 @@ def report() -> str:
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for case in cases():
-            lines.append("| " + " | ".join(measure(*case)) + " |")
+        lines += ["| " + " | ".join(measure(*case)) + " |" for case in cases()]
         _, a, b, cost, discount = next(cases())
         test = best_cpu(lambda: somcot.same_process(a, b, cost, discount=discount, n_permutations=100))
     rng = np.random.default_rng(0)

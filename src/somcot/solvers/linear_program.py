@@ -71,7 +71,7 @@ def solve(problem: Problem, *, formulation: Formulation = "lambda", time_limit: 
     began = time.perf_counter()
     if formulation not in ("lambda", "kernel"):
         raise ValueError(f"formulation: found {formulation!r}, expected 'lambda' or 'kernel'")
-    pairs = reachable_pairs(problem)
+    pairs = reachable_pairs(problem.unit)
     cells = _cells(problem, pairs)
     starts = np.argwhere(np.outer(problem.x.initial > 0, problem.y.initial > 0))
     objective, matrix, right = _program(problem, pairs, cells, starts, formulation)

@@ -65,7 +65,7 @@ def solve(
         if not 0.0 < number < np.inf:
             raise ValueError(f"{name}: found {number}, expected a positive number such as 0.001")
     inner_steps = check_count("inner_steps", inner_steps)
-    plans = _Plans(problem, choose(problem, pairs), thread_count(threads))
+    plans = _Plans(problem, choose(problem.unit, pairs), thread_count(threads))
     status = Status.STEP_LIMIT
     try:
         for _ in range(check_count("max_sweeps", max_sweeps)):
