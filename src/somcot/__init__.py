@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 # Loaded on first use: they bring compiled code or optional packages.
-_SUBMODULES = {"certificates", "couplings", "plots", "solvers", "steps", "streams"}
+_SUBMODULES = {"certificates", "couplings", "plots", "readers", "report", "solvers", "steps", "streams"}
 
 
 def __getattr__(name: str) -> Any:

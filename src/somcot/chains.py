@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from somcot.samples import Samples
 
-__all__ = ["MarkovChain", "Support", "block_chain", "random_walk"]
+__all__ = ["MarkovChain", "Support", "block_chain", "check_start_law", "random_walk"]
 
 ROW_TOLERANCE = 1e-8
 
@@ -91,7 +91,7 @@ class MarkovChain:
         labels = tuple(range(n)) if states is None else check_labels("states", states, n)
         object.__setattr__(self, "transition", _stochastic(matrix, labels, normalize=normalize))
         object.__setattr__(self, "states", labels)
-        object.__setattr__(self, "initial", _start_law(initial, labels, normalize=normalize))
+        object.__setattr__(self, "initial", check_start_law(initial, labels, normalize=normalize))
         self.initial.setflags(write=False)
 
     @property
@@ -333,7 +333,8 @@ def _stochastic(matrix: Floats | csr_array, labels: tuple[Hashable, ...], *, nor
     return matrix
 
 
-def _start_law(initial: Any, labels: tuple[Hashable, ...], *, normalize: bool) -> Floats:
+def check_start_law(initial: Any, labels: tuple[Hashable, ...], *, normalize: bool) -> Floats:
+    """A law over the states from a label, an index or probabilities."""
     is_vector = not isinstance(initial, (str, bytes, tuple)) and np.ndim(initial) == 1
     if is_vector or (isinstance(initial, tuple) and initial not in labels):
         return probability_vector("initial", initial, labels, normalize=normalize)

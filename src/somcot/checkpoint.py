@@ -68,7 +68,8 @@ def write(path: Path_, arrays: Mapping[str, NDArray[Any]], record: Mapping[str, 
 
 def read(path: Path_) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Read what `write` wrote; refuse anything else with a `CheckpointError`."""
-    from safetensors import SafetensorError, deserialize
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
 
     data = Path(path).read_bytes()
     name = os.fspath(path)
@@ -80,17 +81,10 @@ def read(path: Path_) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     try:
         size = int.from_bytes(block[:8], "little")
         record = json.loads(json.loads(block[8 : 8 + size])["__metadata__"]["somcot"])
-        arrays = {key: _array(entry) for key, entry in deserialize(block)}
+        arrays = {key: array.copy() for key, array in load(block).items()}
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{name}: not a somcot checkpoint ({error})") from None
     return arrays, record
-
-
-_DTYPES = {"F64": "<f8", "I64": "<i8", "U64": "<u8", "I32": "<i4", "BOOL": "?", "U8": "u1"}
-
-
-def _array(entry: Mapping[str, Any]) -> NDArray[Any]:
-    return np.frombuffer(entry["data"], dtype=_DTYPES[entry["dtype"]]).reshape(entry["shape"]).copy()
 
 
 def _prefix(target: Path) -> str:

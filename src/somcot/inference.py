@@ -95,8 +95,9 @@ def interval(plugin: float, gap: float, rho: float, error: float, saturated: boo
 
     Examples
     --------
-    >>> interval(0.5, 0.0, 0.0, 0.1, False, 0.9)
-    Bounds(low=0.33551463730485275, high=0.6644853626951472)
+    >>> low, high = interval(0.5, 0.0, 0.0, 0.1, False, 0.9)
+    >>> round(low, 4), round(high, 4)
+    (0.3355, 0.6645)
     """
     from scipy.special import ndtri
 

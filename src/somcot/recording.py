@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.chains import _start_law
+from somcot.chains import check_start_law
 from somcot.labels import Codes, Column, column, encode, listing
 from somcot.validation import Floats, real_array
 from somcot.warnings import DataWarning
@@ -217,7 +217,7 @@ def start_law(initial: Any, labels: tuple[Hashable, ...]) -> Floats | None:
         unknown = [label for label in initial if label not in labels]
         if unknown:
             raise ValueError(f"initial: {listing(unknown)} not among the states {listing(labels, 5)}")
-        return _start_law([initial.get(label, 0.0) for label in labels], labels, normalize=False)
+        return check_start_law([initial.get(label, 0.0) for label in labels], labels, normalize=False)
     whole = isinstance(initial, (int, np.integer))
     if whole and initial not in labels and any(isinstance(label, int) for label in labels):
         raise ValueError(
@@ -228,7 +228,7 @@ def start_law(initial: Any, labels: tuple[Hashable, ...]) -> Floats | None:
             f"initial: found {len(initial)} probabilities for {len(labels)} states, {listing(labels, 5)}; pass states "
             "to fix which states there are and their order"
         )
-    return _start_law(initial, labels, normalize=False)
+    return check_start_law(initial, labels, normalize=False)
 
 
 def _known_rewards(rewards: Mapping[Hashable, float] | None, labels: tuple[Hashable, ...]) -> RewardSums | None:

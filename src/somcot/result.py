@@ -21,6 +21,7 @@ class Status(enum.StrEnum):
     """How a computation ended."""
 
     CONVERGED = "converged"
+    FINISHED = "finished"  # all steps that were asked for; the method has no test of convergence
     STEP_LIMIT = "step limit"
     EXHAUSTED = "stream exhausted"
     INTERRUPTED = "interrupted"
@@ -189,7 +190,7 @@ class Result:
         if self.n_samples:
             parts[0] += f" from {self.samples[0]:,} + {self.samples[1]:,} transitions"
         parts += [f"gap {self.bounds.high - self.bounds.low:.1g}", self.method, f"{self.seconds:.2g} s"]
-        if not self.converged:
+        if self.status not in (Status.CONVERGED, Status.FINISHED):
             parts.append(self.status.value)
         return ", ".join(parts)
 

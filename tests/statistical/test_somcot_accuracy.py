@@ -1,0 +1,117 @@
+"""SOMCOT against exact distances and the paper's figures, over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from somcot import MarkovChain
+from somcot.problem import Problem
+from somcot.solvers import policy_iteration, somcot
+from tests.instances import blocks, walks
+
+pytestmark = [pytest.mark.statistical, pytest.mark.slow]
+
+
+def families() -> Iterator[tuple[float, MarkovChain, MarkovChain, Any]]:
+    for discount in (0.9, 0.95, 0.99):
+        for theta in (0.3, 0.5, 0.7):
+            yield discount, *walks(5, theta)
+        for theta in (0.5, 0.7):
+            yield discount, *blocks(5, 3, theta)
+    for discount in (0.9, 0.99):
+        for theta in (0.3, 0.5, 0.7):
+            yield discount, *walks(10, theta)
+        rng = np.random.default_rng(10)
+        x, y = (MarkovChain(rng.dirichlet(np.ones(10), size=10)) for _ in range(2))
+        yield discount, x, y, rng.random((10, 10))
+
+
+def exact(x: MarkovChain, y: MarkovChain, cost: Any, discount: float) -> float:
+    return policy_iteration.solve(Problem(x, y, cost, discount)).distance
+
+
+def test_automatic_rates_over_all_families() -> None:
+    errors = []
+    for discount, x, y, cost in families():
+        truth = exact(x, y, cost, discount)
+        for seed in range(3):
+            found = somcot.solve(x, y, cost, discount=discount, n_steps=100_000, rng=seed).distance
+            errors.append(abs(found - truth))
+    assert np.mean(errors) <= 0.012
+    assert max(errors) <= 0.03
+
+
+def test_automatic_rates_converge() -> None:
+    x, y, cost = walks(5, 0.7)
+    truth = exact(x, y, cost, 0.9)
+    errors = [
+        np.mean([abs(somcot.solve(x, y, cost, discount=0.9, n_steps=n, rng=s).distance - truth) for s in range(4)])
+        for n in (1_000, 10_000, 1_000_000)
+    ]
+    assert errors[0] > errors[1] > errors[2]
+    assert errors[2] < 0.005
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_encoder_and_decoder_find_the_blocks(seed: int) -> None:
+    """The paper's figure of the encoder: block chain 10 x 50, eta 40, beta 0.2, discount 0.99."""
+    x, y, cost = blocks(10, 5, 0.5)
+    scores = {}
+    for n_steps in (1_000, 100_000):
+        result = somcot.solve(
+            x, y, cost, discount=0.99, n_steps=n_steps, primal_step=40.0, dual_step=0.2, average=1.0, rng=seed
+        )
+        encoder = result.encoder.reshape(10, 10, 5).sum(axis=2)
+        decoder = result.decoder.reshape(10, 5, 10)
+        right = np.mean([decoder[i, :, i].mean() for i in range(10)])
+        scores[n_steps] = np.diag(encoder).mean(), right, np.mean(encoder.argmax(axis=1) == np.arange(10))
+    assert scores[100_000][0] >= 0.30
+    assert scores[100_000][1] >= 0.30
+    assert scores[100_000][2] >= 0.5
+    assert scores[100_000][1] - scores[1_000][1] >= 0.07
+
+
+def test_model_selection_finds_the_right_model() -> None:
+    """The paper's figure of model selection: n = 5, B = 3, eta 0.1, a = 0.001, beta 0.5, b = 8, discount 0.95."""
+    thetas = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
+    problems = [blocks(5, 3, theta) for theta in thetas]
+    truth = [exact(*problem, 0.95) for problem in problems]
+    options: dict[str, Any] = {"primal_step": 0.1, "decay": 0.001, "dual_step": 0.5, "batch_size": 8, "average": 1.0}
+    found = np.array([
+        [somcot.solve(*problem, discount=0.95, n_steps=10_000, rng=seed, **options).distance for problem in problems]
+        for seed in range(5)
+    ])  # fmt: skip
+    assert [thetas[i] for i in found.argmin(axis=1)] == [0.5] * 5
+    assert min(spearmanr(row, truth).statistic for row in found) >= 0.95
+    mean = found.mean(axis=0)
+    assert np.delete(mean, 4).min() - mean[4] >= 0.03
+
+
+@pytest.mark.parametrize("eta", [0.1, 1.0, 10.0])
+def test_dual_rate_decides_the_sign_of_the_error(eta: float) -> None:
+    x, y, cost = walks(5, 0.7)
+    options: dict[str, Any] = {"discount": 0.95, "n_steps": 10_000, "primal_step": eta, "decay": 0.001, "average": 1.0}
+
+    def error(beta: float) -> float:
+        found = [somcot.solve(x, y, cost, dual_step=beta, rng=seed, **options).distance for seed in range(3)]
+        return float(np.mean(found)) - 0.369631
+
+    assert error(0.01) <= -0.15
+    assert error(1.0) >= 0.10
+    assert abs(error(0.1)) <= 0.06
+
+
+def test_observed_support_gives_the_same_answers() -> None:
+    for theta in (0.3, 0.7):
+        x, y, cost = walks(10, theta)
+        truth = exact(x, y, cost, 0.95)
+        found = [
+            somcot.solve(x, y, cost, discount=0.95, n_steps=100_000, support="observed", rng=seed).distance
+            for seed in range(3)
+        ]
+        assert abs(np.mean(found) - truth) <= 0.03
