@@ -11,3 +11,4 @@ myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 autodoc_typehints = "none"
 napoleon_google_docstring = False
+napoleon_use_ivar = True
