@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import somcot
+from somcot.samples import Samples
 from tests.instances import blocks
 
 mpl.use("Agg")
@@ -38,4 +39,56 @@ def test_many_states_are_labelled_sparsely() -> None:
     walk = somcot.random_walk(60)
     result = somcot.distance(walk, walk, np.zeros((60, 60)), discount=0.9)
     assert len(somcot.plots.encoder(result).get_xticks()) <= 15
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def data() -> tuple[somcot.Result, Samples]:
+    x, y = (somcot.random_walk(4, theta).sample(100, 20, rng=k) for k, theta in enumerate((0.3, 0.6)))
+    cost = somcot.costs.labels(x.states, y.states)
+    return somcot.distance(x, y, cost, discount=0.9, confidence=0.9, rng=0), x
+
+
+def test_coupling_shows_the_law_of_pairs(result: somcot.Result) -> None:
+    _, ax = plt.subplots()
+    assert somcot.plots.coupling(result, ax=ax) is ax
+    np.testing.assert_array_equal(ax.images[0].get_array(), result.state_law)
+    plt.close("all")
+
+
+def test_trace_ends_inside_the_bracket_it_shows(data: tuple[somcot.Result, Samples]) -> None:
+    result, _ = data
+    ax = somcot.plots.trace(result)
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), result.trace["distance"])
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "certified bracket", "estimate", "90 % interval"
+    ]  # fmt: skip
+    plt.close("all")
+
+
+def test_visits_are_sorted(data: tuple[somcot.Result, Samples]) -> None:
+    _, samples = data
+    ax = somcot.plots.visits(samples, most=3)
+    widths = [bar.get_width() for bar in ax.patches]
+    assert widths == sorted(samples.visits.tolist(), reverse=True)[:3]
+    plt.close("all")
+
+
+def test_graphs_have_matched_colours() -> None:
+    walk = somcot.random_walk(4)
+    result = somcot.distance(walk, walk, somcot.costs.labels(walk.states, walk.states), discount=0.9)
+    colours = [somcot.plots.graph(result, side).collections[0].get_facecolor() for side in ("x", "y")]
+    np.testing.assert_array_equal(*colours)
+    with pytest.raises(ValueError, match="side: found 'z'"):
+        somcot.plots.graph(result, "z")
+    plt.close("all")
+
+
+def test_overview_draws_hostile_labels_without_warnings() -> None:
+    labels = ["$x^{", "<b>", "\N{PILE OF POO}", "x" * 400, "a\nb"]
+    chain = somcot.MarkovChain(np.full((5, 5), 0.2), states=labels)
+    result = somcot.distance(chain, chain, somcot.costs.labels(labels, labels), discount=0.9)
+    figure = somcot.plots.overview(result)
+    figure.canvas.draw()
+    assert len(figure.axes) == 9
     plt.close("all")

@@ -1,43 +1,97 @@
-"""The command line: parses, calls, prints."""
+"""The command line: parses, calls, prints. What commands do is in `somcot.commands`, loaded when one runs."""
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-import somcot
-from somcot.validation import Floats
+from somcot.commands.options import (
+    METHOD_HELP,
+    Cost,
+    Discount,
+    FileA,
+    FileB,
+    Json,
+    Method,
+    Seed,
+    Shell,
+    reads_files,
+)
 
 __all__ = ["app", "main"]
 
-app = typer.Typer(
-    name="somcot",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+OK, FAILED, BAD_INPUT, TOO_LARGE, INTERRUPTED = 0, 1, 2, 5, 130
 
-_SHADES = " .:-=+*#%@"
+app = typer.Typer(
+    name="somcot", pretty_exceptions_enable=False, rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)  # fmt: skip
 
 
 def main() -> None:
     """Entry point of the ``somcot`` command."""
+    debug = "--debug" in sys.argv
+    arguments = [a for a in sys.argv[1:] if a != "--debug"] or ["--help"]
     try:
-        app()
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        raise SystemExit(130) from None
+        code = app(args=arguments, standalone_mode=False, prog_name="somcot")
+        sys.stdout.flush()
+        if code == INTERRUPTED:
+            _say("interrupted", INTERRUPTED)
+    except BaseException as error:
+        if debug and not isinstance(error, SystemExit):
+            raise
+        code = _explain(error)
+    raise SystemExit(code if isinstance(code, int) else OK)
+
+
+def _explain(error: BaseException) -> int:
+    """One line on standard error, and the exit code."""
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else FAILED
+    if isinstance(error, KeyboardInterrupt):
+        return _say("interrupted", INTERRUPTED)
+    if isinstance(error, BrokenPipeError):
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - or the interpreter complains once more on its way out
+        return _say("error: standard output: the reader closed the pipe; keep it open until the answer came", BAD_INPUT)
+    if isinstance(error, MemoryError):
+        return _say(f"error: {error or 'out of memory; use fewer states or a larger machine'}", TOO_LARGE)
+    if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+        return _say(f"error: {_with_value(' '.join(error.format_message().split()))}; see somcot --help", BAD_INPUT)
+    if type(error).__name__ == "Abort":
+        return _say("interrupted", INTERRUPTED)
+    if isinstance(error, OSError) and error.filename is not None:
+        return _say(f"error: {error.filename}: {error.strerror}; check the name and the permissions", BAD_INPUT)
+    if isinstance(error, (ValueError, TypeError, ImportError, OSError)):
+        return _say(f"error: {error}", BAD_INPUT)
+    return _say(f"error: {type(error).__name__}: {error}; this is a defect of somcot, --debug shows where", FAILED)
+
+
+def _with_value(text: str) -> str:
+    """Add what was found to a complaint about an option that leaves it out."""
+    text = text.replace("Value error, ", "")
+    option = re.match(r"Invalid value for '(--[a-z]+)'", text)
+    places = [i for i, a in enumerate(sys.argv[:-1]) if option and a == option[1]]
+    value = repr(sys.argv[places[-1] + 1]) if places else ""
+    return text.rstrip(".") if value in text else f"{text.rstrip('.')} (found {value})"
+
+
+def _say(text: str, code: int) -> int:
+    line = " ".join(text.split())
+    print(line if len(line) <= 600 else line[:597] + "...", file=sys.stderr)
+    return code
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(somcot.__version__)
+        from somcot import __version__
+
+        print(__version__)
         raise typer.Exit
 
 
@@ -46,71 +100,116 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
     ] = False,
+    debug: Annotated[bool, typer.Option("--debug", hidden=True)] = False,
 ) -> None:
     """How far apart are two Markov processes?"""
 
 
 @app.command()
+@reads_files
+def distance(
+    a: FileA,
+    b: FileB,
+    reading: Any,
+    discount: Discount,
+    cost: Cost = "labels",
+    method: Annotated[Method, typer.Option(metavar="NAME", help=METHOD_HELP)] = Method.AUTO,
+    confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of the interval.")] = 0.9,
+    seed: Seed = 0,
+    json: Json = False,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report, one HTML file.")] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a figure: PNG, SVG or PDF.")] = None,
+) -> int:
+    """How far apart two processes are, and who corresponds to whom."""
+    from somcot.commands import run
+
+    return run.distance(
+        a, b, reading, cost=cost, discount=discount, method=str(method), confidence=confidence, seed=seed, as_json=json,
+        html=html, plot=plot, command=shlex.join(["somcot", *sys.argv[1:]]),
+    )  # fmt: skip
+
+
+@app.command("test")
+@reads_files
+def same_process(
+    a: FileA,
+    b: FileB,
+    reading: Any,
+    discount: Discount,
+    cost: Cost = "labels",
+    permutations: Annotated[int, typer.Option(min=1, metavar="N", help="Random regroupings to compare with.")] = 199,
+    seed: Seed = 0,
+    json: Json = False,
+) -> int:
+    """Were two recordings made of the same process?"""
+    from somcot.commands import run
+
+    return run.test(a, b, reading, cost=cost, discount=discount, permutations=permutations, seed=seed, as_json=json)
+
+
+@app.command()
+@reads_files
+def metric(
+    a: FileA,
+    b: FileB,
+    reading: Any,
+    discount: Discount,
+    cost: Cost = "labels",
+    json: Json = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the whole matrix: CSV with labels, or NPY.")
+    ] = None,
+) -> int:
+    """Distance from every pair of states."""
+    from somcot.commands import run
+
+    return run.metric(a, b, reading, cost=cost, discount=discount, as_json=json, out=out)
+
+
+@app.command()
+@reads_files
+def info(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="File to look into, or - for standard input.")],
+    reading: Any,
+    json: Json = False,
+) -> int:
+    """What a file holds, and what a distance would take."""
+    from somcot.commands import run
+
+    return run.info(file, reading, as_json=json)
+
+
+@app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("out"),
-) -> None:
-    """Three walks and a chain full of noise: exact distances, and who corresponds to whom."""
-    console = Console()
-    reward = np.r_[1.0, np.zeros(8), -1.0]
-    fair = somcot.random_walk(10, 0.5)
-    noisy = somcot.block_chain(fair, 5)
-    candidates: list[tuple[str, Any, Floats]] = [
-        ("itself", fair, reward),
-        ("a walk drifting up (0.7)", somcot.random_walk(10, 0.7), reward),
-        ("a walk drifting down (0.3)", somcot.random_walk(10, 0.3), reward),
-        ("its copy, each state in 5 variants", noisy, np.repeat(reward, 5)),
-    ]
-    table = Table(title="How far is the fair 10-state walk from ...")
-    table.add_column("process")
-    for name in ("distance", "proved to", "sweeps", "ms"):
-        table.add_column(name, justify="right")
-    _distance(fair, fair, reward, reward)  # loads the kernels, so that the times below are those of the work
-    results = []
-    for name, chain, values in candidates:
-        result = _distance(fair, chain, reward, values)
-        results.append(result)
-        gap = result.bounds.high - result.bounds.low
-        table.add_row(name, f"{result.distance:.6f}", f"{gap:.0e}", str(result.n_steps), f"{1000 * result.seconds:.1f}")
-    console.print(table)
-    _print_encoder(console, results[-1])
-    _save_picture(console, results[-1], out / "encoder.png")
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for report and figure.")] = Path("out"),
+) -> int:
+    """The bundled example, start to finish."""
+    from somcot.commands import demo as demonstration
+    from somcot.commands.run import console
+
+    return demonstration.run(out, console())
 
 
-def _distance(x: Any, y: Any, reward_x: Floats, reward_y: Floats) -> somcot.Result:
-    return somcot.distance(x, y, somcot.costs.absolute(reward_x, reward_y), discount=0.95)
-
-
-def _print_encoder(console: Console, result: somcot.Result) -> None:
-    """The encoder in characters, darker for more probable."""
-    console.print()
-    console.print("Who corresponds to whom: the walk's states (down), the 50 variants (across)")
-    scaled = result.encoder / max(float(result.encoder.max()), 1e-12)
-    for label, row in zip(result.states_x, scaled, strict=True):
-        cells = "".join(_SHADES[round(float(v) * (len(_SHADES) - 1))] for v in row)
-        console.print(Text(f"  state {label!s:>2}  |{cells}|"))
-
-
-def _save_picture(console: Console, result: somcot.Result, path: Path) -> None:
+@app.command(
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
+    add_help_option=False,
+)
+def reproduce(context: typer.Context) -> int:
+    """Make the figures of the paper again."""
     try:
-        import matplotlib as mpl
-    except ImportError:
-        console.print("No picture: matplotlib is missing; pip install 'somcot\\[plot]'", style="yellow")
-        return
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
+        from somcot.experiments.command import register
+    except ImportError as error:
+        raise ImportError(f"reproduce: {error}; pip install 'somcot[plot]'") from None
+    inner = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None, add_completion=False)
+    register(inner)
+    found = inner(args=context.args or ["--help"], standalone_mode=False, prog_name="somcot reproduce")
+    return found if isinstance(found, int) else OK
 
-    from somcot import plots
 
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
-    plots.encoder(result, ax=axes[0])
-    plots.decoder(result, ax=axes[1])
-    figure.suptitle(f"A 10-state walk and its noisy 50-state copy: distance {result.distance:.6f}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-    console.print(f"\nPicture written to {path}")
+@app.command()
+def completion(shell: Annotated[Shell, typer.Argument(help="Which shell.")]) -> int:
+    """Print a completion script for bash, zsh or fish."""
+    from typer._completion_shared import get_completion_script
+
+    print(get_completion_script(prog_name="somcot", complete_var="_SOMCOT_COMPLETE", shell=str(shell)))
+    return OK

@@ -1,0 +1,135 @@
+"""Asking the library, with warnings caught, and the answers as plain data for programs."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import warnings
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import somcot
+from somcot.chains import MarkovChain
+from somcot.commands.inputs import Process
+from somcot.result import Result
+from somcot.samples import Samples
+from somcot.validation import Floats
+
+__all__ = ["Answer", "caught", "chain_of", "one_sided", "plain", "process_facts", "to_json"]
+
+_MATCHES = 50
+_SPELLED = {"pass terminated=True": "pass --terminated all", "terminated=True": "--terminated all"}
+
+
+@dataclass
+class Answer:
+    """A result and everything that is shown with it."""
+
+    result: Result
+    x: Process
+    y: Process
+    cost: Floats
+    cost_name: str
+    seed: int
+    warnings: list[str]
+    command: str
+    files: dict[str, str] = field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def caught() -> Iterator[list[str]]:
+    """Collect this library's warnings as one line each; those of other packages are not the user's business."""
+    messages: list[str] = []
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        try:
+            yield messages
+        finally:
+            ours = [str(w.message) for w in found if w.category.__module__.startswith("somcot")]
+            messages.extend(_as_option(" ".join(text.split())) for text in dict.fromkeys(ours))
+
+
+def _as_option(text: str) -> str:
+    """The remedy in the words of the command line."""
+    for argument, option in _SPELLED.items():
+        text = text.replace(argument, option)
+    return text
+
+
+def chain_of(process: Process) -> MarkovChain:
+    """The known chain, or the one estimated from the data."""
+    return process.value.chain() if isinstance(process.value, Samples) else process.value
+
+
+def one_sided(x: Process, y: Process) -> tuple[list[Hashable], list[Hashable]]:
+    """States that only one of the two has."""
+    in_x, in_y = set(x.value.states), set(y.value.states)
+    return [s for s in x.value.states if s not in in_y], [s for s in y.value.states if s not in in_x]
+
+
+def process_facts(process: Process) -> dict[str, Any]:
+    """What was read, in numbers."""
+    value = process.value
+    facts: dict[str, Any] = {"source": process.name, "n_states": value.n_states}
+    if isinstance(value, Samples):
+        return facts | {"kind": "samples", "n_transitions": value.n_transitions, "n_episodes": value.n_episodes}
+    return facts | {"kind": "chain", "n_transitions": int(value.support.indptr[-2]), "n_episodes": 0}
+
+
+def to_json(answer: Answer) -> dict[str, Any]:
+    """The object that `somcot distance --json` prints; its keys are documented and stay."""
+    r = answer.result
+    only_x, only_y = one_sided(answer.x, answer.y)
+    content: dict[str, Any] = plain(
+        {
+            "somcot": somcot.__version__,
+            "command": "distance",
+            "distance": r.distance,
+            "confidence_interval": None if r.confidence_interval is None else r.confidence_interval._asdict(),
+            "bounds": r.bounds._asdict(),
+            "plugin": r.plugin,
+            "estimate": None if r.estimate is None else r.estimate._asdict(),
+            "method": r.method,
+            "converged": r.converged,
+            "status": r.status.value,
+            "message": r.message,
+            "discount": r.discount,
+            "cost": answer.cost_name,
+            "seed": answer.seed,
+            "n_steps": r.n_steps,
+            "n_samples": list(r.samples),
+            "seconds": r.seconds,
+            "x": process_facts(answer.x),
+            "y": process_facts(answer.y),
+            "only_x": only_x,
+            "only_y": only_y,
+            "matches": [m._asdict() for m in r.matches()[:_MATCHES]],
+            "warnings": [*answer.warnings, *r.diagnose()],
+            "files": answer.files,
+        }
+    )
+    return content
+
+
+def plain(value: Any) -> Any:
+    """Only what JSON knows: NaN and infinity become null, tuples lists, other labels text.
+
+    Examples
+    --------
+    >>> plain({"a": (1, float("nan")), "b": np.float64(0.5)})
+    {'a': [1, None], 'b': 0.5}
+    """
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)

@@ -1,0 +1,270 @@
+"""From file names and options to two processes with matched labels, and a cost between their states."""
+
+from __future__ import annotations
+
+import csv
+import warnings
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from somcot import costs
+from somcot.chains import MarkovChain
+from somcot.labels import listing
+from somcot.readers.files import read
+from somcot.readers.numpy_files import load_arrays
+from somcot.readers.sources import Source, identify, open_bytes
+from somcot.readers.tables import fit_bins
+from somcot.samples import Samples
+from somcot.validation import Floats
+from somcot.warnings import DataWarning
+
+__all__ = ["Process", "Reading", "build_cost", "match_labels", "read_processes"]
+
+_KINDS = {
+    "table": ("csv", "tsv", "jsonl", "parquet"),
+    "arrays": ("npy", "npz"),
+    "graph": ("graphml", "edges"),
+}
+_OPTIONS = {
+    "table": ("state", "sequence", "time", "terminated", "bins", "binning", "missing", "encoding", "delimiter"),
+    "arrays": ("lag", "sliding", "initial"),
+    "graph": ("directed", "weight", "dangling", "initial"),
+}
+
+
+class Process(NamedTuple):
+    """What was read, and what to call it."""
+
+    name: str
+    value: Samples | MarkovChain
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How files are to be read; None and False are what was not asked for."""
+
+    state: list[str] | None = None
+    sequence: str | None = None
+    time: str | None = None
+    terminated: str | None = None
+    bins: list[str] | None = None
+    binning: str | None = None
+    missing: str | None = None
+    encoding: str | None = None
+    delimiter: str | None = None
+    lag: int | None = None
+    sliding: bool = False
+    directed: bool = False
+    weight: str | None = None
+    dangling: str | None = None
+    initial: str | None = None
+    format: str | None = None
+
+    def given(self) -> dict[str, Any]:
+        """The options that were asked for, those for the choice of format aside."""
+        everything = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "format"}
+        return {name: value for name, value in everything.items() if value}
+
+    def for_kind(self, kind: str) -> dict[str, Any]:
+        """The options that one kind of file takes, in the words of its reader."""
+        options = {name: value for name, value in self.given().items() if name in _OPTIONS[kind]}
+        if "initial" in options:
+            options["initial"] = _state(options["initial"])
+        if "terminated" in options:
+            options["terminated"] = options["terminated"] == "all" or options["terminated"]
+        return options
+
+
+def read_processes(paths: Sequence[str], reading: Reading, reward: str | None = None) -> list[Process]:
+    """Read each file with the options that apply to it."""
+    if paths.count("-") > 1:
+        raise ValueError("standard input: named twice; it can be read only once, so name a file for one of the two")
+    sources = [_identified(path, reading.format) for path in paths]
+    kinds = [_kind(source) for source in sources]
+    for name in reading.given():
+        if not any(name in _OPTIONS[kind] for kind in kinds):
+            takers = " and ".join(f"{kind} files" for kind, names in _OPTIONS.items() if name in names)
+            raise ValueError(
+                f"--{_spelled(name)}: only for {takers}, but {sources[0].name} is {kinds[0]}; leave it out"
+            )
+    if reward is not None and "table" not in kinds:
+        raise ValueError(f"--cost reward:{reward}: only tables have reward columns; give the cost as a matrix file")
+    bins = _shared_bins(sources, kinds, reading)
+    found = []
+    for source, kind in zip(sources, kinds, strict=True):
+        options = reading.for_kind(kind)
+        if kind == "table":
+            options |= {"bins": bins, "reward": reward}
+        found.append(Process(source.name, read(source, **options)))
+    return found
+
+
+def _identified(path: str, format: str | None) -> Source:  # noqa: A002
+    """`--format` speaks for standard input and for files whose ending says nothing."""
+    if path == "-" or format is None:
+        return identify(path, format)
+    try:
+        return identify(path)
+    except ValueError:
+        return identify(path, format)
+
+
+def _kind(source: Source) -> str:
+    return next(kind for kind, formats in _KINDS.items() if source.kind in formats)
+
+
+def _spelled(name: str) -> str:
+    return {"initial": "start"}.get(name, name)
+
+
+def _state(text: str) -> Hashable:
+    return int(text) if text.isascii() and text.isdigit() else text
+
+
+def _shared_bins(sources: Sequence[Source], kinds: Sequence[str], reading: Reading) -> Any:
+    """Edges for every binned column, fitted to all tables together so that equal labels mean the same."""
+    if not reading.bins:
+        return None
+    wanted: dict[str, Any] = {}
+    for text in reading.bins:
+        column, sign, number = text.rpartition("=")
+        names = [column] if sign else list(reading.state or ())
+        if not names:
+            raise ValueError(f"--bins {text}: which column? Pass --state COLUMN --bins COLUMN={text}")
+        wanted |= dict.fromkeys(names, _bin_spec(text, number))
+    numbers = {name: spec for name, spec in wanted.items() if isinstance(spec, int)}
+    if numbers:
+        tables = [source for source, kind in zip(sources, kinds, strict=True) if kind == "table"]
+        if any(source.path is None for source in tables):
+            raise ValueError(
+                "--bins: fitting bins reads the data twice, standard input cannot; give edges: COLUMN=0,1,2"
+            )
+        texts = {k: v for k, v in (("encoding", reading.encoding), ("delimiter", reading.delimiter)) if v}
+        wanted |= fit_bins(tables, numbers, binning=reading.binning or "quantile", **texts)
+    return wanted
+
+
+def _bin_spec(text: str, number: str) -> int | list[float]:
+    try:
+        return [float(part) for part in number.split(",")] if "," in number else int(number)
+    except ValueError:
+        raise ValueError(f"--bins: found {text!r}, expected COLUMN=NUMBER or COLUMN=EDGE,EDGE,...") from None
+
+
+def match_labels(x: Process, y: Process) -> tuple[Process, Process]:
+    """Make labels comparable: where one side has numbers and the other text, numbers become text.
+
+    Examples
+    --------
+    >>> import somcot, warnings
+    >>> chains = somcot.random_walk(2), somcot.MarkovChain([[1, 0], [0, 1]], states=["0", "lost"])
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     x, y = match_labels(Process("a.npy", chains[0]), Process("b.csv", chains[1]))
+    >>> x.value.states
+    ('0', '1')
+    """
+    numbers = [p for p in (x, y) if all(type(label) is int for label in p.value.states)]
+    texts = [p for p in (x, y) if any(isinstance(label, str) for label in p.value.states)]
+    if len(numbers) == 1 and len(texts) == 1:
+        message = f"states are numbers in {numbers[0].name} and text in {texts[0].name}; the numbers are taken as text"
+        warnings.warn(message, DataWarning, stacklevel=2)
+        x, y = (p._replace(value=_as_text(p.value)) if p is numbers[0] else p for p in (x, y))
+    if not set(x.value.states) & set(y.value.states):
+        warnings.warn(
+            f"no state is called the same in {x.name} and {y.name}: {listing(x.value.states, 4)} against "
+            f"{listing(y.value.states, 4)}",
+            DataWarning,
+            stacklevel=2,
+        )
+    return x, y
+
+
+def _as_text(process: Samples | MarkovChain) -> Samples | MarkovChain:
+    labels = tuple(str(label) for label in process.states)
+    if isinstance(process, Samples):
+        return replace(process, states=labels)
+    return MarkovChain(process.transition, process.initial, states=labels)
+
+
+def build_cost(text: str, x: Process, y: Process) -> Floats:
+    """The cost named on the command line, (n_x, n_y)."""
+    if text == "labels":
+        return costs.labels(x.value.states, y.value.states)
+    if text.startswith("reward:"):
+        return costs.absolute(*(_rewards(p, text) for p in (x, y)))
+    path = Path(text)
+    if not path.exists():
+        raise ValueError(f"--cost: {text!r} is neither labels, reward:COLUMN nor a file; check the spelling")
+    matrix = _cost_array(path) if path.suffix == ".npy" else _cost_table(path, x.value.states, y.value.states)
+    try:
+        return costs.check_cost(matrix, x.value.n_states, y.value.n_states)
+    except (TypeError, ValueError) as error:
+        order = "rows and columns follow the states as `somcot info` lists them"
+        raise ValueError(f"{path}: {str(error).removeprefix('cost: ')}; {order}") from None
+
+
+def _rewards(process: Process, text: str) -> Floats:
+    features = process.value.features if isinstance(process.value, Samples) else None
+    if features is None:
+        raise ValueError(f"--cost {text}: {process.name} has no reward column; give the cost as a matrix file")
+    unknown = [process.value.states[i] for i in np.flatnonzero(np.isnan(features))]
+    if unknown:
+        raise ValueError(
+            f"{process.name}: column {text.partition(':')[2]!r} has no value for state(s) {listing(unknown)}; "
+            "fill it in"
+        )
+    return features
+
+
+def _cost_array(path: Path) -> Any:
+    return next(iter(load_arrays(identify(path, "npy")).values()))
+
+
+def _cost_table(path: Path, states_x: Sequence[Hashable], states_y: Sequence[Hashable]) -> Any:
+    """A matrix as text: bare numbers, or with the states of y on top and those of x at the left."""
+    with open_bytes(identify(path, "csv")) as stream:
+        try:
+            text = stream.read(1 << 30).decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise ValueError(f"{path}: not valid UTF-8; save it as UTF-8") from None
+    mark = "\t" if "\t" in text.partition("\n")[0] else ","
+    rows = [row for row in csv.reader(text.splitlines(), delimiter=mark) if row]
+    if not rows:
+        raise ValueError(f"{path}: no numbers; expected a matrix with a row per state")
+    if _is_number(rows[0][0]):
+        return [_numbers(path, number, row) for number, row in enumerate(rows, 1)]
+    matrix = [_numbers(path, number, row[1:]) for number, row in enumerate(rows[1:], 2)]
+    across = _places(path, "column", rows[0][1:], states_y)
+    down = _places(path, "row", [row[0] for row in rows[1:]], states_x)
+    if any(len(row) != len(rows[0]) - 1 for row in matrix):
+        raise ValueError(f"{path}: rows have different lengths; expected {len(rows[0]) - 1} numbers in each")
+    return np.array(matrix)[np.ix_(down, across)]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _numbers(path: Path, line: int, row: Sequence[str]) -> list[float]:
+    for text in row:
+        if not _is_number(text):
+            raise ValueError(f"{path}: line {line}: found {text[:40]!r}, expected a number")
+    return [float(text) for text in row]
+
+
+def _places(path: Path, what: str, found: list[str], states: Sequence[Hashable]) -> list[int]:
+    place = {text.strip(): k for k, text in enumerate(found)}
+    names = [", ".join(map(str, s)) if isinstance(s, tuple) else str(s) for s in states]
+    missing = [name for name in names if name not in place]
+    if missing:
+        raise ValueError(f"{path}: no {what} for state(s) {listing(missing)}; add them")
+    return [place[name] for name in names]

@@ -1,0 +1,194 @@
+"""Answers for people: a panel, a few tables, warnings as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from somcot.commands.answers import Answer, one_sided, process_facts
+from somcot.commands.inputs import Process
+from somcot.commands.sizes import Size, readable
+from somcot.drawings import figure, label_text
+from somcot.report import METHODS
+from somcot.result import Status
+from somcot.samples import Samples
+from somcot.validation import Floats
+
+__all__ = ["show_distance", "show_info", "show_metric", "show_test"]
+
+_MATCHES = 8
+_MATRIX = 12
+
+
+def show_distance(console: Console, answer: Answer, *, known: float | None = None) -> None:
+    """The number with its interval, how it came about, who corresponds to whom, and what to mind."""
+    r = answer.result
+    facts = _grid()
+    facts.add_row(
+        "distance", Text(figure(r.distance) if r.plugin is not None else f"{r.distance:.6g}", style="bold green")
+    )
+    if r.confidence_interval is not None:
+        low, high, level = r.confidence_interval
+        facts.add_row("interval", f"{figure(low)} to {figure(high)} ({100 * level:g} % confidence)")
+    if known is not None:
+        facts.add_row("truth", f"{figure(known)}, computed from the chains that made the data")
+    width = r.bounds.high - r.bounds.low
+    solved = "" if r.plugin is None else " for the estimated chains"
+    facts.add_row("bracket", f"{r.bounds.low:.6g} to {r.bounds.high:.6g}{solved}, {width:.1g} wide")
+    extra = "" if r.plugin is None or r.method == "plugin" else f"; before correction {figure(r.plugin)}"
+    facts.add_row("method", f"{METHODS.get(r.method, r.method)}{extra}")
+    facts.add_row("asked", f"cost {label_text(answer.cost_name, 60)}, discount {r.discount:g}")
+    for name, process in (("A", answer.x), ("B", answer.y)):
+        facts.add_row(name, f"{_file(process.name)}: {_described(process)}")
+    facts.add_row("time", f"{r.seconds:.2g} s, {r.n_steps:,} steps, {r.status.value}")
+    title = Text(f"{_file(answer.x.name, 30)} and {_file(answer.y.name, 30)}")
+    console.print(Panel(facts, title=title, title_align="left", expand=False))
+    console.print(_matches(answer))
+    _notes(console, answer)
+
+
+def _matches(answer: Answer) -> Table:
+    table = Table(title="Strongest correspondences", title_justify="left", box=None, pad_edge=False)
+    for name, side in (("state in A", "left"), ("goes with, in B", "left"), ("how often", "right"), ("time", "right")):
+        table.add_column(name, justify=side)  # type: ignore[arg-type]
+    for match in answer.result.matches()[:_MATCHES]:
+        table.add_row(
+            Text(label_text(match.x, 30)), Text(label_text(match.y, 30)), f"{100 * match.probability:.0f} %",
+            f"{100 * match.occupancy:.1f} %",
+        )  # fmt: skip
+    return table
+
+
+def _notes(console: Console, answer: Answer) -> None:
+    for name, only in zip("AB", one_sided(answer.x, answer.y), strict=True):
+        if only:
+            console.print(Text(f"only in {name}: {_names(only)}", style="yellow"))
+    for message in dict.fromkeys([*answer.warnings, *answer.result.diagnose()]):
+        console.print(Text(f"mind: {message}", style="yellow"))
+    if not answer.result.converged:
+        style = "yellow" if answer.result.status is Status.FINISHED else "bold red"
+        console.print(Text(answer.result.message, style=style))
+    for what, path in answer.files.items():
+        console.print(Text(f"{what}: {path}", style="cyan"))
+
+
+def show_test(console: Console, found: dict[str, Any]) -> None:
+    """The verdict of the same-process test in words."""
+    p, n = found["pvalue"], found["n_permutations"]
+    verdict = (
+        "The two differ: the same process would rarely give data as different as these."
+        if p <= 0.05
+        else "No difference shown: the same process may well give data as different as these."
+    )
+    facts = _grid()
+    facts.add_row("p-value", Text(f"{p:.3g}", style="bold green" if p <= 0.05 else "bold yellow"))
+    facts.add_row("distance", f"{found['statistic']:.6g} between the estimated chains")
+    facts.add_row("compared", f"with {n:,} random regroupings of the recordings")
+    for name, key in (("A", "x"), ("B", "y")):
+        facts.add_row(name, f"{_file(found[key]['source'])}: {_facts_line(found[key])}")
+    console.print(Panel(Group(Text(verdict), Text(), facts), title="same process?", title_align="left", expand=False))
+    for message in found["warnings"]:
+        console.print(Text(f"mind: {message}", style="yellow"))
+
+
+def show_metric(console: Console, x: Process, y: Process, values: Floats, messages: Iterable[str]) -> None:
+    """Distances from every pair of states, or the corner that fits on a screen."""
+    n, m = min(values.shape[0], _MATRIX), min(values.shape[1], _MATRIX - 4)
+    table = Table(title="Distance from each state of A (down) and of B (across)", title_justify="left", box=None)
+    table.add_column("")
+    for label in y.value.states[:m]:
+        table.add_column(Text(label_text(label, 10)), justify="right")
+    for i in range(n):
+        table.add_row(Text(label_text(x.value.states[i], 16)), *(f"{v:.4f}" for v in values[i, :m]))
+    console.print(table)
+    if (n, m) != values.shape:
+        console.print(Text(f"the first {n} x {m} of {values.shape[0]} x {values.shape[1]}; --out FILE.csv writes all"))
+    for message in messages:
+        console.print(Text(f"mind: {message}", style="yellow"))
+
+
+def show_info(console: Console, process: Process, size: Size, messages: Sequence[str]) -> None:
+    """What a file holds, and what a distance would take."""
+    value = process.value
+    facts = _grid()
+    facts.add_row("holds", _described(process))
+    if isinstance(value, Samples):
+        visits = value.visits[value.visits > 0]
+        facts.add_row("visits", f"{int(np.median(visits)):,} per state (median), least {int(visits.min()):,}")
+        facts.add_row("ends", _ends(value))
+        if value.features is not None:
+            facts.add_row(
+                "rewards", f"from {np.nanmin(value.features):.4g} to {np.nanmax(value.features):.4g} per state"
+            )
+    facts.add_row("states", Text(_names(value.states, 12)))
+    facts.add_row(
+        "a distance", f"to a like process: about {_duration(size.seconds)} and {readable(size.n_bytes)} of memory"
+    )
+    console.print(Panel(facts, title=Text(_file(process.name, 60)), title_align="left", expand=False))
+    if isinstance(value, Samples):
+        console.print(_most_visited(value))
+    for message in messages:
+        console.print(Text(f"mind: {message}", style="yellow"))
+
+
+def _most_visited(samples: Samples) -> Table:
+    table = Table(title="Most visited", title_justify="left", box=None, pad_edge=False)
+    table.add_column("state")
+    table.add_column("steps from it", justify="right")
+    table.add_column("share", justify="right")
+    for k in np.argsort(-samples.visits, kind="stable")[:_MATCHES]:
+        share = 100 * samples.visits[k] / max(samples.n_transitions, 1)
+        table.add_row(Text(label_text(samples.states[k], 30)), f"{samples.visits[k]:,}", f"{share:.1f} %")
+    return table
+
+
+def _ends(samples: Samples) -> str:
+    n = 0 if samples.terminated is None else int(samples.terminated.sum())
+    return f"{n:,} of {samples.n_episodes:,} sequences ended for good, the others just stopped"
+
+
+def _described(process: Process) -> str:
+    return _facts_line(process_facts(process))
+
+
+def _facts_line(facts: dict[str, Any]) -> str:
+    if facts["kind"] == "chain":
+        return f"known chain, {facts['n_states']:,} states, {facts['n_transitions']:,} transitions"
+    data = f"{facts['n_transitions']:,} transitions in {facts['n_episodes']:,} sequences"
+    return f"{data}, {facts['n_states']:,} states"
+
+
+def _file(name: str, longest: int = 36) -> str:
+    """The end of a path, which tells more than its beginning."""
+    shown = label_text(name, 4096)
+    return shown if len(shown) <= longest else "\u2026" + shown[1 - longest :]
+
+
+def _grid() -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold")
+    grid.add_column(overflow="fold")
+    return grid
+
+
+def _names(labels: Sequence[Hashable], most: int = 10) -> str:
+    more = f" and {len(labels) - most:,} more" if len(labels) > most else ""
+    return ", ".join(label_text(label, 30) for label in labels[:most]) + more
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 1:
+        return "a second or less"
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 120
+        else f"{seconds / 60:.0f} min"
+        if seconds < 7200
+        else f"{seconds / 3600:.0f} h"
+    )

@@ -1,0 +1,277 @@
+"""Tables as batches of columns: CSV, TSV, JSON lines and Parquet files, frames and Arrow tables."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import io
+import json
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import IO, Any, NamedTuple
+
+from somcot.readers.sources import Source, as_utf8, identify, open_bytes, whole
+
+__all__ = ["Table", "arrow", "is_arrow_integer", "open_table"]
+
+_BLOCK = 1 << 22  # bytes of CSV read at a time, hence the longest line
+_LINE = 1 << 22
+_ROWS = 1 << 16
+_STDIN_LIMIT = 4e9
+
+
+class Table(NamedTuple):
+    """A table that is not read yet: its columns by name, and how to get batches of some of them."""
+
+    name: str
+    columns: list[str]
+    is_text: bool
+    batches: Callable[[Sequence[str]], Iterator[dict[str, Any]]]
+
+
+def arrow() -> Any:
+    """The pyarrow package, with a remedy where it is missing."""
+    try:
+        import pyarrow
+    except ImportError:
+        raise ImportError("reading tables needs pyarrow: pip install 'somcot[table]'") from None
+    return pyarrow
+
+
+@contextlib.contextmanager
+def open_table(
+    data: Any,
+    *,
+    format: str | None = None,  # noqa: A002
+    encoding: str = "utf-8",
+    delimiter: str | None = None,
+) -> Iterator[Table]:
+    """Open a file, a frame or an Arrow table."""
+    pa = arrow()
+    if hasattr(data, "collect") and not _is_frame(data):  # a lazy frame
+        data = data.collect()
+    if isinstance(data, Source) or not _is_frame(data):
+        if not isinstance(data, (str, os.PathLike, Source)):
+            raise TypeError(
+                f"data: found {type(data).__name__}, expected a file name, a pandas or polars frame, an Arrow table or "
+                "a mapping of columns"
+            )
+        source = data if isinstance(data, Source) else identify(data, format)
+        with _named(source), open_bytes(source) as stream:
+            yield _open_file(source, stream, encoding, delimiter)
+        return
+    table = pa.table(dict(data)) if isinstance(data, Mapping) else data
+    reader = table.to_reader() if hasattr(table, "to_reader") else pa.RecordBatchReader.from_stream(table)
+    name = f"{type(data).__module__.split('.')[0]} {type(data).__name__}"
+    yield Table(name, list(reader.schema.names), False, lambda wanted: _from_reader(name, reader, wanted))
+
+
+def is_arrow_integer(values: Any) -> bool:
+    """Whether a batch is an Arrow array of whole numbers."""
+    return hasattr(values, "null_count") and bool(arrow().types.is_integer(values.type))
+
+
+def _is_frame(data: Any) -> bool:
+    return isinstance(data, Mapping) or hasattr(data, "__arrow_c_stream__")
+
+
+def _open_file(source: Source, stream: IO[bytes], encoding: str, delimiter: str | None) -> Table:
+    if source.kind == "parquet":
+        return _parquet(source, stream)
+    if source.kind == "jsonl":
+        return _json_lines(source, as_utf8(stream, encoding))
+    if source.kind in ("csv", "tsv"):
+        return _csv(source, as_utf8(stream, encoding), delimiter)
+    raise ValueError(f"{source.name}: a {source.kind} file is no table; expected CSV, TSV, Parquet or JSON lines")
+
+
+@contextlib.contextmanager
+def _named(source: Source) -> Iterator[None]:
+    """Give errors of packages the name of the file, the place and a remedy."""
+    pa = arrow()
+    try:
+        yield
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{source.name}: the gzip data are damaged ({error}); copy or compress it again") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{source.name}: not valid {error.encoding} at byte {error.start}; pass the right encoding"
+        ) from None
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"{source.name}: {_translated(source, str(error))}") from None
+
+
+def _translated(source: Source, text: str) -> str:
+    """What pyarrow found, in one line with a place and a remedy."""
+    first = text.strip().splitlines()[0] if text.strip() else "cannot be read"
+    row = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", text)
+    if row:
+        return (
+            f"line {int(row[1]) + 1} has {row[3]} columns, the header has {row[2]}; correct the line, or pass the "
+            "right delimiter"
+        )
+    if "straddl" in text:
+        return f"a line is longer than {_BLOCK >> 20} MB; is this really a CSV file? Check quotes and line ends"
+    if "invalid UTF8" in text or "invalid utf8" in text.lower():
+        return f"{_bad_line(source)} is not valid UTF-8; pass the right encoding, such as latin-1 or cp1252"
+    if source.kind == "parquet":
+        return f"not a readable Parquet file ({first[:120]}); it may be cut short: write or copy it again"
+    return f"cannot be read ({first[:160]}); check the file"
+
+
+def _bad_line(source: Source) -> str:
+    """Find the first line that is not UTF-8, where the file can be read again."""
+    if source.path is not None:
+        with open_bytes(source) as stream:
+            for number, line in enumerate(iter(lambda: stream.readline(_BLOCK), b""), 1):
+                try:
+                    line.decode("utf-8")
+                except UnicodeDecodeError:
+                    return f"line {number}"
+    return "a line"
+
+
+def _csv(source: Source, stream: IO[bytes], delimiter: str | None) -> Table:
+    header = _header_line(source, stream)
+    mark = delimiter or ("\t" if source.kind == "tsv" else _guess_delimiter(header))
+    if len(mark) != 1:
+        raise ValueError(f"delimiter: found {mark!r}, expected a single character")
+    try:
+        names = [name.strip() for name in next(csv.reader([header], delimiter=mark), [])]
+    except csv.Error as error:
+        raise ValueError(
+            f"{source.name}: line 1 is no header ({str(error).partition(' - ')[0]}); check line ends and quotes"
+        ) from None
+    return Table(source.name, names, True, lambda wanted: _csv_batches(source, stream, names, mark, wanted))
+
+
+def _header_line(source: Source, stream: IO[bytes]) -> str:
+    line = stream.readline(_LINE + 1)
+    if len(line) > _LINE:
+        raise ValueError(f"{source.name}: line 1 is longer than {_LINE >> 20} MB; expected a header with column names")
+    try:
+        text = line.decode("utf-8-sig").rstrip("\r\n")
+    except UnicodeDecodeError:
+        hint = "utf-16" if line[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin-1 or cp1252"
+        raise ValueError(f"{source.name}: line 1 is not valid UTF-8; pass encoding {hint}") from None
+    if not text.strip() or "\0" in text:
+        found = "binary data" if "\0" in text else "an empty line"
+        raise ValueError(f"{source.name}: line 1 is {found}; expected a header with column names")
+    return text
+
+
+def _guess_delimiter(header: str) -> str:
+    return max((",", "\t", ";", "|"), key=header.count) if "," not in header else ","
+
+
+def _csv_batches(
+    source: Source, stream: IO[bytes], names: list[str], mark: str, wanted: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    pa = arrow()
+    from pyarrow import csv as pacsv
+
+    head = stream.read(1)
+    if not head:
+        raise ValueError(f"{source.name}: only a header, no rows; check how the file was written")
+    text = pa.dictionary(pa.int32(), pa.string())
+    with _named(source):
+        reader = pacsv.open_csv(
+            pa.PythonFile(_Prefixed(head, stream), mode="r"),
+            read_options=pacsv.ReadOptions(column_names=_unique(names), block_size=_BLOCK, use_threads=False),
+            # In a table of one column an empty line is a missing entry, elsewhere just an empty line.
+            parse_options=pacsv.ParseOptions(
+                delimiter=mark, newlines_in_values=True, ignore_empty_lines=len(names) > 1
+            ),
+            convert_options=pacsv.ConvertOptions(
+                column_types=dict.fromkeys(wanted, text), include_columns=list(wanted), strings_can_be_null=False
+            ),
+        )
+        for batch in reader:
+            yield {name: batch.column(k) for k, name in enumerate(wanted)}
+
+
+def _unique(names: list[str]) -> list[str]:
+    """Repeated and empty names, which nobody asked for, get endings of their own."""
+    return [name if names.index(name) == k else f"{name} #{k}" for k, name in enumerate(names)]
+
+
+class _Prefixed(io.RawIOBase):
+    """A stream with a few bytes in front of it."""
+
+    def __init__(self, head: bytes, stream: IO[bytes]) -> None:
+        self._head, self._stream = head, stream
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        head, self._head = self._head, b""
+        return head + self._stream.read(max(size - len(head), 0) if size >= 0 else -1)
+
+
+def _json_lines(source: Source, stream: IO[bytes]) -> Table:
+    first = _json_row(source, 1, stream.readline(_LINE + 1))
+    rows = _json_rows(source, stream)
+    return Table(source.name, list(first), False, lambda wanted: _json_batches(source, first, rows, wanted))
+
+
+def _json_rows(source: Source, stream: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(iter(lambda: stream.readline(_LINE + 1), b""), 2):
+        if line.strip():
+            yield number, _json_row(source, number, line)
+
+
+def _json_row(source: Source, number: int, line: bytes) -> dict[str, Any]:
+    place = f"{source.name}: line {number}"
+    if len(line) > _LINE:
+        raise ValueError(f"{place} is longer than {_LINE >> 20} MB; expected one small JSON object per line")
+    try:
+        row = json.loads(line)
+    except UnicodeDecodeError:
+        raise ValueError(f"{place} is not valid UTF-8; pass the right encoding") from None
+    except (ValueError, RecursionError) as error:
+        what = getattr(error, "msg", "nested too deeply")
+        raise ValueError(f"{place} is not valid JSON ({what}); expected one object per line") from None
+    if not isinstance(row, dict):
+        raise ValueError(f"{place} holds a {type(row).__name__}, expected one JSON object per line")
+    return row
+
+
+def _json_batches(
+    source: Source, first: dict[str, Any], rows: Iterator[tuple[int, dict[str, Any]]], wanted: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    columns: dict[str, list[Any]] = {name: [first.get(name)] for name in wanted}
+    with _named(source):
+        for number, row in rows:
+            for name in wanted:
+                if name not in row:
+                    raise ValueError(f"{source.name}: line {number} has no {name!r}; every line needs it")
+                columns[name].append(row[name])
+            if len(columns[wanted[0]]) >= _ROWS:
+                yield columns
+                columns = {name: [] for name in wanted}
+    if columns[wanted[0]]:
+        yield columns
+
+
+def _parquet(source: Source, stream: IO[bytes]) -> Table:
+    from pyarrow import parquet
+
+    file = parquet.ParquetFile(stream if source.path is not None else whole(source, _STDIN_LIMIT))
+    names = list(file.schema_arrow.names)
+
+    def batches(wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
+        with _named(source):
+            for batch in file.iter_batches(batch_size=4 * _ROWS, columns=list(wanted), use_threads=False):
+                yield {name: batch.column(name) for name in wanted}
+
+    return Table(source.name, names, False, batches)
+
+
+def _from_reader(name: str, reader: Any, wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
+    places = {column: reader.schema.get_field_index(column) for column in wanted}
+    for batch in reader:
+        yield {column: batch.column(place) for column, place in places.items()}

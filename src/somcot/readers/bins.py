@@ -1,0 +1,151 @@
+"""Bins: from numbers to a few states, with the same edges for everything that is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from somcot.validation import Floats, check_count, real_array
+
+__all__ = ["Bins", "fit_edges"]
+
+
+@dataclass(frozen=True, init=False)
+class Bins:
+    """A grid over one or more numbers: inner edges for each of them.
+
+    A value belongs to the bin that its edges enclose, the lower edge included; what lies outside belongs to the first
+    or the last bin. Use one and the same `Bins` for both processes, so that equal labels mean the same.
+
+    Parameters
+    ----------
+    *edges : array_like, shape (k,)
+        Ascending inner edges of each dimension, which make k + 1 bins.
+
+    Examples
+    --------
+    >>> bins = Bins.uniform(low=[-1, 0], high=[1, 10], n=[2, 5])
+    >>> bins.codes([[-0.5, 9.0], [0.5, 3.0]])
+    array([4, 6])
+    >>> bins.labels()[6]
+    ('[0, inf)', '[2, 4)')
+    >>> Bins([0, 10]).labels()
+    ('(-inf, 0)', '[0, 10)', '[10, inf)')
+    """
+
+    edges: tuple[Floats, ...]
+
+    def __init__(self, *edges: ArrayLike) -> None:
+        object.__setattr__(self, "edges", tuple(_ascending(f"edges[{k}]", e) for k, e in enumerate(edges)))
+        if not edges:
+            raise ValueError("edges: found none; give the inner edges of each dimension")
+
+    @classmethod
+    def uniform(cls, low: ArrayLike, high: ArrayLike, n: int | Sequence[int]) -> Bins:
+        """`n` bins of equal width between `low` and `high`, in each dimension."""
+        lower, upper = real_array("low", np.atleast_1d(low), 1), real_array("high", np.atleast_1d(high), 1)
+        if lower.shape != upper.shape:
+            raise ValueError(f"high: found {upper.size} numbers, low has {lower.size}; give one for each dimension")
+        numbers = _numbers(n, lower.size)
+        return cls(*(_inner(a, b, k) for a, b, k in zip(lower, upper, numbers, strict=True)))
+
+    @classmethod
+    def quantile(cls, values: ArrayLike, n: int | Sequence[int]) -> Bins:
+        """`n` bins with about equal numbers of the `values`, shape (m,) or (m, d), in each dimension.
+
+        Examples
+        --------
+        >>> Bins.quantile([1, 2, 3, 4, 5, 6], 3).labels()
+        ('(-inf, 2.667)', '[2.667, 4.333)', '[4.333, inf)')
+        """
+        table = np.asarray(values, dtype=np.float64)
+        table = real_array("values", table[:, None] if table.ndim == 1 else table, 2)
+        numbers = _numbers(n, table.shape[1])
+        return cls(*(fit_edges(table[:, k], numbers[k], "quantile") for k in range(table.shape[1])))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of bins in each dimension."""
+        return tuple(len(e) + 1 for e in self.edges)
+
+    @property
+    def n_bins(self) -> int:
+        """Number of cells, all dimensions together."""
+        return int(np.prod(self.shape))
+
+    def codes(self, values: ArrayLike) -> NDArray[np.int64]:
+        """Number of the cell of each row of `values`, shape (m, d), or (m,) in one dimension."""
+        table = np.asarray(values, dtype=np.float64)
+        table = table.reshape(len(table), -1)
+        if table.shape[1] != len(self.edges):
+            raise ValueError(f"values: found {table.shape[1]} numbers per row, the bins have {len(self.edges)}")
+        bad = ~np.isfinite(table).all(axis=1)
+        if bad.any():
+            raise ValueError(
+                f"values: row {int(bad.argmax())} holds {table[bad.argmax()].tolist()}, {int(bad.sum())} row(s) are "
+                "not finite; remove or replace them"
+            )
+        places = [np.searchsorted(e, table[:, k], side="right") for k, e in enumerate(self.edges)]
+        cells: NDArray[np.int64] = np.ravel_multi_index(tuple(places), self.shape).astype(np.int64)
+        return cells
+
+    def labels(self) -> tuple[Any, ...]:
+        """A label for each cell: its interval as text, or a tuple of those."""
+        names = [list(_intervals(e)) for e in self.edges]
+        if len(names) == 1:
+            return tuple(names[0])
+        return tuple(tuple(names[k][i] for k, i in enumerate(cell)) for cell in np.ndindex(*self.shape))
+
+
+def fit_edges(values: Floats, n: int, how: str) -> Floats:
+    """Inner edges of `n` bins over the data; fewer where many values are equal.
+
+    Examples
+    --------
+    >>> fit_edges(np.array([0.0, 10.0]), 4, "uniform")
+    array([2.5, 5. , 7.5])
+    """
+    n = check_count("bins", n, at_least=1)
+    if how not in ("quantile", "uniform"):
+        raise ValueError(f"binning: found {how!r}, expected 'quantile' or 'uniform'")
+    if not values.size:
+        raise ValueError("bins: found no number to fit the bins to")
+    if how == "uniform":
+        return _inner(float(values.min()), float(values.max()), n)
+    return np.unique(np.quantile(values, np.arange(1, n) / n))
+
+
+def _inner(low: float, high: float, n: int) -> Floats:
+    if not high > low:
+        return np.empty(0)
+    return np.linspace(low, high, n + 1)[1:-1]
+
+
+def _numbers(n: int | Sequence[int], dimensions: int) -> list[int]:
+    if isinstance(n, (int, np.integer)):
+        return [check_count("n", n)] * dimensions
+    numbers = [check_count(f"n[{k}]", value) for k, value in enumerate(n)]
+    if len(numbers) != dimensions:
+        raise ValueError(f"n: found {len(numbers)} numbers of bins for {dimensions} dimension(s); give one for each")
+    return numbers
+
+
+def _ascending(name: str, edges: ArrayLike) -> Floats:
+    array = real_array(name, np.asarray(edges, dtype=np.float64), 1)
+    if (np.diff(array) <= 0).any():
+        raise ValueError(f"{name}: found {array.tolist()}, expected ascending edges without repeats")
+    array.setflags(write=False)
+    return array
+
+
+def _intervals(edges: Floats) -> Iterator[str]:
+    """Texts that tell the bins apart, with as few digits as that takes."""
+    texts = next(t for t in ([f"{e:.{d}g}" for e in edges] for d in (4, 7, 10, 17)) if len(set(t)) == len(edges))
+    bounds = ["-inf", *texts, "inf"]
+    for k, (low, high) in enumerate(pairwise(bounds)):
+        yield f"{'(' if k == 0 else '['}{low}, {high})"

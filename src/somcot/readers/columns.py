@@ -1,0 +1,269 @@
+"""Columns collected batch by batch: labels as codes, numbers as arrays, so that no batch is kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.validation import Floats
+
+__all__ = ["Batch", "FlagColumn", "LabelColumn", "NumberColumn", "is_arrow"]
+
+Batch = Sequence[Any] | Any  # a list, or a pyarrow Array
+_MISSING_TEXTS = {"", "nan", "NaN", "null", "NULL", "<NA>"}
+_TRUTH = {"true": True, "t": True, "yes": True, "1": True, "false": False, "f": False, "no": False, "0": False}
+
+
+def is_arrow(values: Any) -> bool:
+    """Whether a batch is a pyarrow array rather than a list."""
+    return hasattr(values, "null_count")
+
+
+class LabelColumn:
+    """A column of labels: each distinct one gets the next code, missing ones get -1."""
+
+    def __init__(self, source: str, name: str, *, is_text: bool) -> None:
+        self.source, self.name, self.is_text = source, name, is_text
+        self.index: dict[Hashable, int] = {}
+        self.parts: list[NDArray[np.int32]] = []
+
+    def add(self, values: Batch) -> None:
+        """Take in one batch."""
+        self.parts.append(self._from_arrow(values) if is_arrow(values) else self._from_list(values))
+
+    def _from_list(self, values: Sequence[Any]) -> NDArray[np.int32]:
+        index = self.index
+        try:
+            codes = [index.setdefault(v, len(index)) for v in values]
+        except TypeError:
+            kind = next(type(v).__name__ for v in values if isinstance(v, (list, dict)))
+            raise ValueError(
+                f"{self.source}: column {self.name!r} holds a {kind}, expected text or numbers; pick another column"
+            ) from None
+        return np.array(codes, dtype=np.int32)
+
+    def _from_arrow(self, values: Any) -> NDArray[np.int32]:
+        import pyarrow as pa
+
+        coded = values if pa.types.is_dictionary(values.type) else None
+        kind = values.type if coded is None else values.type.value_type
+        if pa.types.is_nested(kind):
+            raise ValueError(
+                f"{self.source}: column {self.name!r} holds {kind}, expected text or numbers; pick another column"
+            )
+        if coded is None:
+            text = pa.types.is_temporal(kind) or pa.types.is_string_view(kind)
+            coded = (values.cast(pa.string()) if text else values).dictionary_encode()
+        labels = coded.dictionary
+        codes = self._from_list((labels.cast(pa.string()) if pa.types.is_temporal(labels.type) else labels).to_pylist())
+        places = coded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+        if (places < 0).any():
+            codes = np.append(codes, self._from_list([None]))
+        found: NDArray[np.int32] = codes[places]
+        return found
+
+    def finish(self) -> tuple[NDArray[np.int32], list[Hashable]]:
+        """Codes of all rows, -1 where missing, and the labels in sorted order where they have one."""
+        codes = np.concatenate(self.parts) if self.parts else np.empty(0, np.int32)
+        self.parts = []
+        labels = self._clean()
+        kept = [label for label in labels if label is not None]
+        try:
+            order: list[Any] = sorted(set(kept))
+        except TypeError:
+            order = list(dict.fromkeys(kept))
+        rank = {label: i for i, label in enumerate(order)}
+        table = np.array([-1 if label is None else rank[label] for label in labels] or [-1], dtype=np.int32)
+        return table[codes], order
+
+    def _clean(self) -> list[Any]:
+        """Missing becomes None; whole numbers that went through text or floats become integers."""
+        labels: list[Any] = [None if _is_missing(label) else label for label in self.index]
+        known = [label for label in labels if label is not None]
+        if self.is_text and all(isinstance(v, str) for v in known):
+            if known and all(_is_whole(v) for v in known):
+                return [None if v is None else int(v) for v in labels]
+            self._refuse_fractions([v for v in known if _is_fraction(v)], len(known))
+        floats = [v for v in known if isinstance(v, (float, Decimal))]
+        if floats:
+            self._refuse_fractions([v for v in floats if not math.isfinite(v) or v != int(v)], 0)
+            labels = [int(v) if isinstance(v, (float, Decimal)) else v for v in labels]
+        if len({bool for v in labels if isinstance(v, bool)} | {int for v in labels if type(v) is int}) == 2:
+            raise ValueError(f"{self.source}: column {self.name!r} holds both truth values and numbers; use one kind")
+        return self._one_type(labels)
+
+    def _one_type(self, labels: list[Any]) -> list[Any]:
+        texts = {v for v in labels if isinstance(v, str)}
+        numbers = [v for v in labels if type(v) is int]
+        if texts and numbers:
+            raise ValueError(
+                f"{self.source}: column {self.name!r} mixes text such as {min(texts)!r} with numbers such as "
+                f"{numbers[0]!r}; write all states as text or all as numbers"
+            )
+        return labels
+
+    def _refuse_fractions(self, found: list[Any], n_labels: int) -> None:
+        """Measurements are no labels: hundreds of distinct fractions would each become a state."""
+        if found and len(found) >= n_labels // 2:
+            raise ValueError(
+                f"{self.source}: column {self.name!r} holds measurements such as {found[0]!s}, not labels; bin them: "
+                f"--bins {self.name}=10 (bins={{{self.name!r}: 10}})"
+            )
+
+
+class NumberColumn:
+    """A column of numbers or times; integers and times stay exact."""
+
+    def __init__(self, source: str, name: str, *, times: bool = False) -> None:
+        self.source, self.name, self.times = source, name, times
+        self.parts: list[NDArray[Any]] = []
+        self.n_rows = 0
+
+    def add(self, values: Batch) -> None:
+        """Take in one batch."""
+        part = self._from_arrow(values) if is_arrow(values) else self._from_list(values)
+        self.parts.append(part)
+        self.n_rows += len(part)
+
+    def _from_arrow(self, values: Any) -> NDArray[Any]:
+        import pyarrow as pa
+
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        kind = values.type
+        if self.times and (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+            return self._complete(values, values.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False))
+        if self.times and (pa.types.is_time(kind) or pa.types.is_duration(kind)):
+            return self._complete(values, values.cast(pa.int64() if kind.bit_width == 64 else pa.int32()))
+        if pa.types.is_integer(kind):
+            return self._complete(values, values.cast(pa.int64()) if str(kind) != "uint64" else values)
+        if pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind):
+            return self._complete(values, values.cast(pa.float64(), safe=False))
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+            return self._from_text(values.cast(pa.string()))
+        raise ValueError(f"{self.source}: column {self.name!r} holds {kind}, expected {self._wanted}")
+
+    def _from_text(self, values: Any) -> NDArray[Any]:
+        import pyarrow as pa
+
+        kinds = [pa.int64(), pa.float64()]
+        if self.times:
+            kinds += [pa.timestamp("us"), pa.timestamp("us", "UTC")]
+        for kind in kinds:
+            try:
+                return self._complete(values, values.cast(kind))
+            except pa.ArrowInvalid:
+                continue
+        return self._from_list(values.to_pylist())
+
+    def _complete(self, before: Any, after: Any) -> NDArray[Any]:
+        """As an array; a missing entry is NaN where that is allowed, else an error with its row."""
+        import pyarrow as pa
+
+        if after.null_count:
+            if self.times:
+                row = next(i for i, v in enumerate(before.to_pylist()) if v is None)
+                raise self._missing(row, None)
+            after = after.cast(pa.float64(), safe=False).fill_null(math.nan)
+        if pa.types.is_temporal(after.type):
+            after = after.cast(pa.int64())
+        array: NDArray[Any] = after.to_numpy(zero_copy_only=False)
+        if self.times and array.dtype.kind == "f" and np.isnan(array).any():
+            raise self._missing(int(np.isnan(array).argmax()), "NaN")
+        return array
+
+    def _from_list(self, values: Sequence[Any]) -> NDArray[Any]:
+        numbers = [self._number(i, v) for i, v in enumerate(values)]
+        if all(type(v) is int and abs(v) < 2**63 for v in numbers):
+            return np.array(numbers, dtype=np.int64)
+        return np.array(numbers, dtype=np.float64)
+
+    def _number(self, i: int, value: Any) -> float:
+        if value is None or (isinstance(value, str) and value in _MISSING_TEXTS) or value != value:
+            if self.times:
+                raise self._missing(i, value)
+            return math.nan
+        if isinstance(value, (datetime, date)):
+            value = value.isoformat()
+        if isinstance(value, (int, float, Decimal)):
+            return int(value) if isinstance(value, int) else float(value)
+        return self._parsed(i, value)
+
+    def _parsed(self, i: int, value: Any) -> float:
+        for convert in (int, float, *((_microseconds,) if self.times else ())):
+            try:
+                return float(value) if convert is float else int(convert(value))
+            except (TypeError, ValueError):
+                continue
+        raise ValueError(
+            f"{self.source}: row {self.n_rows + i + 1}, column {self.name!r}: found {_shown(value)}, expected "
+            f"{self._wanted}"
+        )
+
+    @property
+    def _wanted(self) -> str:
+        return "numbers or times such as 2026-05-01T12:00:00" if self.times else "numbers; correct or remove the row"
+
+    def _missing(self, i: int, value: Any) -> ValueError:
+        return ValueError(
+            f"{self.source}: row {self.n_rows + i + 1}, column {self.name!r}: the entry is missing "
+            f"({_shown(value)}); fill it in or remove the row"
+        )
+
+    def finish(self) -> NDArray[Any]:
+        """All rows: int64 where every batch is, float64 otherwise."""
+        parts, self.parts = self.parts, []
+        return np.concatenate(parts) if parts else np.empty(0)
+
+    def floats(self) -> Floats:
+        """All rows as floats."""
+        return self.finish().astype(np.float64)
+
+
+class FlagColumn(NumberColumn):
+    """A column of truth values: booleans, 0 and 1, or yes and no."""
+
+    def _from_arrow(self, values: Any) -> NDArray[Any]:
+        return self._from_list(values.to_pylist())
+
+    def _number(self, i: int, value: Any) -> float:
+        found = _TRUTH.get(str(value).strip().lower().removesuffix(".0"))
+        if found is None:
+            raise ValueError(
+                f"{self.source}: row {self.n_rows + i + 1}, column {self.name!r}: found {_shown(value)}, expected "
+                "true or false"
+            )
+        return int(found)
+
+
+def _is_missing(label: Any) -> bool:
+    return label is None or label != label or (isinstance(label, str) and label.strip() in _MISSING_TEXTS)
+
+
+def _is_whole(text: str) -> bool:
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and str(int(text)) == text if len(text) < 19 else False
+
+
+def _is_fraction(text: str) -> bool:
+    try:
+        return not float(text).is_integer()
+    except (ValueError, OverflowError):
+        return False
+
+
+def _microseconds(text: str) -> float:
+    moment = datetime.fromisoformat(text)
+    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return int(zoned.timestamp() * 1e6)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."

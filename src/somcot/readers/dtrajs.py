@@ -1,0 +1,209 @@
+"""Discrete trajectories of molecular kinetics (deeptime, PyEMMA) and estimated models, in memory or in NumPy files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from somcot.chains import MarkovChain
+from somcot.readers.episodes import join
+from somcot.readers.numpy_files import load_arrays
+from somcot.readers.sources import Source, identify
+from somcot.samples import Samples
+from somcot.validation import check_count, real_array
+
+__all__ = ["from_dtrajs", "from_model", "read_arrays"]
+
+_MATRIX_NAMES = ("transition_matrix", "transition", "P", "T")
+
+
+def from_dtrajs(
+    dtrajs: Any,
+    *,
+    lag: int = 1,
+    sliding: bool = False,
+    states: Iterable[Hashable] | None = None,
+    source: str = "dtrajs",
+) -> Samples:
+    """Count steps of `lag` frames in discrete trajectories.
+
+    Parameters
+    ----------
+    dtrajs : array of int or list of such
+        One state number per frame; -1 (any negative number) is unassigned and cuts the trajectory.
+    lag : int
+        Frames per step.
+    sliding : bool
+        Count steps from every frame. By default only from every `lag`-th one: the others add little information, and
+        treating them as independent would make intervals too narrow.
+    states : sequence of hashable, optional
+        A label for each state number; by default the numbers.
+    source : str
+        What to call the data in messages.
+
+    Examples
+    --------
+    >>> samples = from_dtrajs([[0, 0, 1, -1, 1, 0], [1, 1, 0]])
+    >>> samples.counts().tolist(), samples.n_episodes
+    ([[1, 1], [2, 1]], 3)
+    >>> from_dtrajs([[0, 1, 2, 0, 1, 2, 0]], lag=3).counts().tolist()
+    [[2]]
+    """
+    lag = check_count("lag", lag)
+    pieces = [piece for trajectory in _trajectories(source, dtrajs) for piece in _pieces(trajectory, lag, sliding)]
+    if not pieces:
+        raise ValueError(
+            f"{source}: no trajectory is longer than the lag of {lag} frame(s); lower lag or record longer"
+        )
+    flat = np.concatenate(pieces)
+    begins = np.cumsum([0, *(len(piece) for piece in pieces[:-1])])
+    found = np.unique(flat)
+    codes = np.searchsorted(found, flat)
+    if states is None:
+        return join(codes, begins, tuple(found.tolist()), source=source)
+    labels = tuple(states)
+    if found[-1] >= len(labels):
+        raise ValueError(f"states: found {len(labels)} labels, the largest state number is {found[-1]}; name them all")
+    return join(flat, begins, labels, source=source)
+
+
+def from_model(
+    model: Any, *, initial: Hashable | ArrayLike | None = None, states: Iterable[Hashable] | None = None
+) -> MarkovChain:
+    """Take an estimated model as a chain: anything with a ``transition_matrix``, such as deeptime's.
+
+    Parameters
+    ----------
+    model : object
+        With ``transition_matrix``, dense or sparse.
+    initial : state or array_like, optional
+        Start; by default the model's ``stationary_distribution``, otherwise every state alike.
+    states : sequence of hashable, optional
+        Labels; by default the state numbers of the model's ``count_model``, otherwise 0, 1, ...
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> model = SimpleNamespace(transition_matrix=[[0.9, 0.1], [0.3, 0.7]], stationary_distribution=[0.75, 0.25])
+    >>> from_model(model).initial
+    array([0.75, 0.25])
+    """
+    matrix = getattr(model, "transition_matrix", None)
+    if matrix is None:
+        raise TypeError(f"model: found {type(model).__name__}, expected an object with .transition_matrix")
+    n = matrix.shape[0] if hasattr(matrix, "shape") else len(matrix)
+    if states is None:
+        symbols = getattr(getattr(model, "count_model", None), "state_symbols", None)
+        states = None if symbols is None or len(symbols) != n else np.asarray(symbols).tolist()
+    if initial is None:
+        initial = getattr(model, "stationary_distribution", None)
+    return MarkovChain(matrix, np.full(n, 1.0 / n) if initial is None else initial, states=states)
+
+
+def read_arrays(
+    path: str | os.PathLike[str] | Source,
+    *,
+    lag: int = 1,
+    sliding: bool = False,
+    initial: Hashable | ArrayLike | None = None,
+    format: str | None = None,  # noqa: A002
+) -> Samples | MarkovChain:
+    """Read a .npy or .npz file: trajectories of whole numbers, or a chain.
+
+    A square matrix of fractions is a transition matrix; in a .npz file it is called ``transition_matrix`` and may
+    come with ``initial`` and ``states``. Everything else is trajectories: one per one-dimensional array, one per row
+    of a two-dimensional one.
+
+    Files are checked before they are read: pickled objects are refused, and so are archives that claim to unpack
+    into more than they plausibly hold or than fits into memory.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = tempfile.NamedTemporaryFile(suffix=".npz")
+    >>> np.savez(file, run1=[0, 0, 1], run2=[1, 0, -1, 1, 1])
+    >>> read_arrays(file.name)
+    Samples(2 states, 4 transitions, 3 episodes)
+    """
+    source = path if isinstance(path, Source) else identify(path, format)
+    arrays = load_arrays(source)
+    matrix = next((arrays[name] for name in _MATRIX_NAMES if name in arrays), None)
+    if matrix is None and len(arrays) == 1 and _is_kernel(only := next(iter(arrays.values()))):
+        matrix = only
+    if matrix is None:
+        return from_dtrajs(
+            [_as_list(source, name, a) for name, a in arrays.items()], lag=lag, sliding=sliding, source=source.name
+        )
+    try:
+        return _chain(matrix, arrays, initial)
+    except (TypeError, ValueError) as error:
+        text = str(error).replace("pass normalize=True to rescale", "divide the row by its sum")
+        raise ValueError(f"{source.name}: {text}") from None
+
+
+def _chain(matrix: NDArray[Any], arrays: Mapping[str, NDArray[Any]], initial: Any) -> MarkovChain:
+    start = arrays.get("initial") if initial is None else initial
+    states = arrays.get("states")
+    labels = None if states is None else states.tolist()
+    real_array("transition_matrix", matrix, 2)
+    return MarkovChain(
+        matrix, np.full(len(matrix), 1.0 / max(len(matrix), 1)) if start is None else start, states=labels
+    )
+
+
+def _is_kernel(array: NDArray[Any]) -> bool:
+    return array.ndim == 2 and array.shape[0] == array.shape[1] and array.dtype.kind == "f"
+
+
+def _as_list(source: Source, name: str, array: NDArray[Any]) -> Any:
+    if array.ndim not in (1, 2) or array.dtype.kind not in "iuf":
+        place = f"{source.name}: array {name!r}" if name else source.name
+        raise ValueError(
+            f"{place} has {array.ndim} dimension(s) of {array.dtype}, expected trajectories: one or two dimensions of "
+            "whole numbers"
+        )
+    return array
+
+
+def _trajectories(source: str, dtrajs: Any) -> list[NDArray[np.int64]]:
+    if isinstance(dtrajs, (str, bytes)):
+        raise TypeError(f"{source}: found text, expected arrays of whole numbers; read files with read_arrays")
+    given = [dtrajs] if getattr(dtrajs, "ndim", 0) == 1 else list(dtrajs)
+    if given and all(np.ndim(item) == 0 for item in given):
+        given = [given]
+    found: list[NDArray[np.int64]] = []
+    for i, trajectory in enumerate(given):
+        array = np.asarray(trajectory)
+        rows = [array] if array.ndim == 1 else list(array) if array.ndim == 2 else None
+        if rows is None:
+            raise ValueError(f"{source}: trajectory {i} has {array.ndim} dimensions, expected one or two")
+        found += [_whole(source, i, row) for row in rows]
+    return found
+
+
+def _whole(source: str, i: int, array: NDArray[Any]) -> NDArray[np.int64]:
+    if array.dtype.kind not in "iuf":
+        raise TypeError(f"{source}: trajectory {i} holds {array.dtype}, expected whole numbers; use from_trajectories")
+    if array.dtype.kind == "f":
+        bad = ~np.isfinite(array) | (array != np.floor(array))
+        if bad.any():
+            place = int(bad.argmax())
+            raise ValueError(
+                f"{source}: trajectory {i}, frame {place} is {array[place]}, {int(bad.sum())} frame(s) are no whole "
+                "numbers; assign frames to states first, and use -1 for unassigned ones"
+            )
+    if array.dtype.kind == "u" and array.size and array.max() >= 2**63:
+        raise ValueError(f"{source}: trajectory {i} holds state number {array.max()}, expected numbers below 2^63")
+    return array.astype(np.int64)
+
+
+def _pieces(trajectory: NDArray[np.int64], lag: int, sliding: bool) -> list[NDArray[np.int64]]:
+    """Runs without unassigned frames, taken every `lag` frames; those without a step are left out."""
+    cuts = np.flatnonzero(trajectory < 0)
+    runs = [run[run >= 0] for run in np.split(trajectory, cuts)]
+    offsets = range(lag) if sliding else range(1)
+    return [run[k::lag] for run in runs for k in offsets if len(run) > k + lag]

@@ -1,0 +1,64 @@
+"""Any file a user may name: table, arrays or graph, told apart by ending or first bytes."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from somcot.chains import MarkovChain
+from somcot.readers.sources import Source, identify
+from somcot.samples import Samples
+
+__all__ = ["read"]
+
+_ARRAY_OPTIONS = ("lag", "sliding", "initial")
+_GRAPH_OPTIONS = ("weight", "directed", "initial", "dangling")
+
+
+def read(
+    path: str | os.PathLike[str] | Source,
+    *,
+    format: str | None = None,  # noqa: A002
+    **options: Any,
+) -> Samples | MarkovChain:
+    r"""Read a process from a file, whatever its kind.
+
+    Parameters
+    ----------
+    path : path or "-"
+        Tables (.csv .tsv .jsonl .parquet), arrays (.npy .npz) or graphs (.graphml .edges); "-" is standard input.
+    format : str, optional
+        One of csv, tsv, jsonl, parquet, npy, npz, graphml, edges, where the ending does not tell.
+    **options
+        Those of `from_table`, `read_arrays` or `read_graph`; the ones of other kinds of file are refused.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> file = pathlib.Path(tempfile.mkdtemp(), "clicks.csv")
+    >>> _ = file.write_text("user,page\n1,home\n1,cart\n2,home\n2,home\n")
+    >>> read(file, sequence="user", state="page")
+    Samples(2 states, 2 transitions, 2 episodes)
+    """
+    source = path if isinstance(path, Source) else identify(path, format)
+    if source.kind in ("npy", "npz"):
+        from somcot.readers.dtrajs import read_arrays
+
+        return read_arrays(source, **_checked(source.name, "arrays", options, _ARRAY_OPTIONS))
+    if source.kind in ("graphml", "edges"):
+        from somcot.readers.graphs import read_graph
+
+        return read_graph(source, **_checked(source.name, "graphs", options, _GRAPH_OPTIONS))
+    from somcot.readers.tables import from_table
+
+    foreign = (set(_ARRAY_OPTIONS) | set(_GRAPH_OPTIONS)) & set(options)
+    if foreign:
+        raise ValueError(f"{source.name}: {min(foreign)} is not for tables; leave it out")
+    return from_table(source, **options)
+
+
+def _checked(name: str, kind: str, options: dict[str, Any], allowed: tuple[str, ...]) -> dict[str, Any]:
+    for option in options:
+        if option not in allowed:
+            raise ValueError(f"{name}: {option} is not for {kind}, which take {', '.join(allowed)}; leave it out")
+    return options

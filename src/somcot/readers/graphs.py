@@ -1,0 +1,190 @@
+"""Graphs as random walks: networkx graphs, GraphML files and edge lists."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from somcot.chains import MarkovChain
+from somcot.labels import listing
+from somcot.readers.sources import Source, identify, open_bytes, whole
+
+__all__ = ["from_graph", "read_graph"]
+
+Edge = tuple[Hashable, Hashable, float]
+_LINE = 1 << 16
+
+
+def from_graph(
+    graph: Any,
+    *,
+    weight: str | None = "weight",
+    initial: Hashable | ArrayLike | None = None,
+    dangling: str = "self-loop",
+) -> MarkovChain:
+    """Random walk on a graph: the next node is a neighbour, chosen by weight.
+
+    Parameters
+    ----------
+    graph : networkx graph
+        Directed or not; parallel edges add up.
+    weight : str or None
+        Edge attribute with nonnegative weights, 1 where an edge has none; None ignores weights.
+    initial : node or array_like, optional
+        Where the walk begins; by default every node alike.
+    dangling : {"self-loop", "restart", "error"}
+        What the walk does in a node without a way out: stay for good, jump to any node, or refuse the graph.
+
+    Examples
+    --------
+    >>> import networkx
+    >>> walk = from_graph(networkx.path_graph(["a", "b", "c"]))
+    >>> walk.transition.toarray()
+    array([[0. , 1. , 0. ],
+           [0.5, 0. , 0.5],
+           [0. , 1. , 0. ]])
+    """
+    if not hasattr(graph, "edges") or not hasattr(graph, "is_directed"):
+        raise TypeError(f"graph: found {type(graph).__name__}, expected a networkx graph")
+    edges = (
+        (u, v, 1.0 if weight is None else (1.0 if (w := data.get(weight)) is None else w))
+        for u, v, data in graph.edges(data=True)
+    )
+    return _walk("graph", list(graph.nodes), edges, bool(graph.is_directed()), initial, dangling)
+
+
+def read_graph(
+    path: str | os.PathLike[str] | Source,
+    *,
+    weight: str | None = "weight",
+    directed: bool = False,
+    initial: Hashable | ArrayLike | None = None,
+    dangling: str = "self-loop",
+    format: str | None = None,  # noqa: A002
+) -> MarkovChain:
+    r"""Read a GraphML file (needs networkx) or an edge list as a random walk.
+
+    An edge list has a line ``from to [weight]`` per edge, separated by spaces, tabs or commas; ``#`` begins a comment.
+
+    Parameters
+    ----------
+    path : path
+        Ending in .graphml, .edges or .edgelist, or with `format` given; gzipped too.
+    directed : bool
+        Whether the edges of an edge list have a direction; a GraphML file says so itself.
+    weight, initial, dangling
+        As for `from_graph`.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> file = pathlib.Path(tempfile.mkdtemp(), "roads.edges")
+    >>> _ = file.write_text("home shop 3\nhome work 1\n")
+    >>> read_graph(file).transition.toarray()[0]
+    array([0.  , 0.75, 0.25])
+    """
+    source = path if isinstance(path, Source) else identify(path, format)
+    if source.kind == "graphml":
+        graph = _graphml(source)
+        try:
+            return from_graph(graph, weight=weight, initial=initial, dangling=dangling)
+        except ValueError as error:
+            raise ValueError(f"{source.name}: {str(error).removeprefix('graph: ')}") from None
+    edges = list(_edge_lines(source))
+    nodes = list(dict.fromkeys(node for u, v, _ in edges for node in (u, v)))
+    return _walk(source.name, nodes, edges, directed, initial, dangling)
+
+
+def _walk(name: str, nodes: list[Any], edges: Any, directed: bool, initial: Any, dangling: str) -> MarkovChain:
+    from scipy.sparse import coo_array
+
+    if dangling not in ("self-loop", "restart", "error"):
+        raise ValueError(f"dangling: found {dangling!r}, expected 'self-loop', 'restart' or 'error'")
+    if not nodes:
+        raise ValueError(f"{name}: the graph has no nodes; a walk needs at least one")
+    place = {node: i for i, node in enumerate(nodes)}
+    rows, columns, weights = [], [], []
+    for u, v, w in edges:
+        value = _weight(name, u, v, w)
+        for a, b in {(u, v), (u, v) if directed else (v, u)}:
+            rows.append(place[a])
+            columns.append(place[b])
+            weights.append(value)
+    n = len(nodes)
+    out = np.bincount(rows, weights, n) if rows else np.zeros(n)
+    stuck = np.flatnonzero(out == 0)
+    if stuck.size and dangling == "error":
+        raise ValueError(
+            f"{name}: {stuck.size} node(s) have no way out: {listing(nodes[i] for i in stuck)}; pass dangling"
+        )
+    if dangling == "self-loop":
+        rows, columns, weights = [*rows, *stuck], [*columns, *stuck], [*weights, *np.ones(stuck.size)]
+    else:
+        rows = [*rows, *np.repeat(stuck, n)]
+        columns, weights = [*columns, *np.tile(np.arange(n), stuck.size)], [*weights, *np.ones(n * stuck.size)]
+    matrix = coo_array((weights, (rows, columns)), shape=(n, n)).tocsr()
+    matrix.eliminate_zeros()
+    start = np.full(n, 1.0 / n) if initial is None else initial
+    try:
+        return MarkovChain(matrix, start, states=nodes, normalize=True)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def _weight(name: str, u: Hashable, v: Hashable, weight: Any) -> float:
+    try:
+        value = float(weight)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not 0.0 <= value < math.inf:
+        raise ValueError(f"{name}: the edge from {u!r} to {v!r} weighs {weight!r}, expected a number of at least 0")
+    return value
+
+
+def _graphml(source: Source) -> Any:
+    try:
+        import networkx
+    except ImportError:
+        raise ImportError("reading GraphML needs networkx: pip install 'somcot[graph]'") from None
+    from xml.etree.ElementTree import ParseError
+
+    try:
+        return networkx.read_graphml(whole(source, 1e9))
+    except ParseError as error:
+        raise ValueError(f"{source.name}: not valid XML ({error}); export the graph again") from None
+    except (networkx.NetworkXError, LookupError, ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"{source.name}: not valid GraphML ({error}); export the graph again") from None
+
+
+def _edge_lines(source: Source) -> Iterator[Edge]:
+    n_edges = 0
+    with open_bytes(source) as stream:
+        for number, line in enumerate(iter(lambda: stream.readline(_LINE + 1), b""), 1):
+            place = f"{source.name}: line {number}"
+            if len(line) > _LINE:
+                raise ValueError(f"{place} is longer than {_LINE >> 10} kB; expected: from to [weight]")
+            try:
+                text = line.decode("utf-8-sig").partition("#")[0].strip()
+            except UnicodeDecodeError:
+                raise ValueError(f"{place} is not valid UTF-8; convert the file") from None
+            if text:
+                n_edges += 1
+                yield _edge(place, text)
+    if not n_edges:
+        raise ValueError(f"{source.name}: no edges; expected lines of: from to [weight]")
+
+
+def _edge(place: str, text: str) -> Edge:
+    parts = [part.strip() for part in text.split(",")] if "," in text else text.split()
+    if len(parts) not in (2, 3) or not all(parts):
+        raise ValueError(f"{place}: found {text[:60]!r}, expected: from to [weight]")
+    u, v = (int(p) if p.isascii() and p.isdigit() and str(int(p)) == p else p for p in parts[:2])
+    try:
+        return u, v, _weight(place, u, v, parts[2]) if len(parts) == 3 else 1.0
+    except ValueError as error:
+        raise ValueError(f"{error}; correct the line") from None

@@ -1,0 +1,213 @@
+"""Reinforcement learning: Gymnasium environments rolled out under a policy, and Minari datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from somcot.readers.bins import Bins
+from somcot.readers.observations import Episode, to_samples
+from somcot.samples import Samples
+from somcot.validation import check_count
+
+__all__ = ["from_env", "from_minari"]
+
+Policy = Callable[[Any], Any]
+
+
+def from_env(
+    env: Any,
+    policy: Any = None,
+    *,
+    n_steps: int = 10_000,
+    n_envs: int = 8,
+    bins: int | Sequence[int] | Bins | None = None,
+    transform: Callable[[Any], Any] | None = None,
+    terminal: Hashable | None = None,
+    batched: bool = False,
+    rng: int | None = None,
+    env_options: Mapping[str, Any] | None = None,
+) -> Samples:
+    """Roll out a Gymnasium environment under a policy.
+
+    Parameters
+    ----------
+    env : str, gymnasium.Env or gymnasium.vector.VectorEnv
+        An id is made into `n_envs` environments that run side by side.
+    policy : callable, stable-baselines3 model or None
+        ``policy(observation)`` returns an action; a model is asked by ``predict(observations, deterministic=True)``;
+        None acts at random.
+    n_steps : int
+        Steps to record, all environments together.
+    n_envs : int
+        Environments side by side, when `env` is an id.
+    bins : int, sequence of int, or Bins, optional
+        Bins for continuous observations: a number per dimension, or for all. They divide the bounds of the
+        observation space, or the range of the data where it has none: then give the same `Bins` to both processes.
+    transform : callable, optional
+        Turns a batch of observations, shape (n, ...), into what is binned or used as a label, shape (n, ...).
+    terminal : hashable, optional
+        Label of the state that terminated episodes end in. By default "terminated" with `bins` (a bin may hold both
+        final and other observations) and the final observation itself without.
+    batched : bool
+        Whether the policy takes all observations at once, shape (n_envs, ...), and returns as many actions.
+    rng : int, optional
+        Seed of environments and random actions.
+    env_options : mapping, optional
+        Passed on to ``gymnasium.make_vec``, such as ``{"g": 9.81}``.
+
+    Returns
+    -------
+    Samples
+        A terminated end is absorbing, a truncated one only stops the episode. ``features`` is the mean reward on
+        leaving each state.
+
+    Examples
+    --------
+    >>> samples = from_env("CartPole-v1", lambda observation: int(observation[2] > 0), n_steps=500,
+    ...                    bins=Bins([0.0], [0.0], [-0.05, 0.05], [0.0]), rng=0)
+    >>> samples.n_transitions, samples.states[-1]
+    (500, 'terminated')
+    """
+    n_steps = check_count("n_steps", n_steps)
+    vector, own = _vector_env(env, check_count("n_envs", n_envs), dict(env_options or {}))
+    try:
+        vector.action_space.seed(rng)
+        act = _actor(vector, policy, batched)
+        episodes = _roll_out(vector, act, n_steps, rng)
+    finally:
+        if own:
+            vector.close()
+    name = env if isinstance(env, str) else type(getattr(env, "unwrapped", env)).__name__
+    return to_samples(name, episodes, vector.single_observation_space, bins, transform, terminal)
+
+
+def from_minari(
+    dataset: Any,
+    *,
+    bins: int | Sequence[int] | Bins | None = None,
+    transform: Callable[[Any], Any] | None = None,
+    terminal: Hashable | None = None,
+) -> Samples:
+    """Read a Minari dataset.
+
+    Parameters
+    ----------
+    dataset : str or minari.MinariDataset
+        An id of a dataset on this machine, or the dataset.
+    bins, transform, terminal
+        As for `from_env`.
+
+    Examples
+    --------
+    >>> from_minari("D4RL/pointmaze/umaze-v2", bins=7)   # doctest: +SKIP
+    Samples(324 states, 1000000 transitions, 13210 episodes)
+    """
+    name = dataset if isinstance(dataset, str) else getattr(getattr(dataset, "spec", None), "dataset_id", "dataset")
+    if isinstance(dataset, str):
+        dataset = _load_minari(dataset)
+    if not hasattr(dataset, "iterate_episodes"):
+        raise TypeError(f"dataset: found {type(dataset).__name__}, expected a Minari dataset or its id")
+    episodes = []
+    for recorded in dataset.iterate_episodes():
+        rewards = [float(r) for r in recorded.rewards]
+        ended = bool(recorded.terminations[-1]) if len(rewards) else False
+        episodes.append(Episode(list(recorded.observations), rewards, ended))
+    return to_samples(str(name), episodes, dataset.observation_space, bins, transform, terminal)
+
+
+def _load_minari(name: str) -> Any:
+    try:
+        import minari
+    except ImportError:
+        raise ImportError("reading Minari datasets needs minari: pip install 'somcot[rl]'") from None
+    try:
+        return minari.load_dataset(name)
+    except (FileNotFoundError, ValueError, KeyError) as error:
+        raise ValueError(
+            f"dataset: {name!r} is not on this machine ({error}); get it with: minari download {name}"
+        ) from None
+
+
+def _vector_env(env: Any, n_envs: int, options: dict[str, Any]) -> tuple[Any, bool]:
+    """As a vector environment that resets itself in the step after an episode's end, and whether it was made here."""
+    try:
+        import gymnasium
+    except ImportError:
+        raise ImportError("rolling out environments needs gymnasium: pip install 'somcot[rl]'") from None
+    if isinstance(env, str):
+        try:
+            made = gymnasium.make_vec(env, num_envs=n_envs, vectorization_mode="sync", **options)
+        except (gymnasium.error.Error, ImportError, TypeError) as error:
+            raise ValueError(f"env: {env!r} cannot be made ({error})") from None
+        return made, True
+    if isinstance(env, gymnasium.Env):
+        return gymnasium.vector.SyncVectorEnv([lambda: env]), False
+    if not isinstance(env, gymnasium.vector.VectorEnv):
+        raise TypeError(f"env: found {type(env).__name__}, expected a Gymnasium environment or its id")
+    mode = getattr(env.metadata.get("autoreset_mode"), "value", "NextStep")
+    if mode != "NextStep":
+        raise ValueError(f"env: resets itself in mode {mode!r}, expected 'NextStep'; make it with that autoreset_mode")
+    return env, False
+
+
+def _actor(vector: Any, policy: Any, batched: bool) -> Policy:
+    """A function from a batch of observations to a batch of actions."""
+    if policy is None:
+        return lambda observations: vector.action_space.sample()
+    if hasattr(policy, "predict"):
+        return lambda observations: policy.predict(observations, deterministic=True)[0]
+    if not callable(policy):
+        raise TypeError(f"policy: found {type(policy).__name__}, expected a function or an object with predict()")
+    space = vector.single_action_space
+    n = vector.num_envs
+
+    def act(observations: Any) -> Any:
+        given = policy(observations) if batched else [policy(_pick(observations, i)) for i in range(n)]
+        actions = np.asarray(given, dtype=space.dtype)
+        if actions.size != n * int(np.prod(space.shape)):
+            raise ValueError(f"policy: returned actions of shape {actions.shape[1:]}, expected {space.shape}")
+        return actions.reshape(n, *space.shape)
+
+    return act
+
+
+def _pick(observations: Any, i: int) -> Any:
+    """Entry i of a batch, which may be a dictionary or tuple of batches."""
+    if isinstance(observations, dict):
+        return {key: _pick(part, i) for key, part in observations.items()}
+    if isinstance(observations, tuple):
+        return tuple(_pick(part, i) for part in observations)
+    return observations[i]
+
+
+def _roll_out(vector: Any, act: Policy, n_steps: int, rng: int | None) -> list[Episode]:
+    """Record until there are enough steps; those of environments that are being reset do not count."""
+    n = vector.num_envs
+    observations, _ = vector.reset(seed=rng)
+    running: list[Episode | None] = [Episode([_copied(observations, i)]) for i in range(n)]
+    finished: list[Episode] = []
+    left = n_steps
+    while left > 0:
+        observations, rewards, terminated, truncated, _ = vector.step(act(observations))
+        for i in range(n):
+            episode = running[i]
+            if episode is None:  # this step was the reset
+                running[i] = Episode([_copied(observations, i)])
+                continue
+            if left <= 0:
+                break
+            left -= 1
+            episode.observations.append(_copied(observations, i))
+            episode.rewards.append(float(rewards[i]))
+            if terminated[i] or truncated[i]:
+                episode.terminated = bool(terminated[i])
+                finished.append(episode)
+                running[i] = None
+    return finished + [episode for episode in running if episode is not None and episode.rewards]
+
+
+def _copied(observations: Any, i: int) -> Any:
+    return np.array(_pick(observations, i))

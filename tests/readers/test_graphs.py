@@ -1,0 +1,79 @@
+"""Graphs as random walks, against what networkx says of the same graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import somcot
+from somcot.readers import from_graph, read_graph
+
+nx = pytest.importorskip("networkx")
+
+
+def dense(chain: somcot.MarkovChain) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    return np.asarray(chain.transition.toarray() if chain.is_sparse else chain.transition)  # type: ignore[union-attr]
+
+
+def test_karate_club() -> None:
+    club = nx.karate_club_graph()
+    adjacency = nx.to_numpy_array(club)
+    walk = from_graph(club)
+    np.testing.assert_allclose(dense(walk), adjacency / adjacency.sum(axis=1, keepdims=True))
+    plain = (adjacency > 0) / (adjacency > 0).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(dense(from_graph(club, weight=None)), plain)
+    cost = somcot.costs.labels(walk.states, walk.states)
+    assert somcot.distance(walk, walk, cost, discount=0.9).distance == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["Graph", "DiGraph", "MultiGraph", "MultiDiGraph"])
+def test_every_kind_of_graph(kind: str) -> None:
+    graph = getattr(nx, kind)()
+    graph.add_edge("a", "b", weight=3)
+    graph.add_edge("a", "b", weight=1)  # parallel in multigraphs, a new weight in the others
+    graph.add_edge("a", "a", weight=4)
+    graph.add_edge("b", "a", weight=2)
+    adjacency = nx.to_numpy_array(graph)
+    np.testing.assert_allclose(dense(from_graph(graph)), adjacency / adjacency.sum(axis=1, keepdims=True))
+
+
+def test_nodes_without_a_way_out() -> None:
+    graph = nx.DiGraph([("a", "b")])
+    assert dense(from_graph(graph)).tolist() == [[0, 1], [0, 1]]
+    assert dense(from_graph(graph, dangling="restart")).tolist() == [[0, 1], [0.5, 0.5]]
+    with pytest.raises(ValueError, match=r"1 node\(s\) have no way out: 'b'"):
+        from_graph(graph, dangling="error")
+
+
+def test_refused_graphs() -> None:
+    with pytest.raises(ValueError, match="no nodes"):
+        from_graph(nx.Graph())
+    with pytest.raises(TypeError, match="expected a networkx graph"):
+        from_graph([[0, 1]])
+    graph = nx.Graph()
+    graph.add_edge("a", "b", weight=-1)
+    with pytest.raises(ValueError, match="from 'a' to 'b' weighs -1"):
+        from_graph(graph)
+
+
+def test_files(tmp_path: Path) -> None:
+    club = nx.karate_club_graph()
+    nx.write_graphml(club, tmp_path / "club.graphml")
+    nx.write_weighted_edgelist(club, tmp_path / "club.edgelist")
+    nx.write_graphml(nx.DiGraph([("x", "y"), ("y", "x"), ("y", "y")]), tmp_path / "small.graphml.gz")
+    walk = dense(from_graph(club))
+    np.testing.assert_allclose(dense(read_graph(tmp_path / "club.graphml")), walk)
+    listed = read_graph(tmp_path / "club.edgelist")
+    order = [listed.index(node) for node in club.nodes]
+    np.testing.assert_allclose(dense(listed)[np.ix_(order, order)], walk)
+    assert dense(read_graph(tmp_path / "small.graphml.gz")).tolist() == [[0, 1], [0.5, 0.5]]
+
+
+def test_edge_lists(tmp_path: Path) -> None:
+    file = tmp_path / "roads.edges"
+    file.write_text("# roads\nhome, shop, 3\nhome,work,1\n")
+    assert read_graph(file).states == ("home", "shop", "work")
+    assert dense(read_graph(file, directed=True)).tolist() == [[0, 0.75, 0.25], [0, 1, 0], [0, 0, 1]]
+    assert read_graph(file, initial="work").initial.tolist() == [0, 0, 1]

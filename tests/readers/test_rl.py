@@ -1,0 +1,171 @@
+"""Real environments and datasets: episodes, ends, rewards and bins are what was recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import somcot
+from somcot.readers import Bins, from_env, from_minari
+
+gym = pytest.importorskip("gymnasium")
+
+POLE = Bins([0.0], [0.0], [-0.05, 0.05], [0.0])
+
+
+def balance(observation: Any) -> int:
+    return int(observation[2] + 0.5 * observation[3] > 0)
+
+
+class Ladder(gym.Env):  # type: ignore[misc, name-defined]
+    """Climb from 0 to 3, which ends the episode; the reward is the state left."""
+
+    observation_space = gym.spaces.Discrete(4)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.limit = limit
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.state = self.steps = 0
+        return 0, {}
+
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        reward = float(self.state)
+        self.state, self.steps = min(self.state + int(action), 3), self.steps + 1
+        return self.state, reward, self.state == 3, self.limit is not None and self.steps >= self.limit, {}
+
+
+def test_a_terminated_end_is_absorbing() -> None:
+    samples = from_env(Ladder(), lambda observation: 1, n_steps=9)
+    assert samples.states == (0, 1, 2, 3)
+    assert np.asarray(samples.counts()).tolist() == [[0, 3, 0, 0], [0, 0, 3, 0], [0, 0, 0, 3], [0, 0, 0, 0]]
+    assert samples.terminated is not None
+    assert samples.terminated.tolist() == [True, True, True]
+    assert samples.terminal.tolist() == [False, False, False, True]
+    assert samples.features is not None
+    assert samples.features.tolist() == [0.0, 1.0, 2.0, 0.0]
+
+
+def test_a_truncated_end_only_stops_the_episode() -> None:
+    samples = from_env(Ladder(limit=2), lambda observation: 1, n_steps=6)
+    assert samples.terminated is None
+    assert not samples.terminal.any()
+    assert np.asarray(samples.counts()).tolist() == [[0, 3, 0], [0, 0, 3], [0, 0, 0]]
+
+
+def test_the_last_episode_may_be_cut_short() -> None:
+    samples = from_env(Ladder(), lambda observation: 1, n_steps=4)
+    assert samples.n_transitions == 4
+    assert samples.terminated is not None
+    assert samples.terminated.tolist() == [True, False]
+
+
+def test_cart_pole_side_by_side() -> None:
+    samples = from_env("CartPole-v1", balance, n_steps=2000, n_envs=4, bins=POLE, rng=3)
+    assert samples.n_transitions == 2000
+    again = from_env("CartPole-v1", balance, n_steps=2000, n_envs=4, bins=POLE, rng=3)
+    np.testing.assert_array_equal(samples.now, again.now)
+    assert samples.features is not None
+    assert set(samples.features[:-1].tolist()) == {1.0}
+
+
+def test_cart_pole_falls_at_random() -> None:
+    samples = from_env("CartPole-v1", None, n_steps=1000, bins=POLE, rng=0)
+    assert samples.terminated is not None
+    assert samples.terminated.sum() >= samples.n_episodes - 8
+    assert samples.terminal[samples.states.index("terminated")]
+    transition = samples.chain().transition
+    end = samples.states.index("terminated")
+    assert isinstance(transition, np.ndarray)
+    assert transition[end, end] == 1.0
+
+
+def test_pendulum_only_truncates_and_covers_its_bounds() -> None:
+    samples = from_env(
+        "Pendulum-v1", lambda observation: [0.0], n_steps=3000, n_envs=5, bins=[3, 3, 5], rng=0, env_options={"g": 9.8}
+    )
+    assert samples.terminated is None
+    assert samples.n_episodes == 15
+    assert all(isinstance(label, tuple) and len(label) == 3 for label in samples.states)
+    assert any("[1.6, 4.8)" in str(label) for label in samples.states)
+
+
+def test_policies_of_every_kind_agree() -> None:
+    class Model:
+        def predict(self, observations: Any, deterministic: bool) -> tuple[Any, None]:
+            assert deterministic
+            return (observations[:, 2] + 0.5 * observations[:, 3] > 0).astype(int), None
+
+    def batch(observations: Any) -> Any:
+        return observations[:, 2] + 0.5 * observations[:, 3] > 0
+
+    options: dict[str, Any] = {"n_steps": 300, "n_envs": 3, "bins": POLE, "rng": 1}
+    one = from_env("CartPole-v1", balance, **options)
+    for policy, batched in ((Model(), False), (batch, True)):
+        np.testing.assert_array_equal(one.now, from_env("CartPole-v1", policy, batched=batched, **options).now)
+
+
+def test_transform_turns_observations_before_binning() -> None:
+    def angle(observations: Any) -> Any:
+        return np.arctan2(observations[:, 1], observations[:, 0])
+
+    samples = from_env("Pendulum-v1", None, n_steps=400, transform=angle, bins=Bins([-1.5, 0.0, 1.5]), rng=0)
+    assert set(samples.states) <= {"(-inf, -1.5)", "[-1.5, 0)", "[0, 1.5)", "[1.5, inf)"}
+
+
+def test_refused() -> None:
+    with pytest.raises(ValueError, match="observations are continuous; pass bins"):
+        from_env("CartPole-v1", balance, n_steps=10)
+    with pytest.raises(ValueError, match="'NoSuchEnv-v0' cannot be made"):
+        from_env("NoSuchEnv-v0", balance)
+    with pytest.raises(TypeError, match="expected a Gymnasium environment"):
+        from_env(3, balance)
+    with pytest.raises(TypeError, match="policy: found int"):
+        from_env("CartPole-v1", 3, bins=POLE)
+    with pytest.raises(ValueError, match=r"policy: returned actions of shape \(2,\)"):
+        from_env("CartPole-v1", lambda observation: [0, 1], bins=POLE)
+
+
+@pytest.fixture
+def dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Two recorded episodes of the ladder: one reached the top, one was stopped."""
+    minari = pytest.importorskip("minari")
+    buffer = pytest.importorskip("minari.data_collector.episode_buffer")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    episodes = [
+        buffer.EpisodeBuffer(
+            id=k, observations=np.array(states), actions=np.ones(len(states) - 1, int),
+            rewards=np.array(states[:-1], float), terminations=np.array([False] * (len(states) - 2) + [ended]),
+            truncations=np.array([False] * (len(states) - 2) + [not ended]), infos={},
+        )
+        for k, (states, ended) in enumerate([([0, 1, 2, 3], True), ([0, 0, 1], False)])
+    ]  # fmt: skip
+    return minari.create_dataset_from_buffers(
+        "ladder/test-v0", episodes, observation_space=Ladder.observation_space, action_space=Ladder.action_space
+    )
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_minari_dataset_by_object_and_id(dataset: Any) -> None:
+    for given in (dataset, "ladder/test-v0"):
+        samples = from_minari(given)
+        assert samples.states == (0, 1, 2, 3)
+        assert np.asarray(samples.counts()).tolist() == [[1, 2, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0]]
+        assert samples.terminated is not None
+        assert samples.terminated.tolist() == [True, False]
+        assert samples.features is not None
+        assert samples.features.tolist() == [0.0, 1.0, 2.0, 0.0]
+    with pytest.raises(ValueError, match="not on this machine"):
+        from_minari("ladder/other-v0")
+
+
+def test_two_policies_can_be_compared() -> None:
+    up, idle = (from_env(Ladder(), policy, n_steps=60) for policy in (lambda o: 1, lambda o: 0))
+    cost = somcot.costs.labels(up.states, idle.states)
+    value = somcot.distance(up.chain(), idle.chain(), cost, discount=0.5).distance
+    assert value == pytest.approx(0.5)  # together at the start, apart ever after

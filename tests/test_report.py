@@ -1,0 +1,156 @@
+"""The report: self-contained, complete, small, and safe with hostile labels."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import somcot
+from somcot import drawings, report
+
+HOSTILE = (
+    "<script>document.title='hacked'</script>", '"><img src=x onerror=alert(1)>', "emoji \N{PILE OF POO}",
+    "x" * 5000, "a'b\"c&d", "line\nbreak\ttab\0nul", "</style></svg>", "\u202egnp",
+)  # fmt: skip
+
+
+def hostile_result() -> tuple[somcot.Result, np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:
+    n = len(HOSTILE)
+    rng = np.random.default_rng(0)
+    x, y = (somcot.MarkovChain(rng.dirichlet(np.ones(n), n), states=HOSTILE) for _ in range(2))
+    cost = somcot.costs.labels(HOSTILE, HOSTILE)
+    return somcot.distance(x, y, cost, discount=0.9), cost
+
+
+def big_result(n: int) -> tuple[somcot.Result, np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:
+    rng = np.random.default_rng(1)
+    x, y = (
+        somcot.MarkovChain(rng.dirichlet(np.ones(n) / 10, n), states=[f"state {i}" for i in range(n)]) for _ in "xy"
+    )
+    cost = rng.random((n, n))
+    return somcot.distance(x, y, cost, discount=0.9), cost
+
+
+class Page(HTMLParser):
+    """Tags that are open, tags seen, and everything that could make a browser fetch or run something."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+        self.risky: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+        if tag not in ("meta",):
+            self.open.append(tag)
+        self.risky += [name for name, _ in attrs if name in ("src", "href", "xlink:href") or name.startswith("on")]
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_nothing_is_fetched_or_run_whatever_the_labels() -> None:
+    result, cost = hostile_result()
+    text = report.html(
+        result,
+        cost=cost,
+        names=(HOSTILE[0], HOSTILE[1]),
+        cost_name=HOSTILE[6],
+        warnings=[HOSTILE[0]],
+        command=HOSTILE[1],
+    )
+    page = Page(text)
+    assert page.open == []
+    assert page.seen <= {
+        "html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "h3", "p", "small", "svg", "g", "line",
+        "rect", "path", "text", "circle", "polyline", "div", "table", "tr", "th", "td", "figure", "figcaption", "sub",
+        "sup", "strong", "ul", "li", "pre",
+    }  # fmt: skip
+    assert page.risky == []
+    assert not re.search(r"https?:|url\(|@import", text)
+    assert "&lt;script&gt;" in text
+    assert "\0" not in text
+
+
+def test_the_answer_and_its_parts_are_there() -> None:
+    rng = np.random.default_rng(3)
+    x, y = (somcot.random_walk(5, theta).sample(200, 20, rng=rng) for theta in (0.3, 0.6))
+    cost = somcot.costs.labels(x.states, y.states)
+    result = somcot.distance(x, y, cost, discount=0.9, confidence=0.8, rng=0)
+    text = report.html(
+        result, cost=cost, x=x, y=y, names=("slow", "fast"), command="somcot distance a b", warnings=["mind the gap"],
+        known=0.25,
+    )  # fmt: skip
+    for part in (
+        "How far apart are slow and fast?", "80 % confidence", "How it was computed", "Who corresponds to whom",
+        "What the distance is made of", "By joint step", "The two processes", "4,000", "mind the gap", "Along the run",
+        "somcot distance a b", "truth 0.2500", "prefers-color-scheme:dark", "width=device-width",
+    ):  # fmt: skip
+        assert part in text, part
+
+
+def test_states_of_one_side_are_listed() -> None:
+    x, y = (somcot.MarkovChain(np.eye(2), states=states) for states in (["a", "b"], ["b", "c"]))
+    text = report.html(somcot.distance(x, y, [[1, 1], [0, 1]], discount=0.5), x=x, y=y, names=("May", "June"))
+    assert "Only in May: a." in text
+    assert "Only in June: c." in text
+
+
+@pytest.mark.parametrize("n", [50, 120])
+def test_under_a_megabyte(n: int, tmp_path: Path) -> None:
+    result, cost = big_result(min(n, 50))
+    if n > 50:  # a chain with few steps per state is enough to see which states are shown
+        walk, cost = somcot.random_walk(n), np.ones((n, n))
+        result = somcot.distance(walk, walk, cost, discount=0.9)
+    report.write(tmp_path / "big.html", result, cost=cost)
+    assert (tmp_path / "big.html").stat().st_size < 1_000_000
+    if n > 50:
+        assert f"the 50 and 50 most visited of {n} and {n} states" in (tmp_path / "big.html").read_text("utf-8")
+
+
+def test_contributions_add_up_to_the_distance() -> None:
+    result, cost = big_result(12)
+    for steps in (False, True):
+        found = report.contributions(result, cost, steps=steps, most=10**6)
+        assert sum(c.amount for c in found) == pytest.approx(result.distance, abs=1e-9)
+        amounts = [c.amount for c in found]
+        assert amounts == sorted(amounts, reverse=True)
+    top = report.contributions(result, cost, most=1)[0]
+    assert top.amount == pytest.approx((result.state_law * cost).max())
+
+
+def test_shades_follow_the_values() -> None:
+    picture = drawings.heat_map(np.array([[1.0, 0.5], [0.0, 0.001]]), "ab", "cd", title="t")
+    assert re.findall(r'fill-opacity="([\d.]+)"', picture) == ["0.50", "1.00"]
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+def test_a_browser_shows_it_and_runs_nothing(tmp_path: Path) -> None:
+    result, cost = hostile_result()
+    report.write(tmp_path / "page.html", result, cost=cost, names=(HOSTILE[0], HOSTILE[1]))
+    done = subprocess.run(
+        [
+            "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+            "--disable-background-networking", "--disable-component-update", "--disable-sync",
+            f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", (tmp_path / "page.html").as_uri(),
+        ],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    if not done.stdout:
+        pytest.skip("chromium cannot run here")
+    assert "<title>somcot: &lt;script&gt;" in done.stdout
+    assert "<script" not in done.stdout
+    assert "<img" not in done.stdout
+    assert done.stdout.count("<svg") >= 5
