@@ -57,11 +57,14 @@ CASES: list[tuple[str, Callable[[], object], type[Exception], str]] = [
     ("complex", chain([[1j, 1], [0, 1]]), TypeError, "transition: found entries of type complex128"),
     ("sparse complex", chain(csr_array([[1j, 1], [0, 1]])), TypeError, "transition: found entries of type complex128"),
     ("objects", chain([[None, 1], [{}, 1]]), TypeError, "transition: found entries of type object"),
+    ("masked", chain(np.ma.masked_less(GOOD, 0.3)), ValueError, "transition: found masked entries"),
+    ("overflow", chain([[1e308, 1e308], [0, 1]], normalize=True), ValueError, "the sum of a row is too large"),
     ("none", chain(None), ValueError, r"transition: found 0 dimension\(s\)"),
     # start laws
     ("start index", chain(GOOD, 2), ValueError, "initial: 2 is not a state; the states are 0, 1"),
     ("start negative", chain(GOOD, -1), ValueError, "initial: -1 is not a state"),
     ("start bool", chain(GOOD, states=["a", "b"], initial=True), ValueError, "initial: True is not a state"),
+    ("start True", chain(GOOD, True), ValueError, "initial: True is not a state"),
     ("start float", chain(GOOD, 0.5), ValueError, "initial: 0.5 is not a state"),
     (
         "start label",
@@ -118,6 +121,9 @@ CASES: list[tuple[str, Callable[[], object], type[Exception], str]] = [
         for g in (0.0, 1.0, -0.5, 1.5, NAN, INF)
     ),
     ("discount text", ask(discount="high"), TypeError, "discount: found 'high'"),
+    ("discount digits", ask(discount="0.9"), TypeError, "discount: found '0.9'"),
+    ("method list", ask(method=[]), ValueError, r"method: found \[\], expected one of"),
+    ("time limit", ask(method="lp", time_limit=-1), ValueError, "time_limit: found -1, expected a positive number"),
     ("discount none", ask(discount=None), TypeError, "discount: found None"),
     ("method", ask(method="magic"), ValueError, "method: found 'magic', expected one of 'auto', 'exact'"),
     (
@@ -210,3 +216,20 @@ def test_unusual_but_valid_input() -> None:
     assert MarkovChain(np.eye(2, dtype=np.float32)).transition.dtype == np.float64
     duplicated = csr_array((np.array([0.5, 0.5, 1.0]), np.array([0, 0, 1]), np.array([0, 2, 3])), shape=(2, 2))
     assert MarkovChain(duplicated).support.indptr.tolist() == [0, 1, 2, 3]
+
+
+def test_a_labelled_frame_keeps_its_labels() -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame([[0.9, 0.1], [0.5, 0.5]], index=["a", "b"], columns=["b", "a"])
+    chain = MarkovChain(frame, "b")
+    assert chain.states == ("a", "b")
+    np.testing.assert_array_equal(chain.transition, [[0.1, 0.9], [0.5, 0.5]])
+    assert MarkovChain(frame.loc[:, ["a", "b"]], states=["x", "y"]).states == ("x", "y")
+    with pytest.raises(ValueError, match="the frame's rows and columns have different labels"):
+        MarkovChain(pd.DataFrame(np.eye(2), index=["a", "b"], columns=["a", "c"]))
+
+
+def test_constant_tiny_cost_has_a_tiny_bracket() -> None:
+    result = somcot.distance(CHAIN, CHAIN, np.full((2, 2), 1e-300), discount=0.9)
+    assert result.distance == 1e-300
+    assert result.bounds.high - result.bounds.low <= 1e-309

@@ -291,3 +291,53 @@ def test_occupancy_samples_of_another_discount_are_used_as_what_they_are() -> No
     result = somcot.distance(a, b, f.cost, discount=0.9, confidence=0.9)
     assert result.confidence_interval is not None
     assert result.confidence_interval.low <= truth("rw5_0.7@0.9") <= result.confidence_interval.high
+
+
+def test_intervals_scale_with_costs_of_any_size() -> None:
+    f = family("rw5_0.7@0.9")
+    a, b = f.x.sample(60, 50, rng=1), f.y.sample(60, 50, rng=2)
+    plain = somcot.distance(a, b, f.cost, discount=0.9, confidence=0.9)
+    assert plain.confidence_interval is not None
+    for scale in (1e-165, 1e160, 1e300):
+        other = somcot.distance(a, b, scale * f.cost, discount=0.9, confidence=0.9)
+        assert other.confidence_interval is not None
+        for found, expected in zip(other.confidence_interval[:2], plain.confidence_interval[:2], strict=True):
+            assert found / scale == pytest.approx(expected, rel=1e-9)
+
+
+def test_data_show_in_the_result_of_every_method() -> None:
+    f = family("rw5_0.7@0.9")
+    a = f.x.sample(40, 50, rng=0)
+    values = [
+        somcot.distance(a, f.y, f.cost, discount=0.9, method=m) for m in ("exact", "lp", "plugin", "saddle", "auto")
+    ]
+    assert all(result.samples == (2000, 0) for result in values)
+    assert all(result.plugin == pytest.approx(values[0].distance, abs=1e-7) for result in values)
+    assert somcot.distance(f.x, f.y, f.cost, discount=0.9, method="plugin").plugin is None
+    assert "Estimated from data" in values[-1].message
+
+
+def test_confidence_where_there_is_no_interval() -> None:
+    f = family("rw5_0.7@0.9")
+    with pytest.warns(DataWarning, match="confidence: method 'plugin' gives no interval; method='auto' does"):
+        somcot.distance(f.x.sample(40, 50, rng=0), f.y, f.cost, discount=0.9, method="plugin", confidence=0.9)
+    with pytest.raises(ValueError, match="confidence: found 90"):
+        somcot.distance(f.x, f.y, f.cost, discount=0.9, confidence=90)
+    with pytest.raises(ValueError, match="confidence: found 'high'"):
+        somcot.distance(f.x, f.y, f.cost, discount=0.9, confidence="high")  # type: ignore[arg-type]
+
+
+def test_one_episode_has_no_spread_between_episodes() -> None:
+    f = family("rw5_0.7@0.9")
+    with pytest.raises(ValueError, match="one episode says nothing about the spread between episodes; use 'rows'"):
+        somcot.distance(f.x.sample(1, 3000, rng=0), f.y, f.cost, discount=0.9, standard_error="episodes")
+
+
+def test_warnings_say_whose_data_they_are_about() -> None:
+    f = family("rw5_0.7@0.9")
+    short = Samples.from_trajectories([[0, 1, 0, 1, 0]] * 60, states=range(5))
+    text = messages(f.x.sample(200, 50, rng=0), short, f.cost, discount=0.9)
+    assert "y: 3 state(s) never seen in the data" in text
+    assert "x: " not in text
+    near = messages(f.x.sample(40, 50, rng=1), f.x, f.cost, discount=0.9)
+    assert "same_process" not in near, "it cannot be asked of a known chain"

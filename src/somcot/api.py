@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import warnings
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,8 @@ from somcot.chains import MarkovChain
 from somcot.problem import Problem
 from somcot.result import Result
 from somcot.samples import Samples
-from somcot.validation import Floats
+from somcot.validation import Floats, check_confidence
+from somcot.warnings import DataWarning
 
 if TYPE_CHECKING:
     from somcot.inference import SameProcessResult
@@ -101,6 +104,9 @@ def distance(
     True
     """
     name = _method_for(method, x, y)
+    check_confidence(confidence)
+    if confidence is not None and name not in ("auto", "exact") and any(isinstance(p, Samples) for p in (x, y)):
+        warnings.warn(f"confidence: method {name!r} gives no interval; method='auto' does", DataWarning, stacklevel=2)
     if name in _SAMPLING:
         return _call(name, (x, y, cost), discount=discount, rng=rng, progress=progress, **options)
     _refuse_streams(name, x, y)
@@ -109,7 +115,9 @@ def distance(
     if name in ("plugin", "saddle"):
         return _call(name, (x, y, cost), discount=discount, **options)
     problem = Problem(_chain("x", x), _chain("y", y), cost, discount)
-    return _call(name, (problem,), **options)
+    found = _call(name, (problem,), **options)
+    sizes = [process.n_transitions if isinstance(process, Samples) else 0 for process in (x, y)]
+    return replace(found, samples=(sizes[0], sizes[1]), plugin=found.distance) if any(sizes) else found
 
 
 def metric(x: MarkovChain, y: MarkovChain, cost: ArrayLike, *, discount: float, threads: int | None = None) -> Floats:
@@ -189,7 +197,7 @@ def same_process(
 
 
 def _method_for(method: str, x: Any, y: Any) -> str:
-    if method not in _METHODS:
+    if not isinstance(method, str) or method not in _METHODS:
         known = ", ".join(repr(name) for name in _METHODS)
         raise ValueError(f"method: found {method!r}, expected one of {known}")
     if method != "auto":

@@ -86,6 +86,8 @@ class MarkovChain:
         states: Iterable[Hashable] | None = None,
         normalize: bool = False,
     ) -> None:
+        if hasattr(transition, "columns") and hasattr(transition, "index"):
+            transition, states = _from_frame(transition, states)
         matrix = _square(transition)
         n = int(matrix.shape[0])
         labels = tuple(range(n)) if states is None else check_labels("states", states, n)
@@ -151,7 +153,7 @@ class MarkovChain:
         if isinstance(self.transition, np.ndarray):
             return weight[:, None] * self.transition
         result = self.transition.copy()
-        result.data *= np.repeat(weight, np.diff(result.indptr))
+        result.data = result.data * np.repeat(weight, np.diff(result.indptr))
         return result
 
     def sample(self, n_episodes: int, n_steps: int, *, rng: int | np.random.Generator | None = None) -> Samples:
@@ -283,6 +285,16 @@ def block_chain(chain: MarkovChain, n_copies: int) -> MarkovChain:
     return MarkovChain(kron(chain.transition, np.full((b, b), 1.0 / b), format="csr"), initial, states=states)
 
 
+def _from_frame(frame: Any, states: Iterable[Hashable] | None) -> tuple[Any, Iterable[Hashable] | None]:
+    """A labelled frame: its index names the states, and its columns are put into the same order."""
+    rows, columns = list(frame.index), list(frame.columns)
+    if rows == columns:
+        return frame.to_numpy(), rows if states is None else states
+    if set(rows) != set(columns) or len(rows) != len(columns):
+        raise ValueError("transition: the frame's rows and columns have different labels; give both the same states")
+    return frame[rows].to_numpy(), rows if states is None else states
+
+
 def _square(transition: Any) -> Floats | csr_array:
     """A fresh square float matrix, dense or CSR, with finite entries."""
     matrix: Floats | csr_array
@@ -312,7 +324,10 @@ def _stochastic(matrix: Floats | csr_array, labels: tuple[Hashable, ...], *, nor
             f"transition: the probability of going from state {labels[i]!r} to {labels[j]!r} is {matrix[i, j]:.6g}, "
             "expected at least 0"
         )
-    sums = np.asarray(matrix.sum(axis=1)).ravel()
+    with np.errstate(over="ignore"):
+        sums = np.asarray(matrix.sum(axis=1)).ravel()
+    if not np.isfinite(sums).all():
+        raise ValueError("transition: the sum of a row is too large for floating point; rescale")
     wrong = np.flatnonzero(sums <= 0 if normalize else ~(np.abs(sums - 1) <= ROW_TOLERANCE))
     if wrong.size:
         i = int(wrong[0])
@@ -330,6 +345,7 @@ def _stochastic(matrix: Floats | csr_array, labels: tuple[Hashable, ...], *, nor
         matrix.data /= np.repeat(sums, np.diff(matrix.indptr))
         matrix.eliminate_zeros()
         matrix.sort_indices()
+        matrix.data.setflags(write=False)
     return matrix
 
 
@@ -346,7 +362,7 @@ def check_start_law(initial: Any, labels: tuple[Hashable, ...], *, normalize: bo
 def _state_index(name: str, state: Any, labels: tuple[Hashable, ...]) -> int:
     if isinstance(state, np.generic):
         state = state.item()
-    if state in labels:
+    if state in labels and (type(labels[labels.index(state)]) is bool or not isinstance(state, bool)):
         return labels.index(state)
     try:
         i = operator.index(state)

@@ -34,7 +34,8 @@ def absolute(a: ArrayLike, b: ArrayLike) -> Floats:
     array([[0., 1., 2.],
            [1., 0., 1.]])
     """
-    return np.abs(np.subtract.outer(real_array("a", a, 1), real_array("b", b, 1)))
+    with np.errstate(over="ignore"):
+        return _finite(np.abs(np.subtract.outer(real_array("a", a, 1), real_array("b", b, 1))))
 
 
 def labels(states_x: Iterable[Hashable], states_y: Iterable[Hashable]) -> Floats:
@@ -66,8 +67,14 @@ def euclidean(a: ArrayLike, b: ArrayLike) -> Floats:
     x, y = real_array("a", a, 2), real_array("b", b, 2)
     if x.shape[1] != y.shape[1]:
         raise ValueError(f"b: rows have {y.shape[1]} features, those of a have {x.shape[1]}; they must agree")
-    distances: Floats = np.sqrt(((x[:, None, :] - y[None, :, :]) ** 2).sum(axis=2))
-    return distances
+    with np.errstate(over="ignore"):
+        return _finite(np.sqrt(((x[:, None, :] - y[None, :, :]) ** 2).sum(axis=2)))
+
+
+def _finite(cost: Floats) -> Floats:
+    if not np.isfinite(cost).all():
+        raise ValueError("a, b: differences are too large for floating point; rescale")
+    return cost
 
 
 def check_cost(cost: ArrayLike, n_x: int, n_y: int) -> Floats:

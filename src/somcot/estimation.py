@@ -19,7 +19,7 @@ from somcot.result import Bounds, ConfidenceInterval, Estimate, Result
 from somcot.samples import Samples
 from somcot.solvers import policy_iteration
 from somcot.solvers import saddle as saddle_point
-from somcot.validation import check_count
+from somcot.validation import check_confidence, check_count
 from somcot.warnings import DataWarning
 
 __all__ = ["estimate", "plugin", "saddle"]
@@ -32,13 +32,13 @@ _GUARD_PERMUTATIONS = 39
 def plugin(x: Process, y: Process, cost: ArrayLike, *, discount: float, threads: int | None = None) -> Result:
     """Distance of the chains estimated from data, solved exactly and not corrected; too high near 0."""
     began = time.perf_counter()
-    model_x, model_y = estimators.fit(x), estimators.fit(y)
+    model_x, model_y = estimators.fit(x, "x"), estimators.fit(y, "y")
     problem = Problem(model_x.chain, model_y.chain, cost, discount)
     found = policy_iteration.solve(problem, threads=threads)
     return replace(
         found,
         method="plugin",
-        plugin=found.distance,
+        plugin=found.distance if model_x.samples or model_y.samples else None,
         samples=(model_x.n_transitions, model_y.n_transitions),
         seconds=time.perf_counter() - began,
     )
@@ -70,7 +70,7 @@ def saddle(
         See `somcot.solvers.saddle.solve`.
     """
     began = time.perf_counter()
-    models = estimators.fit(x), estimators.fit(y)
+    models = estimators.fit(x, "x"), estimators.fit(y, "y")
     problem = Problem(models[0].chain, models[1].chain, cost, discount)
     if stop_at_noise is not None:
         if not 0.0 < stop_at_noise < np.inf or not any(model.samples for model in models):
@@ -82,6 +82,7 @@ def saddle(
     )
     return replace(
         found,
+        plugin=found.plugin if models[0].samples or models[1].samples else None,
         samples=(models[0].n_transitions, models[1].n_transitions),
         seconds=time.perf_counter() - began,
     )
@@ -125,9 +126,11 @@ def estimate(
         By default one per core; the result does not depend on it.
     """
     began = time.perf_counter()
-    _check(confidence, interval)
+    check_confidence(confidence)
+    if interval not in ("delta", "bootstrap"):
+        raise ValueError(f"interval: found {interval!r}, expected 'delta' or 'bootstrap'")
     generator = np.random.default_rng(0 if rng is None else rng)
-    models = estimators.fit(x), estimators.fit(y)
+    models = estimators.fit(x, "x"), estimators.fit(y, "y")
     problem = Problem(models[0].chain, models[1].chain, cost, discount)
     solution, bare = policy_iteration.solve_in_full(problem, threads=threads)
     assert bare.gradient is not None
@@ -135,13 +138,17 @@ def estimate(
     n_splits = check_count("n_splits", n_splits)
     halves = estimators.cross_fit(problem.unit, *models, solution, n_splits=n_splits, rng=generator, threads=threads)
     corrected, gap, rho = estimators.correct(unit, halves)
-    error = inference.standard_error(*models, bare.gradient, by=standard_error) / problem.scale
+    error = inference.standard_error(*models, bare.gradient, problem.scale, by=standard_error)
     sat = inference.saturation(models, problem.discount)
     record = Estimate(problem.scale * gap, rho, problem.scale * error, sat, halves.n_solves + 1)
     result = replace(
         bare,
         distance=problem.to_user(corrected),
         method="auto",
+        message=(
+            f"Estimated from data: {bare.distance:.6g} for the estimated chains (solved exactly), minus "
+            f"{bare.distance - problem.to_user(corrected):.2g} for the bias that splits of the data show."
+        ),
         plugin=bare.distance,
         estimate=record,
         samples=(models[0].n_transitions, models[1].n_transitions),
@@ -160,13 +167,6 @@ def estimate(
     for note in result.notes:
         warnings.warn(note, DataWarning, stacklevel=4)
     return replace(result, seconds=time.perf_counter() - began)
-
-
-def _check(confidence: float | None, interval: str) -> None:
-    if confidence is not None and not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence: found {confidence}, expected a level between 0 and 1, such as 0.9")
-    if interval not in ("delta", "bootstrap"):
-        raise ValueError(f"interval: found {interval!r}, expected 'delta' or 'bootstrap'")
 
 
 def _guarded(
@@ -206,16 +206,17 @@ def _notes(models: tuple[Model, Model], rho: float, sat: float, discount: float)
         if len(few):
             labels = listing(model.chain.states[i] for i in few)
             yield (
-                f"{name}: {len(few)} state(s) that matter were left fewer than {_FEW_VISITS} times: {labels}; record "
-                "more episodes, or episodes that start there"
+                f"{name}: {len(few)} state(s) that matter were left fewer than {_FEW_VISITS} times: {labels}; the "
+                "interval is too narrow then; record more episodes, or episodes that start there"
             )
     if sat > 3.0:
         yield (
             f"too few data for this horizon (saturation {sat:.1f}, at most 3 is safe): the interval is wider and the "
-            "estimate may still be too high; record more or lower the discount"
+            f"estimate may still be too high; record about {(sat / 3.0) ** 2:.0f} times as much, or lower the discount"
         )
     if rho > 0.75:
-        yield (
-            "the data hardly tell the distance from its least possible value; the correction is active, and "
-            "somcot.same_process tests whether there is a difference at all"
+        x, y = models[0].samples, models[1].samples
+        comparable = x is not None and y is not None and set(x.states) == set(y.states)
+        yield "the data hardly tell the distance from its least possible value; the correction is active" + (
+            ", and somcot.same_process tests whether there is a difference at all" if comparable else ""
         )

@@ -14,6 +14,7 @@ is the plug-in minus a multiple of the gap: 1/4, which removes the second-order 
 from __future__ import annotations
 
 import math
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -73,11 +74,18 @@ class CrossFit(NamedTuple):
     n_solves: int
 
 
-def fit(process: MarkovChain | Samples) -> Model:
-    """Estimate the chain behind a process and count what is known of each of its rows."""
+def fit(process: MarkovChain | Samples, name: str = "") -> Model:
+    """Estimate the chain behind a process and count what is known of each of its rows.
+
+    Warnings about the data are prefixed with `name`, which says whose they are.
+    """
     if isinstance(process, MarkovChain):
         return Model(process, np.zeros(len(process.support.indices), dtype=np.int64), None)
-    chain = process.chain()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        chain = process.chain()
+    for warning in caught:
+        warnings.warn(f"{name}: {warning.message}" if name else str(warning.message), warning.category, stacklevel=6)
     indptr, indices, _ = chain.support
     n = chain.n_states
     rows = np.repeat(np.arange(n + 1), np.diff(indptr))

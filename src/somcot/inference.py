@@ -5,7 +5,7 @@ Everything here is in units of the unit cost, where the least possible distance 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,14 +51,16 @@ class SameProcessResult:
     null_distribution: Floats
 
 
-def standard_error(x: Model, y: Model, gradient: Gradient, *, by: str = "rows") -> float:
-    """Standard error of the plug-in distance by the delta method, in the units of the gradient.
+def standard_error(x: Model, y: Model, gradient: Gradient, scale: float = 1.0, *, by: str = "rows") -> float:
+    """Standard error of the plug-in distance by the delta method, in units of `scale`.
 
     Parameters
     ----------
     x, y : Model
     gradient : Gradient
         Of the distance at the plug-in.
+    scale : float
+        Unit to work in, such as the range of the cost, so that squares of huge or tiny costs do not overflow.
     by : {"rows", "episodes"}
         Treat transitions as independent given the state left (rows), or only whole episodes as independent, which
         holds for data that are not Markov too. Independent samples of the occupancy have their own formula.
@@ -66,9 +68,10 @@ def standard_error(x: Model, y: Model, gradient: Gradient, *, by: str = "rows") 
     if by not in ("rows", "episodes"):
         raise ValueError(f"standard_error: found {by!r}, expected 'rows' or 'episodes'")
     total = 0.0
-    for model, slope in ((x, gradient.x), (y, gradient.y)):
+    for model, raw in ((x, gradient.x), (y, gradient.y)):
         if model.samples is None:
             continue
+        slope = replace(raw, values=raw.values / scale, initial=raw.initial / scale)
         if model.samples.discount is not None:
             total += _occupancy_variance(model, slope, model.samples.discount)
         elif by == "episodes":
@@ -267,7 +270,9 @@ def _episode_variance(model: Model, slope: RowGradient) -> float:
     if not samples.starts_known and samples.offsets is not None:
         influence = influence + slope.initial[samples.now[samples.offsets[:-1]]] / samples.n_episodes
     m = samples.n_episodes
-    return float((influence**2).sum() * m / max(m - 1, 1))
+    if m < 2:
+        raise ValueError("standard_error: one episode says nothing about the spread between episodes; use 'rows'")
+    return float((influence**2).sum() * m / (m - 1))
 
 
 def _occupancy_variance(model: Model, slope: RowGradient, discount: float) -> float:

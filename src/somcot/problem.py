@@ -70,8 +70,8 @@ class Problem:
 
     @property
     def scale(self) -> float:
-        """The range of the cost, or 1 when the cost is constant."""
-        return float(self.cost.max() - self.cost.min()) or 1.0
+        """The range of the cost; its size when the cost is constant, or 1 when it is 0."""
+        return float(self.cost.max() - self.cost.min()) or abs(float(self.cost.max())) or 1.0
 
     @cached_property
     def unit_cost(self) -> Floats:

@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Floats", "check_count", "check_discount", "check_finite", "check_labels", "real_array"]
+__all__ = ["Floats", "check_confidence", "check_count", "check_discount", "check_finite", "check_labels", "real_array"]
 
 Floats = NDArray[np.float64]
 
 
 def real_array(name: str, values: Any, ndim: int) -> Floats:
     """Turn `values` into a fresh float64 array of `ndim` dimensions with finite entries."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ValueError(f"{name}: found masked entries; fill them or leave them out")
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -56,12 +58,20 @@ def check_finite(name: str, array: Floats) -> None:
 def check_discount(discount: Any) -> float:
     """Refuse a discount outside the open interval (0, 1)."""
     try:
-        value = float(discount)
+        value = float("text" if isinstance(discount, (str, bytes)) else discount)
     except (TypeError, ValueError):
         raise TypeError(f"discount: found {discount!r}, expected a number strictly between 0 and 1") from None
     if not 0.0 < value < 1.0:
         raise ValueError(f"discount: found {value}, expected a number strictly between 0 and 1, such as 0.95")
     return value
+
+
+def check_confidence(confidence: Any) -> None:
+    """Refuse a level that is neither None nor strictly between 0 and 1."""
+    if confidence is None:
+        return
+    if not isinstance(confidence, (int, float, np.number)) or not 0.0 < float(confidence) < 1.0:
+        raise ValueError(f"confidence: found {confidence!r}, expected a level between 0 and 1, such as 0.9")
 
 
 def check_count(name: str, value: Any, at_least: int = 1) -> int:

@@ -39,5 +39,21 @@ def test_rarely_visited_states_do_not_make_it_infeasible() -> None:
 
 
 def test_time_limit_is_an_error_that_says_so() -> None:
+    rng = np.random.default_rng(0)
+    x, y = (somcot.MarkovChain(rng.random((12, 12)), normalize=True) for _ in range(2))
     with pytest.raises(RuntimeError, match="raise time_limit or use method='exact'"):
-        somcot.distance(*blocks(10, 5, 0.3), discount=0.95, method="lp", time_limit=1e-3)
+        somcot.distance(x, y, rng.random((12, 12)), discount=0.95, method="lp", time_limit=1e-3)
+
+
+@pytest.mark.parametrize("formulation", ["lambda", "kernel"])
+def test_tiny_probabilities(formulation: str) -> None:
+    """HiGHS drops coefficients below 1e-9; rows are scaled so that it has no reason to."""
+    rng = np.random.default_rng(0)
+    for _ in range(8):
+        kernel = rng.dirichlet(np.ones(4), size=4)
+        kernel[:, 0] = rng.uniform(1e-10, 1e-9, size=4)
+        x = somcot.MarkovChain(kernel, normalize=True)
+        y = somcot.MarkovChain(rng.dirichlet(np.ones(4), size=4))
+        cost = rng.random((4, 4))
+        lp = somcot.distance(x, y, cost, discount=0.9, method="lp", formulation=formulation)
+        assert lp.distance == pytest.approx(somcot.distance(x, y, cost, discount=0.9).distance, abs=1e-7)

@@ -70,3 +70,23 @@ def test_options_must_be_positive(option: str) -> None:
     options: dict[str, Any] = {option: 0}
     with pytest.raises(ValueError, match=f"{option}: found 0"):
         somcot.distance(x, y, cost, discount=0.9, method="sinkhorn", **options)
+
+
+def test_interrupt_keeps_a_feasible_coupling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No polishing after Ctrl-C: what there is is rounded and evaluated."""
+    from somcot.solvers import sinkhorn
+
+    transport, calls = sinkhorn._Plans.transport, []
+
+    def impatient(self: Any, max_steps: int, tolerance: float) -> None:
+        calls.append(max_steps)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        transport(self, max_steps, tolerance)
+
+    monkeypatch.setattr(sinkhorn._Plans, "transport", impatient)
+    result = somcot.distance(*walks(5, 0.7), discount=0.9, method="sinkhorn")
+    exact = somcot.distance(*walks(5, 0.7), discount=0.9).distance
+    assert result.status is Status.INTERRUPTED
+    assert len(calls) == 4
+    assert result.bounds.low <= exact <= result.distance + 1e-11

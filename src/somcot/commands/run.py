@@ -52,9 +52,15 @@ def distance(
     with caught() as messages:
         x, y, table = _read_pair(a, b, reading, cost)
         result = somcot.distance(
-            x.value, y.value, table, discount=discount, method=method, confidence=confidence, rng=seed,
+            x.value,
+            y.value,
+            table,
+            discount=discount,
+            method=method,
+            confidence=confidence if method == "auto" else None,
+            rng=seed,
             progress=sys.stderr.isatty(),
-        )  # fmt: skip
+        )
     answer = Answer(result, x, y, table, cost, seed, messages, command)
     write_files(answer, html, plot)
     if as_json:

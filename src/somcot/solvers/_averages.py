@@ -112,8 +112,8 @@ def duals(state: State, mean: Averages, scale: float) -> Duals | None:
     return Duals(scale * alpha_x.transpose(0, 2, 1), scale * alpha_y, scale * mean.V[:n_x, :n_y])
 
 
-def coupling(state: State, mean: Averages) -> Coupling | None:
-    """The averaged mu, without the extra start state."""
+def coupling(state: State, mean: Averages, law: Floats) -> Coupling | None:
+    """The averaged mu, without the extra start state; `law` is its law of state pairs."""
     if not mean.mu.size:
         return None
     (n_x, n_y), (m_x, m_y) = state.cost.shape, mean.V.shape
@@ -126,9 +126,12 @@ def coupling(state: State, mean: Averages) -> Coupling | None:
         x, y, next_x, next_y = own_x[e], own_y[f], state.edges_x.target[e], state.edges_y.target[f]
     mass = mean.mu.ravel()
     keep = (mass > 0) & (x < n_x) & (next_x < n_x) & (y < n_y) & (next_y < n_y)
-    total = mass[keep].sum() if state.extra else 1.0
     x, y, next_x, next_y = (index[keep].astype(np.int32) for index in (x, y, next_x, next_y))
-    return Coupling((n_x, n_y), x, y, next_x, next_y, mass[keep] / total, start_law(state, mean))
+    mass = mass[keep]
+    if state.extra:  # what flows back into the extra state stays in its pair
+        own = np.bincount(x * n_y + y, weights=mass, minlength=n_x * n_y).reshape(n_x, n_y)
+        mass = mass * np.divide(law, own, out=np.zeros_like(own), where=own > 0)[x, y]
+    return Coupling((n_x, n_y), x, y, next_x, next_y, mass, start_law(state, mean))
 
 
 def start_law(state: State, mean: Averages) -> Floats:

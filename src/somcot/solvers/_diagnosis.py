@@ -33,10 +33,12 @@ def notes(
     dual = max(rates.alpha_x, rates.alpha_y, rates.V)
     usual = steps.auto(n_x, n_y, state.k, scale or 1.0).V
     violation = sum(residuals)
-    small = scale > 0 and distance - low < NEAR_ZERO * scale and violation > VIOLATED
+    near_zero = distance - low < NEAR_ZERO * scale
+    small = scale > 0 and violation > VIOLATED and (near_zero or dual < usual / 4)
     if small:
+        where = "near its least possible value" if near_zero else "too low"
         yield (
-            f"dual step too small: the estimate is near its least possible value while the constraints are violated "
+            f"dual step too small: the estimate is {where} while the constraints are violated "
             f"by {violation:.2g} in total; raise dual_step ({_relative(dual, usual)}), lower primal_step or take more "
             "steps"
         )

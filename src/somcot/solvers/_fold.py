@@ -120,7 +120,7 @@ def finish(
         residuals=residuals,
         states_x=labels_x,
         states_y=labels_y,
-        plan=_averages.coupling(state, mean),
+        plan=_averages.coupling(state, mean, law),
         trace=dict(zip(TRACE, columns, strict=True)),
         samples=(int(state.counts_x.sum()), int(state.counts_y.sum())),
         duals=_averages.duals(state, mean, scale),

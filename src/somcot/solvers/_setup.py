@@ -112,7 +112,7 @@ def _rates(
     """Rates in the unit of the cost; explicit values go before the rule."""
     n_x, n_y = cost.shape
     if isinstance(steps, Steps):
-        rule = steps
+        rule = rules.explicit(steps[:3], steps[3:6], steps.decay)
     elif steps == "auto":
         rule = rules.auto(n_x, n_y, n_steps, span(cost))
     elif steps == "theorem":

@@ -69,6 +69,8 @@ def solve(problem: Problem, *, formulation: Formulation = "lambda", time_limit: 
         Seconds to give HiGHS.
     """
     began = time.perf_counter()
+    if not time_limit > 0:
+        raise ValueError(f"time_limit: found {time_limit}, expected a positive number of seconds")
     if formulation not in ("lambda", "kernel"):
         raise ValueError(f"formulation: found {formulation!r}, expected 'lambda' or 'kernel'")
     pairs = reachable_pairs(problem.unit)
@@ -154,8 +156,16 @@ def _program(
         _side(problem.x, pairs.x, cells.slot_x, cells.pair, problem.discount, formulation),
         _side(problem.y, pairs.y, cells.slot_y, cells.pair, problem.discount, formulation),
     ]
-    causal = [sparse(1.0, side.row, everything, (side.n_rows, n_cells)) for side in sides]
-    lambdas = [sparse(-side.weight, np.arange(side.n_rows), side.pair, (side.n_rows, n_pairs)) for side in sides]
+    # Rows are divided by the root of their coefficient: HiGHS drops coefficients below 1e-9.
+    roots = [np.sqrt(side.weight) for side in sides]
+    causal = [
+        sparse(1.0 / root[side.row], side.row, everything, (side.n_rows, n_cells))
+        for side, root in zip(sides, roots, strict=True)
+    ]
+    lambdas = [
+        sparse(-root, np.arange(side.n_rows), side.pair, (side.n_rows, n_pairs))
+        for side, root in zip(sides, roots, strict=True)
+    ]
     marginals = [
         sparse(1.0, np.unique(starts[:, axis], return_inverse=True)[1], np.arange(n_starts), (count, n_starts))
         for axis, count in enumerate(len(np.unique(starts[:, axis])) for axis in range(2))

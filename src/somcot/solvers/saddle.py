@@ -203,7 +203,8 @@ def _result(
     tolerance: float,
     began: float,
 ) -> Result:
-    exact = policy_iteration.solve(problem)
+    exact = None if status is Status.INTERRUPTED else policy_iteration.solve(problem)
+    bounds = Bounds(problem.offset, problem.to_user(1.0)) if exact is None else exact.bounds
     potential = np.full(problem.shape, np.nan)
     potential[run.pairs.x, run.pairs.y] = average.V
     steps, violation = int(trace["step"][-1]), trace["violation"][-1]
@@ -220,7 +221,7 @@ def _result(
         discount=problem.discount,
         n_steps=steps,
         seconds=time.perf_counter() - began,
-        bounds=Bounds(*exact.bounds),
+        bounds=bounds,
         encoder=average.encoder,
         decoder=average.decoder,
         potential=problem.potential_to_user(potential),
@@ -229,6 +230,7 @@ def _result(
         states_x=problem.x.states,
         states_y=problem.y.states,
         plan=average.coupling,
+        plugin=None if exact is None else exact.distance,
         trace={name: np.asarray(column) for name, column in trace.items()},
     )
 

@@ -76,7 +76,8 @@ def solve(
                 break
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
-    plans.transport(_POLISH * inner_steps, tolerance)
+    if status is not Status.INTERRUPTED:
+        plans.transport(_POLISH * inner_steps, tolerance)
     return _finish(problem, plans, status, began)
 
 

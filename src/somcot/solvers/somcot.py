@@ -114,6 +114,7 @@ def solve(
     """
     began = time.perf_counter()
     discount = check_discount(discount)
+    _check_target(checkpoint, resume)
     generators = _children(rng)
     source_x, source_y = (_stream(n, p, discount, g, order) for n, p, g in zip("xy", (x, y), generators, strict=True))
     costs = _checked_cost(cost, source_x, source_y)
@@ -169,6 +170,17 @@ def _finished(run: Run, progress: bool | Report, began: float) -> Result:
     if run.state.k == 0:
         raise StreamError("x, y: a stream ended before the first step; it must yield at least batch_size transitions")
     return finish(run.state, **labels, status=status, seconds=time.perf_counter() - began)
+
+
+def _check_target(checkpoint: str | os.PathLike[str] | None, resume: Any) -> None:
+    """Find out before the work, not after it, that checkpoints cannot be written."""
+    if checkpoint is None:
+        if resume is True:
+            raise ValueError("resume: True means 'from checkpoint', but no checkpoint was given; give its path")
+        return
+    folder = os.path.dirname(os.path.abspath(os.fspath(checkpoint)))
+    if os.path.isdir(checkpoint) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+        raise ValueError(f"checkpoint: cannot write {os.fspath(checkpoint)!r}; give a file in a folder that exists")
 
 
 def _children(rng: int | np.random.Generator | None) -> list[np.random.Generator]:
