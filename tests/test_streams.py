@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import somcot
 from somcot import MarkovChain, block_chain, random_walk, streams
 from somcot.samples import Samples
 from somcot.warnings import DataWarning
@@ -231,3 +232,25 @@ def test_check_pairs_takes_what_arrays_take() -> None:
     assert states.dtype == following.dtype == np.int64
     assert len(streams.check_pairs("x", ([], []), 2)[0]) == 0
     assert isinstance(streams.from_chain(random_walk(2), 0.9), streams.Stream)
+
+
+def test_an_error_of_the_source_itself_loses_nothing() -> None:
+    """A stream that breaks down hands its own error on, with the result of the steps before."""
+
+    class Breaking:
+        calls = 0
+
+        def draw(self, n: int) -> tuple[list[int], list[int]]:
+            self.calls += 1
+            if self.calls > 3:
+                raise OSError("the line is dead")
+            return [0, 1] * (n // 2) + [0] * (n % 2), [1, 0] * (n // 2) + [1] * (n % 2)
+
+    walk = random_walk(2)
+    with pytest.raises(OSError, match="the line is dead") as caught:
+        somcot.distance(
+            Breaking(), walk, [[0.0, 1.0], [1.0, 0.0]], discount=0.9, method="somcot", n_steps=500_000, rng=0
+        )
+    partial = caught.value.partial  # type: ignore[attr-defined]
+    assert partial.n_steps > 0
+    assert 0.0 <= partial.distance <= 1.0

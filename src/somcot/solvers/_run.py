@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -102,7 +103,8 @@ def drive(run: Run, report: Report | None) -> Status:
             run.save()
             return Status.INTERRUPTED
         except Exception:
-            run.save()
+            with contextlib.suppress(OSError):  # a failing disk must not hide the error that got us here
+                run.save()
             raise
         run.save()
     return Status.FINISHED

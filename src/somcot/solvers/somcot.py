@@ -157,14 +157,15 @@ def load(path: str | os.PathLike[str]) -> State:
 
 
 def _finished(run: Run, progress: bool | Report, began: float) -> Result:
-    """Drive the run and read off the result; an error of a stream carries what was reached before."""
+    """Drive the run and read off the result; an error, of a stream or of its source, carries what was reached."""
     report = meter(run.state.options.n_steps) if progress is True else progress or None
     labels = {"states_x": _labels(run.x, run.state.cost.shape[0]), "states_y": _labels(run.y, run.state.cost.shape[1])}
     try:
         status = drive(run, report)
-    except StreamError as error:
+    except Exception as error:
         if run.state.k:
-            error.partial = finish(run.state, **labels, seconds=time.perf_counter() - began)
+            partial = finish(run.state, **labels, seconds=time.perf_counter() - began)
+            error.partial = partial  # type: ignore[attr-defined]
             error.add_note(f"the result of the {run.state.k:,} steps before is in this error's attribute 'partial'")
         raise
     if run.state.k == 0:

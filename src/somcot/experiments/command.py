@@ -1,0 +1,103 @@
+"""``somcot reproduce``: run an experiment, write its figure, its numbers and, for all of them, one page."""
+
+from __future__ import annotations
+
+import enum
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from somcot.experiments import encoder, pendulum, selection, similarity, steps, style
+from somcot.experiments.page import index_page
+from somcot.experiments.record import Experiment, Record, Report
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["EXPERIMENTS", "Name", "produce", "register", "reproduce"]
+
+EXPERIMENTS: dict[str, Experiment] = {
+    module.EXPERIMENT.name: module.EXPERIMENT for module in (encoder, selection, similarity, steps, pendulum)
+}
+
+
+class Name(enum.StrEnum):
+    """What can be reproduced."""
+
+    ENCODER = "encoder"
+    SELECTION = "selection"
+    SIMILARITY = "similarity"
+    STEPS = "steps"
+    PENDULUM = "pendulum"
+    ALL = "all"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the ``reproduce`` command to an application."""
+    app.command()(reproduce)
+
+
+def reproduce(
+    name: Annotated[Name, typer.Argument(help="Which figure of the paper, or all of them.", show_default=False)],
+    quick: Annotated[bool, typer.Option("--quick", help="A smaller version, within a minute each.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for figures and numbers.")] = Path("out") / "reproduce",
+    seed: Annotated[int, typer.Option(min=0, help="First of the seeds.")] = 0,
+) -> None:
+    """Make the paper's figures again: PNG, SVG and the numbers behind them as JSON."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    _without_screen()
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    chosen = list(EXPERIMENTS) if name is Name.ALL else [name.value]
+    results = []
+    for key in chosen:
+        began = time.process_time()
+        with Progress(*columns, console=console) as progress:
+            task = progress.add_task(key, total=None)
+
+            def report(done: int, total: int, progress: Progress = progress, task: Any = task) -> None:
+                progress.update(task, completed=done, total=total)
+
+            record = produce(EXPERIMENTS[key], quick=quick, out=out, seed=seed, report=report)
+        results.append((EXPERIMENTS[key], record))
+        typer.echo(_summary(record, out, time.process_time() - began))
+    if name is Name.ALL:
+        (out / "index.html").write_text(index_page(results), encoding="utf-8")
+        typer.echo(f"All figures on one page: {out / 'index.html'}")
+
+
+def produce(
+    experiment: Experiment, *, quick: bool = False, out: Path, seed: int = 0, report: Report | None = None
+) -> Record:
+    """Run one experiment and write ``NAME.png``, ``NAME.svg`` and ``NAME.json`` into a folder."""
+    out.mkdir(parents=True, exist_ok=True)  # first, so that a folder that cannot be written costs no minutes
+    record = experiment.run(experiment.quick if quick else experiment.full, seed, report)
+    (out / f"{experiment.name}.json").write_text(record.to_json() + "\n", encoding="utf-8")
+    figure = experiment.plot(record)
+    style.save(figure, out, experiment.name)
+    _close(figure)
+    return record
+
+
+def _summary(record: Record, out: Path, seconds: float) -> str:
+    files = ", ".join(f"{record.name}.{kind}" for kind in ("png", "svg", "json"))
+    lines = [f"{record.name}: {files} in {out}, {seconds:.0f} s of CPU"]
+    return "\n".join(lines + [f"  {check}" for check in record.checks])
+
+
+def _without_screen() -> None:
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        raise typer.BadParameter("figures need matplotlib; pip install 'somcot[plot]'") from None
+    mpl.use("Agg")
+
+
+def _close(figure: Figure) -> None:
+    import matplotlib.pyplot as plt
+
+    plt.close(figure)

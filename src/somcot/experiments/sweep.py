@@ -1,0 +1,174 @@
+"""The one loop of all experiments, and the one way they call the paper's algorithm and the default estimator."""
+
+from __future__ import annotations
+
+import warnings
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import numpy as np
+
+import somcot
+from somcot.chains import MarkovChain
+from somcot.experiments.record import Report
+from somcot.samples import Samples
+from somcot.validation import Floats
+from somcot.warnings import DataWarning, UnseenStateWarning
+
+if TYPE_CHECKING:
+    from somcot.result import Result
+
+__all__ = [
+    "TABLE",
+    "Pair",
+    "Rates",
+    "default_estimate",
+    "few_data_expected",
+    "reward",
+    "saddle_estimate",
+    "spearman",
+    "sweep",
+]
+
+Case = TypeVar("Case")
+Outcome = TypeVar("Outcome")
+
+
+class Pair(NamedTuple):
+    """Samples of the two processes that are compared."""
+
+    x: Samples
+    y: Samples
+
+    @classmethod
+    def draw(cls, x: MarkovChain, y: MarkovChain, n: int, discount: float, rng: np.random.Generator) -> Pair:
+        """Draw n transitions of each chain from its discounted occupancy."""
+        return cls(x.sample_occupancy(n, discount, rng=rng), y.sample_occupancy(n, discount, rng=rng))
+
+    def first(self, n: int) -> Pair:
+        """The first n transitions of each."""
+        return Pair(self.x.take(np.arange(n)), self.y.take(np.arange(n)))
+
+
+@dataclass(frozen=True)
+class Rates:
+    """One row of the paper's table: eta_k = primal_step / sqrt(1 + decay k), beta = dual_step, b, gamma."""
+
+    primal_step: float
+    decay: float
+    dual_step: float
+    batch_size: int
+    discount: float
+
+    def run(self, pair: Pair, cost: Floats, n_steps: int, *, support: str = "full") -> Result:
+        """The paper's algorithm on the first n_steps * batch_size transitions of each, all iterates averaged."""
+        from somcot.solvers import somcot as algorithm
+
+        result = algorithm.solve(
+            pair.x,
+            pair.y,
+            cost,
+            discount=self.discount,
+            n_steps=n_steps,
+            primal_step=self.primal_step,
+            dual_step=self.dual_step,
+            decay=self.decay,
+            batch_size=self.batch_size,
+            average=1.0,
+            support=support,
+            order="recorded",
+        )
+        return _whole(result)
+
+
+TABLE = {  # the paper's hyperparameters; eta and beta of "steps" stand for its grid
+    "encoder": Rates(primal_step=40.0, decay=0.0, dual_step=0.2, batch_size=1, discount=0.99),
+    "similarity": Rates(primal_step=20.0, decay=0.0, dual_step=0.5, batch_size=1, discount=0.99),
+    "selection": Rates(primal_step=0.1, decay=0.001, dual_step=0.5, batch_size=8, discount=0.95),
+    "pendulum": Rates(primal_step=0.1, decay=0.05, dual_step=0.2, batch_size=16, discount=0.95),
+    "steps": Rates(primal_step=1.0, decay=0.001, dual_step=0.1, batch_size=1, discount=0.95),
+}
+
+
+def sweep(
+    function: Callable[[Case, np.random.Generator], Outcome],
+    cases: Sequence[Case],
+    seeds: Sequence[int],
+    report: Report | None = None,
+) -> list[list[Outcome]]:
+    """Call ``function(case, rng)`` for every seed and case; outcomes by seed.
+
+    Each call has a generator of its own, made from the seed, the place of the case and the name of the function, so
+    that two sweeps of one experiment never share random numbers.
+
+    Examples
+    --------
+    >>> sweep(lambda case, rng: case * int(rng.integers(1, 2)), [1, 2, 3], seeds=[0, 1])
+    [[1, 2, 3], [1, 2, 3]]
+    """
+    key = zlib.crc32(getattr(function, "__name__", "").encode())
+    outcomes: list[list[Outcome]] = []
+    for row, seed in enumerate(seeds):
+        outcomes.append([])
+        for i, case in enumerate(cases):
+            outcomes[-1].append(function(case, np.random.default_rng([seed, i, key])))
+            if report is not None:
+                report(row * len(cases) + i + 1, len(seeds) * len(cases))
+    return outcomes
+
+
+def default_estimate(pair: Pair, cost: Floats, discount: float) -> Result:
+    """What `somcot.distance` says about the same samples."""
+    with few_data_expected():
+        return _whole(somcot.distance(pair.x, pair.y, cost, discount=discount, rng=0))
+
+
+def saddle_estimate(pair: Pair, cost: Floats, discount: float, share: float = 0.5) -> Result:
+    """The paper's saddle point on the same samples, solved until the constraints hold to a share of sampling noise."""
+    with few_data_expected():
+        result = somcot.distance(pair.x, pair.y, cost, discount=discount, method="saddle", stop_at_noise=share)
+    return _whole(result)
+
+
+def _whole(result: Result) -> Result:
+    """Pass Ctrl-C on: solvers turn it into a partial result, which would be one wrong point in a figure."""
+    if result.status is somcot.Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    return result
+
+
+@contextmanager
+def few_data_expected() -> Iterator[None]:
+    """No warnings about states that were seen once or never: common at the small sample sizes of the figures."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnseenStateWarning)
+        warnings.simplefilter("ignore", DataWarning)
+        yield
+
+
+def reward(n: int, last: float = -1.0) -> Floats:
+    """The paper's rewards of the walk: 1 at the first state, `last` at the last, 0 between.
+
+    Examples
+    --------
+    >>> reward(4)
+    array([ 1.,  0.,  0., -1.])
+    """
+    values: Floats = np.concatenate([[1.0], np.zeros(n - 2), [last]])
+    return values
+
+
+def spearman(a: Floats, b: Floats) -> float:
+    """Rank correlation.
+
+    Examples
+    --------
+    >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([10.0, 30.0, 20.0]))
+    0.5
+    """
+    from scipy.stats import spearmanr
+
+    return round(float(spearmanr(a, b).statistic), 12)
