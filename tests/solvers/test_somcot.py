@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
-from somcot import MarkovChain, Status, costs, random_walk, streams
+from somcot import MarkovChain, MemoryLimitError, Status, costs, random_walk, streams
 from somcot.memory import MemoryLimitError
 from somcot.result import Result
 from somcot.solvers import somcot
@@ -646,3 +646,19 @@ def test_theorem_rates_get_nearer_as_steps_grow() -> None:
     ]
     assert errors[0] > errors[1] > errors[2]
     assert errors[2] < 0.06
+
+
+def test_tables_of_states_by_states_are_counted_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sparse chain of many states is refused, though its transitions alone would fit."""
+    from scipy.sparse import eye_array
+
+    many, cost = MarkovChain(eye_array(4000, format="csr")), np.zeros((4000, 2))
+    monkeypatch.setenv("SOMCOT_MEMORY_LIMIT", "300M")
+    with pytest.raises(MemoryLimitError, match="SOMCOT on 4000 x 2 states needs about 640 MB"):
+        somcot.solve(many, random_walk(2), cost, discount=0.9, support="observed", n_steps=5)
+
+
+@pytest.mark.parametrize("bad", ["half", 0.0, 2.0, None])
+def test_average_must_be_a_share(bad: Any) -> None:
+    with pytest.raises(ValueError, match="average: found"):
+        somcot.solve(random_walk(3), random_walk(3), np.eye(3), discount=0.9, average=bad, n_steps=5)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot import steps as rules
+from somcot.memory import require
 from somcot.solvers._state import Edges, Options, State, build, full_edges
 from somcot.steps import Steps
 from somcot.validation import Floats, check_count, check_discount, probability_vector, real_array
@@ -73,9 +74,9 @@ def init(
     n_x, n_y = costs.shape
     law_x, law_y = _law("initial_x", initial_x, n_x), _law("initial_y", initial_y, n_y)
     discount, n_steps = check_discount(discount), check_count("n_steps", n_steps)
-    share = float(average)
+    share = float(average) if isinstance(average, (int, float, np.number)) else -1.0
     if not 0.0 < share <= 1.0:
-        raise ValueError(f"average: found {average}, expected a share above 0 and at most 1")
+        raise ValueError(f"average: found {average!r}, expected a share above 0 and at most 1")
     if support not in ("full", "observed"):
         raise ValueError(f"support: found {support!r}, expected 'full' or 'observed'")
     given = isinstance(steps, Steps) or primal_step is not None or dual_step is not None
@@ -89,6 +90,9 @@ def init(
         support,  # type: ignore[arg-type]
         bool(keep_coupling),
     )
+    n_x, n_y = costs.shape
+    # Counts, occupancies and the places of transitions are tables of states by states on each side.
+    require(40.0 * (n_x**2 + n_y**2), f"SOMCOT on {n_x} x {n_y} states", "merge states, or use method='exact'")
     # A coupling of the first states has to be found only when both are random.
     extra = bool(np.count_nonzero(law_x) > 1 and np.count_nonzero(law_y) > 1)
     edges_x = _edges(support, "transitions_x", transitions_x, law_x, extra)
