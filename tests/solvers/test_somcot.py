@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
 from somcot import MarkovChain, MemoryLimitError, Status, costs, random_walk, streams
-from somcot.memory import MemoryLimitError
 from somcot.result import Result
 from somcot.solvers import somcot
 from somcot.solvers._averages import averages, snapshot
