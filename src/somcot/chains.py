@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from somcot.kernels import from_frame, square_matrix, stochastic
 from somcot.validation import (
     Floats,
     check_count,
     check_discount,
-    check_finite,
     check_labels,
     probability_vector,
-    real_array,
 )
 
 if TYPE_CHECKING:
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from somcot.samples import Samples
 
 __all__ = ["MarkovChain", "Support", "block_chain", "check_start_law", "random_walk"]
-
-ROW_TOLERANCE = 1e-8
 
 
 class Support(NamedTuple):
@@ -87,11 +84,11 @@ class MarkovChain:
         normalize: bool = False,
     ) -> None:
         if hasattr(transition, "columns") and hasattr(transition, "index"):
-            transition, states = _from_frame(transition, states)
-        matrix = _square(transition)
+            transition, states = from_frame(transition, states)
+        matrix = square_matrix(transition)
         n = int(matrix.shape[0])
         labels = tuple(range(n)) if states is None else check_labels("states", states, n)
-        object.__setattr__(self, "transition", _stochastic(matrix, labels, normalize=normalize))
+        object.__setattr__(self, "transition", stochastic(matrix, labels, normalize=normalize))
         object.__setattr__(self, "states", labels)
         object.__setattr__(self, "initial", check_start_law(initial, labels, normalize=normalize))
         self.initial.setflags(write=False)
@@ -283,70 +280,6 @@ def block_chain(chain: MarkovChain, n_copies: int) -> MarkovChain:
     from scipy.sparse import kron
 
     return MarkovChain(kron(chain.transition, np.full((b, b), 1.0 / b), format="csr"), initial, states=states)
-
-
-def _from_frame(frame: Any, states: Iterable[Hashable] | None) -> tuple[Any, Iterable[Hashable] | None]:
-    """A labelled frame: its index names the states, and its columns are put into the same order."""
-    rows, columns = list(frame.index), list(frame.columns)
-    if rows == columns:
-        return frame.to_numpy(), rows if states is None else states
-    if set(rows) != set(columns) or len(rows) != len(columns):
-        raise ValueError("transition: the frame's rows and columns have different labels; give both the same states")
-    return frame[rows].to_numpy(), rows if states is None else states
-
-
-def _square(transition: Any) -> Floats | csr_array:
-    """A fresh square float matrix, dense or CSR, with finite entries."""
-    matrix: Floats | csr_array
-    if hasattr(transition, "tocsr"):
-        from scipy.sparse import csr_array
-
-        if transition.dtype.kind not in "biuf":
-            raise TypeError(f"transition: found entries of type {transition.dtype}, expected real numbers")
-        matrix = csr_array(transition, dtype=np.float64, copy=True)
-        matrix.sum_duplicates()
-        check_finite("transition", matrix.data)
-    else:
-        matrix = real_array("transition", transition, 2)
-    rows, columns = matrix.shape
-    if rows != columns or rows == 0:
-        raise ValueError(f"transition: shape is {(rows, columns)}, expected a square matrix with at least one state")
-    return matrix
-
-
-def _stochastic(matrix: Floats | csr_array, labels: tuple[Hashable, ...], *, normalize: bool) -> Floats | csr_array:
-    """Refuse negative entries and rows that do not sum to 1, then divide each row by its sum."""
-    values = matrix if isinstance(matrix, np.ndarray) else matrix.data
-    if values.size and values.min() < 0:
-        coo = np.argwhere(matrix < 0) if isinstance(matrix, np.ndarray) else np.transpose((matrix < 0).nonzero())
-        i, j = (int(k) for k in coo[0])
-        raise ValueError(
-            f"transition: the probability of going from state {labels[i]!r} to {labels[j]!r} is {matrix[i, j]:.6g}, "
-            "expected at least 0"
-        )
-    with np.errstate(over="ignore"):
-        sums = np.asarray(matrix.sum(axis=1)).ravel()
-    if not np.isfinite(sums).all():
-        raise ValueError("transition: the sum of a row is too large for floating point; rescale")
-    wrong = np.flatnonzero(sums <= 0 if normalize else ~(np.abs(sums - 1) <= ROW_TOLERANCE))
-    if wrong.size:
-        i = int(wrong[0])
-        more = f" ({wrong.size} such rows)" if wrong.size > 1 else ""
-        remedy = (
-            "pass normalize=True to rescale"
-            if sums[i] > 0
-            else "give the state somewhere to go, such as itself when it is absorbing"
-        )
-        raise ValueError(f"transition: row of state {labels[i]!r} sums to {sums[i]:.10g}, expected 1{more}; {remedy}")
-    if isinstance(matrix, np.ndarray):
-        matrix /= sums[:, None]
-        matrix.setflags(write=False)
-    else:
-        matrix.data /= np.repeat(sums, np.diff(matrix.indptr))
-        matrix.eliminate_zeros()
-        matrix.sort_indices()
-        matrix.data.setflags(write=False)
-    return matrix
 
 
 def check_start_law(initial: Any, labels: tuple[Hashable, ...], *, normalize: bool) -> Floats:
