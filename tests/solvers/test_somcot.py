@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -661,3 +662,14 @@ def test_tables_of_states_by_states_are_counted_before_they_are_made(monkeypatch
 def test_average_must_be_a_share(bad: Any) -> None:
     with pytest.raises(ValueError, match="average: found"):
         somcot.solve(random_walk(3), random_walk(3), np.eye(3), discount=0.9, average=bad, n_steps=5)
+
+
+def test_resume_refuses_another_process_of_the_same_size(tmp_path: Path) -> None:
+    x, y, cost = walks(4, 0.7)
+    path = tmp_path / "run.ck"
+    options: dict[str, Any] = {"discount": 0.9, "n_steps": 500, "rng": 0}
+    somcot.solve(x, y, cost, checkpoint=path, **options)
+    again = somcot.solve(x, y, cost, resume=path, **options)
+    assert again.n_steps == 500
+    with pytest.raises(ValueError, match="belongs to a run with another process y"):
+        somcot.solve(x, random_walk(4, 0.3), cost, resume=path, **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import signal
 import threading
@@ -74,6 +75,7 @@ class Run:
             return
         arrays, record = to_record(self.state)
         streams = {"block_k": self.block_k, "block_x": self.block_x, "block_y": self.block_y}
+        streams |= {"kernel_x": _fingerprint(self.x), "kernel_y": _fingerprint(self.y)}
         checkpoint.write(self.path, arrays, record | {"streams": streams})
 
 
@@ -124,6 +126,11 @@ def restore(run: Run, path: str | os.PathLike[str]) -> None:
             )
     state.known = fresh.known
     place = record["streams"]
+    for name in ("x", "y"):
+        if place[f"kernel_{name}"] != _fingerprint(getattr(run, name)):
+            raise checkpoint.CheckpointError(
+                f"resume: {os.fspath(path)} belongs to a run with another process {name}; pass the same one as then"
+            )
     run.state, run.block_k = state, int(place["block_k"])
     b = state.options.batch_size
     for name in ("x", "y"):
@@ -133,6 +140,17 @@ def restore(run: Run, path: str | os.PathLike[str]) -> None:
             _skip(stream, (state.k - run.block_k) * b)
         else:
             _skip(stream, state.k * b)
+
+
+def _fingerprint(stream: Stream) -> str | None:
+    """A hash of the kernel behind a stream, where it is known: two sources of equal size are not the same."""
+    chain = getattr(stream, "chain", None)
+    if chain is None:
+        return None
+    digest = hashlib.sha256(repr(chain.states).encode())
+    for array in chain.support:
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def _compile(state: State) -> None:
