@@ -16,8 +16,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from somcot.validation import Floats
+from somcot.vector_code import FAST, Places, exp
 
 __all__ = ["Layout", "Point", "advance", "start_point"]
+
+Slots = NDArray[np.uint32]
 
 
 class Layout(NamedTuple):
@@ -25,10 +28,12 @@ class Layout(NamedTuple):
 
     pair_x: NDArray[np.int32]
     pair_y: NDArray[np.int32]
-    offset_x: NDArray[np.int64]
-    offset_y: NDArray[np.int64]
+    offset_x: Places
+    offset_y: Places
     cells: NDArray[np.int64]
-    following: NDArray[np.int32]
+    row: Slots  # of each cell: where its row, its column and its next pair stand
+    column: Slots
+    following: Slots
     kernel_x: Floats  # P(x' | x) of each row of each pair
     kernel_y: Floats
     mass_x: Floats  # nu_X(x) of each pair's state
@@ -52,6 +57,7 @@ class Point(NamedTuple):
     marginal_y: Floats
     state_law: Floats
     next_law: Floats
+    mass: Floats  # mu before it is normalised
     sum_mu: Floats
     sum_lambda_x: Floats
     sum_lambda_y: Floats
@@ -63,7 +69,7 @@ def start_point(layout: Layout) -> Point:
     n_cells, n = int(layout.cells[-1]), len(layout.cost)
     mu = np.full(n_cells, 1.0 / n_cells)
     sizes = np.diff(layout.cells)
-    rows, columns = np.diff(layout.offset_x), np.diff(layout.offset_y)
+    rows, columns = (np.diff(offset).astype(np.int64) for offset in (layout.offset_x, layout.offset_y))
     per_x = np.bincount(layout.pair_x, minlength=layout.n_x)[layout.pair_x]
     per_y = np.bincount(layout.pair_y, minlength=layout.n_y)[layout.pair_y]
     return Point(
@@ -78,6 +84,7 @@ def start_point(layout: Layout) -> Point:
         sizes / n_cells,
         np.bincount(layout.following, minlength=n) / n_cells,
         np.zeros(n_cells),
+        np.zeros(n_cells),
         np.zeros(n),
         np.zeros(n),
         np.zeros(n),
@@ -88,77 +95,101 @@ def start_point(layout: Layout) -> Point:
 def advance(layout, point, discount, primal_step, dual_step, n_steps, averaging):
     """Take `n_steps` steps; with `averaging`, add every point to the sums."""
     n = layout.cost.size
-    log_lambda_x, log_lambda_y = point.log_lambda_x, point.log_lambda_y
     old_x, old_y = np.empty_like(point.marginal_x), np.empty_like(point.marginal_y)
     old_state, old_next = np.empty(n), np.empty(n)
-    old_lambda_x, old_lambda_y = np.exp(log_lambda_x), np.exp(log_lambda_y)
-    radius_alpha, radius_V = 6.0 / (1.0 - discount), 2.0 / (1.0 - discount)
+    lambda_x, lambda_y = np.exp(point.log_lambda_x), np.exp(point.log_lambda_y)
+    radius = 2.0 / (1.0 - discount)
     for _ in range(n_steps):
         old_x[:], old_y[:] = point.marginal_x, point.marginal_y
         old_state[:], old_next[:] = point.state_law, point.next_law
         _move_mu(layout, point, discount, primal_step, averaging)
         _move_lambda(
-            layout.pair_x, layout.offset_x, layout.kernel_x, point.alpha_x, primal_step, log_lambda_x, layout.n_x
+            layout.pair_x, layout.offset_x, layout.kernel_x, point.alpha_x, primal_step, point.log_lambda_x, layout.n_x
         )
         _move_lambda(
-            layout.pair_y, layout.offset_y, layout.kernel_y, point.alpha_y, primal_step, log_lambda_y, layout.n_y
+            layout.pair_y, layout.offset_y, layout.kernel_y, point.alpha_y, primal_step, point.log_lambda_y, layout.n_y
         )
+        _move_alpha(
+            layout.offset_x, layout.kernel_x, layout.mass_x, point.log_lambda_x, lambda_x,
+            point.marginal_x, old_x, point.alpha_x, dual_step, 3.0 * radius,
+        )  # fmt: skip
+        _move_alpha(
+            layout.offset_y, layout.kernel_y, layout.mass_y, point.log_lambda_y, lambda_y,
+            point.marginal_y, old_y, point.alpha_y, dual_step, 3.0 * radius,
+        )  # fmt: skip
         for k in range(n):
-            lambda_x, lambda_y = np.exp(log_lambda_x[k]), np.exp(log_lambda_y[k])
-            wanted = layout.mass_x[k] * (2.0 * lambda_x - old_lambda_x[k])
-            for t in range(layout.offset_x[k], layout.offset_x[k + 1]):
-                slope = 2.0 * point.marginal_x[t] - old_x[t] - wanted * layout.kernel_x[t]
-                point.alpha_x[t] = min(max(point.alpha_x[t] - dual_step * slope, -radius_alpha), radius_alpha)
-            wanted = layout.mass_y[k] * (2.0 * lambda_y - old_lambda_y[k])
-            for t in range(layout.offset_y[k], layout.offset_y[k + 1]):
-                slope = 2.0 * point.marginal_y[t] - old_y[t] - wanted * layout.kernel_y[t]
-                point.alpha_y[t] = min(max(point.alpha_y[t] - dual_step * slope, -radius_alpha), radius_alpha)
             slope = 2.0 * point.state_law[k] - old_state[k] - (1.0 - discount) * layout.start[k]
             slope -= discount * (2.0 * point.next_law[k] - old_next[k])
-            point.V[k] = min(max(point.V[k] - dual_step * slope, -radius_V), radius_V)
-            old_lambda_x[k], old_lambda_y[k] = lambda_x, lambda_y
-            if averaging:
-                point.sum_lambda_x[k] += lambda_x
-                point.sum_lambda_y[k] += lambda_y
+            point.V[k] = min(max(point.V[k] - dual_step * slope, -radius), radius)
+        if averaging:
+            for k in range(n):
+                point.sum_lambda_x[k] += lambda_x[k]
+                point.sum_lambda_y[k] += lambda_y[k]
                 point.sum_V[k] += point.V[k]
+
+
+@njit(cache=True, nogil=True, fastmath={"nnan"})
+def _move_alpha(offset, kernel, mass, log_lambda, lambda_, marginal, old, alpha, step, radius):
+    """Alpha -= step * (marginal of mu - nu lambda) at 2 new - old; brings `lambda_`, the old one, up to date."""
+    for k in range(lambda_.size):
+        found = exp(log_lambda[k])
+        wanted = mass[k] * (2.0 * found - lambda_[k])
+        lambda_[k] = found
+        for t in range(offset[k], offset[k + 1]):
+            slope = 2.0 * marginal[t] - old[t] - wanted * kernel[t]
+            alpha[t] = min(max(alpha[t] - step * slope, -radius), radius)
 
 
 @njit(cache=True, nogil=True)
 def _move_mu(layout, point, discount, step, averaging):
     """Log mu -= step * (c - alpha_X - alpha_Y + g V' - V), normalised; refreshes the marginals."""
     n = layout.cost.size
-    largest = -np.inf
+    up_x, up_y, down = np.empty_like(point.alpha_x), step * point.alpha_y, (step * discount) * point.V
     for k in range(n):
-        m = layout.offset_y[k + 1] - layout.offset_y[k]
-        for t in range(layout.cells[k], layout.cells[k + 1]):
-            i, j = (t - layout.cells[k]) // m, (t - layout.cells[k]) % m
-            slope = layout.cost[k] - point.alpha_x[layout.offset_x[k] + i] - point.alpha_y[layout.offset_y[k] + j]
-            slope += discount * point.V[layout.following[t]] - point.V[k]
-            point.log_mu[t] -= step * slope
-            largest = max(largest, point.log_mu[t])
-    point.marginal_x[:], point.marginal_y[:], point.next_law[:] = 0.0, 0.0, 0.0
-    total = 0.0
+        for t in range(layout.offset_x[k], layout.offset_x[k + 1]):
+            up_x[t] = step * (point.alpha_x[t] - layout.cost[k] + point.V[k])
+    largest = _add_gathered(point.log_mu, layout.row, up_x, layout.column, up_y, layout.following, down)
+    mass = point.mass
+    _exponentials(point.log_mu, largest, mass)
+    point.marginal_y[:], point.next_law[:] = 0.0, 0.0
+    t, total = 0, 0.0
     for k in range(n):
-        m = layout.offset_y[k + 1] - layout.offset_y[k]
         here = 0.0
-        for t in range(layout.cells[k], layout.cells[k + 1]):
-            i, j = (t - layout.cells[k]) // m, (t - layout.cells[k]) % m
-            mass = np.exp(point.log_mu[t] - largest)
-            point.marginal_x[layout.offset_x[k] + i] += mass
-            point.marginal_y[layout.offset_y[k] + j] += mass
-            point.next_law[layout.following[t]] += mass
-            here += mass
+        for i in range(layout.offset_x[k], layout.offset_x[k + 1]):
+            row = 0.0
+            for j in range(layout.offset_y[k], layout.offset_y[k + 1]):
+                row += mass[t]
+                point.marginal_y[j] += mass[t]
+                point.next_law[layout.following[t]] += mass[t]
+                t += 1
+            point.marginal_x[i] = row
+            here += row
         point.state_law[k] = here
         total += here
-    point.marginal_x[:] /= total
-    point.marginal_y[:] /= total
-    point.next_law[:] /= total
-    point.state_law[:] /= total
-    shift = largest + np.log(total)
-    for t in range(point.log_mu.size):
+    scale, shift = 1.0 / total, largest + np.log(total)
+    for law in (point.marginal_x, point.marginal_y, point.next_law, point.state_law):
+        law *= scale
+    for t in range(mass.size):
         point.log_mu[t] -= shift
-        if averaging:
-            point.sum_mu[t] += np.exp(point.log_mu[t])
+    if averaging:
+        for t in range(mass.size):
+            point.sum_mu[t] += mass[t] * scale
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _add_gathered(logs, row, up_x, column, up_y, following, down):
+    """Add up to every log what its row, column and next pair say; the largest of all."""
+    largest = -np.inf
+    for t in range(logs.size):
+        logs[t] += up_x[row[t]] + up_y[column[t]] - down[following[t]]
+        largest = max(largest, logs[t])
+    return largest
+
+
+@njit(cache=True, nogil=True)
+def _exponentials(logs, largest, out):
+    for t in range(logs.size):
+        out[t] = exp(logs[t] - largest)
 
 
 @njit(cache=True, nogil=True)
@@ -172,6 +203,6 @@ def _move_lambda(states, offset, kernel, alpha, step, log_lambda, n_states):
         log_lambda[k] -= step * slope
         largest[states[k]] = max(largest[states[k]], log_lambda[k])
     for k in range(states.size):
-        total[states[k]] += np.exp(log_lambda[k] - largest[states[k]])
+        total[states[k]] += exp(log_lambda[k] - largest[states[k]])
     for k in range(states.size):
         log_lambda[k] -= largest[states[k]] + np.log(total[states[k]])

@@ -8,8 +8,9 @@ import numpy as np
 
 from somcot.couplings import Coupling, Residuals, flow_residual
 from somcot.result import Duals
-from somcot.solvers._sides import Floats, Ints, Places
+from somcot.solvers._sides import Floats, Ints
 from somcot.solvers._state import Edges, State, Sums, lengths
+from somcot.vector_code import Places
 
 __all__ = ["Averages", "averages", "coupling", "duals", "residuals", "snapshot"]
 

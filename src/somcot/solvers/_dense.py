@@ -27,23 +27,8 @@ import numpy as np
 import scipy.linalg  # noqa: F401  numba's np.dot takes its BLAS from here; it must be there when threads are pinned
 from numba import njit
 
-from somcot.solvers._sides import (
-    FAST,
-    NEGLIGIBLE,
-    SAFE,
-    Floats,
-    Ints,
-    Pairs,
-    Places,
-    Rates,
-    Side,
-    borrow,
-    candidates,
-    exp,
-    exp_all,
-    update,
-    visit,
-)
+from somcot.solvers._sides import NEGLIGIBLE, SAFE, Floats, Ints, Pairs, Rates, Side, candidates, update, visit
+from somcot.vector_code import FAST, Places, borrow, exp, exp_all
 
 __all__ = ["Work", "advance", "workspace"]
 

@@ -20,24 +20,18 @@ Numba's cache on disk does not follow calls into other files: after a change her
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
 from numpy.typing import NDArray
+
+from somcot.vector_code import FAST, Places, exp
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-# Unsigned numbers as indices spare numba's check for negative ones, which would keep loops from becoming vector code.
-Places = NDArray[np.uint64]
-
-# Sums and maxima may be reordered (that is what makes them vector code); NaN never occurs, infinities may.
-FAST = {"contract", "reassoc", "nsz", "nnan", "arcp"}
 NEGLIGIBLE = 50.0
 SAFE = 300.0
-CUT = -350.0
 HEAVY = 1e-3
 
 
@@ -93,76 +87,6 @@ class Rates(NamedTuple):
     radius_alpha: float
     radius_v: float
     weight: float  # of one sampled transition
-
-
-def _make_bits(_context: Any, _value: Any) -> Any:
-    """Read a float64 as an int64, bit for bit."""
-    return types.int64(types.float64), lambda _c, builder, _s, args: builder.bitcast(args[0], ir.IntType(64))
-
-
-def _make_unbits(_context: Any, _value: Any) -> Any:
-    """Read an int64 as a float64, bit for bit."""
-    return types.float64(types.int64), lambda _c, builder, _s, args: builder.bitcast(args[0], ir.DoubleType())
-
-
-def _make_borrowed(_context: Any, record: Any) -> Any:
-    """The same record of arrays without its reference counts, which the caller keeps.
-
-    Counting references whenever a record goes to a function would take longer than a step of a small problem.
-    """
-
-    def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        result = args[0]
-        for i, kind in enumerate(record.types):
-            if isinstance(kind, types.Array):
-                array = context.make_array(kind)(context, builder, builder.extract_value(result, i))
-                array.meminfo = array.meminfo.type(None)
-                array.parent = array.parent.type(None)
-                result = builder.insert_value(result, array._getvalue(), i)
-        return result
-
-    return record(record), generate
-
-
-_bits: Any = intrinsic(_make_bits)
-_unbits: Any = intrinsic(_make_unbits)
-borrow: Any = intrinsic(_make_borrowed)
-
-
-@njit(cache=True, nogil=True, fastmath={"contract"})
-def exp(x: float) -> float:
-    """e^x for x < 700 and 0 below -350, in arithmetic that vectorises (4 times the library's speed).
-
-    x = k log 2 + r by adding and taking away 1.5 * 2^52, a Taylor polynomial for e^r (|r| < 0.35), and k added to the
-    exponent bits. Relative error below 4e-16. No reordering is allowed here.
-    """
-    y = max(x, CUT)
-    t = y * 1.4426950408889634 + 6755399441055744.0
-    k = t - 6755399441055744.0
-    r = y - k * 0.6931471803691238 - k * 1.9082149292705877e-10
-    p = 1.0 / 6227020800.0
-    p = p * r + 1.0 / 479001600.0
-    p = p * r + 1.0 / 39916800.0
-    p = p * r + 1.0 / 3628800.0
-    p = p * r + 1.0 / 362880.0
-    p = p * r + 1.0 / 40320.0
-    p = p * r + 1.0 / 5040.0
-    p = p * r + 1.0 / 720.0
-    p = p * r + 1.0 / 120.0
-    p = p * r + 1.0 / 24.0
-    p = p * r + 1.0 / 6.0
-    p = p * r + 0.5
-    p = p * r + 1.0
-    p = p * r + 1.0
-    value = _unbits(_bits(p) + (_bits(t) << 52))
-    return value if x > CUT else 0.0
-
-
-@njit(cache=True, nogil=True)
-def exp_all(values: Floats) -> None:
-    """Replace values by their exponentials."""
-    for i in range(values.shape[0]):
-        values[i] = exp(values[i])
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.memory import require
-from somcot.solvers._sides import Floats, Ints, Pairs, Places, Rates, Side
+from somcot.solvers._sides import Floats, Ints, Pairs, Rates, Side
 from somcot.steps import Steps
+from somcot.vector_code import Places
 
 __all__ = ["Edges", "Options", "State", "Sums", "build", "full_edges", "grow", "lengths"]
 

@@ -21,23 +21,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from somcot.solvers._sides import (
-    FAST,
-    NEGLIGIBLE,
-    SAFE,
-    Floats,
-    Ints,
-    Pairs,
-    Places,
-    Rates,
-    Side,
-    borrow,
-    candidates,
-    exp,
-    exp_all,
-    update,
-    visit,
-)
+from somcot.solvers._sides import NEGLIGIBLE, SAFE, Floats, Ints, Pairs, Rates, Side, candidates, update, visit
+from somcot.vector_code import FAST, Places, borrow, exp, exp_all
 
 __all__ = ["Work", "advance", "workspace"]
 
