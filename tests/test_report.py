@@ -154,3 +154,14 @@ def test_a_browser_shows_it_and_runs_nothing(tmp_path: Path) -> None:
     assert "<script" not in done.stdout
     assert "<img" not in done.stdout
     assert done.stdout.count("<svg") >= 5
+
+
+@pytest.mark.filterwarnings("ignore::somcot.warnings.DataWarning")
+def test_says_when_the_maps_are_at_the_noise_level() -> None:
+    x = somcot.random_walk(4)
+    cost = somcot.costs.absolute([1, 0, 0, -1], [1, 0, 0, -1])
+    a, b = (x.sample(20, 20, rng=seed) for seed in (1, 2))
+    near = somcot.distance(a, b, cost, discount=0.9)
+    assert "level of the sampling noise" in report.html(near, cost=cost)
+    bare = somcot.distance(a, b, cost, discount=0.9, method="plugin")
+    assert "level of the sampling noise" not in report.html(bare, cost=cost)

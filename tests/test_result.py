@@ -54,10 +54,12 @@ def test_save_and_load(result: Result, tmp_path: Path) -> None:
             np.testing.assert_array_equal(before, after)
         elif f.name == "trace":
             assert before.keys() == after.keys()
-        elif f.name not in ("plan", "gradient"):
+        elif f.name not in ("maps", "plan", "gradient"):
             assert before == after, f.name
             assert type(before) is type(after)
     np.testing.assert_array_equal(result.coupling(), again.coupling())
+    np.testing.assert_array_equal(result.encoder, again.encoder)
+    np.testing.assert_array_equal(result.decoder, again.decoder)
     assert result.gradient is not None
     assert again.gradient is not None
     np.testing.assert_array_equal(result.gradient.transition_x, again.gradient.transition_x)

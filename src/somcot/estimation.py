@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from somcot import estimators, inference
+from somcot import estimators, inference, maps
 from somcot.chains import MarkovChain
 from somcot.estimators import Model
 from somcot.labels import listing
@@ -75,8 +75,7 @@ def saddle(
     if stop_at_noise is not None:
         if not 0.0 < stop_at_noise < np.inf or not any(model.samples for model in models):
             raise ValueError(f"stop_at_noise: found {stop_at_noise}, expected a positive number, and data on one side")
-        noise = (saddle_point.noise_level(m.chain, m.n_transitions, discount) for m in models if m.samples is not None)
-        tolerance = stop_at_noise * sum(noise)
+        tolerance = stop_at_noise * maps.noise_level(models, discount)
     found = saddle_point.solve(
         problem, max_steps=max_steps, tolerance=tolerance, primal_step=primal_step, dual_step=dual_step
     )
@@ -144,6 +143,7 @@ def estimate(
     result = replace(
         bare,
         distance=problem.to_user(corrected),
+        maps=maps.deferred(problem, models, bare) if rho > maps.BLUR else bare.maps,
         method="auto",
         message=(
             f"Estimated from data: {bare.distance:.6g} for the estimated chains (solved exactly), minus "

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from somcot.couplings import Coupling, Residuals
 from somcot.derivatives import Gradient, RowGradient
 from somcot.validation import Floats
 
-__all__ = ["Bounds", "ConfidenceInterval", "Duals", "Estimate", "Match", "Result", "Status"]
+__all__ = ["Bounds", "ConfidenceInterval", "DeferredMaps", "Duals", "Estimate", "Maps", "Match", "Result", "Status"]
 
 
 class Status(enum.StrEnum):
@@ -74,6 +75,34 @@ class Estimate(NamedTuple):
     n_solves: int
 
 
+class Maps(NamedTuple):
+    """The encoder lambda_X(y | x), (n_x, n_y), and the decoder lambda_Y(x | y), (n_y, n_x)."""
+
+    encoder: Floats
+    decoder: Floats
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DeferredMaps:
+    """Maps that take time, computed when first asked for."""
+
+    compute: Callable[[], Maps]
+
+    @cached_property
+    def _maps(self) -> Maps:
+        return self.compute()
+
+    @property
+    def encoder(self) -> Floats:
+        """lambda_X(y | x)."""
+        return self._maps.encoder
+
+    @property
+    def decoder(self) -> Floats:
+        """lambda_Y(x | y)."""
+        return self._maps.decoder
+
+
 class Match(NamedTuple):
     """A state of X, the state of Y it is most often paired with, and how often."""
 
@@ -95,8 +124,9 @@ class Result:
         (1 - discount) E[sum_t discount^t c(X_t, Y_t)], so min c <= distance <= max c.
     bounds : Bounds
         Certified bracket of the problem that was solved (known or estimated kernels).
-    encoder, decoder : ndarray, shape (n_x, n_y) and (n_y, n_x)
-        lambda_X(y | x) and lambda_Y(x | y); rows sum to 1, uniform for states that are never visited.
+    maps : Maps or DeferredMaps
+        Where `encoder` and `decoder` come from: the coupling `plan`, or, for data whose noise would blur them, the
+        saddle point solved to the level of the noise when first asked for (see `somcot.maps`).
     potential : ndarray, shape (n_x, n_y)
         V, scaled so that distance = (1 - discount) * V(start pair); NaN for pairs the start cannot reach.
     state_law : ndarray, shape (n_x, n_y)
@@ -129,8 +159,7 @@ class Result:
     n_steps: int
     seconds: float
     bounds: Bounds
-    encoder: Floats
-    decoder: Floats
+    maps: Maps | DeferredMaps
     potential: Floats
     state_law: Floats
     residuals: Residuals
@@ -150,6 +179,16 @@ class Result:
     def converged(self) -> bool:
         """Whether the method met its own accuracy target."""
         return self.status is Status.CONVERGED
+
+    @property
+    def encoder(self) -> Floats:
+        """lambda_X(y | x), (n_x, n_y): where each state of X goes in Y. Rows sum to 1, uniform for unvisited states."""
+        return self.maps.encoder
+
+    @property
+    def decoder(self) -> Floats:
+        """lambda_Y(x | y), (n_y, n_x): where each state of Y goes in X. Rows sum to 1, uniform for unvisited states."""
+        return self.maps.decoder
 
     @property
     def n_samples(self) -> int:
@@ -201,7 +240,7 @@ class Result:
         """Write the result to a file that holds no code; `Result.load` reads it back."""
         from somcot.storage import save
 
-        save(path, self, "result")
+        save(path, replace(self, maps=Maps(self.encoder, self.decoder)), "result")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Result:
@@ -215,6 +254,7 @@ class Result:
             Duals,
             Estimate,
             Gradient,
+            Maps,
             Residuals,
             Result,
             RowGradient,

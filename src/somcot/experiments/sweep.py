@@ -28,7 +28,6 @@ __all__ = [
     "default_estimate",
     "few_data_expected",
     "reward",
-    "saddle_estimate",
     "spearman",
     "sweep",
 ]
@@ -124,13 +123,6 @@ def default_estimate(pair: Pair, cost: Floats, discount: float) -> Result:
     """What `somcot.distance` says about the same samples."""
     with few_data_expected():
         return _whole(somcot.distance(pair.x, pair.y, cost, discount=discount, rng=0))
-
-
-def saddle_estimate(pair: Pair, cost: Floats, discount: float, share: float = 0.5) -> Result:
-    """The paper's saddle point on the same samples, solved until the constraints hold to a share of sampling noise."""
-    with few_data_expected():
-        result = somcot.distance(pair.x, pair.y, cost, discount=discount, method="saddle", stop_at_noise=share)
-    return _whole(result)
 
 
 def _whole(result: Result) -> Result:

@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from somcot import drawings
 from somcot.chains import MarkovChain
+from somcot.couplings import conditional
 from somcot.drawings import figure, label_text
 from somcot.report.contributions import Contribution, contributions
 from somcot.report.words import METHODS, sentence
-from somcot.result import Result
+from somcot.result import DeferredMaps, Result
 from somcot.samples import Samples
 from somcot.validation import Floats
 
@@ -88,7 +89,7 @@ def matching(result: Result, names: tuple[str, str]) -> str:
     ]
     table = _table([f"state of {first}", f"goes with, in {second}", "!how often", "!share of time"], rows)
     i, j = _most_visited(result.state_law, _MAP_STATES)
-    note = _cut_note(result, len(i), len(j))
+    note = _cut_note(result, len(i), len(j)) + _noise_note(result)
     maps = [
         ("Together: time spent in each pair (root scale)", np.sqrt(result.state_law[np.ix_(i, j)]), i, j, False),
         (f"Encoder: where each state of {first} goes", result.encoder[np.ix_(i, j)], i, j, False),
@@ -113,6 +114,16 @@ def _most_visited(law: Floats, most: int) -> tuple[NDArray[Any], NDArray[Any]]:
     chosen = (np.sort(np.argsort(-v, kind="stable")[:most]) for v in (x, y))
     i, j = (c if len(c) else np.arange(1) for c in chosen)
     return i, j
+
+
+def _noise_note(result: Result) -> str:
+    exact = conditional(result.state_law)
+    if not isinstance(result.maps, DeferredMaps) or np.array_equal(result.encoder, exact):
+        return ""
+    return (
+        '<p class="note">Encoder, decoder and the table are solved to the level of the sampling noise; the picture of '
+        "time together is exact for the estimated chains and so follows the noise.</p>"
+    )
 
 
 def _cut_note(result: Result, n: int, m: int) -> str:

@@ -12,7 +12,7 @@ from somcot.couplings import Coupling, conditional, residuals
 from somcot.derivatives import Gradient
 from somcot.discounting import Kernel, discounted_occupancy
 from somcot.problem import Problem
-from somcot.result import Bounds, Result, Status
+from somcot.result import Bounds, Maps, Result, Status
 from somcot.validation import Floats
 
 __all__ = ["assemble", "occupancy_coupling"]
@@ -55,7 +55,7 @@ def assemble(
     visited = law > 0
     unit_distance = float(law[visited] @ problem.unit_cost[visited])
     low, high = min(bounds.low, unit_distance), max(bounds.high, unit_distance)
-    encoder, decoder = conditional(law), conditional(law.T)
+    maps = Maps(conditional(law), conditional(law.T))
     nu_x, nu_y = problem.x.occupancy(problem.discount), problem.y.occupancy(problem.discount)
     columns = {name: np.asarray(values, dtype=np.float64) for name, values in trace.items()}
     if "distance" in columns:
@@ -69,11 +69,10 @@ def assemble(
         n_steps=n_steps,
         seconds=time.perf_counter() - began,
         bounds=Bounds(problem.to_user(low), problem.to_user(high)),
-        encoder=encoder,
-        decoder=decoder,
+        maps=maps,
         potential=problem.potential_to_user(V),
         state_law=law,
-        residuals=residuals(coupling, nu_x, nu_y, problem.discount, encoder, decoder),
+        residuals=residuals(coupling, nu_x, nu_y, problem.discount, *maps),
         states_x=problem.x.states,
         states_y=problem.y.states,
         plan=coupling,

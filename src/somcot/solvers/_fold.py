@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from somcot.couplings import conditional
-from somcot.result import Bounds, Result, Status
+from somcot.result import Bounds, Maps, Result, Status
 from somcot.solvers import _averages, _dense, _support
 from somcot.solvers._diagnosis import notes
 from somcot.solvers._setup import span
@@ -112,8 +112,7 @@ def finish(
         n_steps=state.k,
         seconds=seconds,
         bounds=Bounds(float(state.cost.min()), float(state.cost.max())),
-        encoder=conditional(mean.encoder[:n_x, :n_y]),
-        decoder=conditional(mean.decoder[:n_y, :n_x]),
+        maps=Maps(conditional(mean.encoder[:n_x, :n_y]), conditional(mean.decoder[:n_y, :n_x])),
         # V is free up to a constant; this one makes distance = (1 - discount) V(start).
         potential=V + distance / (1 - discount) - float((start * V).sum()),
         state_law=law,

@@ -17,14 +17,15 @@ from numpy.typing import NDArray
 from somcot.bellman.pairs import reachable_pairs
 from somcot.bellman.primal_dual import Layout, advance, start_point
 from somcot.chains import MarkovChain
+from somcot.compiling import announce
 from somcot.couplings import Coupling, Residuals, conditional, residuals
 from somcot.memory import require
 from somcot.problem import Problem
-from somcot.result import Bounds, Result, Status
+from somcot.result import Bounds, Maps, Result, Status
 from somcot.solvers import policy_iteration
 from somcot.validation import Floats, check_count
 
-__all__ = ["noise_level", "solve"]
+__all__ = ["iterate", "noise_level", "solve"]
 
 PRIMAL_STEP = 0.3
 DUAL_STEP = 0.83  # primal_step * dual_step = 1/4: columns of the constraints have norm at most 2
@@ -32,12 +33,21 @@ FIRST_ROUND = 500
 _WORK = 3_000_000  # cells per slice: about 50 ms
 
 
-class _Average(NamedTuple):
+class Average(NamedTuple):
+    """The points of a round, averaged."""
+
     coupling: Coupling
-    encoder: Floats
-    decoder: Floats
+    maps: Maps
     V: Floats
     residuals: Residuals
+
+
+class Iteration(NamedTuple):
+    """How the rounds went: their last average, how they ended, and the way."""
+
+    average: Average
+    status: Status
+    trace: dict[str, list[float]]
 
 
 def solve(
@@ -65,6 +75,20 @@ def solve(
     for name, value in (("tolerance", tolerance), ("primal_step", primal_step), ("dual_step", dual_step)):
         if not 0.0 < value < np.inf:
             raise ValueError(f"{name}: found {value}, expected a positive number")
+    found = iterate(problem, max_steps=max_steps, tolerance=tolerance, primal_step=primal_step, dual_step=dual_step)
+    return _result(problem, found, tolerance, began)
+
+
+def iterate(
+    problem: Problem,
+    *,
+    max_steps: int,
+    tolerance: float,
+    primal_step: float = PRIMAL_STEP,
+    dual_step: float = DUAL_STEP,
+) -> Iteration:
+    """Run rounds until one meets the tolerance. Parameters as for `solve`."""
+    announce(advance)
     run = _Run(problem)
     status, done, length = Status.STEP_LIMIT, 0, FIRST_ROUND
     trace: dict[str, list[float]] = {"step": [], "distance": [], "violation": []}
@@ -86,7 +110,7 @@ def solve(
         if not trace["step"]:
             raise
         status = Status.INTERRUPTED
-    return _result(problem, run, average, status, trace, tolerance, began)
+    return Iteration(average, status, trace)
 
 
 def noise_level(chain: MarkovChain, n_transitions: int, discount: float) -> float:
@@ -160,7 +184,7 @@ class _Run:
             advance(self.layout, self.point, self.problem.discount, primal_step, dual_step, steps, True)
         self.n_averaged = n_steps
 
-    def average(self) -> _Average:
+    def average(self) -> Average:
         """The averaged point, without the extra state."""
         problem, pairs, n = self.problem, self.pairs, len(self.pairs)
         weight = self.problem.discount if self.extra else 1.0
@@ -186,29 +210,22 @@ class _Run:
         encoder, decoder = np.zeros(problem.shape), np.zeros(problem.shape)
         encoder[pairs.x, pairs.y] = self.point.sum_lambda_x[:n] / self.n_averaged
         decoder[pairs.x, pairs.y] = self.point.sum_lambda_y[:n] / self.n_averaged
-        encoder, decoder = conditional(encoder), conditional(decoder.T)
+        maps = Maps(conditional(encoder), conditional(decoder.T))
         nu_x, nu_y = problem.x.occupancy(problem.discount), problem.y.occupancy(problem.discount)
-        found = residuals(coupling, nu_x, nu_y, problem.discount, encoder, decoder)
-        return _Average(coupling, encoder, decoder, self.point.sum_V[:n] / self.n_averaged, found)
+        found = residuals(coupling, nu_x, nu_y, problem.discount, *maps)
+        potential = np.full(problem.shape, np.nan)
+        potential[pairs.x, pairs.y] = self.point.sum_V[:n] / self.n_averaged
+        return Average(coupling, maps, potential, found)
 
-    def value(self, average: _Average) -> float:
+    def value(self, average: Average) -> float:
         """<mu, c> of an average, in units of the unit cost."""
         return float((average.coupling.state_law() * self.problem.unit_cost).sum())
 
 
-def _result(
-    problem: Problem,
-    run: _Run,
-    average: _Average,
-    status: Status,
-    trace: dict[str, list[float]],
-    tolerance: float,
-    began: float,
-) -> Result:
+def _result(problem: Problem, found: Iteration, tolerance: float, began: float) -> Result:
+    average, status, trace = found
     exact = None if status is Status.INTERRUPTED else policy_iteration.solve(problem)
     bounds = Bounds(problem.offset, problem.to_user(1.0)) if exact is None else exact.bounds
-    potential = np.full(problem.shape, np.nan)
-    potential[run.pairs.x, run.pairs.y] = average.V
     steps, violation = int(trace["step"][-1]), trace["violation"][-1]
     ended = {
         Status.CONVERGED: f"violation {violation:.2g} after {steps} steps, at most {tolerance:.2g} was asked",
@@ -216,7 +233,7 @@ def _result(
         Status.INTERRUPTED: f"interrupted at violation {violation:.2g} after {steps} steps",
     }[status]
     return Result(
-        distance=problem.to_user(run.value(average)),
+        distance=trace["distance"][-1],
         method="saddle",
         status=status,
         message=f"Primal-dual steps on the saddle point: {ended}.",
@@ -224,9 +241,8 @@ def _result(
         n_steps=steps,
         seconds=time.perf_counter() - began,
         bounds=bounds,
-        encoder=average.encoder,
-        decoder=average.decoder,
-        potential=problem.potential_to_user(potential),
+        maps=average.maps,
+        potential=problem.potential_to_user(average.V),
         state_law=average.coupling.state_law(),
         residuals=average.residuals,
         states_x=problem.x.states,
