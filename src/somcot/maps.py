@@ -2,7 +2,7 @@
 
 A coupling of two estimated chains is exact for their noise as well: wherever two rows differ by chance, pairs that
 belong together part, and stay apart for a while. The paper's saddle point, solved only until the constraints hold to
-half the sampling noise, does not follow the noise that far. Its maps were nearer to the true ones wherever the cross-fit
+half the sampling noise, does not follow the noise that far. Its maps were nearer to the true ones where the cross-fit
 gap was above a fifth of the plug-in, and about as near below (docs/statistics.md, ``python -m benchmarks.maps``).
 """
 

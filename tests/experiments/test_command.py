@@ -53,6 +53,7 @@ def test_command_writes_figure_numbers_and_page(tmp_path: Path) -> None:
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert 'src="steps.png"' in page
     assert "beta" in page
+    assert "<code>somcot reproduce steps --seed 3</code>" in page
 
 
 @pytest.mark.usefixtures("tiny")

@@ -18,7 +18,7 @@ _HEAD = """<!doctype html>
 <style>
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 56rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 figure { margin: 0 0 1rem; }
-img { max-width: 100%; height: auto; }
+img { max-width: 100%; max-height: 36rem; }
 table { border-collapse: collapse; font-size: 0.85rem; }
 td, th { padding: 0.15rem 0.8rem 0.15rem 0; text-align: left; font-variant-numeric: tabular-nums; }
 .miss { color: #b03000; font-weight: 600; }
@@ -38,6 +38,7 @@ def index_page(results: Sequence[tuple[Experiment, Record]]) -> str:
 def _section(experiment: Experiment, record: Record) -> str:
     name = experiment.name
     rows = "\n".join(_row(check) for check in record.checks)
+    options = " --quick" * (record.settings == experiment.quick) + f" --seed {record.seed}" * (record.seed != 0)
     return f"""<section id="{name}">
 <h2>{escape(experiment.title)}</h2>
 <figure><a href="{name}.svg"><img src="{name}.png" alt="{escape(experiment.title)}"></a></figure>
@@ -46,7 +47,7 @@ def _section(experiment: Experiment, record: Record) -> str:
 <tr><th>acceptance figure</th><th>reached</th><th>expected</th><th></th></tr>
 {rows}
 </table>
-<p><a href="{name}.json">numbers</a> · seed {record.seed} · <code>somcot reproduce {name}</code></p>
+<p><a href="{name}.json">numbers</a> · seed {record.seed} · <code>somcot reproduce {name}{options}</code></p>
 </section>"""
 
 
