@@ -1,4 +1,5 @@
 """Every mistake gets an error that names the argument, the place, what was found and what to do."""
+# mypy: disable-error-code="arg-type"
 
 from __future__ import annotations
 
@@ -11,10 +12,12 @@ from scipy.sparse import csr_array
 
 import somcot
 from somcot import MarkovChain, MemoryLimitError, costs
+from somcot.warnings import DataWarning
 
 GOOD = np.array([[0.5, 0.5], [0.2, 0.8]])
 NAN, INF = float("nan"), float("inf")
 CHAIN = MarkovChain(GOOD)
+DATA = CHAIN.sample(50, 20, rng=0)
 
 
 def chain(*args: Any, **kwargs: Any) -> Callable[[], object]:
@@ -29,7 +32,7 @@ CASES: list[tuple[str, Callable[[], object], type[Exception], str]] = [
     # kernels
     ("nan", chain([[0.5, 0.5], [NAN, 1]]), ValueError, r"transition: entry \(1, 0\) is nan, 1 of 4 entries"),
     ("inf", chain([[0.5, 0.5], [INF, 1]]), ValueError, r"transition: entry \(1, 0\) is inf"),
-    ("sparse nan", chain(csr_array([[0.5, 0.5], [NAN, 1]])), ValueError, "transition: entry 2 is nan"),
+    ("sparse nan", chain(csr_array([[0.5, 0.5], [NAN, 1]])), ValueError, r"transition: entry \(1, 0\) is nan, 1 of 4"),
     (
         "row sum",
         chain([[0.5, 0.43], [0, 1]]),
@@ -153,12 +156,49 @@ CASES: list[tuple[str, Callable[[], object], type[Exception], str]] = [
     ("occupancy discount", lambda: CHAIN.occupancy(1.0), ValueError, "discount: found 1.0"),
     # generators
     ("walk size", lambda: somcot.random_walk(0), ValueError, "n: found 0, expected at least 1"),
-    ("walk size float", lambda: somcot.random_walk(2.5), TypeError, "n: found 2.5, expected a whole number"),  # type: ignore[arg-type]
+    ("walk size float", lambda: somcot.random_walk(2.5), TypeError, "n: found 2.5, expected a whole number"),
     ("walk theta", lambda: somcot.random_walk(3, 1.5), ValueError, "theta: found 1.5, expected a probability"),
     ("walk stay", lambda: somcot.random_walk(3, stay=NAN), ValueError, "stay: found nan, expected a probability"),
     ("walk start", lambda: somcot.random_walk(3, start=3), ValueError, "initial: 3 is not a state"),
     ("copies", lambda: somcot.block_chain(CHAIN, 0), ValueError, "n_copies: found 0, expected at least 1"),
     ("episodes", lambda: CHAIN.sample(0, 5), ValueError, "n_episodes: found 0, expected at least 1"),
+    ("walk theta text", lambda: somcot.random_walk(3, "a"), TypeError, "theta: found 'a', expected a number"),
+    (
+        "copies of a matrix",
+        lambda: somcot.block_chain(GOOD, 2),
+        TypeError,
+        "chain: found ndarray, expected a MarkovChain",
+    ),
+    ("labels of a number", chain(GOOD, states=5), TypeError, "states: found 5, expected a sequence"),
+    # options of the wrong type
+    ("epsilon", ask(method="sinkhorn", epsilon="a"), TypeError, "epsilon: found 'a', expected a number"),
+    (
+        "epsilon zero",
+        ask(method="sinkhorn", epsilon=0),
+        ValueError,
+        "epsilon: found 0.0, expected a finite number",
+    ),
+    ("tolerance", ask(method="saddle", tolerance=None), TypeError, "tolerance: found None, expected a number"),
+    (
+        "noise text",
+        ask(x=DATA, method="saddle", stop_at_noise="a"),
+        TypeError,
+        "stop_at_noise: found 'a', expected",
+    ),
+    ("noise of nothing", ask(method="saddle", stop_at_noise=0.5), ValueError, "stop_at_noise: both .* use tolerance="),
+    ("progress", ask(method="somcot", n_steps=9, progress="yes"), TypeError, "progress: found 'yes', expected True"),
+    ("order", ask(method="somcot", n_steps=9, order="z"), ValueError, "order: found 'z', expected 'random'"),
+    ("pairs", lambda: somcot.streams.from_iterable(5), TypeError, "pairs: found 5, expected an iterable"),
+    *(
+        (
+            f"seed {seed!r}",
+            ask(x=DATA, y=DATA, rng=seed),
+            TypeError,
+            "rng: found .*, expected a whole number of at least 0",
+        )
+        for seed in ("a", 1.5, -1)
+    ),
+    ("sample seed", lambda: CHAIN.sample(2, 5, rng="a"), TypeError, "rng: found 'a', expected"),
     ("unknown name", lambda: getattr(somcot, "nonsense"), AttributeError, "has no attribute 'nonsense'"),  # noqa: B009
 ]
 
@@ -233,3 +273,8 @@ def test_constant_tiny_cost_has_a_tiny_bracket() -> None:
     result = somcot.distance(CHAIN, CHAIN, np.full((2, 2), 1e-300), discount=0.9)
     assert result.distance == 1e-300
     assert result.bounds.high - result.bounds.low <= 1e-309
+
+
+def test_labels_that_only_look_alike() -> None:
+    with pytest.warns(DataWarning, match=r"no label is shared, but 1 and '1' look alike"):
+        assert costs.labels([1, 2], ["1", "2"]).all()

@@ -17,6 +17,8 @@ from somcot.validation import (
     check_count,
     check_discount,
     check_labels,
+    check_number,
+    check_rng,
     probability_vector,
 )
 
@@ -164,7 +166,7 @@ class MarkovChain:
         from somcot.samples import Samples
 
         n_episodes, n_steps = check_count("n_episodes", n_episodes), check_count("n_steps", n_steps)
-        generator = np.random.default_rng(rng)
+        generator = check_rng(rng)
         paths = np.empty((n_episodes, n_steps + 1), dtype=np.int64)
         paths[:, 0] = self._draw_next(np.full(n_episodes, self.n_states), generator)
         for t in range(n_steps):
@@ -184,7 +186,7 @@ class MarkovChain:
         from somcot.samples import Samples
 
         n, discount = check_count("n", n), check_discount(discount)
-        now, following = self.draw_occupancy(n, discount, np.random.default_rng(rng))
+        now, following = self.draw_occupancy(n, discount, check_rng(rng))
         codes = now.astype(np.int32), following.astype(np.int32)
         return Samples(self.states, *codes, initial=self.initial, discount=discount)
 
@@ -246,7 +248,7 @@ def random_walk(n: int, theta: float = 0.5, *, stay: float = 0.9, start: int = 0
     """
     n = check_count("n", n)
     for name, value in (("theta", theta), ("stay", stay)):
-        if not 0.0 <= value <= 1.0:
+        if not 0.0 <= check_number(name, value) <= 1.0:
             raise ValueError(f"{name}: found {value}, expected a probability between 0 and 1")
     if n == 1:
         return MarkovChain([[1.0]], start)
@@ -273,6 +275,10 @@ def block_chain(chain: MarkovChain, n_copies: int) -> MarkovChain:
            [0.05, 0.05, 0.45, 0.45]])
     """
     b = check_count("n_copies", n_copies)
+    if not isinstance(chain, MarkovChain):
+        raise TypeError(
+            f"chain: found {type(chain).__name__}, expected a MarkovChain; wrap a matrix in MarkovChain(...)"
+        )
     states = [(x, copy) for x in chain.states for copy in range(b)]
     initial = np.repeat(chain.initial / b, b)
     if isinstance(chain.transition, np.ndarray):

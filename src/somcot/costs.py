@@ -5,12 +5,14 @@ Any (n_x, n_y) array of finite numbers is a cost. These functions build the usua
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Iterable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot.validation import Floats, check_labels, real_array
+from somcot.warnings import DataWarning
 
 __all__ = ["absolute", "check_cost", "euclidean", "labels"]
 
@@ -41,6 +43,8 @@ def absolute(a: ArrayLike, b: ArrayLike) -> Floats:
 def labels(states_x: Iterable[Hashable], states_y: Iterable[Hashable]) -> Floats:
     """0 where the labels are equal, 1 elsewhere.
 
+    Labels that only look equal, such as 1 and "1", are different; a warning says so when there are no equal ones.
+
     Examples
     --------
     >>> labels(["home", "cart"], ["cart", "home", "paid"])
@@ -53,6 +57,15 @@ def labels(states_x: Iterable[Hashable], states_y: Iterable[Hashable]) -> Floats
     for i, label in enumerate(x):
         if label in column:
             cost[i, column[label]] = 0.0
+    alike = {str(label) for label in x} & {str(label) for label in y}
+    if cost.all() and alike:
+        text = min(alike)
+        one, other = (next(label for label in side if str(label) == text) for side in (x, y))
+        warnings.warn(
+            f"states_x, states_y: no label is shared, but {one!r} and {other!r} look alike; give both the same type",
+            DataWarning,
+            stacklevel=2,
+        )
     return cost
 
 

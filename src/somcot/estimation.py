@@ -19,7 +19,7 @@ from somcot.result import Bounds, ConfidenceInterval, Estimate, Result
 from somcot.samples import Samples
 from somcot.solvers import policy_iteration
 from somcot.solvers import saddle as saddle_point
-from somcot.validation import check_confidence, check_count
+from somcot.validation import check_confidence, check_count, check_positive, check_rng
 from somcot.warnings import DataWarning
 
 __all__ = ["estimate", "plugin", "saddle"]
@@ -73,9 +73,9 @@ def saddle(
     models = estimators.fit(x, "x"), estimators.fit(y, "y")
     problem = Problem(models[0].chain, models[1].chain, cost, discount)
     if stop_at_noise is not None:
-        if not 0.0 < stop_at_noise < np.inf or not any(model.samples for model in models):
-            raise ValueError(f"stop_at_noise: found {stop_at_noise}, expected a positive number, and data on one side")
-        tolerance = stop_at_noise * maps.noise_level(models, discount)
+        if not any(model.samples for model in models):
+            raise ValueError("stop_at_noise: both processes are known chains without noise; use tolerance=")
+        tolerance = check_positive("stop_at_noise", stop_at_noise) * maps.noise_level(models, discount)
     found = saddle_point.solve(
         problem, max_steps=max_steps, tolerance=tolerance, primal_step=primal_step, dual_step=dual_step
     )
@@ -128,7 +128,7 @@ def estimate(
     check_confidence(confidence)
     if interval not in ("delta", "bootstrap"):
         raise ValueError(f"interval: found {interval!r}, expected 'delta' or 'bootstrap'")
-    generator = np.random.default_rng(0 if rng is None else rng)
+    generator = check_rng(0 if rng is None else rng)
     models = estimators.fit(x, "x"), estimators.fit(y, "y")
     problem = Problem(models[0].chain, models[1].chain, cost, discount)
     solution, bare = policy_iteration.solve_in_full(problem, threads=threads)

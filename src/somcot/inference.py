@@ -19,7 +19,7 @@ from somcot.problem import Problem, UnitProblem
 from somcot.result import Bounds, Status
 from somcot.samples import Samples
 from somcot.solvers.policy_iteration import iterate
-from somcot.validation import Floats, check_count
+from somcot.validation import Floats, check_count, check_rng
 
 if TYPE_CHECKING:
     from somcot.solvers.policy_iteration import Solution
@@ -161,7 +161,7 @@ def same_process(
     order = [y.states.index(label) for label in x.states]
     unit = problem.unit_cost[:, order]
     n_permutations = check_count("n_permutations", n_permutations)
-    generator = np.random.default_rng(0 if rng is None else rng)
+    generator = check_rng(0 if rng is None else rng)
     statistic, null = permutation_test(x, y, unit, problem.discount, n_permutations, generator)
     extreme = int((null >= statistic - 1e-9).sum())
     return SameProcessResult(

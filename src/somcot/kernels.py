@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from somcot.validation import Floats, check_finite, real_array
+from somcot.validation import Floats, real_array
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -37,13 +37,24 @@ def square_matrix(transition: Any) -> Floats | csr_array:
             raise TypeError(f"transition: found entries of type {transition.dtype}, expected real numbers")
         matrix = csr_array(transition, dtype=np.float64, copy=True)
         matrix.sum_duplicates()
-        check_finite("transition", matrix.data)
+        _check_finite_entries(matrix)
     else:
         matrix = real_array("transition", transition, 2)
     rows, columns = matrix.shape
     if rows != columns or rows == 0:
         raise ValueError(f"transition: shape is {(rows, columns)}, expected a square matrix with at least one state")
     return matrix
+
+
+def _check_finite_entries(matrix: csr_array) -> None:
+    bad = np.flatnonzero(~np.isfinite(matrix.data))
+    if len(bad):
+        k = int(bad[0])
+        place = int(np.searchsorted(matrix.indptr, k, side="right")) - 1, int(matrix.indices[k])
+        raise ValueError(
+            f"transition: entry {place} is {matrix.data[k]}, {len(bad)} of {matrix.nnz} stored entries are not finite; "
+            "remove or replace them"
+        )
 
 
 def stochastic(matrix: Floats | csr_array, labels: tuple[Hashable, ...], *, normalize: bool) -> Floats | csr_array:

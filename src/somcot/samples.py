@@ -17,7 +17,7 @@ from somcot.counting import PairCounts, count_pairs
 from somcot.flow import flow_mle
 from somcot.labels import Codes, encode, listing, refuse_lookalikes
 from somcot.recording import RewardSums
-from somcot.validation import Floats, check_discount
+from somcot.validation import Floats, check_discount, check_rng
 from somcot.warnings import DataWarning, UnseenStateWarning
 
 if TYPE_CHECKING:
@@ -383,7 +383,7 @@ class Samples:
         >>> Samples.from_trajectories([[0, 1, 0], [1, 1, 1]]).resample(rng=0).n_episodes
         2
         """
-        return self.take(np.random.default_rng(rng).integers(self.n_units, size=self.n_units))
+        return self.take(check_rng(rng).integers(self.n_units, size=self.n_units))
 
     def merge(self, other: Samples) -> Samples:
         """Put two recordings of the same process together; equal labels are the same state.

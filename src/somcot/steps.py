@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from somcot.validation import check_count, check_discount
+from somcot.validation import check_count, check_discount, check_number, check_positive
 
 __all__ = ["Steps", "auto", "error_bound", "explicit", "steps_for_error", "theorem"]
 
@@ -41,7 +41,7 @@ def auto(n_x: int, n_y: int, n_steps: int, max_cost: float = 1.0) -> Steps:
     (1.0, 0.03)
     """
     n_x, n_y, n_steps = _sizes(n_x, n_y, n_steps)
-    scale = _positive("max_cost", max_cost)
+    scale = check_positive("max_cost", max_cost)
     beta = 0.6 * scale * math.sqrt(n_x * n_y / n_steps)
     return Steps(1 / scale, 1 / scale, 1 / scale, beta, beta, beta)
 
@@ -56,7 +56,7 @@ def theorem(n_x: int, n_y: int, discount: float, n_steps: int, max_cost: float =
     (0.002537, 1.118034)
     """
     n_x, n_y, n_steps = _sizes(n_x, n_y, n_steps)
-    rest, scale = 1.0 - check_discount(discount), _positive("max_cost", max_cost)
+    rest, scale = 1.0 - check_discount(discount), check_positive("max_cost", max_cost)
 
     def primal(size: float) -> float:
         return rest * math.sqrt(size / n_steps) / scale
@@ -135,7 +135,7 @@ def steps_for_error(
     """
     n_x, n_y, _ = _sizes(n_x, n_y, 1)
     constant = _bound_constant(n_x, n_y, discount, delta, max_cost)
-    n_steps = max(1, math.ceil((constant / _positive("error", error)) ** 2))
+    n_steps = max(1, math.ceil((constant / check_positive("error", error)) ** 2))
     while n_steps > 1 and constant / math.sqrt(n_steps - 1) <= error:
         n_steps -= 1
     while constant / math.sqrt(n_steps) > error:
@@ -145,7 +145,7 @@ def steps_for_error(
 
 def _bound_constant(n_x: int, n_y: int, discount: float, delta: float, max_cost: float) -> float:
     """The bound times sqrt(K), term by term as in the proof's last display."""
-    rest, scale = 1.0 - check_discount(discount), _positive("max_cost", max_cost)
+    rest, scale = 1.0 - check_discount(discount), check_positive("max_cost", max_cost)
     if not 0.0 < delta < 1.0:
         raise ValueError(f"delta: found {delta}, expected a probability strictly between 0 and 1")
     unlikely = math.log(1.0 / delta)
@@ -164,7 +164,7 @@ def _bound_constant(n_x: int, n_y: int, discount: float, delta: float, max_cost:
 
 def check_decay(decay: Any) -> float:
     """Refuse a decay that is not a number of at least 0."""
-    value = _number("decay", decay)
+    value = check_number("decay", decay)
     if not 0.0 <= value < math.inf:
         raise ValueError(f"decay: found {value}, expected a number of at least 0")
     return value
@@ -174,25 +174,11 @@ def _three(name: str, value: Any) -> tuple[float, float, float]:
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
         if len(value) != 3:
             raise ValueError(f"{name}: found {len(value)} rates, expected one or three")
-        a, b, c = (_positive(name, v) for v in value)
+        a, b, c = (check_positive(name, v) for v in value)
         return a, b, c
-    rate = _positive(name, value)
+    rate = check_positive(name, value)
     return rate, rate, rate
 
 
 def _sizes(n_x: Any, n_y: Any, n_steps: Any) -> tuple[int, int, int]:
     return check_count("n_x", n_x), check_count("n_y", n_y), check_count("n_steps", n_steps)
-
-
-def _number(name: str, value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name}: found {value!r}, expected a number") from None
-
-
-def _positive(name: str, value: Any) -> float:
-    number = _number(name, value)
-    if not 0.0 < number < math.inf:
-        raise ValueError(f"{name}: found {number}, expected a finite number above 0")
-    return number

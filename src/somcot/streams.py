@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from somcot._sources import Ints, Source, Stream, StreamError, block_size, check_pairs, whole_numbers
 from somcot.chains import MarkovChain
-from somcot.validation import Floats, check_count, check_discount, check_labels, probability_vector
+from somcot.validation import Floats, check_count, check_discount, check_labels, check_rng, probability_vector
 from somcot.warnings import DataWarning
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def from_chain(chain: MarkovChain, discount: float, rng: Rng = None) -> Source:
     if not isinstance(chain, MarkovChain):
         raise TypeError(f"chain: found {type(chain).__name__}, expected a MarkovChain")
     discount = check_discount(discount)
-    generator = np.random.default_rng(rng)
+    generator = check_rng(rng)
     size = block_size(discount)
 
     def refill() -> tuple[Ints, Ints]:
@@ -108,7 +108,7 @@ def from_simulator(
     (500, array([1.]))
     """
     discount = check_discount(discount)
-    generator = np.random.default_rng(rng)
+    generator = check_rng(rng)
     for name, function in (("reset", reset), ("step", step)):
         if not callable(function):
             raise TypeError(f"{name}: found {function!r}, expected a callable")
@@ -150,8 +150,7 @@ def from_samples(samples: Samples, discount: float, rng: Rng = None, *, order: s
     (80, 20)
     """
     discount = check_discount(discount)
-    if order not in ("random", "shuffled", "recorded"):
-        raise ValueError(f"order: found {order!r}, expected 'random', 'recorded' or 'shuffled'")
+    check_order(order)
     if samples.discount is not None and abs(samples.discount - discount) > 1e-12:
         raise ValueError(
             f"discount: found {discount}, but the samples were drawn at {samples.discount}; "
@@ -170,7 +169,7 @@ def from_samples(samples: Samples, discount: float, rng: Rng = None, *, order: s
     now, following = samples.now.astype(np.int64), samples.following.astype(np.int64)
     seen = np.zeros((samples.n_states, samples.n_states), dtype=bool)
     seen[now, following] = True
-    generator = None if order == "recorded" else np.random.default_rng(rng)
+    generator = None if order == "recorded" else check_rng(rng)
     passes: Iterator[int] = iter(range(1)) if generator is None else itertools.count()
 
     def refill() -> tuple[Ints, Ints]:
@@ -190,6 +189,12 @@ def from_samples(samples: Samples, discount: float, rng: Rng = None, *, order: s
         n_pairs=len(now),
         quick=True,
     )
+
+
+def check_order(order: Any) -> None:
+    """Refuse an order in which samples cannot be drawn."""
+    if order not in ("random", "shuffled", "recorded"):
+        raise ValueError(f"order: found {order!r}, expected 'random', 'recorded' or 'shuffled'")
 
 
 def from_iterable(
@@ -223,7 +228,10 @@ def from_iterable(
     if labels is not None and n_states is not None and n_states != len(labels):
         raise ValueError(f"n_states: found {n_states}, but there are {len(labels)} labels in states")
     count = len(labels) if labels is not None else None if n_states is None else check_count("n_states", n_states)
-    iterator = iter(pairs)
+    try:
+        iterator = iter(pairs)
+    except TypeError:
+        raise TypeError(f"pairs: found {pairs!r}, expected an iterable of (state, next state)") from None
 
     def refill() -> tuple[Any, Any]:
         now, following = _unzip(list(itertools.islice(iterator, 256)))

@@ -87,10 +87,38 @@ def check_count(name: str, value: Any, at_least: int = 1) -> int:
     return count
 
 
+def check_number(name: str, value: Any) -> float:
+    """Refuse what is not a real number."""
+    try:
+        return float("text" if isinstance(value, (str, bytes)) else value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: found {value!r}, expected a number") from None
+
+
+def check_positive(name: str, value: Any) -> float:
+    """Refuse what is not a finite number above 0."""
+    number = check_number(name, value)
+    if not 0.0 < number < math.inf:
+        raise ValueError(f"{name}: found {number}, expected a finite number above 0")
+    return number
+
+
+def check_rng(rng: Any) -> np.random.Generator:
+    """A generator from a seed, or the generator itself; None for a fresh one."""
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"rng: found {rng!r}, expected a whole number of at least 0, a numpy.random.Generator, or None"
+        ) from None
+
+
 def check_labels(name: str, labels: Iterable[Hashable], n: int | None = None) -> tuple[Hashable, ...]:
     """Turn state labels into a tuple; refuse wrong counts, repeated, unhashable and NaN labels."""
     if isinstance(labels, (str, bytes)):
         raise TypeError(f"{name}: found the text {labels!r}, expected a sequence with one label per state")
+    if not isinstance(labels, Iterable):
+        raise TypeError(f"{name}: found {labels!r}, expected a sequence with one label per state")
     found = tuple(label.item() if isinstance(label, np.generic) else label for label in labels)
     if n is not None and len(found) != n:
         raise ValueError(f"{name}: found {len(found)} labels for {n} states; give exactly one per state")

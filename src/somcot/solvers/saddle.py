@@ -23,7 +23,7 @@ from somcot.memory import require
 from somcot.problem import Problem
 from somcot.result import Bounds, Maps, Result, Status
 from somcot.solvers import policy_iteration
-from somcot.validation import Floats, check_count
+from somcot.validation import Floats, check_count, check_positive
 
 __all__ = ["iterate", "noise_level", "solve"]
 
@@ -73,8 +73,7 @@ def solve(
     began = time.perf_counter()
     max_steps = check_count("max_steps", max_steps)
     for name, value in (("tolerance", tolerance), ("primal_step", primal_step), ("dual_step", dual_step)):
-        if not 0.0 < value < np.inf:
-            raise ValueError(f"{name}: found {value}, expected a positive number")
+        check_positive(name, value)
     found = iterate(problem, max_steps=max_steps, tolerance=tolerance, primal_step=primal_step, dual_step=dual_step)
     return _result(problem, found, tolerance, began)
 

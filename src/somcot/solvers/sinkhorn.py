@@ -24,7 +24,7 @@ from somcot.memory import require
 from somcot.problem import Problem
 from somcot.result import Result, Status
 from somcot.solvers._assemble import assemble, occupancy_coupling
-from somcot.validation import Floats, check_count
+from somcot.validation import Floats, check_count, check_positive
 
 __all__ = ["solve"]
 
@@ -62,8 +62,7 @@ def solve(
     """
     began = time.perf_counter()
     for name, number in (("epsilon", epsilon), ("tolerance", tolerance)):
-        if not 0.0 < number < np.inf:
-            raise ValueError(f"{name}: found {number}, expected a positive number such as 0.001")
+        check_positive(name, number)
     inner_steps = check_count("inner_steps", inner_steps)
     plans = _Plans(problem, choose(problem.unit, pairs), thread_count(threads))
     status = Status.STEP_LIMIT

@@ -28,7 +28,7 @@ from somcot.solvers._setup import init
 from somcot.solvers._state import Options, State
 from somcot.steps import Steps
 from somcot.streams import Stream, StreamError
-from somcot.validation import Floats, check_count, check_discount, real_array
+from somcot.validation import Floats, check_count, check_discount, check_rng, real_array
 
 if TYPE_CHECKING:
     from somcot.samples import Samples
@@ -158,6 +158,8 @@ def load(path: str | os.PathLike[str]) -> State:
 
 def _finished(run: Run, progress: bool | Report, began: float) -> Result:
     """Drive the run and read off the result; an error, of a stream or of its source, carries what was reached."""
+    if progress and progress is not True and not callable(progress):
+        raise TypeError(f"progress: found {progress!r}, expected True, False or a function (step, n_steps, distance)")
     report = meter(run.state.options.n_steps) if progress is True else progress or None
     labels = {"states_x": _labels(run.x, run.state.cost.shape[0]), "states_y": _labels(run.y, run.state.cost.shape[1])}
     try:
@@ -186,7 +188,7 @@ def _check_target(checkpoint: str | os.PathLike[str] | None, resume: Any) -> Non
 
 def _children(rng: int | np.random.Generator | None) -> list[np.random.Generator]:
     """One independent generator for each chain."""
-    generator = np.random.default_rng(rng)
+    generator = check_rng(rng)
     try:
         return generator.spawn(2)
     except TypeError:  # a bit generator without a seed sequence
@@ -194,6 +196,7 @@ def _children(rng: int | np.random.Generator | None) -> list[np.random.Generator
 
 
 def _stream(name: str, process: Any, discount: float, rng: np.random.Generator, order: str) -> Stream:
+    streams.check_order(order)
     if isinstance(process, MarkovChain):
         return streams.from_chain(process, discount, rng)
     if isinstance(process, Stream):
