@@ -46,6 +46,26 @@ def test_fixed_point_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(V, np.linalg.solve(np.eye(40) - 0.99 * cycle(40), cost), rtol=1e-12)
 
 
+def test_starts_that_are_not_come_back_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first residual is orthogonal to the next ones then; a factorisation would fill up on a random graph."""
+    rng = np.random.default_rng(1)
+    n = 3000
+    targets = rng.integers(1, n, size=(n, 2))
+    kernel = Kernel(np.arange(0, 2 * n + 1, 2), targets.astype(np.int32).ravel(), np.tile([0.4, 0.6], n))
+    start = np.zeros(n)
+    start[0] = 1.0
+
+    def refuse(*args: object) -> None:
+        raise AssertionError("factorised")
+
+    monkeypatch.setattr(discounting, "_factorised", refuse)
+    monkeypatch.setattr(discounting, "_fixed_point", refuse)
+    law = discounted_occupancy(kernel, start, 0.95)
+    flow = 0.05 * start
+    np.add.at(flow, targets.ravel(), 0.95 * np.repeat(law, 2) * kernel.data)
+    np.testing.assert_allclose(law, flow, atol=1e-15)
+
+
 def test_unreachable_states_get_exactly_nothing() -> None:
     P = np.array([[0.5, 0.5, 0, 0], [0.3, 0.7, 0, 0], [0.25, 0.25, 0.25, 0.25], [0, 0, 0, 1.0]])
     law = discounted_occupancy(Kernel.from_matrix(P), np.array([1.0, 0, 0, 0]), 0.99)

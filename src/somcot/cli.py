@@ -202,7 +202,7 @@ def reproduce(context: typer.Context) -> int:
         raise ImportError(f"reproduce: {error}; pip install 'somcot[plot]'") from None
     inner = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None, add_completion=False)
     register(inner)
-    found = inner(args=context.args or ["--help"], standalone_mode=False, prog_name="somcot reproduce")
+    found = inner(args=context.args, standalone_mode=False, prog_name="somcot reproduce")
     return found if isinstance(found, int) else OK
 
 

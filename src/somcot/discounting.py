@@ -1,8 +1,8 @@
 """Discounted linear systems: the value of a transition coupling and the occupancy of a kernel.
 
 Both are (I - discount * P) v = b, with P or its transpose. The stabilised bi-conjugate gradient method solves nearly
-all of them in a few dozen products; long cycles defeat it and go to a sparse factorisation; what is too large for that
-falls back to plain fixed-point steps, which always converge.
+all of them in a few dozen products; long cycles defeat it and go to a sparse factorisation or to plain fixed-point
+steps, which always converge, whichever is likely to be faster.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -15,6 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from somcot.validation import Floats
+from somcot.vector_code import copy_to
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Kernel", "discounted_occupancy", "discounted_value"]
 
 _EPS = float(np.finfo(np.float64).eps)
+_SMALL = 2000  # rows up to which a factorisation is quick whatever their pattern
+_PATIENCE = 2e9  # products that fixed-point steps may take before a factorisation is tried instead
 _FACTORISABLE = 2e7  # rows times the square of the entries per row: what a sparse factorisation may be asked
 
 
@@ -93,12 +96,15 @@ def discounted_occupancy(kernel: Kernel, start: Floats, discount: float) -> Floa
 
 def _solve(kernel: Kernel, b: Floats, discount: float, x: Floats) -> Floats:
     """Refine x until the residual is at rounding level, with ever more robust methods."""
+    if _krylov(*kernel, discount, b, x, min(2000, 200 + kernel.n)):
+        return x
     density = max(len(kernel.data) / kernel.n, 1.0)
-    if not _krylov(*kernel, discount, b, x, min(2000, 200 + kernel.n)):
-        if kernel.n * density * density <= _FACTORISABLE:
-            _factorised(kernel, b, discount, x)
-        else:
-            _fixed_point(*kernel, discount, b, x, int(np.ceil(np.log(_EPS) / np.log(discount))))
+    steps = int(np.ceil(np.log(_EPS) / np.log(discount)))
+    factorise = kernel.n <= _SMALL or steps * len(kernel.data) > _PATIENCE
+    if factorise and kernel.n * density * density <= _FACTORISABLE:
+        _factorised(kernel, b, discount, x)
+    else:
+        _fixed_point(*kernel, discount, b, x, steps)
     return x
 
 
@@ -137,7 +143,7 @@ def _transpose(indptr, indices, data, new_indptr, new_indices, new_data):
 @njit(cache=True, nogil=True)
 def _flood(indptr, indices, seen, sources):
     stack = np.empty(seen.size, dtype=np.int64)
-    stack[: sources.size] = sources
+    copy_to(stack, sources)
     top = sources.size
     while top > 0:
         top -= 1
@@ -190,19 +196,28 @@ def _krylov(indptr, indices, data, discount, b, x, max_steps):
     r, p, v, s, t = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     best = x.copy()
     steps = 0
+    mixed = False
     last = np.inf
     while True:
         worst = _residual(indptr, indices, data, discount, b, x, r)
-        level = _EPS * np.abs(x).max()
+        level = 0.0
+        for i in range(n):
+            level = max(level, _EPS * abs(x[i]))
         if worst <= 4.0 * level:
             return True
-        if not worst < 0.5 * last or steps >= max_steps:
+        if steps >= max_steps or (mixed and not worst < 0.5 * last):
             return worst <= 16.0 * level
+        # A start that is not come back to is orthogonal to all that follows, and the method breaks down at once: then
+        # its shadow is mixed with something that is orthogonal to nothing.
+        mixed = mixed or not worst < 0.5 * last
         last = worst
         smallest = worst
-        best[:] = x
+        copy_to(best, x)
         shadow = r.copy()
-        p[:] = r
+        if mixed:
+            for i in range(n):
+                shadow[i] += worst * ((i * 2654435761) % 4294967296) / 4294967296.0
+        copy_to(p, r)
         rho = _dot(shadow, r)
         while steps < max_steps:
             steps += 1
@@ -228,14 +243,14 @@ def _krylov(indptr, indices, data, discount, b, x, max_steps):
             done = size <= max(_EPS * largest, 1e-12 * worst)
             if done or size < 0.1 * smallest:
                 smallest = size
-                best[:] = x
+                copy_to(best, x)
             if done or omega == 0.0 or rho == 0.0:
                 break
             beta = following / rho * alpha / omega
             rho = following
             for i in range(n):
                 p[i] = r[i] + beta * (p[i] - omega * v[i])
-        x[:] = best
+        copy_to(x, best)
 
 
 @njit(cache=True, nogil=True)

@@ -14,7 +14,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-__all__ = ["CUT", "FAST", "Places", "borrow", "exp", "exp_all"]
+__all__ = ["CUT", "FAST", "Places", "borrow", "copy_to", "exp", "exp_all"]
 
 Floats = NDArray[np.float64]
 # Unsigned numbers as indices spare numba's check for negative ones, which would keep loops from becoming vector code.
@@ -86,6 +86,13 @@ def exp(x: float) -> float:
     p = p * r + 1.0
     value = _unbits(_bits(p) + (_bits(t) << 52))
     return value if x > CUT else 0.0
+
+
+@njit(cache=True, nogil=True)
+def copy_to(target: Floats, source: Floats) -> None:
+    """Copy an array into one of the same length. ``target[:] = source`` would add three seconds to the compilation."""
+    for i in range(source.shape[0]):
+        target[i] = source[i]
 
 
 @njit(cache=True, nogil=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +75,40 @@ def test_quick_takes_the_quick_settings_and_seeds_decide(tmp_path: Path, monkeyp
 @pytest.mark.parametrize("arguments", [["nonsense"], ["steps", "--seed", "-1"], []])
 def test_bad_input_ends_with_code_2(arguments: list[str]) -> None:
     assert CliRunner().invoke(app(), ["reproduce", *arguments]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [("taken", "is a file"), ("taken/deep", "is a file"), ("/sys", "cannot be written")],
+)
+def test_a_folder_that_cannot_be_written_is_noticed_before_the_work(
+    out: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "taken").write_text("", encoding="utf-8")
+    monkeypatch.setattr(command, "EXPERIMENTS", {})  # the work would fail
+    monkeypatch.setenv("COLUMNS", "200")
+    result = CliRunner().invoke(app(), ["reproduce", "steps", "--out", str(tmp_path / out)])
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_without_a_name_the_command_says_what_there_is() -> None:
+    done = subprocess.run([sys.executable, "-m", "somcot", "reproduce"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "Choose from: encoder, selection, similarity, steps, pendulum, all" in done.stderr
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_missed_figure_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*arguments: Any) -> Record:
+        return dataclasses.replace(steps.run(*arguments), checks=(Check("c", 0.0, ">=", 1.0),))
+
+    experiment = dataclasses.replace(command.EXPERIMENTS["steps"], run=missing)
+    monkeypatch.setitem(command.EXPERIMENTS, "steps", experiment)
+    result = CliRunner().invoke(app(), ["reproduce", "steps", "--out", str(tmp_path)])
+    assert result.exit_code == 0
+    assert "MISS" in result.output
+    assert "1 of 1 missed" in result.output
 
 
 def test_every_name_of_the_command_is_an_experiment() -> None:

@@ -83,7 +83,9 @@ def test_pendulum(tmp_path: Path) -> None:
     record = quick("pendulum", tmp_path)
     accept(record)
     truth, ours = record.data["truth"], record.data["default"]
-    assert np.abs(ours - truth).max() < 0.15
+    elsewhere = record.data["gravity"] != pendulum.TRUE_GRAVITY
+    assert np.abs(ours - truth)[:, elsewhere].max() < 0.1
+    assert np.abs(ours - truth).max() < 0.25
     assert (truth[[0, -1]] > 1.5).all()
 
 

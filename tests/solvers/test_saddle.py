@@ -79,10 +79,10 @@ def test_stopping_at_the_noise_cuts_the_bias_at_zero() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tolerance": 0}, "tolerance: found 0, expected a positive number"),
+        ({"tolerance": 0}, "tolerance: found 0.0, expected a finite number above 0"),
         ({"primal_step": -1.0}, "primal_step: found -1.0"),
         ({"max_steps": 0}, "max_steps: found 0, expected at least 1"),
-        ({"stop_at_noise": 0.25}, "stop_at_noise: found 0.25, expected a positive number, and data on one side"),
+        ({"stop_at_noise": 0.25}, "stop_at_noise: both processes are known chains without noise; use tolerance="),
     ],
 )
 def test_bad_options(options: dict[str, Any], message: str) -> None:

@@ -57,8 +57,9 @@ def reachable_pairs(problem: UnitProblem) -> Pairs:
     Every coupling stays inside this set, so its optimum is the optimum over all couplings. (The pairs reached by one
     particular coupling would not do: leaving pairs out can hide a cheaper coupling.)
     """
-    mask = np.zeros(problem.shape, dtype=np.bool_)
-    _close(*problem.support_x[:2], *problem.support_y[:2], mask)
+    n_x, n_y = problem.shape
+    mask, half = np.zeros((n_x, n_y), dtype=np.bool_), np.zeros((n_x, n_y + 1), dtype=np.bool_)
+    _close(*problem.support_x[:2], *problem.support_y[:2], mask, half, np.empty(n_x * n_y + 1, dtype=np.int64))
     return _from_mask(mask)
 
 
@@ -70,15 +71,13 @@ def _from_mask(mask: NDArray[np.bool_]) -> Pairs:
 
 
 @njit(cache=True, nogil=True)
-def _close(ptr_x, idx_x, ptr_y, idx_y, mask):  # type: ignore[no-untyped-def]
+def _close(ptr_x, idx_x, ptr_y, idx_y, mask, half, stack):  # type: ignore[no-untyped-def]
     """Mark every pair reachable from the start rows.
 
     A step is taken in two halves, (x, y) -> (x', y) -> (x', y'), and each half-pair is expanded once: the work is
     n_x * n_y times the sum of the support sizes, not their product.
     """
     n_x, n_y = mask.shape
-    half = np.zeros((n_x, n_y + 1), dtype=np.bool_)
-    stack = np.empty(n_x * n_y + 1, dtype=np.int64)
     stack[0] = n_x * (n_y + 1) + n_y
     top = 1
     while top > 0:

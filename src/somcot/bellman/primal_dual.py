@@ -16,7 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from somcot.validation import Floats
-from somcot.vector_code import FAST, Places, exp
+from somcot.vector_code import FAST, Places, copy_to, exp
 
 __all__ = ["Layout", "Point", "advance", "start_point"]
 
@@ -100,8 +100,10 @@ def advance(layout, point, discount, primal_step, dual_step, n_steps, averaging)
     lambda_x, lambda_y = np.exp(point.log_lambda_x), np.exp(point.log_lambda_y)
     radius = 2.0 / (1.0 - discount)
     for _ in range(n_steps):
-        old_x[:], old_y[:] = point.marginal_x, point.marginal_y
-        old_state[:], old_next[:] = point.state_law, point.next_law
+        copy_to(old_x, point.marginal_x)
+        copy_to(old_y, point.marginal_y)
+        copy_to(old_state, point.state_law)
+        copy_to(old_next, point.next_law)
         _move_mu(layout, point, discount, primal_step, averaging)
         _move_lambda(
             layout.pair_x, layout.offset_x, layout.kernel_x, point.alpha_x, primal_step, point.log_lambda_x, layout.n_x

@@ -21,6 +21,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from somcot.validation import Floats
+from somcot.vector_code import copy_to
 
 __all__ = ["Tree", "extend", "new_tree", "plant", "simplex"]
 
@@ -62,7 +63,7 @@ def simplex(C, a, b, unit, tolerance, cells, flows, known, prices, tree):
     plant(cells, flows, C, tree)
     pivots = 0
     clean = 0
-    i = 0
+    i = np.int64(0)
     u, v = tree.potential[:n], tree.potential[n : n + m]
     while clean < n:
         least = _row_minimum(C[i], v)
@@ -74,9 +75,9 @@ def simplex(C, a, b, unit, tolerance, cells, flows, known, prices, tree):
             _pivot(i, j, C, tree)
             pivots += 1
             clean = 0
-        i = i + 1 if i + 1 < n else 0
+        i = np.int64(i + 1 if i + 1 < n else 0)
     # The next pair meets the same costs with other masses: its greedy start uses these prices.
-    prices[:m] = v
+    copy_to(prices, v)
     if pivots > 0 or not known:
         for node in range(1, n + m):
             above = tree.parent[node]

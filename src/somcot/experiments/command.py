@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -43,13 +44,14 @@ def reproduce(
     name: Annotated[Name, typer.Argument(help="Which figure of the paper, or all of them.", show_default=False)],
     quick: Annotated[bool, typer.Option("--quick", help="A smaller version, within a minute each.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for figures and numbers.")] = Path("out") / "reproduce",
-    seed: Annotated[int, typer.Option(min=0, help="First of the seeds.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="The first of the seeds; the next ones follow it.")] = 0,
 ) -> None:
     """Make the paper's figures again: PNG, SVG and the numbers behind them as JSON."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     _without_screen()
+    _prepare(out)
     console = Console(stderr=True)
     columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     chosen = list(EXPERIMENTS) if name is Name.ALL else [name.value]
@@ -65,8 +67,9 @@ def reproduce(
             record = produce(EXPERIMENTS[key], quick=quick, out=out, seed=seed, report=report)
         results.append((EXPERIMENTS[key], record))
         typer.echo(_summary(record, out, time.process_time() - began))
+        if name is Name.ALL:  # after each, so that a run that is stopped leaves a page of what there is
+            (out / "index.html").write_text(index_page(results), encoding="utf-8")
     if name is Name.ALL:
-        (out / "index.html").write_text(index_page(results), encoding="utf-8")
         typer.echo(f"All figures on one page: {out / 'index.html'}")
 
 
@@ -74,26 +77,42 @@ def produce(
     experiment: Experiment, *, quick: bool = False, out: Path, seed: int = 0, report: Report | None = None
 ) -> Record:
     """Run one experiment and write ``NAME.png``, ``NAME.svg`` and ``NAME.json`` into a folder."""
-    out.mkdir(parents=True, exist_ok=True)  # first, so that a folder that cannot be written costs no minutes
+    out.mkdir(parents=True, exist_ok=True)
     record = experiment.run(experiment.quick if quick else experiment.full, seed, report)
-    (out / f"{experiment.name}.json").write_text(record.to_json() + "\n", encoding="utf-8")
     figure = experiment.plot(record)
+    (out / f"{experiment.name}.json").write_text(record.to_json() + "\n", encoding="utf-8")
     style.save(figure, out, experiment.name)
     _close(figure)
     return record
 
 
+def _prepare(out: Path) -> None:
+    """Make the folder and find out before the work, not after it, that it cannot be written."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except (FileExistsError, NotADirectoryError):
+        raise typer.BadParameter(f"{out} is a file or below one, expected a folder", param_hint="'--out'") from None
+    except OSError as error:
+        reason = f"{out} cannot be written ({error.strerror}); choose another folder"
+        raise typer.BadParameter(reason, param_hint="'--out'") from None
+
+
 def _summary(record: Record, out: Path, seconds: float) -> str:
     files = ", ".join(f"{record.name}.{kind}" for kind in ("png", "svg", "json"))
     lines = [f"{record.name}: {files} in {out}, {seconds:.0f} s of CPU"]
-    return "\n".join(lines + [f"  {check}" for check in record.checks])
+    lines += [f"  {check}" for check in record.checks]
+    if not record.passed:
+        lines.append(f"  {sum(not check.passed for check in record.checks)} of {len(record.checks)} missed")
+    return "\n".join(lines)
 
 
 def _without_screen() -> None:
     try:
         import matplotlib as mpl
     except ImportError:
-        raise typer.BadParameter("figures need matplotlib; pip install 'somcot[plot]'") from None
+        raise ImportError("figures need matplotlib; pip install 'somcot[plot]'") from None
     mpl.use("Agg")
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from somcot import block_chain, costs, random_walk
+from somcot import block_chain, random_walk
 from somcot.experiments import style
 from somcot.experiments.record import Check, Experiment, Record, Report
-from somcot.experiments.sweep import TABLE, Pair, Rates, default_estimate, reward, sweep
+from somcot.experiments.sweep import TABLE, Pair, Rates, default_estimate, sweep, walk_cost
 from somcot.validation import Floats
 
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Reco
     """Both maps from the same samples, by the paper's algorithm and by the default estimator."""
     x = random_walk(settings.n_states)
     y = block_chain(x, settings.n_copies)
-    rewards = reward(settings.n_states)
-    cost = costs.absolute(rewards, np.repeat(rewards, settings.n_copies))
+    cost = walk_cost(settings.n_states, settings.n_copies)
 
     def maps(n: int, rng: np.random.Generator) -> dict[str, Any]:
         pair = Pair.draw(x, y, n, settings.rates.discount, rng)
@@ -61,7 +60,7 @@ def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Reco
         name: {key: np.array([[cell[name][key] for cell in row] for row in outcomes]) for key in keys}
         | {key: [cell[name][key] for cell in outcomes[0]] for key in ("encoder", "decoder")}
         for name in METHODS
-    }
+    } | {"axes": {"scores": ["seed", "K"], "encoder": ["K", "x", "y"], "decoder": ["K", "y", "x"]}}
     return Record("encoder", settings, seed, data, tuple(_checks(settings, data)))
 
 
@@ -101,7 +100,7 @@ def _checks(settings: Settings, data: dict[str, Any]) -> list[Check]:
         Check("SOMCOT, K = 1e5: encoder mass on the right block", worst("somcot", "encoder_mass", 100_000), ">=", 0.30),
         Check("SOMCOT, K = 1e5: decoder mass on the right block", worst("somcot", "decoder_mass", 100_000), ">=", 0.30),
         Check("SOMCOT, K = 1e5: right heaviest block, encoder, mean", float(found.mean()), ">=", 0.5),
-        Check("SOMCOT, K = 1e5: right heaviest block, encoder, worst", float(found.min()), ">=", 0.4),
+        Check("SOMCOT, K = 1e5: right heaviest block, encoder, worst", float(found.min()), ">=", 0.3),
         Check("SOMCOT: gain of decoder mass from K = 1e3 to 1e5", gain, ">=", 0.07),
         *checks,
         Check("default, N = 1e5: encoder mass", worst("default", "encoder_mass", 100_000), ">=", 0.95),
@@ -126,8 +125,7 @@ def plot(record: Record) -> Figure:
                 _map(axes[0], settings.n_copies * maps["encoder"].T, settings.n_copies)
                 image = _map(axes[1], maps["decoder"], settings.n_copies)
                 _label(axes, method, n_steps, outer=(row == 0, row == len(METHODS) - 1, i == 0))
-        label = r"$B\,\lambda_X(y \mid x)$ and $\lambda_Y(x \mid y)$"
-        figure.colorbar(image, ax=figure.axes, label=label, extend="max", fraction=0.02, pad=0.02, aspect=40)
+        figure.colorbar(image, ax=figure.axes, label="probability", extend="max", fraction=0.02, pad=0.02, aspect=40)
         return figure
 
 
@@ -144,7 +142,7 @@ def _label(axes: list[Axes], method: str, n_steps: int, outer: tuple[bool, bool,
     """Titles in the first row, x labels in the last, y labels in the first column."""
     first_row, last_row, first_column = outer
     if first_row:
-        axes[0].set_title(rf"$K = {style.power(n_steps)}$" + "\n" + r"$\lambda_X(y \mid x)$", loc="left")
+        axes[0].set_title(rf"$K = {style.power(n_steps)}$" + "\n" + r"$B\,\lambda_X(y \mid x)$", loc="left")
         axes[1].set_title("\n" + r"$\lambda_Y(x \mid y)$", loc="left")
     for ax in axes:
         if last_row:
@@ -164,7 +162,7 @@ EXPERIMENT = Experiment(
     "With more samples the mass gathers in the blocks on the diagonal. SOMCOT is sharp at the walls and blurred in the "
     "middle. The default estimator finds every block from ten thousand transitions on, almost without blur.",
     Settings(),
-    Settings(n_steps=(1_000, 10_000), n_seeds=2),
+    Settings(n_seeds=3),
     run,
     plot,
 )

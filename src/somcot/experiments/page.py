@@ -53,5 +53,5 @@ def _section(experiment: Experiment, record: Record) -> str:
 
 def _row(check: Check) -> str:
     mark = "met" if check.passed else '<span class="miss">missed</span>'
-    expected = f"{escape(check.relation)} {check.limit:.3g}"
+    expected = f"{'at least' if check.relation == '>=' else 'at most'} {check.limit:.3g}"
     return f"<tr><td>{escape(check.name)}</td><td>{check.value:.3g}</td><td>{expected}</td><td>{mark}</td></tr>"

@@ -14,7 +14,7 @@ import numpy as np
 from somcot import costs, distance
 from somcot.experiments import style
 from somcot.experiments.record import Check, Experiment, Record, Report
-from somcot.experiments.sweep import TABLE, Pair, Rates, default_estimate, few_data_expected, sweep
+from somcot.experiments.sweep import TABLE, Pair, Rates, default_estimate, few_data_expected, hits, stages, sweep
 from somcot.experiments.swing import Bins, Pendulum, Transitions, load_actor, simulate
 from somcot.samples import Samples
 from somcot.validation import Floats
@@ -66,7 +66,9 @@ def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Reco
         steps = draw(gravity, settings.truth_samples, rng)
         return Model(gravity, collect(steps), _mean_rewards(steps, bins))
 
-    *models, true = sweep(long_run, (*settings.gravities, TRUE_GRAVITY), [seed])[0]
+    n = len(settings.gravities)
+    simulating, estimating, solving = stages(report, n + 1, n * settings.n_seeds, n)
+    *models, true = sweep(long_run, (*settings.gravities, TRUE_GRAVITY), [seed], simulating)[0]
 
     def truth(model: Model, _: np.random.Generator) -> float:
         with few_data_expected():  # a bin may be entered by the very last step of an episode
@@ -80,14 +82,15 @@ def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Reco
         ours = default_estimate(pair, cost, rates.discount)
         return paper.distance, ours.distance, float("nan") if ours.plugin is None else ours.plugin
 
-    found: Floats = np.array(sweep(values, models, range(seed, seed + settings.n_seeds), report))
+    found: Floats = np.array(sweep(values, models, range(seed, seed + settings.n_seeds), estimating))
     data = {
         "gravity": np.array(settings.gravities),
-        "truth": np.array(sweep(truth, models, [seed])[0]),
+        "truth": np.array(sweep(truth, models, [seed], solving)[0]),
         "somcot": found[:, :, 0],
         "default": found[:, :, 1],
         "plugin": found[:, :, 2],
         "bins_visited": [model.samples.n_states for model in models],
+        "axes": {"truth": ["g"], "somcot": ["seed", "g"], "default": ["seed", "g"], "plugin": ["seed", "g"]},
     }
     return Record("pendulum", settings, seed, data, tuple(_checks(settings, data)))
 
@@ -109,15 +112,12 @@ def _checks(settings: Settings, data: dict[str, Any]) -> list[Check]:
     true = settings.gravities.index(TRUE_GRAVITY)
     near = settings.gravities.index(7.5)
 
-    def hits(curves: Floats) -> float:
-        return float((curves.argmin(axis=1) == true).mean())
-
     plugin: Floats = data["plugin"]
     name = f"N = {settings.n_samples:,}"
     return [
-        Check(f"share of seeds with argmin 9.8, K = {settings.n_steps:,}", hits(data["somcot"]), ">=", 1.0),
+        Check(f"share of seeds with argmin 9.8, K = {settings.n_steps:,}", hits(data["somcot"], true), ">=", 1.0),
         Check(f"plug-in, {name}: d(9.8) / d(7.5), worst seed", (plugin[:, true] / plugin[:, near]).max(), "<=", 0.25),
-        Check(f"default, {name}: share of seeds with argmin 9.8", hits(data["default"]), ">=", 1.0),
+        Check(f"default, {name}: share of seeds with argmin 9.8", hits(data["default"], true), ">=", 1.0),
         Check("truth: argmin is 9.8", float(data["truth"].argmin() == true), ">=", 1.0),
     ]
 
@@ -149,7 +149,7 @@ EXPERIMENT = Experiment(
     "Every curve should have its minimum at g = 9.8, the gravity behind the data. SOMCOT's curve does, at values far "
     "from those of the long simulation; the default estimator has both the minimum and the values.",
     Settings(),
-    Settings(gravities=(0.4, 5.0, 7.5, 9.8, 12.0, 20.0), truth_samples=200_000, n_seeds=1),
+    Settings(gravities=(0.4, 5.0, 7.5, 9.8, 12.0, 20.0), n_seeds=1),
     run,
     plot,
 )

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+import somcot
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -65,6 +67,7 @@ class Record:
         checks = [check._asdict() | {"passed": check.passed} for check in self.checks]
         content = {
             "name": self.name,
+            "version": somcot.__version__,
             "seed": self.seed,
             "settings": dataclasses.asdict(self.settings),
             "checks": checks,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from somcot import costs, distance, random_walk
+from somcot import distance, random_walk
 from somcot.experiments import style
 from somcot.experiments.record import Check, Experiment, Record, Report
-from somcot.experiments.sweep import TABLE, Pair, Rates, reward, sweep
+from somcot.experiments.sweep import TABLE, Pair, Rates, sweep, walk_cost
 from somcot.validation import Floats
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Reco
 
     def error(case: Case, rng: np.random.Generator) -> float:
         x, y = (random_walk(case.n_states, theta) for theta in settings.thetas)
-        cost = costs.absolute(reward(case.n_states), reward(case.n_states))
+        cost = walk_cost(case.n_states)
         pair = Pair.draw(x, y, settings.n_steps, gamma, rng)
         rates = replace(settings.rates, primal_step=case.primal_step, dual_step=case.dual_step)
         return rates.run(pair, cost, settings.n_steps).distance - distance(x, y, cost, discount=gamma).distance
@@ -103,7 +103,7 @@ def plot(record: Record) -> Figure:
 
 def _map(ax: Axes, settings: Settings, values: Floats, **colors: Any) -> Any:
     x, y = np.log10(settings.dual_steps), np.log10(settings.primal_steps)
-    image = ax.pcolormesh(_edges(x), _edges(y), values, **colors)
+    image = ax.pcolormesh(_edges(x), _edges(y), values, edgecolors="face", linewidth=0.2, **colors)
     ax.set_xticks(np.unique(np.ceil(x - 1e-9)))
     ax.set_yticks(np.unique(np.ceil(y - 1e-9)))
     return image
@@ -118,7 +118,7 @@ def _edges(centres: Floats) -> Floats:
 EXPERIMENT = Experiment(
     "steps",
     "Influence of the step sizes",
-    "The valley of small errors is a vertical stripe near beta = 0.1 wherever eta is not tiny: it is beta, rather than "
+    "The valley of small errors is a vertical stripe at beta of 0.1 to 0.3 wherever eta is not tiny: it is beta, not "
     "its ratio to eta, that decides. Too small a beta underestimates, too large a beta overestimates.",
     Settings(),
     Settings(primal_steps=(0.01, 0.1, 1.0, 10.0), dual_steps=(0.001, 0.01, 0.1, 1.0, 10.0)),

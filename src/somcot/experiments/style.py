@@ -1,4 +1,4 @@
-"""One look for all figures: small type for a printed column, colours that survive colour blindness and grey print."""
+"""One look for all figures: sizes and type of a printed page, colours that survive colour blindness."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["COLUMN", "DEFAULT", "EXACT", "SOMCOT", "WIDE", "band", "power", "save", "styled"]
 
-COLUMN, WIDE = 3.3, 6.3  # inches: one column, and the width of the text
+COLUMN, WIDE = 3.3, 5.5  # inches: one column, and the width of the text
 
-# Okabe and Ito's palette. SOMCOT goes from light to dark with the number of steps.
+# Okabe and Ito's palette, and a darker blue. SOMCOT goes from light to dark with the number of steps.
 SOMCOT = ("#56B4E9", "#0072B2", "#03335A")
 DEFAULT = "#D55E00"
 EXACT = "#000000"

@@ -27,9 +27,11 @@ __all__ = [
     "Rates",
     "default_estimate",
     "few_data_expected",
-    "reward",
+    "hits",
     "spearman",
+    "stages",
     "sweep",
+    "walk_cost",
 ]
 
 Case = TypeVar("Case")
@@ -100,8 +102,8 @@ def sweep(
 ) -> list[list[Outcome]]:
     """Call ``function(case, rng)`` for every seed and case; outcomes by seed.
 
-    Each call has a generator of its own, made from the seed, the place of the case and the name of the function, so
-    that two sweeps of one experiment never share random numbers.
+    Each call has a generator of its own, made from the seed, the place of the case and the name of the function:
+    functions of different names never share random numbers.
 
     Examples
     --------
@@ -117,6 +119,27 @@ def sweep(
             if report is not None:
                 report(row * len(cases) + i + 1, len(seeds) * len(cases))
     return outcomes
+
+
+def stages(report: Report | None, *sizes: int) -> list[Report | None]:
+    """One progress report shared by sweeps of so many calls each.
+
+    Examples
+    --------
+    >>> first, second = stages(lambda done, total: print(done, "of", total), 2, 3)
+    >>> first(1, 2)
+    1 of 5
+    >>> second(3, 3)
+    5 of 5
+    """
+    if report is None:
+        return [None] * len(sizes)
+    whole: Report = report
+
+    def stage(before: int) -> Report:
+        return lambda done, _: whole(before + done, sum(sizes))
+
+    return [stage(sum(sizes[:i])) for i in range(len(sizes))]
 
 
 def default_estimate(pair: Pair, cost: Floats, discount: float) -> Result:
@@ -141,16 +164,29 @@ def few_data_expected() -> Iterator[None]:
         yield
 
 
-def reward(n: int, last: float = -1.0) -> Floats:
-    """The paper's rewards of the walk: 1 at the first state, `last` at the last, 0 between.
+def walk_cost(n: int, n_copies: int = 1, last: float = -1.0) -> Floats:
+    """The paper's cost |r(x) - r(y)| of a walk and its block version: r is 1 at the first state, `last` at the last.
 
     Examples
     --------
-    >>> reward(4)
-    array([ 1.,  0.,  0., -1.])
+    >>> walk_cost(3)
+    array([[0., 1., 2.],
+           [1., 0., 1.],
+           [2., 1., 0.]])
     """
-    values: Floats = np.concatenate([[1.0], np.zeros(n - 2), [last]])
-    return values
+    rewards = np.concatenate([[1.0], np.zeros(n - 2), [last]])
+    return somcot.costs.absolute(rewards, np.repeat(rewards, n_copies))
+
+
+def hits(curves: Floats, place: int) -> float:
+    """The share of curves (rows) whose minimum is at the right place.
+
+    Examples
+    --------
+    >>> hits(np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 2.0]]), 1)
+    0.5
+    """
+    return float((curves.argmin(axis=1) == place).mean())
 
 
 def spearman(a: Floats, b: Floats) -> float:
