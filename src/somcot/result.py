@@ -76,10 +76,14 @@ class Estimate(NamedTuple):
 
 
 class Maps(NamedTuple):
-    """The encoder lambda_X(y | x), (n_x, n_y), and the decoder lambda_Y(x | y), (n_y, n_x)."""
+    """The encoder lambda_X(y | x), (n_x, n_y), and the decoder lambda_Y(x | y), (n_y, n_x).
+
+    `at_noise_level` tells maps that are solved to the level of the sampling noise from those of the coupling.
+    """
 
     encoder: Floats
     decoder: Floats
+    at_noise_level: bool = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -101,6 +105,11 @@ class DeferredMaps:
     def decoder(self) -> Floats:
         """lambda_Y(x | y)."""
         return self._maps.decoder
+
+    @property
+    def at_noise_level(self) -> bool:
+        """Whether they are solved to the level of the sampling noise."""
+        return self._maps.at_noise_level
 
 
 class Match(NamedTuple):
@@ -125,8 +134,8 @@ class Result:
     bounds : Bounds
         Certified bracket of the problem that was solved (known or estimated kernels).
     maps : Maps or DeferredMaps
-        Where `encoder` and `decoder` come from: the coupling `plan`, or, for data whose noise would blur them, the
-        saddle point solved to the level of the noise when first asked for (see `somcot.maps`).
+        Where `encoder` and `decoder` come from: the coupling `plan`, or, for data whose noise blurs that, the saddle
+        point solved to the level of the noise when first asked for (see `somcot.maps`).
     potential : ndarray, shape (n_x, n_y)
         V, scaled so that distance = (1 - discount) * V(start pair); NaN for pairs the start cannot reach.
     state_law : ndarray, shape (n_x, n_y)
@@ -240,7 +249,8 @@ class Result:
         """Write the result to a file that holds no code; `Result.load` reads it back."""
         from somcot.storage import save
 
-        save(path, replace(self, maps=Maps(self.encoder, self.decoder)), "result")
+        maps = Maps(self.encoder, self.decoder, self.maps.at_noise_level)
+        save(path, replace(self, maps=maps), "result")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Result:

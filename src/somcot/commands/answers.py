@@ -107,7 +107,7 @@ def to_json(answer: Answer) -> dict[str, Any]:
             "only_x": only_x,
             "only_y": only_y,
             "matches": [m._asdict() for m in r.matches()[:_MATCHES]],
-            "warnings": [*answer.warnings, *r.diagnose()],
+            "warnings": list(dict.fromkeys([*answer.warnings, *r.diagnose()])),
             "files": answer.files,
         }
     )

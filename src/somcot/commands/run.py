@@ -61,7 +61,6 @@ def distance(
             rng=seed,
             progress=sys.stderr.isatty(),
         )
-        _ = result.encoder  # may be solved only now; its warning belongs to the others
     answer = Answer(result, x, y, table, cost, seed, messages, command)
     write_files(answer, html, plot)
     if as_json:

@@ -11,11 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from somcot import drawings
 from somcot.chains import MarkovChain
-from somcot.couplings import conditional
 from somcot.drawings import figure, label_text
 from somcot.report.contributions import Contribution, contributions
 from somcot.report.words import METHODS, sentence
-from somcot.result import DeferredMaps, Result
+from somcot.result import Result
 from somcot.samples import Samples
 from somcot.validation import Floats
 
@@ -117,8 +116,7 @@ def _most_visited(law: Floats, most: int) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def _noise_note(result: Result) -> str:
-    exact = conditional(result.state_law)
-    if not isinstance(result.maps, DeferredMaps) or np.array_equal(result.encoder, exact):
+    if not result.maps.at_noise_level:
         return ""
     return (
         '<p class="note">Encoder, decoder and the table are solved to the level of the sampling noise; the picture of '

@@ -72,7 +72,7 @@ def assemble(
         maps=maps,
         potential=problem.potential_to_user(V),
         state_law=law,
-        residuals=residuals(coupling, nu_x, nu_y, problem.discount, *maps),
+        residuals=residuals(coupling, nu_x, nu_y, problem.discount, maps.encoder, maps.decoder),
         states_x=problem.x.states,
         states_y=problem.y.states,
         plan=coupling,

@@ -9,6 +9,7 @@ solving to the end, at the price of a downward bias on some families.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from somcot.result import Bounds, Maps, Result, Status
 from somcot.solvers import policy_iteration
 from somcot.validation import Floats, check_count, check_positive
 
-__all__ = ["iterate", "noise_level", "solve"]
+__all__ = ["Round", "n_cells", "noise_level", "rounds", "solve"]
 
 PRIMAL_STEP = 0.3
 DUAL_STEP = 0.83  # primal_step * dual_step = 1/4: columns of the constraints have norm at most 2
@@ -33,21 +34,16 @@ FIRST_ROUND = 500
 _WORK = 3_000_000  # cells per slice: about 50 ms
 
 
-class Average(NamedTuple):
-    """The points of a round, averaged."""
+class Round(NamedTuple):
+    """The average of one round of steps: how many were taken so far, its distance, its total violation (l1)."""
 
+    n_steps: int
+    distance: float
+    violation: float
     coupling: Coupling
     maps: Maps
     V: Floats
     residuals: Residuals
-
-
-class Iteration(NamedTuple):
-    """How the rounds went: their last average, how they ended, and the way."""
-
-    average: Average
-    status: Status
-    trace: dict[str, list[float]]
 
 
 def solve(
@@ -74,42 +70,44 @@ def solve(
     max_steps = check_count("max_steps", max_steps)
     for name, value in (("tolerance", tolerance), ("primal_step", primal_step), ("dual_step", dual_step)):
         check_positive(name, value)
-    found = iterate(problem, max_steps=max_steps, tolerance=tolerance, primal_step=primal_step, dual_step=dual_step)
-    return _result(problem, found, tolerance, began)
-
-
-def iterate(
-    problem: Problem,
-    *,
-    max_steps: int,
-    tolerance: float,
-    primal_step: float = PRIMAL_STEP,
-    dual_step: float = DUAL_STEP,
-) -> Iteration:
-    """Run rounds until one meets the tolerance. Parameters as for `solve`."""
-    announce(advance)
-    run = _Run(problem)
-    status, done, length = Status.STEP_LIMIT, 0, FIRST_ROUND
     trace: dict[str, list[float]] = {"step": [], "distance": [], "violation": []}
+    last: Round | None = None
+    status = Status.STEP_LIMIT
     try:
-        while done < max_steps:
-            length = min(length, max_steps - done)
-            run.round(length, primal_step, dual_step)
-            done += length
-            average = run.average()
-            violation = float(sum(average.residuals))
-            trace["step"].append(done)
-            trace["distance"].append(problem.to_user(run.value(average)))
-            trace["violation"].append(violation)
-            if violation <= tolerance:
+        for last in rounds(problem, max_steps=max_steps, primal_step=primal_step, dual_step=dual_step):
+            trace["step"].append(last.n_steps)
+            trace["distance"].append(last.distance)
+            trace["violation"].append(last.violation)
+            if last.violation <= tolerance:
                 status = Status.CONVERGED
                 break
-            length = done
     except KeyboardInterrupt:
-        if not trace["step"]:
+        if last is None:
             raise
         status = Status.INTERRUPTED
-    return Iteration(average, status, trace)
+    assert last is not None
+    return _result(problem, last, trace, status, tolerance, began)
+
+
+def rounds(
+    problem: Problem, *, max_steps: int, primal_step: float = PRIMAL_STEP, dual_step: float = DUAL_STEP
+) -> Iterator[Round]:
+    """Rounds of 500, 500, 1000, 2000, ... steps, each as long as all before it together. Parameters as for `solve`."""
+    announce(advance)
+    run = _Run(problem)
+    n_steps = 0
+    while n_steps < max_steps:
+        length = min(max(n_steps, FIRST_ROUND), max_steps - n_steps)
+        run.round(length, primal_step, dual_step)
+        n_steps += length
+        yield run.average(n_steps)
+
+
+def n_cells(problem: Problem) -> int:
+    """Pairs of transitions that some coupling can use: the work of one step."""
+    pairs = reachable_pairs(problem.unit)
+    rows, columns = np.diff(problem.x.support.indptr), np.diff(problem.y.support.indptr)
+    return int(rows[pairs.x] @ columns[pairs.y])
 
 
 def noise_level(chain: MarkovChain, n_transitions: int, discount: float) -> float:
@@ -183,7 +181,7 @@ class _Run:
             advance(self.layout, self.point, self.problem.discount, primal_step, dual_step, steps, True)
         self.n_averaged = n_steps
 
-    def average(self) -> Average:
+    def average(self, n_steps: int) -> Round:
         """The averaged point, without the extra state."""
         problem, pairs, n = self.problem, self.pairs, len(self.pairs)
         weight = self.problem.discount if self.extra else 1.0
@@ -211,28 +209,26 @@ class _Run:
         decoder[pairs.x, pairs.y] = self.point.sum_lambda_y[:n] / self.n_averaged
         maps = Maps(conditional(encoder), conditional(decoder.T))
         nu_x, nu_y = problem.x.occupancy(problem.discount), problem.y.occupancy(problem.discount)
-        found = residuals(coupling, nu_x, nu_y, problem.discount, *maps)
+        found = residuals(coupling, nu_x, nu_y, problem.discount, maps.encoder, maps.decoder)
         potential = np.full(problem.shape, np.nan)
         potential[pairs.x, pairs.y] = self.point.sum_V[:n] / self.n_averaged
-        return Average(coupling, maps, potential, found)
-
-    def value(self, average: Average) -> float:
-        """<mu, c> of an average, in units of the unit cost."""
-        return float((average.coupling.state_law() * self.problem.unit_cost).sum())
+        value = problem.to_user(float((coupling.state_law() * problem.unit_cost).sum()))
+        return Round(n_steps, value, float(sum(found)), coupling, maps, potential, found)
 
 
-def _result(problem: Problem, found: Iteration, tolerance: float, began: float) -> Result:
-    average, status, trace = found
+def _result(
+    problem: Problem, last: Round, trace: dict[str, list[float]], status: Status, tolerance: float, began: float
+) -> Result:
     exact = None if status is Status.INTERRUPTED else policy_iteration.solve(problem)
     bounds = Bounds(problem.offset, problem.to_user(1.0)) if exact is None else exact.bounds
-    steps, violation = int(trace["step"][-1]), trace["violation"][-1]
+    steps, violation = last.n_steps, last.violation
     ended = {
         Status.CONVERGED: f"violation {violation:.2g} after {steps} steps, at most {tolerance:.2g} was asked",
         Status.STEP_LIMIT: f"violation {violation:.2g} after {steps} steps, {tolerance:.2g} was asked; raise max_steps",
         Status.INTERRUPTED: f"interrupted at violation {violation:.2g} after {steps} steps",
     }[status]
     return Result(
-        distance=trace["distance"][-1],
+        distance=last.distance,
         method="saddle",
         status=status,
         message=f"Primal-dual steps on the saddle point: {ended}.",
@@ -240,13 +236,13 @@ def _result(problem: Problem, found: Iteration, tolerance: float, began: float) 
         n_steps=steps,
         seconds=time.perf_counter() - began,
         bounds=bounds,
-        maps=average.maps,
-        potential=problem.potential_to_user(average.V),
-        state_law=average.coupling.state_law(),
-        residuals=average.residuals,
+        maps=last.maps,
+        potential=problem.potential_to_user(last.V),
+        state_law=last.coupling.state_law(),
+        residuals=last.residuals,
         states_x=problem.x.states,
         states_y=problem.y.states,
-        plan=average.coupling,
+        plan=last.coupling,
         plugin=None if exact is None else exact.distance,
         trace={name: np.asarray(column) for name, column in trace.items()},
     )
