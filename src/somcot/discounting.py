@@ -177,7 +177,7 @@ def _apply(indptr, indices, data, discount, x, out):
         out[i] = x[i] - discount * total
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, forceinline=True)
 def _dot(a, b):
     """Inner product in a fixed order: BLAS would answer with other bits for other numbers of threads."""
     total = 0.0

@@ -130,7 +130,7 @@ def advance(layout, point, discount, primal_step, dual_step, n_steps, averaging)
                 point.sum_V[k] += point.V[k]
 
 
-@njit(cache=True, nogil=True, fastmath={"nnan"})
+@njit(cache=True, nogil=True, fastmath={"nnan"}, forceinline=True)
 def _move_alpha(offset, kernel, mass, log_lambda, lambda_, marginal, old, alpha, step, radius):
     """Alpha -= step * (marginal of mu - nu lambda) at 2 new - old; brings `lambda_`, the old one, up to date."""
     for k in range(lambda_.size):
@@ -142,7 +142,7 @@ def _move_alpha(offset, kernel, mass, log_lambda, lambda_, marginal, old, alpha,
             alpha[t] = min(max(alpha[t] - step * slope, -radius), radius)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _move_mu(layout, point, discount, step, averaging):
     """Log mu -= step * (c - alpha_X - alpha_Y + g V' - V), normalised; refreshes the marginals."""
     n = layout.cost.size
@@ -178,7 +178,7 @@ def _move_mu(layout, point, discount, step, averaging):
             point.sum_mu[t] += mass[t] * scale
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
 def _add_gathered(logs, row, up_x, column, up_y, following, down):
     """Add up to every log what its row, column and next pair say; the largest of all."""
     largest = -np.inf
@@ -188,13 +188,13 @@ def _add_gathered(logs, row, up_x, column, up_y, following, down):
     return largest
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _exponentials(logs, largest, out):
     for t in range(logs.size):
         out[t] = exp(logs[t] - largest)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _move_lambda(states, offset, kernel, alpha, step, log_lambda, n_states):
     """Log lambda(. | x) -= step * sum_x' P(x' | x) alpha(x, x', .), normalised for every x."""
     largest, total = np.full(n_states, -np.inf), np.zeros(n_states)

@@ -76,7 +76,7 @@ def advance(
         update(x, y, pairs, rates, n_active, False, Z, states_x[i], slots_x[i], states_y[i], slots_y[i])
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
 def _factors(x: Side, y: Side, pairs: Pairs, rates: Rates, work: Work) -> float:
     """Fill U, pm, eW and return a lower bound of log Z."""
     eW, eWT, pm, U, cost, flat = work.eW, work.eWT, work.pm, pairs.U, pairs.cost, pairs.W
@@ -100,7 +100,7 @@ def _factors(x: Side, y: Side, pairs: Pairs, rates: Rates, work: Work) -> float:
     return U[heavy] + pairs.bound[heavy]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
 def _largest(A: Floats, B: Floats, W: Floats) -> float:
     """max(A + B + W) of a row, exactly."""
     best = -np.inf
@@ -112,7 +112,7 @@ def _largest(A: Floats, B: Floats, W: Floats) -> float:
     return best
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
 def _sweep(x: Side, y: Side, pairs: Pairs, work: Work, ref: float) -> tuple[int, float]:
     """Masses of all rows that matter; returns their number and the highest entry seen above ref + 300."""
     U, p, bound, active = pairs.U, pairs.p, pairs.bound, pairs.active
@@ -166,7 +166,7 @@ def _sweep(x: Side, y: Side, pairs: Pairs, work: Work, ref: float) -> tuple[int,
     return n_active, over
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
 def _entries(A: Floats, B: Floats, W: Floats, q: Floats, mass_x: Floats, mass_y: Floats, base: float) -> float:
     """Masses of one row whose factors peak at different places; returns their sum."""
     n_x, n_y, total = A.shape[0], B.shape[0], 0.0
@@ -184,7 +184,7 @@ def _entries(A: Floats, B: Floats, W: Floats, q: Floats, mass_x: Floats, mass_y:
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
 def _products(mass_x: Floats, mass_y: Floats, p: Floats, work: Work, n_block: int) -> None:
     """Masses of a block of rows."""
     n_x, n_y = work.eW.shape
@@ -211,7 +211,7 @@ def _products(mass_x: Floats, mass_y: Floats, p: Floats, work: Work, n_block: in
         p[r] = total
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
 def _pair_laws(pairs: Pairs, work: Work, n_active: int) -> float:
     """Complete q and return Z."""
     q, eW, Q = pairs.q.reshape(work.eW.shape), work.eW, work.Q
@@ -224,7 +224,7 @@ def _pair_laws(pairs: Pairs, work: Work, n_active: int) -> float:
     return Z
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
 def _add_coupling(x: Side, y: Side, pairs: Pairs, mu_sum: Floats, n_active: int, log_Z: float) -> None:
     """Add this step's mu to a full (n_rows, n_rows) array."""
     n_x, n_y = x.lambda_.shape

@@ -89,7 +89,7 @@ class Rates(NamedTuple):
     weight: float  # of one sampled transition
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
 def catch_up(log: Floats, alpha: Floats, first: int, last: int, dH: float) -> None:
     """Bring the stored A or B of a row up to date."""
     if dH != 0.0:
@@ -97,7 +97,7 @@ def catch_up(log: Floats, alpha: Floats, first: int, last: int, dH: float) -> No
             log[e] += dH * alpha[e]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
 def visit(x: Side, y: Side, pairs: Pairs, r: int) -> None:
     """Bring one row up to date on both sides and note when."""
     dH = pairs.clock[0] - pairs.H_at[r]
@@ -107,7 +107,7 @@ def visit(x: Side, y: Side, pairs: Pairs, r: int) -> None:
     pairs.drift_at[r] = pairs.clock[1]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
 def candidates(pairs: Pairs, top_x: Floats, top_y: Floats, line: float) -> int:
     """List in `active` the rows whose mass may exceed e^line, judged by O(1) numbers for each."""
     U, bound, H_at, drift_at, active = pairs.U, pairs.bound, pairs.H_at, pairs.drift_at, pairs.active
@@ -122,7 +122,7 @@ def candidates(pairs: Pairs, top_x: Floats, top_y: Floats, line: float) -> int:
     return n
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
 def _observe(side: Side, states: Ints, slots: Places, weight: float, own: int, other: int, eta: float) -> None:
     """Encoder step of the samples, in logs: log lambda(. | s) -= eta weight alpha(s, s', .)."""
     offset, alpha, log_lambda = side.offset, side.alpha, side.log_lambda
@@ -135,7 +135,7 @@ def _observe(side: Side, states: Ints, slots: Places, weight: float, own: int, o
             log_lambda[s, j] -= step * alpha[offset[own * s + other * j] + slot]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
 def _credit(
     side: Side, H_at: Floats, states: Ints, slots: Places, weight: float, own: int, other: int, beta: float, H: float
 ) -> None:
@@ -159,7 +159,7 @@ def _credit(
             top[r] = max(top[r], alpha[e])
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
 def _settle(
     side: Side, H_at: Floats, states: Ints, slots: Places, own: int, other: int, beta: float, H: float, R: float, k: int
 ) -> None:
@@ -182,7 +182,7 @@ def _settle(
             side.since[s] = k + 1
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
 def _normalise(log_lambda: Floats, lambda_: Floats, lambda_sum: Floats, n_iterates: int) -> None:
     """Add the old row to the sum for the iterates it stood, then make the new one sum to 1."""
     highest = -np.inf
@@ -199,7 +199,7 @@ def _normalise(log_lambda: Floats, lambda_: Floats, lambda_sum: Floats, n_iterat
         lambda_[j] *= scale
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
 def _ascend(side: Side, H_at: Floats, rows: Ints, H: float, beta: float, scale: float, R: float) -> None:
     """Rows with mass: A += eta alpha, then alpha = projection of alpha - beta m (sampled terms are in already)."""
     offset, alpha, log, mass, tally, top = side.offset, side.alpha, side.log, side.mass, side.tally, side.top
@@ -223,7 +223,7 @@ def _ascend(side: Side, H_at: Floats, rows: Ints, H: float, beta: float, scale: 
         top[r] = highest
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
 def _ascend_all(side: Side, eta: float, beta: float, scale: float, R: float) -> None:
     """The same for all rows at once, in one long loop; `top` is left as it was."""
     alpha, log, mass, tally = side.alpha, side.log, side.mass, side.tally
@@ -241,7 +241,7 @@ def _ascend_all(side: Side, eta: float, beta: float, scale: float, R: float) -> 
             tally[e] += (alpha[e] - value) / beta
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
 def _pair_step(pairs: Pairs, rates: Rates, eta: float, scale: float) -> None:
     """W -= eta gamma V, V = projection of V - beta (p - (1 - gamma) nu_0 - gamma q), and the running sums."""
     V, W, p, q, start, p_sum, q_sum = pairs.V, pairs.W, pairs.p, pairs.q, pairs.start, pairs.p_sum, pairs.q_sum
@@ -258,7 +258,7 @@ def _pair_step(pairs: Pairs, rates: Rates, eta: float, scale: float) -> None:
     pairs.clock[1] -= step * lowest
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
 def update(
     x: Side, y: Side, pairs: Pairs, rates: Rates, n_active: int, everything: bool, Z: float,
     states_x: Ints, slots_x: Places, states_y: Ints, slots_y: Places,
