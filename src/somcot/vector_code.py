@@ -1,7 +1,7 @@
 """What the kernels need to become vector code: an exponential without calls, unsigned indices, sums in any order.
 
-Parts of a kernel are forced inline. Otherwise a process that compiles them links the copies it optimised one by one, one
-that loads the kernel from disk those optimised inside it, and sums in another order have other bits.
+Parts of a kernel are forced inline. Otherwise a process that compiles them links the copies it optimised one by one,
+one that loads the kernel from disk those optimised inside it, and sums in another order have other bits.
 
 Numba's cache on disk does not follow calls into other files: after a change here, touch the kernel files too.
 """
