@@ -13,6 +13,7 @@ import pytest
 import somcot
 from somcot import MarkovChain, Result, Samples, costs, maps
 from somcot.couplings import conditional
+from somcot.problem import Problem
 from somcot.result import DeferredMaps, Maps
 from somcot.solvers import saddle
 from somcot.warnings import UnseenStateWarning
@@ -60,10 +61,15 @@ def test_solved_once_and_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) ->
     assert len(calls) == 1
 
 
-def test_are_those_of_the_saddle_point_at_half_the_noise(near_zero: Result) -> None:
-    saddle_point = somcot.distance(*samples(0.5, 2_000), discount=DISCOUNT, method="saddle", stop_at_noise=0.5)
-    np.testing.assert_array_equal(near_zero.encoder, saddle_point.encoder)
-    np.testing.assert_array_equal(near_zero.decoder, saddle_point.decoder)
+def test_are_those_of_the_saddle_point_at_half_the_noise() -> None:
+    data = samples(0.5, 40_000)
+    found = somcot.distance(*data, discount=DISCOUNT)
+    half, whole = (
+        somcot.distance(*data, discount=DISCOUNT, method="saddle", stop_at_noise=share) for share in (0.5, 1.0)
+    )
+    assert half.n_steps > whole.n_steps  # so the two can be told apart
+    np.testing.assert_array_equal(found.encoder, half.encoder)
+    np.testing.assert_array_equal(found.decoder, half.decoder)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -98,6 +104,7 @@ def test_pickled_and_saved(near_zero: Result, tmp_path: Path) -> None:
     near_zero.save(tmp_path / "result")
     loaded = Result.load(tmp_path / "result")
     assert isinstance(loaded.maps, Maps)
+    assert loaded.maps.at_noise_level
     np.testing.assert_array_equal(loaded.decoder, near_zero.decoder)
 
 
@@ -130,13 +137,16 @@ def test_states_that_are_never_met_cost_nothing() -> None:
     steps = rng.choice([-1, 1], size=(2, 100, 30))
     paths = np.clip(np.cumsum(steps, axis=2), 0, 11)
 
-    def ask(n: int) -> Result:
+    def ask(n: int) -> tuple[Result, int]:
         x, y = (Samples.from_trajectories(list(side), states=range(n)) for side in paths)
-        return somcot.distance(x, y, costs.labels(range(n), range(n)), discount=DISCOUNT)
+        cost = costs.labels(range(n), range(n))
+        cells = saddle.n_cells(Problem(x.chain(), y.chain(), cost, DISCOUNT))
+        return somcot.distance(x, y, cost, discount=DISCOUNT), cells
 
-    few = ask(12)
+    few, few_cells = ask(12)
     with pytest.warns(UnseenStateWarning):
-        many = ask(400)
+        many, many_cells = ask(400)
+    assert few_cells == many_cells
     assert few.maps.at_noise_level
     np.testing.assert_allclose(many.encoder[:12, :12], few.encoder, atol=1e-9)
 
