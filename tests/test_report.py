@@ -165,3 +165,12 @@ def test_says_when_the_maps_are_at_the_noise_level() -> None:
     assert "level of the sampling noise" in report.html(near, cost=cost)
     bare = somcot.distance(a, b, cost, discount=0.9, method="plugin")
     assert "level of the sampling noise" not in report.html(bare, cost=cost)
+
+
+@pytest.mark.parametrize("distance", [0.0, 0.05, 1.0])
+def test_the_number_stays_inside_its_picture(distance: float) -> None:
+    picture = drawings.interval(distance, low=0.0, high=1.0, start=0.0, end=1.0, ticks={})
+    found = re.search(r'<text x="([0-9.]+)" y="13"[^>]*>([^<]+)<', picture)
+    assert found is not None
+    place, half = float(found[1]), 4.7 * len(found[2])  # a bold digit of this size is 9.4 wide
+    assert half <= place <= 440 - half

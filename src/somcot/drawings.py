@@ -80,12 +80,13 @@ def interval(distance: float, *, low: float, high: float, start: float, end: flo
     def at(value: float) -> float:
         return room + (min(max(value, start), end) - start) / span * (width - 2 * room)
 
+    half = 5.0 * len(figure(distance))  # of the number's width: near an end it stays inside the picture
+    middle = min(max(at(distance), half), width - half)
     parts = [
         f'<line x1="{room}" x2="{width - room}" y1="34" y2="34" class="axis"/>',
         f'<rect x="{at(low):.1f}" y="26" width="{max(at(high) - at(low), 2):.1f}" height="16" rx="4" class="band"/>',
         f'<line x1="{at(distance):.1f}" x2="{at(distance):.1f}" y1="20" y2="48" class="mark"/>',
-        f'<text x="{at(distance):.1f}" y="13" text-anchor="middle" font-size="15" class="strong">'
-        f"{figure(distance)}</text>",
+        f'<text x="{middle:.1f}" y="13" text-anchor="middle" font-size="15" class="strong">{figure(distance)}</text>',
         f'<text x="{room}" y="66" font-size="12">{start:.3g}</text>',
         f'<text x="{width - room}" y="66" text-anchor="end" font-size="12">{end:.3g}</text>',
     ]

@@ -12,16 +12,16 @@ import pytest
 RUN = """
 import hashlib
 from somcot import block_chain, distance, random_walk
-x, y = random_walk(4), block_chain(random_walk(4, 0.6), 2)
-cost = [[float(i != j // 2) for j in range(8)] for i in range(4)]
+x, y = random_walk(10), block_chain(random_walk(10), 5)
+cost = [[abs((i == 0) - (i == 9) - (j < 5) + (j > 44)) for j in range(50)] for i in range(10)]
 for options in (
     {"n_steps": 3000, "primal_step": 40.0, "dual_step": 0.2, "rng": 0},
     {"n_steps": 3000, "primal_step": 40.0, "dual_step": 0.2, "rng": 0, "support": "observed"},
 ):
-    result = distance(x, y, cost, discount=0.9, method="somcot", **options)
+    result = distance(x, y, cost, discount=0.99, method="somcot", **options)
     print(hashlib.sha256(result.encoder.tobytes()).hexdigest())
-for method in ("saddle", "exact", "sinkhorn"):
-    result = distance(x, y, cost, discount=0.9, method=method)
+for options in ({"method": "saddle", "max_steps": 500}, {"method": "exact"}):
+    result = distance(x, y, cost, discount=0.99, **options)
     print(hashlib.sha256(result.potential.tobytes()).hexdigest())
 """
 
@@ -35,5 +35,5 @@ def test_compiled_and_cached_kernels_agree(tmp_path: Path) -> None:
     )
     assert "compiling" in compiled.stderr
     assert "compiling" not in cached.stderr
-    assert len(compiled.stdout.split()) == 5
+    assert len(compiled.stdout.split()) == 4
     assert compiled.stdout == cached.stdout
