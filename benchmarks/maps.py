@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot import MarkovChain, Result, block_chain, costs, distance, maps, random_walk
+from somcot import MarkovChain, Result, block_chain, costs, distance, random_walk
+from somcot.inference import maps
 
 Floats = NDArray[np.float64]
 SIZES = (500, 3_000, 20_000)

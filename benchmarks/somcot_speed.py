@@ -17,8 +17,8 @@ from tests.reference import somcot_reference as reference
 
 from somcot import MarkovChain, streams
 from somcot.solvers import somcot
-from somcot.solvers._fold import Batch, run_kernel, single_thread
-from somcot.solvers._state import State
+from somcot.solvers.somcot.fold import Batch, run_kernel, single_thread
+from somcot.solvers.somcot.state import State
 
 
 class Case(NamedTuple):

@@ -76,7 +76,7 @@ def warm_up() -> None:
 
     import somcot
     import somcot.commands.demo
-    from somcot.inference import same_process
+    from somcot.inference.permutation import same_process
 
     assert pyarrow.parquet is not None
     assert somcot.commands.demo is not None

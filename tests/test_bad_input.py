@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 import somcot
 from somcot import MarkovChain, MemoryLimitError, costs
-from somcot.warnings import DataWarning
+from somcot.plumbing.errors import DataWarning
 
 GOOD = np.array([[0.5, 0.5], [0.2, 0.8]])
 NAN, INF = float("nan"), float("inf")

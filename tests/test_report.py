@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import somcot
-from somcot import drawings, report
+from somcot import report
+from somcot.report import drawings
 
 HOSTILE = (
     "<script>document.title='hacked'</script>", '"><img src=x onerror=alert(1)>', "emoji \N{PILE OF POO}",
@@ -156,7 +157,7 @@ def test_a_browser_shows_it_and_runs_nothing(tmp_path: Path) -> None:
     assert done.stdout.count("<svg") >= 5
 
 
-@pytest.mark.filterwarnings("ignore::somcot.warnings.DataWarning")
+@pytest.mark.filterwarnings("ignore::somcot.plumbing.errors.DataWarning")
 def test_says_when_the_maps_are_at_the_noise_level() -> None:
     x = somcot.random_walk(4)
     cost = somcot.costs.absolute([1, 0, 0, -1], [1, 0, 0, -1])

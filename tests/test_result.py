@@ -10,7 +10,9 @@ import pytest
 from safetensors.numpy import save_file
 
 import somcot
-from somcot import Bounds, ConfidenceInterval, MarkovChain, Result, checkpoint, storage
+from somcot import Bounds, ConfidenceInterval, MarkovChain, Result
+from somcot.plumbing import container as checkpoint
+from somcot.plumbing import storage
 from tests.instances import blocks, walks
 
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from somcot.chains import MarkovChain, random_walk
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.errors import DataWarning, UnseenStateWarning
 from somcot.samples import Samples
-from somcot.validation import Floats
-from somcot.warnings import DataWarning, UnseenStateWarning
 
 # untyped on purpose: many tests pass what the annotations forbid
 from_trajectories: Callable[..., Samples] = Samples.from_trajectories

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import somcot
 from somcot import MarkovChain, block_chain, random_walk, streams
+from somcot.plumbing.errors import DataWarning
 from somcot.samples import Samples
-from somcot.warnings import DataWarning
 
 
 def anything(value: Any) -> Any:

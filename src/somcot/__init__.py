@@ -15,11 +15,11 @@ from typing import Any
 from somcot import costs
 from somcot.api import distance, metric, same_process
 from somcot.chains import MarkovChain, block_chain, random_walk
-from somcot.memory import MemoryLimitError
+from somcot.plumbing.errors import ConvergenceWarning, DataWarning, UnseenStateWarning
+from somcot.plumbing.memory import MemoryLimitError
 from somcot.problem import Problem
 from somcot.result import Bounds, ConfidenceInterval, Result, Status
 from somcot.samples import Samples
-from somcot.warnings import ConvergenceWarning, DataWarning, UnseenStateWarning
 
 __version__ = "0.1.0"
 

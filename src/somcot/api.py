@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.errors import DataWarning
+from somcot.plumbing.validation import check_confidence
 from somcot.problem import Problem
 from somcot.result import Result
 from somcot.samples import Samples
-from somcot.validation import Floats, check_confidence
-from somcot.warnings import DataWarning
 
 if TYPE_CHECKING:
-    from somcot.inference import SameProcessResult
+    from somcot.inference.permutation import SameProcessResult
 
 __all__ = ["distance", "metric", "same_process"]
 
@@ -27,10 +28,10 @@ Process = Any  # MarkovChain, Samples or Stream; checked in _method_for
 
 # Imported when used: compiled code takes a moment to load.
 _METHODS = {
-    "auto": "somcot.estimation:estimate",
+    "auto": "somcot.inference.estimate:estimate",
     "exact": "somcot.solvers.policy_iteration:solve",
-    "plugin": "somcot.estimation:plugin",
-    "saddle": "somcot.estimation:saddle",
+    "plugin": "somcot.inference.estimate:plugin",
+    "saddle": "somcot.inference.estimate:saddle",
     "somcot": "somcot.solvers.somcot:solve",
     "sinkhorn": "somcot.solvers.sinkhorn:solve",
     "lp": "somcot.solvers.linear_program:solve",
@@ -191,7 +192,7 @@ def same_process(
     >>> same_process(a, c, cost, discount=0.9).pvalue
     0.005
     """
-    from somcot.inference import same_process as test
+    from somcot.inference.permutation import same_process as test
 
     return test(x, y, cost, discount=discount, n_permutations=n_permutations, rng=rng)
 

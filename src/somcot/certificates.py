@@ -15,9 +15,10 @@ from numpy.typing import ArrayLike
 from somcot.bellman.pairs import all_pairs
 from somcot.bellman.sweep import Improvement, Sweep
 from somcot.couplings import Coupling, residuals
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.validation import check_count, real_array
 from somcot.problem import Problem
 from somcot.result import Bounds
-from somcot.validation import Floats, check_count, real_array
 
 __all__ = ["Bracket", "bounds_from", "bracket", "lower_bound", "upper_bound"]
 

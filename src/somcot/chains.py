@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,15 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from somcot.kernels import from_frame, square_matrix, stochastic
-from somcot.validation import (
-    Floats,
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.matrices import from_frame, square_matrix, stochastic
+from somcot.plumbing.validation import (
     check_count,
     check_discount,
     check_labels,
     check_number,
     check_rng,
-    probability_vector,
+    check_start_law,
+    state_index,
 )
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from somcot.samples import Samples
 
-__all__ = ["MarkovChain", "Support", "block_chain", "check_start_law", "random_walk"]
+__all__ = ["MarkovChain", "Support", "block_chain", "random_walk"]
 
 
 class Support(NamedTuple):
@@ -45,6 +45,21 @@ class Support(NamedTuple):
     def max_row(self) -> int:
         """Length of the longest row."""
         return int(np.diff(self.indptr).max())
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The row of each entry, the start row n last."""
+        return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
+
+    def locate(self, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.int64]:
+        """Where the entries (row, column) stand; the number of entries before them where they are absent."""
+        n = np.int64(len(self.indptr) - 2)
+        places: NDArray[np.int64] = np.searchsorted(self.rows * n + self.indices, rows * n + columns)
+        return places
+
+    def row_sums(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Sums over the rows of one number per entry; no row may be empty."""
+        return np.add.reduceat(values, self.indptr[:-1])
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -123,7 +138,7 @@ class MarkovChain:
 
     def index(self, state: Hashable) -> int:
         """Position of a label, or of an index when no label matches."""
-        return _state_index("state", state, self.states)
+        return state_index("state", state, self.states)
 
     def state_occupancy(self, discount: float) -> Floats:
         """Discounted occupancy of states: the law of X_G with G geometric on 0, 1, 2, ...
@@ -133,7 +148,7 @@ class MarkovChain:
         ndarray, shape (n,)
             ``(1 - discount) * sum_t discount^t P(X_t = x)``.
         """
-        from somcot.discounting import Kernel, discounted_occupancy
+        from somcot.plumbing.discounting import Kernel, discounted_occupancy
 
         indptr, indices, probabilities = self.support
         n_entries = indptr[-2]
@@ -286,28 +301,3 @@ def block_chain(chain: MarkovChain, n_copies: int) -> MarkovChain:
     from scipy.sparse import kron
 
     return MarkovChain(kron(chain.transition, np.full((b, b), 1.0 / b), format="csr"), initial, states=states)
-
-
-def check_start_law(initial: Any, labels: tuple[Hashable, ...], *, normalize: bool) -> Floats:
-    """A law over the states from a label, an index or probabilities."""
-    is_vector = not isinstance(initial, (str, bytes, tuple)) and np.ndim(initial) == 1
-    if is_vector or (isinstance(initial, tuple) and initial not in labels):
-        return probability_vector("initial", initial, labels, normalize=normalize)
-    law = np.zeros(len(labels))
-    law[_state_index("initial", initial, labels)] = 1.0
-    return law
-
-
-def _state_index(name: str, state: Any, labels: tuple[Hashable, ...]) -> int:
-    if isinstance(state, np.generic):
-        state = state.item()
-    if state in labels and (type(labels[labels.index(state)]) is bool or not isinstance(state, bool)):
-        return labels.index(state)
-    try:
-        i = operator.index(state)
-    except TypeError:
-        i = -1
-    if isinstance(state, bool) or not 0 <= i < len(labels):
-        shown = ", ".join(repr(label) for label in labels[:5]) + (", ..." if len(labels) > 5 else "")
-        raise ValueError(f"{name}: {state!r} is not a state; the states are {shown}")
-    return i

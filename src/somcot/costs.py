@@ -11,8 +11,9 @@ from collections.abc import Hashable, Iterable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from somcot.validation import Floats, check_labels, real_array
-from somcot.warnings import DataWarning
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.errors import DataWarning
+from somcot.plumbing.validation import check_labels, real_array
 
 __all__ = ["absolute", "check_cost", "euclidean", "labels"]
 

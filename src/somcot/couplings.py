@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from somcot.memory import require
-from somcot.validation import Floats, real_array
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.memory import require
+from somcot.plumbing.validation import real_array
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -212,7 +213,7 @@ def round_occupancy(mu: ArrayLike, x: MarkovChain, y: MarkovChain, start: ArrayL
         Law of the first pair, a coupling of the two start laws.
     discount : float
     """
-    from somcot.discounting import Kernel, discounted_occupancy
+    from somcot.plumbing.discounting import Kernel, discounted_occupancy
 
     dense = real_array("mu", mu, 4)
     n_x, n_y = dense.shape[:2]

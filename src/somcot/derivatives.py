@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.chains import MarkovChain
-from somcot.validation import Floats
+from somcot.plumbing.arrays import Floats
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -103,8 +103,8 @@ class Gradient:
 def row_gradient(chain: MarkovChain, slots: Floats, scale: float) -> RowGradient:
     """From one number per entry of the chain's support (start row last), any constant per row allowed."""
     indptr, indices, probabilities = chain.support
-    means = np.add.reduceat(probabilities * slots, indptr[:-1])
-    centred = scale * (slots - np.repeat(means, np.diff(indptr)))
+    means = chain.support.row_sums(probabilities * slots)
+    centred = scale * (slots - means[chain.support.rows])
     n_entries = int(indptr[-2])
     initial = np.zeros(chain.n_states)
     initial[indices[n_entries:]] = centred[n_entries:]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.drawings import label_text
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.text import label_text
 from somcot.result import Result
 from somcot.samples import Samples
-from somcot.validation import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

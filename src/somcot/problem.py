@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain, Support
 from somcot.costs import check_cost
-from somcot.validation import Floats, check_discount
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.validation import check_discount
 
 __all__ = ["Problem", "UnitProblem"]
 

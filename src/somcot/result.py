@@ -13,7 +13,7 @@ import numpy as np
 
 from somcot.couplings import Coupling, Residuals
 from somcot.derivatives import Gradient, RowGradient
-from somcot.validation import Floats
+from somcot.plumbing.arrays import Floats
 
 __all__ = ["Bounds", "ConfidenceInterval", "DeferredMaps", "Duals", "Estimate", "Maps", "Match", "Result", "Status"]
 
@@ -135,7 +135,7 @@ class Result:
         Certified bracket of the problem that was solved (known or estimated kernels).
     maps : Maps or DeferredMaps
         Where `encoder` and `decoder` come from: the coupling `plan`, or, for data whose noise blurs that, the saddle
-        point solved to the level of the noise when first asked for (see `somcot.maps`).
+        point solved to the level of the noise when first asked for (see `somcot.inference.maps`).
     potential : ndarray, shape (n_x, n_y)
         V, scaled so that distance = (1 - discount) * V(start pair); NaN for pairs the start cannot reach.
     state_law : ndarray, shape (n_x, n_y)
@@ -247,7 +247,7 @@ class Result:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the result to a file that holds no code; `Result.load` reads it back."""
-        from somcot.storage import save
+        from somcot.plumbing.storage import save
 
         maps = Maps(self.encoder, self.decoder, self.maps.at_noise_level)
         save(path, replace(self, maps=maps), "result")
@@ -255,7 +255,7 @@ class Result:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Result:
         """Read a result written by `save`; refuse anything else."""
-        from somcot.storage import load
+        from somcot.plumbing.storage import load
 
         records = (
             Bounds,

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from somcot import recording
 from somcot.chains import MarkovChain
-from somcot.counting import PairCounts, count_pairs
-from somcot.flow import flow_mle
-from somcot.labels import Codes, encode, listing, refuse_lookalikes
-from somcot.recording import RewardSums
-from somcot.validation import Floats, check_discount, check_rng
-from somcot.warnings import DataWarning, UnseenStateWarning
+from somcot.plumbing.arrays import Codes, Floats
+from somcot.plumbing.errors import DataWarning, UnseenStateWarning
+from somcot.plumbing.validation import check_discount, check_rng
+from somcot.recorded import recording
+from somcot.recorded.counting import PairCounts, count_pairs
+from somcot.recorded.flow import flow_mle
+from somcot.recorded.labels import encode, listing, refuse_lookalikes
+from somcot.recorded.recording import RewardSums
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -280,8 +281,8 @@ class Samples:
         """Estimate the chain behind the data.
 
         For episodes, counts divided by their row sums and the shares of the first states. For independent samples
-        of the occupancy, the flow-constrained maximum-likelihood chain (`somcot.flow.flow_mle`). States that were
-        never left keep to themselves.
+        of the occupancy, the flow-constrained maximum-likelihood chain (`somcot.recorded.flow.flow_mle`). States that
+        were never left keep to themselves.
 
         Parameters
         ----------

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from somcot._sources import Ints, Source, Stream, StreamError, block_size, check_pairs, whole_numbers
 from somcot.chains import MarkovChain
-from somcot.validation import Floats, check_count, check_discount, check_labels, check_rng, probability_vector
-from somcot.warnings import DataWarning
+from somcot.plumbing.arrays import Floats, Ints
+from somcot.plumbing.errors import DataWarning
+from somcot.plumbing.validation import check_count, check_discount, check_labels, check_rng, probability_vector
+from somcot.sources.base import Source, Stream, StreamError, block_size, check_pairs, whole_numbers
 
 if TYPE_CHECKING:
     from somcot.samples import Samples
@@ -241,7 +242,7 @@ def from_iterable(
 
 
 def _stopped(chain: MarkovChain, discount: float, n: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    from somcot._stopping import stopped_transitions
+    from somcot.sources.stopping import stopped_transitions
 
     indptr, indices, probabilities = chain.support
     total = np.cumsum(probabilities)
@@ -277,7 +278,7 @@ def _reset_law(begin: Callable[[], Any], place: Mapping[Hashable, int] | None) -
 def _given_law(initial: Any, labels: tuple[Hashable, ...] | None, n: int | None = None) -> Floats:
     """A start law as a vector, no longer than it has to be when the number of states is not known yet."""
     if labels is not None:
-        from somcot.chains import check_start_law
+        from somcot.plumbing.validation import check_start_law
 
         return check_start_law(initial, labels, normalize=False)
     if np.ndim(initial) == 1:

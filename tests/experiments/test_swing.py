@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from somcot.experiments.swing import Bins, Pendulum, load_actor, simulate
+from somcot.experiments.swing import Grid, Pendulum, load_actor, simulate
 
 N_STEPS = 200  # a whole episode of Pendulum-v1
 
@@ -89,18 +89,18 @@ def test_training_log_comes_with_the_weights() -> None:
 
 def test_all_starts_fall_into_the_start_bin() -> None:
     for n in (1, 3, 5, 7):
-        bins = Bins(n)
+        bins = Grid(n)
         low, high = bins.start_angles
         corners = np.array([low, np.nextafter(high, low)]).repeat(2)
         assert np.array_equal(bins(*bins.centres()), np.arange(n * n))
         assert set(bins(corners, np.array([-1.0, 1.0, -1.0, 1.0]))) == {bins.start}
     with pytest.raises(ValueError, match="n: found 8"):
-        Bins(8)
+        Grid(8)
 
 
 def flow_violation(discount: float, claimed: float) -> float:
     """How far simulated transitions are from a discounted flow that begins in the start bin."""
-    bins = Bins(7)
+    bins = Grid(7)
     found = simulate(Pendulum(9.8), load_actor(), bins, 50_000, discount, np.random.default_rng(0))
     leave, enter = (np.bincount(part, minlength=49) / 50_000 for part in (found.now, found.following))
     start = np.eye(49)[bins.start]
@@ -113,7 +113,7 @@ def test_simulated_transitions_have_the_law_of_the_occupancy() -> None:
 
 
 def test_simulation_is_reproducible_and_of_the_size_asked_for() -> None:
-    runs = [simulate(Pendulum(), load_actor(), Bins(7), 3_000, 0.9, np.random.default_rng(s)) for s in (0, 0, 1)]
+    runs = [simulate(Pendulum(), load_actor(), Grid(7), 3_000, 0.9, np.random.default_rng(s)) for s in (0, 0, 1)]
     assert {len(column) for run in runs for column in run} == {3_000}
     assert all(np.array_equal(a, b) for a, b in zip(runs[0], runs[1], strict=True))
     assert not np.array_equal(runs[0].now, runs[2].now)

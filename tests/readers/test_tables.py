@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from somcot.plumbing.errors import DataWarning
 from somcot.readers import Bins, fit_bins, from_table
 from somcot.samples import Samples
-from somcot.warnings import DataWarning
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

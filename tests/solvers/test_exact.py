@@ -7,7 +7,7 @@ import pytest
 
 import somcot
 from somcot import MarkovChain, Problem, Status, block_chain
-from somcot.discounting import discounted_value
+from somcot.plumbing.discounting import discounted_value
 from somcot.solvers import policy_iteration
 from tests.instances import THETAS, WALKS, Floats, blocks, dense_kernel, random_chain, random_problem, walks
 from tests.reference import pot_policy_iteration

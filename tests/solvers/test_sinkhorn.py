@@ -9,8 +9,8 @@ import pytest
 
 import somcot
 from somcot import Status
-from somcot.bellman.entropic import rounded_plan
 from somcot.couplings import round_symmetric
+from somcot.solvers.sinkhorn.kernel import rounded_plan
 from tests.instances import blocks, random_problem, walks
 
 

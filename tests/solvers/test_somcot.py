@@ -16,8 +16,8 @@ from threadpoolctl import threadpool_limits
 from somcot import MarkovChain, MemoryLimitError, Status, costs, random_walk, streams
 from somcot.result import Result
 from somcot.solvers import somcot
-from somcot.solvers._averages import averages, snapshot
-from somcot.solvers._state import Edges, State, grow
+from somcot.solvers.somcot.averages import averages, snapshot
+from somcot.solvers.somcot.state import Edges, State, grow
 from tests.instances import random_chain, reward, walks
 from tests.reference import somcot_reference as reference
 

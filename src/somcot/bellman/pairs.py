@@ -9,7 +9,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from somcot.memory import require
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.memory import require
 from somcot.problem import UnitProblem
 
 __all__ = ["PairChoice", "Pairs", "all_pairs", "choose", "reachable_pairs"]
@@ -35,6 +36,12 @@ class Pairs:
 
     def __len__(self) -> int:
         return len(self.x)
+
+    def table(self, values: Floats, missing: float = 0.0) -> Floats:
+        """Values of the pairs as an (n_x, n_y) table, `missing` where a pair does not take part."""
+        table = np.full(self.index.shape, missing)
+        table[self.x, self.y] = values
+        return table
 
 
 def choose(problem: UnitProblem, pairs: PairChoice) -> Pairs:

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.validation import check_count
+from somcot.plumbing.validation import check_count
 
 __all__ = ["Slice", "cut", "in_slices", "thread_count"]
 

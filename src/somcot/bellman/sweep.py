@@ -11,11 +11,11 @@ from somcot.bellman.pairs import Pairs
 from somcot.bellman.slices import cut, in_slices, thread_count
 from somcot.bellman.transport import Bases, Rows, add_potentials, balance, cross_gap, kernel_entries, optimise
 from somcot.chains import Support
-from somcot.compiling import announce
-from somcot.discounting import Kernel
-from somcot.memory import require
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.discounting import Kernel
+from somcot.plumbing.jit import announce
+from somcot.plumbing.memory import require
 from somcot.problem import UnitProblem
-from somcot.validation import Floats
 
 __all__ = ["Improvement", "Sweep"]
 

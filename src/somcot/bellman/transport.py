@@ -17,7 +17,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from somcot.bellman.tree import extend, new_tree, plant, simplex
-from somcot.validation import Floats
+from somcot.plumbing.arrays import Floats
 
 __all__ = ["Bases", "Rows", "add_potentials", "balance", "cross_gap", "kernel_entries", "optimise"]
 

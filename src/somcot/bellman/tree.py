@@ -20,8 +20,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from somcot.validation import Floats
-from somcot.vector_code import copy_to
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.vector_code import copy_to
 
 __all__ = ["Tree", "extend", "new_tree", "plant", "simplex"]
 

@@ -14,9 +14,9 @@ import numpy as np
 import somcot
 from somcot.chains import MarkovChain
 from somcot.commands.inputs import Process
+from somcot.plumbing.arrays import Floats
 from somcot.result import Result
 from somcot.samples import Samples
-from somcot.validation import Floats
 
 __all__ = ["Answer", "caught", "chain_of", "one_sided", "plain", "process_facts", "to_json"]
 

@@ -13,14 +13,14 @@ import numpy as np
 
 from somcot import costs
 from somcot.chains import MarkovChain
-from somcot.labels import listing
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.errors import DataWarning
 from somcot.readers.files import read
+from somcot.readers.inputs import Input, identify, open_bytes
 from somcot.readers.numpy_files import load_arrays
-from somcot.readers.sources import Source, identify, open_bytes
 from somcot.readers.tables import fit_bins
+from somcot.recorded.labels import listing
 from somcot.samples import Samples
-from somcot.validation import Floats
-from somcot.warnings import DataWarning
 
 __all__ = ["Process", "Reading", "build_cost", "match_labels", "read_processes"]
 
@@ -103,7 +103,7 @@ def read_processes(paths: Sequence[str], reading: Reading, reward: str | None = 
     return found
 
 
-def _identified(path: str, format: str | None) -> Source:  # noqa: A002
+def _identified(path: str, format: str | None) -> Input:  # noqa: A002
     """`--format` speaks for standard input and for files whose ending says nothing."""
     if path == "-" or format is None:
         return identify(path, format)
@@ -113,7 +113,7 @@ def _identified(path: str, format: str | None) -> Source:  # noqa: A002
         return identify(path, format)
 
 
-def _kind(source: Source) -> str:
+def _kind(source: Input) -> str:
     return next(kind for kind, formats in _KINDS.items() if source.kind in formats)
 
 
@@ -125,7 +125,7 @@ def _state(text: str) -> Hashable:
     return int(text) if text.isascii() and text.isdigit() else text
 
 
-def _shared_bins(sources: Sequence[Source], kinds: Sequence[str], reading: Reading) -> Any:
+def _shared_bins(sources: Sequence[Input], kinds: Sequence[str], reading: Reading) -> Any:
     """Edges for every binned column, fitted to all tables together so that equal labels mean the same."""
     if not reading.bins:
         return None

@@ -17,9 +17,10 @@ from somcot.commands import screens
 from somcot.commands.answers import Answer, caught, chain_of, one_sided, plain, process_facts, to_json
 from somcot.commands.inputs import Process, Reading, build_cost, match_labels, read_processes
 from somcot.commands.sizes import estimate_size
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.validation import check_discount
 from somcot.result import Status
 from somcot.samples import Samples
-from somcot.validation import Floats, check_discount
 
 __all__ = ["distance", "info", "metric", "test", "write_files"]
 

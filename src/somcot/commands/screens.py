@@ -14,11 +14,11 @@ from rich.text import Text
 from somcot.commands.answers import Answer, one_sided, process_facts
 from somcot.commands.inputs import Process
 from somcot.commands.sizes import Size, readable
-from somcot.drawings import figure, label_text
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.text import figure, label_text
 from somcot.report import METHODS
 from somcot.result import Status
 from somcot.samples import Samples
-from somcot.validation import Floats
 
 __all__ = ["show_distance", "show_info", "show_metric", "show_test"]
 

@@ -14,8 +14,8 @@ import numpy as np
 from somcot import block_chain, random_walk
 from somcot.experiments import style
 from somcot.experiments.record import Check, Experiment, Record, Report
-from somcot.experiments.sweep import TABLE, Pair, Rates, default_estimate, sweep, walk_cost
-from somcot.validation import Floats
+from somcot.experiments.sweep import TABLE, Pair, TableRow, default_estimate, sweep, walk_cost
+from somcot.plumbing.arrays import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +34,7 @@ class Settings:
     n_copies: int = 5
     n_steps: tuple[int, ...] = (1_000, 10_000, 100_000)
     n_seeds: int = 5
-    rates: Rates = TABLE["encoder"]
+    rates: TableRow = TABLE["encoder"]
 
 
 def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Record:

@@ -14,10 +14,10 @@ import numpy as np
 from somcot import costs, distance
 from somcot.experiments import style
 from somcot.experiments.record import Check, Experiment, Record, Report
-from somcot.experiments.sweep import TABLE, Pair, Rates, default_estimate, few_data_expected, hits, stages, sweep
-from somcot.experiments.swing import Bins, Pendulum, Transitions, load_actor, simulate
+from somcot.experiments.sweep import TABLE, Pair, TableRow, default_estimate, few_data_expected, hits, stages, sweep
+from somcot.experiments.swing import Grid, Pendulum, Transitions, load_actor, simulate
+from somcot.plumbing.arrays import Floats
 from somcot.samples import Samples
-from somcot.validation import Floats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,7 +36,7 @@ class Settings:
     n_steps: int = 10_000
     truth_samples: int = 1_000_000
     n_seeds: int = 5
-    rates: Rates = TABLE["pendulum"]
+    rates: TableRow = TABLE["pendulum"]
 
     @property
     def n_samples(self) -> int:
@@ -44,7 +44,7 @@ class Settings:
         return self.n_steps * self.rates.batch_size
 
 
-class Model(NamedTuple):
+class Variant(NamedTuple):
     """A pendulum known from a very long simulation: its transitions and the mean reward of every bin."""
 
     gravity: float
@@ -54,7 +54,7 @@ class Model(NamedTuple):
 
 def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Record:
     """Simulate every model at length, then estimate its distance from the true one out of fresh samples."""
-    actor, bins, rates = load_actor(), Bins(settings.n_bins), settings.rates
+    actor, bins, rates = load_actor(), Grid(settings.n_bins), settings.rates
 
     def draw(gravity: float, n: int, rng: np.random.Generator) -> Transitions:
         return simulate(Pendulum(gravity), actor, bins, n, rates.discount, rng)
@@ -62,20 +62,20 @@ def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Reco
     def collect(steps: Transitions) -> Samples:
         return Samples.from_transitions(steps.now, steps.following, discount=rates.discount, initial=bins.start)
 
-    def long_run(gravity: float, rng: np.random.Generator) -> Model:
+    def long_run(gravity: float, rng: np.random.Generator) -> Variant:
         steps = draw(gravity, settings.truth_samples, rng)
-        return Model(gravity, collect(steps), _mean_rewards(steps, bins))
+        return Variant(gravity, collect(steps), _mean_rewards(steps, bins))
 
     n = len(settings.gravities)
     simulating, estimating, solving = stages(report, n + 1, n * settings.n_seeds, n)
     *models, true = sweep(long_run, (*settings.gravities, TRUE_GRAVITY), [seed], simulating)[0]
 
-    def truth(model: Model, _: np.random.Generator) -> float:
+    def truth(model: Variant, _: np.random.Generator) -> float:
         with few_data_expected():  # a bin may be entered by the very last step of an episode
             chains = true.samples.chain(), model.samples.chain()
         return distance(*chains, _cost(true, true.samples, model, model.samples), discount=rates.discount).distance
 
-    def values(model: Model, rng: np.random.Generator) -> tuple[float, float, float]:
+    def values(model: Variant, rng: np.random.Generator) -> tuple[float, float, float]:
         pair = Pair(*(collect(draw(m.gravity, settings.n_samples, rng)) for m in (true, model)))
         cost = _cost(true, pair.x, model, pair.y)
         paper = rates.run(pair, cost, settings.n_steps, support="observed")
@@ -95,7 +95,7 @@ def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Reco
     return Record("pendulum", settings, seed, data, tuple(_checks(settings, data)))
 
 
-def _mean_rewards(steps: Transitions, bins: Bins) -> Floats:
+def _mean_rewards(steps: Transitions, bins: Grid) -> Floats:
     """Mean reward of each bin; the reward at its centre for bins that were never left."""
     angle, speed = bins.centres()
     visits = np.bincount(steps.now, minlength=len(angle))
@@ -104,7 +104,7 @@ def _mean_rewards(steps: Transitions, bins: Bins) -> Floats:
     return np.where(visits > 0, total / np.maximum(visits, 1), still)
 
 
-def _cost(a: Model, x: Samples, b: Model, y: Samples) -> Floats:
+def _cost(a: Variant, x: Samples, b: Variant, y: Samples) -> Floats:
     return costs.absolute(*(m.rewards[np.array(s.states, dtype=np.int64)] for m, s in ((a, x), (b, y))))
 
 

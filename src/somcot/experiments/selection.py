@@ -14,8 +14,8 @@ import numpy as np
 from somcot import block_chain, distance, random_walk
 from somcot.experiments import style
 from somcot.experiments.record import Check, Experiment, Record, Report
-from somcot.experiments.sweep import TABLE, Pair, Rates, default_estimate, hits, spearman, sweep, walk_cost
-from somcot.validation import Floats
+from somcot.experiments.sweep import TABLE, Pair, TableRow, default_estimate, hits, spearman, sweep, walk_cost
+from somcot.plumbing.arrays import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +55,7 @@ class Settings:
     panels: tuple[Panel, ...] = (Panel(5, 3, (1_000, 10_000, 50_000), 8_000), Panel(10, 5, (1_000, 5_000), 40_000))
     thetas: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     n_seeds: int = 5
-    rates: Rates = TABLE["selection"]
+    rates: TableRow = TABLE["selection"]
 
 
 def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Record:

@@ -16,8 +16,8 @@ import numpy as np
 from somcot import Problem, metric, random_walk
 from somcot.experiments import style
 from somcot.experiments.record import Check, Experiment, Record, Report
-from somcot.experiments.sweep import TABLE, Pair, Rates, default_estimate, spearman, stages, sweep, walk_cost
-from somcot.validation import Floats
+from somcot.experiments.sweep import TABLE, Pair, TableRow, default_estimate, spearman, stages, sweep, walk_cost
+from somcot.plumbing.arrays import Floats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,7 +42,7 @@ class Settings:
     n_steps: tuple[int, ...] = (1_000, 10_000)
     default_pairs: int = 150
     sinkhorn_sweeps: int = 200
-    rates: Rates = TABLE["similarity"]
+    rates: TableRow = TABLE["similarity"]
 
     @property
     def instances(self) -> list[Instance]:

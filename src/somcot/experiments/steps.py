@@ -11,8 +11,8 @@ import numpy as np
 from somcot import distance, random_walk
 from somcot.experiments import style
 from somcot.experiments.record import Check, Experiment, Record, Report
-from somcot.experiments.sweep import TABLE, Pair, Rates, sweep, walk_cost
-from somcot.validation import Floats
+from somcot.experiments.sweep import TABLE, Pair, TableRow, sweep, walk_cost
+from somcot.plumbing.arrays import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +39,7 @@ class Settings:
     dual_steps: tuple[float, ...] = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
     n_steps: int = 10_000
     n_seeds: int = 2
-    rates: Rates = TABLE["steps"]
+    rates: TableRow = TABLE["steps"]
 
 
 def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Record:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from somcot.validation import Floats
+from somcot.plumbing.arrays import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,9 +14,9 @@ import numpy as np
 import somcot
 from somcot.chains import MarkovChain
 from somcot.experiments.record import Report
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.errors import DataWarning, UnseenStateWarning
 from somcot.samples import Samples
-from somcot.validation import Floats
-from somcot.warnings import DataWarning, UnseenStateWarning
 
 if TYPE_CHECKING:
     from somcot.result import Result
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "TABLE",
     "Pair",
-    "Rates",
+    "TableRow",
     "default_estimate",
     "few_data_expected",
     "hits",
@@ -55,7 +55,7 @@ class Pair(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rates:
+class TableRow:
     """One row of the paper's table: eta_k = primal_step / sqrt(1 + decay k), beta = dual_step, b, gamma."""
 
     primal_step: float
@@ -86,11 +86,11 @@ class Rates:
 
 
 TABLE = {  # the paper's hyperparameters; eta and beta of "steps" stand for its grid
-    "encoder": Rates(primal_step=40.0, decay=0.0, dual_step=0.2, batch_size=1, discount=0.99),
-    "similarity": Rates(primal_step=20.0, decay=0.0, dual_step=0.5, batch_size=1, discount=0.99),
-    "selection": Rates(primal_step=0.1, decay=0.001, dual_step=0.5, batch_size=8, discount=0.95),
-    "pendulum": Rates(primal_step=0.1, decay=0.05, dual_step=0.2, batch_size=16, discount=0.95),
-    "steps": Rates(primal_step=1.0, decay=0.001, dual_step=0.1, batch_size=1, discount=0.95),
+    "encoder": TableRow(primal_step=40.0, decay=0.0, dual_step=0.2, batch_size=1, discount=0.99),
+    "similarity": TableRow(primal_step=20.0, decay=0.0, dual_step=0.5, batch_size=1, discount=0.99),
+    "selection": TableRow(primal_step=0.1, decay=0.001, dual_step=0.5, batch_size=8, discount=0.95),
+    "pendulum": TableRow(primal_step=0.1, decay=0.05, dual_step=0.2, batch_size=16, discount=0.95),
+    "steps": TableRow(primal_step=1.0, decay=0.001, dual_step=0.1, batch_size=1, discount=0.95),
 }
 
 

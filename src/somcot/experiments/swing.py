@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.validation import Floats
+from somcot.plumbing.arrays import Floats
 
-__all__ = ["Actor", "Bins", "Pendulum", "Transitions", "load_actor", "simulate"]
+__all__ = ["Actor", "Grid", "Pendulum", "Transitions", "load_actor", "simulate"]
 
 MAX_SPEED, MAX_TORQUE, TIME_STEP = 8.0, 2.0, 0.05
 START_SPEED = 1.0  # Gymnasium starts with a speed in [-1, 1] and any angle
@@ -74,7 +74,7 @@ def load_actor() -> Actor:
 
 
 @dataclass(frozen=True)
-class Bins:
+class Grid:
     """A grid over angle and speed: state ``angle_bin * n + speed_bin``.
 
     Episodes start in one bin: hanging down (the first bin of the angle) with a speed that Gymnasium would start with,
@@ -102,7 +102,7 @@ class Bins:
 
         Examples
         --------
-        >>> Bins(7)(np.array([-3.1, 0.0, 3.1]), np.array([0.0, 8.0, -8.0]))
+        >>> Grid(7)(np.array([-3.1, 0.0, 3.1]), np.array([0.0, 8.0, -8.0]))
         array([ 3, 27, 42])
         """
         turn = ((angle + np.pi) % (2 * np.pi)) / (2 * np.pi)
@@ -127,7 +127,7 @@ class Transitions(NamedTuple):
 
 
 def simulate(
-    pendulum: Pendulum, policy: Policy, bins: Bins, n: int, discount: float, rng: np.random.Generator
+    pendulum: Pendulum, policy: Policy, bins: Grid, n: int, discount: float, rng: np.random.Generator
 ) -> Transitions:
     """Draw n transitions from the discounted occupancy, in random order.
 
@@ -145,7 +145,7 @@ def simulate(
 
 
 def _episodes(
-    pendulum: Pendulum, policy: Policy, bins: Bins, lengths: NDArray[np.int64], rng: np.random.Generator
+    pendulum: Pendulum, policy: Policy, bins: Grid, lengths: NDArray[np.int64], rng: np.random.Generator
 ) -> list[Transitions]:
     """One block of transitions for each time; episodes drop out when their length is reached."""
     lengths = np.sort(lengths)[::-1]

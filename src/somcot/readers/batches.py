@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple
 
-from somcot.readers.sources import Source, as_utf8, identify, open_bytes, whole
+from somcot.readers.inputs import Input, as_utf8, identify, open_bytes, whole
 
 __all__ = ["Table", "arrow", "is_arrow_integer", "open_table"]
 
@@ -53,13 +53,13 @@ def open_table(
     pa = arrow()
     if hasattr(data, "collect") and not _is_frame(data):  # a lazy frame
         data = data.collect()
-    if isinstance(data, Source) or not _is_frame(data):
-        if not isinstance(data, (str, os.PathLike, Source)):
+    if isinstance(data, Input) or not _is_frame(data):
+        if not isinstance(data, (str, os.PathLike, Input)):
             raise TypeError(
                 f"data: found {type(data).__name__}, expected a file name, a pandas or polars frame, an Arrow table or "
                 "a mapping of columns"
             )
-        source = data if isinstance(data, Source) else identify(data, format)
+        source = data if isinstance(data, Input) else identify(data, format)
         with _named(source), open_bytes(source) as stream:
             yield _open_file(source, stream, encoding, delimiter)
         return
@@ -78,7 +78,7 @@ def _is_frame(data: Any) -> bool:
     return isinstance(data, Mapping) or hasattr(data, "__arrow_c_stream__")
 
 
-def _open_file(source: Source, stream: IO[bytes], encoding: str, delimiter: str | None) -> Table:
+def _open_file(source: Input, stream: IO[bytes], encoding: str, delimiter: str | None) -> Table:
     if source.kind == "parquet":
         return _parquet(source, stream)
     if source.kind == "jsonl":
@@ -89,7 +89,7 @@ def _open_file(source: Source, stream: IO[bytes], encoding: str, delimiter: str 
 
 
 @contextlib.contextmanager
-def _named(source: Source) -> Iterator[None]:
+def _named(source: Input) -> Iterator[None]:
     """Give errors of packages the name of the file, the place and a remedy."""
     pa = arrow()
     try:
@@ -104,7 +104,7 @@ def _named(source: Source) -> Iterator[None]:
         raise ValueError(f"{source.name}: {_translated(source, str(error))}") from None
 
 
-def _translated(source: Source, text: str) -> str:
+def _translated(source: Input, text: str) -> str:
     """What pyarrow found, in one line with a place and a remedy."""
     first = text.strip().splitlines()[0] if text.strip() else "cannot be read"
     row = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", text)
@@ -122,7 +122,7 @@ def _translated(source: Source, text: str) -> str:
     return f"cannot be read ({first[:160]}); check the file"
 
 
-def _bad_line(source: Source) -> str:
+def _bad_line(source: Input) -> str:
     """Find the first line that is not UTF-8, where the file can be read again."""
     if source.path is not None:
         with open_bytes(source) as stream:
@@ -134,7 +134,7 @@ def _bad_line(source: Source) -> str:
     return "a line"
 
 
-def _csv(source: Source, stream: IO[bytes], delimiter: str | None) -> Table:
+def _csv(source: Input, stream: IO[bytes], delimiter: str | None) -> Table:
     header = _header_line(source, stream)
     mark = delimiter or ("\t" if source.kind == "tsv" else _guess_delimiter(header))
     if len(mark) != 1:
@@ -148,7 +148,7 @@ def _csv(source: Source, stream: IO[bytes], delimiter: str | None) -> Table:
     return Table(source.name, names, True, lambda wanted: _csv_batches(source, stream, names, mark, wanted))
 
 
-def _header_line(source: Source, stream: IO[bytes]) -> str:
+def _header_line(source: Input, stream: IO[bytes]) -> str:
     line = stream.readline(_LINE + 1)
     if len(line) > _LINE:
         raise ValueError(f"{source.name}: line 1 is longer than {_LINE >> 20} MB; expected a header with column names")
@@ -168,7 +168,7 @@ def _guess_delimiter(header: str) -> str:
 
 
 def _csv_batches(
-    source: Source, stream: IO[bytes], names: list[str], mark: str, wanted: Sequence[str]
+    source: Input, stream: IO[bytes], names: list[str], mark: str, wanted: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
     pa = arrow()
     from pyarrow import csv as pacsv
@@ -212,19 +212,19 @@ class _Prefixed(io.RawIOBase):
         return head + self._stream.read(max(size - len(head), 0) if size >= 0 else -1)
 
 
-def _json_lines(source: Source, stream: IO[bytes]) -> Table:
+def _json_lines(source: Input, stream: IO[bytes]) -> Table:
     first = _json_row(source, 1, stream.readline(_LINE + 1))
     rows = _json_rows(source, stream)
     return Table(source.name, list(first), False, lambda wanted: _json_batches(source, first, rows, wanted))
 
 
-def _json_rows(source: Source, stream: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _json_rows(source: Input, stream: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in enumerate(iter(lambda: stream.readline(_LINE + 1), b""), 2):
         if line.strip():
             yield number, _json_row(source, number, line)
 
 
-def _json_row(source: Source, number: int, line: bytes) -> dict[str, Any]:
+def _json_row(source: Input, number: int, line: bytes) -> dict[str, Any]:
     place = f"{source.name}: line {number}"
     if len(line) > _LINE:
         raise ValueError(f"{place} is longer than {_LINE >> 20} MB; expected one small JSON object per line")
@@ -241,7 +241,7 @@ def _json_row(source: Source, number: int, line: bytes) -> dict[str, Any]:
 
 
 def _json_batches(
-    source: Source, first: dict[str, Any], rows: Iterator[tuple[int, dict[str, Any]]], wanted: Sequence[str]
+    source: Input, first: dict[str, Any], rows: Iterator[tuple[int, dict[str, Any]]], wanted: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
     columns: dict[str, list[Any]] = {name: [first.get(name)] for name in wanted}
     with _named(source):
@@ -257,7 +257,7 @@ def _json_batches(
         yield columns
 
 
-def _parquet(source: Source, stream: IO[bytes]) -> Table:
+def _parquet(source: Input, stream: IO[bytes]) -> Table:
     from pyarrow import parquet
 
     file = parquet.ParquetFile(stream if source.path is not None else whole(source, _STDIN_LIMIT))

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from somcot.validation import Floats, check_count, real_array
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.validation import check_count, real_array
 
 __all__ = ["Bins", "fit_edges"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.validation import Floats
+from somcot.plumbing.arrays import Floats
 
 __all__ = ["Batch", "FlagColumn", "LabelColumn", "NumberColumn", "is_arrow"]
 

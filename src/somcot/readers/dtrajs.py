@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from somcot.chains import MarkovChain
+from somcot.plumbing.validation import check_count, real_array
 from somcot.readers.episodes import join
+from somcot.readers.inputs import Input, identify
 from somcot.readers.numpy_files import load_arrays
-from somcot.readers.sources import Source, identify
 from somcot.samples import Samples
-from somcot.validation import check_count, real_array
 
 __all__ = ["from_dtrajs", "from_model", "read_arrays"]
 
@@ -105,7 +105,7 @@ def from_model(
 
 
 def read_arrays(
-    path: str | os.PathLike[str] | Source,
+    path: str | os.PathLike[str] | Input,
     *,
     lag: int = 1,
     sliding: bool = False,
@@ -129,7 +129,7 @@ def read_arrays(
     >>> read_arrays(file.name)
     Samples(2 states, 4 transitions, 3 episodes)
     """
-    source = path if isinstance(path, Source) else identify(path, format)
+    source = path if isinstance(path, Input) else identify(path, format)
     arrays = load_arrays(source)
     matrix = next((arrays[name] for name in _MATRIX_NAMES if name in arrays), None)
     if matrix is None and len(arrays) == 1 and _is_kernel(only := next(iter(arrays.values()))):
@@ -159,7 +159,7 @@ def _is_kernel(array: NDArray[Any]) -> bool:
     return array.ndim == 2 and array.shape[0] == array.shape[1] and array.dtype.kind == "f"
 
 
-def _as_list(source: Source, name: str, array: NDArray[Any]) -> Any:
+def _as_list(source: Input, name: str, array: NDArray[Any]) -> Any:
     if array.ndim not in (1, 2) or array.dtype.kind not in "iuf":
         place = f"{source.name}: array {name!r}" if name else source.name
         raise ValueError(

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.recording import RewardSums
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.errors import DataWarning
+from somcot.recorded.recording import RewardSums
 from somcot.samples import Samples
-from somcot.validation import Floats
-from somcot.warnings import DataWarning
 
 __all__ = ["join"]
 

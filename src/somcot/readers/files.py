@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from somcot.chains import MarkovChain
-from somcot.readers.sources import Source, identify
+from somcot.readers.inputs import Input, identify
 from somcot.samples import Samples
 
 __all__ = ["read"]
@@ -16,7 +16,7 @@ _GRAPH_OPTIONS = ("weight", "directed", "initial", "dangling")
 
 
 def read(
-    path: str | os.PathLike[str] | Source,
+    path: str | os.PathLike[str] | Input,
     *,
     format: str | None = None,  # noqa: A002
     **options: Any,
@@ -40,7 +40,7 @@ def read(
     >>> read(file, sequence="user", state="page")
     Samples(2 states, 2 transitions, 2 episodes)
     """
-    source = path if isinstance(path, Source) else identify(path, format)
+    source = path if isinstance(path, Input) else identify(path, format)
     if source.kind in ("npy", "npz"):
         from somcot.readers.dtrajs import read_arrays
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain
-from somcot.labels import listing
-from somcot.readers.sources import Source, identify, open_bytes, whole
+from somcot.readers.inputs import Input, identify, open_bytes, whole
+from somcot.recorded.labels import listing
 
 __all__ = ["from_graph", "read_graph"]
 
@@ -59,7 +59,7 @@ def from_graph(
 
 
 def read_graph(
-    path: str | os.PathLike[str] | Source,
+    path: str | os.PathLike[str] | Input,
     *,
     weight: str | None = "weight",
     directed: bool = False,
@@ -88,7 +88,7 @@ def read_graph(
     >>> read_graph(file).transition.toarray()[0]
     array([0.  , 0.75, 0.25])
     """
-    source = path if isinstance(path, Source) else identify(path, format)
+    source = path if isinstance(path, Input) else identify(path, format)
     if source.kind == "graphml":
         graph = _graphml(source)
         try:
@@ -146,7 +146,7 @@ def _weight(name: str, u: Hashable, v: Hashable, weight: Any) -> float:
     return value
 
 
-def _graphml(source: Source) -> Any:
+def _graphml(source: Input) -> Any:
     try:
         import networkx
     except ImportError:
@@ -161,7 +161,7 @@ def _graphml(source: Source) -> Any:
         raise ValueError(f"{source.name}: not valid GraphML ({error}); export the graph again") from None
 
 
-def _edge_lines(source: Source) -> Iterator[Edge]:
+def _edge_lines(source: Input) -> Iterator[Edge]:
     n_edges = 0
     with open_bytes(source) as stream:
         for number, line in enumerate(iter(lambda: stream.readline(_LINE + 1), b""), 1):

@@ -11,8 +11,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.memory import memory_limit, require
-from somcot.readers.sources import Source, open_bytes, whole
+from somcot.plumbing.memory import memory_limit, require
+from somcot.readers.inputs import Input, open_bytes, whole
 
 __all__ = ["load_arrays"]
 
@@ -20,7 +20,7 @@ _SUSPICIOUS = 100e6  # bytes: below this, a high compression ratio cannot hurt
 _RATIO = 200
 
 
-def load_arrays(source: Source) -> dict[str, NDArray[Any]]:
+def load_arrays(source: Input) -> dict[str, NDArray[Any]]:
     """All arrays of a .npy or .npz file, checked before they are read."""
     try:
         if source.kind == "npy":

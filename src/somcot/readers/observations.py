@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.labels import column, encode
+from somcot.plumbing.arrays import Floats
 from somcot.readers.bins import Bins
 from somcot.readers.episodes import join
+from somcot.recorded.labels import column, encode
 from somcot.samples import Samples
-from somcot.validation import Floats
 
 __all__ = ["Episode", "to_samples"]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from somcot.plumbing.validation import check_count
 from somcot.readers.bins import Bins
 from somcot.readers.observations import Episode, to_samples
 from somcot.samples import Samples
-from somcot.validation import check_count
 
 __all__ = ["from_env", "from_minari"]
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.errors import DataWarning
 from somcot.readers.batches import Table, is_arrow_integer
 from somcot.readers.bins import Bins, fit_edges
 from somcot.readers.columns import FlagColumn, LabelColumn, NumberColumn
 from somcot.readers.episodes import join
 from somcot.samples import Samples
-from somcot.validation import Floats
-from somcot.warnings import DataWarning
 
 __all__ = ["BinSpec", "Columns", "Order", "Roles", "finite"]
 

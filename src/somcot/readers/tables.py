@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from somcot.plumbing.arrays import Floats
 from somcot.readers.batches import Table, open_table
 from somcot.readers.bins import Bins, fit_edges
 from somcot.readers.columns import NumberColumn
 from somcot.readers.rows import BinSpec, Columns, Order, Roles, finite
 from somcot.samples import Samples
-from somcot.validation import Floats
 
 __all__ = ["fit_bins", "from_table"]
 

@@ -12,7 +12,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain
-from somcot.drawings import label_text
+from somcot.plumbing.text import label_text
 from somcot.report import sections
 from somcot.report.contributions import Contribution, contributions
 from somcot.report.words import METHODS, sentence

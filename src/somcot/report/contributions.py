@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot.costs import check_cost
+from somcot.plumbing.arrays import Floats
 from somcot.result import Result
-from somcot.validation import Floats
 
 __all__ = ["Contribution", "contributions"]
 

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from somcot import drawings
 from somcot.chains import MarkovChain
-from somcot.drawings import figure, label_text
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.text import figure, label_text
+from somcot.report import drawings
 from somcot.report.contributions import Contribution, contributions
 from somcot.report.words import METHODS, sentence
 from somcot.result import Result
 from somcot.samples import Samples
-from somcot.validation import Floats
 
 __all__ = ["again", "data", "head", "making", "matching", "method", "occupancy", "run", "warnings"]
 

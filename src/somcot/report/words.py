@@ -1,6 +1,6 @@
 """The answer in words, for reports and screens."""
 
-from somcot.drawings import figure
+from somcot.plumbing.text import figure
 from somcot.result import Result
 
 __all__ = ["METHODS", "sentence"]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from somcot.validation import Floats
+from somcot.plumbing.arrays import Floats
 
 __all__ = ["Dual", "Instance", "Primal", "best_dual", "duality_gap", "gradients", "value"]
 

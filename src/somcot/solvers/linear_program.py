@@ -22,10 +22,10 @@ from somcot.bellman.sweep import Sweep
 from somcot.certificates import bounds_from, upper_bound
 from somcot.chains import MarkovChain
 from somcot.couplings import Coupling
+from somcot.plumbing.arrays import Floats
 from somcot.problem import Problem
 from somcot.result import Bounds, Result, Status
-from somcot.solvers._assemble import assemble
-from somcot.validation import Floats
+from somcot.solvers.assemble import assemble
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -83,7 +83,7 @@ def solve(problem: Problem, *, formulation: Formulation = "lambda", time_limit: 
     return assemble(
         problem,
         coupling,
-        _table(problem, pairs, V, np.nan),
+        pairs.table(V, np.nan),
         _bounds(problem, pairs, V, coupling),
         method="lp",
         status=Status.CONVERGED,
@@ -222,18 +222,12 @@ def _coupling(problem: Problem, pairs: Pairs, cells: _Cells, starts: NDArray[Any
     )
 
 
-def _table(problem: Problem, pairs: Pairs, V: Floats, elsewhere: float) -> Floats:
-    table = np.full(problem.shape, elsewhere)
-    table[pairs.x, pairs.y] = V
-    return table
-
-
 def _bounds(problem: Problem, pairs: Pairs, V: Floats, coupling: Coupling) -> Bounds:
     """Below, a Bellman sweep over the dual prices; above, the cost of the coupling once rounded.
 
     (Dual prices of pairs that the optimum does not visit may lie below the potential, so they give no upper bound.)
     """
     cost = np.ascontiguousarray(problem.unit_cost[pairs.x, pairs.y])
-    found = Sweep(problem.unit, pairs).improve(_table(problem, pairs, V, 0.0))
+    found = Sweep(problem.unit, pairs).improve(pairs.table(V))
     low = bounds_from(problem.discount, V, cost, found).low
     return Bounds(low, min(1.0, upper_bound(problem, coupling)))

@@ -17,11 +17,12 @@ from somcot.bellman.sweep import Improvement, Sweep
 from somcot.certificates import bounds_from
 from somcot.couplings import Coupling
 from somcot.derivatives import Gradient, row_gradient
-from somcot.discounting import discounted_value
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.discounting import discounted_value
+from somcot.plumbing.validation import check_count
 from somcot.problem import Problem, UnitProblem
 from somcot.result import Bounds, Result, Status
-from somcot.solvers._assemble import assemble, occupancy_coupling
-from somcot.validation import Floats, check_count
+from somcot.solvers.assemble import assemble, occupancy_coupling
 
 __all__ = ["Solution", "gradient", "iterate", "metric", "solve", "solve_in_full"]
 
@@ -48,6 +49,11 @@ class Solution:
     def n_steps(self) -> int:
         """Improvement sweeps done."""
         return len(self.trace["step"])
+
+    def distance(self, discount: float) -> float:
+        """The distance as of the last sweep: an upper bound up to its bracket."""
+        assert self.found is not None
+        return (1.0 - discount) * float(self.found.high[-1])
 
 
 def solve(
@@ -79,12 +85,10 @@ def solve_in_full(
     began = time.perf_counter()
     solution = iterate(problem.unit, choose(problem.unit, pairs), threads=threads, max_sweeps=max_sweeps)
     coupling = occupancy_coupling(problem, solution.pairs, *solution.sweep.kernel())
-    V = np.full(problem.shape, np.nan)
-    V[solution.pairs.x, solution.pairs.y] = solution.V
     result = assemble(
         problem,
         coupling,
-        V,
+        solution.pairs.table(solution.V, np.nan),
         solution.bounds,
         method="exact",
         status=solution.status,
@@ -101,8 +105,7 @@ def gradient(problem: Problem, solution: Solution, coupling: Coupling) -> Gradie
     """Derivatives of the distance at the solution, from the transport potentials of the last sweep."""
     pairs = solution.pairs
     law = coupling.state_law()
-    V = np.zeros(problem.shape)
-    V[pairs.x, pairs.y] = solution.V
+    V = pairs.table(solution.V)
     weight = np.append(problem.discount * law[pairs.x, pairs.y], 1.0 - problem.discount)
     slots_x, slots_y = solution.sweep.potential_sums(V, weight)
     V[pairs.index < 0] = np.nan

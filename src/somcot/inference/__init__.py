@@ -1,0 +1,1 @@
+"""From data to an estimate with an interval, and tests."""

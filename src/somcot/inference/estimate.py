@@ -1,0 +1,223 @@
+"""The default answer for data: corrected distance, interval, warnings, and the plug-in they come from."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from somcot.chains import MarkovChain
+from somcot.inference import crossfit, intervals, maps
+from somcot.inference.model import Model, fit
+from somcot.inference.permutation import permutation_test
+from somcot.plumbing.errors import DataWarning
+from somcot.plumbing.validation import check_confidence, check_count, check_positive, check_rng
+from somcot.problem import Problem
+from somcot.recorded.labels import listing
+from somcot.result import Bounds, ConfidenceInterval, Estimate, Result
+from somcot.samples import Samples
+from somcot.solvers import policy_iteration
+from somcot.solvers import saddle as saddle_point
+
+__all__ = ["estimate", "plugin", "saddle"]
+
+Process = MarkovChain | Samples
+_FEW_VISITS = 30
+_GUARD_PERMUTATIONS = 39
+
+
+def plugin(x: Process, y: Process, cost: ArrayLike, *, discount: float, threads: int | None = None) -> Result:
+    """Distance of the chains estimated from data, solved exactly and not corrected; too high near 0."""
+    began = time.perf_counter()
+    model_x, model_y = fit(x, "x"), fit(y, "y")
+    problem = Problem(model_x.chain, model_y.chain, cost, discount)
+    found = policy_iteration.solve(problem, threads=threads)
+    return replace(
+        found,
+        method="plugin",
+        plugin=found.distance if model_x.samples or model_y.samples else None,
+        samples=(model_x.n_transitions, model_y.n_transitions),
+        seconds=time.perf_counter() - began,
+    )
+
+
+def saddle(
+    x: Process,
+    y: Process,
+    cost: ArrayLike,
+    *,
+    discount: float,
+    stop_at_noise: float | None = None,
+    max_steps: int = 32_000,
+    tolerance: float = 1e-3,
+    primal_step: float = saddle_point.PRIMAL_STEP,
+    dual_step: float = saddle_point.DUAL_STEP,
+) -> Result:
+    """Solve the paper's saddle point with the occupancies of known or estimated chains.
+
+    Parameters
+    ----------
+    x, y : Samples or MarkovChain
+    cost, discount
+        As for `somcot.distance`.
+    stop_at_noise : float, optional
+        For data: stop once the constraints are violated by no more than this multiple of the sampling noise (0.25 is
+        sensible) instead of `tolerance`. That removes most of the upward bias near 0, and may bias downward elsewhere.
+    max_steps, tolerance, primal_step, dual_step
+        See `somcot.solvers.saddle.solve`.
+    """
+    began = time.perf_counter()
+    models = fit(x, "x"), fit(y, "y")
+    problem = Problem(models[0].chain, models[1].chain, cost, discount)
+    if stop_at_noise is not None:
+        if not any(model.samples for model in models):
+            raise ValueError("stop_at_noise: both processes are known chains without noise; use tolerance=")
+        tolerance = check_positive("stop_at_noise", stop_at_noise) * maps.noise_level(models, discount)
+    found = saddle_point.solve(
+        problem, max_steps=max_steps, tolerance=tolerance, primal_step=primal_step, dual_step=dual_step
+    )
+    return replace(
+        found,
+        plugin=found.plugin if models[0].samples or models[1].samples else None,
+        samples=(models[0].n_transitions, models[1].n_transitions),
+        seconds=time.perf_counter() - began,
+    )
+
+
+def estimate(
+    x: Process,
+    y: Process,
+    cost: ArrayLike,
+    *,
+    discount: float,
+    confidence: float | None = None,
+    rng: int | np.random.Generator | None = None,
+    n_splits: int = 4,
+    interval: str = "delta",
+    standard_error: str = "rows",
+    n_resamples: int = 200,
+    threads: int | None = None,
+) -> Result:
+    """Estimate the distance behind data without the plug-in's upward bias.
+
+    Parameters
+    ----------
+    x, y : Samples or MarkovChain
+        At least one recorded; the other may be known.
+    cost, discount
+        As for `somcot.distance`.
+    confidence : float, optional
+        Level of the interval, such as 0.9; None for no interval.
+    rng : None, int or numpy.random.Generator
+        Seed of the random splits. None uses a fixed one, so that the same data give the same answer.
+    n_splits : int
+        Splits into halves; each costs two solves. More make the answer depend less on the seed.
+    interval : {"delta", "bootstrap"}
+        The delta method with the gap on the lower side, or a basic bootstrap of whole episodes, which fails near 0.
+    standard_error : {"rows", "episodes"}
+        Transitions independent given the state left, or only whole episodes independent (data that are not Markov).
+    n_resamples : int
+        Of the bootstrap.
+    threads : int, optional
+        By default one per core; the result does not depend on it.
+    """
+    began = time.perf_counter()
+    check_confidence(confidence)
+    if interval not in ("delta", "bootstrap"):
+        raise ValueError(f"interval: found {interval!r}, expected 'delta' or 'bootstrap'")
+    generator = check_rng(0 if rng is None else rng)
+    models = fit(x, "x"), fit(y, "y")
+    problem = Problem(models[0].chain, models[1].chain, cost, discount)
+    solution, bare = policy_iteration.solve_in_full(problem, threads=threads)
+    assert bare.gradient is not None
+    unit = (bare.distance - problem.offset) / problem.scale
+    n_splits = check_count("n_splits", n_splits)
+    halves = crossfit.cross_fit(problem.unit, *models, solution, n_splits=n_splits, rng=generator, threads=threads)
+    corrected, gap, rho = crossfit.correct(unit, halves)
+    error = intervals.standard_error(*models, bare.gradient, problem.scale, by=standard_error)
+    sat = intervals.saturation(models, problem.discount)
+    record = Estimate(problem.scale * gap, rho, problem.scale * error, sat, halves.n_solves + 1)
+    result = replace(
+        bare,
+        distance=problem.to_user(corrected),
+        maps=maps.deferred(problem, models, bare) if rho > maps.BLUR else bare.maps,
+        method="auto",
+        message=(
+            f"Estimated from data: {bare.distance:.6g} for the estimated chains (solved exactly), minus "
+            f"{bare.distance - problem.to_user(corrected):.2g} for the bias that splits of the data show."
+        ),
+        plugin=bare.distance,
+        estimate=record,
+        samples=(models[0].n_transitions, models[1].n_transitions),
+        notes=tuple(_notes(models, rho, sat, problem.discount)),
+    )
+    if confidence is not None:
+        if interval == "bootstrap":
+            found = intervals.bootstrap(
+                *models, problem.unit, solution, unit, confidence, check_count("n_resamples", n_resamples), generator
+            )
+        else:
+            found = intervals.interval(unit, gap, rho, error, sat > 3.0, confidence)
+            found = _guarded(found, unit, gap, error, models, problem, generator)
+        low, high = (problem.to_user(end) for end in found)
+        result = replace(result, confidence_interval=ConfidenceInterval(low, high, confidence))
+    for note in result.notes:
+        warnings.warn(note, DataWarning, stacklevel=4)
+    return replace(result, seconds=time.perf_counter() - began)
+
+
+def _guarded(
+    found: Bounds,
+    plugin: float,
+    gap: float,
+    error: float,
+    models: tuple[Model, Model],
+    problem: Problem,
+    rng: np.random.Generator,
+) -> Bounds:
+    """Let the interval reach down to 0 where a permutation test cannot tell the processes apart.
+
+    Only where the states are shared and equal states cost nothing, and only where the lower end is near enough to 0 for
+    the test to matter.
+    """
+    x, y = models[0].samples, models[1].samples
+    if found.low <= 0.0 or plugin - 1.25 * gap - 6.0 * error > 0.0:
+        return found
+    if x is None or y is None or x.states != y.states or x.discount != y.discount:
+        return found
+    if problem.unit_cost.diagonal().max() > 0.0:
+        return found
+    statistic, null = permutation_test(x, y, problem.unit_cost, problem.discount, _GUARD_PERMUTATIONS, rng)
+    p = (1 + int((null >= statistic - 1e-9).sum())) / (_GUARD_PERMUTATIONS + 1)
+    return found if p <= 0.05 else Bounds(0.0, found.high)
+
+
+def _notes(models: tuple[Model, Model], rho: float, sat: float, discount: float) -> Iterator[str]:
+    """What a user should know before trusting the number, each with what to do about it."""
+    for name, model in zip("xy", models, strict=True):
+        if model.samples is None:
+            continue
+        visits, occupancy = model.totals[:-1], model.chain.state_occupancy(discount)
+        estimated = ~model.samples.terminal
+        few = np.flatnonzero((occupancy > 0.01) & (visits < _FEW_VISITS) & estimated)
+        if len(few):
+            labels = listing(model.chain.states[i] for i in few)
+            yield (
+                f"{name}: {len(few)} state(s) that matter were left fewer than {_FEW_VISITS} times: {labels}; the "
+                "interval is too narrow then; record more episodes, or episodes that start there"
+            )
+    if sat > 3.0:
+        yield (
+            f"too few data for this horizon (saturation {sat:.1f}, at most 3 is safe): the interval is wider and the "
+            f"estimate may still be too high; record about {(sat / 3.0) ** 2:.0f} times as much, or lower the discount"
+        )
+    if rho > 0.75:
+        x, y = models[0].samples, models[1].samples
+        comparable = x is not None and y is not None and set(x.states) == set(y.states)
+        yield "the data hardly tell the distance from its least possible value; the correction is active" + (
+            ", and somcot.same_process tests whether there is a difference at all" if comparable else ""
+        )

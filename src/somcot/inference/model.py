@@ -1,0 +1,76 @@
+"""A process as estimated from data: a chain, and how much is known of each of its rows."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.chains import MarkovChain, Support
+from somcot.samples import Samples
+
+__all__ = ["Model", "fit", "on_entries"]
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """One process as estimated: a chain, and how often each of its probabilities was seen.
+
+    Attributes
+    ----------
+    chain : MarkovChain
+    counts : ndarray of int64, shape (n_entries,)
+        For every entry of the chain's support (start row last); all 0 in rows that are known, not estimated.
+    samples : Samples or None
+        The data; None for a known chain.
+    """
+
+    chain: MarkovChain
+    counts: NDArray[np.int64]
+    samples: Samples | None
+
+    @property
+    def totals(self) -> NDArray[np.int64]:
+        """Observations behind each row, start row last; 0 for known rows."""
+        return self.chain.support.row_sums(self.counts)
+
+    @property
+    def n_transitions(self) -> int:
+        """Transitions observed; 0 for a known chain."""
+        return 0 if self.samples is None else self.samples.n_transitions
+
+
+def fit(process: MarkovChain | Samples, name: str = "") -> Model:
+    """Estimate the chain behind a process and count what is known of each of its rows.
+
+    Warnings about the data are prefixed with `name`, which says whose they are.
+    """
+    if isinstance(process, MarkovChain):
+        return Model(process, np.zeros(len(process.support.indices), dtype=np.int64), None)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        chain = process.chain()
+    for warning in caught:
+        warnings.warn(f"{name}: {warning.message}" if name else str(warning.message), warning.category, stacklevel=6)
+    indptr, indices, _ = chain.support
+    n = chain.n_states
+    seen = process.pair_counts
+    place = chain.support.locate(seen.rows, seen.columns)
+    counts = np.zeros(len(indices), dtype=np.int64)
+    counts[place] = seen.values
+    if not process.starts_known and process.discount is None:
+        counts[indptr[n] :] = process.start_counts[indices[indptr[n] :]]
+    return Model(chain, counts, process)
+
+
+def on_entries(support: Support, chain: MarkovChain) -> Support:
+    """Another chain's probabilities on given entries; rows it does not share keep theirs."""
+    rows, own = support.rows, chain.support
+    place = np.minimum(own.locate(rows, support.indices), len(own.indices) - 1)
+    found = (own.rows[place] == rows) & (own.indices[place] == support.indices)
+    shares = np.where(found, own.probabilities[place], 0.0)
+    sums = support.row_sums(shares)[rows]
+    shares = np.where(sums > 0.5, shares / np.maximum(sums, 0.5), support.probabilities)
+    return Support(support.indptr, support.indices, shares)

@@ -1,0 +1,1 @@
+"""What every room of the house needs: checks, memory, files, compiled code."""

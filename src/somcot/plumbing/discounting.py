@@ -1,0 +1,275 @@
+"""Discounted linear systems: the value of a transition coupling and the occupancy of a kernel.
+
+Both are (I - discount * P) v = b, with P or its transpose. The stabilised bi-conjugate gradient method solves nearly
+all of them in a few dozen products; long cycles defeat it and go to a sparse factorisation or to plain fixed-point
+steps, which always converge, whichever is likely to be faster.
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.vector_code import copy_to
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+__all__ = ["Kernel", "discounted_occupancy", "discounted_value"]
+
+_EPS = float(np.finfo(np.float64).eps)
+_SMALL = 2000  # rows up to which a factorisation is quick whatever their pattern
+_PATIENCE = 2e9  # products that fixed-point steps may take before a factorisation is tried instead
+_FACTORISABLE = 2e7  # rows times the square of the entries per row: what a sparse factorisation may be asked
+
+
+class Kernel(NamedTuple):
+    """A square matrix in CSR form, bare of the checks and conversions that dominate small problems."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    data: Floats
+
+    @classmethod
+    def from_matrix(cls, matrix: csr_array | Floats) -> Kernel:
+        """From a dense array or any SciPy sparse matrix."""
+        from scipy.sparse import csr_array
+
+        csr = csr_array(matrix)
+        return cls(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data)
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.indptr) - 1
+
+    def transpose(self) -> Kernel:
+        """The transposed matrix."""
+        turned = Kernel(np.zeros_like(self.indptr), np.empty_like(self.indices), np.empty_like(self.data))
+        _transpose(*self, *turned)
+        return turned
+
+    def to_scipy(self) -> csr_array:
+        """As a SciPy matrix, sharing memory where possible."""
+        from scipy.sparse import csr_array
+
+        return csr_array((self.data, self.indices, self.indptr), shape=(self.n, self.n))
+
+
+def discounted_value(kernel: Kernel, cost: Floats, discount: float, guess: Floats | None = None) -> Floats:
+    """Solve V = cost + discount * kernel @ V.
+
+    Parameters
+    ----------
+    kernel : Kernel, shape (n, n)
+        Rows sum to 1.
+    cost : ndarray, shape (n,)
+    discount : float
+    guess : ndarray, shape (n,), optional
+        Where to start.
+    """
+    return _solve(kernel, cost, discount, np.zeros_like(cost) if guess is None else guess.copy())
+
+
+def discounted_occupancy(kernel: Kernel, start: Floats, discount: float) -> Floats:
+    """Law of the state at a geometric time: (1 - discount) * sum_t discount^t * start @ kernel^t.
+
+    States the start cannot reach get exactly 0.
+
+    Examples
+    --------
+    >>> kernel = Kernel.from_matrix(np.array([[0.0, 1.0], [0.0, 1.0]]))
+    >>> discounted_occupancy(kernel, np.array([1.0, 0.0]), 0.9).round(12)
+    array([0.1, 0.9])
+    """
+    law = _solve(kernel.transpose(), (1.0 - discount) * start, discount, np.zeros(len(start)))
+    law[~_reachable(kernel, start)] = 0.0
+    law = np.maximum(law, 0.0)
+    law /= law.sum()
+    return law
+
+
+def _solve(kernel: Kernel, b: Floats, discount: float, x: Floats) -> Floats:
+    """Refine x until the residual is at rounding level, with ever more robust methods."""
+    if _krylov(*kernel, discount, b, x, min(2000, 200 + kernel.n)):
+        return x
+    density = max(len(kernel.data) / kernel.n, 1.0)
+    steps = int(np.ceil(np.log(_EPS) / np.log(discount)))
+    factorise = kernel.n <= _SMALL or steps * len(kernel.data) > _PATIENCE
+    if factorise and kernel.n * density * density <= _FACTORISABLE:
+        _factorised(kernel, b, discount, x)
+    else:
+        _fixed_point(*kernel, discount, b, x, steps)
+    return x
+
+
+def _factorised(kernel: Kernel, b: Floats, discount: float, x: Floats) -> None:
+    from scipy.sparse import eye_array
+    from scipy.sparse.linalg import splu
+
+    system = eye_array(kernel.n, format="csr") - discount * kernel.to_scipy()
+    factor = splu(system.tocsc())
+    x[:] = factor.solve(b)
+    x += factor.solve(b - system @ x)
+
+
+def _reachable(kernel: Kernel, start: Floats) -> Any:
+    seen = start > 0
+    _flood(kernel.indptr, kernel.indices, seen, np.flatnonzero(seen))
+    return seen
+
+
+@njit(cache=True, nogil=True)
+def _transpose(indptr, indices, data, new_indptr, new_indices, new_data):
+    n = indptr.size - 1
+    for t in range(indices.size):
+        new_indptr[indices[t] + 1] += 1
+    for i in range(n):
+        new_indptr[i + 1] += new_indptr[i]
+    place = new_indptr[:n].copy()
+    for i in range(n):
+        for t in range(indptr[i], indptr[i + 1]):
+            spot = place[indices[t]]
+            new_indices[spot] = i
+            new_data[spot] = data[t]
+            place[indices[t]] += 1
+
+
+@njit(cache=True, nogil=True)
+def _flood(indptr, indices, seen, sources):
+    stack = np.empty(seen.size, dtype=np.int64)
+    copy_to(stack, sources)
+    top = sources.size
+    while top > 0:
+        top -= 1
+        node = stack[top]
+        for t in range(indptr[node], indptr[node + 1]):
+            if not seen[indices[t]]:
+                seen[indices[t]] = True
+                stack[top] = indices[t]
+                top += 1
+
+
+@njit(cache=True, nogil=True)
+def _residual(indptr, indices, data, discount, b, x, out):
+    """Out = b - (I - discount * P) x; returns its largest entry."""
+    worst = 0.0
+    for i in range(b.size):
+        total = 0.0
+        for t in range(indptr[i], indptr[i + 1]):
+            total += data[t] * x[indices[t]]
+        out[i] = b[i] - x[i] + discount * total
+        worst = max(worst, abs(out[i]))
+    return worst
+
+
+@njit(cache=True, nogil=True)
+def _apply(indptr, indices, data, discount, x, out):
+    for i in range(x.size):
+        total = 0.0
+        for t in range(indptr[i], indptr[i + 1]):
+            total += data[t] * x[indices[t]]
+        out[i] = x[i] - discount * total
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, forceinline=True)
+def _dot(a, b):
+    """Inner product in a fixed order: BLAS would answer with other bits for other numbers of threads."""
+    total = 0.0
+    for i in range(a.size):
+        total += a[i] * b[i]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _krylov(indptr, indices, data, discount, b, x, max_steps):
+    """BiCGSTAB with restarts on the true residual; True once that is at rounding level.
+
+    The method can break down and blow up within a step, so the best point so far is kept and returned to.
+    """
+    n = b.size
+    r, p, v, s, t = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    best = x.copy()
+    steps = 0
+    mixed = False
+    last = np.inf
+    while True:
+        worst = _residual(indptr, indices, data, discount, b, x, r)
+        level = 0.0
+        for i in range(n):
+            level = max(level, _EPS * abs(x[i]))
+        if worst <= 4.0 * level:
+            return True
+        if steps >= max_steps or (mixed and not worst < 0.5 * last):
+            return worst <= 16.0 * level
+        # A start that is not come back to is orthogonal to all that follows, and the method breaks down at once: then
+        # its shadow is mixed with something that is orthogonal to nothing.
+        mixed = mixed or not worst < 0.5 * last
+        last = worst
+        smallest = worst
+        copy_to(best, x)
+        shadow = r.copy()
+        if mixed:
+            for i in range(n):
+                shadow[i] += worst * ((i * 2654435761) % 4294967296) / 4294967296.0
+        copy_to(p, r)
+        rho = _dot(shadow, r)
+        while steps < max_steps:
+            steps += 1
+            _apply(indptr, indices, data, discount, p, v)
+            slope = _dot(shadow, v)
+            if slope == 0.0:
+                break
+            alpha = rho / slope
+            for i in range(n):
+                s[i] = r[i] - alpha * v[i]
+            _apply(indptr, indices, data, discount, s, t)
+            norm = _dot(t, t)
+            omega = _dot(t, s) / norm if norm > 0.0 else 0.0
+            size, largest = 0.0, 0.0
+            for i in range(n):
+                x[i] += alpha * p[i] + omega * s[i]
+                r[i] = s[i] - omega * t[i]
+                size = max(size, abs(r[i]))
+                largest = max(largest, abs(x[i]))
+            following = _dot(shadow, r)
+            if not (np.isfinite(following) and size <= 1e6 * smallest):
+                break
+            done = size <= max(_EPS * largest, 1e-12 * worst)
+            if done or size < 0.1 * smallest:
+                smallest = size
+                copy_to(best, x)
+            if done or omega == 0.0 or rho == 0.0:
+                break
+            beta = following / rho * alpha / omega
+            rho = following
+            for i in range(n):
+                p[i] = r[i] + beta * (p[i] - omega * v[i])
+        copy_to(x, best)
+
+
+@njit(cache=True, nogil=True)
+def _fixed_point(indptr, indices, data, discount, b, x, max_steps):
+    """Gauss-Seidel steps, which contract by the discount at least."""
+    for _ in range(max_steps):
+        change = 0.0
+        largest = 0.0
+        for i in range(b.size):
+            total = 0.0
+            own = 0.0
+            for t in range(indptr[i], indptr[i + 1]):
+                if indices[t] == i:
+                    own += data[t]
+                else:
+                    total += data[t] * x[indices[t]]
+            value = (b[i] + discount * total) / (1.0 - discount * own)
+            change = max(change, abs(value - x[i]))
+            largest = max(largest, abs(value))
+            x[i] = value
+        if change <= _EPS * largest:
+            break

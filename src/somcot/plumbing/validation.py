@@ -1,0 +1,178 @@
+"""Checks of what users hand in; every message names the argument, the place, the finding and the remedy."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from somcot.plumbing.arrays import Floats
+
+__all__ = ["check_confidence", "check_count", "check_discount", "check_finite", "check_labels", "real_array"]
+
+
+def real_array(name: str, values: Any, ndim: int) -> Floats:
+    """Turn `values` into a fresh float64 array of `ndim` dimensions with finite entries."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ValueError(f"{name}: found masked entries; fill them or leave them out")
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name}: rows have different lengths; pass a rectangular array") from error
+    if array.dtype.kind not in "biuf":
+        array = _from_objects(name, array)
+    if array.ndim != ndim:
+        raise ValueError(f"{name}: found {array.ndim} dimension(s), shape {array.shape}, expected {ndim}")
+    with np.errstate(over="ignore"):
+        array = np.array(array, dtype=np.float64, order="C")
+    check_finite(name, array)
+    return array
+
+
+def _from_objects(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """Numbers kept as Python objects (Decimal, Fraction, None) become floats; text and complex do not."""
+    if array.dtype.kind == "O":
+        try:
+            return array.astype(np.float64)
+        except (TypeError, ValueError):
+            pass
+    raise TypeError(f"{name}: found entries of type {array.dtype}, expected real numbers")
+
+
+def check_finite(name: str, array: Floats) -> None:
+    """Refuse NaN and infinity, naming the first place and the count."""
+    bad = ~np.isfinite(array)
+    if bad.any():
+        place = tuple(int(i) for i in np.argwhere(bad)[0])
+        where = place[0] if len(place) == 1 else place
+        raise ValueError(
+            f"{name}: entry {where} is {array[place]}, {int(bad.sum())} of {array.size} entries are not finite; "
+            "remove or replace them"
+        )
+
+
+def check_discount(discount: Any) -> float:
+    """Refuse a discount outside the open interval (0, 1)."""
+    try:
+        value = float("text" if isinstance(discount, (str, bytes)) else discount)
+    except (TypeError, ValueError):
+        raise TypeError(f"discount: found {discount!r}, expected a number strictly between 0 and 1") from None
+    if not 0.0 < value < 1.0:
+        raise ValueError(f"discount: found {value}, expected a number strictly between 0 and 1, such as 0.95")
+    return value
+
+
+def check_confidence(confidence: Any) -> None:
+    """Refuse a level that is neither None nor strictly between 0 and 1."""
+    if confidence is None:
+        return
+    if not isinstance(confidence, (int, float, np.number)) or not 0.0 < float(confidence) < 1.0:
+        raise ValueError(f"confidence: found {confidence!r}, expected a level between 0 and 1, such as 0.9")
+
+
+def check_count(name: str, value: Any, at_least: int = 1) -> int:
+    """Refuse what is not a whole number of at least `at_least`."""
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: found {value!r}, expected a whole number") from None
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name}: found {value!r}, expected a whole number")
+    if count < at_least:
+        raise ValueError(f"{name}: found {count}, expected at least {at_least}")
+    return count
+
+
+def check_number(name: str, value: Any) -> float:
+    """Refuse what is not a real number."""
+    try:
+        return float("text" if isinstance(value, (str, bytes)) else value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: found {value!r}, expected a number") from None
+
+
+def check_positive(name: str, value: Any) -> float:
+    """Refuse what is not a finite number above 0."""
+    number = check_number(name, value)
+    if not 0.0 < number < math.inf:
+        raise ValueError(f"{name}: found {number}, expected a finite number above 0")
+    return number
+
+
+def check_rng(rng: Any) -> np.random.Generator:
+    """A generator from a seed, or the generator itself; None for a fresh one."""
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"rng: found {rng!r}, expected a whole number of at least 0, a numpy.random.Generator, or None"
+        ) from None
+
+
+def check_labels(name: str, labels: Iterable[Hashable], n: int | None = None) -> tuple[Hashable, ...]:
+    """Turn state labels into a tuple; refuse wrong counts, repeated, unhashable and NaN labels."""
+    if isinstance(labels, (str, bytes)):
+        raise TypeError(f"{name}: found the text {labels!r}, expected a sequence with one label per state")
+    if not isinstance(labels, Iterable):
+        raise TypeError(f"{name}: found {labels!r}, expected a sequence with one label per state")
+    found = tuple(label.item() if isinstance(label, np.generic) else label for label in labels)
+    if n is not None and len(found) != n:
+        raise ValueError(f"{name}: found {len(found)} labels for {n} states; give exactly one per state")
+    seen: set[Hashable] = set()
+    for i, label in enumerate(found):
+        if isinstance(label, float) and math.isnan(label):
+            raise ValueError(f"{name}: label {i} is NaN; give every state a name")
+        try:
+            repeated = label in seen
+        except TypeError:
+            raise TypeError(f"{name}: label {i} is {label!r}, which is not hashable; use a tuple or text") from None
+        if repeated:
+            raise ValueError(f"{name}: label {label!r} appears more than once; labels must be distinct")
+        seen.add(label)
+    return found
+
+
+def probability_vector(name: str, values: ArrayLike, labels: tuple[Hashable, ...], *, normalize: bool) -> Floats:
+    """Check a law over the states and divide it by its sum, which must be 1 within 1e-8."""
+    vector = real_array(name, values, 1)
+    if vector.size != len(labels):
+        raise ValueError(f"{name}: found {vector.size} probabilities for {len(labels)} states")
+    negative = np.flatnonzero(vector < 0)
+    if negative.size:
+        i = int(negative[0])
+        raise ValueError(f"{name}: the probability of state {labels[i]!r} is {vector[i]:.6g}, expected at least 0")
+    total = float(vector.sum())
+    if total <= 0 or not (normalize or abs(total - 1) <= 1e-8):
+        remedy = "pass normalize=True to rescale" if total > 0 else "give at least one state a positive probability"
+        raise ValueError(f"{name}: probabilities sum to {total:.10g}, expected 1; {remedy}")
+    return vector / total
+
+
+def check_start_law(initial: Any, labels: tuple[Hashable, ...], *, normalize: bool) -> Floats:
+    """A law over the states from a label, an index or probabilities."""
+    is_vector = not isinstance(initial, (str, bytes, tuple)) and np.ndim(initial) == 1
+    if is_vector or (isinstance(initial, tuple) and initial not in labels):
+        return probability_vector("initial", initial, labels, normalize=normalize)
+    law = np.zeros(len(labels))
+    law[state_index("initial", initial, labels)] = 1.0
+    return law
+
+
+def state_index(name: str, state: Any, labels: tuple[Hashable, ...]) -> int:
+    """Position of a label, or of an index when no label matches."""
+    if isinstance(state, np.generic):
+        state = state.item()
+    if state in labels and (type(labels[labels.index(state)]) is bool or not isinstance(state, bool)):
+        return labels.index(state)
+    try:
+        i = operator.index(state)
+    except TypeError:
+        i = -1
+    if isinstance(state, bool) or not 0 <= i < len(labels):
+        shown = ", ".join(repr(label) for label in labels[:5]) + (", ..." if len(labels) > 5 else "")
+        raise ValueError(f"{name}: {state!r} is not a state; the states are {shown}")
+    return i

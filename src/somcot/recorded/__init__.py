@@ -1,0 +1,1 @@
+"""Behind `Samples`: from labels and rows to counts and fitted chains."""

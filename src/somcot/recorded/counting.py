@@ -1,0 +1,90 @@
+"""Counting pairs of state indices in memory proportional to the data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.plumbing.arrays import Codes, Floats
+from somcot.recorded.flow import is_sparse_enough
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+__all__ = ["PairCounts", "count_pairs"]
+
+CHUNK = 1 << 20  # pairs whose keys are held at a time
+
+
+class PairCounts(NamedTuple):
+    """Pairs of states with how often they were seen, ordered by row, then column."""
+
+    rows: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    values: NDArray[np.int64]
+    n: int
+
+    def row_sums(self) -> NDArray[np.int64]:
+        """How often each state was left."""
+        return self._sum_by(self.rows, self.values)
+
+    def diagonal(self) -> NDArray[np.int64]:
+        """How often each state was followed by itself."""
+        loops = self.rows == self.columns
+        return self._sum_by(self.rows[loops], self.values[loops])
+
+    def matrix(self) -> NDArray[np.int64] | csr_array:
+        """All counts as an (n, n) array, sparse when that is smaller by far."""
+        if is_sparse_enough(self.n, len(self.values)):
+            from scipy.sparse import csr_array
+
+            return csr_array((self.values, (self.rows, self.columns)), shape=(self.n, self.n))
+        table = np.zeros((self.n, self.n), dtype=np.int64)
+        table[self.rows, self.columns] = self.values
+        return table
+
+    def kernel(self) -> Floats | csr_array:
+        """Counts divided by their row sums; states never left keep to themselves."""
+        sums = self.row_sums()
+        alone = np.flatnonzero(sums == 0)
+        shares = np.append(self.values / sums[self.rows], np.ones(len(alone)))
+        rows, columns = np.append(self.rows, alone), np.append(self.columns, alone)
+        if is_sparse_enough(self.n, len(shares)):
+            from scipy.sparse import csr_array
+
+            return csr_array((shares, (rows, columns)), shape=(self.n, self.n))
+        table = np.zeros((self.n, self.n))
+        table[rows, columns] = shares
+        return table
+
+    def _sum_by(self, rows: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64]:
+        total = np.zeros(self.n, dtype=np.int64)
+        np.add.at(total, rows, values)  # whole numbers: bincount would go through floats
+        return total
+
+
+def count_pairs(now: Codes, following: Codes, n: int) -> PairCounts:
+    """Count how often each pair of indices below n occurs.
+
+    Examples
+    --------
+    >>> count_pairs(np.array([0, 0, 1], np.int32), np.array([1, 1, 0], np.int32), 2).matrix()
+    array([[0, 2],
+           [1, 0]])
+    """
+    if n * n <= max(len(now) // 4, 1 << 16):
+        table = np.zeros(n * n, dtype=np.int64)
+        chunk = max(CHUNK, n * n)  # adding up tables must not cost more than counting
+        for i in range(0, len(now), chunk):
+            keys = now[i : i + chunk].astype(np.int64) * n + following[i : i + chunk]
+            table += np.bincount(keys, minlength=n * n)
+        keys = np.flatnonzero(table)
+        values = table[keys]
+    else:  # a full table would be slower to fill than the pairs are to sort
+        ordered = now.astype(np.int64) * n + following
+        ordered.sort()
+        first = np.flatnonzero(np.diff(ordered, prepend=-1))
+        keys, values = ordered[first], np.diff(first, append=len(ordered))
+    return PairCounts(keys // n, keys % n, values, n)

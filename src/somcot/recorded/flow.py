@@ -1,0 +1,256 @@
+"""The most likely chain behind independent samples of its discounted occupancy.
+
+Such samples say how often states are visited, which counts divided by row sums ignore. Here the whole
+occupancy nu is fitted: maximise sum_xx' n(x, x') log nu(x, x') over the laws that some chain with this
+discount g can have,
+
+    sum_x' nu(x, x') = g sum_x' nu(x', x) + (1 - g) nu_0(x)   for every x.
+
+With w = n / N the dual is a smooth convex problem in one number z(x) per state,
+
+    minimise  -sum w(x, x') log s(x, x') - (1 - g) <nu_0, z>,   s(x, x') = 1 - z(x) + g z(x'),   nu = w / s,
+
+whose gradient is the violation of the flow constraint. (The multiplier of that constraint is u = 1/(1-g) - z;
+working with z keeps s accurate when g is close to 1.) When nu_0 is unknown it is part of the fit: the linear
+term goes and z >= 0 comes instead, with (1 - g) nu_0 as the multiplier of that bound.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from somcot.chains import MarkovChain
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.errors import ConvergenceWarning
+from somcot.plumbing.validation import (
+    check_count,
+    check_discount,
+    check_finite,
+    check_labels,
+    probability_vector,
+    real_array,
+)
+from somcot.recorded.flow_newton import DENSE_LIMIT, Fit, FlowStatus, WeightedEdges, fit_flow, fit_flow_and_start
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+__all__ = ["FlowEstimate", "FlowStatus", "flow_mle", "is_sparse_enough"]
+
+MOST_CANDIDATES = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class FlowEstimate:
+    """The fitted chain and how the fit went.
+
+    Attributes
+    ----------
+    chain : MarkovChain
+        The most likely chain; counts divided by row sums when the fit failed.
+    nu : ndarray or scipy.sparse.csr_array, shape (n, n)
+        Fitted occupancy of transitions; its row sums are the occupancy of states.
+    u : ndarray, shape (n,)
+        Multipliers of the flow constraint; NaN for states that were never seen.
+    assumed : ndarray of int, shape (k, 2)
+        Transitions nobody saw, added because no path of transitions seen led from the start to states seen.
+    status : FlowStatus
+        Whether the fit converged.
+    residual : float
+        Violation of the flow constraint at the last step, summed over the states.
+    iterations : int
+        Newton steps taken.
+    """
+
+    chain: MarkovChain
+    nu: Floats | csr_array
+    u: Floats
+    assumed: NDArray[np.int64]
+    status: FlowStatus
+    residual: float
+    iterations: int
+
+
+def flow_mle(
+    counts: ArrayLike | Any,
+    initial: ArrayLike | None,
+    discount: float,
+    *,
+    states: Iterable[Hashable] | None = None,
+    max_iterations: int = 200,
+) -> FlowEstimate:
+    """Fit the most likely chain to counts of independent samples of its discounted occupancy.
+
+    Parameters
+    ----------
+    counts : array_like or scipy.sparse matrix, shape (n, n)
+        How often each transition was drawn. States that are entered or carry start mass, but were never
+        left, are given one transition to themselves; states never seen stay out of the fit and keep to
+        themselves.
+    initial : array_like, shape (n,), or None
+        The law of the first state. None fits it too, at the price of an error that grows like
+        1 / (1 - discount).
+    discount : float
+        Discount of the occupancy that was sampled.
+    states : sequence of hashable, optional
+        Labels for the chain.
+    max_iterations : int, optional
+        Limit of Newton steps.
+
+    Returns
+    -------
+    FlowEstimate
+        With the chain, its occupancy and the status. A fit that fails gives the counts divided by their row
+        sums, with a `ConvergenceWarning`.
+
+    Examples
+    --------
+    Moving on once in six visits would put 60 % of the samples into the second state; there are only 50 %:
+
+    >>> fit = flow_mle([[5, 1], [0, 6]], [1, 0], 0.9)
+    >>> fit.status.value
+    'converged'
+    >>> fit.chain.transition.round(3)
+    array([[0.877, 0.123],
+           [0.   , 1.   ]])
+    """
+    discount, limit = check_discount(discount), check_count("max_iterations", max_iterations)
+    rows, columns, values, n = _transitions(counts)
+    labels = tuple(range(n)) if states is None else check_labels("states", states, n)
+    start = None if initial is None else probability_vector("initial", initial, labels, normalize=False)
+    edges = _with_loops(WeightedEdges(rows, columns, values, n), start)
+    assumed = np.empty((0, 2), dtype=np.int64) if start is None else _missing_links(edges, start, discount, limit)
+    edges = edges.extended(assumed, 1.0)
+    seen = edges.has_exit()
+    core = edges.restricted(seen)
+    source = None if start is None else start[seen]
+    fit = fit_flow(core, source, discount, limit) if source is not None else fit_flow_and_start(core, discount, limit)
+    if fit.status is not FlowStatus.CONVERGED:
+        fit = _raw_frequencies(core, fit, discount, start_known=start is not None)
+    return _estimate(core, seen, fit, discount, labels, assumed)
+
+
+def is_sparse_enough(n: int, n_entries: int) -> bool:
+    """Whether an (n, n) matrix with so many nonzero entries is better kept sparse."""
+    return n > DENSE_LIMIT and n_entries < 0.1 * n * n
+
+
+def _transitions(counts: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, int]:
+    """Rows, columns and values of the positive counts, and the number of states."""
+    if hasattr(counts, "tocsr"):
+        from scipy.sparse import csr_array
+
+        matrix = csr_array(counts, dtype=np.float64)
+        matrix.sum_duplicates()
+        shape, values = matrix.shape, matrix.data
+        rows = np.repeat(np.arange(shape[0]), np.diff(matrix.indptr))
+        columns = matrix.indices.astype(np.int64)
+        check_finite("counts", values)
+    else:
+        table = real_array("counts", counts, 2)
+        shape, (rows, columns) = table.shape, np.nonzero(table)
+        values = table[rows, columns]
+    if shape[0] != shape[1]:
+        raise ValueError(f"counts: shape is {shape}, expected a square matrix")
+    if not len(values):
+        raise ValueError("counts: found no transition; at least one is needed")
+    if values.min() < 0:
+        i, j = int(rows[values.argmin()]), int(columns[values.argmin()])
+        raise ValueError(f"counts: entry {(i, j)} is {values.min():.6g}, expected at least 0")
+    kept = values > 0
+    return rows[kept].astype(np.int64), columns[kept].astype(np.int64), values[kept], int(shape[0])
+
+
+def _with_loops(edges: WeightedEdges, start: Floats | None) -> WeightedEdges:
+    """Add one self-loop where a state is entered or begun in but never left: else the fit is unbounded."""
+    entered = np.bincount(edges.columns, minlength=edges.n) > 0
+    if start is not None:
+        entered |= start > 0
+    loops = np.flatnonzero(entered & ~edges.has_exit())
+    return edges.extended(np.column_stack([loops, loops]), 1.0)
+
+
+def _missing_links(edges: WeightedEdges, start: Floats, discount: float, limit: int) -> NDArray[np.int64]:
+    """Transitions to assume so that every state seen can be reached from the start, the likeliest first.
+
+    No law on the transitions seen has mass where they do not lead, so the likelihood would have no maximum.
+    One more sample, spread over all transitions into the part that is cut off, lets the fit say which of
+    them is missing.
+    """
+    reached = edges.reachable(start > 0)
+    cut_off = edges.has_exit() & ~reached
+    if not cut_off.any():
+        return np.empty((0, 2), dtype=np.int64)
+    targets = np.flatnonzero(cut_off)
+    sources = np.flatnonzero(reached)
+    rarest = np.argsort(edges.out_weight()[sources], kind="stable")  # rows seen rarely miss most
+    sources = sources[rarest[: max(1, MOST_CANDIDATES // len(targets))]]
+    pairs = np.stack(np.meshgrid(sources, targets, indexing="ij"), axis=-1).reshape(-1, 2)
+    trial = edges.extended(pairs, 1.0 / len(pairs)).restricted(edges.has_exit())
+    fit = fit_flow(trial, start[edges.has_exit()], discount, limit)
+    likely = (trial.weights / trial.slack(fit.z, discount))[-len(pairs) :]
+    chosen: list[NDArray[np.int64]] = []
+    for x, following in pairs[np.argsort(-likely, kind="stable")]:
+        if not reached[following]:
+            chosen.append(np.array([x, following]))
+            reached = edges.extended(np.array(chosen), 1.0).reachable(start > 0)
+    return np.array(chosen)
+
+
+def _raw_frequencies(core: WeightedEdges, fit: Fit, discount: float, *, start_known: bool) -> Fit:
+    """Replace a fit that failed by the frequencies themselves (z = 0), with a warning."""
+    warnings.warn(
+        f"flow-constrained fit: {fit.status.value} after {fit.iterations} steps with flow violation "
+        f"{fit.residual:.2g}; returning counts divided by row sums, which ignore how often states are "
+        "visited; give more samples or raise max_iterations",
+        ConvergenceWarning,
+        stacklevel=3,
+    )
+    source = fit.source if start_known else np.maximum(core.net_outflow(core.weights, discount), 0.0)
+    return fit._replace(z=np.zeros(core.n), source=source)
+
+
+def _estimate(
+    core: WeightedEdges,
+    seen: NDArray[np.bool_],
+    fit: Fit,
+    discount: float,
+    labels: tuple[Hashable, ...],
+    assumed: NDArray[np.int64],
+) -> FlowEstimate:
+    """Put the fit back among all states; those never seen keep to themselves."""
+    n = len(seen)
+    nu = core.weights / core.slack(fit.z, discount)
+    initial, u = np.zeros(n), np.full(n, np.nan)
+    initial[seen] = fit.source / fit.source.sum()
+    u[seen] = 1.0 / (1.0 - discount) - fit.z
+    place, alone = np.flatnonzero(seen), np.flatnonzero(~seen)
+    rows, columns = place[core.rows], place[core.columns]
+    kernel = _matrix(np.append(rows, alone), np.append(columns, alone), np.append(nu, np.ones(len(alone))), n)
+    chain = MarkovChain(kernel, initial, states=labels, normalize=True)
+    return FlowEstimate(chain, _occupancy(chain, discount), u, assumed, fit.status, fit.residual, fit.iterations)
+
+
+def _occupancy(chain: MarkovChain, discount: float) -> Floats | csr_array:
+    """Occupancy of the fitted kernel: equal to the fitted one, but with the flow exact to rounding."""
+    if not isinstance(chain.transition, np.ndarray):
+        return chain.occupancy(discount)
+    system = np.eye(chain.n_states) - discount * chain.transition.T
+    visits = np.linalg.solve(system, (1.0 - discount) * chain.initial)
+    return np.asarray(visits[:, None] * chain.transition)
+
+
+def _matrix(rows: NDArray[Any], columns: NDArray[Any], values: Floats, n: int) -> Floats | csr_array:
+    if is_sparse_enough(n, len(values)):
+        from scipy.sparse import csr_array
+
+        return csr_array((values, (rows, columns)), shape=(n, n))
+    matrix = np.zeros((n, n))
+    matrix[rows, columns] = values
+    return matrix

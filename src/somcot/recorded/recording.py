@@ -1,0 +1,294 @@
+"""Reading what was recorded: where episodes begin and end, first states and rewards."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Iterable, Mapping
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.plumbing.arrays import Codes, Floats
+from somcot.plumbing.errors import DataWarning
+from somcot.plumbing.validation import check_start_law, real_array
+from somcot.recorded.labels import Column, column, encode, listing
+
+Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+class RewardSums(NamedTuple):
+    """Sum and number of the rewards recorded in each state, so that recordings can be added."""
+
+    total: Floats
+    number: Integers
+
+    def means(self, absorbing: Flags) -> Floats:
+        """Mean reward; 0 in absorbing states without any, NaN elsewhere."""
+        nothing = np.where(absorbing, 0.0, np.nan)
+        return np.where(self.number > 0, self.total / np.maximum(self.number, 1), nothing)
+
+
+class Episodes(NamedTuple):
+    """Trajectories laid end to end; number i of those kept was `source[i]` of those given."""
+
+    labels: Column
+    boundaries: Integers
+    terminated: Flags | None
+    source: Integers
+    n_given: int
+
+    def place(self, _: int, row: int) -> str:
+        """Name an entry the way the user indexes it."""
+        i = int(np.searchsorted(self.boundaries, row, side="right")) - 1
+        return f"trajectories[{self.source[i]}][{row - self.boundaries[i]}]"
+
+    def reward_sums(self, rewards: Any, codes: Codes, labels: tuple[Hashable, ...]) -> RewardSums | None:
+        """Add up rewards given per label, or per trajectory with one for each state or each step."""
+        if rewards is None or isinstance(rewards, Mapping):
+            return _known_rewards(rewards, labels)
+        given = list(rewards)
+        if len(given) != self.n_given:
+            raise ValueError(f"rewards: found {len(given)} arrays for {self.n_given} trajectories; give one for each")
+        flat = np.full(len(codes), np.nan)
+        for i, (begin, end) in enumerate(zip(self.boundaries[:-1], self.boundaries[1:], strict=True)):
+            values = real_array(f"rewards[{self.source[i]}]", given[self.source[i]], 1)
+            if len(values) not in (end - begin, end - begin - 1):
+                raise ValueError(
+                    f"rewards[{self.source[i]}]: found {len(values)} rewards for {end - begin} states; give one for "
+                    "each state or one for each step"
+                )
+            flat[begin : begin + len(values)] = values
+        return _reward_sums(flat, codes, len(labels))
+
+
+class RecordedSteps(NamedTuple):
+    """Single steps cut into episodes; `order` sorts them by episode, None when they are."""
+
+    order: Integers | None
+    offsets: Integers
+    terminated: Flags | None
+    n_gaps: int
+
+
+def read_trajectories(trajectories: Iterable[Any], terminated: Any) -> Episodes:
+    """Check trajectories, drop those without a step and lay the rest end to end."""
+    if isinstance(trajectories, (str, bytes, Mapping)):
+        raise TypeError(f"trajectories: found a {type(trajectories).__name__}, expected a list of sequences")
+    try:
+        given = list(trajectories)
+    except TypeError:
+        raise TypeError(f"trajectories: found {trajectories!r}, expected a list of sequences") from None
+    columns = [column(f"trajectories[{i}]", values) for i, values in enumerate(given)]
+    lengths = np.array([len(c) for c in columns], dtype=np.int64)
+    ends = _episode_flags(terminated, len(given))
+    source = np.flatnonzero(lengths >= 2)
+    _report_short(len(given), len(source))
+    arrays = [c for c in (columns[i] for i in source) if isinstance(c, np.ndarray)]
+    whole = len(arrays) == len(source)
+    flat = np.concatenate(arrays) if whole else list(chain.from_iterable(_plain(columns[i]) for i in source))
+    boundaries = np.concatenate([[0], np.cumsum(lengths[source])])
+    return Episodes(flat, boundaries, None if ends is None else ends[source], source, len(given))
+
+
+def _plain(values: Column) -> list[Hashable]:
+    plain: list[Hashable] = values.tolist() if isinstance(values, np.ndarray) else values
+    return plain
+
+
+def _report_short(n_given: int, n_kept: int) -> None:
+    if n_kept == 0:
+        raise ValueError(
+            f"trajectories: none of the {n_given} has a step; each needs at least two states, the last one included"
+        )
+    if n_kept < n_given:
+        warnings.warn(
+            f"trajectories: {n_given - n_kept} of {n_given} have fewer than two states, hence no step; dropped",
+            DataWarning,
+            stacklevel=5,
+        )
+
+
+def _episode_flags(terminated: Any, n: int) -> Flags | None:
+    if terminated is None or (np.ndim(terminated) == 0 and terminated in (True, False)):
+        return np.ones(n, dtype=np.bool_) if terminated else None
+    return _flags("terminated", terminated, n, "trajectories")
+
+
+def _flags(name: str, values: Any, n: int, per: str) -> Flags:
+    array = np.asarray(values)
+    if array.shape != (n,):
+        raise ValueError(f"{name}: found shape {array.shape} for {n} {per}; give one truth value for each")
+    if array.dtype.kind not in "bO" and not np.isin(array, (0, 1)).all():
+        raise TypeError(f"{name}: found entries other than 0 and 1, expected truth values")
+    if array.dtype.kind not in "biuf" and not all(isinstance(v, (bool, np.bool_)) for v in array.tolist()):
+        raise TypeError(f"{name}: found entries of type {array.dtype}, expected truth values")
+    return array.astype(np.bool_)
+
+
+def read_pairs(states_: Any, next_states: Any) -> list[Column]:
+    """Check two columns of labels of equal length."""
+    columns = [column("states_", states_), column("next_states", next_states)]
+    if len(columns[0]) != len(columns[1]):
+        raise ValueError(
+            f"next_states: found {len(columns[1])} labels for the {len(columns[0])} of states_; give one for each"
+        )
+    if not len(columns[0]):
+        raise ValueError("states_: found no transition; at least one is needed")
+    return columns
+
+
+def place_of_pair(k: int, row: int) -> str:
+    """Name an entry of one of the two columns."""
+    return f"{('states_', 'next_states')[k]}[{row}]"
+
+
+def independent_ends(now: Codes, following: Codes, terminated: Any, truncated: Any, episode: Any) -> Flags | None:
+    """Check what goes with independent samples, and warn when they look like steps of a trajectory."""
+    for name, value in (("episode", episode), ("truncated", truncated)):
+        if value is not None:
+            raise ValueError(f"{name}: independent samples have no episodes; leave out {name} or discount")
+    n = len(now) - 1
+    joined = int(np.count_nonzero(following[:-1] == now[1:]))
+    size = 1 + max(int(now.max()), int(following.max()))
+    chance = float(np.bincount(now, minlength=size) @ np.bincount(following, minlength=size)) / len(now) ** 2
+    if joined > 0.9 * n and joined > n * chance + 6.0 * np.sqrt(n * chance * (1.0 - chance)) + 1.0:
+        warnings.warn(
+            f"discount: {joined} of {n} transitions begin where the one before them ended, so these look like steps "
+            "of a trajectory, not independent samples of the occupancy; leave out discount here and pass it to "
+            "distance instead",
+            DataWarning,
+            stacklevel=3,
+        )
+    return _step_flags("terminated", terminated, len(now))
+
+
+def _step_flags(name: str, values: Any, n: int) -> Flags | None:
+    if values is None or values is False:
+        return None
+    if values is True:
+        raise ValueError(f"{name}: found True; give one truth value for each of the {n} transitions")
+    return _flags(name, values, n, "transitions")
+
+
+def cut_episodes(now: Codes, following: Codes, terminated: Any, truncated: Any, episode: Any) -> RecordedSteps:
+    """Find the episodes: by their names, by flags, and without names wherever steps do not join."""
+    n = len(now)
+    names = None if episode is None else _episode_numbers(episode, n)
+    order = None if names is None or (names[1:] >= names[:-1]).all() else np.argsort(names, kind="stable")
+    ended = None if terminated is True else _step_flags("terminated", terminated, n)
+    stopped = _step_flags("truncated", truncated, n)
+    if order is not None:
+        now, following, names = now[order], following[order], names[order] if names is not None else None
+        ended, stopped = (None if f is None else f[order] for f in (ended, stopped))
+    begins = np.ones(n + 1, dtype=np.bool_)  # the end of the data counts as one more beginning
+    inner = begins[1:-1]
+    inner[:] = False
+    for flags in (ended, stopped):
+        if flags is not None:
+            inner |= flags[:-1]
+    if names is not None:
+        inner |= names[1:] != names[:-1]
+    gap = (following[:-1] != now[1:]) & ~inner
+    if names is None:
+        inner |= gap
+    offsets = np.flatnonzero(begins)
+    final = None if ended is None else ended[offsets[1:] - 1]
+    if terminated is True:
+        final = np.ones(len(offsets) - 1, dtype=np.bool_)
+    return RecordedSteps(order, offsets, final, int(np.count_nonzero(gap)))
+
+
+def _episode_numbers(episode: Any, n: int) -> Codes:
+    names = column("episode", episode)
+    if len(names) != n:
+        raise ValueError(f"episode: found {len(names)} names for {n} transitions; give one for each")
+    (numbers,), _ = encode([names], None, lambda _, i: f"episode[{i}]")
+    return numbers
+
+
+def start_law(initial: Any, labels: tuple[Hashable, ...]) -> Floats | None:
+    """Turn a label, label-probability pairs or probabilities into a law over the states."""
+    if initial is None:
+        return None
+    if isinstance(initial, Mapping):
+        unknown = [label for label in initial if label not in labels]
+        if unknown:
+            raise ValueError(f"initial: {listing(unknown)} not among the states {listing(labels, 5)}")
+        return check_start_law([initial.get(label, 0.0) for label in labels], labels, normalize=False)
+    whole = isinstance(initial, (int, np.integer))
+    if whole and initial not in labels and any(isinstance(label, int) for label in labels):
+        raise ValueError(
+            f"initial: {initial!r} is not a state of the data, which has {listing(labels, 5)}; pass states to add it"
+        )
+    if np.ndim(initial) == 1 and not isinstance(initial, (str, tuple)) and len(initial) != len(labels):
+        raise ValueError(
+            f"initial: found {len(initial)} probabilities for {len(labels)} states, {listing(labels, 5)}; pass states "
+            "to fix which states there are and their order"
+        )
+    return check_start_law(initial, labels, normalize=False)
+
+
+def _known_rewards(rewards: Mapping[Hashable, float] | None, labels: tuple[Hashable, ...]) -> RewardSums | None:
+    if rewards is None:
+        return None
+    missing = [label for label in labels if label not in rewards]
+    if missing:
+        raise ValueError(f"rewards: no reward for {len(missing)} state(s): {listing(missing)}; give one for each")
+    values = real_array("rewards", [rewards[label] for label in labels], 1)
+    return RewardSums(values, np.ones(len(labels), dtype=np.int64))
+
+
+def step_reward_sums(rewards: Any, now: Codes, labels: tuple[Hashable, ...]) -> RewardSums | None:
+    """Add up rewards given per label, or one per transition, which belongs to the state left."""
+    if rewards is None or isinstance(rewards, Mapping):
+        return _known_rewards(rewards, labels)
+    values = real_array("rewards", rewards, 1)
+    if len(values) != len(now):
+        raise ValueError(f"rewards: found {len(values)} rewards for {len(now)} transitions; give one for each")
+    return _reward_sums(values, now, len(labels))
+
+
+def _reward_sums(rewards: Floats, codes: Codes, n: int) -> RewardSums:
+    known = ~np.isnan(rewards)
+    total: Floats = np.bincount(codes[known], rewards[known], n).astype(np.float64)
+    return RewardSums(total, np.bincount(codes[known], minlength=n).astype(np.int64))
+
+
+def joined_offsets(a: Integers | None, b: Integers | None) -> Integers | None:
+    """Offsets of two recordings laid end to end."""
+    return None if a is None or b is None else np.concatenate([a, a[-1] + b[1:]])
+
+
+def joined_flags(a: Flags | None, n_a: int, b: Flags | None, n_b: int) -> Flags | None:
+    """Flags of two recordings laid end to end; None means that none is set."""
+    if a is None and b is None:
+        return None
+    parts = [np.zeros(n, dtype=np.bool_) if flags is None else flags for flags, n in ((a, n_a), (b, n_b))]
+    return np.concatenate(parts)
+
+
+def joined_start(a: Floats | None, at_a: Codes, b: Floats | None, at_b: Codes, n: int) -> Floats | None:
+    """The start law known to either side, placed among n states; two that differ are refused."""
+    laws = []
+    for law, places in ((a, at_a), (b, at_b)):
+        if law is not None:
+            laws.append(np.zeros(n))
+            laws[-1][places] = law
+    if len(laws) == 2 and np.abs(laws[0] - laws[1]).max() > 1e-12:
+        raise ValueError("other: its known start law differs from this one's; only the same process can be merged")
+    return laws[0] if laws else None
+
+
+def joined_rewards(a: RewardSums | None, at_a: Codes, b: RewardSums | None, at_b: Codes, n: int) -> RewardSums | None:
+    """Rewards of both sides added up, placed among n states."""
+    if a is None and b is None:
+        return None
+    total, number = np.zeros(n), np.zeros(n, dtype=np.int64)
+    for sums, places in ((a, at_a), (b, at_b)):
+        if sums is not None:
+            total[places] += sums.total
+            number[places] += sums.number
+    return RewardSums(total, number)

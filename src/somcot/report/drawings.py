@@ -1,0 +1,204 @@
+"""Small pictures as SVG text, for pages that must hold everything themselves.
+
+Colours are CSS variables of the page (`--accent`, `--other`, `--line`), so that pictures follow light and dark mode.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from html import escape
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.text import LONGEST, figure, label_text
+
+__all__ = ["bars", "colours", "graph", "heat_map", "interval", "trace"]
+
+_SHADES = 12
+
+
+def heat_map(values: Floats, rows: Sequence[Hashable], columns: Sequence[Hashable], *, title: str) -> str:
+    """Cells darker for larger values, blank for next to nothing, with a label for every row and column.
+
+    Examples
+    --------
+    >>> picture = heat_map(np.eye(2), ["a", "b"], ["a", "<b>"], title="who is who")
+    >>> picture.startswith("<svg"), "&lt;b&gt;" in picture
+    (True, True)
+    """
+    n, m = values.shape
+    cell = 22 if max(n, m) <= 16 else 18 if max(n, m) <= 30 else 13
+    left, below = _label_room(rows), _label_room(columns)
+    parts = [_shade(values, cell)]
+    size = min(cell - 2, 12)
+    for i, label in enumerate(rows):
+        parts.append(f'<text x="-6" y="{(i + 0.5) * cell:g}" dy=".35em" text-anchor="end">{_shown(label)}</text>')
+    for j, label in enumerate(columns):
+        place = f"translate({(j + 0.5) * cell:g} {n * cell + 6}) rotate(-90)"
+        parts.append(f'<text transform="{place}" dy=".35em" text-anchor="end">{_shown(label)}</text>')
+    frame = f'<rect width="{m * cell}" height="{n * cell}" class="frame"/>'
+    body = f'<g transform="translate({left} 6)" font-size="{size}">{frame}{"".join(parts)}</g>'
+    return _svg(left + m * cell + 8, 6 + n * cell + below, body, title)
+
+
+def _shade(values: Floats, cell: int) -> str:
+    """One path per shade: far smaller than one element per cell."""
+    top = float(values.max())
+    if top <= 0:
+        return ""
+    level = np.rint(values / top * _SHADES).astype(int)  # next to nothing stays blank
+    paths = []
+    for shade in range(1, _SHADES + 1):
+        found = np.argwhere(level == shade)
+        if len(found):
+            d = "".join(f"M{j * cell} {i * cell}h{cell - 1}v{cell - 1}h{1 - cell}z" for i, j in found.tolist())
+            paths.append(f'<path class="cell" fill-opacity="{shade / _SHADES:.2f}" d="{d}"/>')
+    return "".join(paths)
+
+
+def interval(distance: float, *, low: float, high: float, start: float, end: float, ticks: Mapping[str, float]) -> str:
+    """A number on its scale with the interval around it, and further named places below the line."""
+    width, room = 440.0, 24.0
+    span = (end - start) or 1.0
+
+    def at(value: float) -> float:
+        return room + (min(max(value, start), end) - start) / span * (width - 2 * room)
+
+    half = 5.0 * len(figure(distance))  # of the number's width: near an end it stays inside the picture
+    middle = min(max(at(distance), half), width - half)
+    parts = [
+        f'<line x1="{room}" x2="{width - room}" y1="34" y2="34" class="axis"/>',
+        f'<rect x="{at(low):.1f}" y="26" width="{max(at(high) - at(low), 2):.1f}" height="16" rx="4" class="band"/>',
+        f'<line x1="{at(distance):.1f}" x2="{at(distance):.1f}" y1="20" y2="48" class="mark"/>',
+        f'<text x="{middle:.1f}" y="13" text-anchor="middle" font-size="15" class="strong">{figure(distance)}</text>',
+        f'<text x="{room}" y="66" font-size="12">{start:.3g}</text>',
+        f'<text x="{width - room}" y="66" text-anchor="end" font-size="12">{end:.3g}</text>',
+    ]
+    for name, value in ticks.items():
+        parts.append(
+            f'<path d="M{at(value):.1f} 46l4 8h-8z" class="tick"/>'
+            f'<text x="{at(value):.1f}" y="66" text-anchor="middle" font-size="12">'
+            f"{escape(name)} {figure(value)}</text>"
+        )
+    return _svg(width, 72, "".join(parts), "the distance on its scale", fluid=True)
+
+
+def bars(values: Floats, labels: Sequence[Hashable], *, title: str, unit: str, classes: str = "bar") -> str:
+    """Horizontal bars with a label and a number each."""
+    left, width, row = _label_room(labels, 12), 300, 20
+    top = float(values.max()) or 1.0
+    parts = []
+    for i, (label, value) in enumerate(zip(labels, values.tolist(), strict=True)):
+        y = i * row
+        parts.append(
+            f'<text x="{left - 6}" y="{y + 10}" dy=".35em" text-anchor="end">{_shown(label)}</text>'
+            f'<rect x="{left}" y="{y + 3}" width="{max(value / top * width, 0.5):.1f}" height="{row - 6}" '
+            f'class="{classes}"/><text x="{left + value / top * width + 6:.1f}" y="{y + 10}" dy=".35em" '
+            f'class="soft">{_number(value)}{unit}</text>'
+        )
+    return _svg(left + width + 80, len(labels) * row + 4, f'<g font-size="12">{"".join(parts)}</g>', title)
+
+
+def trace(steps: Floats, values: Floats, *, low: float, high: float, title: str) -> str:
+    """An estimate along the run, with the bracket it ended in as a band."""
+    width, height, left, base = 440.0, 190.0, 56.0, 160.0
+    known = np.isfinite(values)
+    xs, ys = steps[known], values[known]
+    bottom, top = float(min(ys.min(), low)), float(max(ys.max(), high))
+    margin = 0.08 * (top - bottom) or 0.05 * abs(top) or 1.0
+    bottom, top = bottom - margin, top + margin
+
+    def across(x: Floats) -> Floats:
+        span = float(xs[-1] - xs[0]) or 1.0
+        placed: Floats = left + (x - xs[0]) / span * (width - left - 12)
+        return placed
+
+    def up(value: float) -> float:
+        return base - (value - bottom) / (top - bottom) * (base - 12)
+
+    points = " ".join(f"{x:.1f},{up(y):.1f}" for x, y in zip(across(xs), ys.tolist(), strict=True))
+    band = max(up(low) - up(high), 1.5)
+    body = (
+        f'<rect x="{left}" y="{up(high):.1f}" width="{width - left - 12}" height="{band:.1f}" class="band"/>'
+        f'<path d="M{left} 12V{base}H{width - 12}" class="axis" fill="none"/>'
+        f'<polyline points="{points}" class="curve"/>'
+        + "".join(f'<circle cx="{p.split(",")[0]}" cy="{p.split(",")[1]}" r="3" class="dot"/>' for p in points.split())
+        + f'<g font-size="12"><text x="{left - 6}" y="{up(bottom + margin):.1f}" text-anchor="end">'
+        f'{bottom + margin:.4g}</text><text x="{left - 6}" y="{up(top - margin):.1f}" dy=".35em" text-anchor="end">'
+        f'{top - margin:.4g}</text><text x="{left}" y="{height - 10}">step {xs[0]:g}</text>'
+        f'<text x="{width - 12}" y="{height - 10}" text-anchor="end">step {xs[-1]:g}</text></g>'
+    )
+    return _svg(width, height, body, title, fluid=True)
+
+
+def colours(n: int) -> list[str]:
+    """`n` colours that can be told apart and seen on light and dark ground.
+
+    Examples
+    --------
+    >>> colours(2)
+    ['hsl(210 60% 52%)', 'hsl(348 60% 52%)']
+    """
+    return [f"hsl({(210 + 137.5 * k) % 360:.0f} 60% 52%)" for k in range(n)]
+
+
+def graph(law: Floats, labels: Sequence[Hashable], fills: Sequence[str], *, title: str) -> str:
+    """States on a circle, larger when visited more; arrows stronger when taken more often."""
+    n, radius = len(labels), 110.0
+    room = 24.0 + 6.4 * max((len(label_text(label, 16)) for label in labels), default=0)
+    angle = 2 * math.pi * np.arange(n) / max(n, 1) - math.pi / 2
+    places = np.stack([room + radius + radius * np.cos(angle), 40 + radius + radius * np.sin(angle)], axis=1)
+    visits = law.sum(axis=1)
+    sizes = 4 + 16 * np.sqrt(visits / max(float(visits.max()), 1e-300))
+    parts = [_arrows(law, places)]
+    for i, label in enumerate(labels):
+        x, y = places[i].tolist()
+        out = sizes[i] + 5
+        anchor = "middle" if abs(math.cos(angle[i])) < 0.2 else "start" if math.cos(angle[i]) > 0 else "end"
+        tx, ty = x + out * math.cos(angle[i]), y + out * math.sin(angle[i])
+        dy = ".35em" if anchor != "middle" else "0" if math.sin(angle[i]) < 0 else ".8em"
+        parts.append(
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{sizes[i]:.1f}" fill="{fills[i]}"/>'
+            f'<text x="{tx:.1f}" y="{ty:.1f}" dy="{dy}" text-anchor="{anchor}">{_shown(label, 16)}</text>'
+        )
+    return _svg(2 * (room + radius), 2 * radius + 80, f'<g font-size="12">{"".join(parts)}</g>', title)
+
+
+def _arrows(law: Floats, places: NDArray[np.float64]) -> str:
+    """Curved lines, so that the two directions between a pair of states stay apart."""
+    top = float((law - np.diag(np.diag(law))).max())
+    if top <= 0:
+        return ""
+    parts = []
+    for i, j in np.argwhere(law > 0.02 * top).tolist():
+        if i == j:
+            continue
+        (x0, y0), (x1, y1) = places[i].tolist(), places[j].tolist()
+        cx, cy = (x0 + x1) / 2 - 0.12 * (y1 - y0), (y0 + y1) / 2 + 0.12 * (x1 - x0)
+        share = float(law[i, j]) / top
+        parts.append(
+            f'<path d="M{x0:.1f} {y0:.1f}Q{cx:.1f} {cy:.1f} {x1:.1f} {y1:.1f}" class="edge" '
+            f'stroke-width="{0.6 + 4.4 * share:.1f}" stroke-opacity="{0.15 + 0.6 * share:.2f}"/>'
+        )
+    return "".join(parts)
+
+
+def _svg(width: float, height: float, body: str, title: str, *, fluid: bool = False) -> str:
+    size = 'class="fluid"' if fluid else f'width="{width:g}" height="{height:g}"'
+    return f'<svg viewBox="0 0 {width:g} {height:g}" {size} role="img" aria-label="{escape(title)}">{body}</svg>'
+
+
+def _label_room(labels: Sequence[Hashable], size: int = 12) -> int:
+    longest = max((len(label_text(label)) for label in labels), default=0)
+    return int(14 + 0.62 * size * longest)
+
+
+def _shown(label: Hashable, longest: int = LONGEST) -> str:
+    return escape(label_text(label, longest))
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -1,0 +1,262 @@
+"""The paper's saddle point with full occupancies: deterministic, the bridge between SOMCOT and the exact solution.
+
+SOMCOT takes stochastic steps on the Lagrangian of Proposition 1. With the occupancies of known or estimated chains the
+gradients are exact, and primal-dual hybrid gradient steps (`bellman.primal_dual`) converge to the distance of those
+chains. Stopped at the level of the sampling noise instead, they estimate the distance with less upward bias than
+solving to the end, at the price of a downward bias on some families.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.bellman.pairs import reachable_pairs
+from somcot.chains import MarkovChain
+from somcot.couplings import Coupling, Residuals, conditional, residuals
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.jit import announce
+from somcot.plumbing.memory import require
+from somcot.plumbing.validation import check_count, check_positive
+from somcot.problem import Problem
+from somcot.result import Bounds, Maps, Result, Status
+from somcot.solvers import policy_iteration
+from somcot.solvers.saddle.kernel import Layout, advance, start_point
+
+__all__ = ["Round", "n_cells", "noise_level", "rounds", "solve"]
+
+PRIMAL_STEP = 0.3
+DUAL_STEP = 0.83  # primal_step * dual_step = 1/4: columns of the constraints have norm at most 2
+FIRST_ROUND = 500
+_WORK = 3_000_000  # cells per slice: about 50 ms
+
+
+class Round(NamedTuple):
+    """The average of one round of steps: how many were taken so far, its distance, its total violation (l1)."""
+
+    n_steps: int
+    distance: float
+    violation: float
+    coupling: Coupling
+    maps: Maps
+    V: Floats
+    residuals: Residuals
+
+
+def solve(
+    problem: Problem,
+    *,
+    max_steps: int = 32_000,
+    tolerance: float = 1e-3,
+    primal_step: float = PRIMAL_STEP,
+    dual_step: float = DUAL_STEP,
+) -> Result:
+    """Solve by deterministic primal-dual steps.
+
+    Parameters
+    ----------
+    problem : Problem
+    max_steps : int
+        Steps to allow. Rounds of 500, 1000, 2000, ... steps are run, and the points of each are averaged.
+    tolerance : float
+        Stop after a round whose average violates the constraints by less than this in total (l1).
+    primal_step, dual_step : float
+        In units of the range of the cost; their product should be at most 1/4.
+    """
+    began = time.perf_counter()
+    max_steps = check_count("max_steps", max_steps)
+    for name, value in (("tolerance", tolerance), ("primal_step", primal_step), ("dual_step", dual_step)):
+        check_positive(name, value)
+    trace: dict[str, list[float]] = {"step": [], "distance": [], "violation": []}
+    last: Round | None = None
+    status = Status.STEP_LIMIT
+    try:
+        for last in rounds(problem, max_steps=max_steps, primal_step=primal_step, dual_step=dual_step):
+            trace["step"].append(last.n_steps)
+            trace["distance"].append(last.distance)
+            trace["violation"].append(last.violation)
+            if last.violation <= tolerance:
+                status = Status.CONVERGED
+                break
+    except KeyboardInterrupt:
+        if last is None:
+            raise
+        status = Status.INTERRUPTED
+    assert last is not None
+    return _result(problem, last, trace, status, tolerance, began)
+
+
+def rounds(
+    problem: Problem, *, max_steps: int, primal_step: float = PRIMAL_STEP, dual_step: float = DUAL_STEP
+) -> Iterator[Round]:
+    """Rounds of 500, 500, 1000, 2000, ... steps, each as long as all before it together. Parameters as for `solve`."""
+    announce(advance)
+    run = _Run(problem)
+    n_steps = 0
+    while n_steps < max_steps:
+        length = min(max(n_steps, FIRST_ROUND), max_steps - n_steps)
+        run.round(length, primal_step, dual_step)
+        n_steps += length
+        yield run.average(n_steps)
+
+
+def n_cells(problem: Problem) -> int:
+    """Pairs of transitions that some coupling can use: the work of one step."""
+    pairs = reachable_pairs(problem.unit)
+    rows, columns = np.diff(problem.x.support.indptr), np.diff(problem.y.support.indptr)
+    return int(rows[pairs.x] @ columns[pairs.y])
+
+
+def noise_level(chain: MarkovChain, n_transitions: int, discount: float) -> float:
+    """Expected l1 error of the occupancy frequencies of so many independent transitions."""
+    nu = chain.occupancy(discount)
+    values = nu if isinstance(nu, np.ndarray) else nu.data
+    return float(np.sqrt(2.0 / np.pi) * np.sqrt(values * (1.0 - values) / max(n_transitions, 1)).sum())
+
+
+class _Run:
+    """The iteration on one problem. General start laws go through one extra start state on each side."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.extra = int((problem.x.initial > 0).sum() * (problem.y.initial > 0).sum() > 1)
+        self.pairs = reachable_pairs(problem.unit)
+        self.layout = self._lay_out()
+        self.point = start_point(self.layout)
+        self.n_averaged = 0
+
+    def _lay_out(self) -> Layout:
+        problem, pairs, g = self.problem, self.pairs, self.problem.discount
+        x, y = problem.x.support, problem.y.support
+        n_x, n_y = problem.shape
+        pair_x, pair_y = pairs.x, pairs.y
+        if self.extra:
+            pair_x, pair_y = np.append(pair_x, np.int32(n_x)), np.append(pair_y, np.int32(n_y))
+        rows, columns = np.diff(x.indptr)[pair_x], np.diff(y.indptr)[pair_y]
+        cells = _offsets(rows * columns)
+        n_cells = int(cells[-1])
+        require(
+            64.0 * n_cells,
+            f"the saddle point on {len(pair_x):,} state pairs with {n_cells:,} pairs of transitions",
+            "use method='exact'",
+        )
+        pair = np.repeat(np.arange(len(pair_x)), rows * columns)
+        place = np.arange(n_cells) - cells[pair]
+        slot_x = x.indptr[pair_x[pair]] + place // columns[pair]
+        slot_y = y.indptr[pair_y[pair]] + place % columns[pair]
+        weight = g if self.extra else 1.0  # the extra state takes the first step, so the rest comes one step later
+        mass_x, mass_y = (weight * chain.state_occupancy(g) for chain in (problem.x, problem.y))
+        start = np.zeros(len(pair_x))
+        first = len(pairs) if self.extra else pairs.index[problem.x.initial.argmax(), problem.y.initial.argmax()]
+        start[first] = 1.0
+        return Layout(
+            pair_x,
+            pair_y,
+            _offsets(rows).astype(np.uint64),
+            _offsets(columns).astype(np.uint64),
+            cells,
+            (_offsets(rows)[pair] + place // columns[pair]).astype(np.uint32),
+            (_offsets(columns)[pair] + place % columns[pair]).astype(np.uint32),
+            pairs.index[x.indices[slot_x], y.indices[slot_y]].astype(np.uint32),
+            _per_row(x.indptr, x.probabilities, pair_x),
+            _per_row(y.indptr, y.probabilities, pair_y),
+            np.append(mass_x, 1.0 - g)[pair_x],
+            np.append(mass_y, 1.0 - g)[pair_y],
+            np.append(problem.unit_cost[pairs.x, pairs.y], np.zeros(self.extra)),
+            start,
+            n_x + 1,
+            n_y + 1,
+        )
+
+    def round(self, n_steps: int, primal_step: float, dual_step: float) -> None:
+        """One round; its points, and no earlier ones, make the average."""
+        for total in (self.point.sum_mu, self.point.sum_lambda_x, self.point.sum_lambda_y, self.point.sum_V):
+            total[:] = 0.0
+        at_once = max(1, _WORK // max(int(self.layout.cells[-1]), 1))
+        for begin in range(0, n_steps, at_once):
+            steps = min(at_once, n_steps - begin)
+            advance(self.layout, self.point, self.problem.discount, primal_step, dual_step, steps, True)
+        self.n_averaged = n_steps
+
+    def average(self, n_steps: int) -> Round:
+        """The averaged point, without the extra state."""
+        problem, pairs, n = self.problem, self.pairs, len(self.pairs)
+        weight = self.problem.discount if self.extra else 1.0
+        mu = self.point.sum_mu / self.n_averaged
+        inside = int(self.layout.cells[n])
+        now = np.repeat(np.arange(n), np.diff(self.layout.cells)[:n])
+        following = self.layout.following[:inside]
+        first = np.zeros(problem.shape)
+        if self.extra:
+            begin = mu[inside:] / max(mu[inside:].sum(), 1e-300)
+            np.add.at(first, (pairs.x[self.layout.following[inside:]], pairs.y[self.layout.following[inside:]]), begin)
+        else:
+            first[problem.x.initial.argmax(), problem.y.initial.argmax()] = 1.0
+        coupling = Coupling(
+            problem.shape,
+            pairs.x[now],
+            pairs.y[now],
+            pairs.x[following],
+            pairs.y[following],
+            mu[:inside] / weight,
+            first,
+        )
+        encoder, decoder = np.zeros(problem.shape), np.zeros(problem.shape)
+        encoder[pairs.x, pairs.y] = self.point.sum_lambda_x[:n] / self.n_averaged
+        decoder[pairs.x, pairs.y] = self.point.sum_lambda_y[:n] / self.n_averaged
+        maps = Maps(conditional(encoder), conditional(decoder.T))
+        nu_x, nu_y = problem.x.occupancy(problem.discount), problem.y.occupancy(problem.discount)
+        found = residuals(coupling, nu_x, nu_y, problem.discount, maps.encoder, maps.decoder)
+        potential = np.full(problem.shape, np.nan)
+        potential[pairs.x, pairs.y] = self.point.sum_V[:n] / self.n_averaged
+        value = problem.to_user(float((coupling.state_law() * problem.unit_cost).sum()))
+        return Round(n_steps, value, float(sum(found)), coupling, maps, potential, found)
+
+
+def _result(
+    problem: Problem, last: Round, trace: dict[str, list[float]], status: Status, tolerance: float, began: float
+) -> Result:
+    exact = None if status is Status.INTERRUPTED else policy_iteration.solve(problem)
+    bounds = Bounds(problem.offset, problem.to_user(1.0)) if exact is None else exact.bounds
+    steps, violation = last.n_steps, last.violation
+    ended = {
+        Status.CONVERGED: f"violation {violation:.2g} after {steps} steps, at most {tolerance:.2g} was asked",
+        Status.STEP_LIMIT: f"violation {violation:.2g} after {steps} steps, {tolerance:.2g} was asked; raise max_steps",
+        Status.INTERRUPTED: f"interrupted at violation {violation:.2g} after {steps} steps",
+    }[status]
+    return Result(
+        distance=last.distance,
+        method="saddle",
+        status=status,
+        message=f"Primal-dual steps on the saddle point: {ended}.",
+        discount=problem.discount,
+        n_steps=steps,
+        seconds=time.perf_counter() - began,
+        bounds=bounds,
+        maps=last.maps,
+        potential=problem.potential_to_user(last.V),
+        state_law=last.coupling.state_law(),
+        residuals=last.residuals,
+        states_x=problem.x.states,
+        states_y=problem.y.states,
+        plan=last.coupling,
+        plugin=None if exact is None else exact.distance,
+        trace={name: np.asarray(column) for name, column in trace.items()},
+    )
+
+
+def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def _per_row(indptr: NDArray[np.int64], values: Floats, rows: NDArray[np.int32]) -> Floats:
+    """The entries of the given rows, one row after the other."""
+    lengths = np.diff(indptr)[rows]
+    ends = np.cumsum(lengths)
+    place = np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths) + np.repeat(indptr[rows], lengths)
+    taken: Floats = values[place]
+    return taken

@@ -1,0 +1,181 @@
+"""From the sums of a SOMCOT run to averages, residuals and the distance."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from somcot.couplings import Coupling, Residuals, flow_residual
+from somcot.plumbing.arrays import Floats, Ints, Places
+from somcot.result import Duals
+from somcot.solvers.somcot.state import Edges, State, Sums, lengths
+
+__all__ = ["Averages", "averages", "coupling", "duals", "residuals", "snapshot"]
+
+DUALS_LIMIT = 1e8  # entries; beyond that a sparse run does not spread its duals out
+TRANSPORT_LIMIT = 2500  # pairs of first states; beyond that their coupling is not looked for
+
+
+class Averages(NamedTuple):
+    """Means over a stretch of iterates, in the unit of the cost's range and with the extra start state."""
+
+    n: int
+    state_law: Floats  # (m_x, m_y)
+    next_law: Floats
+    encoder: Floats  # (m_x, m_y)
+    decoder: Floats  # (m_y, m_x)
+    marginal_x: Floats  # flat, as Side.alpha
+    marginal_y: Floats
+    alpha_x: Floats  # flat; duals are weighted by the primal rates
+    alpha_y: Floats
+    V: Floats  # (m_x, m_y)
+    mu: Floats
+
+
+def snapshot(state: State) -> Sums:
+    """Sums over all iterates so far, with every row brought up to date; the state stays as it is."""
+    x, y, pairs = state.x, state.y, state.pairs
+    late = pairs.clock[0] - pairs.H_at
+    k = state.k
+    return Sums(
+        k,
+        float(pairs.clock[0]),
+        pairs.p_sum.copy(),
+        pairs.q_sum.copy(),
+        x.lambda_sum + (k - x.since)[:, None] * x.lambda_,
+        y.lambda_sum + (k - y.since)[:, None] * y.lambda_,
+        x.tally - x.alpha / state.rates.alpha_x,
+        y.tally - y.alpha / state.rates.alpha_y,
+        x.log + np.repeat(late, lengths(x.offset)) * x.alpha,
+        y.log + np.repeat(late, lengths(y.offset)) * y.alpha,
+        pairs.W.copy(),
+        state.mu_sum.copy(),
+    )
+
+
+def averages(state: State) -> Averages:
+    """Means over the last share of the iterates, or over all of them while too few of that share are done."""
+    now, mark = snapshot(state), state.mark
+    if mark is None or now.k - mark.k < state.options.average * now.k:
+        return _mean(state, now, None)
+    return _mean(state, now, mark)
+
+
+def _mean(state: State, now: Sums, mark: Sums | None) -> Averages:
+    def part(name: str) -> Any:
+        return getattr(now, name) if mark is None else getattr(now, name) - getattr(mark, name)
+
+    n, H, shape = part("k"), part("H"), state.x.lambda_.shape
+    if H > 0:
+        alpha_x, alpha_y, V = part("A") / H, part("B") / H, -part("W") / (H * state.options.discount)
+    else:
+        alpha_x, alpha_y, V = state.x.alpha, state.y.alpha, state.pairs.V
+    return Averages(
+        n,
+        part("state_law").reshape(shape) / n,
+        part("next_law").reshape(shape) / n,
+        part("encoder") / n,
+        part("decoder") / n,
+        np.maximum(part("marginal_x") / n, 0.0),
+        np.maximum(part("marginal_y") / n, 0.0),
+        alpha_x,
+        alpha_y,
+        V.reshape(shape),
+        part("mu") / n,
+    )
+
+
+def residuals(state: State, mean: Averages) -> Residuals:
+    """The paper's three violations, against the occupancies that are known or else those seen so far."""
+    discount = state.options.discount
+    start = state.pairs.start.reshape(mean.state_law.shape) / (1 - discount)
+    n_y = mean.state_law.shape[1]
+    rows = np.arange(state.n_rows)
+    nu_x = _occupancy(state, state.known[0], state.counts_x, state.initial_x)
+    nu_y = _occupancy(state, state.known[1], state.counts_y, state.initial_y)
+    return Residuals(
+        flow_residual(mean.state_law, mean.next_law, start, discount),
+        _causal(mean.marginal_x, state.x.offset, state.edges_x, rows // n_y, nu_x, mean.encoder.ravel()),
+        _causal(mean.marginal_y, state.y.offset, state.edges_y, rows % n_y, nu_y, mean.decoder.T.ravel()),
+    )
+
+
+def duals(state: State, mean: Averages, scale: float) -> Duals | None:
+    """Averaged multipliers with the paper's axes, in the unit of the user's cost."""
+    n_x, n_y = state.cost.shape
+    if n_x * n_y * (n_x + n_y) > DUALS_LIMIT and state.options.support != "full":
+        return None
+    rows = np.arange(state.n_rows).reshape(mean.V.shape)[:n_x, :n_y]
+    alpha_x = _spread(mean.alpha_x, state.x.offset, state.edges_x, rows, np.arange(n_x)[:, None], n_x)
+    alpha_y = _spread(mean.alpha_y, state.y.offset, state.edges_y, rows, np.arange(n_y)[None, :], n_y)
+    return Duals(scale * alpha_x.transpose(0, 2, 1), scale * alpha_y, scale * mean.V[:n_x, :n_y])
+
+
+def coupling(state: State, mean: Averages, law: Floats) -> Coupling | None:
+    """The averaged mu, without the extra start state; `law` is its law of state pairs."""
+    if not mean.mu.size:
+        return None
+    (n_x, n_y), (m_x, m_y) = state.cost.shape, mean.V.shape
+    if state.options.support == "full":
+        x, y, next_x, next_y = np.indices((m_x, m_y, m_x, m_y)).reshape(4, -1)
+    else:
+        own_x = np.repeat(np.arange(m_x), state.edges_x.degrees)
+        own_y = np.repeat(np.arange(m_y), state.edges_y.degrees)
+        e, f = np.indices((len(own_x), len(own_y))).reshape(2, -1)
+        x, y, next_x, next_y = own_x[e], own_y[f], state.edges_x.target[e], state.edges_y.target[f]
+    mass = mean.mu.ravel()
+    keep = (mass > 0) & (x < n_x) & (next_x < n_x) & (y < n_y) & (next_y < n_y)
+    x, y, next_x, next_y = (index[keep].astype(np.int32) for index in (x, y, next_x, next_y))
+    mass = mass[keep]
+    if state.extra:  # what flows back into the extra state stays in its pair
+        own = np.bincount(x * n_y + y, weights=mass, minlength=n_x * n_y).reshape(n_x, n_y)
+        mass = mass * np.divide(law, own, out=np.zeros_like(own), where=own > 0)[x, y]
+    return Coupling((n_x, n_y), x, y, next_x, next_y, mass, start_law(state, mean))
+
+
+def start_law(state: State, mean: Averages) -> Floats:
+    """Law of the first pair of states: the product, or with two random starts the cheapest coupling for V."""
+    product = np.outer(state.initial_x, state.initial_y)
+    rows, columns = np.flatnonzero(state.initial_x), np.flatnonzero(state.initial_y)
+    if not state.extra or len(rows) * len(columns) > TRANSPORT_LIMIT:
+        return product
+    from scipy.optimize import linprog
+
+    n, m = len(rows), len(columns)
+    margins = np.vstack([np.kron(np.eye(n), np.ones(m)), np.kron(np.ones(n), np.eye(m))])
+    wanted = np.concatenate([state.initial_x[rows], state.initial_y[columns]])
+    plan = linprog(mean.V[np.ix_(rows, columns)].ravel(), A_eq=margins, b_eq=wanted)
+    if not plan.success:
+        return product
+    law = np.zeros_like(product)
+    law[np.ix_(rows, columns)] = np.maximum(plan.x, 0.0).reshape(n, m)
+    return np.asarray(law / law.sum())
+
+
+def _occupancy(state: State, known: Floats | None, counts: Ints, initial: Floats) -> Floats:
+    """nu, known or observed, with the extra start state when there is one."""
+    nu = np.asarray(counts / max(1, counts.sum()) if known is None else known, dtype=np.float64)
+    if not state.extra:
+        return nu
+    n, discount = len(nu), state.options.discount
+    larger = np.zeros((n + 1, n + 1))
+    larger[:n, :n] = discount * nu
+    larger[n, :n] = (1 - discount) * initial
+    return larger
+
+
+def _causal(marginal: Floats, offset: Places, edges: Edges, own: Ints, nu: Floats, conditional: Floats) -> float:
+    """Sum of |m - nu lambda| over the entries mu may use, plus the occupancy of those it may not."""
+    row = np.repeat(np.arange(len(own)), lengths(offset))
+    edge = np.arange(len(row)) - offset.astype(np.int64)[row] + edges.first[own[row]]
+    expected = nu[own[row], edges.target[edge]] * conditional[row]
+    return float(np.abs(marginal - expected).sum() + nu[~edges.mask].sum())
+
+
+def _spread(values: Floats, offset: Places, edges: Edges, rows: Ints, own: Ints, n: int) -> Floats:
+    """Flat values of some rows as a full array (rows..., target)."""
+    own = np.broadcast_to(own, rows.shape)
+    slot = edges.slot[own][..., :n]
+    place = np.minimum(offset.astype(np.int64)[rows][..., None] + np.maximum(slot, 0), max(len(values) - 1, 0))
+    return np.where(slot >= 0, values[place], 0.0)

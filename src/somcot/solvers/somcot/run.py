@@ -1,0 +1,215 @@
+"""Driving SOMCOT from two streams: draws, slices, interrupts, checkpoints, progress."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from somcot.plumbing import container as checkpoint
+from somcot.plumbing.arrays import Ints
+from somcot.plumbing.jit import announce
+from somcot.plumbing.progress import Report
+from somcot.result import Status
+from somcot.solvers.somcot import dense, observed
+from somcot.solvers.somcot.fold import Batch, estimate, run_kernel, single_thread, slices
+from somcot.solvers.somcot.saving import from_record, to_record
+from somcot.solvers.somcot.state import State
+from somcot.sources.base import Stream, StreamError, block_size, check_pairs
+
+__all__ = ["Run", "drive", "restore"]
+
+
+class Interrupts:
+    """Ctrl-C while steps run is noted and obeyed after the slice.
+
+    While someone else's stream is asked, which may take for ever, it comes through at once (`open`). It must not come
+    through in the midst of compiled code, which would turn it into a SystemError.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self.open = False
+        self._before: Any = None
+
+    def __enter__(self) -> Interrupts:
+        main = threading.current_thread() is threading.main_thread()
+        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _note(self, _number: int, _frame: FrameType | None) -> None:
+        if self.open or self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+
+
+@dataclass
+class Run:
+    """A state, its two streams, and where the streams were when the current block was drawn."""
+
+    state: State
+    x: Stream
+    y: Stream
+    path: str | os.PathLike[str] | None = None
+    every: float = 10.0
+    block_k: int = 0
+    block_x: Any = None
+    block_y: Any = None
+
+    def save(self) -> None:
+        """Write the checkpoint, if one is wanted."""
+        if self.path is None:
+            return
+        arrays, record = to_record(self.state)
+        streams = {"block_k": self.block_k, "block_x": self.block_x, "block_y": self.block_y}
+        streams |= {"kernel_x": _fingerprint(self.x), "kernel_y": _fingerprint(self.y)}
+        checkpoint.write(self.path, arrays, record | {"streams": streams})
+
+
+def drive(run: Run, report: Report | None) -> Status:
+    """Take steps until the planned number is done, a stream ends or someone interrupts."""
+    _compile(run.state)
+    with single_thread(), Interrupts() as interrupts:
+        saved = time.monotonic()
+        try:
+            while run.state.k < run.state.options.n_steps:
+                batch, ended = _next_batch(run, interrupts)
+                for state in slices(run.state, batch):
+                    run.state = state
+                    if report is not None:
+                        report(state.k, state.options.n_steps, _estimate(state))
+                    if run.path is not None and time.monotonic() - saved > run.every:
+                        run.save()
+                        saved = time.monotonic()
+                    if interrupts.requested:
+                        raise KeyboardInterrupt
+                if ended:
+                    run.save()
+                    return Status.EXHAUSTED
+        except KeyboardInterrupt:
+            if run.state.k == 0:
+                raise
+            run.save()
+            return Status.INTERRUPTED
+        except Exception:
+            with contextlib.suppress(OSError):  # a failing disk must not hide the error that got us here
+                run.save()
+            raise
+        run.save()
+    return Status.FINISHED
+
+
+def restore(run: Run, path: str | os.PathLike[str]) -> None:
+    """Put a run where a checkpoint left it; the problem and the options have to be the same."""
+    if not Path(path).exists():
+        raise FileNotFoundError(f"resume: {os.fspath(path)} does not exist; pass the checkpoint file of an earlier run")
+    arrays, record = checkpoint.read(path)
+    state, fresh = from_record(arrays, record), run.state
+    for name in ("cost", "initial_x", "initial_y", "options"):
+        one, other = getattr(state, name), getattr(fresh, name)
+        if not (one == other if name == "options" else np.array_equal(one, other)):
+            raise checkpoint.CheckpointError(
+                f"resume: {os.fspath(path)} belongs to a run with other {name}; pass the same arguments as then"
+            )
+    state.known = fresh.known
+    place = record["streams"]
+    for name in ("x", "y"):
+        if place[f"kernel_{name}"] != _fingerprint(getattr(run, name)):
+            raise checkpoint.CheckpointError(
+                f"resume: {os.fspath(path)} belongs to a run with another process {name}; pass the same one as then"
+            )
+    run.state, run.block_k = state, int(place["block_k"])
+    b = state.options.batch_size
+    for name in ("x", "y"):
+        stream, before = getattr(run, name), place[f"block_{name}"]
+        if before is not None and hasattr(stream, "restore"):
+            stream.restore(before)
+            _skip(stream, (state.k - run.block_k) * b)
+        else:
+            _skip(stream, state.k * b)
+
+
+def _fingerprint(stream: Stream) -> str | None:
+    """A hash of the kernel behind a stream, where it is known: two sources of equal size are not the same."""
+    chain = getattr(stream, "chain", None)
+    if chain is None:
+        return None
+    digest = hashlib.sha256(repr(chain.states).encode())
+    for array in chain.support:
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def _compile(state: State) -> None:
+    """Have the kernel compiled now, while nothing can be lost yet and Ctrl-C still comes through at once."""
+    kernel = dense.advance if state.options.support == "full" else observed.advance
+    announce(kernel)
+    nothing = np.zeros((0, state.options.batch_size), dtype=np.int64)
+    try:
+        run_kernel(state, Batch(nothing, nothing, nothing, nothing))
+    except SystemError as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        raise
+
+
+def _next_batch(run: Run, interrupts: Interrupts) -> tuple[Batch, bool]:
+    """Draw what the next steps need; say whether a stream ended."""
+    state = run.state
+    b = state.options.batch_size
+    steps = min(max(1, block_size(state.options.discount) // b), state.options.n_steps - state.k)
+    block = state.k, _position(run.x), _position(run.y)
+    n_x, n_y = state.cost.shape
+    drawn = []
+    for name, stream, n in (("x", run.x, n_x), ("y", run.y, n_y)):
+        interrupts.open = not getattr(stream, "quick", False)
+        drawn.append(draw(name, stream, steps * b, n))
+        interrupts.open = False
+    x, y = drawn
+    run.block_k, run.block_x, run.block_y = block
+    whole = min(len(x[0]), len(y[0])) // b
+    parts = (array[: whole * b].reshape(-1, b) for array in (*x, *y))
+    return Batch(*parts), whole < steps
+
+
+def draw(name: str, stream: Stream, n: int, n_states: int) -> tuple[Ints, Ints]:
+    """Ask a stream and check what it hands over."""
+    try:
+        pairs = stream.draw(n)
+    except StopIteration:
+        pairs = ([], [])
+    states, following = check_pairs(name, pairs, n_states)
+    if len(states) > n:
+        raise StreamError(f"{name}: the stream was asked for {n} transitions and gave {len(states)}")
+    return states, following
+
+
+def _position(stream: Any) -> Any:
+    return stream.state() if hasattr(stream, "state") else None
+
+
+def _skip(stream: Stream, n: int) -> None:
+    while n > 0:
+        got = len(stream.draw(min(n, 4096))[0])
+        if got == 0:
+            raise checkpoint.CheckpointError("resume: the stream is shorter than the part that was used already")
+        n -= got
+
+
+def _estimate(state: State) -> float:
+    """The distance as of the last row of the trace, where there is one."""
+    return state.trace[-1][1] if state.trace else estimate(state)

@@ -1,0 +1,1 @@
+"""Behind `streams`: buffers that can be resumed, and geometric stopping."""

@@ -1,0 +1,177 @@
+"""What all streams share: the protocol, blocks handed out piece by piece, positions to go back to, checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.chains import MarkovChain
+from somcot.plumbing.arrays import Floats, Ints
+from somcot.plumbing.validation import check_count
+
+__all__ = ["Source", "Stream", "StreamError", "block_size", "check_pairs"]
+
+
+class StreamError(ValueError):
+    """A stream handed over something that is no transition.
+
+    `partial` is the result of the steps before, or None when there were none.
+    """
+
+    partial: Any = None
+
+
+@runtime_checkable
+class Stream(Protocol):
+    """Anything with `draw`; the streams of this module carry more (see `Source`)."""
+
+    def draw(self, n: int, /) -> tuple[Any, Any]:
+        """Hand over at most n transitions as (states, next_states); fewer mean the end."""
+        ...
+
+
+class Source:
+    """A stream that knows about itself.
+
+    Attributes
+    ----------
+    n_states : int or None
+    states : tuple or None
+        Labels.
+    initial : ndarray or None
+        Law of the first state.
+    discount : float or None
+        Discount of the occupancy it draws from.
+    chain : MarkovChain or None
+        The kernel behind it, where it is known.
+    transitions : ndarray of bool, shape (n, n), or None
+        Which transitions can come, where that is known.
+    n_pairs : int or None
+        How many transitions there are in all; None for endless.
+    quick : bool
+        Whether drawing takes no noticeable time and calls nobody else's code.
+    """
+
+    def __init__(
+        self,
+        refill: Callable[[], tuple[Any, Any]],
+        rng: np.random.Generator | None = None,
+        *,
+        n_states: int | None = None,
+        states: tuple[Hashable, ...] | None = None,
+        initial: Floats | None = None,
+        discount: float | None = None,
+        chain: MarkovChain | None = None,
+        transitions: NDArray[np.bool_] | None = None,
+        n_pairs: int | None = None,
+        quick: bool = False,
+    ) -> None:
+        self._refill, self._rng = refill, rng
+        self.n_states, self.states, self.initial, self.discount = n_states, states, initial, discount
+        self.chain, self.transitions, self.n_pairs, self.quick = chain, transitions, n_pairs, quick
+        self._buffer: tuple[Any, Any] = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+        self._place = 0
+        self._blocks = 0
+        self._before = _generator_state(rng)
+
+    def draw(self, n: int) -> tuple[Any, Any]:
+        """Hand over the next n transitions, or what is left of them."""
+        parts: list[tuple[Any, Any]] = []
+        wanted = check_count("n", n, at_least=0)
+        while wanted > 0:
+            if self._place == len(self._buffer[0]) and not self._next_block():
+                break
+            last = min(len(self._buffer[0]), self._place + wanted)
+            parts.append((self._buffer[0][self._place : last], self._buffer[1][self._place : last]))
+            wanted -= last - self._place
+            self._place = last
+        if not parts:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        return np.concatenate([a for a, _ in parts]), np.concatenate([b for _, b in parts])
+
+    def _next_block(self) -> bool:
+        before = _generator_state(self._rng)
+        block = self._refill()
+        if len(block[0]) == 0:
+            return False
+        self._buffer, self._place, self._before = block, 0, before
+        self._blocks += 1
+        return True
+
+    def state(self) -> dict[str, Any]:
+        """Where the stream is, as plain numbers; `restore` goes back there."""
+        return {"blocks": self._blocks, "place": self._place, "generator": self._before}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go to where another stream of the same making was.
+
+        Streams with a generator of their own jump; others (an iterable, a simulator with hidden randomness) are read
+        again from their beginning, which has to be the same.
+        """
+        blocks, place = int(state["blocks"]), int(state["place"])
+        if self._rng is not None and state["generator"] is not None:
+            self._rng.bit_generator.state = _from_json(state["generator"])
+            self._blocks, blocks = max(blocks - 1, 0), min(blocks, 1)
+        for _ in range(blocks):
+            if not self._next_block():
+                break
+        self._place = min(place, len(self._buffer[0]))
+
+
+def block_size(discount: float) -> int:
+    """How many transitions to draw at once: some 50 ms and 30 MB, since each takes 1 / (1 - discount) moves."""
+    return max(16, min(4096, int(4e6 * (1 - discount))))
+
+
+def check_pairs(name: str, pairs: Any, n_states: int) -> tuple[Ints, Ints]:
+    """Turn ``(states, next_states)`` into two int64 arrays; refuse floats, wrong shapes and unknown states."""
+    if not isinstance(pairs, Sequence) or isinstance(pairs, (str, bytes)) or len(pairs) != 2:
+        raise StreamError(f"{name}: found {type(pairs).__name__}, expected the two arrays (states, next_states)")
+    arrays = [whole_numbers(name, what, values) for what, values in zip(("states", "next_states"), pairs, strict=True)]
+    if len(arrays[0]) != len(arrays[1]):
+        raise StreamError(f"{name}: found {len(arrays[0])} states and {len(arrays[1])} next states, expected as many")
+    for array in arrays:
+        wrong = np.flatnonzero((array < 0) | (array >= n_states))
+        if wrong.size:
+            raise StreamError(
+                f"{name}: transition {wrong[0]} has state {array[wrong[0]]}, expected one of 0, ..., {n_states - 1} "
+                f"({wrong.size} such); the cost must have a row or column for every state"
+            )
+    return arrays[0].astype(np.int64), arrays[1].astype(np.int64)
+
+
+def whole_numbers(name: str, what: str, values: Any) -> NDArray[Any]:
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise StreamError(f"{name}: {what} are ragged, expected one state index for each transition") from None
+    if array.ndim != 1:
+        raise StreamError(f"{name}: {what} have shape {array.shape}, expected one state index for each transition")
+    if array.size and array.dtype.kind not in "iu":
+        raise StreamError(
+            f"{name}: {what} are of type {array.dtype}, expected whole numbers; first found {array.flat[0]!r}"
+        )
+    return array if array.size else array.astype(np.int64)
+
+
+def _generator_state(rng: np.random.Generator | None) -> Any:
+    return None if rng is None else _to_json(rng.bit_generator.state)
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _to_json(part) for key, part in value.items()}
+    if isinstance(value, np.ndarray):
+        return {"array": value.tolist(), "dtype": str(value.dtype)}
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _from_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        if set(value) == {"array", "dtype"}:
+            return np.array(value["array"], dtype=value["dtype"])
+        return {key: _from_json(part) for key, part in value.items()}
+    return value
