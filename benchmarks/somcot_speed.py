@@ -1,8 +1,9 @@
 """SOMCOT: both kernels beside a plain dense NumPy transcription of Algorithm 2, one thread, in turns, as ratios.
 
-All rows of mu carry mass in the small-step setting, so nothing is left out. The plain version is the reference of the
-tests, Algorithm 2 as printed, in logs and with the running mean of mu. The lean version beside it is the same in place
-and with one exponential of the tensor for a step: about what careful NumPy can do without taking mu apart.
+All rows of mu carry mass in the small-step setting, so nothing is left out. The plain version is
+`somcot.solvers.somcot.algorithm`, Algorithm 2 as printed, in logs and with the running mean of mu. The lean version
+beside it is the same in place and with one exponential of the tensor for a step: about what careful NumPy can do
+without taking mu apart.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from tests.instances import Floats, blocks, walks
-from tests.reference import somcot_reference as reference
 
 from somcot import MarkovChain, streams
 from somcot.solvers import somcot
+from somcot.solvers.somcot import algorithm
 from somcot.solvers.somcot.fold import Batch, run_kernel, single_thread
 from somcot.solvers.somcot.state import State
+from somcot.steps import explicit
 
 
 class Case(NamedTuple):
@@ -49,17 +51,15 @@ class Plain:
     """Algorithm 2 as printed, with the running mean of mu."""
 
     def __init__(self, cost: Floats, start: Floats, discount: float, eta: float, decay: float, beta: float) -> None:
-        self.cost, self.start, self.discount, self.rates = cost, start, discount, reference.tied(eta, beta, decay)
+        self.given = algorithm.Given(cost, start, discount, explicit(eta, beta, decay), float(cost.max()))
         n_x, n_y = cost.shape
-        self.z, self.k, self.mean = reference.first(n_x, n_y), 0, np.zeros((n_x, n_y, n_x, n_y))
+        self.z, self.k, self.mean = algorithm.first(n_x, n_y), 0, np.zeros((n_x, n_y, n_x, n_y))
 
     def step(self, x: int, next_x: int, y: int, next_y: int) -> None:
         """One iteration."""
         self.k += 1
         self.mean += (self.z.mu - self.mean) / self.k
-        pairs = [(x, next_x)], [(y, next_y)]
-        top = float(self.cost.max())
-        self.z = reference.step(self.z, self.k, *pairs, self.cost, self.start, self.discount, self.rates, top)
+        self.z = algorithm.step(self.z, self.k, [(x, next_x)], [(y, next_y)], self.given)
 
 
 class Lean:

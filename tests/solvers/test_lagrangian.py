@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from somcot.problem import Problem
 from somcot.solvers import lagrangian, somcot
 from somcot.solvers.lagrangian import Dual, Instance, Primal
 from somcot.solvers.policy_iteration import solve as exact
-from tests.reference import somcot_reference as reference
+from somcot.solvers.somcot import algorithm
+from somcot.steps import explicit
 
 
 def random_instance(rng: np.random.Generator, n_x: int, n_y: int) -> tuple[MarkovChain, MarkovChain, Instance]:
@@ -55,10 +57,10 @@ def test_one_reference_step_follows_these_gradients() -> None:
     instance = Instance(np.array([[0.0, 1.0], [0.7, 0.2]]), quarter, quarter, quarter, 0.8)
     rng = np.random.default_rng(1)
     _, dual = random_players(rng, 2, 2)
-    z = reference.first(2, 2)
-    z.alpha_x, z.alpha_y, z.V = dual
+    z = replace(algorithm.first(2, 2), **dual._asdict())
+    given = algorithm.Given(instance.cost, instance.start, 0.8, explicit(0.1, 0.2))
     pairs = [(a, b) for a in range(2) for b in range(2)]
-    after = reference.step(z, 1, pairs, pairs, instance.cost, instance.start, 0.8, reference.tied(0.1, 0.2), 1.0)
+    after = algorithm.step(z, 1, pairs, pairs, given)
     by_primal, by_dual = lagrangian.gradients(instance, Primal(z.mu, z.lambda_x, z.lambda_y), dual)
     np.testing.assert_allclose(after.alpha_x, dual.alpha_x + 0.2 * by_dual.alpha_x)
     np.testing.assert_allclose(after.alpha_y, dual.alpha_y + 0.2 * by_dual.alpha_y)

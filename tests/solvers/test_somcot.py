@@ -16,10 +16,11 @@ from threadpoolctl import threadpool_limits
 from somcot import MarkovChain, MemoryLimitError, Status, costs, random_walk, streams
 from somcot.result import Result
 from somcot.solvers import somcot
+from somcot.solvers.somcot import algorithm
 from somcot.solvers.somcot.averages import averages, snapshot
 from somcot.solvers.somcot.state import Edges, State, grow
+from somcot.steps import Steps, explicit
 from tests.instances import random_chain, reward, walks
-from tests.reference import somcot_reference as reference
 
 SETTINGS = [
     # n_x, n_y, discount, eta, beta, decay, batch, steps
@@ -43,6 +44,11 @@ def fed(x: MarkovChain, y: MarkovChain, discount: float, n: int, seed: int = 0) 
     return streams.from_chain(x, discount, seed).draw(n), streams.from_chain(y, discount, seed + 1).draw(n)
 
 
+def told(x: MarkovChain, y: MarkovChain, cost: Any, discount: float, rates: Steps) -> algorithm.Given:
+    top = float(np.abs(cost).max())
+    return algorithm.Given(cost, np.outer(x.initial, y.initial), discount, rates, top)
+
+
 def masks(support: str, x: MarkovChain, y: MarkovChain) -> tuple[dict[str, Any], Any]:
     if support == "full":
         return {}, None
@@ -61,9 +67,8 @@ def test_averages_are_those_of_the_printed_algorithm(case: Any, support: str) ->
     x, y, cost = pair(n_x, n_y)
     xs, ys = fed(x, y, discount, n_steps * batch)
     edges, mask = masks(support, x, y)
-    rates = reference.tied(eta, beta, decay)
-    start = np.outer(x.initial, y.initial)
-    iterates = list(reference.iterates(xs, ys, cost, start, discount, rates, batch, mask))
+    problem = told(x, y, cost, discount, explicit(eta, beta, decay))
+    iterates = list(algorithm.iterates(xs, ys, problem, batch, mask))
     state = somcot.init(
         cost, discount=discount, n_steps=n_steps, primal_step=eta, dual_step=beta, decay=decay, batch_size=batch,
         average=1.0, support=support, keep_coupling=True, **edges,
@@ -92,10 +97,10 @@ def test_averages_are_those_of_the_printed_algorithm(case: Any, support: str) ->
 def test_six_separate_rates_reach_their_variables() -> None:
     x, y, cost = pair(3, 4)
     xs, ys = fed(x, y, 0.9, 100)
-    rates = reference.Rates(0.9, 0.4, 0.7, 0.1, 0.2, 0.3)
+    rates = Steps(0.9, 0.4, 0.7, 0.1, 0.2, 0.3)
     state = somcot.init(cost, discount=0.9, n_steps=100, primal_step=(0.9, 0.4, 0.7), dual_step=[0.1, 0.2, 0.3])
     somcot.advance(state, xs, ys)
-    z = list(reference.iterates(xs, ys, cost, np.outer(x.initial, y.initial), 0.9, rates))[-1]
+    z = list(algorithm.iterates(xs, ys, told(x, y, cost, 0.9, rates)))[-1]
     np.testing.assert_allclose(2 * state.x.alpha.reshape(3, 4, 3), z.alpha_x.transpose(0, 2, 1), atol=1e-9)
     np.testing.assert_allclose(2 * state.y.alpha.reshape(3, 4, 4), z.alpha_y, atol=1e-9)
     np.testing.assert_allclose(2 * state.pairs.V.reshape(3, 4), z.V, atol=1e-9)
@@ -107,7 +112,7 @@ def test_six_separate_rates_reach_their_variables() -> None:
 def test_average_takes_the_last_share(share: float) -> None:
     x, y, cost = pair(3, 3)
     xs, ys = fed(x, y, 0.9, 200)
-    iterates = list(reference.iterates(xs, ys, cost, np.outer(x.initial, y.initial), 0.9, reference.tied(1.0, 0.1)))
+    iterates = list(algorithm.iterates(xs, ys, told(x, y, cost, 0.9, explicit(1.0, 0.1))))
     used = iterates[200 - int(np.ceil(share * 200)) : 200]
     state = somcot.init(cost, discount=0.9, n_steps=200, primal_step=1.0, dual_step=0.1, average=share)
     result = somcot.finish(somcot.advance(state, xs, ys))
@@ -129,7 +134,7 @@ def test_follower_along_ten_thousand_steps_at_large_rates(support: str, n: int) 
     state = somcot.init(
         cost, discount=discount, n_steps=n_steps, primal_step=eta, dual_step=beta, support=support, **edges
     )
-    log_mu = reference.first(n, n, mask).log_mu
+    log_mu = algorithm.first(n, n, mask).log_mu
     start, radius, worst = np.outer(x.initial, y.initial), 600.0, 0.0
     for k in range(n_steps):
         alpha_x, alpha_y, V = dense_duals(state, n)
@@ -194,7 +199,8 @@ def test_random_starts_are_one_extra_state(support: str) -> None:
         a, b = np.zeros((4, 4), dtype=bool), np.zeros((4, 4), dtype=bool)
         a[:3, :3], b[:3, :3], a[3, :3], b[3, :3] = x.transition > 0, y.transition > 0, x.initial > 0, y.initial > 0
         mask = a[:, None, :, None] & b[None, :, None, :]
-    iterates = list(reference.iterates(many[0], many[1], larger_cost, start, 0.5, reference.tied(1.0, 0.2), 4, mask))
+    problem = algorithm.Given(larger_cost, start, 0.5, explicit(1.0, 0.2), float(np.abs(larger_cost).max()))
+    iterates = list(algorithm.iterates(many[0], many[1], problem, 4, mask))
     state = somcot.init(
         cost, discount=0.5, n_steps=n_steps, primal_step=1.0, dual_step=0.2, average=1.0, support=support,
         initial_x=x.initial, initial_y=y.initial, **edges,
@@ -347,14 +353,12 @@ def test_growing_keeps_mu_on_the_old_entries_and_adds_the_new_ones() -> None:
     np.testing.assert_allclose(after[neither], (U[:, :, None, None] + W)[neither], atol=1e-12)
     np.testing.assert_array_equal(somcot.finish(bigger).coupling(), somcot.finish(state).coupling())
     # The grown state goes on as the printed algorithm does from the same point.
-    z = reference.Iterate(
+    z = algorithm.Iterate(
         after - np.log(np.exp(after).sum()), state.x.log_lambda, state.y.log_lambda,
         dense_duals(bigger, 3)[0].transpose(0, 2, 1), dense_duals(bigger, 3)[1], bigger.pairs.V.reshape(3, 3).copy(),
     )  # fmt: skip
     # Kernel units: cost / 2, so rates 2 and 0.15.
-    z = reference.step(
-        z, 51, [(0, 2)], [(2, 0)], cost / 2, np.outer(x.initial, y.initial), 0.9, reference.tied(2.0, 0.15), 1.0
-    )
+    z = algorithm.step(z, 51, [(0, 2)], [(2, 0)], told(x, y, cost / 2, 0.9, explicit(2.0, 0.15)))
     bigger = somcot.advance(bigger, ([0], [2]), ([2], [0]))
     alpha_x, alpha_y, V = dense_duals(bigger, 3)
     np.testing.assert_allclose(alpha_x, z.alpha_x.transpose(0, 2, 1), atol=1e-10)
@@ -466,7 +470,7 @@ def test_progress_line_goes_to_standard_error(capsys: pytest.CaptureFixture[str]
 def test_a_run_cut_short_averages_what_it_has() -> None:
     x, y, cost = walks(3, 0.7)
     xs, ys = fed(x, y, 0.9, 120)
-    iterates = list(reference.iterates(xs, ys, cost, np.outer(x.initial, y.initial), 0.9, reference.tied(1.0, 0.1)))
+    iterates = list(algorithm.iterates(xs, ys, told(x, y, cost, 0.9, explicit(1.0, 0.1))))
     values = [(z.mu.sum(axis=(2, 3)) * cost).sum() for z in iterates]
     for n, used in ((60, values[:60]), (101, values[:101]), (120, values[60:120])):
         state = somcot.init(cost, discount=0.9, n_steps=120, primal_step=1.0, dual_step=0.1)

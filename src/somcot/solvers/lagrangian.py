@@ -57,7 +57,7 @@ def value(instance: Instance, primal: Primal, dual: Dual) -> float:
 
 
 def gradients(instance: Instance, primal: Primal, dual: Dual) -> tuple[Primal, Dual]:
-    """Derivatives of the Lagrangian by its six variables (Eqs. 9-14 of the paper, in expectation).
+    """Derivatives of the Lagrangian by its six variables (Eqs. 10-15 of the paper, in expectation).
 
     The dual part is what the maximising player adds; Algorithm 2 writes its negative.
     """

@@ -1,0 +1,154 @@
+"""Algorithm 2 as the paper prints it: every variable a full array, one statement for each line.
+
+Slow and obvious on purpose: the place to read first, and what the compiled kernels (`dense`, `observed`) are tested
+against, step by step. Axes are the paper's: mu(x, y, x', y'), alpha_X(x, x', y), alpha_Y(x, y, y'), lambda_X(y | x) as
+[x, y], lambda_Y(x | y) as [y, x], V(x, y). mu and both lambdas are kept as logarithms: as probabilities they would
+underflow to 0 at large rates and never come back.
+
+Signs are those of the gradients, Eqs. 10-15; the Lagrangian as printed in Eq. 9 has the other sign in front of alpha.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from somcot.plumbing.arrays import Bools, Floats, Ints
+from somcot.steps import Steps
+
+__all__ = ["Given", "Iterate", "first", "iterates", "step"]
+
+Transitions = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the algorithm is told: the cost c, the start law nu_0 of pairs, gamma, the six rates and max |c|."""
+
+    cost: Floats  # (n_x, n_y)
+    start: Floats  # (n_x, n_y)
+    discount: float
+    rates: Steps
+    max_cost: float = 1.0
+
+
+@dataclass(frozen=True)
+class Iterate:
+    """The six variables of one iteration."""
+
+    log_mu: Floats  # (n_x, n_y, n_x, n_y)
+    log_lambda_x: Floats  # (n_x, n_y)
+    log_lambda_y: Floats  # (n_y, n_x)
+    alpha_x: Floats  # (n_x, n_x, n_y)
+    alpha_y: Floats  # (n_x, n_y, n_y)
+    V: Floats  # (n_x, n_y)
+
+    @property
+    def mu(self) -> Floats:
+        """The coupling itself."""
+        return np.asarray(np.exp(self.log_mu))
+
+    @property
+    def lambda_x(self) -> Floats:
+        """The encoder, lambda_X(y | x)."""
+        return np.asarray(np.exp(self.log_lambda_x))
+
+    @property
+    def lambda_y(self) -> Floats:
+        """The decoder, lambda_Y(x | y)."""
+        return np.asarray(np.exp(self.log_lambda_y))
+
+
+def first(n_x: int, n_y: int, allowed: Bools | None = None) -> Iterate:
+    """Mu uniform (on `allowed`, when given), both lambdas uniform, all duals zero."""
+    mask = np.ones((n_x, n_y, n_x, n_y), dtype=bool) if allowed is None else allowed
+    return Iterate(
+        np.where(mask, -math.log(mask.sum()), -np.inf),
+        np.full((n_x, n_y), -math.log(n_y)),
+        np.full((n_y, n_x), -math.log(n_x)),
+        np.zeros((n_x, n_x, n_y)),
+        np.zeros((n_x, n_y, n_y)),
+        np.zeros((n_x, n_y)),
+    )
+
+
+def step(z: Iterate, k: int, xs: Transitions, ys: Transitions, given: Given) -> Iterate:
+    """Iteration k = 1, 2, ...: gradients at z from a batch of transitions of each chain, then all six updates.
+
+    Parameters
+    ----------
+    z : Iterate
+    k : int
+    xs, ys : sequence of (state, next state)
+        Drawn from nu_X and nu_Y; equally many of each. The paper takes one, a batch averages its gradients.
+    given : Given
+
+    Examples
+    --------
+    One step moves mu away from the dear pairs:
+
+    >>> cost = np.array([[0.0, 1.0], [1.0, 0.0]])
+    >>> given = Given(cost, np.array([[1.0, 0.0], [0.0, 0.0]]), 0.9, Steps(1.0, 1.0, 1.0, 0.1, 0.1, 0.1))
+    >>> z = step(first(2, 2), 1, [(0, 1)], [(0, 0)], given)
+    >>> np.einsum("xyuv->xy", z.mu).round(3)
+    array([[0.366, 0.134],
+           [0.134, 0.366]])
+    """
+    rates, gamma, c = given.rates, given.discount, given.cost
+    mu, lambda_x, lambda_y, b = z.mu, z.lambda_x, z.lambda_y, len(xs)
+
+    # Step 2: gradients, Eqs. 10-15.
+    g_mu = (
+        c[:, :, None, None]
+        - z.alpha_x.transpose(0, 2, 1)[:, :, :, None]
+        - z.alpha_y[:, :, None, :]
+        + gamma * z.V[None, None, :, :]
+        - z.V[:, :, None, None]
+    )
+    g_lambda_x, g_lambda_y = np.zeros_like(lambda_x), np.zeros_like(lambda_y)
+    g_alpha_x = np.einsum("xyuv->xuy", mu)
+    g_alpha_y = np.einsum("xyuv->xyv", mu)
+    for x, next_x in xs:
+        g_lambda_x[x] += z.alpha_x[x, next_x] / b
+        g_alpha_x[x, next_x] -= lambda_x[x] / b
+    for y, next_y in ys:
+        g_lambda_y[y] += z.alpha_y[:, y, next_y] / b
+        g_alpha_y[:, y, next_y] -= lambda_y[y] / b
+    g_V = np.einsum("xyuv->xy", mu) - (1 - gamma) * given.start - gamma * np.einsum("xyuv->uv", mu)
+
+    # Step 3: mirror descent in the primal variables, Eqs. 16-18; step 4: projected ascent in the duals, Eqs. 19-21.
+    slow = 1.0 / math.sqrt(1.0 + rates.decay * k)
+    radius = given.max_cost / (1 - gamma)
+    return Iterate(
+        _normalised(z.log_mu - rates.mu * slow * g_mu, None),
+        _normalised(z.log_lambda_x - rates.lambda_x * slow * g_lambda_x, 1),
+        _normalised(z.log_lambda_y - rates.lambda_y * slow * g_lambda_y, 1),
+        np.clip(z.alpha_x - rates.alpha_x * g_alpha_x, -6 * radius, 6 * radius),
+        np.clip(z.alpha_y - rates.alpha_y * g_alpha_y, -6 * radius, 6 * radius),
+        np.clip(z.V - rates.V * g_V, -2 * radius, 2 * radius),
+    )
+
+
+def iterates(
+    x: tuple[Ints, Ints], y: tuple[Ints, Ints], given: Given, batch_size: int = 1, allowed: Bools | None = None
+) -> Iterator[Iterate]:
+    """Iterates 1, 2, ..., K + 1 of K batches of transitions, given as (states, next states) of each chain.
+
+    The algorithm's output is the mean of the first K: ``sum(z.mu for z in islice(iterates(...), K)) / K``.
+    """
+    n_x, n_y = given.cost.shape
+    z = first(n_x, n_y, allowed)
+    for k in range(len(x[0]) // batch_size):
+        yield z
+        batch = slice(k * batch_size, (k + 1) * batch_size)
+        xs, ys = (list(zip(now[batch].tolist(), then[batch].tolist(), strict=True)) for now, then in (x, y))
+        z = step(z, k + 1, xs, ys, given)
+    yield z
+
+
+def _normalised(log: Floats, axis: int | None) -> Floats:
+    top = log.max(axis=axis, keepdims=True)
+    return np.asarray(log - top - np.log(np.exp(log - top).sum(axis=axis, keepdims=True)))
