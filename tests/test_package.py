@@ -1,24 +1,57 @@
-"""The package as a whole: what it exports and what importing it brings in."""
+"""The package as a whole: what it exports, what importing it brings in, and what its front pages claim."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
+
+import pytest
 
 import somcot
 
+ROOT = Path(__file__).parents[1]
 
-def test_everything_promised_is_there() -> None:
-    for name in somcot.__all__:
+# What the documentation names as `somcot.NAME`, beside the names in `__all__`.
+SUBMODULES = {"certificates", "couplings", "derivatives", "plots", "readers", "report", "solvers", "steps", "streams"}
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=True)
+
+
+def test_everything_promised_is_there_and_nothing_else_shows() -> None:
+    assert set(dir(somcot)) == {*somcot.__all__, *SUBMODULES}
+    for name in dir(somcot):
         assert hasattr(somcot, name)
-    assert "certificates" in dir(somcot)
     assert somcot.certificates.__name__ == "somcot.certificates"
+
+
+def test_a_name_that_is_not_there() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nearness'"):
+        _ = somcot.nearness
 
 
 def test_import_is_light() -> None:
     """Compiled code and optional packages are loaded when used, not on import."""
-    code = (
-        "import somcot, sys; print([m for m in ('numba', 'scipy', 'matplotlib', 'typer', 'torch') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    heavy = ("numba", "scipy", "pyarrow", "matplotlib", "typer", "rich", "torch")
+    assert python("-c", f"import somcot, sys; print([m for m in {heavy} if m in sys.modules])").stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("module", ["somcot", "somcot.cli", "somcot.readers", "somcot.report", "somcot.plots"])
+def test_import_is_silent_where_warnings_are_errors(module: str, tmp_path: Path) -> None:
+    """With an empty bytecode folder: Python warns about a source only when it compiles it."""
+    done = python("-W", "error", "-X", f"pycache_prefix={tmp_path}", "-c", f"import {module}")
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_one_version() -> None:
+    """Written in the package; the build reads it there and the citation has to follow."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert "version" not in settings["project"]
+    assert settings["tool"]["hatch"]["version"]["path"] == "src/somcot/__init__.py"
+    cited = re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
+    assert cited is not None
+    assert cited[1] == somcot.__version__

@@ -1,16 +1,25 @@
-"""somcot: how far apart are two Markov processes?
+"""How far apart are two Markov processes?
 
-import somcot
+Two walks on five states, one of them drifting. Only the walls are worth something, so only they can be told apart:
 
-reward = [1, 0, 0, 0, -1]
-result = somcot.distance(
-somcot.random_walk(5, 0.5), somcot.random_walk(5, 0.7), somcot.costs.absolute(reward, reward), discount=0.95
-)
-print(result)
+>>> import somcot
+>>> reward = [1, 0, 0, 0, -1]
+>>> cost = somcot.costs.absolute(reward, reward)
+>>> walk, drift = somcot.random_walk(5, 0.5), somcot.random_walk(5, 0.7)
+>>> result = somcot.distance(walk, drift, cost, discount=0.95)
+>>> round(result.distance, 6)
+0.369631
+
+The same question of recorded episodes is answered with an interval:
+
+>>> a, b = walk.sample(400, 50, rng=1), drift.sample(400, 50, rng=2)
+>>> low, high, level = somcot.distance(a, b, cost, discount=0.95, confidence=0.9).confidence_interval
+>>> low < result.distance < high
+True
 """
 
-from importlib import import_module
-from typing import Any
+import importlib as _importlib
+from types import ModuleType as _ModuleType
 
 from somcot import costs
 from somcot.api import distance, metric, same_process
@@ -44,14 +53,16 @@ __all__ = [
 ]
 
 # Loaded on first use: they bring compiled code or optional packages.
-_SUBMODULES = {"certificates", "couplings", "plots", "readers", "report", "solvers", "steps", "streams"}
+_SUBMODULES = frozenset(
+    {"certificates", "couplings", "derivatives", "plots", "readers", "report", "solvers", "steps", "streams"}
+)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _ModuleType:
     if name in _SUBMODULES:
-        return import_module(f"somcot.{name}")
+        return _importlib.import_module(f"somcot.{name}")
     raise AttributeError(f"module 'somcot' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_SUBMODULES})
+    return sorted({*__all__, *_SUBMODULES})

@@ -196,10 +196,8 @@ def demo(
 )
 def reproduce(context: typer.Context) -> int:
     """Make the figures of the paper again."""
-    try:
-        from somcot.experiments.command import register
-    except ImportError as error:
-        raise ImportError(f"reproduce: {error}; pip install 'somcot[plot]'") from None
+    from somcot.experiments.command import register
+
     inner = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None, add_completion=False)
     register(inner)
     found = inner(args=context.args, standalone_mode=False, prog_name="somcot reproduce")

@@ -207,7 +207,7 @@ def _draw(answer: Answer, path: Path) -> None:
     try:
         import matplotlib as mpl
     except ImportError:
-        raise ImportError("drawing needs matplotlib: pip install 'somcot[plot]'") from None
+        raise ImportError("drawing needs matplotlib: pip install matplotlib") from None
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 

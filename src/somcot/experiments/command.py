@@ -112,7 +112,7 @@ def _without_screen() -> None:
     try:
         import matplotlib as mpl
     except ImportError:
-        raise ImportError("figures need matplotlib; pip install 'somcot[plot]'") from None
+        raise ImportError("figures need matplotlib: pip install matplotlib") from None
     mpl.use("Agg")
 
 

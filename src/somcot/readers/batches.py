@@ -33,11 +33,9 @@ class Table(NamedTuple):
 
 
 def arrow() -> Any:
-    """The pyarrow package, with a remedy where it is missing."""
-    try:
-        import pyarrow
-    except ImportError:
-        raise ImportError("reading tables needs pyarrow: pip install 'somcot[table]'") from None
+    """The pyarrow package, imported only now: it takes a moment to load."""
+    import pyarrow
+
     return pyarrow
 
 

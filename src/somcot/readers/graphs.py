@@ -150,7 +150,7 @@ def _graphml(source: Input) -> Any:
     try:
         import networkx
     except ImportError:
-        raise ImportError("reading GraphML needs networkx: pip install 'somcot[graph]'") from None
+        raise ImportError("reading GraphML needs networkx: pip install networkx") from None
     from xml.etree.ElementTree import ParseError
 
     try:

@@ -122,7 +122,7 @@ def _load_minari(name: str) -> Any:
     try:
         import minari
     except ImportError:
-        raise ImportError("reading Minari datasets needs minari: pip install 'somcot[rl]'") from None
+        raise ImportError("reading Minari datasets needs minari: pip install 'minari[hdf5]'") from None
     try:
         return minari.load_dataset(name)
     except (FileNotFoundError, ValueError, KeyError) as error:
@@ -136,7 +136,7 @@ def _vector_env(env: Any, n_envs: int, options: dict[str, Any]) -> tuple[Any, bo
     try:
         import gymnasium
     except ImportError:
-        raise ImportError("rolling out environments needs gymnasium: pip install 'somcot[rl]'") from None
+        raise ImportError("environments need gymnasium: pip install 'gymnasium[classic-control]'") from None
     if isinstance(env, str):
         try:
             made = gymnasium.make_vec(env, num_envs=n_envs, vectorization_mode="sync", **options)
