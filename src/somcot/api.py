@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.errors import DataWarning
+from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.validation import check_confidence
 from somcot.problem import Problem
 from somcot.result import Result
@@ -106,19 +105,22 @@ def distance(
     """
     name = _method_for(method, x, y)
     check_confidence(confidence)
-    if confidence is not None and name not in ("auto", "exact") and any(isinstance(p, Samples) for p in (x, y)):
-        warnings.warn(f"confidence: method {name!r} gives no interval; method='auto' does", DataWarning, stacklevel=2)
+    data = any(isinstance(process, Samples) for process in (x, y))
+    if confidence is not None and name != "auto" and data:
+        warn(f"confidence: method {name!r} gives no interval; method='auto' does", DataWarning)
     if name in _SAMPLING:
         return _call(name, (x, y, cost), discount=discount, rng=rng, progress=progress, **options)
     _refuse_streams(name, x, y)
     if name == "auto":
         return _call(name, (x, y, cost), discount=discount, confidence=confidence, rng=rng, **options)
+    if name == "exact" and data:
+        return replace(_call("plugin", (x, y, cost), discount=discount, **options), method=name)
     if name in ("plugin", "saddle"):
         return _call(name, (x, y, cost), discount=discount, **options)
     problem = Problem(_chain("x", x), _chain("y", y), cost, discount)
     found = _call(name, (problem,), **options)
     sizes = [process.n_transitions if isinstance(process, Samples) else 0 for process in (x, y)]
-    return replace(found, samples=(sizes[0], sizes[1]), plugin=found.distance) if any(sizes) else found
+    return replace(found, samples=(sizes[0], sizes[1]), plugin=found.distance) if data else found
 
 
 def metric(x: MarkovChain, y: MarkovChain, cost: ArrayLike, *, discount: float, threads: int | None = None) -> Floats:

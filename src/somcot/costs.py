@@ -5,14 +5,13 @@ Any (n_x, n_y) array of finite numbers is a cost. These functions build the usua
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Iterable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.errors import DataWarning
+from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.validation import check_labels, real_array
 
 __all__ = ["absolute", "check_cost", "euclidean", "labels"]
@@ -62,10 +61,9 @@ def labels(states_x: Iterable[Hashable], states_y: Iterable[Hashable]) -> Floats
     if cost.all() and alike:
         text = min(alike)
         one, other = (next(label for label in side if str(label) == text) for side in (x, y))
-        warnings.warn(
+        warn(
             f"states_x, states_y: no label is shared, but {one!r} and {other!r} look alike; give both the same type",
             DataWarning,
-            stacklevel=2,
         )
     return cost
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Codes, Floats
-from somcot.plumbing.errors import DataWarning, UnseenStateWarning
+from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
 from somcot.plumbing.validation import check_discount, check_rng
 from somcot.recorded import recording
 from somcot.recorded.counting import PairCounts, count_pairs
@@ -306,11 +305,10 @@ class Samples:
     def _fitted_chain(self, discount: float, *, check: bool) -> MarkovChain:
         fit = flow_mle(self.counts(), self.initial, discount, states=self.states)
         if check and len(fit.assumed):
-            warnings.warn(
+            warn(
                 f"no recorded path leads from the start to states that were sampled; {len(fit.assumed)} transition(s) "
                 f"were assumed, into {listing(self.states[j] for j in fit.assumed[:, 1])}; more samples will tell",
                 DataWarning,
-                stacklevel=3,
             )
         return fit.chain
 
@@ -340,13 +338,12 @@ class Samples:
         for mask, category, what in cases:
             if mask.any():
                 found = [self.states[i] for i in np.flatnonzero(mask)]
-                warnings.warn(f"{len(found)} state(s) {what}: {listing(found)}", category, stacklevel=4)
+                warn(f"{len(found)} state(s) {what}: {listing(found)}", category)
         if self.initial is None and 2 * self.n_gaps > self.n_transitions:
-            warnings.warn(
+            warn(
                 f"{self.n_gaps} of {self.n_transitions} steps do not begin where the step before them ended, so the "
                 "first states are guesses; pass initial, or the steps in order of time with episode",
                 DataWarning,
-                stacklevel=4,
             )
 
     def take(self, units: ArrayLike) -> Samples:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Floats, Ints
-from somcot.plumbing.errors import DataWarning
+from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.validation import check_count, check_discount, check_labels, check_rng, probability_vector
 from somcot.sources.base import Source, Stream, StreamError, block_size, check_pairs, whole_numbers
 
@@ -161,11 +160,10 @@ def from_samples(samples: Samples, discount: float, rng: Rng = None, *, order: s
     if episodes and order == "random":
         return from_chain(samples.chain(), discount, rng)
     if episodes:
-        warnings.warn(
+        warn(
             "samples: raw steps of episodes are replayed as if they were samples of the discounted occupancy; "
             "distances come out wrong, only rankings may survive",
             DataWarning,
-            stacklevel=2,
         )
     now, following = samples.now.astype(np.int64), samples.following.astype(np.int64)
     seen = np.zeros((samples.n_states, samples.n_states), dtype=bool)

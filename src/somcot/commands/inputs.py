@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 from somcot import costs
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.errors import DataWarning
+from somcot.plumbing.errors import DataWarning, warn
 from somcot.readers.files import read
 from somcot.readers.inputs import Input, identify, open_bytes
 from somcot.readers.numpy_files import load_arrays
@@ -172,14 +171,13 @@ def match_labels(x: Process, y: Process) -> tuple[Process, Process]:
     texts = [p for p in (x, y) if any(isinstance(label, str) for label in p.value.states)]
     if len(numbers) == 1 and len(texts) == 1:
         message = f"states are numbers in {numbers[0].name} and text in {texts[0].name}; the numbers are taken as text"
-        warnings.warn(message, DataWarning, stacklevel=2)
+        warn(message, DataWarning)
         x, y = (p._replace(value=_as_text(p.value)) if p is numbers[0] else p for p in (x, y))
     if not set(x.value.states) & set(y.value.states):
-        warnings.warn(
+        warn(
             f"no state is called the same in {x.name} and {y.name}: {listing(x.value.states, 4)} against "
             f"{listing(y.value.states, 4)}",
             DataWarning,
-            stacklevel=2,
         )
     return x, y
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from somcot.bellman.pairs import PairChoice
 from somcot.chains import MarkovChain
 from somcot.inference import crossfit, intervals, maps
 from somcot.inference.model import Model, fit
-from somcot.inference.permutation import permutation_test
-from somcot.plumbing.errors import DataWarning
+from somcot.inference.permutation import known_starts_differ, permutation_test
+from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.validation import check_confidence, check_count, check_positive, check_rng
 from somcot.problem import Problem
-from somcot.recorded.labels import listing
 from somcot.result import Bounds, ConfidenceInterval, Estimate, Result
 from somcot.samples import Samples
 from somcot.solvers import policy_iteration
@@ -27,15 +26,28 @@ __all__ = ["estimate", "plugin", "saddle"]
 
 Process = MarkovChain | Samples
 _FEW_VISITS = 30
+_LISTED = 3  # states that a note names
 _GUARD_PERMUTATIONS = 39
 
 
-def plugin(x: Process, y: Process, cost: ArrayLike, *, discount: float, threads: int | None = None) -> Result:
-    """Distance of the chains estimated from data, solved exactly and not corrected; too high near 0."""
+def plugin(
+    x: Process,
+    y: Process,
+    cost: ArrayLike,
+    *,
+    discount: float,
+    pairs: PairChoice = "reachable",
+    threads: int | None = None,
+    max_sweeps: int = 200,
+) -> Result:
+    """Distance of the chains estimated from data, solved exactly and not corrected; too high near 0.
+
+    Options as for `somcot.solvers.policy_iteration.solve`: ``method="exact"`` on data comes here too.
+    """
     began = time.perf_counter()
     model_x, model_y = fit(x, "x"), fit(y, "y")
     problem = Problem(model_x.chain, model_y.chain, cost, discount)
-    found = policy_iteration.solve(problem, threads=threads)
+    found = policy_iteration.solve(problem, pairs=pairs, threads=threads, max_sweeps=max_sweeps)
     return replace(
         found,
         method="plugin",
@@ -166,7 +178,7 @@ def estimate(
         low, high = (problem.to_user(end) for end in found)
         result = replace(result, confidence_interval=ConfidenceInterval(low, high, confidence))
     for note in result.notes:
-        warnings.warn(note, DataWarning, stacklevel=4)
+        warn(note, DataWarning)
     return replace(result, seconds=time.perf_counter() - began)
 
 
@@ -182,14 +194,14 @@ def _guarded(
     """Let the interval reach down to 0 where a permutation test cannot tell the processes apart.
 
     Only where the states are shared and equal states cost nothing, and only where the lower end is near enough to 0 for
-    the test to matter.
+    the test to matter. Not where known start laws differ: then the two are different processes from the first state on.
     """
     x, y = models[0].samples, models[1].samples
     if found.low <= 0.0 or plugin - 1.25 * gap - 6.0 * error > 0.0:
         return found
     if x is None or y is None or x.states != y.states or x.discount != y.discount:
         return found
-    if problem.unit_cost.diagonal().max() > 0.0:
+    if problem.unit_cost.diagonal().max() > 0.0 or known_starts_differ(x, y):
         return found
     statistic, null = permutation_test(x, y, problem.unit_cost, problem.discount, _GUARD_PERMUTATIONS, rng)
     p = (1 + int((null >= statistic - 1e-9).sum())) / (_GUARD_PERMUTATIONS + 1)
@@ -203,17 +215,19 @@ def _notes(models: tuple[Model, Model], rho: float, sat: float, discount: float)
             continue
         visits, occupancy = model.totals[:-1], model.chain.state_occupancy(discount)
         estimated = ~model.samples.terminal
-        few = np.flatnonzero((occupancy > 0.01) & (visits < _FEW_VISITS) & estimated)
+        few = np.flatnonzero((occupancy > 0.01) & (visits < _FEW_VISITS) & estimated & (visits > 0))
         if len(few):
-            labels = listing(model.chain.states[i] for i in few)
+            few = few[np.argsort(-occupancy[few], kind="stable")]
+            numbers = [f"{visits[i]} transition(s) out of {model.chain.states[i]!r}" for i in few[:_LISTED]]
+            more = f" and few out of {len(few) - _LISTED} more states" if len(few) > _LISTED else ""
             yield (
-                f"{name}: {len(few)} state(s) that matter were left fewer than {_FEW_VISITS} times: {labels}; the "
-                "interval is too narrow then; record more episodes, or episodes that start there"
+                f"{name}: only {', '.join(numbers)}{more} recorded, and much time is spent there: an interval is too "
+                "narrow then; record more episodes, or episodes that start there"
             )
     if sat > 3.0:
         yield (
             f"too few data for this horizon (saturation {sat:.1f}, at most 3 is safe): the interval is wider and the "
-            f"estimate may still be too high; record about {(sat / 3.0) ** 2:.0f} times as much, or lower the discount"
+            f"estimate may still be too high; record about {(sat / 3.0) ** 2:.2g} times as much, or lower the discount"
         )
     if rho > 0.75:
         x, y = models[0].samples, models[1].samples

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.chains import MarkovChain, Support
+from somcot.plumbing.errors import warn
 from somcot.samples import Samples
 
 __all__ = ["Model", "fit", "on_entries"]
@@ -53,7 +54,7 @@ def fit(process: MarkovChain | Samples, name: str = "") -> Model:
         warnings.simplefilter("always")
         chain = process.chain()
     for warning in caught:
-        warnings.warn(f"{name}: {warning.message}" if name else str(warning.message), warning.category, stacklevel=6)
+        warn(f"{name}: {warning.message}" if name else str(warning.message), warning.category)
     indptr, indices, _ = chain.support
     n = chain.n_states
     seen = process.pair_counts

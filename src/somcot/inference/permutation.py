@@ -21,7 +21,7 @@ from somcot.solvers.policy_iteration import iterate
 if TYPE_CHECKING:
     pass
 
-__all__ = ["SameProcessResult", "permutation_test", "same_process"]
+__all__ = ["SameProcessResult", "known_starts_differ", "permutation_test", "same_process"]
 
 _PERMUTATION_TOLERANCE = 1e-6
 
@@ -66,6 +66,11 @@ def same_process(
             f"y: the states differ from those of x ({', '.join(only[:5])} occur in one only); give both the same "
             "states=, and a cost for all of them"
         )
+    if known_starts_differ(x, y):
+        raise ValueError(
+            "y: its known start law differs from that of x, so the two are different processes whatever was recorded; "
+            "leave out initial= on both sides to test the recordings alone"
+        )
     problem = Problem(_bare(x), _bare(y), cost, discount)
     order = [y.states.index(label) for label in x.states]
     unit = problem.unit_cost[:, order]
@@ -79,6 +84,14 @@ def same_process(
         n_permutations,
         problem.offset + problem.scale * null,
     )
+
+
+def known_starts_differ(x: Samples, y: Samples) -> bool:
+    """Whether both start laws are known and not the same: then episodes of one may not be dealt to the other."""
+    if x.initial is None or y.initial is None:
+        return False
+    laws = [dict(zip(samples.states, law, strict=True)) for samples, law in ((x, x.initial), (y, y.initial))]
+    return any(abs(laws[0].get(state, 0.0) - laws[1].get(state, 0.0)) > 1e-12 for state in {*x.states, *y.states})
 
 
 def permutation_test(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.errors import DataWarning
+from somcot.plumbing.errors import DataWarning, warn
 from somcot.recorded.recording import RewardSums
 from somcot.samples import Samples
 
@@ -74,10 +73,9 @@ def _report_short(source: str, n_given: int, n_kept: int) -> None:
             "check the sequence column, or record longer sequences"
         )
     if n_kept < n_given:
-        warnings.warn(
+        warn(
             f"{source}: {n_given - n_kept} of {n_given} sequences have a single row, hence no step; dropped",
             DataWarning,
-            stacklevel=2,
         )
 
 

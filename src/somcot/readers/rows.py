@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.errors import DataWarning
+from somcot.plumbing.errors import DataWarning, warn
 from somcot.readers.batches import Table, is_arrow_integer
 from somcot.readers.bins import Bins, fit_edges
 from somcot.readers.columns import FlagColumn, LabelColumn, NumberColumn
@@ -154,7 +153,7 @@ class Order:
         return values if self.rows is None else values[self.rows]
 
     def _warn(self, n: int, what: str) -> None:
-        warnings.warn(f"{self.source}: {n:,} {what}", DataWarning, stacklevel=4)
+        warn(f"{self.source}: {n:,} {what}", DataWarning)
 
     def samples(self, codes: NDArray[Any], states: tuple[Hashable, ...], ended: bool, missing: str) -> Samples:
         """Cut the rows into sequences and hand them over."""

@@ -17,7 +17,6 @@ term goes and z >= 0 comes instead, with (1 - g) nu_0 as the multiplier of that 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.errors import ConvergenceWarning
+from somcot.plumbing.errors import ConvergenceWarning, warn
 from somcot.plumbing.validation import (
     check_count,
     check_discount,
@@ -205,12 +204,11 @@ def _missing_links(edges: WeightedEdges, start: Floats, discount: float, limit: 
 
 def _raw_frequencies(core: WeightedEdges, fit: Fit, discount: float, *, start_known: bool) -> Fit:
     """Replace a fit that failed by the frequencies themselves (z = 0), with a warning."""
-    warnings.warn(
+    warn(
         f"flow-constrained fit: {fit.status.value} after {fit.iterations} steps with flow violation "
         f"{fit.residual:.2g}; returning counts divided by row sums, which ignore how often states are "
         "visited; give more samples or raise max_iterations",
         ConvergenceWarning,
-        stacklevel=3,
     )
     source = fit.source if start_known else np.maximum(core.net_outflow(core.weights, discount), 0.0)
     return fit._replace(z=np.zeros(core.n), source=source)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Iterable, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Codes, Floats
-from somcot.plumbing.errors import DataWarning
+from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.validation import check_start_law, real_array
 from somcot.recorded.labels import Column, column, encode, listing
 
@@ -104,10 +103,9 @@ def _report_short(n_given: int, n_kept: int) -> None:
             f"trajectories: none of the {n_given} has a step; each needs at least two states, the last one included"
         )
     if n_kept < n_given:
-        warnings.warn(
+        warn(
             f"trajectories: {n_given - n_kept} of {n_given} have fewer than two states, hence no step; dropped",
             DataWarning,
-            stacklevel=5,
         )
 
 
@@ -155,12 +153,11 @@ def independent_ends(now: Codes, following: Codes, terminated: Any, truncated: A
     size = 1 + max(int(now.max()), int(following.max()))
     chance = float(np.bincount(now, minlength=size) @ np.bincount(following, minlength=size)) / len(now) ** 2
     if joined > 0.9 * n and joined > n * chance + 6.0 * np.sqrt(n * chance * (1.0 - chance)) + 1.0:
-        warnings.warn(
+        warn(
             f"discount: {joined} of {n} transitions begin where the one before them ended, so these look like steps "
             "of a trajectory, not independent samples of the occupancy; leave out discount here and pass it to "
             "distance instead",
             DataWarning,
-            stacklevel=3,
         )
     return _step_flags("terminated", terminated, len(now))
 
