@@ -22,7 +22,11 @@ def test_agrees_with_the_exact_distance(seed: int) -> None:
     found = somcot.distance(x, y, cost, discount=discount, method="saddle", tolerance=1e-5, max_steps=16_000)
     scale = max(float(np.ptp(cost)), 1e-12)
     assert abs(found.distance - exact.distance) / scale <= 2e-3
-    assert found.bounds == exact.bounds
+    low, high = found.bounds
+    assert low <= exact.bounds.high
+    assert exact.bounds.low <= high
+    assert low <= found.distance <= high
+    assert high - low <= 0.01 * scale
     assert max(found.residuals) <= 0.01
     np.testing.assert_allclose(found.encoder.sum(axis=1), 1.0, atol=1e-9)
     np.testing.assert_allclose(found.decoder.sum(axis=1), 1.0, atol=1e-9)
