@@ -19,9 +19,7 @@ $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	@echo "setup: compiling the numerical kernels, once"
-	@$(BIN)/python -W ignore -c "import somcot; w = somcot.random_walk(3); a = w.sample(9, 9, rng=0); \
-		somcot.distance(a, w.sample(9, 9, rng=1), somcot.costs.labels(w.states, w.states), discount=0.9, confidence=0.9)"
+	@$(BIN)/somcot warm-up
 	@touch $(READY)
 	@echo "setup: done"
 

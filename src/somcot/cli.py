@@ -190,6 +190,15 @@ def demo(
     return demonstration.run(out, console())
 
 
+@app.command("warm-up")
+def warm_up() -> int:
+    """Compile everything now, so that later answers need not wait."""
+    from somcot.commands import warm_up as warming
+    from somcot.commands.run import console
+
+    return warming.run(console())
+
+
 @app.command(
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
     add_help_option=False,

@@ -12,7 +12,7 @@ import somcot
 from somcot.commands import screens
 from somcot.commands.answers import Answer, caught
 from somcot.commands.inputs import Process
-from somcot.commands.run import write_files
+from somcot.commands.run import can_draw, write_files
 from somcot.data import clickstream
 from somcot.readers import from_table
 
@@ -42,9 +42,11 @@ def run(out: Path, console: Console) -> int:
         result = somcot.distance(may.value, june.value, cost, discount=DISCOUNT, confidence=0.9, rng=0)
     truth = _truth()
     answer = Answer(result, may, june, cost, "labels", 0, messages, command)
-    figure = out / "demo.png" if _can_draw() else None
+    figure = out / "demo.png" if can_draw() else None
     write_files(answer, report, figure, known=truth)
     screens.show_distance(console, answer, known=truth)
+    if figure is None:
+        console.print("figure: left out, drawing needs matplotlib: pip install matplotlib")
     _verdict(console, result, truth)
     _next(console, files)
     return 0
@@ -77,9 +79,3 @@ def _next(console: Console, files: list[Path]) -> None:
     ):
         console.print(Text(f"  # {what}", style="dim"))
         console.print(Text(f"  {command}"), soft_wrap=True)
-
-
-def _can_draw() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("matplotlib") is not None

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from somcot.plumbing.validation import check_discount
 from somcot.result import Status
 from somcot.samples import Samples
 
-__all__ = ["distance", "info", "metric", "test", "write_files"]
+__all__ = ["can_draw", "distance", "info", "metric", "test", "write_files"]
 
 _PICTURES = (".png", ".svg", ".pdf", ".jpg")
 NOT_CONVERGED, INTERRUPTED = 4, 130
@@ -49,6 +50,8 @@ def distance(
         raise ValueError(f"--confidence: found {confidence:g}, expected a number strictly between 0 and 1, such as 0.9")
     if plot is not None and plot.suffix not in _PICTURES:
         raise ValueError(f"--plot: found {str(plot)!r}, expected a file ending in {', '.join(_PICTURES)}")
+    if plot is not None and not can_draw():
+        raise ImportError("--plot: drawing needs matplotlib: pip install matplotlib")
     _check_targets(html, plot)
     with caught() as messages:
         x, y, table = _read_pair(a, b, reading, cost)
@@ -203,11 +206,14 @@ def _short_names(x: str, y: str) -> tuple[str, str]:
     return short if short[0] != short[1] else (x, y)
 
 
+def can_draw() -> bool:
+    """Whether matplotlib, which is optional, is there."""
+    return find_spec("matplotlib") is not None
+
+
 def _draw(answer: Answer, path: Path) -> None:
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise ImportError("drawing needs matplotlib: pip install matplotlib") from None
+    import matplotlib as mpl
+
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 

@@ -1,0 +1,127 @@
+"""Have every kernel compiled and kept on disk, so that no later answer has to wait for the compiler.
+
+A kernel is compiled for the types it is called with, so the sure way is to ask every kind of question once, on
+processes of a few states. `tests/commands/test_warm_up.py` checks that nothing is left cold.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+from numba.core import event
+from rich.console import Console
+
+import somcot
+from somcot import certificates, streams
+from somcot.chains import MarkovChain
+from somcot.samples import Samples
+
+__all__ = ["Warmed", "run", "warm_up"]
+
+DISCOUNT = 0.9
+
+
+class Warmed(NamedTuple):
+    """One kind of question, asked once."""
+
+    name: str
+    n_compiled: int
+    seconds: float
+
+
+def run(console: Console) -> int:
+    """`somcot warm-up`."""
+    logging.getLogger("somcot").setLevel(logging.ERROR)  # it would announce less exactly what is said here
+    began = time.perf_counter()
+    console.print("Compiling the numerical kernels; they are kept on disk, so this is needed once.")
+    for name, n_compiled, seconds in warm_up():
+        console.print(f"  {name:<26} {f'compiled in {seconds:.1f} s' if n_compiled else 'ready'}")
+    console.print(f"All kernels are ready ({time.perf_counter() - began:.0f} s).")
+    return 0
+
+
+def warm_up() -> Iterator[Warmed]:
+    """Ask each kind of question once; what was compiled before is only loaded.
+
+    Examples
+    --------
+    >>> [name for name, n_compiled, seconds in warm_up()][0]
+    'exact distance'
+    """
+    for name, ask in _QUESTIONS.items():
+        began = time.perf_counter()
+        with warnings.catch_warnings(), event.install_recorder("numba:compile") as compiled:
+            warnings.simplefilter("ignore")  # answers from so few data are nothing to rely on, nor are they meant to be
+            ask()
+        n_compiled = sum(e.is_start for _, e in compiled.buffer)
+        yield Warmed(name, n_compiled, time.perf_counter() - began)
+
+
+def _chains() -> tuple[MarkovChain, MarkovChain]:
+    return somcot.random_walk(3), somcot.random_walk(3, 0.7)
+
+
+def _episodes() -> tuple[Samples, Samples]:
+    x, y = _chains()
+    return x.sample(9, 9, rng=0), y.sample(9, 9, rng=1)
+
+
+def _occupancies() -> tuple[Samples, Samples]:
+    x, y = _chains()
+    return x.sample_occupancy(99, DISCOUNT, rng=0), y.sample_occupancy(99, DISCOUNT, rng=1)
+
+
+def _cost() -> list[list[float]]:
+    return [[abs(i - j) for j in range(3)] for i in range(3)]
+
+
+def _exact() -> None:
+    x, y = _chains()
+    result = somcot.distance(x, y, _cost(), discount=DISCOUNT, method="exact")
+    _ = result.encoder, result.gradient, result.residuals, x.occupancy(DISCOUNT)
+    problem = somcot.Problem(x, y, _cost(), DISCOUNT)
+    certificates.bracket(problem, somcot.metric(x, y, _cost(), discount=DISCOUNT))
+    certificates.lower_bound(problem, 2)
+
+
+def _estimate() -> None:
+    for data in (_episodes(), _occupancies()):
+        result = somcot.distance(*data, _cost(), discount=DISCOUNT, confidence=0.9)
+        _ = result.encoder, result.gradient
+    somcot.same_process(*_episodes(), _cost(), discount=DISCOUNT, n_permutations=1)
+
+
+def _saddle() -> None:
+    for x, y in (_chains(), _occupancies()):
+        _ = somcot.distance(x, y, _cost(), discount=DISCOUNT, method="saddle", max_steps=10).encoder
+
+
+def _sinkhorn() -> None:
+    somcot.distance(*_chains(), _cost(), discount=DISCOUNT, method="sinkhorn", epsilon=0.5)
+
+
+def _draws() -> None:
+    streams.from_chain(_chains()[0], DISCOUNT, rng=0).draw(10)
+
+
+def _somcot(support: str) -> None:
+    x, y = _chains()
+    ask = partial(somcot.distance, x, y, _cost(), discount=DISCOUNT, method="somcot", n_steps=50, rng=0)
+    for keep in (False, True):
+        ask(support=support, keep_coupling=keep)
+
+
+_QUESTIONS: dict[str, Callable[[], None]] = {
+    "exact distance": _exact,
+    "saddle point": _saddle,
+    "estimate from data": _estimate,
+    "Sinkhorn value iteration": _sinkhorn,
+    "draws from a chain": _draws,
+    "SOMCOT, full support": partial(_somcot, "full"),
+    "SOMCOT, observed support": partial(_somcot, "observed"),
+}

@@ -1,0 +1,38 @@
+"""The bundled example where matplotlib, which is optional, is missing."""
+
+from __future__ import annotations
+
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from somcot.commands import demo, run
+from somcot.commands.inputs import Reading
+from somcot.data import clickstream
+
+
+@pytest.fixture
+def no_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+
+
+@pytest.mark.usefixtures("no_matplotlib")
+def test_the_figure_is_left_out_with_a_note(tmp_path: Path) -> None:
+    screen = StringIO()
+    assert demo.run(tmp_path, Console(file=screen, width=200)) == 0
+    assert "figure: left out, drawing needs matplotlib" in screen.getvalue()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["june.csv", "may.csv", "report.html"]
+
+
+@pytest.mark.usefixtures("no_matplotlib")
+def test_a_figure_that_is_asked_for_is_refused_before_any_work(tmp_path: Path) -> None:
+    may, june = (str(clickstream.path(month)) for month in ("may", "june"))
+    with pytest.raises(ImportError, match="--plot: drawing needs matplotlib: pip install matplotlib"):
+        run.distance(
+            may, june, Reading(), cost="labels", discount=0.9, method="auto", confidence=0.9, seed=0, as_json=False,
+            html=tmp_path / "report.html", plot=tmp_path / "figure.png", command="",
+        )  # fmt: skip
+    assert not list(tmp_path.iterdir())
