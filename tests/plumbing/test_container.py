@@ -95,8 +95,8 @@ def test_failure_leaves_the_last_file_and_no_litter(tmp_path: Path, monkeypatch:
     assert os.listdir(tmp_path) == ["x"]
 
 
-def test_leftovers_of_killed_runs_are_cleaned_up(tmp_path: Path) -> None:
-    (tmp_path / ".x.abc123.part").write_bytes(b"half")
-    (tmp_path / ".other.abc123.part").write_bytes(b"not ours")
-    checkpoint.write(tmp_path / "x", ARRAYS, RECORD)
-    assert sorted(os.listdir(tmp_path)) == [".other.abc123.part", "x"]
+def test_a_record_that_is_no_mapping_is_refused(tmp_path: Path) -> None:
+    head = json.dumps({"__metadata__": {"somcot": "[1, 2]"}}).encode()
+    (tmp_path / "x").write_bytes(signed(len(head).to_bytes(8, "little") + head))
+    with pytest.raises(CheckpointError, match="its record is a list"):
+        checkpoint.read(tmp_path / "x")

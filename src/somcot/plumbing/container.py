@@ -1,17 +1,14 @@
 """Files for work in progress: written whole or not at all, checked when read, and never holding code.
 
-A file is one line of text with a SHA-256 sum, then a safetensors block whose metadata hold a JSON record. It is written
-to a temporary file beside the target, forced to disk, and put in place in one move; whatever happens, the last complete
-file stays readable.
+A file is one line of text with a SHA-256 sum, then a safetensors block whose metadata hold a JSON record. It is put in
+place in one move (`plumbing.files`); whatever happens, the last complete file stays readable.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,12 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from somcot.plumbing.files import Path_, replacing
+from somcot.plumbing.memory import require
+
 __all__ = ["CheckpointError", "read", "write"]
 
 MAGIC = b"somcot checkpoint 1 sha256 "
 HEAD = len(MAGIC) + 64 + 1
-
-Path_ = str | os.PathLike[str]
 
 
 class CheckpointError(ValueError):
@@ -45,25 +43,13 @@ def write(path: Path_, arrays: Mapping[str, NDArray[Any]], record: Mapping[str, 
     """
     from safetensors.numpy import save
 
-    target = Path(path)
     block = save(
         {name: np.ascontiguousarray(array) for name, array in arrays.items()}, metadata={"somcot": json.dumps(record)}
     )
     head = MAGIC + hashlib.sha256(block).hexdigest().encode("ascii") + b"\n"
-    _remove_stale(target)
-    handle, name = tempfile.mkstemp(prefix=_prefix(target), suffix=".part", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(head)
-            file.write(block)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
-    _sync_folder(target.parent)
+    with replacing(path) as stream:
+        stream.write(head)
+        stream.write(block)
 
 
 def read(path: Path_) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -71,8 +57,9 @@ def read(path: Path_) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    data = Path(path).read_bytes()
     name = os.fspath(path)
+    require(2.0 * os.path.getsize(path), name, "use a larger machine")
+    data = Path(path).read_bytes()
     if not data.startswith(MAGIC) or data[HEAD - 1 : HEAD] != b"\n":
         raise CheckpointError(f"{name}: not a somcot checkpoint")
     block = data[HEAD:]
@@ -81,29 +68,9 @@ def read(path: Path_) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     try:
         size = int.from_bytes(block[:8], "little")
         record = json.loads(json.loads(block[8 : 8 + size])["__metadata__"]["somcot"])
+        if not isinstance(record, dict):
+            raise ValueError(f"its record is a {type(record).__name__}")
         arrays = {key: array.copy() for key, array in load(block).items()}
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+    except (SafetensorError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{name}: not a somcot checkpoint ({error})") from None
     return arrays, record
-
-
-def _prefix(target: Path) -> str:
-    return f".{target.name}."
-
-
-def _remove_stale(target: Path) -> None:
-    """Remove temporary files that a killed run left beside the target."""
-    for old in target.parent.glob(f"{_prefix(target)}*.part"):
-        with contextlib.suppress(OSError):
-            old.unlink()
-
-
-def _sync_folder(folder: Path) -> None:
-    """Force the move itself to disk, where the system allows opening folders."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 __all__ = ["MemoryLimitError", "memory_limit", "require"]
 
 _ALWAYS_FITS = 16e6  # bytes; asking the machine takes longer than small problems do
 _UNITS = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_PROC, _CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 
 
 class MemoryLimitError(MemoryError):
@@ -19,10 +22,11 @@ def memory_limit() -> float:
     """Bytes that one computation may allocate.
 
     The environment variable ``SOMCOT_MEMORY_LIMIT`` (``"4G"``, ``"500M"`` or plain bytes) decides; without it,
-    80 % of the memory that is free now, and never more than the process's own address-space limit.
+    80 % of what is left now: of the machine's memory, of the container's (cgroup), and of the address space that the
+    process may use (``ulimit -v``).
     """
     wanted = os.environ.get("SOMCOT_MEMORY_LIMIT", "").strip()
-    return _parse(wanted) if wanted else 0.8 * min(_available(), _address_space())
+    return _parse(wanted) if wanted else 0.8 * min(_available(), _container(), _address_space())
 
 
 def require(n_bytes: float, what: str, remedy: str) -> None:
@@ -51,7 +55,7 @@ def _parse(text: str) -> float:
 
 def _available() -> float:
     try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
+        with (_PROC / "meminfo").open(encoding="ascii") as lines:
             return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration, ValueError):
         try:
@@ -61,12 +65,65 @@ def _available() -> float:
 
 
 def _address_space() -> float:
+    """What ``ulimit -v`` leaves to this process."""
     try:
         import resource
     except ImportError:
-        return float("inf")
+        return math.inf
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return float("inf") if soft == resource.RLIM_INFINITY else float(soft)
+    if soft == resource.RLIM_INFINITY:
+        return math.inf
+    pages = _number(_PROC / "self/statm")
+    return max(soft - (0.0 if pages is None else pages * os.sysconf("SC_PAGE_SIZE")), 0.0)
+
+
+def _container() -> float:
+    """What the control groups of this process and those around them leave; infinity without a limit."""
+    left = math.inf
+    for folder, limit, usage in _groups():
+        most, used = _number(folder / limit), _number(folder / usage)
+        if most is not None and used is not None:
+            left = min(left, max(most - used + _reclaimable(folder), 0.0))
+    return left
+
+
+def _groups() -> Iterator[tuple[Path, str, str]]:
+    """Folders with memory limits, version 2 (``0::/path``) and version 1 (``7:memory:/path``), inner ones first."""
+    try:
+        lines = (_PROC / "self/cgroup").read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return
+    for line in lines:
+        number, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if number == "0":
+            root, names = _CGROUPS, ("memory.max", "memory.current")
+        elif "memory" in controllers.split(","):
+            root, names = _CGROUPS / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        else:
+            continue
+        # Inside a container the path is often that of the machine, which is not there: the root is what counts.
+        inner = root / path.strip("/")
+        for folder in dict.fromkeys([inner, *(p for p in inner.parents if p.is_relative_to(root)), root]):
+            yield folder, *names
+
+
+def _reclaimable(folder: Path) -> float:
+    """Bytes that count as used but are only cached files, given back when they are needed."""
+    try:
+        lines = (folder / "memory.stat").read_text(encoding="ascii").split("\n")
+        return next(
+            float(line.split()[1]) for line in lines if line.split()[:1] in (["inactive_file"], ["total_inactive_file"])
+        )
+    except (OSError, StopIteration, ValueError, IndexError, UnicodeDecodeError):
+        return 0.0
+
+
+def _number(file: Path) -> float | None:
+    """The first number in a file of the system; None for ``max`` and where there is none."""
+    try:
+        return float(file.read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _readable(n_bytes: float) -> str:

@@ -7,6 +7,7 @@ progress, interrupts and checkpoints.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from somcot.chains import MarkovChain
 from somcot.costs import check_cost
 from somcot.plumbing import container as files
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.files import exclusive
 from somcot.plumbing.progress import Report, meter
 from somcot.plumbing.validation import check_count, check_discount, check_rng, real_array
 from somcot.result import Result
@@ -90,7 +92,7 @@ def solve(
     order : "random", "recorded" or "shuffled"
         How samples are replayed.
     checkpoint : path, optional
-        Write the state there every `checkpoint_every` seconds and at the end.
+        Write the state there every `checkpoint_every` seconds and at the end. The file belongs to one run at a time.
     resume : path or True, optional
         Go on from a checkpoint, with the same arguments as then; True means from `checkpoint` if that exists yet. The
         outcome has the same bits as if the run had never stopped.
@@ -141,9 +143,10 @@ def solve(
     state.known = (_occupancy(source_x, discount), _occupancy(source_y, discount))
     run = Run(state, source_x, source_y, checkpoint, checkpoint_every)
     path = checkpoint if resume is True else resume
-    if path and (resume is not True or os.path.exists(path)):
-        restore(run, path)
-    return _finished(run, progress, began)
+    with contextlib.nullcontext() if checkpoint is None else exclusive(checkpoint):
+        if path and (resume is not True or os.path.exists(path)):
+            restore(run, path)
+        return _finished(run, progress, began)
 
 
 def save(state: State, path: str | os.PathLike[str]) -> None:
@@ -178,6 +181,9 @@ def _finished(run: Run, progress: bool | Report, began: float) -> Result:
 
 def _check_target(checkpoint: str | os.PathLike[str] | None, resume: Any) -> None:
     """Find out before the work, not after it, that checkpoints cannot be written."""
+    for name, path in (("checkpoint", checkpoint), ("resume", None if isinstance(resume, bool) else resume)):
+        if path is not None and not (isinstance(path, (str, os.PathLike)) and os.fspath(path)):
+            raise TypeError(f"{name}: found {path!r}, expected the name of a file")
     if checkpoint is None:
         if resume is True:
             raise ValueError("resume: True means 'from checkpoint', but no checkpoint was given; give its path")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import signal
@@ -17,6 +16,7 @@ import numpy as np
 
 from somcot.plumbing import container as checkpoint
 from somcot.plumbing.arrays import Ints
+from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.jit import announce
 from somcot.plumbing.progress import Report
 from somcot.result import Status
@@ -30,28 +30,34 @@ __all__ = ["Run", "drive", "restore"]
 
 
 class Interrupts:
-    """Ctrl-C while steps run is noted and obeyed after the slice.
+    """Ctrl-C, or a request to terminate, while steps run is noted and obeyed after the slice.
 
     While someone else's stream is asked, which may take for ever, it comes through at once (`open`). It must not come
-    through in the midst of compiled code, which would turn it into a SystemError.
+    through in the midst of compiled code, which would turn it into a SystemError. Handlers that someone else has
+    installed are left alone. A request to terminate ends the process after the checkpoint was written.
     """
 
     def __init__(self) -> None:
         self.requested = False
         self.open = False
-        self._before: Any = None
+        self._terminated = False
+        self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interrupts:
-        main = threading.current_thread() is threading.main_thread()
-        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            self._before = signal.signal(signal.SIGINT, self._note)
+        if threading.current_thread() is threading.main_thread():
+            for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+                if signal.getsignal(number) is usual:
+                    self._before[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if self._terminated:
+            signal.raise_signal(signal.SIGTERM)
 
-    def _note(self, _number: int, _frame: FrameType | None) -> None:
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self._terminated |= number == signal.SIGTERM
         if self.open or self.requested:
             raise KeyboardInterrupt
         self.requested = True
@@ -71,13 +77,20 @@ class Run:
     block_y: Any = None
 
     def save(self) -> None:
-        """Write the checkpoint, if one is wanted."""
+        """Write the checkpoint, if one is wanted. A disk that fails costs the checkpoint, not the run."""
         if self.path is None:
             return
+        try:
+            self._write(self.path)
+        except OSError as error:
+            text = f"checkpoint: {error.filename}: {error.strerror}; the run goes on without it"
+            warn(text, DataWarning)
+
+    def _write(self, path: str | os.PathLike[str]) -> None:
         arrays, record = to_record(self.state)
         streams = {"block_k": self.block_k, "block_x": self.block_x, "block_y": self.block_y}
         streams |= {"kernel_x": _fingerprint(self.x), "kernel_y": _fingerprint(self.y)}
-        checkpoint.write(self.path, arrays, record | {"streams": streams})
+        checkpoint.write(path, arrays, record | {"streams": streams})
 
 
 def drive(run: Run, report: Report | None) -> Status:
@@ -106,8 +119,7 @@ def drive(run: Run, report: Report | None) -> Status:
             run.save()
             return Status.INTERRUPTED
         except Exception:
-            with contextlib.suppress(OSError):  # a failing disk must not hide the error that got us here
-                run.save()
+            run.save()
             raise
         run.save()
     return Status.FINISHED
@@ -118,7 +130,10 @@ def restore(run: Run, path: str | os.PathLike[str]) -> None:
     if not Path(path).exists():
         raise FileNotFoundError(f"resume: {os.fspath(path)} does not exist; pass the checkpoint file of an earlier run")
     arrays, record = checkpoint.read(path)
-    state, fresh = from_record(arrays, record), run.state
+    try:
+        state, fresh = from_record(arrays, record), run.state
+    except checkpoint.CheckpointError as error:
+        raise checkpoint.CheckpointError(f"resume: {os.fspath(path)}: {error}") from None
     for name in ("cost", "initial_x", "initial_y", "options"):
         one, other = getattr(state, name), getattr(fresh, name)
         if not (one == other if name == "options" else np.array_equal(one, other)):
@@ -126,19 +141,31 @@ def restore(run: Run, path: str | os.PathLike[str]) -> None:
                 f"resume: {os.fspath(path)} belongs to a run with other {name}; pass the same arguments as then"
             )
     state.known = fresh.known
-    place = record["streams"]
+    try:
+        _place_streams(run, state, record["streams"], os.fspath(path))
+    except checkpoint.CheckpointError:
+        raise
+    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
+        raise checkpoint.CheckpointError(f"resume: {os.fspath(path)}: does not hold together ({error!r})") from None
+    run.state = state
+
+
+def _place_streams(run: Run, state: State, place: dict[str, Any], path: str) -> None:
+    """Put both streams where they were when the checkpoint was written."""
     for name in ("x", "y"):
         if place[f"kernel_{name}"] != _fingerprint(getattr(run, name)):
             raise checkpoint.CheckpointError(
-                f"resume: {os.fspath(path)} belongs to a run with another process {name}; pass the same one as then"
+                f"resume: {path} belongs to a run with another process {name}; pass the same one as then"
             )
-    run.state, run.block_k = state, int(place["block_k"])
-    b = state.options.batch_size
+    block, b = place["block_k"], state.options.batch_size
+    if type(block) is not int or not 0 <= block <= state.k:
+        raise checkpoint.CheckpointError(f"resume: {path}: a block from step {block!r} on, at step {state.k}")
+    run.block_k = block
     for name in ("x", "y"):
         stream, before = getattr(run, name), place[f"block_{name}"]
         if before is not None and hasattr(stream, "restore"):
             stream.restore(before)
-            _skip(stream, (state.k - run.block_k) * b)
+            _skip(stream, (state.k - block) * b)
         else:
             _skip(stream, state.k * b)
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.container import CheckpointError
+from somcot.plumbing.validation import check_count, check_discount
 from somcot.solvers.somcot.state import Edges, Options, State, Sums, build
 from somcot.steps import Steps
 
@@ -40,16 +41,43 @@ def to_record(state: State) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
 
 
 def from_record(arrays: Mapping[str, NDArray[Any]], record: Mapping[str, Any]) -> State:
-    """The state that `to_record` took apart."""
+    """The state that `to_record` took apart; anything else is refused with a `CheckpointError`."""
     if record.get("format") != FORMAT:
         raise CheckpointError(f"found format {record.get('format')!r}, expected {FORMAT}")
+    try:
+        state = _put_together(arrays, record)
+        _check(state)
+    except MemoryError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, SystemError, TypeError, ValueError) as error:
+        raise CheckpointError(f"the checkpoint does not hold together ({error}); go back to an older copy") from None
+    return state
+
+
+def _check(state: State) -> None:
+    """Refuse what no run could have written, before a loop believes it."""
+    options = state.options
+    check_discount(options.discount)
+    check_count("n_steps", options.n_steps)
+    check_count("batch_size", options.batch_size)
+    if options.support not in ("full", "observed") or not 0.0 < options.average <= 1.0:
+        raise ValueError(f"options are {options}")
+    if not 0 <= state.k <= options.n_steps:
+        raise ValueError(f"step {state.k} of {options.n_steps}")
+
+
+def _put_together(arrays: Mapping[str, NDArray[Any]], record: Mapping[str, Any]) -> State:
     options = Options(**{**record["options"], "steps": Steps(*record["options"]["steps"])})
     edges_x, edges_y = Edges.from_mask(arrays["edges_x"]), Edges.from_mask(arrays["edges_y"])
     state = build(options, arrays["cost"], arrays["initial_x"], arrays["initial_y"], edges_x, edges_y)
     for part in ("x", "y", "pairs"):
         for name in SIDE if part != "pairs" else PAIRS:
             getattr(getattr(state, part), name)[...] = arrays[f"{part}.{name}"]
-    state.counts_x, state.counts_y, state.mu_sum = arrays["counts_x"], arrays["counts_y"], arrays["mu_sum"]
+    for name in ("counts_x", "counts_y", "mu_sum"):
+        before, found = getattr(state, name), arrays[name]
+        if (before.shape, before.dtype) != (found.shape, found.dtype):
+            raise ValueError(f"{name} has shape {found.shape} of {found.dtype}")
+        setattr(state, name, found)
     state.trace = [tuple(row) for row in arrays["trace"].tolist()] if "trace" in arrays else []
     state.last = arrays.get("last")
     if "mark_k" in record:
