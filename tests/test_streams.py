@@ -254,3 +254,47 @@ def test_an_error_of_the_source_itself_loses_nothing() -> None:
     partial = caught.value.partial  # type: ignore[attr-defined]
     assert partial.n_steps > 0
     assert 0.0 <= partial.distance <= 1.0
+
+
+class Described:
+    """A stream of someone else's that says something about itself; `state` is no way back without `restore`."""
+
+    n_states, states, initial, discount, n_pairs = 2, ["a", "b"], [0.5, 0.5], 0.9, 7
+    quick, state = True, 3
+
+    def draw(self, n: int) -> tuple[list[int], list[int]]:
+        return [0] * n, [1] * n
+
+
+def test_any_process_becomes_one_record() -> None:
+    chain = random_walk(2)
+    known = streams.as_source("x", chain, 0.9, rng=0)
+    assert (known.chain, known.n_states, known.n_pairs, known.quick) == (chain, 2, None, True)
+    recorded = streams.as_source("x", chain.sample_occupancy(9, 0.9, rng=0), 0.9, rng=0)
+    assert (recorded.chain, recorded.n_pairs, recorded.discount) == (None, 9, 0.9)
+    assert streams.as_source("x", known, 0.9) is known
+    said = streams.as_source("x", Described(), 0.9)
+    assert (said.n_states, said.states, said.discount, said.n_pairs) == (2, ("a", "b"), 0.9, 7)
+    assert said.initial is not None
+    assert said.initial.tolist() == [0.5, 0.5]
+    assert not said.quick  # someone else's code may hang
+    assert said.state() is None
+    result = somcot.distance(Described(), chain, np.eye(2), discount=0.9, method="somcot", rng=0)
+    assert (result.n_steps, result.states_x) == (7, ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "match"),
+    [
+        ("n_states", 2.5, "x.n_states: found 2.5, expected a whole number"),
+        ("states", ["a", "a"], "x.states: label 'a' appears more than once"),
+        ("initial", [[1.0]], "x.initial: found 2 dimension"),
+        ("discount", 0.5, "discount: found 0.9, but stream x draws at discount 0.5"),
+        ("n_pairs", -1, "x.n_pairs: found -1"),
+    ],
+)
+def test_a_wrong_description_is_refused(field: str, value: Any, match: str) -> None:
+    stream = Described()
+    setattr(stream, field, value)
+    with pytest.raises((TypeError, ValueError), match=match):
+        streams.as_source("x", stream, 0.9)

@@ -11,8 +11,13 @@ from somcot.chains import MarkovChain, Support
 from somcot.costs import check_cost
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.validation import check_discount
+from somcot.samples import Samples
+from somcot.sources.base import Stream
 
-__all__ = ["Problem", "UnitProblem"]
+__all__ = ["ChainOrData", "Problem", "Process", "UnitProblem"]
+
+ChainOrData = MarkovChain | Samples  # a kernel, or what one can be counted from
+Process = ChainOrData | Stream  # the three ways of knowing a process
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,27 +9,27 @@ Streams made here do not depend on how they are asked: drawing 10 and then 20 gi
 
 from __future__ import annotations
 
-import inspect
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain
-from somcot.plumbing.arrays import Floats, Ints
+from somcot.plumbing.arrays import Ints
 from somcot.plumbing.errors import DataWarning, warn
-from somcot.plumbing.validation import check_count, check_discount, check_labels, check_rng, probability_vector
-from somcot.sources.base import Source, Stream, StreamError, block_size, check_pairs, whole_numbers
-
-if TYPE_CHECKING:
-    from somcot.samples import Samples
+from somcot.plumbing.validation import check_count, check_discount, check_labels, check_rng, real_array
+from somcot.samples import Samples
+from somcot.sources.base import Blocks, Source, Stream, StreamError, block_size, check_pairs
+from somcot.sources.foreign import given_law, indices_of, reset_law, unzip, with_rng
 
 __all__ = [
     "Source",
     "Stream",
     "StreamError",
+    "as_source",
+    "check_order",
     "check_pairs",
     "from_chain",
     "from_iterable",
@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 Rng = int | np.random.Generator | None
+T = TypeVar("T")
 
 
 def from_chain(chain: MarkovChain, discount: float, rng: Rng = None) -> Source:
@@ -62,9 +63,11 @@ def from_chain(chain: MarkovChain, discount: float, rng: Rng = None) -> Source:
     indptr, indices, _ = chain.support
     allowed = np.zeros((chain.n_states, chain.n_states), dtype=bool)
     allowed[np.repeat(np.arange(chain.n_states), np.diff(indptr[:-1])), indices[: indptr[-2]]] = True
+    blocks = Blocks(refill, generator)
     return Source(
-        refill,
-        generator,
+        blocks.draw,
+        blocks.state,
+        blocks.restore,
         n_states=chain.n_states,
         states=chain.states,
         initial=chain.initial,
@@ -112,10 +115,10 @@ def from_simulator(
     for name, function in (("reset", reset), ("step", step)):
         if not callable(function):
             raise TypeError(f"{name}: found {function!r}, expected a callable")
-    begin, move = _with_rng(reset, generator, 0), _with_rng(step, generator, 1)
+    begin, move = with_rng(reset, generator, 0), with_rng(step, generator, 1)
     labels = None if states is None else check_labels("states", states)
     place = None if labels is None else {label: i for i, label in enumerate(labels)}
-    law = _reset_law(begin, place) if initial is None else _given_law(initial, labels)
+    law = reset_law(begin, place) if initial is None else given_law(initial, labels)
 
     def refill() -> tuple[Any, Any]:
         now: list[Any] = []
@@ -126,10 +129,13 @@ def from_simulator(
                 state = move(state)
             now.append(state)
             following.append(move(state))
-        return _indices(now, place), _indices(following, place)
+        return indices_of(now, place), indices_of(following, place)
 
     count = None if labels is None else len(labels)
-    return Source(refill, generator, n_states=count, states=labels, initial=law, discount=discount)
+    blocks = Blocks(refill, generator)
+    return Source(
+        blocks.draw, blocks.state, blocks.restore, n_states=count, states=labels, initial=law, discount=discount
+    )
 
 
 def from_samples(samples: Samples, discount: float, rng: Rng = None, *, order: str = "random") -> Source:
@@ -177,9 +183,11 @@ def from_samples(samples: Samples, discount: float, rng: Rng = None, *, order: s
         chosen = slice(None) if generator is None else generator.permutation(len(now))
         return now[chosen], following[chosen]
 
+    blocks = Blocks(refill, generator)
     return Source(
-        refill,
-        generator,
+        blocks.draw,
+        blocks.state,
+        blocks.restore,
         n_states=samples.n_states,
         states=samples.states,
         initial=samples.chain().initial if samples.initial is None else samples.initial,
@@ -187,6 +195,64 @@ def from_samples(samples: Samples, discount: float, rng: Rng = None, *, order: s
         transitions=seen,
         n_pairs=len(now),
         quick=True,
+    )
+
+
+def as_source(name: str, process: object, discount: float, rng: Rng = None, *, order: str = "random") -> Source:
+    """Whatever can be drawn from, as one record: the only place where processes are told apart.
+
+    Parameters
+    ----------
+    name : str
+        What to call the process in messages.
+    process : MarkovChain, Samples or Stream
+        A stream that is no `Source` may carry any of its attributes; what it leaves out is taken as not known.
+    discount, rng
+        Chains are sampled and samples replayed with them; a stream that says its discount must have the same.
+    order : "random", "recorded" or "shuffled"
+        How samples are replayed, see `from_samples`.
+
+    Examples
+    --------
+    >>> from somcot import random_walk
+    >>> source = as_source("x", random_walk(5), 0.9, rng=0)
+    >>> source.n_states, source.n_pairs
+    (5, None)
+    """
+    check_order(order)
+    if isinstance(process, MarkovChain):
+        return from_chain(process, discount, rng)
+    if isinstance(process, Samples):
+        return from_samples(process, discount, rng, order=order)
+    if not isinstance(process, Stream):
+        raise TypeError(
+            f"{name}: found {type(process).__name__}, expected a MarkovChain, Samples or a Stream with draw(n)"
+        )
+    source = process if isinstance(process, Source) else _described(name, process)
+    if source.discount is not None and abs(source.discount - discount) > 1e-12:
+        raise ValueError(f"discount: found {discount}, but stream {name} draws at discount {source.discount}")
+    return source
+
+
+def _described(name: str, stream: Stream) -> Source:
+    """What a stream of someone else's says about itself; it is never taken to be quick."""
+
+    def said(key: str, check: Callable[[str, Any], T]) -> T | None:
+        value = getattr(stream, key, None)
+        return None if value is None else check(f"{name}.{key}", value)
+
+    state, restore = getattr(stream, "state", None), getattr(stream, "restore", None)
+    return Source(
+        stream.draw,
+        # One without the other is something else by the same name.
+        **({"state": state, "restore": restore} if callable(state) and callable(restore) else {}),
+        n_states=said("n_states", check_count),
+        states=said("states", check_labels),
+        initial=said("initial", lambda key, law: real_array(key, law, 1)),
+        discount=said("discount", lambda _, discount: check_discount(discount)),
+        chain=said("chain", lambda _, chain: chain if isinstance(chain, MarkovChain) else None),
+        transitions=said("transitions", lambda _, allowed: np.asarray(allowed, dtype=bool)),
+        n_pairs=said("n_pairs", lambda key, n: check_count(key, n, at_least=0)),
     )
 
 
@@ -233,10 +299,11 @@ def from_iterable(
         raise TypeError(f"pairs: found {pairs!r}, expected an iterable of (state, next state)") from None
 
     def refill() -> tuple[Any, Any]:
-        now, following = _unzip(list(itertools.islice(iterator, 256)))
-        return _indices(now, place), _indices(following, place)
+        now, following = unzip(list(itertools.islice(iterator, 256)))
+        return indices_of(now, place), indices_of(following, place)
 
-    return Source(refill, n_states=count, states=labels, initial=_given_law(initial, labels, count))
+    blocks, law = Blocks(refill), given_law(initial, labels, count)
+    return Source(blocks.draw, blocks.state, blocks.restore, n_states=count, states=labels, initial=law)
 
 
 def _stopped(chain: MarkovChain, discount: float, n: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
@@ -251,62 +318,3 @@ def _stopped(chain: MarkovChain, discount: float, n: int, rng: np.random.Generat
         indptr, indices, cumulative, waiting, rng.random(int(waiting.sum()) + 2 * n)
     )
     return states, following
-
-
-def _with_rng(function: Callable[..., Any], rng: np.random.Generator, n_arguments: int) -> Callable[..., Any]:
-    """Hand the generator over to callables that ask for it, by name or as one more required argument."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return function
-    if any(p.name == "rng" for p in parameters):
-        return lambda *arguments: function(*arguments, rng=rng)
-    required = sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
-    return (lambda *arguments: function(*arguments, rng)) if required > n_arguments else function
-
-
-def _reset_law(begin: Callable[[], Any], place: Mapping[Hashable, int] | None) -> Floats:
-    found = whole_numbers("reset", "states", _indices([begin() for _ in range(1000)], place))
-    if found.min() < 0:
-        raise StreamError(f"reset: found state {found.min()}, expected a state index of at least 0")
-    counts = np.bincount(found, minlength=0 if place is None else len(place))
-    return np.asarray(counts / counts.sum())
-
-
-def _given_law(initial: Any, labels: tuple[Hashable, ...] | None, n: int | None = None) -> Floats:
-    """A start law as a vector, no longer than it has to be when the number of states is not known yet."""
-    if labels is not None:
-        from somcot.plumbing.validation import check_start_law
-
-        return check_start_law(initial, labels, normalize=False)
-    if np.ndim(initial) == 1:
-        size = len(np.asarray(initial))
-        return probability_vector("initial", initial, tuple(range(size)), normalize=False)
-    law = np.zeros(check_count("initial", initial, at_least=0) + 1)
-    law[-1] = 1.0
-    if n is not None and len(law) > n:
-        raise ValueError(f"initial: found state {initial!r}, expected one of 0, ..., {n - 1}")
-    return law
-
-
-def _indices(values: list[Any], place: Mapping[Hashable, int] | None) -> Any:
-    if place is None:
-        try:
-            return np.asarray(values, dtype=None if values else np.int64)
-        except ValueError:
-            raise StreamError(f"stream: found states of different shapes, such as {values[0]!r}") from None
-    try:
-        plain = (value.item() if isinstance(value, np.generic) else value for value in values)
-        return np.array([place[value] for value in plain], dtype=np.int64)
-    except KeyError as error:
-        shown = ", ".join(repr(label) for label in itertools.islice(place, 5))
-        raise StreamError(f"stream: {error.args[0]!r} is not a state; the states are {shown}") from None
-    except TypeError as error:
-        raise StreamError(f"stream: found a state that cannot be looked up ({error})") from None
-
-
-def _unzip(pairs: list[Any]) -> tuple[list[Any], list[Any]]:
-    for pair in pairs:
-        if isinstance(pair, (str, bytes)) or not hasattr(pair, "__len__") or len(pair) != 2:
-            raise StreamError(f"stream: found {pair!r}, expected pairs (state, next state)")
-    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]

@@ -1,21 +1,21 @@
-"""From a transition coupling over pairs to a Result."""
+"""From what a solver found to a Result."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from somcot.bellman.pairs import Pairs
-from somcot.couplings import Coupling, conditional, residuals
-from somcot.derivatives import Gradient
+from somcot.couplings import Coupling, Residuals, conditional, residuals
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.discounting import Kernel, discounted_occupancy
 from somcot.problem import Problem
 from somcot.result import Bounds, Maps, Result, Status
 
-__all__ = ["assemble", "occupancy_coupling"]
+__all__ = ["Answer", "Ending", "Question", "assemble", "assemble_coupling", "occupancy_coupling"]
 
 
 def occupancy_coupling(problem: Problem, pairs: Pairs, kernel: Kernel, start: Floats) -> Coupling:
@@ -29,50 +29,73 @@ def occupancy_coupling(problem: Problem, pairs: Pairs, kernel: Kernel, start: Fl
     return Coupling(problem.shape, x, y, next_x, next_y, mass[keep], pairs.table(start))
 
 
-def assemble(
-    problem: Problem,
-    coupling: Coupling,
-    V: Floats,
-    bounds: Bounds,
-    *,
-    method: str,
-    status: Status,
-    message: str,
-    n_steps: int,
-    began: float,
-    trace: Mapping[str, Sequence[float]],
-    gradient: Gradient | None = None,
-) -> Result:
-    """Undo the scaling of the cost and collect everything a Result holds.
+class Question(NamedTuple):
+    """What was asked, as far as a Result keeps it."""
 
-    `V` (n_x, n_y) and `bounds` are in units of the unit cost. The distance is <mu, c>, the cost of the coupling
-    itself, so it is exactly the least cost when the coupling only visits pairs of least cost.
+    discount: float
+    states_x: tuple[Hashable, ...]
+    states_y: tuple[Hashable, ...]
+
+
+class Answer(NamedTuple):
+    """What a coupling says, in the unit of the user's cost."""
+
+    distance: float
+    bounds: Bounds
+    maps: Maps
+    potential: Floats
+    state_law: Floats
+    residuals: Residuals
+    plan: Coupling | None
+
+
+class Ending(NamedTuple):
+    """How the work of a solver ended; `began` is when it started, by `time.perf_counter`."""
+
+    method: str
+    status: Status
+    message: str
+    n_steps: int
+    began: float
+    trace: Mapping[str, Sequence[float] | Floats]
+
+
+def assemble(question: Question, answer: Answer, ending: Ending) -> Result:
+    """Collect what every Result holds: the one place where one is made."""
+    return Result(
+        **question._asdict(),
+        **answer._asdict(),
+        method=ending.method,
+        status=ending.status,
+        message=ending.message,
+        n_steps=ending.n_steps,
+        seconds=time.perf_counter() - ending.began,
+        trace={name: np.asarray(values, dtype=np.float64) for name, values in ending.trace.items()},
+    )
+
+
+def assemble_coupling(problem: Problem, coupling: Coupling, V: Floats, bounds: Bounds, ending: Ending) -> Result:
+    """The Result of a solver that ends with a coupling: undo the scaling of the cost and read off the rest.
+
+    `V` (n_x, n_y), `bounds` and the distances of the trace are in units of the unit cost. The distance is <mu, c>, the
+    cost of the coupling itself, so it is exactly the least cost when the coupling only visits pairs of least cost.
     """
     law = coupling.state_law()
     visited = law > 0
     unit_distance = float(law[visited] @ problem.unit_cost[visited])
-    low, high = min(bounds.low, unit_distance), max(bounds.high, unit_distance)
     maps = Maps(conditional(law), conditional(law.T))
     nu_x, nu_y = problem.x.occupancy(problem.discount), problem.y.occupancy(problem.discount)
-    columns = {name: np.asarray(values, dtype=np.float64) for name, values in trace.items()}
-    if "distance" in columns:
-        columns["distance"] = problem.offset + problem.scale * columns["distance"]
-    return Result(
-        distance=problem.to_user(unit_distance),
-        method=method,
-        status=status,
-        message=message,
-        discount=problem.discount,
-        n_steps=n_steps,
-        seconds=time.perf_counter() - began,
-        bounds=Bounds(problem.to_user(low), problem.to_user(high)),
-        maps=maps,
-        potential=problem.potential_to_user(V),
-        state_law=law,
-        residuals=residuals(coupling, nu_x, nu_y, problem.discount, maps.encoder, maps.decoder),
-        states_x=problem.x.states,
-        states_y=problem.y.states,
-        plan=coupling,
-        trace=columns,
-        gradient=gradient,
+    answer = Answer(
+        problem.to_user(unit_distance),
+        Bounds(problem.to_user(min(bounds.low, unit_distance)), problem.to_user(max(bounds.high, unit_distance))),
+        maps,
+        problem.potential_to_user(V),
+        law,
+        residuals(coupling, nu_x, nu_y, problem.discount, maps.encoder, maps.decoder),
+        coupling,
     )
+    trace = dict(ending.trace)
+    if "distance" in trace:
+        trace["distance"] = problem.offset + problem.scale * np.asarray(trace["distance"], dtype=np.float64)
+    question = Question(problem.discount, problem.x.states, problem.y.states)
+    return assemble(question, answer, ending._replace(trace=trace))

@@ -25,7 +25,7 @@ from somcot.couplings import Coupling
 from somcot.plumbing.arrays import Floats
 from somcot.problem import Problem
 from somcot.result import Bounds, Result, Status
-from somcot.solvers.assemble import assemble
+from somcot.solvers.assemble import Ending, assemble_coupling
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -80,18 +80,10 @@ def solve(problem: Problem, *, formulation: Formulation = "lambda", time_limit: 
     answer = _highs(objective, matrix, right, time_limit)
     V = np.asarray(answer.eqlin.marginals[: len(pairs)])
     coupling = _coupling(problem, pairs, cells, starts, np.maximum(answer.x, 0.0))
-    return assemble(
-        problem,
-        coupling,
-        pairs.table(V, np.nan),
-        _bounds(problem, pairs, V, coupling),
-        method="lp",
-        status=Status.CONVERGED,
-        message=f"HiGHS on the {formulation} program with {len(objective):,} variables: {answer.message.strip()}",
-        n_steps=int(answer.nit),
-        began=began,
-        trace={},
-    )
+    message = f"HiGHS on the {formulation} program with {len(objective):,} variables: {answer.message.strip()}"
+    ending = Ending("lp", Status.CONVERGED, message, int(answer.nit), began, trace={})
+    bounds = _bounds(problem, pairs, V, coupling)
+    return assemble_coupling(problem, coupling, pairs.table(V, np.nan), bounds, ending)
 
 
 def _highs(objective: Floats, matrix: csr_array, right: Floats, time_limit: float) -> Any:

@@ -8,7 +8,7 @@ optimum, and the last sweep proves it.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from somcot.plumbing.discounting import discounted_value
 from somcot.plumbing.validation import check_count
 from somcot.problem import Problem, UnitProblem
 from somcot.result import Bounds, Result, Status
-from somcot.solvers.assemble import assemble, occupancy_coupling
+from somcot.solvers.assemble import Ending, assemble_coupling, occupancy_coupling
 
 __all__ = ["Solution", "gradient", "iterate", "metric", "solve", "solve_in_full"]
 
@@ -85,20 +85,10 @@ def solve_in_full(
     began = time.perf_counter()
     solution = iterate(problem.unit, choose(problem.unit, pairs), threads=threads, max_sweeps=max_sweeps)
     coupling = occupancy_coupling(problem, solution.pairs, *solution.sweep.kernel())
-    result = assemble(
-        problem,
-        coupling,
-        solution.pairs.table(solution.V, np.nan),
-        solution.bounds,
-        method="exact",
-        status=solution.status,
-        message=_message(solution),
-        n_steps=solution.n_steps,
-        began=began,
-        trace=solution.trace,
-        gradient=gradient(problem, solution, coupling),
-    )
-    return solution, result
+    slopes = gradient(problem, solution, coupling)
+    ending = Ending("exact", solution.status, _message(solution), solution.n_steps, began, solution.trace)
+    result = assemble_coupling(problem, coupling, solution.pairs.table(solution.V, np.nan), solution.bounds, ending)
+    return solution, replace(result, gradient=slopes)
 
 
 def gradient(problem: Problem, solution: Solution, coupling: Coupling) -> Gradient:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -12,7 +13,9 @@ from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.validation import check_count
 
-__all__ = ["Source", "Stream", "StreamError", "block_size", "check_pairs"]
+__all__ = ["Blocks", "Position", "Source", "Stream", "StreamError", "block_size", "check_pairs", "whole_numbers"]
+
+Position = Mapping[str, Any]  # plain numbers and text, as JSON holds them
 
 
 class StreamError(ValueError):
@@ -33,11 +36,17 @@ class Stream(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Source:
-    """A stream that knows about itself.
+    """A stream that knows about itself; `somcot.streams.as_source` makes one of any process.
 
     Attributes
     ----------
+    draw : callable
+        ``draw(n)`` hands over the next n transitions, or what is left of them.
+    state, restore : callable
+        ``state()`` says where the stream is, as plain numbers, and ``restore(state)`` goes there; None where it cannot
+        go back.
     n_states : int or None
     states : tuple or None
         Labels.
@@ -55,23 +64,24 @@ class Source:
         Whether drawing takes no noticeable time and calls nobody else's code.
     """
 
-    def __init__(
-        self,
-        refill: Callable[[], tuple[Any, Any]],
-        rng: np.random.Generator | None = None,
-        *,
-        n_states: int | None = None,
-        states: tuple[Hashable, ...] | None = None,
-        initial: Floats | None = None,
-        discount: float | None = None,
-        chain: MarkovChain | None = None,
-        transitions: NDArray[np.bool_] | None = None,
-        n_pairs: int | None = None,
-        quick: bool = False,
-    ) -> None:
+    draw: Callable[[int], tuple[Any, Any]]
+    state: Callable[[], Position | None] = lambda: None
+    restore: Callable[[Position], None] = lambda _: None
+    n_states: int | None = None
+    states: tuple[Hashable, ...] | None = None
+    initial: Floats | None = None
+    discount: float | None = None
+    chain: MarkovChain | None = None
+    transitions: NDArray[np.bool_] | None = None
+    n_pairs: int | None = None
+    quick: bool = False
+
+
+class Blocks:
+    """Transitions made a block at a time and handed out piece by piece, however they are asked for."""
+
+    def __init__(self, refill: Callable[[], tuple[Any, Any]], rng: np.random.Generator | None = None) -> None:
         self._refill, self._rng = refill, rng
-        self.n_states, self.states, self.initial, self.discount = n_states, states, initial, discount
-        self.chain, self.transitions, self.n_pairs, self.quick = chain, transitions, n_pairs, quick
         self._buffer: tuple[Any, Any] = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
         self._place = 0
         self._blocks = 0
@@ -105,7 +115,7 @@ class Source:
         """Where the stream is, as plain numbers; `restore` goes back there."""
         return {"blocks": self._blocks, "place": self._place, "generator": self._before}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Position) -> None:
         """Go to where another stream of the same making was.
 
         Streams with a generator of their own jump; others (an iterable, a simulator with hidden randomness) are read
@@ -144,6 +154,7 @@ def check_pairs(name: str, pairs: Any, n_states: int) -> tuple[Ints, Ints]:
 
 
 def whole_numbers(name: str, what: str, values: Any) -> NDArray[Any]:
+    """Turn states that someone else handed over into an array of whole numbers."""
     try:
         array = np.asarray(values)
     except ValueError:

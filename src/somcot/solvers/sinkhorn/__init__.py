@@ -24,7 +24,7 @@ from somcot.plumbing.memory import require
 from somcot.plumbing.validation import check_count, check_positive
 from somcot.problem import Problem
 from somcot.result import Result, Status
-from somcot.solvers.assemble import assemble, occupancy_coupling
+from somcot.solvers.assemble import Ending, assemble_coupling, occupancy_coupling
 from somcot.solvers.sinkhorn.kernel import round_entries, sinkhorn_steps
 
 __all__ = ["solve"]
@@ -175,15 +175,6 @@ def _finish(problem: Problem, plans: _Plans, status: Status, began: float) -> Re
         Status.STEP_LIMIT: f"The limit of sweeps was reached at epsilon {plans.temperature:.1g}; raise max_sweeps",
     }[status]
     above = problem.scale * (bounds.high - bounds.low)
-    return assemble(
-        problem,
-        occupancy_coupling(problem, pairs, kernel, start),
-        table,
-        bounds,
-        method="sinkhorn",
-        status=status,
-        message=f"{ended}. The value is an upper bound, at most {above:.2g} above the distance.",
-        n_steps=len(plans.trace["step"]),
-        began=began,
-        trace=plans.trace,
-    )
+    message = f"{ended}. The value is an upper bound, at most {above:.2g} above the distance."
+    ending = Ending("sinkhorn", status, message, len(plans.trace["step"]), began, plans.trace)
+    return assemble_coupling(problem, occupancy_coupling(problem, pairs, kernel, start), table, bounds, ending)

@@ -10,56 +10,46 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from somcot import streams
-from somcot.chains import MarkovChain
 from somcot.costs import check_cost
 from somcot.plumbing import container as files
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.files import exclusive
 from somcot.plumbing.progress import Report, meter
-from somcot.plumbing.validation import check_count, check_discount, check_rng, real_array
-from somcot.result import Result
+from somcot.plumbing.signatures import takes
+from somcot.plumbing.validation import check_discount, check_rng, real_array
+from somcot.problem import Process
+from somcot.result import Result, Status
 from somcot.solvers.somcot.fold import advance, finish
-from somcot.solvers.somcot.options import init
+from somcot.solvers.somcot.options import Options, Origin, begin, init, origin
 from somcot.solvers.somcot.run import Run, drive, restore
 from somcot.solvers.somcot.saving import from_record, to_record
-from somcot.solvers.somcot.state import Options, State
-from somcot.steps import Steps
-from somcot.streams import Stream, StreamError
-
-if TYPE_CHECKING:
-    from somcot.samples import Samples
+from somcot.solvers.somcot.state import State
+from somcot.streams import Source, StreamError, as_source
 
 __all__ = ["Options", "State", "advance", "finish", "init", "load", "save", "solve"]
 
 
+@takes(Options)
 def solve(
-    x: MarkovChain | Samples | Stream,
-    y: MarkovChain | Samples | Stream,
+    x: Process,
+    y: Process,
     cost: ArrayLike,
     *,
     discount: float,
-    n_steps: int | None = None,
-    primal_step: float | Sequence[float] | None = None,
-    dual_step: float | Sequence[float] | None = None,
-    decay: float = 0.0,
-    batch_size: int = 1,
-    steps: str | Steps = "auto",
-    average: float = 0.5,
-    support: str = "full",
-    keep_coupling: bool = False,
     order: str = "random",
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 10.0,
     resume: str | os.PathLike[str] | bool | None = None,
     rng: int | np.random.Generator | None = None,
     progress: bool | Report = False,
+    **options: Any,
 ) -> Result:
     """Estimate the distance with the paper's Algorithm 2.
 
@@ -70,25 +60,6 @@ def solve(
         generator of its own made from `rng`.
     cost : array_like, shape (n_x, n_y)
     discount : float
-    n_steps : int, optional
-        Number of iterations. By default one pass over recorded samples of the occupancy, otherwise
-        max(10,000, 200 n_x n_y).
-    primal_step, dual_step : float or three floats, optional
-        Explicit rates in the unit of the cost, as in the paper's table: eta for (mu, lambda_X, lambda_Y), beta for
-        (alpha_X, alpha_Y, V).
-    decay : float
-        a of eta_k = eta / sqrt(1 + a k).
-    batch_size : int
-        Transitions of each chain averaged in one step.
-    steps : "auto", "theorem" or Steps
-        Rule for the rates that are not given.
-    average : float
-        Last share of the iterates that is averaged; 1.0 = all, as in the paper.
-    support : "full" or "observed"
-        mu on all quadruples of states (Algorithm 2), or on pairs of transitions that occur (a faster variant for sparse
-        chains).
-    keep_coupling : bool
-        Average the whole of mu for `Result.coupling`; costs (n_x n_y)^2 memory with full support.
     order : "random", "recorded" or "shuffled"
         How samples are replayed.
     checkpoint : path, optional
@@ -99,6 +70,8 @@ def solve(
     rng : None, int or Generator
     progress : bool or callable
         Show a line on standard error, or call ``progress(step, n_steps, distance)`` after each slice.
+    **options
+        Fields of `Options`: n_steps, primal_step, dual_step, decay, batch_size, steps, average, support, keep_coupling.
 
     Returns
     -------
@@ -116,30 +89,15 @@ def solve(
     True
     """
     began = time.perf_counter()
-    discount = check_discount(discount)
+    discount, wanted = check_discount(discount), Options(**options)
     _check_target(checkpoint, resume)
-    generators = _children(rng)
-    source_x, source_y = (_stream(n, p, discount, g, order) for n, p, g in zip("xy", (x, y), generators, strict=True))
+    given = zip("xy", (x, y), _children(rng), strict=True)
+    source_x, source_y = (as_source(name, process, discount, own, order=order) for name, process, own in given)
     costs = _checked_cost(cost, source_x, source_y)
-    batch_size = check_count("batch_size", batch_size)
-    n_steps = _default_steps(costs, source_x, source_y, batch_size) if n_steps is None else n_steps
-    state = init(
-        costs,
-        discount=discount,
-        n_steps=n_steps,
-        initial_x=_start("x", source_x, costs.shape[0]),
-        initial_y=_start("y", source_y, costs.shape[1]),
-        primal_step=primal_step,
-        dual_step=dual_step,
-        decay=decay,
-        batch_size=batch_size,
-        steps=steps,
-        average=average,
-        support=support,
-        transitions_x=getattr(source_x, "transitions", None),
-        transitions_y=getattr(source_y, "transitions", None),
-        keep_coupling=keep_coupling,
-    )
+    if wanted.n_steps is None:
+        wanted = replace(wanted, n_steps=_default_steps(costs, source_x, source_y, wanted.batch_size))
+    start_x, start_y = _start("x", source_x, costs.shape[0]), _start("y", source_y, costs.shape[1])
+    state = begin(costs, discount, wanted, start_x, start_y)
     state.known = (_occupancy(source_x, discount), _occupancy(source_y, discount))
     run = Run(state, source_x, source_y, checkpoint, checkpoint_every)
     path = checkpoint if resume is True else resume
@@ -164,19 +122,25 @@ def _finished(run: Run, progress: bool | Report, began: float) -> Result:
     """Drive the run and read off the result; an error, of a stream or of its source, carries what was reached."""
     if progress and progress is not True and not callable(progress):
         raise TypeError(f"progress: found {progress!r}, expected True, False or a function (step, n_steps, distance)")
-    report = meter(run.state.options.n_steps) if progress is True else progress or None
-    labels = {"states_x": _labels(run.x, run.state.cost.shape[0]), "states_y": _labels(run.y, run.state.cost.shape[1])}
+    report = meter(run.state.settings.n_steps) if progress is True else progress or None
+    n_x, n_y = run.state.cost.shape
+
+    def read_off(status: Status | None = None) -> Result:
+        seconds = time.perf_counter() - began
+        return finish(
+            run.state, states_x=_labels(run.x, n_x), states_y=_labels(run.y, n_y), status=status, seconds=seconds
+        )
+
     try:
         status = drive(run, report)
     except Exception as error:
         if run.state.k:
-            partial = finish(run.state, **labels, seconds=time.perf_counter() - began)
-            error.partial = partial  # type: ignore[attr-defined]
+            error.partial = read_off()  # type: ignore[attr-defined]
             error.add_note(f"the result of the {run.state.k:,} steps before is in this error's attribute 'partial'")
         raise
     if run.state.k == 0:
         raise StreamError("x, y: a stream ended before the first step; it must yield at least batch_size transitions")
-    return finish(run.state, **labels, status=status, seconds=time.perf_counter() - began)
+    return read_off(status)
 
 
 def _check_target(checkpoint: str | os.PathLike[str] | None, resume: Any) -> None:
@@ -202,50 +166,33 @@ def _children(rng: int | np.random.Generator | None) -> list[np.random.Generator
         return [np.random.default_rng(generator.integers(2**63, size=4)) for _ in range(2)]
 
 
-def _stream(name: str, process: Any, discount: float, rng: np.random.Generator, order: str) -> Stream:
-    streams.check_order(order)
-    if isinstance(process, MarkovChain):
-        return streams.from_chain(process, discount, rng)
-    if isinstance(process, Stream):
-        own = getattr(process, "discount", None)
-        if own is not None and abs(own - discount) > 1e-12:
-            raise ValueError(f"discount: found {discount}, but stream {name} draws at discount {own}")
-        return process
-    from somcot.samples import Samples
-
-    if isinstance(process, Samples):
-        return streams.from_samples(process, discount, rng, order=order)
-    raise TypeError(f"{name}: found {type(process).__name__}, expected a MarkovChain, Samples or a Stream with draw(n)")
-
-
-def _checked_cost(cost: ArrayLike, x: Any, y: Any) -> Floats:
+def _checked_cost(cost: ArrayLike, x: Source, y: Source) -> Floats:
     array = real_array("cost", cost, 2)
-    n_x, n_y = getattr(x, "n_states", None), getattr(y, "n_states", None)
-    return check_cost(array, array.shape[0] if n_x is None else n_x, array.shape[1] if n_y is None else n_y)
+    n_x, n_y = (
+        n if source.n_states is None else source.n_states for source, n in zip((x, y), array.shape, strict=True)
+    )
+    return check_cost(array, n_x, n_y)
 
 
-def _start(name: str, source: Any, n: int) -> Floats:
-    """The start law over n states; the first state when the stream does not say."""
-    law = getattr(source, "initial", None)
-    law = np.array([1.0]) if law is None else real_array("initial", law, 1)
+def _start(name: str, source: Source, n: int) -> Origin:
+    """The start law over n states, the first state when the stream does not say; and the transitions that can come."""
+    law = np.array([1.0]) if source.initial is None else source.initial
     if len(law) > n:
         raise ValueError(f"{name}: the start law is about {len(law)} states, but the cost has {n}")
-    return np.concatenate([law, np.zeros(n - len(law))])
+    return origin(name, np.concatenate([law, np.zeros(n - len(law))]), source.transitions, n)
 
 
-def _default_steps(cost: Floats, x: Any, y: Any, batch_size: int) -> int:
-    recorded = [n for n in (getattr(x, "n_pairs", None), getattr(y, "n_pairs", None)) if n is not None]
+def _default_steps(cost: Floats, x: Source, y: Source, batch_size: int) -> int:
+    recorded = [n for n in (x.n_pairs, y.n_pairs) if n is not None]
     return max(1, min(recorded) // batch_size) if recorded else max(10_000, 200 * cost.size)
 
 
-def _occupancy(source: Any, discount: float) -> Floats | None:
-    chain = getattr(source, "chain", None)
-    if chain is None:
+def _occupancy(source: Source, discount: float) -> Floats | None:
+    if source.chain is None:
         return None
-    nu = chain.occupancy(discount)
+    nu = source.chain.occupancy(discount)
     return nu if isinstance(nu, np.ndarray) else nu.toarray()
 
 
-def _labels(source: Any, n: int) -> Any:
-    labels = getattr(source, "states", None)
-    return labels if labels is not None and len(labels) == n else None
+def _labels(source: Source, n: int) -> tuple[Hashable, ...] | None:
+    return source.states if source.states is not None and len(source.states) == n else None

@@ -57,7 +57,7 @@ def snapshot(state: State) -> Sums:
 def averages(state: State) -> Averages:
     """Means over the last share of the iterates, or over all of them while too few of that share are done."""
     now, mark = snapshot(state), state.mark
-    if mark is None or now.k - mark.k < state.options.average * now.k:
+    if mark is None or now.k - mark.k < state.settings.average * now.k:
         return _mean(state, now, None)
     return _mean(state, now, mark)
 
@@ -68,7 +68,7 @@ def _mean(state: State, now: Sums, mark: Sums | None) -> Averages:
 
     n, H, shape = part("k"), part("H"), state.x.lambda_.shape
     if H > 0:
-        alpha_x, alpha_y, V = part("A") / H, part("B") / H, -part("W") / (H * state.options.discount)
+        alpha_x, alpha_y, V = part("A") / H, part("B") / H, -part("W") / (H * state.settings.discount)
     else:
         alpha_x, alpha_y, V = state.x.alpha, state.y.alpha, state.pairs.V
     return Averages(
@@ -88,7 +88,7 @@ def _mean(state: State, now: Sums, mark: Sums | None) -> Averages:
 
 def residuals(state: State, mean: Averages) -> Residuals:
     """The paper's three violations, against the occupancies that are known or else those seen so far."""
-    discount = state.options.discount
+    discount = state.settings.discount
     start = state.pairs.start.reshape(mean.state_law.shape) / (1 - discount)
     n_y = mean.state_law.shape[1]
     rows = np.arange(state.n_rows)
@@ -104,7 +104,7 @@ def residuals(state: State, mean: Averages) -> Residuals:
 def duals(state: State, mean: Averages, scale: float) -> Duals | None:
     """Averaged multipliers with the paper's axes, in the unit of the user's cost."""
     n_x, n_y = state.cost.shape
-    if n_x * n_y * (n_x + n_y) > DUALS_LIMIT and state.options.support != "full":
+    if n_x * n_y * (n_x + n_y) > DUALS_LIMIT and state.settings.support != "full":
         return None
     rows = np.arange(state.n_rows).reshape(mean.V.shape)[:n_x, :n_y]
     alpha_x = _spread(mean.alpha_x, state.x.offset, state.edges_x, rows, np.arange(n_x)[:, None], n_x)
@@ -117,7 +117,7 @@ def coupling(state: State, mean: Averages, law: Floats) -> Coupling | None:
     if not mean.mu.size:
         return None
     (n_x, n_y), (m_x, m_y) = state.cost.shape, mean.V.shape
-    if state.options.support == "full":
+    if state.settings.support == "full":
         x, y, next_x, next_y = np.indices((m_x, m_y, m_x, m_y)).reshape(4, -1)
     else:
         own_x = np.repeat(np.arange(m_x), state.edges_x.degrees)
@@ -158,7 +158,7 @@ def _occupancy(state: State, known: Floats | None, counts: Ints, initial: Floats
     nu = np.asarray(counts / max(1, counts.sum()) if known is None else known, dtype=np.float64)
     if not state.extra:
         return nu
-    n, discount = len(nu), state.options.discount
+    n, discount = len(nu), state.settings.discount
     larger = np.zeros((n + 1, n + 1))
     larger[:n, :n] = discount * nu
     larger[n, :n] = (1 - discount) * initial

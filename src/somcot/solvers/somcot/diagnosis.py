@@ -29,7 +29,7 @@ def notes(
     n_x, n_y = state.cost.shape
     low, scale = float(state.cost.min()), float(state.cost.max() - state.cost.min())
     wanted = STEPS_PER_PAIR * n_x * n_y
-    rates = state.options.steps
+    rates = state.settings.steps
     dual = max(rates.alpha_x, rates.alpha_y, rates.V)
     usual = steps.auto(n_x, n_y, state.k, scale or 1.0).V
     violation = sum(residuals)

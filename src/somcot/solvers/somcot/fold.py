@@ -7,6 +7,7 @@ import functools
 import threading
 import time
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from somcot.couplings import conditional
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.validation import check_labels
 from somcot.result import Bounds, Maps, Result, Status
+from somcot.solvers.assemble import Answer, Ending, Question, assemble
 from somcot.solvers.somcot import averages, dense, observed
 from somcot.solvers.somcot.diagnosis import notes
 from somcot.solvers.somcot.options import span
@@ -91,41 +93,49 @@ def finish(
     """
     if state.k == 0:
         raise ValueError("state: no step was done yet, so there is nothing to average; feed transitions with advance")
-    mean = averages.averages(state)
     n_x, n_y = state.cost.shape
-    scale, discount = span(state.cost), state.options.discount
+    labels_x, labels_y = _labels("states_x", states_x, n_x), _labels("states_y", states_y, n_y)
+    if status is None:
+        status = Status.FINISHED if state.k >= state.settings.n_steps else Status.INTERRUPTED
+    began = time.perf_counter() - seconds
+    mean = averages.averages(state)
+    answer = _answer(state, mean)
+    message = _message(state, status, mean.n, sum(answer.residuals))
+    trace = dict(zip(TRACE, np.array(state.trace).reshape(-1, len(TRACE)).T, strict=True))
+    found = assemble(
+        Question(state.settings.discount, labels_x, labels_y),
+        answer,
+        Ending("somcot", status, message, state.k, began, trace),
+    )
+    return replace(
+        found,
+        samples=(int(state.counts_x.sum()), int(state.counts_y.sum())),
+        duals=averages.duals(state, mean, span(state.cost)),
+        notes=tuple(notes(state, found.distance, found.residuals, labels_x, labels_y)),
+    )
+
+
+def _answer(state: State, mean: averages.Averages) -> Answer:
+    """What the averaged iterates say, without the extra start state."""
+    n_x, n_y = state.cost.shape
     law = ordinary(state, mean.state_law)
     distance = _distance(state, law)
-    start = averages.start_law(state, mean)
-    V = scale * mean.V[:n_x, :n_y]
-    labels_x = tuple(range(n_x)) if states_x is None else check_labels("states_x", states_x, n_x)
-    labels_y = tuple(range(n_y)) if states_y is None else check_labels("states_y", states_y, n_y)
-    if status is None:
-        status = Status.FINISHED if state.k >= state.options.n_steps else Status.INTERRUPTED
-    residuals = averages.residuals(state, mean)
-    columns = np.array(state.trace).reshape(-1, len(TRACE)).T
-    return Result(
-        distance=distance,
-        method="somcot",
-        status=status,
-        message=_message(state, status, mean.n, sum(residuals)),
-        discount=discount,
-        n_steps=state.k,
-        seconds=seconds,
-        bounds=Bounds(float(state.cost.min()), float(state.cost.max())),
-        maps=Maps(conditional(mean.encoder[:n_x, :n_y]), conditional(mean.decoder[:n_y, :n_x])),
+    V = span(state.cost) * mean.V[:n_x, :n_y]
+    start = float((averages.start_law(state, mean) * V).sum())
+    return Answer(
+        distance,
+        Bounds(float(state.cost.min()), float(state.cost.max())),
+        Maps(conditional(mean.encoder[:n_x, :n_y]), conditional(mean.decoder[:n_y, :n_x])),
         # V is free up to a constant; this one makes distance = (1 - discount) V(start).
-        potential=V + distance / (1 - discount) - float((start * V).sum()),
-        state_law=law,
-        residuals=residuals,
-        states_x=labels_x,
-        states_y=labels_y,
-        plan=averages.coupling(state, mean, law),
-        trace=dict(zip(TRACE, columns, strict=True)),
-        samples=(int(state.counts_x.sum()), int(state.counts_y.sum())),
-        duals=averages.duals(state, mean, scale),
-        notes=tuple(notes(state, distance, residuals, labels_x, labels_y)),
+        V + distance / (1 - state.settings.discount) - start,
+        law,
+        averages.residuals(state, mean),
+        averages.coupling(state, mean, law),
     )
+
+
+def _labels(name: str, labels: Sequence[Hashable] | None, n: int) -> tuple[Hashable, ...]:
+    return tuple(range(n)) if labels is None else check_labels(name, labels, n)
 
 
 TRACE = ("step", "distance", "recent", "flow", "causal_x", "causal_y")
@@ -164,7 +174,7 @@ _pinned: list[Any] = []
 
 def run_kernel(state: State, batch: Batch) -> None:
     """Take the steps of a batch, whose transitions the support must know."""
-    kernel = dense.advance if state.options.support == "full" else observed.advance
+    kernel = dense.advance if state.settings.support == "full" else observed.advance
     slots_x = state.edges_x.slot[batch.x, batch.next_x].astype(np.uint64)
     slots_y = state.edges_y.slot[batch.y, batch.next_y].astype(np.uint64)
     kernel(state.x, state.y, state.pairs, state.rates, state.work, state.mu_sum, batch.x, slots_x, batch.y, slots_y)
@@ -179,7 +189,7 @@ def estimate(state: State) -> float:
 
 def _until_event(state: State) -> int:
     """Steps until the trace gets a row or the averaged share begins."""
-    k, every, window = state.k, state.options.trace_every, state.options.window_start
+    k, every, window = state.k, state.settings.trace_every, state.settings.window_start
     until = every - k % every
     return min(until, window - k) if k < window else until
 
@@ -187,9 +197,9 @@ def _until_event(state: State) -> int:
 def _record(state: State) -> None:
     """Note the sums where the averaged share begins, and a row of the trace where one is due."""
     k = state.k
-    if k == state.options.window_start:
+    if k == state.settings.window_start:
         state.mark = averages.snapshot(state)
-    if k % state.options.trace_every == 0:
+    if k % state.settings.trace_every == 0:
         mean = averages.averages(state)
         total = state.pairs.p_sum.copy()
         recent = (total if state.last is None else total - state.last).reshape(mean.state_law.shape)
@@ -236,7 +246,7 @@ def _message(state: State, status: Status, n: int, violation: float) -> str:
         Status.CONVERGED: "all planned steps done",
     }
     return (
-        f"{ends[status]} after {state.k:,} of {state.options.n_steps:,} steps; averages over {which} iterates violate "
+        f"{ends[status]} after {state.k:,} of {state.settings.n_steps:,} steps; averages over {which} iterates violate "
         f"the constraints by {violation:.2g} in total"
     )
 
@@ -246,7 +256,7 @@ def _as_batch(state: State, x: tuple[Any, Any], y: tuple[Any, Any]) -> Batch:
     n_x, n_y = state.cost.shape
     now_x, then_x = check_pairs("x", x, n_x)
     now_y, then_y = check_pairs("y", y, n_y)
-    b = state.options.batch_size
+    b = state.settings.batch_size
     if len(now_x) != len(now_y) or len(now_x) % b:
         raise ValueError(
             f"x, y: found {len(now_x)} and {len(now_y)} transitions, expected equally many and a multiple of "

@@ -24,7 +24,7 @@ from somcot.solvers.somcot import dense, observed
 from somcot.solvers.somcot.fold import Batch, estimate, run_kernel, single_thread, slices
 from somcot.solvers.somcot.saving import from_record, to_record
 from somcot.solvers.somcot.state import State
-from somcot.sources.base import Stream, StreamError, block_size, check_pairs
+from somcot.sources.base import Position, Source, Stream, StreamError, block_size, check_pairs
 
 __all__ = ["Run", "drive", "restore"]
 
@@ -68,13 +68,13 @@ class Run:
     """A state, its two streams, and where the streams were when the current block was drawn."""
 
     state: State
-    x: Stream
-    y: Stream
+    x: Source
+    y: Source
     path: str | os.PathLike[str] | None = None
     every: float = 10.0
     block_k: int = 0
-    block_x: Any = None
-    block_y: Any = None
+    block_x: Position | None = None
+    block_y: Position | None = None
 
     def save(self) -> None:
         """Write the checkpoint, if one is wanted. A disk that fails costs the checkpoint, not the run."""
@@ -88,7 +88,7 @@ class Run:
 
     def _write(self, path: str | os.PathLike[str]) -> None:
         arrays, record = to_record(self.state)
-        streams = {"block_k": self.block_k, "block_x": self.block_x, "block_y": self.block_y}
+        streams: dict[str, Any] = {"block_k": self.block_k, "block_x": self.block_x, "block_y": self.block_y}
         streams |= {"kernel_x": _fingerprint(self.x), "kernel_y": _fingerprint(self.y)}
         checkpoint.write(path, arrays, record | {"streams": streams})
 
@@ -99,12 +99,12 @@ def drive(run: Run, report: Report | None) -> Status:
     with single_thread(), Interrupts() as interrupts:
         saved = time.monotonic()
         try:
-            while run.state.k < run.state.options.n_steps:
+            while run.state.k < run.state.settings.n_steps:
                 batch, ended = _next_batch(run, interrupts)
                 for state in slices(run.state, batch):
                     run.state = state
                     if report is not None:
-                        report(state.k, state.options.n_steps, _estimate(state))
+                        report(state.k, state.settings.n_steps, _estimate(state))
                     if run.path is not None and time.monotonic() - saved > run.every:
                         run.save()
                         saved = time.monotonic()
@@ -134,9 +134,14 @@ def restore(run: Run, path: str | os.PathLike[str]) -> None:
         state, fresh = from_record(arrays, record), run.state
     except checkpoint.CheckpointError as error:
         raise checkpoint.CheckpointError(f"resume: {os.fspath(path)}: {error}") from None
-    for name in ("cost", "initial_x", "initial_y", "options"):
-        one, other = getattr(state, name), getattr(fresh, name)
-        if not (one == other if name == "options" else np.array_equal(one, other)):
+    same = {
+        "cost": np.array_equal(state.cost, fresh.cost),
+        "initial_x": np.array_equal(state.initial_x, fresh.initial_x),
+        "initial_y": np.array_equal(state.initial_y, fresh.initial_y),
+        "options": state.settings == fresh.settings,
+    }
+    for name, agrees in same.items():
+        if not agrees:
             raise checkpoint.CheckpointError(
                 f"resume: {os.fspath(path)} belongs to a run with other {name}; pass the same arguments as then"
             )
@@ -152,40 +157,38 @@ def restore(run: Run, path: str | os.PathLike[str]) -> None:
 
 def _place_streams(run: Run, state: State, place: dict[str, Any], path: str) -> None:
     """Put both streams where they were when the checkpoint was written."""
-    for name in ("x", "y"):
-        if place[f"kernel_{name}"] != _fingerprint(getattr(run, name)):
+    sources = {"x": run.x, "y": run.y}
+    for name, source in sources.items():
+        if place[f"kernel_{name}"] != _fingerprint(source):
             raise checkpoint.CheckpointError(
                 f"resume: {path} belongs to a run with another process {name}; pass the same one as then"
             )
-    block, b = place["block_k"], state.options.batch_size
+    block, b = place["block_k"], state.settings.batch_size
     if type(block) is not int or not 0 <= block <= state.k:
         raise checkpoint.CheckpointError(f"resume: {path}: a block from step {block!r} on, at step {state.k}")
     run.block_k = block
-    for name in ("x", "y"):
-        stream, before = getattr(run, name), place[f"block_{name}"]
-        if before is not None and hasattr(stream, "restore"):
-            stream.restore(before)
-            _skip(stream, (state.k - block) * b)
-        else:
-            _skip(stream, state.k * b)
+    for name, source in sources.items():
+        before = place[f"block_{name}"]
+        if before is not None:
+            source.restore(before)
+        _skip(source, (state.k - (0 if before is None else block)) * b)
 
 
-def _fingerprint(stream: Stream) -> str | None:
+def _fingerprint(source: Source) -> str | None:
     """A hash of the kernel behind a stream, where it is known: two sources of equal size are not the same."""
-    chain = getattr(stream, "chain", None)
-    if chain is None:
+    if source.chain is None:
         return None
-    digest = hashlib.sha256(repr(chain.states).encode())
-    for array in chain.support:
+    digest = hashlib.sha256(repr(source.chain.states).encode())
+    for array in source.chain.support:
         digest.update(array.tobytes())
     return digest.hexdigest()
 
 
 def _compile(state: State) -> None:
     """Have the kernel compiled now, while nothing can be lost yet and Ctrl-C still comes through at once."""
-    kernel = dense.advance if state.options.support == "full" else observed.advance
+    kernel = dense.advance if state.settings.support == "full" else observed.advance
     announce(kernel)
-    nothing = np.zeros((0, state.options.batch_size), dtype=np.int64)
+    nothing = np.zeros((0, state.settings.batch_size), dtype=np.int64)
     try:
         run_kernel(state, Batch(nothing, nothing, nothing, nothing))
     except SystemError as error:
@@ -197,14 +200,14 @@ def _compile(state: State) -> None:
 def _next_batch(run: Run, interrupts: Interrupts) -> tuple[Batch, bool]:
     """Draw what the next steps need; say whether a stream ended."""
     state = run.state
-    b = state.options.batch_size
-    steps = min(max(1, block_size(state.options.discount) // b), state.options.n_steps - state.k)
-    block = state.k, _position(run.x), _position(run.y)
+    b = state.settings.batch_size
+    steps = min(max(1, block_size(state.settings.discount) // b), state.settings.n_steps - state.k)
+    block = state.k, run.x.state(), run.y.state()
     n_x, n_y = state.cost.shape
     drawn = []
-    for name, stream, n in (("x", run.x, n_x), ("y", run.y, n_y)):
-        interrupts.open = not getattr(stream, "quick", False)
-        drawn.append(draw(name, stream, steps * b, n))
+    for name, source, n in (("x", run.x, n_x), ("y", run.y, n_y)):
+        interrupts.open = not source.quick
+        drawn.append(draw(name, source, steps * b, n))
         interrupts.open = False
     x, y = drawn
     run.block_k, run.block_x, run.block_y = block
@@ -223,10 +226,6 @@ def draw(name: str, stream: Stream, n: int, n_states: int) -> tuple[Ints, Ints]:
     if len(states) > n:
         raise StreamError(f"{name}: the stream was asked for {n} transitions and gave {len(states)}")
     return states, following
-
-
-def _position(stream: Any) -> Any:
-    return stream.state() if hasattr(stream, "state") else None
 
 
 def _skip(stream: Stream, n: int) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from somcot.plumbing.container import CheckpointError
 from somcot.plumbing.validation import check_count, check_discount
-from somcot.solvers.somcot.state import Edges, Options, State, Sums, build
+from somcot.solvers.somcot.state import Edges, Settings, State, Sums, build
 from somcot.steps import Steps
 
 __all__ = ["from_record", "to_record"]
@@ -33,7 +33,10 @@ def to_record(state: State) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         arrays["trace"] = np.array(state.trace, dtype=np.float64)
     if state.last is not None:
         arrays["last"] = state.last
-    record: dict[str, Any] = {"format": FORMAT, "options": asdict(state.options) | {"steps": list(state.options.steps)}}
+    record: dict[str, Any] = {
+        "format": FORMAT,
+        "options": asdict(state.settings) | {"steps": list(state.settings.steps)},
+    }
     if state.mark is not None:
         arrays |= {f"mark.{name}": value for name, value in state.mark._asdict().items() if name not in ("k", "H")}
         record |= {"mark_k": state.mark.k, "mark_H": state.mark.H}
@@ -56,20 +59,20 @@ def from_record(arrays: Mapping[str, NDArray[Any]], record: Mapping[str, Any]) -
 
 def _check(state: State) -> None:
     """Refuse what no run could have written, before a loop believes it."""
-    options = state.options
-    check_discount(options.discount)
-    check_count("n_steps", options.n_steps)
-    check_count("batch_size", options.batch_size)
-    if options.support not in ("full", "observed") or not 0.0 < options.average <= 1.0:
-        raise ValueError(f"options are {options}")
-    if not 0 <= state.k <= options.n_steps:
-        raise ValueError(f"step {state.k} of {options.n_steps}")
+    settings = state.settings
+    check_discount(settings.discount)
+    check_count("n_steps", settings.n_steps)
+    check_count("batch_size", settings.batch_size)
+    if settings.support not in ("full", "observed") or not 0.0 < settings.average <= 1.0:
+        raise ValueError(f"options are {settings}")
+    if not 0 <= state.k <= settings.n_steps:
+        raise ValueError(f"step {state.k} of {settings.n_steps}")
 
 
 def _put_together(arrays: Mapping[str, NDArray[Any]], record: Mapping[str, Any]) -> State:
-    options = Options(**{**record["options"], "steps": Steps(*record["options"]["steps"])})
+    settings = Settings(**{**record["options"], "steps": Steps(*record["options"]["steps"])})
     edges_x, edges_y = Edges.from_mask(arrays["edges_x"]), Edges.from_mask(arrays["edges_y"])
-    state = build(options, arrays["cost"], arrays["initial_x"], arrays["initial_y"], edges_x, edges_y)
+    state = build(settings, arrays["cost"], arrays["initial_x"], arrays["initial_y"], edges_x, edges_y)
     for part in ("x", "y", "pairs"):
         for name in SIDE if part != "pairs" else PAIRS:
             getattr(getattr(state, part), name)[...] = arrays[f"{part}.{name}"]

@@ -14,13 +14,13 @@ from somcot.plumbing.memory import require
 from somcot.solvers.somcot.updates import Pairs, Rates, Side
 from somcot.steps import Steps
 
-__all__ = ["Edges", "Options", "State", "Sums", "build", "full_edges", "grow", "lengths"]
+__all__ = ["Edges", "Settings", "State", "Sums", "build", "full_edges", "grow", "lengths"]
 
 Support = Literal["full", "observed"]
 
 
 @dataclass(frozen=True)
-class Options:
+class Settings:
     """What is fixed for a whole run. Steps and radii are in the unit of the user's cost."""
 
     discount: float
@@ -89,7 +89,7 @@ class Sums(NamedTuple):
 class State:
     """A run between two steps. `advance` works on it in place."""
 
-    options: Options
+    settings: Settings
     rates: Rates
     cost: Floats
     initial_x: Floats
@@ -133,13 +133,13 @@ def full_edges(n: int) -> Edges:
 
 
 def build(
-    options: Options, cost: Floats, initial_x: Floats, initial_y: Floats, edges_x: Edges, edges_y: Edges
+    settings: Settings, cost: Floats, initial_x: Floats, initial_y: Floats, edges_x: Edges, edges_y: Edges
 ) -> State:
     """A fresh state: mu and lambda uniform, duals zero."""
     n_x, n_y = cost.shape
     extra = len(edges_x.first) - 1 > n_x
     m_x, m_y = n_x + extra, n_y + extra
-    _check_memory(options, edges_x, edges_y)
+    _check_memory(settings, edges_x, edges_y)
     low, scale = float(cost.min()), float(cost.max() - cost.min()) or 1.0
     unit = np.ones((m_x, m_y))
     unit[:n_x, :n_y] = (cost - low) / scale
@@ -150,14 +150,14 @@ def build(
     else:
         first[:] = np.outer(initial_x, initial_y)
     n = m_x * m_y
-    laws = [unit.ravel(), (1 - options.discount) * first.ravel()]
+    laws = [unit.ravel(), (1 - settings.discount) * first.ravel()]
     rows = [np.zeros(n) for _ in range(11)]
     pairs = Pairs._make([*laws, *rows, np.zeros(n, dtype=np.int64), np.zeros(2), np.array([0, 0, 1])])
-    x = _side(edges_x, np.repeat(edges_x.degrees, m_y), m_x, m_y, initial_x if extra else None, options.discount)
-    y = _side(edges_y, np.tile(edges_y.degrees, m_x), m_y, m_x, initial_y if extra else None, options.discount)
+    x = _side(edges_x, np.repeat(edges_x.degrees, m_y), m_x, m_y, initial_x if extra else None, settings.discount)
+    y = _side(edges_y, np.tile(edges_y.degrees, m_x), m_y, m_x, initial_y if extra else None, settings.discount)
     return State(
-        options,
-        _unit_rates(options, scale, extra),
+        settings,
+        _unit_rates(settings, scale, extra),
         cost,
         initial_x,
         initial_y,
@@ -167,8 +167,8 @@ def build(
         x,
         y,
         pairs,
-        _workspace(options, edges_x, edges_y),
-        _coupling_sum(options, edges_x, edges_y),
+        _workspace(settings, edges_x, edges_y),
+        _coupling_sum(settings, edges_x, edges_y),
         np.zeros((n_x, n_x), dtype=np.int64),
         np.zeros((n_y, n_y), dtype=np.int64),
     )
@@ -176,7 +176,7 @@ def build(
 
 def grow(state: State, edges_x: Edges, edges_y: Edges) -> State:
     """The same run on larger sets of transitions; new entries start as if their duals had been zero so far."""
-    bigger = build(state.options, state.cost, state.initial_x, state.initial_y, edges_x, edges_y)
+    bigger = build(state.settings, state.cost, state.initial_x, state.initial_y, edges_x, edges_y)
     n_x, n_y = len(state.edges_x.first) - 1, len(state.edges_y.first) - 1
     rows = np.arange(n_x * n_y)
     place_x = _places(state.x, bigger.x, rows // n_y, state.edges_x, edges_x)
@@ -210,47 +210,47 @@ def _side(edges: Edges, row_degrees: Ints, own: int, other: int, initial: Floats
     return Side(offset, alpha, log, tally, mass, np.zeros(len(row_degrees)), *conditional, slots, weights)
 
 
-def _unit_rates(options: Options, scale: float, extra: bool) -> Rates:
+def _unit_rates(settings: Settings, scale: float, extra: bool) -> Rates:
     """Rates for the cost (c - min c) / scale; the iterates are those of the user's cost and rates.
 
     The limits keep all logarithms finite whatever the cost's unit; no run that makes sense comes near them.
     """
-    s, rest = options.steps, 1.0 - options.discount
-    radius = max(options.max_cost / scale, 1e-290)
-    highest = 1e290 / (40 * radius / rest * (options.n_steps + 1))
+    s, rest = settings.steps, 1.0 - settings.discount
+    radius = max(settings.max_cost / scale, 1e-290)
+    highest = 1e290 / (40 * radius / rest * (settings.n_steps + 1))
     primal = [min(rate * scale, highest) for rate in (s.mu, s.lambda_x, s.lambda_y)]
     dual = [min(max(rate / scale, 1e-280), 1e280) for rate in (s.alpha_x, s.alpha_y, s.V)]
-    weight = (options.discount if extra else 1.0) / options.batch_size
-    return Rates._make([*primal, *dual, s.decay, options.discount, 6 * radius / rest, 2 * radius / rest, weight])
+    weight = (settings.discount if extra else 1.0) / settings.batch_size
+    return Rates._make([*primal, *dual, s.decay, settings.discount, 6 * radius / rest, 2 * radius / rest, weight])
 
 
-def _workspace(options: Options, edges_x: Edges, edges_y: Edges) -> Any:
+def _workspace(settings: Settings, edges_x: Edges, edges_y: Edges) -> Any:
     from somcot.solvers.somcot import dense, observed
 
-    if options.support == "full":
+    if settings.support == "full":
         return dense.workspace(len(edges_x.first) - 1, len(edges_y.first) - 1)
     return observed.workspace(edges_x.target, edges_y.target, edges_x.first, edges_y.first)
 
 
-def _coupling_sum(options: Options, edges_x: Edges, edges_y: Edges) -> Floats:
-    if not options.keep_coupling:
+def _coupling_sum(settings: Settings, edges_x: Edges, edges_y: Edges) -> Floats:
+    if not settings.keep_coupling:
         return np.zeros((0, 0))
-    if options.support == "full":
+    if settings.support == "full":
         n = (len(edges_x.first) - 1) * (len(edges_y.first) - 1)
         return np.zeros((n, n))
     return np.zeros((1, len(edges_x.target) * len(edges_y.target)))
 
 
-def _check_memory(options: Options, edges_x: Edges, edges_y: Edges) -> None:
+def _check_memory(settings: Settings, edges_x: Edges, edges_y: Edges) -> None:
     n_x, n_y = len(edges_x.first) - 1, len(edges_y.first) - 1
     m_x, m_y = float(len(edges_x.target)), float(len(edges_y.target))
     flat = m_x * n_y + m_y * n_x
     require(
         8 * (12 * flat + 40 * n_x * n_y),
         f"SOMCOT on {n_x} x {n_y} states",
-        "use support='observed' or merge states" if options.support == "full" else "merge states",
+        "use support='observed' or merge states" if settings.support == "full" else "merge states",
     )
-    if options.keep_coupling:
+    if settings.keep_coupling:
         wanted = 8 * (12 * flat + 3 * m_x * m_y)
         require(wanted, f"the full coupling of {n_x} x {n_y} states", "leave out keep_coupling=True")
 

@@ -1,0 +1,26 @@
+"""Options written once as a record are options of the functions that take them."""
+
+import inspect
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+import somcot
+from somcot.plumbing.signatures import option_names
+from somcot.solvers.somcot import Options, init, solve
+
+
+def test_every_field_is_an_option_of_both_functions() -> None:
+    names = {field.name for field in fields(Options)}
+    for function in (solve, init):
+        assert names <= set(option_names(function))
+        assert all(p.kind is not p.VAR_KEYWORD for p in inspect.signature(function).parameters.values())
+
+
+def test_an_unknown_option_is_answered_with_the_known_ones() -> None:
+    walk = somcot.random_walk(2)
+    with pytest.raises(TypeError, match=r"n_step: not an option of method 'somcot', which takes .*n_steps.*support"):
+        somcot.distance(walk, walk, np.eye(2), discount=0.9, method="somcot", n_step=5)
+    with pytest.raises(TypeError, match="n_step"):
+        solve(walk, walk, np.eye(2), discount=0.9, n_step=5)
