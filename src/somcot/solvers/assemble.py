@@ -36,6 +36,11 @@ class Question(NamedTuple):
     states_x: tuple[Hashable, ...]
     states_y: tuple[Hashable, ...]
 
+    @classmethod
+    def of(cls, problem: Problem) -> Question:
+        """What a problem between known chains asks."""
+        return cls(problem.discount, problem.x.states, problem.y.states)
+
 
 class Answer(NamedTuple):
     """What a coupling says, in the unit of the user's cost."""
@@ -97,5 +102,4 @@ def assemble_coupling(problem: Problem, coupling: Coupling, V: Floats, bounds: B
     trace = dict(ending.trace)
     if "distance" in trace:
         trace["distance"] = problem.offset + problem.scale * np.asarray(trace["distance"], dtype=np.float64)
-    question = Question(problem.discount, problem.x.states, problem.y.states)
-    return assemble(question, answer, ending._replace(trace=trace))
+    return assemble(Question.of(problem), answer, ending._replace(trace=trace))

@@ -25,6 +25,7 @@ from somcot.plumbing.memory import require
 from somcot.plumbing.validation import check_count, check_positive
 from somcot.problem import Problem
 from somcot.result import Bounds, Maps, Result, Status
+from somcot.solvers.assemble import Answer, Ending, Question, assemble
 from somcot.solvers.saddle import bounds
 from somcot.solvers.saddle.kernel import Layout, advance, start_point
 
@@ -248,24 +249,17 @@ def _result(
         Status.STEP_LIMIT: f"violation {violation:.2g} after {steps} steps, {tolerance:.2g} was asked; raise max_steps",
         Status.INTERRUPTED: f"interrupted at violation {violation:.2g} after {steps} steps",
     }[status]
-    return Result(
-        distance=min(max(last.distance, proved.low), proved.high),
-        method="saddle",
-        status=status,
-        message=f"Primal-dual steps on the saddle point: {ended}.",
-        discount=problem.discount,
-        n_steps=steps,
-        seconds=time.perf_counter() - began,
-        bounds=proved,
-        maps=last.maps,
-        potential=problem.potential_to_user(last.V),
-        state_law=last.coupling.state_law(),
-        residuals=last.residuals,
-        states_x=problem.x.states,
-        states_y=problem.y.states,
-        plan=last.coupling,
-        trace={name: np.asarray(column) for name, column in trace.items()},
+    answer = Answer(
+        min(max(last.distance, proved.low), proved.high),
+        proved,
+        last.maps,
+        problem.potential_to_user(last.V),
+        last.coupling.state_law(),
+        last.residuals,
+        last.coupling,
     )
+    message = f"Primal-dual steps on the saddle point: {ended}."
+    return assemble(Question.of(problem), answer, Ending("saddle", status, message, steps, began, trace))
 
 
 def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
