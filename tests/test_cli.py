@@ -6,6 +6,7 @@ import dataclasses
 import gzip
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -71,7 +72,9 @@ def test_distance_prints_what_the_library_finds(command: Command, tmp_path: Path
     assert wanted.confidence_interval is not None
     assert found["confidence_interval"] == wanted.confidence_interval._asdict()
     assert found["plugin"] == wanted.plugin
-    assert found["bounds"] == wanted.bounds._asdict()
+    assert found["claim"] == "estimated"
+    assert found["bounds"] is None
+    assert found["before_correction"] == {"distance": wanted.plugin, "bounds": wanted.bounds._asdict()}
     assert found["n_samples"] == [x.n_transitions, y.n_transitions]
     assert found["x"] == {
         "source": MAY, "kind": "samples", "n_states": 12, "n_transitions": x.n_transitions, "n_episodes": 5000
@@ -92,8 +95,13 @@ def test_the_keys_are_the_documented_ones(command: Command, tmp_path: Path) -> N
 def test_panel_shows_number_interval_and_matches(command: Command, tmp_path: Path) -> None:
     done = command("distance", MAY, JUNE, *COLUMNS, "--discount", "0.9", cwd=tmp_path)
     assert done.returncode == 0
-    for text in ("distance", "interval", "90 % confidence", "bracket", "25,579 transitions", "Strongest", "product"):
+    for text in (
+        "distance", "interval", "90 % confidence", "before correction", "for the estimated chains",
+        "25,884 transitions", "Strongest", "state in may.csv", "goes with, in june.csv", "product",
+    ):  # fmt: skip
         assert text in done.stdout
+    assert "bracket" not in done.stdout
+    assert "gap" not in done.stdout
     assert done.stderr == ""
 
 
@@ -116,7 +124,8 @@ def test_every_method_can_be_asked_for(method: str, command: Command, tmp_path: 
     assert done.stderr == ""  # progress is for terminals
     found = answer(done)
     assert found["method"] == method
-    assert found["distance"] == pytest.approx(0.1254, abs=1e-4 if method != "somcot" else 0.05)
+    assert found["distance"] == pytest.approx(0.1255, abs=1e-4 if method != "somcot" else 0.05)
+    assert found["claim"] == ("nothing proved" if method == "somcot" else "estimated")
 
 
 def test_same_process_or_not(command: Command, tmp_path: Path) -> None:
@@ -225,7 +234,7 @@ def test_labels_are_matched_and_strangers_listed(command: Command, tmp_path: Pat
     found = answer(command("distance", "a.csv", "b.csv", "--discount", "0.5", "--json", cwd=tmp_path))
     assert (found["only_x"], found["only_y"]) == (["9"], ["new"])
     assert any("taken as text" in text for text in found["warnings"])
-    assert "only in A: 9" in command("distance", "a.csv", "b.csv", "--discount", "0.5", cwd=tmp_path).stdout
+    assert "- only in a.csv: 9" in command("distance", "a.csv", "b.csv", "--discount", "0.5", cwd=tmp_path).stdout
 
 
 def test_bins_are_the_same_on_both_sides(command: Command, tmp_path: Path) -> None:
@@ -277,7 +286,8 @@ def test_an_unfinished_result_is_shown_with_its_own_exit_code(
         cli.main()
     assert left.value.code == code
     shown = capsys.readouterr()
-    assert "distance  0" in shown.out
+    assert re.search(r"distance +0 ", shown.out)
+    assert "walk.npy (1)" in shown.out
     assert shown.err == ("interrupted\n" if code == 130 else "")
 
 
@@ -309,6 +319,8 @@ def test_demo_shows_the_truth_beside_the_estimate(command: Command, tmp_path: Pa
     x, y = clickstream.chain("may"), clickstream.chain("june")
     truth = somcot.distance(x, y, somcot.costs.labels(x.states, y.states), discount=0.9).distance
     assert f"{truth:.4f}" in done.stdout
+    low, high = map(float, re.findall(r"interval +([\d.]+) to ([\d.]+)", done.stdout)[0])
+    assert f"lies {'inside' if low <= truth <= high else 'outside'} the interval" in done.stdout
     assert done.stdout.count("\n  somcot ") == 3
     assert (tmp_path / "new" / "report.html").stat().st_size > 10_000
     assert (tmp_path / "new" / "demo.png").stat().st_size > 10_000

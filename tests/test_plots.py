@@ -61,8 +61,32 @@ def test_trace_ends_inside_the_bracket_it_shows(data: tuple[somcot.Result, Sampl
     ax = somcot.plots.trace(result)
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), result.trace["distance"])
     assert [text.get_text() for text in ax.get_legend().get_texts()] == [
-        "certified bracket", "estimate", "90 % interval"
+        "proved bracket, estimated chains", "distance, estimated chains", "estimate", "90 % interval"
     ]  # fmt: skip
+    np.testing.assert_array_equal(ax.lines[1].get_ydata(), [result.distance] * 2)
+    plt.close("all")
+
+
+def test_trace_shows_no_bracket_where_nothing_is_proved(result: somcot.Result) -> None:
+    def legend(shown: somcot.Result) -> list[str]:
+        return [text.get_text() for text in somcot.plots.trace(shown).get_legend().get_texts()]
+
+    assert legend(result) == ["proved bracket", "distance"]
+    run = somcot.distance(*blocks(4, 2, 0.5), discount=0.9, method="somcot", n_steps=100, rng=0)
+    assert legend(run) == ["distance"]
+    plt.close("all")
+
+
+def test_names_are_used_throughout(data: tuple[somcot.Result, Samples]) -> None:
+    result, _ = data
+    picture = somcot.plots.overview(result, names=("may.csv", "june$.csv"))
+    texts = " | ".join(text.get_text() for text in picture.findobj(mpl.text.Text))
+    for part in ("state of may.csv", r"state of june\$.csv", "occupancy of may.csv", "may.csv and june"):
+        assert part in texts
+    low, high, _ = result.confidence_interval or (0.0, 0.0, 0.0)
+    title = picture.get_suptitle()
+    assert f"distance {result.distance:.4f} (estimated, 90 % interval {low:.4f} to {high:.4f})" in title
+    assert result.method not in title
     plt.close("all")
 
 
@@ -79,6 +103,8 @@ def test_graphs_have_matched_colours() -> None:
     result = somcot.distance(walk, walk, somcot.costs.labels(walk.states, walk.states), discount=0.9)
     colours = [somcot.plots.graph(result, side).collections[0].get_facecolor() for side in ("x", "y")]
     np.testing.assert_array_equal(*colours)
+    with pytest.raises(TypeError, match="result: found MarkovChain, expected a Result"):
+        somcot.plots.graph(walk)
     with pytest.raises(ValueError, match="side: found 'z'"):
         somcot.plots.graph(result, "z")
     plt.close("all")

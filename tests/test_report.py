@@ -102,6 +102,39 @@ def test_the_answer_and_its_parts_are_there() -> None:
         assert part in text, part
 
 
+@pytest.mark.filterwarnings("ignore::somcot.plumbing.errors.DataWarning")
+def test_the_words_follow_what_is_known() -> None:
+    x, y = somcot.random_walk(4), somcot.random_walk(4, 0.7)
+    cost = somcot.costs.absolute([1, 0, 0, -1], [1, 0, 0, -1])
+    a, b = x.sample(20, 20, rng=1), y.sample(20, 20, rng=2)
+    known = report.html(somcot.distance(x, y, cost, discount=0.9))
+    assert "(proved to " in known
+    assert "the band is the proved bracket" in known
+    data = somcot.distance(a, b, cost, discount=0.9)
+    page = report.html(data)
+    assert f"is estimated at {data.distance:.4f}; no interval was asked for" in page
+    assert f"<tr><th>before correction</th><td>{data.plugin:.6g}, proved to " in page
+    assert "certain" not in page
+    stream = somcot.distance(x, y, cost, discount=0.9, method="somcot", n_steps=300, rng=0)
+    page = report.html(stream)
+    assert f"is {stream.distance:.4f} after 300 steps; nothing is proved about how near that is." in page
+    assert "<th>proved</th><td>nothing, after 300 steps</td>" in page
+    assert "bracket" not in page
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_notes_use_the_names() -> None:
+    walk = somcot.random_walk(4)
+    cost = somcot.costs.labels(walk.states, walk.states)
+    a, b = walk.sample(2, 12, rng=1), walk.sample(400, 20, rng=2)
+    result = somcot.distance(a, b, cost, discount=0.9)
+    assert any(note.startswith("x: only ") for note in result.diagnose())
+    page = report.html(result, names=("may.csv", "june.csv"), warnings=["x: odd", "y: odd"])
+    assert "<li>may.csv: only " in page
+    assert "<li>may.csv and june.csv: odd</li>" in page
+    assert "<li>x: " not in page
+
+
 def test_states_of_one_side_are_listed() -> None:
     x, y = (somcot.MarkovChain(np.eye(2), states=states) for states in (["a", "b"], ["b", "c"]))
     text = report.html(somcot.distance(x, y, [[1, 1], [0, 1]], discount=0.5), x=x, y=y, names=("May", "June"))

@@ -23,14 +23,39 @@ def result() -> Result:
 
 def test_prints_one_line(result: Result) -> None:
     text = str(result)
-    assert text.startswith(f"{result.distance:.6g}, gap ")
+    assert text.startswith(f"{result.distance:.6g}, proved to ")
     assert "exact" in text
     assert "\n" not in text
     assert repr(result) == f"<somcot.Result {text}>"
     sampled = replace(result, samples=(1000, 2000), confidence_interval=ConfidenceInterval(0.1, 0.2, 0.9))
-    assert " [0.1, 0.2] 90 % from 1,000 + 2,000 transitions" in str(sampled)
+    assert ", estimated, 90 % interval [0.1, 0.2], from 1,000 + 2,000 transitions, exact" in str(sampled)
     assert sampled.n_samples == 3000
     assert float(result) == result.distance
+
+
+@pytest.mark.filterwarnings("ignore::somcot.plumbing.errors.DataWarning")
+def test_claims_no_more_than_it_has() -> None:
+    """Proved for known chains, estimated for data, nothing for streams; and the word gap is kept for the cross-fit."""
+    x, y, cost = walks(5, 0.7)
+    a, b = x.sample(20, 30, rng=1), y.sample(20, 30, rng=2)
+    known, data = (x, y, cost), (a, b, cost)
+    for method in ("exact", "lp", "sinkhorn", "saddle", "plugin"):
+        found = somcot.distance(*known, discount=0.9, method=method)
+        assert found.claim == "proved"
+        assert found.bounds.low <= found.distance <= found.bounds.high
+        assert f", proved to {found.bounds.high - found.bounds.low:.1g}, {method}, " in str(found)
+    for method in ("auto", "exact", "lp", "sinkhorn", "saddle", "plugin"):
+        found = somcot.distance(*data, discount=0.9, method=method)
+        assert found.claim == "estimated"
+        assert f", estimated, no interval, from 600 + 600 transitions, {method}, " in str(found)
+    for processes in (known, data):
+        found = somcot.distance(*processes, discount=0.9, method="somcot", n_steps=50, rng=0)
+        assert found.claim == "nothing proved"
+        assert ", after 50 steps, nothing proved, from 50 + 50 transitions, somcot, " in str(found)
+    interval = somcot.distance(*data, discount=0.9, confidence=0.8)
+    low, high, _ = interval.confidence_interval or (0.0, 0.0, 0.0)
+    assert f", estimated, 80 % interval [{low:.4g}, {high:.4g}], from " in str(interval)
+    assert "gap" not in str(interval)
 
 
 def test_potential_gives_the_distance() -> None:

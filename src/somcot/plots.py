@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.text import label_text
-from somcot.result import Result
+from somcot.plumbing.text import figure, label_text
+from somcot.result import Claim, Result
 from somcot.samples import Samples
 
 if TYPE_CHECKING:
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 
 __all__ = ["coupling", "decoder", "encoder", "graph", "overview", "trace", "visits"]
 
+NAMES = ("X", "Y")
 _MAX_TICKS = 15
+_OF_CHAINS = ", estimated chains"
 _GRAPH_STATES = 20
 
 
-def encoder(result: Result, *, ax: Axes | None = None) -> Axes:
+def encoder(result: Result, *, ax: Axes | None = None, names: tuple[str, str] = NAMES) -> Axes:
     """Heat map of the encoder lambda_X(y | x): where each state of X goes in Y.
 
     Parameters
@@ -31,35 +33,51 @@ def encoder(result: Result, *, ax: Axes | None = None) -> Axes:
     result : Result
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
+    names : (str, str)
+        What to call the two processes.
     """
     ax = _heat_map(result.encoder, result.states_x, result.states_y, ax)
-    ax.set(xlabel="state y", ylabel="state x", title=r"encoder $\lambda_X(y \mid x)$")
+    ax.set(xlabel=_state(names[1]), ylabel=_state(names[0]), title=r"encoder $\lambda_X(y \mid x)$")
     return ax
 
 
-def decoder(result: Result, *, ax: Axes | None = None) -> Axes:
+def decoder(result: Result, *, ax: Axes | None = None, names: tuple[str, str] = NAMES) -> Axes:
     """Heat map of the decoder lambda_Y(x | y): where each state of Y goes in X. Parameters as for `encoder`."""
     ax = _heat_map(result.decoder, result.states_y, result.states_x, ax)
-    ax.set(xlabel="state x", ylabel="state y", title=r"decoder $\lambda_Y(x \mid y)$")
+    ax.set(xlabel=_state(names[0]), ylabel=_state(names[1]), title=r"decoder $\lambda_Y(x \mid y)$")
     return ax
 
 
-def coupling(result: Result, *, ax: Axes | None = None) -> Axes:
+def coupling(result: Result, *, ax: Axes | None = None, names: tuple[str, str] = NAMES) -> Axes:
     """Heat map of the law of pairs: the share of (discounted) time spent in x and y together.
 
     Parameters as for `encoder`.
     """
     ax = _heat_map(result.state_law, result.states_x, result.states_y, ax)
-    ax.set(xlabel="state y", ylabel="state x", title="time spent together")
+    ax.set(xlabel=_state(names[1]), ylabel=_state(names[0]), title="time spent together")
     return ax
 
 
 def trace(result: Result, *, ax: Axes | None = None) -> Axes:
-    """The estimate along the run, with the certified bracket it ended in as a band. Parameters as for `encoder`."""
+    """The distance along the run, with what is proved or estimated of it.
+
+    The band is the proved bracket that the run ended in; a run on streams has none. For data the run is that of the
+    estimated chains; the estimate itself is a line, and its interval a band of its own.
+
+    Parameters
+    ----------
+    result : Result
+    ax : matplotlib Axes, optional
+    """
     ax = _axes(ax)
     steps, values = np.asarray(result.trace.get("step", ())), np.asarray(result.trace.get("distance", ()))
-    ax.axhspan(result.bounds.low, result.bounds.high, alpha=0.25, color="C0", label="certified bracket")
-    ax.plot(steps, values, marker="o" if len(steps) <= 30 else None, color="C0", label="estimate")
+    estimated = result.claim is Claim.ESTIMATED
+    if result.claim is not Claim.NOTHING:
+        ax.axhspan(*result.bounds, alpha=0.25, color="C0", label="proved bracket" + _OF_CHAINS * estimated)
+    marker = "o" if len(steps) <= 30 else None
+    ax.plot(steps, values, marker=marker, color="C0", label="distance" + _OF_CHAINS * estimated)
+    if estimated:
+        ax.axhline(result.distance, color="C1", label="estimate")
     if result.confidence_interval is not None:
         low, high, level = result.confidence_interval
         ax.axhspan(low, high, alpha=0.15, color="C1", label=f"{100 * level:g} % interval")
@@ -87,18 +105,21 @@ def visits(samples: Samples, *, ax: Axes | None = None, most: int = 30) -> Axes:
     return ax
 
 
-def graph(result: Result, side: str = "x", *, ax: Axes | None = None) -> Axes:
-    """One chain as a graph: dots grow with the time spent in a state, lines with how often a step is taken.
+def graph(result: Result, side: str = "x", *, ax: Axes | None = None, names: tuple[str, str] = NAMES) -> Axes:
+    """One side of a result as a graph: dots grow with the time spent in a state, lines with how often a step is taken.
 
     A state of Y has the colour of the state of X it is most often paired with, so the two graphs match.
 
     Parameters
     ----------
     result : Result
-        With its ``plan``.
+        With its ``plan``; a chain alone has no partner to be coloured by and is refused.
     side : {"x", "y"}
-    ax : matplotlib Axes, optional
+    ax, names
+        As for `encoder`.
     """
+    if not isinstance(result, Result):
+        raise TypeError(f"result: found {type(result).__name__}, expected a Result of distance(x, y, ...)")
     if side not in ("x", "y"):
         raise ValueError(f"side: found {side!r}, expected 'x' or 'y'")
     if result.plan is None:
@@ -109,26 +130,49 @@ def graph(result: Result, side: str = "x", *, ax: Axes | None = None) -> Axes:
     chosen = np.sort(np.argsort(-law.sum(axis=1), kind="stable")[:_GRAPH_STATES])
     shades = _matched_colours(result)[0 if side == "x" else 1][chosen]
     _draw_graph(ax, law[np.ix_(chosen, chosen)], [states[k] for k in chosen], shades)
-    ax.set_title(f"occupancy of {side.upper()}")
+    ax.set_title(f"occupancy of {_text(names[0 if side == 'x' else 1], 40)}")
     return ax
 
 
-def overview(result: Result) -> Figure:
-    """Everything at a glance: encoder, decoder, pairs, the run, and both chains."""
+def overview(result: Result, *, names: tuple[str, str] = NAMES) -> Figure:
+    """Everything at a glance: encoder, decoder, pairs, the run, and both chains.
+
+    Parameters
+    ----------
+    result : Result
+    names : (str, str)
+        What to call the two processes.
+    """
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(2, 3, figsize=(16, 9.5), layout="constrained")
-    encoder(result, ax=axes[0, 0])
-    decoder(result, ax=axes[0, 1])
-    coupling(result, ax=axes[0, 2])
+    picture, axes = plt.subplots(2, 3, figsize=(16, 9.5), layout="constrained")
+    encoder(result, ax=axes[0, 0], names=names)
+    decoder(result, ax=axes[0, 1], names=names)
+    coupling(result, ax=axes[0, 2], names=names)
     trace(result, ax=axes[1, 0])
     for ax, side in zip(axes[1, 1:], ("x", "y"), strict=True):
         if result.plan is None:
             ax.set_axis_off()
         else:
-            graph(result, side, ax=ax)
-    figure.suptitle(str(result).replace("$", r"\$"))
-    return figure
+            graph(result, side, ax=ax, names=names)
+    picture.suptitle(_title(result, names))
+    return picture
+
+
+def _title(result: Result, names: tuple[str, str]) -> str:
+    said = {
+        Claim.PROVED: f"proved to {result.bounds.high - result.bounds.low:.1g}",
+        Claim.ESTIMATED: "estimated",
+        Claim.NOTHING: f"after {result.n_steps:,} steps, nothing proved",
+    }[result.claim]
+    if result.confidence_interval is not None:
+        low, high, level = result.confidence_interval
+        said += f", {100 * level:g} % interval {figure(low)} to {figure(high)}"
+    return f"{_text(names[0], 40)} and {_text(names[1], 40)}: distance {figure(result.distance)} ({said})"
+
+
+def _state(name: str) -> str:
+    return f"state of {_text(name, 40)}"
 
 
 def _matched_colours(result: Result) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -185,8 +229,8 @@ def _ticks(axis: Any, labels: tuple[Hashable, ...]) -> None:
     axis.set_ticks(places, [_text(labels[i]) for i in places])
 
 
-def _text(label: Hashable) -> str:
+def _text(label: Hashable, longest: int = 16) -> str:
     """A label for matplotlib: short, without formulas, and without characters its fonts lack (they warn)."""
     text = ",".join(map(str, label)) if isinstance(label, tuple) else str(label)
-    plain = "".join(c if c.isprintable() and ord(c) < 0x2E80 else "\u25a1" for c in label_text(text, 16))
+    plain = "".join(c if c.isprintable() and ord(c) < 0x2E80 else "\u25a1" for c in label_text(text, longest))
     return plain.replace("$", r"\$")

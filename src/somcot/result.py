@@ -15,7 +15,9 @@ from somcot.couplings import Coupling, Residuals
 from somcot.derivatives import Gradient, RowGradient
 from somcot.plumbing.arrays import Floats
 
-__all__ = ["Bounds", "ConfidenceInterval", "DeferredMaps", "Duals", "Estimate", "Maps", "Match", "Result", "Status"]
+__all__ = [
+    "Bounds", "Claim", "ConfidenceInterval", "DeferredMaps", "Duals", "Estimate", "Maps", "Match", "Result", "Status",
+]  # fmt: skip
 
 
 class Status(enum.StrEnum):
@@ -28,8 +30,16 @@ class Status(enum.StrEnum):
     INTERRUPTED = "interrupted"
 
 
+class Claim(enum.StrEnum):
+    """What is known about how far the distance is from the truth."""
+
+    PROVED = "proved"  # known chains: the bounds hold the distance
+    ESTIMATED = "estimated"  # recorded data: the bounds are those of the estimated chains, the truth is elsewhere
+    NOTHING = "nothing proved"  # streams
+
+
 class Bounds(NamedTuple):
-    """A bracket that holds for certain, up to floating-point rounding, for the problem that was solved."""
+    """A bracket that is proved, up to floating-point rounding, for the problem that was solved."""
 
     low: float
     high: float
@@ -132,7 +142,8 @@ class Result:
     distance : float
         (1 - discount) E[sum_t discount^t c(X_t, Y_t)], so min c <= distance <= max c.
     bounds : Bounds
-        Certified bracket of the problem that was solved (known or estimated kernels).
+        Proved bracket of the problem that was solved: for known chains it holds `distance`; for data it is that of the
+        estimated chains and holds `plugin`, not the corrected distance; for streams it is the range of the cost.
     maps : Maps or DeferredMaps
         Where `encoder` and `decoder` come from: the coupling `plan`, or, for data whose noise blurs that, the saddle
         point solved to the level of the noise when first asked for (see `somcot.inference.maps`).
@@ -190,6 +201,14 @@ class Result:
         return self.status is Status.CONVERGED
 
     @property
+    def claim(self) -> Claim:
+        """What is known about the distance: proved, estimated, or nothing proved."""
+        if not self.n_samples:
+            return Claim.PROVED
+        sources = (self.plugin, self.estimate, self.confidence_interval)
+        return Claim.NOTHING if sources == (None, None, None) else Claim.ESTIMATED
+
+    @property
     def encoder(self) -> Floats:
         """lambda_X(y | x), (n_x, n_y): where each state of X goes in Y. Rows sum to 1, uniform for unvisited states."""
         return self.maps.encoder
@@ -231,16 +250,23 @@ class Result:
         ]
 
     def __str__(self) -> str:
-        parts = [f"{self.distance:.6g}"]
-        if self.confidence_interval is not None:
-            low, high, level = self.confidence_interval
-            parts[0] += f" [{low:.4g}, {high:.4g}] {100 * level:g} %"
+        parts = [f"{self.distance:.6g}", self._claimed()]
         if self.n_samples:
-            parts[0] += f" from {self.samples[0]:,} + {self.samples[1]:,} transitions"
-        parts += [f"gap {self.bounds.high - self.bounds.low:.1g}", self.method, f"{self.seconds:.2g} s"]
+            parts.append(f"from {self.samples[0]:,} + {self.samples[1]:,} transitions")
+        parts += [self.method, f"{self.seconds:.2g} s"]
         if self.status not in (Status.CONVERGED, Status.FINISHED):
             parts.append(self.status.value)
         return ", ".join(parts)
+
+    def _claimed(self) -> str:
+        if self.claim is Claim.PROVED:
+            return f"proved to {self.bounds.high - self.bounds.low:.1g}"
+        if self.claim is Claim.NOTHING:
+            return f"after {self.n_steps:,} steps, nothing proved"
+        if self.confidence_interval is None:
+            return "estimated, no interval"
+        low, high, level = self.confidence_interval
+        return f"estimated, {100 * level:g} % interval [{low:.4g}, {high:.4g}]"
 
     def __repr__(self) -> str:
         return f"<somcot.Result {self}>"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import math
 import warnings
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,13 @@ import somcot
 from somcot.chains import MarkovChain
 from somcot.commands.inputs import Process
 from somcot.plumbing.arrays import Floats
-from somcot.result import Result
+from somcot.report import named
+from somcot.result import Claim, Result
 from somcot.samples import Samples
 
-__all__ = ["Answer", "caught", "chain_of", "one_sided", "plain", "process_facts", "to_json"]
+__all__ = [
+    "Answer", "caught", "chain_of", "names_of", "notes_of", "one_sided", "plain", "process_facts", "to_json",
+]  # fmt: skip
 
 _MATCHES = 50
 _SPELLED = {"pass terminated=True": "pass --terminated all", "terminated=True": "--terminated all"}
@@ -38,6 +42,16 @@ class Answer:
     command: str
     files: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def names(self) -> tuple[str, str]:
+        """What to call the two, on every screen and in every file."""
+        return names_of(self.x, self.y)
+
+    @property
+    def notes(self) -> list[str]:
+        """What to know before trusting the answer, what concerns the number first."""
+        return notes_of([*self.result.diagnose(), *self.warnings], self.x, self.y)
+
 
 @contextlib.contextmanager
 def caught() -> Iterator[list[str]]:
@@ -50,6 +64,32 @@ def caught() -> Iterator[list[str]]:
         finally:
             ours = [str(w.message) for w in found if w.category.__module__.startswith("somcot")]
             messages.extend(_as_option(" ".join(text.split())) for text in dict.fromkeys(ours))
+
+
+def names_of(x: Process, y: Process) -> tuple[str, str]:
+    """File names without their folders, where that tells the two apart; else numbered.
+
+    Examples
+    --------
+    >>> chain = somcot.random_walk(2)
+    >>> names_of(Process("old/may.csv", chain), Process("june.csv", chain))
+    ('may.csv', 'june.csv')
+    >>> names_of(Process("may.csv", chain), Process("may.csv", chain))
+    ('may.csv (1)', 'may.csv (2)')
+    """
+    short, full = (Path(x.name).name, Path(y.name).name), (x.name, y.name)
+    for first, second in (short, full):
+        if first != second:
+            return first, second
+    return f"{short[0]} (1)", f"{short[1]} (2)"
+
+
+def notes_of(messages: Iterable[str], x: Process, y: Process) -> list[str]:
+    """Messages in the names of the two files, each once."""
+    short = names_of(x, y)
+    known = {x.name: "x", y.name: "y"} if x.name != y.name else {}
+    parts = ((message, *message.partition(": ")) for message in messages)
+    return named([f"{known[a]}: {rest}" if a in known else whole for whole, a, _, rest in parts], short)
 
 
 def _as_option(text: str) -> str:
@@ -89,8 +129,10 @@ def to_json(answer: Answer) -> dict[str, Any]:
             "command": "distance",
             "distance": r.distance,
             "confidence_interval": None if r.confidence_interval is None else r.confidence_interval._asdict(),
-            "bounds": r.bounds._asdict(),
+            "claim": r.claim.value,
+            "bounds": r.bounds._asdict() if r.claim is Claim.PROVED else None,
             "plugin": r.plugin,
+            "before_correction": None if r.plugin is None else {"distance": r.plugin, "bounds": r.bounds._asdict()},
             "estimate": None if r.estimate is None else r.estimate._asdict(),
             "method": r.method,
             "converged": r.converged,
@@ -107,7 +149,7 @@ def to_json(answer: Answer) -> dict[str, Any]:
             "only_x": only_x,
             "only_y": only_y,
             "matches": [m._asdict() for m in r.matches()[:_MATCHES]],
-            "warnings": list(dict.fromkeys([*answer.warnings, *r.diagnose()])),
+            "warnings": answer.notes,
             "files": answer.files,
         }
     )

@@ -63,10 +63,12 @@ def _verdict(console: Console, result: somcot.Result, truth: float) -> None:
     interval = result.confidence_interval
     if interval is None:
         return
-    inside = interval.low <= truth <= interval.high
-    console.print(
-        Text(f"\nThe truth, {truth:.4f}, lies {'inside' if inside else 'outside'} the interval.", style="bold")
-    )
+    level = 100 * interval.level
+    if interval.low <= truth <= interval.high:
+        text = f"The truth, {truth:.4f}, lies inside the interval; {level:g} of 100 draws are meant to end so."
+    else:
+        text = f"The truth, {truth:.4f}, lies outside the interval; {100 - level:g} of 100 draws may end so."
+    console.print(Text(f"\n{text}", style="bold"))
 
 
 def _next(console: Console, files: list[Path]) -> None:

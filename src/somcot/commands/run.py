@@ -15,7 +15,17 @@ from rich.console import Console
 
 import somcot
 from somcot.commands import screens
-from somcot.commands.answers import Answer, caught, chain_of, one_sided, plain, process_facts, to_json
+from somcot.commands.answers import (
+    Answer,
+    caught,
+    chain_of,
+    names_of,
+    notes_of,
+    one_sided,
+    plain,
+    process_facts,
+    to_json,
+)
 from somcot.commands.inputs import Process, Reading, build_cost, match_labels, read_processes
 from somcot.commands.sizes import estimate_size
 from somcot.plumbing.arrays import Floats
@@ -97,12 +107,12 @@ def test(
         "seed": seed,
         "x": process_facts(x),
         "y": process_facts(y),
-        "warnings": messages,
+        "warnings": notes_of(messages, x, y),
     }
     if as_json:
         print_json(content)
     else:
-        screens.show_test(console(), content)
+        screens.show_test(console(), content, names_of(x, y))
     return 0
 
 
@@ -121,13 +131,14 @@ def metric(a: str, b: str, reading: Reading, *, cost: str, discount: float, as_j
     content = {
         "somcot": somcot.__version__, "command": "metric", "discount": discount, "cost": cost,
         "states_x": x.value.states, "states_y": y.value.states, "metric": values,
-        "x": process_facts(x), "y": process_facts(y), "only_x": only_x, "only_y": only_y, "warnings": messages,
+        "x": process_facts(x), "y": process_facts(y), "only_x": only_x, "only_y": only_y,
+        "warnings": notes_of(messages, x, y),
         "files": {} if out is None else {"matrix": str(out)},
     }  # fmt: skip
     if as_json:
         print_json(content)
     else:
-        screens.show_metric(console(), x, y, values, messages)
+        screens.show_metric(console(), x, y, values, notes_of(messages, x, y))
     return 0
 
 
@@ -191,19 +202,13 @@ def write_files(answer: Answer, html: Path | None, plot: Path | None, known: flo
 
         report.write(
             html, answer.result, cost=answer.cost, x=answer.x.value, y=answer.y.value,
-            names=_short_names(answer.x.name, answer.y.name), cost_name=answer.cost_name, warnings=answer.warnings,
+            names=answer.names, cost_name=answer.cost_name, warnings=answer.notes,
             command=answer.command, known=known,
         )  # fmt: skip
         answer.files["report"] = str(html)
     if plot is not None:
         _draw(answer, plot)
         answer.files["figure"] = str(plot)
-
-
-def _short_names(x: str, y: str) -> tuple[str, str]:
-    """File names without their folders, where that tells them apart."""
-    short = Path(x).name, Path(y).name
-    return short if short[0] != short[1] else (x, y)
 
 
 def can_draw() -> bool:
@@ -219,7 +224,7 @@ def _draw(answer: Answer, path: Path) -> None:
 
     from somcot import plots
 
-    figure = plots.overview(answer.result)
+    figure = plots.overview(answer.result, names=answer.names)
     figure.savefig(path, dpi=110)
     plt.close(figure)
 

@@ -11,13 +11,13 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from somcot.commands.answers import Answer, one_sided, process_facts
+from somcot.commands.answers import Answer, names_of, one_sided, process_facts
 from somcot.commands.inputs import Process
 from somcot.commands.sizes import Size, readable
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.text import figure, label_text
-from somcot.report import METHODS
-from somcot.result import Status
+from somcot.report import METHODS, before_correction
+from somcot.result import Claim, Status
 from somcot.samples import Samples
 
 __all__ = ["show_distance", "show_info", "show_metric", "show_test"]
@@ -27,7 +27,7 @@ _MATRIX = 12
 
 
 def show_distance(console: Console, answer: Answer, *, known: float | None = None) -> None:
-    """The number with its interval, how it came about, who corresponds to whom, and what to mind."""
+    """The number with its interval, how it came about, who corresponds to whom, and notes."""
     r = answer.result
     facts = _grid()
     facts.add_row(
@@ -38,25 +38,30 @@ def show_distance(console: Console, answer: Answer, *, known: float | None = Non
         facts.add_row("interval", f"{figure(low)} to {figure(high)} ({100 * level:g} % confidence)")
     if known is not None:
         facts.add_row("truth", f"{figure(known)}, computed from the chains that made the data")
-    width = r.bounds.high - r.bounds.low
-    solved = "" if r.plugin is None else " for the estimated chains"
-    facts.add_row("bracket", f"{r.bounds.low:.6g} to {r.bounds.high:.6g}{solved}, {width:.1g} wide")
-    extra = "" if r.plugin is None or r.method == "plugin" else f"; before correction {figure(r.plugin)}"
-    facts.add_row("method", f"{METHODS.get(r.method, r.method)}{extra}")
+    if r.claim is Claim.PROVED:
+        facts.add_row("proved", f"to {r.bounds.high - r.bounds.low:.1g}")
+    if r.claim is Claim.NOTHING:
+        facts.add_row("proved", f"nothing, after {r.n_steps:,} steps")
+    if (before := before_correction(r)) is not None:
+        facts.add_row(*before)
+    facts.add_row("method", METHODS.get(r.method, r.method))
     facts.add_row("asked", f"cost {label_text(answer.cost_name, 60)}, discount {r.discount:g}")
-    for name, process in (("A", answer.x), ("B", answer.y)):
-        facts.add_row(name, f"{_file(process.name)}: {_described(process)}")
+    for name, process in zip(answer.names, (answer.x, answer.y), strict=True):
+        facts.add_row(Text(_file(name, 24)), _described(process))
     facts.add_row("time", f"{r.seconds:.2g} s, {r.n_steps:,} steps, {r.status.value}")
-    title = Text(f"{_file(answer.x.name, 30)} and {_file(answer.y.name, 30)}")
+    title = Text(" and ".join(_file(name, 30) for name in answer.names))
     console.print(Panel(facts, title=title, title_align="left", expand=False))
     console.print(_matches(answer))
-    _notes(console, answer)
+    _after(console, answer)
 
 
 def _matches(answer: Answer) -> Table:
     table = Table(title="Strongest correspondences", title_justify="left", box=None, pad_edge=False)
-    for name, side in (("state in A", "left"), ("goes with, in B", "left"), ("how often", "right"), ("time", "right")):
-        table.add_column(name, justify=side)  # type: ignore[arg-type]
+    first, second = (_file(name, 24) for name in answer.names)
+    table.add_column(Text(f"state in {first}"))
+    table.add_column(Text(f"goes with, in {second}"))
+    table.add_column("how often", justify="right")
+    table.add_column("time", justify="right")
     for match in answer.result.matches()[:_MATCHES]:
         table.add_row(
             Text(label_text(match.x, 30)), Text(label_text(match.y, 30)), f"{100 * match.probability:.0f} %",
@@ -65,12 +70,9 @@ def _matches(answer: Answer) -> Table:
     return table
 
 
-def _notes(console: Console, answer: Answer) -> None:
-    for name, only in zip("AB", one_sided(answer.x, answer.y), strict=True):
-        if only:
-            console.print(Text(f"only in {name}: {_names(only)}", style="yellow"))
-    for message in dict.fromkeys([*answer.warnings, *answer.result.diagnose()]):
-        console.print(Text(f"mind: {message}", style="yellow"))
+def _after(console: Console, answer: Answer) -> None:
+    only = zip(answer.names, one_sided(answer.x, answer.y), strict=True)
+    _notes(console, [*answer.notes, *(f"only in {name}: {_names(states)}" for name, states in only if states)])
     if not answer.result.converged:
         style = "yellow" if answer.result.status is Status.FINISHED else "bold red"
         console.print(Text(answer.result.message, style=style))
@@ -78,7 +80,16 @@ def _notes(console: Console, answer: Answer) -> None:
         console.print(Text(f"{what}: {path}", style="cyan"))
 
 
-def show_test(console: Console, found: dict[str, Any]) -> None:
+def _notes(console: Console, messages: Iterable[str]) -> None:
+    grid = Table.grid(padding=(0, 1))
+    for message in messages:
+        grid.add_row(Text("-", style="yellow"), Text(message, style="yellow"))
+    if grid.row_count:
+        console.print(Text("Notes", style="bold yellow"))
+        console.print(grid)
+
+
+def show_test(console: Console, found: dict[str, Any], names: tuple[str, str]) -> None:
     """The verdict of the same-process test in words."""
     p, n = found["pvalue"], found["n_permutations"]
     verdict = (
@@ -90,17 +101,18 @@ def show_test(console: Console, found: dict[str, Any]) -> None:
     facts.add_row("p-value", Text(f"{p:.3g}", style="bold green" if p <= 0.05 else "bold yellow"))
     facts.add_row("distance", f"{found['statistic']:.6g} between the estimated chains")
     facts.add_row("compared", f"with {n:,} random regroupings of the recordings")
-    for name, key in (("A", "x"), ("B", "y")):
-        facts.add_row(name, f"{_file(found[key]['source'])}: {_facts_line(found[key])}")
+    for name, key in zip(names, "xy", strict=True):
+        facts.add_row(Text(_file(name, 24)), _facts_line(found[key]))
     console.print(Panel(Group(Text(verdict), Text(), facts), title="same process?", title_align="left", expand=False))
-    for message in found["warnings"]:
-        console.print(Text(f"mind: {message}", style="yellow"))
+    _notes(console, found["warnings"])
 
 
 def show_metric(console: Console, x: Process, y: Process, values: Floats, messages: Iterable[str]) -> None:
     """Distances from every pair of states, or the corner that fits on a screen."""
     n, m = min(values.shape[0], _MATRIX), min(values.shape[1], _MATRIX - 4)
-    table = Table(title="Distance from each state of A (down) and of B (across)", title_justify="left", box=None)
+    first, second = (_file(name, 30) for name in names_of(x, y))
+    title = Text(f"Distance from each state of {first} (down) and of {second} (across)")
+    table = Table(title=title, title_justify="left", box=None)
     table.add_column("")
     for label in y.value.states[:m]:
         table.add_column(Text(label_text(label, 10)), justify="right")
@@ -109,8 +121,7 @@ def show_metric(console: Console, x: Process, y: Process, values: Floats, messag
     console.print(table)
     if (n, m) != values.shape:
         console.print(Text(f"the first {n} x {m} of {values.shape[0]} x {values.shape[1]}; --out FILE.csv writes all"))
-    for message in messages:
-        console.print(Text(f"mind: {message}", style="yellow"))
+    _notes(console, messages)
 
 
 def show_info(console: Console, process: Process, size: Size, messages: Sequence[str]) -> None:
@@ -133,8 +144,7 @@ def show_info(console: Console, process: Process, size: Size, messages: Sequence
     console.print(Panel(facts, title=Text(_file(process.name, 60)), title_align="left", expand=False))
     if isinstance(value, Samples):
         console.print(_most_visited(value))
-    for message in messages:
-        console.print(Text(f"mind: {message}", style="yellow"))
+    _notes(console, messages)
 
 
 def _most_visited(samples: Samples) -> Table:

@@ -15,11 +15,13 @@ from somcot.chains import MarkovChain
 from somcot.plumbing.text import label_text
 from somcot.report import sections
 from somcot.report.contributions import Contribution, contributions
-from somcot.report.words import METHODS, sentence
+from somcot.report.words import METHODS, before_correction, named, sentence
 from somcot.result import Result
 from somcot.samples import Samples
 
-__all__ = ["METHODS", "Contribution", "contributions", "html", "sentence", "write"]
+__all__ = [
+    "METHODS", "Contribution", "before_correction", "contributions", "html", "named", "sentence", "write",
+]  # fmt: skip
 
 
 def write(path: str | os.PathLike[str], result: Result, **details: Any) -> None:
@@ -53,7 +55,7 @@ def html(
     cost_name : str, optional
         The cost in words.
     warnings : iterable of str
-        Shown prominently, together with what the result says about itself.
+        Shown prominently, after what the result says about itself; a leading "x:" or "y:" becomes a name.
     command : str, optional
         How to get the same result again.
     known : float, optional
@@ -71,7 +73,7 @@ def html(
 
     parts = [
         sections.head(result, names, known),
-        sections.warnings([*warnings, *result.diagnose()]),
+        sections.warnings(named([*result.diagnose(), *warnings], names)),
         sections.method(result, cost_name, cost),
         sections.matching(result, names),
         sections.making(result, cost, names) if cost is not None else "",

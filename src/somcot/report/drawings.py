@@ -102,12 +102,13 @@ def bars(values: Floats, labels: Sequence[Hashable], *, title: str, unit: str, c
     return _svg(left + width + 80, len(labels) * row + 4, f'<g font-size="12">{"".join(parts)}</g>', title)
 
 
-def trace(steps: Floats, values: Floats, *, low: float, high: float, title: str) -> str:
-    """An estimate along the run, with the bracket it ended in as a band."""
+def trace(steps: Floats, values: Floats, *, band: tuple[float, float] | None, title: str) -> str:
+    """A number along the run, with the bracket it ended in, if there is one, as a band."""
     width, height, left, base = 440.0, 190.0, 56.0, 160.0
     known = np.isfinite(values)
     xs, ys = steps[known], values[known]
-    bottom, top = float(min(ys.min(), low)), float(max(ys.max(), high))
+    ends = [*ys.tolist(), *(band or ())]
+    bottom, top = float(min(ends)), float(max(ends))
     margin = 0.08 * (top - bottom) or 0.05 * abs(top) or 1.0
     bottom, top = bottom - margin, top + margin
 
@@ -120,10 +121,12 @@ def trace(steps: Floats, values: Floats, *, low: float, high: float, title: str)
         return base - (value - bottom) / (top - bottom) * (base - 12)
 
     points = " ".join(f"{x:.1f},{up(y):.1f}" for x, y in zip(across(xs), ys.tolist(), strict=True))
-    band = max(up(low) - up(high), 1.5)
+    shade = ""
+    if band is not None:
+        y, tall = up(band[1]), max(up(band[0]) - up(band[1]), 1.5)
+        shade = f'<rect x="{left}" y="{y:.1f}" width="{width - left - 12}" height="{tall:.1f}" class="band"/>'
     body = (
-        f'<rect x="{left}" y="{up(high):.1f}" width="{width - left - 12}" height="{band:.1f}" class="band"/>'
-        f'<path d="M{left} 12V{base}H{width - 12}" class="axis" fill="none"/>'
+        f'{shade}<path d="M{left} 12V{base}H{width - 12}" class="axis" fill="none"/>'
         f'<polyline points="{points}" class="curve"/>'
         + "".join(f'<circle cx="{p.split(",")[0]}" cy="{p.split(",")[1]}" r="3" class="dot"/>' for p in points.split())
         + f'<g font-size="12"><text x="{left - 6}" y="{up(bottom + margin):.1f}" text-anchor="end">'

@@ -14,8 +14,8 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.text import figure, label_text
 from somcot.report import drawings
 from somcot.report.contributions import Contribution, contributions
-from somcot.report.words import METHODS, sentence
-from somcot.result import Result
+from somcot.report.words import METHODS, before_correction, sentence
+from somcot.result import Bounds, Claim, Result
 from somcot.samples import Samples
 
 __all__ = ["again", "data", "head", "making", "matching", "method", "occupancy", "run", "warnings"]
@@ -29,7 +29,7 @@ _ROWS = 12
 def head(result: Result, names: tuple[str, str], known: float | None) -> str:
     """The question, the number, its interval in words and as a picture."""
     interval = result.confidence_interval
-    low, high = (interval.low, interval.high) if interval is not None else result.bounds
+    low, high = _range(result)
     small = f"<small>{100 * interval.level:g} % interval {figure(low)} to {figure(high)}</small>" if interval else ""
     ticks = {} if known is None else {"truth": known}
     end = max(high, result.distance, *ticks.values()) if ticks else max(high, result.distance)
@@ -44,13 +44,20 @@ def head(result: Result, names: tuple[str, str], known: float | None) -> str:
     )
 
 
+def _range(result: Result) -> Bounds:
+    """Between which numbers the distance lies, as far as that is known; the number itself where nothing is."""
+    if result.confidence_interval is not None:
+        return Bounds(*result.confidence_interval[:2])
+    return result.bounds if result.claim is Claim.PROVED else Bounds(result.distance, result.distance)
+
+
 def warnings(messages: Sequence[str]) -> str:
-    """What to mind, each message once."""
+    """Notes, each message once."""
     unique = list(dict.fromkeys(messages))
     if not unique:
         return ""
     items = "".join(f"<li>{escape(message)}</li>" for message in unique)
-    return f'<div class="warnings"><strong>Mind</strong><ul>{items}</ul></div>'
+    return f'<div class="warnings"><strong>Notes</strong><ul>{items}</ul></div>'
 
 
 def method(result: Result, cost_name: str | None, cost: ArrayLike | None) -> str:
@@ -60,7 +67,6 @@ def method(result: Result, cost_name: str | None, cost: ArrayLike | None) -> str
         ("method", METHODS.get(result.method, result.method)),
         ("discount", f"{result.discount:g}, so about {horizon:.3g} steps matter"),
         ("cost", cost_name or "given as a matrix"),
-        ("certified bracket of the problem solved", f"{result.bounds.low:.6g} to {result.bounds.high:.6g}"),
         ("status", f"{result.status.value}: {result.message}"),
         ("work", f"{result.n_steps:,} steps, {result.seconds:.3g} s"),
     ]
@@ -69,14 +75,22 @@ def method(result: Result, cost_name: str | None, cost: ArrayLike | None) -> str
         rows.insert(3, ("possible distances", f"{table.min():.4g} (alike) to {table.max():.4g} (never alike)"))
     if result.n_samples:
         rows.append(("data", f"{result.samples[0]:,} + {result.samples[1]:,} transitions"))
-    if result.plugin is not None:
-        rows.append(("distance of the estimated chains (biased upwards)", f"{result.plugin:.6g}"))
+    rows += _proved(result)
     if result.estimate is not None:
         e = result.estimate
         rows.append(("standard error", f"{e.standard_error:.3g}"))
         rows.append(("cross-fit gap", f"{e.gap:.3g} (relative: {e.rho:.2f}), {e.n_solves} exact solves"))
     body = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in rows)
     return f"<h2>How it was computed</h2><table>{body}</table>"
+
+
+def _proved(result: Result) -> list[tuple[str, str]]:
+    if result.claim is Claim.PROVED:
+        return [("proved", f"between {result.bounds.low:.6g} and {result.bounds.high:.6g}")]
+    if result.claim is Claim.NOTHING:
+        return [("proved", f"nothing, after {result.n_steps:,} steps")]
+    before = before_correction(result)
+    return [] if before is None else [before]
 
 
 def matching(result: Result, names: tuple[str, str]) -> str:
@@ -226,17 +240,21 @@ def _visits(name: str, samples: Samples, side: int) -> str:
 
 
 def run(result: Result) -> str:
-    """The estimate along the run."""
+    """The distance along the run."""
     steps, values = result.trace.get("step"), result.trace.get("distance")
     if steps is None or values is None or np.isfinite(values).sum() < 2:
         return ""
     places = np.unique(np.linspace(0, len(values) - 1, 200).astype(int))
     picture = drawings.trace(
-        np.asarray(steps, float)[places], np.asarray(values, float)[places], low=result.bounds.low,
-        high=result.bounds.high, title="the estimate along the run",
+        np.asarray(steps, float)[places], np.asarray(values, float)[places],
+        band=None if result.claim is Claim.NOTHING else result.bounds, title="the distance along the run",
     )  # fmt: skip
-    what = "" if result.plugin is None else " of the estimated chains"
-    return f"<h2>Along the run</h2><p>The distance{what} step by step; the band is the certified bracket.</p>{picture}"
+    text = {
+        Claim.PROVED: "The distance step by step; the band is the proved bracket.",
+        Claim.ESTIMATED: "The distance of the estimated chains step by step; the band is what is proved of it.",
+        Claim.NOTHING: "The distance step by step.",
+    }[result.claim]
+    return f"<h2>Along the run</h2><p>{text}</p>{picture}"
 
 
 def again(command: str | None, version: str) -> str:
