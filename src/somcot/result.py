@@ -76,6 +76,16 @@ class Estimate(NamedTuple):
         Expected total-variation error of the kernels, accumulated over the horizon; above 3 data are too few.
     n_solves : int
         Exact solves it took.
+    uncut : float or None
+        The corrected value without cuts and switches, for ranking: the cross-fitted value, which may be negative.
+        (Without splits, the distance of the pooled kernels.)
+    pooled : float or None
+        Distance of the kernels with rows pulled together that the data cannot tell apart; None where the states differ.
+    equal_rows : float or None
+        Share of the rows, among those that can be tested, that are judged equal in both processes.
+    kept : tuple of float or None
+        The share of the difference of each row that was kept, in the order of X's states, the start law last. Near 0:
+        the data show no difference; 1: a clear one, or nothing to test.
     """
 
     gap: float
@@ -83,6 +93,10 @@ class Estimate(NamedTuple):
     standard_error: float
     saturation: float
     n_solves: int
+    uncut: float | None = None
+    pooled: float | None = None
+    equal_rows: float | None = None
+    kept: tuple[float, ...] | None = None
 
 
 class Maps(NamedTuple):

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 import somcot
 from somcot import MarkovChain
 from somcot.bellman.pairs import all_pairs
+from somcot.bellman.sweep import Sweep
 from somcot.chains import Support
 from somcot.inference import crossfit
-from somcot.inference.crossfit import CrossFit, correct, gap, half_supports
+from somcot.inference.crossfit import Half, cross_value, gap, half_supports
 from somcot.inference.model import fit
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning
 from somcot.problem import UnitProblem
@@ -80,7 +81,7 @@ def test_performance_difference_identity(seed: int, shape: tuple[int, int]) -> N
             total += law[x, y] * (cost[x, y] + discount * expected - V[x, y])
     phi0 = a.sweep.potential_sums(V, np.r_[np.zeros(len(pairs)), 1.0])
     frozen_start = start[0] @ phi0[0][n_x * n_x :] + start[1] @ phi0[1][n_y * n_y :] + V[0, 0]
-    found = gap(problems[0], a, b)
+    found = gap(Half.of(problems[0], a), Half.of(problems[1], b))
     assert a.found is not None
     assert b.found is not None
     d_a = (1 - discount) * frozen_start
@@ -88,16 +89,47 @@ def test_performance_difference_identity(seed: int, shape: tuple[int, int]) -> N
     assert d_a == pytest.approx((1 - discount) * a.found.high[-1], abs=1e-9)
     assert d_b == pytest.approx(d_a + total + found, abs=1e-6)
     assert found >= 0.0
-    assert gap(problems[0], a, a) == pytest.approx(0.0, abs=1e-10)
+    assert gap(Half.of(problems[0], a), Half.of(problems[0], a)) == pytest.approx(0.0, abs=1e-10)
 
 
-def test_correction_follows_the_rule() -> None:
-    assert correct(1.0, CrossFit(0.4, 1.0, 8)) == pytest.approx((0.9, 0.4, 0.4))
-    assert correct(1.0, CrossFit(1.0, 1.0, 8))[0] == pytest.approx(1 - 0.625)  # half way up the switch
-    assert correct(1.0, CrossFit(2.0, 1.0, 8))[0] == 0.0
-    assert correct(0.0, CrossFit(0.1, 0.1, 8))[0] == 0.0
-    rising = correct(1.0, CrossFit(0.0, 1.1, 8))
-    assert rising[1] == pytest.approx(0.1 * (2 + np.sqrt(2)))
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([(4, 4), (5, 3)]))
+def test_cross_value_is_the_half_plus_its_slope_towards_the_other(seed: int, shape: tuple[int, int]) -> None:
+    """Against finite differences of the exact distance from one half in the direction of the other."""
+    rng = np.random.default_rng(seed)
+    cost, discount = rng.random(shape), 0.9
+    ends = [[rng.dirichlet(np.ones(n), size=n + 1) for n in shape] for _ in range(2)]
+
+    def at(t: float) -> UnitProblem:
+        rows = [(1 - t) * one + t * other for one, other in zip(*ends, strict=True)]
+        x, y = (MarkovChain(r[:-1], r[-1]) for r in rows)
+        return UnitProblem(x.support, y.support, cost, discount)
+
+    pairs = all_pairs(at(0.0))
+    half = Half.of(at(0.0), iterate(at(0.0), pairs, threads=1))
+    step = 1e-6
+    rise = iterate(at(step), pairs, threads=1).distance(discount) - half.solution.distance(discount)
+    expected = half.solution.distance(discount) + rise / step
+    assert cross_value(half, at(0.5)) == pytest.approx(expected, abs=2e-4)
+
+
+def test_halves_start_from_the_prices_of_their_own_pair() -> None:
+    """Which only saves work: the values are the same with and without."""
+    rng = np.random.default_rng(0)
+    x, y = (fit(random_chain(rng, 8, "dense").sample(60, 50, rng=i)) for i in range(2))
+    cost = rng.random((8, 8))
+    whole = UnitProblem(x.chain.support, y.chain.support, cost, 0.9)
+    solution = iterate(whole, all_pairs(whole), threads=1)
+    one, other = (half_supports(m, 1, rng)[0] for m in (x, y))
+    task = UnitProblem(one, other, cost, 0.9)
+    guess = solution.pairs.table(solution.V)
+    values = [
+        iterate(task, solution.pairs, threads=1, guess=guess, hints=hints).distance(0.9)
+        for hints in (None, solution.sweep)
+    ]
+    assert values[0] == pytest.approx(values[1], abs=1e-12)
+    cold, warm = Sweep(task, solution.pairs, 1), Sweep(task, solution.pairs, 1, solution.sweep)
+    np.testing.assert_allclose(cold.improve(guess).high, warm.improve(guess).high, atol=1e-12)
 
 
 @settings(max_examples=50, deadline=None)
@@ -128,7 +160,7 @@ def test_splits_are_fair() -> None:
 def test_rows_without_observations_in_a_half_take_the_pooled_row() -> None:
     data = Samples.from_trajectories([[0, 1, 2, 0, 1, 0]], terminated=False)
     model = quiet(fit, data)
-    for half in half_supports(model, 0.9, 6, np.random.default_rng(0)):
+    for half in half_supports(model, 6, np.random.default_rng(0)):
         sums = np.add.reduceat(half.probabilities, half.indptr[:-1])
         np.testing.assert_allclose(sums, 1.0)
         row = slice(half.indptr[2], half.indptr[3])  # state 2 was left once: one half has nothing
@@ -138,7 +170,7 @@ def test_rows_without_observations_in_a_half_take_the_pooled_row() -> None:
 def test_known_chains_are_not_split() -> None:
     model = fit(somcot.random_walk(4))
     assert model.totals.tolist() == [0] * 5
-    for half in half_supports(model, 0.9, 2, np.random.default_rng(0)):
+    for half in half_supports(model, 2, np.random.default_rng(0)):
         np.testing.assert_array_equal(half.probabilities, model.chain.support.probabilities)
 
 
@@ -155,7 +187,10 @@ def test_result_holds_what_it_promises(name: str) -> None:
     assert level == 0.9
     assert result.bounds.low <= result.plugin <= result.bounds.high
     assert result.bounds.high - result.bounds.low <= 1e-9
-    assert result.estimate.n_solves == 9
+    assert result.estimate.n_solves == 10
+    assert result.estimate.uncut is not None
+    assert result.estimate.kept is not None
+    assert len(result.estimate.kept) == result.encoder.shape[0] + 1
     assert result.n_samples == sum(result.samples) > 9000
     assert result.encoder.shape == family(name).cost.shape
 
@@ -245,7 +280,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"confidence": 1.5}, ValueError, "confidence: found 1.5, expected a level between 0 and 1"),
     ({"confidence": 90}, ValueError, "confidence: found 90"),
     ({"interval": "magic"}, ValueError, "interval: found 'magic', expected 'delta' or 'bootstrap'"),
-    ({"n_splits": 0}, ValueError, "n_splits: found 0, expected at least 1"),
+    ({"n_splits": -1}, ValueError, "n_splits: found -1, expected at least 0"),
     ({"standard_error": "robust"}, ValueError, "standard_error: found 'robust'"),
     ({"n_steps": 10}, TypeError, "n_steps: not an option of method 'auto', which takes n_splits"),
 ]
@@ -340,7 +375,7 @@ def test_the_guard_is_asked_unless_known_start_laws_differ(monkeypatch: pytest.M
     monkeypatch.setattr("somcot.inference.estimate.permutation_test", refuse)
     walk, drift, cost = walks(4, 0.9)
     a, b = walk.sample(40, 20, rng=0), drift.sample(40, 20, rng=1)
-    monkeypatch.setattr("somcot.inference.intervals.interval", lambda *_: Bounds(1e-6, 1.0))
+    monkeypatch.setattr("somcot.inference.rules.interval", lambda *_: Bounds(1e-6, 1.0))
     monkeypatch.setattr("somcot.inference.intervals.standard_error", lambda *_, **__: 1.0)
 
     def low(start_x: Any, start_y: Any) -> float:

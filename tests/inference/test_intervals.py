@@ -34,15 +34,6 @@ def test_coverage_at_ninety_percent(name: str, least: float) -> None:
     assert coverage(name, 3000, 60) >= least
 
 
-def test_interval_formula() -> None:
-    z = 1.6448536269514722
-    assert intervals.interval(0.5, 0.04, 0.08, 0.1, False, 0.9) == pytest.approx((0.49 - 0.1 * z, 0.49 + 0.1 * z))
-    low, high = intervals.interval(0.5, 0.2, 0.4, 0.05, False, 0.9)
-    assert (low, high) == pytest.approx((0.25 - 0.05 * z, 0.45 + 0.05 * z))
-    assert intervals.interval(0.5, 0.2, 0.4, 0.05, True, 0.9).low == pytest.approx(0.2 - 0.05 * z)
-    assert intervals.interval(0.01, 0.5, 50.0, 0.01, False, 0.9) == pytest.approx((0.0, 0.01 * z))
-
-
 @pytest.mark.parametrize("occupancy", [False, True])
 def test_standard_error_matches_the_spread_of_the_plugin(occupancy: bool) -> None:
     name = "lazy"

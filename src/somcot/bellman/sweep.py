@@ -48,9 +48,13 @@ class Sweep:
     pairs : Pairs
     threads : int, optional
         Threads to use, by default one per core. The result has the same bits whatever the number.
+    hints : Sweep, optional
+        On the same pairs and the same entries of the supports; its bases give the prices to start from.
     """
 
-    def __init__(self, problem: UnitProblem, pairs: Pairs, threads: int | None = None) -> None:
+    def __init__(
+        self, problem: UnitProblem, pairs: Pairs, threads: int | None = None, hints: Sweep | None = None
+    ) -> None:
         announce(optimise)
         self.pairs = pairs
         self.threads = thread_count(threads)
@@ -76,6 +80,7 @@ class Sweep:
             np.zeros(n_arcs, dtype=np.int64),
             np.zeros(len(rows), dtype=np.uint8),
         )
+        self._hints = self._bases if hints is None else hints._bases
         self._slices = cut(rows * columns + 16, _SLICE)
 
     def improve(self, V: Floats) -> Improvement:
@@ -84,7 +89,7 @@ class Sweep:
 
         def run(lo: int, hi: int) -> int:
             found: int = optimise(
-                lo, hi, V, self._pair_x, self._pair_y, self._x, self._y, self._unit, self._bases, low, high
+                lo, hi, V, self._pair_x, self._pair_y, self._x, self._y, self._unit, self._bases, self._hints, low, high
             )
             return found
 

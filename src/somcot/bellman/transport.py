@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from somcot.bellman.tree import extend, new_tree, plant, simplex
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.vector_code import copy_to
 
 __all__ = ["Bases", "Rows", "add_potentials", "balance", "cross_gap", "kernel_entries", "optimise"]
 
@@ -47,11 +48,12 @@ class Bases(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def optimise(lo, hi, V, pair_x, pair_y, x, y, unit, bases, low, high):
+def optimise(lo, hi, V, pair_x, pair_y, x, y, unit, bases, hints, low, high):
     """Solve the transport problems of pairs lo..hi-1 against the cost V, each from its last basis.
 
-    ``low[k]`` and ``high[k]`` receive a dual lower and a primal upper bound of the optimal value, equal up to
-    rounding. Returns how many bases changed.
+    A pair without one starts at the prices of its basis in `hints`, which has the same entries with other masses, or,
+    if there is none either, at those of the pair before. ``low[k]`` and ``high[k]`` receive a dual lower and a primal
+    upper bound of the optimal value, equal up to rounding. Returns how many bases changed.
     """
     tree, buffer = _workspace(pair_x[lo:hi], pair_y[lo:hi], x, y)
     prices = np.zeros(buffer.size)
@@ -73,6 +75,10 @@ def optimise(lo, hi, V, pair_x, pair_y, x, y, unit, bases, low, high):
         elif n == 2 and m == 2:
             moved = _two_by_two(C, a, b, unit, tolerance, cells, flows, bases.known[k])
         else:
+            if bases.known[k] == 0 and hints.known[k] == 1:
+                arcs = slice(hints.ptr[k], hints.ptr[k + 1])
+                plant(hints.cells[arcs], hints.flows[arcs], C, tree)
+                copy_to(prices, tree.potential[n : n + m])
             moved = simplex(C, a, b, unit, tolerance, cells, flows, bases.known[k], prices, tree)
         changed += moved > 0
         bases.known[k] = 1

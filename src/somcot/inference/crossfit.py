@@ -1,19 +1,21 @@
-"""From data to a distance without the upward bias of the plug-in: the cross-fit gap estimate.
+"""Random halves of the data against each other: the cross-fit gap and the cross-fitted value.
 
-The distance of estimated chains (the plug-in) is too high near 0, because the optimal potentials fit the noise. Split
-the data into halves A and B. By the performance-difference identity
+The distance of estimated chains (the plug-in) is too high, because the optimal potentials fit the noise. Split the data
+into halves A and B. By the performance-difference identity
 
     d_B = d_A + <occ_B, delta_AB> + gap(A -> B),      delta_AB = c + discount (P_B phi_A + Q_B psi_A) - V_A,
 
-where phi_A, psi_A are A's transport potentials: the first two terms are B evaluated with A's frozen potentials, which
-is nearly unbiased, and gap(A -> B) >= 0 is what B gains by fitting its own noise. The gap is 0 when the halves agree on
-the optimal potentials (distance well above 0) and of the size of the bias when they do not (distance 0). The estimate
-is the plug-in minus a multiple of the gap: 1/4, which removes the second-order bias of a smooth functional, up to 1.
+where phi_A, psi_A are A's transport potentials: the first two terms are B evaluated with A's frozen potentials, and
+gap(A -> B) >= 0 is what B gains by fitting its own noise. With A's own occupancy in place of B's the first two terms
+are A's potentials evaluated on B to first order,
+
+    C_A = d_A + discount sum_xy occ_A(x, y) [(P_B - P_A)(x) phi_A + (Q_B - Q_A)(y) psi_A] + the same for the starts,
+
+which is nearly unbiased where rows are equal. What is made of the two is in `somcot.inference.rules`.
 """
 
 from __future__ import annotations
 
-import math
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -23,24 +25,46 @@ from numpy.typing import NDArray
 from somcot.bellman.slices import thread_count
 from somcot.chains import Support
 from somcot.inference.model import Model, on_entries
+from somcot.inference.rules import Halves
+from somcot.plumbing.arrays import Floats
 from somcot.plumbing.discounting import discounted_occupancy
 from somcot.problem import UnitProblem
 from somcot.result import Status
 from somcot.solvers.policy_iteration import Solution, iterate
 
-__all__ = ["CrossFit", "correct", "cross_fit", "gap", "half_supports"]
+__all__ = ["Half", "cross_fit", "cross_value", "gap", "half_supports"]
 
-HALF_SAMPLE = 2.0 + math.sqrt(2.0)  # turns the rise from full to half samples into units of the gap
-_HALF_TOLERANCE = 1e-7  # of the cost range; sampling noise is far larger
+HALF_TOLERANCE = 1e-7  # of the cost range; sampling noise is far larger
 _NEGLIGIBLE = 1e-9  # occupancy below which a pair cannot move the gap
 
 
-class CrossFit(NamedTuple):
-    """What the halves say: the mean of their gaps, the mean of their distances, and the solves it took."""
+class Half(NamedTuple):
+    """One half solved: its problem, its solution, and the weight of each pair (the start laws last)."""
 
-    gap: float
-    half_distance: float
-    n_solves: int
+    problem: UnitProblem
+    solution: Solution
+    weight: Floats
+
+    @classmethod
+    def solve(cls, problem: UnitProblem, plugin: Solution) -> Half:
+        """From the potential and the prices of the plug-in, on its pairs."""
+        guess = plugin.pairs.table(plugin.V)
+        found = iterate(problem, plugin.pairs, threads=1, guess=guess, tolerance=HALF_TOLERANCE, hints=plugin.sweep)
+        if found.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        return cls.of(problem, found)
+
+    @classmethod
+    def of(cls, problem: UnitProblem, found: Solution) -> Half:
+        """With the occupancy of pairs under its own coupling."""
+        occupancy = discounted_occupancy(*found.sweep.kernel(), problem.discount)
+        occupancy = np.where(occupancy > _NEGLIGIBLE, occupancy, 0.0)
+        return cls(problem, found, np.append(problem.discount * occupancy, 1.0 - problem.discount))
+
+    @property
+    def V(self) -> Floats:  # noqa: N802 - the paper's letter
+        """Its potential as a table."""
+        return self.solution.pairs.table(self.solution.V)
 
 
 def cross_fit(
@@ -52,8 +76,8 @@ def cross_fit(
     n_splits: int,
     rng: np.random.Generator,
     threads: int | None = None,
-) -> CrossFit:
-    """Split the data `n_splits` times and compare the halves.
+) -> Halves | None:
+    """Split the data `n_splits` times and compare the halves; None for no split.
 
     Parameters
     ----------
@@ -68,65 +92,43 @@ def cross_fit(
     threads : int, optional
         Solves to run at once; the result does not depend on it.
     """
-    halves_x, halves_y = (half_supports(model, problem.discount, n_splits, rng) for model in (x, y))
-    guess = solution.pairs.table(solution.V)
+    if n_splits == 0:
+        return None
+    halves_x, halves_y = (half_supports(model, n_splits, rng) for model in (x, y))
     tasks = [UnitProblem(hx, hy, problem.cost, problem.discount) for hx, hy in zip(halves_x, halves_y, strict=True)]
-
-    def solve(task: UnitProblem) -> Solution:
-        found = iterate(task, solution.pairs, threads=1, guess=guess, tolerance=_HALF_TOLERANCE)
-        if found.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt
-        return found
-
     workers = min(thread_count(threads), len(tasks))
     if workers == 1 or len(solution.pairs) < 400:
-        solved = [solve(task) for task in tasks]
+        solved = [Half.solve(task, solution) for task in tasks]
     else:
         with ThreadPoolExecutor(workers) as pool:
-            solved = list(pool.map(solve, tasks))
-    gaps = []
-    for a in range(0, len(tasks), 2):
-        for one, other in ((a, a + 1), (a + 1, a)):
-            gaps.append(gap(tasks[one], solved[one], solved[other]))
-    values = [found.distance(problem.discount) for found in solved]
-    return CrossFit(float(np.mean(gaps)), float(np.mean(values)), len(tasks))
+            solved = list(pool.map(lambda task: Half.solve(task, solution), tasks))
+    gaps = [gap(solved[i], solved[i ^ 1]) for i in range(len(solved))]
+    distances = [half.solution.distance(problem.discount) for half in solved]
+    values = [cross_value(half, problem) for half in solved]
+    return Halves(*(float(np.mean(numbers)) for numbers in (gaps, distances, values)))
 
 
-def gap(problem: UnitProblem, a: Solution, b: Solution) -> float:
+def gap(a: Half, b: Half) -> float:
     """gap(A -> B): the mean loss of B's optimal coupling against A's potentials, at least 0.
 
-    Parameters
-    ----------
-    problem : UnitProblem
-        A's problem.
-    a, b : Solution
-        On the same pairs, with supports of the same entries.
+    Both on the same pairs, with supports of the same entries.
     """
-    kernel, start = b.sweep.kernel()
-    occupancy = discounted_occupancy(kernel, start, problem.discount)
-    weight = np.append(problem.discount * np.where(occupancy > _NEGLIGIBLE, occupancy, 0.0), 1.0 - problem.discount)
-    return a.sweep.gap_of(a.pairs.table(a.V), b.sweep, weight)
+    return a.solution.sweep.gap_of(a.V, b.solution.sweep, b.weight)
 
 
-def correct(plugin: float, found: CrossFit) -> tuple[float, float, float]:
-    """The corrected distance, the effective gap and rho = gap / plug-in (section "The estimate" of the docs).
+def cross_value(half: Half, whole: UnitProblem) -> float:
+    """C: the half's potentials and occupancy evaluated on the other half, to first order.
 
-    Examples
-    --------
-    >>> correct(0.2, CrossFit(0.0, 0.2, 8))[0]  # the halves agree: nothing to correct
-    0.2
-    >>> correct(0.2, CrossFit(0.3, 0.28, 8))[0]  # they do not agree at all
-    0.0
+    The other half is as far from the whole as this one, on the other side: P_other - P_half = 2 (P_whole - P_half).
     """
-    effective = max(found.gap, HALF_SAMPLE * (found.half_distance - plugin), 0.0)
-    if plugin <= 0.0:
-        return 0.0, effective, 0.0
-    rho = effective / plugin
-    share = 0.25 + 0.75 * float(np.clip((rho - 0.75) / 0.5, 0.0, 1.0))
-    return max(0.0, plugin - share * effective), effective, rho
+    own = half.problem
+    slots_x, slots_y = half.solution.sweep.potential_sums(half.V, half.weight)
+    change = slots_x @ (whole.support_x.probabilities - own.support_x.probabilities)
+    change += slots_y @ (whole.support_y.probabilities - own.support_y.probabilities)
+    return half.solution.distance(own.discount) + 2.0 * float(change)
 
 
-def half_supports(model: Model, discount: float, n_splits: int, rng: np.random.Generator) -> list[Support]:
+def half_supports(model: Model, n_splits: int, rng: np.random.Generator) -> list[Support]:
     """Supports of the halves of `n_splits` random splits, two after two, all with the entries of the whole.
 
     Rows without observations of their own in a half keep the probabilities of the whole.
@@ -135,7 +137,7 @@ def half_supports(model: Model, discount: float, n_splits: int, rng: np.random.G
         return _refitted_halves(model, n_splits, rng)
     support = model.chain.support
     halves = _split_rows(model.counts, support.indptr, n_splits, rng)
-    return [_normalised(support, half) for one in halves for half in (one, model.counts - one)]
+    return [model.with_start(_normalised(support, half)) for one in halves for half in (one, model.counts - one)]
 
 
 def _split_rows(

@@ -1,4 +1,4 @@
-"""How sure one can be of an estimated distance: standard errors and intervals.
+"""How sure one can be of an estimated distance: standard errors, saturation and the bootstrap.
 
 Everything here is in units of the unit cost, where the least possible distance is 0.
 """
@@ -21,7 +21,7 @@ from somcot.solvers.policy_iteration import iterate
 if TYPE_CHECKING:
     from somcot.solvers.policy_iteration import Solution
 
-__all__ = ["bootstrap", "interval", "saturation", "standard_error"]
+__all__ = ["bootstrap", "saturation", "standard_error"]
 
 _DENSE_INFORMATION = 1500  # parameters up to which the information matrix is solved in full
 _RESAMPLE_TOLERANCE = 1e-6
@@ -66,23 +66,6 @@ def saturation(models: tuple[Model, Model], discount: float) -> float:
         error = np.where(visits > 0, 0.5 * np.sqrt(2.0 / np.pi) * spread / np.sqrt(np.maximum(visits, 1)), 0.0)
         total += float(model.chain.state_occupancy(discount) @ error)
     return total / (1.0 - discount)
-
-
-def interval(plugin: float, gap: float, rho: float, error: float, saturated: bool, confidence: float) -> Bounds:
-    """Interval for the true distance: the delta method, with the gap taken off on the lower side.
-
-    Examples
-    --------
-    >>> low, high = interval(0.5, 0.0, 0.0, 0.1, False, 0.9)
-    >>> round(low, 4), round(high, 4)
-    (0.3355, 0.6645)
-    """
-    from scipy.special import ndtri
-
-    z = float(ndtri(0.5 + 0.5 * confidence))
-    most = 1.5 if saturated else 1.25
-    share = 0.25 + (most - 0.25) * float(np.clip((rho - 0.1) / 0.3, 0.0, 1.0))
-    return Bounds(max(0.0, plugin - share * gap - z * error), max(0.0, plugin - 0.25 * gap) + z * error)
 
 
 def bootstrap(

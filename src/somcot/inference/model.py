@@ -38,6 +38,17 @@ class Model:
         return self.chain.support.row_sums(self.counts)
 
     @property
+    def known_rows(self) -> NDArray[np.bool_]:
+        """Which rows are known rather than estimated, start row last."""
+        known = np.full(self.chain.n_states + 1, self.samples is None)
+        known[-1] |= self.samples is not None and self.samples.starts_known
+        return known
+
+    def with_start(self, support: Support) -> Support:
+        """The same kernel with the start law that belongs to it, where that follows from the kernel."""
+        return support
+
+    @property
     def n_transitions(self) -> int:
         """Transitions observed; 0 for a known chain."""
         return 0 if self.samples is None else self.samples.n_transitions

@@ -124,11 +124,15 @@ def iterate(
     max_sweeps: int = 200,
     guess: Floats | None = None,
     tolerance: float = 0.0,
+    hints: Sweep | None = None,
 ) -> Solution:
-    """Improve and evaluate until the Bellman residual is at rounding level, or at most `tolerance`."""
+    """Improve and evaluate until the Bellman residual is at rounding level, or at most `tolerance`.
+
+    `guess` is a potential to start from and `hints` a sweep of it on the same entries, whose prices help the first one.
+    """
     cost = np.ascontiguousarray(problem.cost[pairs.x, pairs.y])
     V = cost.copy() if guess is None else guess[pairs.x, pairs.y]
-    solution = Solution(pairs, Sweep(problem, pairs, threads), V)
+    solution = Solution(pairs, Sweep(problem, pairs, threads, hints), V)
     table = np.zeros(problem.shape)
     try:
         for step in range(check_count("max_sweeps", max_sweeps)):

@@ -1,0 +1,251 @@
+"""Rows that two recordings cannot tell apart are pulled together: an empirical-Bayes estimate of both kernels.
+
+Row x of X is tested against row x of Y, states matched by label, the start row last. From the statistics of all rows
+together is learnt how many rows are equal and how large the other differences are: T ~ (1 + lam) chi2(df) with
+lam = tau^2 / noise, tau^2 = 0 or on a grid, weights by expectation-maximisation. Each pair of rows then keeps a share h
+of its difference,
+
+    h = sum_k w_k sqrt(lam_k / (lam_k + 1 - f_k / df)),     f = lam / (1 + lam),
+
+the share that gives differences of the right *size*: near 0 the distance is of degree 1, so a posterior mean, which is
+smaller, would not do (docs/statistics.md, "Pooled rows").
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from somcot.bellman.pairs import reachable_pairs
+from somcot.chains import Support
+from somcot.inference.crossfit import HALF_TOLERANCE
+from somcot.inference.model import Model
+from somcot.plumbing.arrays import Floats
+from somcot.problem import UnitProblem
+from somcot.result import Status
+from somcot.solvers.policy_iteration import Solution, iterate
+
+__all__ = ["Homogeneity", "Pooled", "homogeneity", "kept_shares", "pool", "pooled_distance"]
+
+LEAST = 0.5  # the smallest variance of a difference that is not 0, in units of the median noise of a row
+RATIO = 2.0  # of neighbouring variances on the grid
+LARGEST = 1e6  # statistics above are cut: something was seen that the known side rules out
+ROUNDS, CHANGE = 500, 1e-5  # where expectation-maximisation stops
+
+
+class Homogeneity(NamedTuple):
+    """Test of "row x is the same in both", one number per row.
+
+    Attributes
+    ----------
+    statistic, df : ndarray
+        Chi-square and its degrees of freedom; 0 where nothing can be tested.
+    noise : ndarray
+        1/n + 1/m, the variance of the difference for one observation on each side.
+    """
+
+    statistic: Floats
+    df: NDArray[np.int64]
+    noise: Floats
+
+
+class Pooled(NamedTuple):
+    """Both kernels pulled together, on the union of their entries, in the order of X's states.
+
+    Attributes
+    ----------
+    x, y : Support
+    kept : ndarray, shape (n + 1,)
+        The share of each row's difference that was kept, start row last; 1 where nothing can be tested.
+    equal : float
+        Share of the tested rows that are judged equal; 0 if none can be tested.
+    """
+
+    x: Support
+    y: Support
+    kept: Floats
+    equal: float
+
+
+class _Side(NamedTuple):
+    """One process on the union of entries: counts, probabilities, totals and known rows."""
+
+    counts: Floats
+    probabilities: Floats
+    totals: Floats
+    known: NDArray[np.bool_]
+
+
+def pool(x: Model, y: Model, order: NDArray[np.int64]) -> Pooled:
+    """Pull the rows of two processes together as far as the data cannot tell them apart.
+
+    Parameters
+    ----------
+    x, y : Model
+        With the same states, in any order.
+    order : ndarray of int, shape (n,)
+        ``order[i]`` is the position among Y's states of X's state i.
+    """
+    n = x.chain.n_states
+    place = np.empty(n + 1, dtype=np.int64)
+    place[order], place[n] = np.arange(n), n
+    keys_x = _keys(x.chain.support, np.arange(n + 1))
+    keys_y = _keys(y.chain.support, place)
+    union = np.union1d(keys_x, keys_y)
+    rows = union // n
+    indptr = np.searchsorted(rows, np.arange(n + 2)).astype(np.int64)
+    one, other = (_side(m, np.searchsorted(union, k), len(union), rows, to) for m, k, to in (
+        (x, keys_x, np.arange(n + 1)), (y, keys_y, place)))  # fmt: skip
+    found = homogeneity(one, other, indptr)
+    kept, equal = kept_shares(found)
+    supports = [Support(indptr, (union % n).astype(np.int32), p) for p in _pulled(one, other, kept[rows], rows)]
+    return Pooled(x.with_start(supports[0]), y.with_start(supports[1]), kept, equal)
+
+
+def pooled_distance(
+    problem: UnitProblem, found: Pooled, solution: Solution, order: NDArray[np.int64], threads: int | None = None
+) -> float:
+    """Distance of the pooled kernels, from the potential of the plug-in."""
+    cost = np.ascontiguousarray(problem.cost[:, order])
+    task = UnitProblem(found.x, found.y, cost, problem.discount)
+    # Pairs only the union reaches look dear at first: a start that made them cheap would run to them.
+    guess = solution.pairs.table(solution.V, missing=float(solution.V.max()))[:, order]
+    solved = iterate(task, reachable_pairs(task), threads=threads, guess=guess, tolerance=HALF_TOLERANCE)
+    if solved.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    return solved.distance(problem.discount)
+
+
+def _keys(support: Support, place: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Row and column of every entry as one number, states renamed by `place`."""
+    n = len(place) - 1
+    return place[support.rows] * n + place[support.indices]
+
+
+def _side(model: Model, at: NDArray[np.int64], size: int, rows: NDArray[np.int64], place: NDArray[np.int64]) -> _Side:
+    counts, probabilities = np.zeros(size), np.zeros(size)
+    counts[at], probabilities[at] = model.counts, model.chain.support.probabilities
+    known = np.zeros(len(place), dtype=np.bool_)
+    known[place] = model.known_rows
+    return _Side(counts, probabilities, np.bincount(rows, counts, len(place)).astype(np.float64), known)
+
+
+def homogeneity(x: _Side, y: _Side, indptr: NDArray[np.int64]) -> Homogeneity:
+    """Two-sample chi-square of every row, times (N - 1) / N so that its mean under equality is df exactly.
+
+    A row known on one side is tested against the other side's counts alone.
+    """
+    first = indptr[:-1]
+    spread = np.diff(indptr)
+    n, m = x.totals, y.totals
+    both = x.counts + y.counts
+    N = np.maximum(n + m, 1.0)
+    terms = np.zeros(len(both))
+    for side in (x, y):
+        expected = both * np.repeat(side.totals / N, spread)
+        terms += np.divide((side.counts - expected) ** 2, expected, out=np.zeros(len(both)), where=expected > 0)
+    T = np.add.reduceat(terms, first) * (N - 1.0) / N
+    df = np.add.reduceat(both > 0, first) - 1
+    noise = 1.0 / np.maximum(n, 1.0) + 1.0 / np.maximum(m, 1.0)
+    tested = (n > 0) & (m > 0) & (df > 0)
+    for known, side in ((x, y), (y, x)):
+        alone = known.known & ~side.known & (side.totals > 0)
+        if alone.any():
+            against, free = _against_known(side, known.probabilities, first, spread)
+            T, df = np.where(alone, against, T), np.where(alone, free, df)
+            noise = np.where(alone, 1.0 / np.maximum(side.totals, 1.0), noise)
+            tested = np.where(alone, free > 0, tested)
+    return Homogeneity(np.where(tested, T, 0.0), np.where(tested, df, 0), np.where(tested, noise, 1.0))
+
+
+def _against_known(
+    side: _Side, law: Floats, first: NDArray[np.int64], spread: NDArray[np.int64]
+) -> tuple[Floats, NDArray[np.int64]]:
+    expected = law * np.repeat(side.totals, spread)
+    impossible = np.where(side.counts > 0, np.inf, 0.0)
+    terms = np.divide((side.counts - expected) ** 2, expected, out=impossible, where=expected > 0)
+    df: NDArray[np.int64] = np.add.reduceat((law > 0) | (side.counts > 0), first) - 1
+    return np.minimum(np.add.reduceat(terms, first), LARGEST), df
+
+
+def kept_shares(found: Homogeneity) -> tuple[Floats, float]:
+    """The share of each row's difference to keep, and the share of tested rows judged equal.
+
+    Examples
+    --------
+    >>> one_apart = Homogeneity(np.array([1.1, 0.7, 90.0, 1.3]), np.array([1, 1, 1, 1]), np.full(4, 0.01))
+    >>> kept, equal = kept_shares(one_apart)
+    >>> kept.round(2), round(equal, 2)
+    (array([0.09, 0.07, 1.  , 0.1 ]), 0.68)
+    """
+    tested = found.df > 0
+    kept = np.ones(len(found.df))
+    if not tested.any():
+        return kept, 0.0
+    T, noise = found.statistic[tested], found.noise[tested]
+    df = found.df[tested].astype(np.float64)
+    least = LEAST * float(np.median(noise))
+    most = max(2.0 * float((T * noise / df).max()), 4.0 * least)
+    n_sizes = int(np.ceil(np.log(most / least) / np.log(RATIO))) + 1
+    variances = np.append(0.0, least * RATIO ** np.arange(n_sizes))
+    shares, equal = np.empty(len(T)), np.empty(len(T))
+    _empirical_bayes(T, df, noise, variances, ROUNDS, CHANGE, shares, equal)
+    kept[tested] = shares
+    return kept, float(equal.mean())
+
+
+@njit(cache=True, nogil=True)
+def _empirical_bayes(T, df, noise, variances, rounds, change, shares, equal):
+    """Learn the weights of the variances from all rows, then each row's kept share and chance of being equal."""
+    n, K = T.size, variances.size
+    like = np.empty((n, K))
+    for x in range(n):
+        top = -np.inf
+        for k in range(K):
+            lam = variances[k] / noise[x]
+            like[x, k] = -0.5 * df[x] * np.log1p(lam) - 0.5 * T[x] / (1.0 + lam)
+            top = max(top, like[x, k])
+        for k in range(K):
+            like[x, k] = np.exp(like[x, k] - top)
+    weights = np.full(K, 0.5 / (K - 1))
+    weights[0] = 0.5
+    new = np.empty(K)
+    for _ in range(rounds):
+        new[:] = 0.0
+        for x in range(n):
+            total = 0.0
+            for k in range(K):
+                total += like[x, k] * weights[k]
+            for k in range(K):
+                new[k] += like[x, k] * weights[k] / total
+        moved = 0.0
+        for k in range(K):
+            moved = max(moved, abs(new[k] / n - weights[k]))
+            weights[k] = new[k] / n
+        if moved < change:
+            break
+    for x in range(n):
+        total = 0.0
+        share = 0.0
+        for k in range(K):
+            lam = variances[k] / noise[x]
+            weight = like[x, k] * weights[k]
+            total += weight
+            share += weight * np.sqrt(lam / (lam + 1.0 - lam / (1.0 + lam) / df[x]))
+        shares[x] = share / total
+        equal[x] = like[x, 0] * weights[0] / total
+
+
+def _pulled(x: _Side, y: _Side, kept: Floats, rows: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """Probabilities with the difference of each row shrunk around the weighted mean of the two."""
+    n, m = x.totals[rows], y.totals[rows]
+    middle = (n * x.probabilities + m * y.probabilities) / np.maximum(n + m, 1.0)
+    middle = np.where(x.known[rows], x.probabilities, np.where(y.known[rows], y.probabilities, middle))
+    one, other = (
+        np.where(kept < 1.0, middle + kept * (side.probabilities - middle), side.probabilities) for side in (x, y)
+    )
+    return one, other
