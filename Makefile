@@ -53,14 +53,9 @@ $(BENCH)/.ready: benchmarks/requirements.txt
 	@$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt
 	@touch $@
 
-docs: $(VENV)/.docs-ready ## build the documentation into docs/_build
+docs: $(READY) ## build the documentation into docs/_build
 	@$(BIN)/python -m sphinx -W -q -b html docs docs/_build/html
 	@echo "docs: open docs/_build/html/index.html"
-
-$(VENV)/.docs-ready: $(READY)
-	@echo "docs: installing what the documentation needs"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
-	@touch $@
 
 clean: ## remove environments, caches and outputs
 	rm -rf $(VENV) $(BENCH) out docs/_build build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

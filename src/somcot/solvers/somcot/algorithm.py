@@ -26,7 +26,7 @@ Transitions = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Given:
-    """What the algorithm is told: the cost c, the start law nu_0 of pairs, gamma, the six rates and max |c|."""
+    """What the algorithm is told: the cost c, the start law nu_0 of pairs, gamma, the six rates and ``max |c|``."""
 
     cost: Floats  # (n_x, n_y)
     start: Floats  # (n_x, n_y)
