@@ -228,6 +228,29 @@ def test_costs_from_rewards_and_files(command: Command, tmp_path: Path) -> None:
         assert answer(done)["distance"] == pytest.approx(wanted.distance, abs=1e-9), text
 
 
+def test_an_interval_with_estimated_rewards_says_so(command: Command, tmp_path: Path) -> None:
+    for name, gains in (("a", "13"), ("b", "12"), ("c", "31")):
+        rows = "".join(f"x,{gains[k % 2]}\ny,0\n" for k in range(20))
+        (tmp_path / f"{name}.csv").write_text(f"state,gain\n{rows}")
+    said = "the interval takes them as known"
+    for pair, warned in ((("a.csv", "b.csv"), True), (("a.csv", "c.csv"), False)):
+        options = ["--discount", "0.5", "--cost", "reward:gain", "--json"]
+        found = answer(command("distance", *pair, *options, cwd=tmp_path))
+        assert any(said in text for text in found["warnings"]) is warned
+        plain = answer(command("distance", *pair, *options, "--method", "plugin", cwd=tmp_path))
+        assert not any(said in text for text in plain["warnings"])
+
+
+def test_notes_are_a_list_in_the_names_of_the_files(command: Command, tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.tile([0, 1], 30))
+    np.save(tmp_path / "b.npy", np.tile([0, 1, 1], 30))
+    shown = command("distance", "a.npy", "b.npy", "--lag", "2", "--sliding", "--discount", "0.5", cwd=tmp_path).stdout
+    assert "\nNotes\n- a.npy and b.npy: steps overlap (--sliding)" in shown
+    assert shown.count("overlap") == 1
+    assert "mind" not in shown
+    assert not re.search(r"[- ][xyAB]: ", shown)
+
+
 def test_labels_are_matched_and_strangers_listed(command: Command, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("state\n" + "\n".join(["1", "2", "1", "2", "9"] * 5) + "\n")
     (tmp_path / "b.csv").write_text("state\n" + "\n".join(["1", "2", "1", "new"] * 5) + "\n")

@@ -66,6 +66,9 @@ class Coupling:
     mass: Floats
     start: Floats
 
+    def __repr__(self) -> str:
+        return f"Coupling({self.shape[0]} x {self.shape[1]} state pairs, {len(self.mass):,} joint steps with mass)"
+
     @classmethod
     def from_dense(cls, mu: ArrayLike, start: ArrayLike) -> Coupling:
         """Build from a full (n_x, n_y, n_x, n_y) array."""

@@ -79,6 +79,10 @@ class Gradient:
     cost: Floats
     initial: Floats
 
+    def __repr__(self) -> str:
+        n_x, n_y = self.cost.shape
+        return f"Gradient(transition_x, transition_y, cost, initial, initial_x, initial_y of {n_x} x {n_y} states)"
+
     @property
     def transition_x(self) -> Floats | csr_array:
         """With respect to the kernel of X."""

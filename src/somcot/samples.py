@@ -52,6 +52,8 @@ class Samples:
         Sum and number of the rewards recorded in each state.
     n_gaps : int
         Steps that do not begin where the step before them ended although nothing said why.
+    overlap : int
+        How many steps were counted from each stretch of time; above 1 they are not independent.
 
     Examples
     --------
@@ -76,6 +78,7 @@ class Samples:
     discount: float | None = None
     rewards: RewardSums | None = None
     n_gaps: int = 0
+    overlap: int = 1
 
     def __post_init__(self) -> None:
         for name in ("now", "following"):
@@ -417,6 +420,7 @@ class Samples:
             discount=self.discount,
             rewards=recording.joined_rewards(self.rewards, kept, other.rewards, moved, n),
             n_gaps=self.n_gaps + other.n_gaps,
+            overlap=max(self.overlap, other.overlap),
         )
 
     def __repr__(self) -> str:

@@ -49,6 +49,10 @@ def auto(n_x: int, n_y: int, n_steps: int, max_cost: float = 1.0) -> Steps:
 def theorem(n_x: int, n_y: int, discount: float, n_steps: int, max_cost: float = 1.0) -> Steps:
     """Rates of Theorem 1, for which `error_bound` falls as 1 / sqrt(K); to be used with the average of all iterates.
 
+    The bound says something only for very many steps. Before, the dual rates are large and the estimate is far too
+    high: for walks of 5 states at discount 0.9, distance 0.220, one run each gave 0.484, 0.408 and 0.315 after 10,000,
+    100,000 and 1,000,000 steps. `auto` is the rule for use.
+
     Examples
     --------
     >>> rates = theorem(5, 5, 0.9, 10_000)

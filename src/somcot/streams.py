@@ -92,14 +92,14 @@ def from_simulator(
     Parameters
     ----------
     reset : callable
-        ``reset()`` or ``reset(rng)`` returns a first state.
+        ``reset()`` or ``reset(rng)`` returns a first state: a whole number from 0 on, or one of `states`.
     step : callable
         ``step(state)`` or ``step(state, rng)`` returns the next state. The generator is handed over when the callable
         takes an argument named ``rng``; a simulator that uses it can be resumed bit for bit.
     discount : float
     rng : None, int or Generator
     states : sequence of hashable, optional
-        Labels, when the simulator speaks of states by name; otherwise states are the numbers 0, 1, ...
+        Labels, when the simulator speaks of states by name; without them its states must be the numbers 0, 1, ...
     initial : state or array_like, optional
         The law of the first state. By default it is read off 1,000 calls of `reset`.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -94,3 +95,16 @@ def test_files_hold_trajectories_or_chains(tmp_path: Path) -> None:
     turned = read_arrays(tmp_path / "fortran.npy")
     assert isinstance(turned, somcot.MarkovChain)
     np.testing.assert_allclose(turned.transition, [[0.1, 0.9], [0.4, 0.6]])
+
+
+def test_sliding_steps_are_remembered_and_warned_of() -> None:
+    frames = np.random.default_rng(0).integers(3, size=2000)
+    cost = somcot.costs.labels(range(3), range(3))
+    for sliding, overlap in ((True, 5), (False, 1)):
+        a, b = (from_dtrajs([part], lag=5, sliding=sliding) for part in (frames[:1000], frames[1000:]))
+        assert a.overlap == a.take([0]).overlap == a.merge(b).overlap == overlap
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            somcot.distance(a, b, cost, discount=0.5, confidence=0.9)
+        assert any("x: steps overlap (sliding=True)" in str(w.message) for w in caught) is sliding
+    assert from_dtrajs([frames], sliding=True).overlap == 1

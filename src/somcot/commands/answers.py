@@ -25,7 +25,12 @@ __all__ = [
 ]  # fmt: skip
 
 _MATCHES = 50
-_SPELLED = {"pass terminated=True": "pass --terminated all", "terminated=True": "--terminated all"}
+_SPELLED = {
+    "pass terminated=True": "pass --terminated all",
+    "terminated=True": "--terminated all",
+    "overlap (sliding=True)": "overlap (--sliding)",
+    "with sliding=False": "without --sliding",
+}
 
 
 @dataclass
@@ -88,7 +93,7 @@ def notes_of(messages: Iterable[str], x: Process, y: Process) -> list[str]:
     """Messages in the names of the two files, each once."""
     short = names_of(x, y)
     known = {x.name: "x", y.name: "y"} if x.name != y.name else {}
-    parts = ((message, *message.partition(": ")) for message in messages)
+    parts = ((message, *message.partition(": ")) for message in map(_as_option, messages))
     return named([f"{known[a]}: {rest}" if a in known else whole for whole, a, _, rest in parts], short)
 
 

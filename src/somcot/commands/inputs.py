@@ -21,7 +21,7 @@ from somcot.readers.tables import fit_bins
 from somcot.recorded.labels import listing
 from somcot.samples import Samples
 
-__all__ = ["Process", "Reading", "build_cost", "match_labels", "read_processes"]
+__all__ = ["Process", "Reading", "build_cost", "match_labels", "read_processes", "warn_of_estimated_rewards"]
 
 _KINDS = {
     "table": ("csv", "tsv", "jsonl", "parquet"),
@@ -204,6 +204,18 @@ def build_cost(text: str, x: Process, y: Process) -> Floats:
     except (TypeError, ValueError) as error:
         order = "rows and columns follow the states as `somcot info` lists them"
         raise ValueError(f"{path}: {str(error).removeprefix('cost: ')}; {order}") from None
+
+
+def warn_of_estimated_rewards(x: Process, y: Process) -> None:
+    """Say that an interval takes mean rewards as known, unless equal states have equal ones, as known rewards would."""
+    rewards = [dict(zip(p.value.states, _rewards(p, "reward:"), strict=True)) for p in (x, y)]
+    shared = rewards[0].keys() & rewards[1].keys()
+    if not shared or any(abs(rewards[0][s] - rewards[1][s]) > 1e-9 * (1.0 + abs(rewards[0][s])) for s in shared):
+        warn(
+            "the states' rewards are means of the same recordings, but the interval takes them as known: it is too "
+            "narrow, and too high where the two are alike; give known rewards as a matrix file",
+            DataWarning,
+        )
 
 
 def _rewards(process: Process, text: str) -> Floats:

@@ -26,7 +26,14 @@ from somcot.commands.answers import (
     process_facts,
     to_json,
 )
-from somcot.commands.inputs import Process, Reading, build_cost, match_labels, read_processes
+from somcot.commands.inputs import (
+    Process,
+    Reading,
+    build_cost,
+    match_labels,
+    read_processes,
+    warn_of_estimated_rewards,
+)
 from somcot.commands.sizes import estimate_size
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.validation import check_discount
@@ -75,6 +82,8 @@ def distance(
             rng=seed,
             progress=sys.stderr.isatty(),
         )
+        if result.confidence_interval is not None and cost.startswith("reward:"):
+            warn_of_estimated_rewards(x, y)
     answer = Answer(result, x, y, table, cost, seed, messages, command)
     write_files(answer, html, plot)
     if as_json:

@@ -270,6 +270,11 @@ def _notes(models: tuple[Model, Model], rho: float, sat: float, discount: float)
     for name, model in zip("xy", models, strict=True):
         if model.samples is None:
             continue
+        if model.samples.overlap > 1:
+            yield (
+                f"{name}: steps overlap (sliding=True), so they are not independent and an interval is too narrow; "
+                "read the trajectories with sliding=False"
+            )
         visits, occupancy = model.totals[:-1], model.chain.state_occupancy(discount)
         estimated = ~model.samples.terminal
         few = np.flatnonzero((occupancy > 0.01) & (visits < _FEW_VISITS) & estimated & (visits > 0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,7 +44,7 @@ class SameProcessResult:
     statistic: float
     pvalue: float
     n_permutations: int
-    null_distribution: Floats
+    null_distribution: Floats = field(repr=False)
 
 
 def same_process(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ def from_dtrajs(
         Frames per step.
     sliding : bool
         Count steps from every frame. By default only from every `lag`-th one: the others add little information, and
-        treating them as independent would make intervals too narrow.
+        intervals that treat them as independent are too narrow. `somcot.distance` warns of that.
     states : sequence of hashable, optional
         A label for each state number; by default the numbers.
     source : str
@@ -63,12 +64,13 @@ def from_dtrajs(
     begins = np.cumsum([0, *(len(piece) for piece in pieces[:-1])])
     found = np.unique(flat)
     codes = np.searchsorted(found, flat)
+    overlap = lag if sliding else 1
     if states is None:
-        return join(codes, begins, tuple(found.tolist()), source=source)
+        return replace(join(codes, begins, tuple(found.tolist()), source=source), overlap=overlap)
     labels = tuple(states)
     if found[-1] >= len(labels):
         raise ValueError(f"states: found {len(labels)} labels, the largest state number is {found[-1]}; name them all")
-    return join(flat, begins, labels, source=source)
+    return replace(join(flat, begins, labels, source=source), overlap=overlap)
 
 
 def from_model(

@@ -65,4 +65,5 @@ def named(messages: Iterable[str], names: tuple[str, str]) -> list[str]:
         side, _, rest = message.partition(": ")
         about = {"x": [names[0]], "y": [names[1]]}.get(side, []) if rest else []
         told.setdefault(rest if about else message, []).extend(about)
-    return [f"{' and '.join(about)}: {text}" if about else text for text, about in told.items()]
+    said = (f"{' and '.join(about)}: {text}" if about else text for text, about in told.items())
+    return list(dict.fromkeys(said))  # a message may have come with a name already
