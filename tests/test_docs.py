@@ -7,6 +7,7 @@ import io
 import re
 import subprocess
 import sys
+import tomllib
 import zlib
 from html.parser import HTMLParser
 from pathlib import Path
@@ -39,6 +40,48 @@ def test_readme_shows_the_command_of_the_demo() -> None:
     (shown,) = re.findall(r"^somcot distance .*$", (ROOT / "README.md").read_text(), re.MULTILINE)
     files, report = "out/may.csv out/june.csv", "--html out/report.html"
     assert shown == f"somcot distance {files} {demo.COLUMNS} --discount {demo.DISCOUNT:g} {report}"
+
+
+def drawn(heading: str) -> list[str]:
+    """Lines of the drawing under a heading of docs/architecture.md."""
+    section = (ROOT / "docs/architecture.md").read_text().split(f"## {heading}\n")[1].split("\n## ")[0]
+    return [line for line in section.splitlines() if line.startswith("    ")]
+
+
+def test_the_drawing_shows_the_house_as_it_is() -> None:
+    """Every name that stands at the beginning of a line exists, and nothing at the top level is left out."""
+    source = ROOT / "src/somcot"
+    lines = drawn("Where things are")[1:]
+    names = {indent: set[str]() for indent in (4, 6, 8)}
+    for line in lines:
+        indent = len(line) - len(line.lstrip())
+        names[indent] |= set(re.findall(r"\w+\.py|\w+/", re.split(r" {4,}", line.strip())[0]))
+    assert all((ROOT / name).exists() for name in names[4])
+    assert names[6] == {
+        f"{path.name}/" if path.is_dir() else path.name
+        for path in source.iterdir()
+        if not path.name.startswith("__") and (path.is_dir() or path.suffix == ".py")
+    }
+    assert names[8]
+    assert all((source / "solvers" / name).exists() for name in names[8])
+
+
+def test_the_layers_are_those_that_are_checked() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    layers = next(contract["layers"] for contract in settings["contracts"] if contract["type"] == "layers")
+    assert [line.strip().split(", ") for line in drawn("Layers")] == [re.split(r" [|:] ", layer) for layer in layers]
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "docs/equations.md"])
+def test_files_and_tests_that_pages_name_exist(page: str) -> None:
+    """In back quotes: `file.py`, by its path or by its name alone, or `file.py::test`."""
+    known = {f"/{path.relative_to(ROOT)}": path for part in ("src", "tests") for path in (ROOT / part).rglob("*.py")}
+    named = set(re.findall(r"`([\w/]+\.py)(?:::(\w+))?`", (ROOT / page).read_text()))
+    assert named
+    for name, test in named:
+        found = [path for place, path in known.items() if place.endswith(f"/{name}")]
+        assert found or "NAME" in name, name
+        assert not test or any(f"def {test}(" in path.read_text() for path in found), f"{name}::{test}"
 
 
 @pytest.fixture(scope="module")
