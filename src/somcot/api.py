@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import replace
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,29 +11,17 @@ from numpy.typing import ArrayLike
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.signatures import option_names
 from somcot.plumbing.validation import check_confidence
-from somcot.problem import Problem
+from somcot.problem import Problem, Process
 from somcot.result import Result
 from somcot.samples import Samples
+from somcot.solvers.methods import METHODS, Method
 
 if TYPE_CHECKING:
     from somcot.inference.permutation import SameProcessResult
 
 __all__ = ["distance", "metric", "same_process"]
-
-Process = Any  # MarkovChain, Samples or Stream; checked in _method_for
-
-# Imported when used: compiled code takes a moment to load.
-_METHODS = {
-    "auto": "somcot.inference.estimate:estimate",
-    "exact": "somcot.solvers.policy_iteration:solve",
-    "plugin": "somcot.inference.estimate:plugin",
-    "saddle": "somcot.inference.estimate:saddle",
-    "somcot": "somcot.solvers.somcot:solve",
-    "sinkhorn": "somcot.solvers.sinkhorn:solve",
-    "lp": "somcot.solvers.linear_program:solve",
-}
-_SAMPLING = ("somcot",)
 
 
 def distance(
@@ -103,22 +89,24 @@ def distance(
     >>> low < result.distance < high
     True
     """
-    name = _method_for(method, x, y)
     check_confidence(confidence)
     data = any(isinstance(process, Samples) for process in (x, y))
-    if confidence is not None and name != "auto" and data:
-        warn(f"confidence: method {name!r} gives no interval; method='auto' does", DataWarning)
-    if name in _SAMPLING:
-        return _call(name, (x, y, cost), discount=discount, rng=rng, progress=progress, **options)
-    _refuse_streams(name, x, y)
-    if name == "auto":
-        return _call(name, (x, y, cost), discount=discount, confidence=confidence, rng=rng, **options)
-    if name == "exact" and data:
-        return replace(_call("plugin", (x, y, cost), discount=discount, **options), method=name)
-    if name in ("plugin", "saddle"):
-        return _call(name, (x, y, cost), discount=discount, **options)
-    problem = Problem(_chain("x", x), _chain("y", y), cost, discount)
-    found = _call(name, (problem,), **options)
+    chosen = _method_for(method, x, y)
+    solver = METHODS["plugin"] if chosen.name == "exact" and data else chosen
+    solve = solver.load()
+    given = _checked_options(
+        solver.name, option_names(solve), options,
+        discount=discount, confidence=confidence, rng=rng, progress=progress,
+    )  # fmt: skip
+    if confidence is not None and data and "confidence" not in given:
+        warn(f"confidence: method {chosen.name!r} gives no interval; method='auto' does", DataWarning)
+    if solver.takes != "streams":
+        _refuse_streams(chosen.name, x, y)
+    found: Result
+    if solver.takes != "chains":
+        found = solve(x, y, cost, **given)
+        return replace(found, method=chosen.name)
+    found = solve(Problem(_chain("x", x), _chain("y", y), cost, discount), **given)
     sizes = [process.n_transitions if isinstance(process, Samples) else 0 for process in (x, y)]
     return replace(found, samples=(sizes[0], sizes[1]), plugin=found.distance) if data else found
 
@@ -199,22 +187,22 @@ def same_process(
     return test(x, y, cost, discount=discount, n_permutations=n_permutations, rng=rng)
 
 
-def _method_for(method: str, x: Any, y: Any) -> str:
-    if not isinstance(method, str) or method not in _METHODS:
-        known = ", ".join(repr(name) for name in _METHODS)
-        raise ValueError(f"method: found {method!r}, expected one of {known}")
-    if method != "auto":
-        return method
+def _method_for(name: str, x: Process, y: Process) -> Method:
+    if not isinstance(name, str) or name not in METHODS:
+        known = ", ".join(repr(row) for row in METHODS)
+        raise ValueError(f"method: found {name!r}, expected one of {known}")
+    if name != "auto":
+        return METHODS[name]
     if any(_is_stream(process) for process in (x, y)):
-        return "somcot"
-    return "auto" if any(isinstance(process, Samples) for process in (x, y)) else "exact"
+        return METHODS["somcot"]
+    return METHODS["auto" if any(isinstance(process, Samples) for process in (x, y)) else "exact"]
 
 
-def _is_stream(process: Any) -> bool:
-    return callable(getattr(process, "draw", None))
+def _is_stream(process: object) -> bool:
+    return callable(getattr(process, "draw", None))  # a matrix library's object may have it as something else
 
 
-def _refuse_streams(method: str, x: Any, y: Any) -> None:
+def _refuse_streams(method: str, x: Process, y: Process) -> None:
     for name, process in (("x", x), ("y", y)):
         if not isinstance(process, (MarkovChain, Samples)):
             _refuse(
@@ -225,7 +213,7 @@ def _refuse_streams(method: str, x: Any, y: Any) -> None:
             )
 
 
-def _refuse(name: str, process: Any, expected: str, method: str) -> None:
+def _refuse(name: str, process: object, expected: str, method: str) -> NoReturn:
     hint = ""
     if _is_stream(process):
         hint = f"; method {method!r} cannot draw from a stream, method='somcot' can"
@@ -234,22 +222,18 @@ def _refuse(name: str, process: Any, expected: str, method: str) -> None:
     raise TypeError(f"{name}: found {type(process).__name__}, expected {expected}{hint}")
 
 
-def _chain(name: str, process: Any) -> MarkovChain:
+def _chain(name: str, process: Process) -> MarkovChain:
     if isinstance(process, Samples):
         return process.chain()
     if not isinstance(process, MarkovChain):
         _refuse(name, process, "a MarkovChain or Samples", "exact")
-    return process  # type: ignore[no-any-return]
+    return process
 
 
-def _call(method: str, arguments: tuple[Any, ...], **options: Any) -> Result:
-    """Import the method, check the options against its signature, and run it."""
-    module, function = _METHODS[method].split(":")
-    solve = getattr(import_module(module), function)
-    allowed = [p.name for p in inspect.signature(solve).parameters.values() if p.kind is p.KEYWORD_ONLY]
+def _checked_options(method: str, allowed: list[str], options: dict[str, Any], **shared: Any) -> dict[str, Any]:
+    """What to hand to a method: its options, and those of the shared arguments that it takes."""
     for name in options:
         if name not in allowed:
-            listed = ", ".join(a for a in allowed if a not in ("discount", "confidence", "rng", "progress"))
+            listed = ", ".join(option for option in allowed if option not in shared)
             raise TypeError(f"{name}: not an option of method {method!r}, which takes {listed}")
-    result: Result = solve(*arguments, **options)
-    return result
+    return {name: value for name, value in shared.items() if name in allowed} | options

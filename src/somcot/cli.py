@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import typer
 
 from somcot.commands.options import (
-    METHOD_HELP,
     Cost,
     Discount,
     FileA,
@@ -113,7 +112,7 @@ def distance(
     reading: Any,
     discount: Discount,
     cost: Cost = "labels",
-    method: Annotated[Method, typer.Option(metavar="NAME", help=METHOD_HELP)] = Method.AUTO,
+    method: Method = "auto",
     confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of the interval.")] = 0.9,
     seed: Seed = 0,
     json: Json = False,
@@ -124,7 +123,7 @@ def distance(
     from somcot.commands import run
 
     return run.distance(
-        a, b, reading, cost=cost, discount=discount, method=str(method), confidence=confidence, seed=seed, as_json=json,
+        a, b, reading, cost=cost, discount=discount, method=method, confidence=confidence, seed=seed, as_json=json,
         html=html, plot=plot, command=shlex.join(["somcot", *sys.argv[1:]]),
     )  # fmt: skip
 

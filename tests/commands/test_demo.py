@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from somcot.commands import demo, run
-from somcot.commands.inputs import Reading
+from somcot.commands.reading import Reading
 from somcot.data import clickstream
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 import somcot
 from somcot.chains import MarkovChain
-from somcot.commands.inputs import Process
+from somcot.commands.inputs import NamedProcess
 from somcot.plumbing.arrays import Floats
 from somcot.report import named
 from somcot.result import Claim, Result
@@ -38,8 +38,8 @@ class Answer:
     """A result and everything that is shown with it."""
 
     result: Result
-    x: Process
-    y: Process
+    x: NamedProcess
+    y: NamedProcess
     cost: Floats
     cost_name: str
     seed: int
@@ -71,15 +71,15 @@ def caught() -> Iterator[list[str]]:
             messages.extend(_as_option(" ".join(text.split())) for text in dict.fromkeys(ours))
 
 
-def names_of(x: Process, y: Process) -> tuple[str, str]:
+def names_of(x: NamedProcess, y: NamedProcess) -> tuple[str, str]:
     """File names without their folders, where that tells the two apart; else numbered.
 
     Examples
     --------
     >>> chain = somcot.random_walk(2)
-    >>> names_of(Process("old/may.csv", chain), Process("june.csv", chain))
+    >>> names_of(NamedProcess("old/may.csv", chain), NamedProcess("june.csv", chain))
     ('may.csv', 'june.csv')
-    >>> names_of(Process("may.csv", chain), Process("may.csv", chain))
+    >>> names_of(NamedProcess("may.csv", chain), NamedProcess("may.csv", chain))
     ('may.csv (1)', 'may.csv (2)')
     """
     short, full = (Path(x.name).name, Path(y.name).name), (x.name, y.name)
@@ -89,7 +89,7 @@ def names_of(x: Process, y: Process) -> tuple[str, str]:
     return f"{short[0]} (1)", f"{short[1]} (2)"
 
 
-def notes_of(messages: Iterable[str], x: Process, y: Process) -> list[str]:
+def notes_of(messages: Iterable[str], x: NamedProcess, y: NamedProcess) -> list[str]:
     """Messages in the names of the two files, each once."""
     short = names_of(x, y)
     known = {x.name: "x", y.name: "y"} if x.name != y.name else {}
@@ -104,18 +104,18 @@ def _as_option(text: str) -> str:
     return text
 
 
-def chain_of(process: Process) -> MarkovChain:
+def chain_of(process: NamedProcess) -> MarkovChain:
     """The known chain, or the one estimated from the data."""
     return process.value.chain() if isinstance(process.value, Samples) else process.value
 
 
-def one_sided(x: Process, y: Process) -> tuple[list[Hashable], list[Hashable]]:
+def one_sided(x: NamedProcess, y: NamedProcess) -> tuple[list[Hashable], list[Hashable]]:
     """States that only one of the two has."""
     in_x, in_y = set(x.value.states), set(y.value.states)
     return [s for s in x.value.states if s not in in_y], [s for s in y.value.states if s not in in_x]
 
 
-def process_facts(process: Process) -> dict[str, Any]:
+def process_facts(process: NamedProcess) -> dict[str, Any]:
     """What was read, in numbers."""
     value = process.value
     facts: dict[str, Any] = {"source": process.name, "n_states": value.n_states}

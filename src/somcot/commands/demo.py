@@ -11,7 +11,7 @@ from rich.text import Text
 import somcot
 from somcot.commands import screens
 from somcot.commands.answers import Answer, caught
-from somcot.commands.inputs import Process
+from somcot.commands.inputs import NamedProcess
 from somcot.commands.run import can_draw, write_files
 from somcot.data import clickstream
 from somcot.readers import from_table
@@ -35,7 +35,7 @@ def run(out: Path, console: Console) -> int:
     console.print(Text(f"$ {command}", style="bold cyan"), soft_wrap=True)
     with caught() as messages:
         may, june = (
-            Process(path.name, from_table(path, sequence="session", time="time", state="page", terminated=True))
+            NamedProcess(path.name, from_table(path, sequence="session", time="time", state="page", terminated=True))
             for path in files
         )
         cost = somcot.costs.labels(may.value.states, june.value.states)

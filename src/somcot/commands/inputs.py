@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,84 +12,38 @@ import numpy as np
 
 from somcot import costs
 from somcot.chains import MarkovChain
+from somcot.commands.reading import Reading, flag, takers
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning, warn
+from somcot.problem import ChainOrData
 from somcot.readers.files import read
+from somcot.readers.formats import kind_of
 from somcot.readers.inputs import Input, identify, open_bytes
 from somcot.readers.numpy_files import load_arrays
 from somcot.readers.tables import fit_bins
 from somcot.recorded.labels import listing
 from somcot.samples import Samples
 
-__all__ = ["Process", "Reading", "build_cost", "match_labels", "read_processes", "warn_of_estimated_rewards"]
-
-_KINDS = {
-    "table": ("csv", "tsv", "jsonl", "parquet"),
-    "arrays": ("npy", "npz"),
-    "graph": ("graphml", "edges"),
-}
-_OPTIONS = {
-    "table": ("state", "sequence", "time", "terminated", "bins", "binning", "missing", "encoding", "delimiter"),
-    "arrays": ("lag", "sliding", "initial"),
-    "graph": ("directed", "weight", "dangling", "initial"),
-}
+__all__ = ["NamedProcess", "build_cost", "match_labels", "read_processes", "warn_of_estimated_rewards"]
 
 
-class Process(NamedTuple):
+class NamedProcess(NamedTuple):
     """What was read, and what to call it."""
 
     name: str
-    value: Samples | MarkovChain
+    value: ChainOrData
 
 
-@dataclass(frozen=True)
-class Reading:
-    """How files are to be read; None and False are what was not asked for."""
-
-    state: list[str] | None = None
-    sequence: str | None = None
-    time: str | None = None
-    terminated: str | None = None
-    bins: list[str] | None = None
-    binning: str | None = None
-    missing: str | None = None
-    encoding: str | None = None
-    delimiter: str | None = None
-    lag: int | None = None
-    sliding: bool = False
-    directed: bool = False
-    weight: str | None = None
-    dangling: str | None = None
-    initial: str | None = None
-    format: str | None = None
-
-    def given(self) -> dict[str, Any]:
-        """The options that were asked for, those for the choice of format aside."""
-        everything = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "format"}
-        return {name: value for name, value in everything.items() if value}
-
-    def for_kind(self, kind: str) -> dict[str, Any]:
-        """The options that one kind of file takes, in the words of its reader."""
-        options = {name: value for name, value in self.given().items() if name in _OPTIONS[kind]}
-        if "initial" in options:
-            options["initial"] = _state(options["initial"])
-        if "terminated" in options:
-            options["terminated"] = options["terminated"] == "all" or options["terminated"]
-        return options
-
-
-def read_processes(paths: Sequence[str], reading: Reading, reward: str | None = None) -> list[Process]:
+def read_processes(paths: Sequence[str], reading: Reading, reward: str | None = None) -> list[NamedProcess]:
     """Read each file with the options that apply to it."""
     if paths.count("-") > 1:
         raise ValueError("standard input: named twice; it can be read only once, so name a file for one of the two")
     sources = [_identified(path, reading.format) for path in paths]
-    kinds = [_kind(source) for source in sources]
+    kinds = [kind_of(source.format).name for source in sources]
     for name in reading.given():
-        if not any(name in _OPTIONS[kind] for kind in kinds):
-            takers = " and ".join(f"{kind} files" for kind, names in _OPTIONS.items() if name in names)
-            raise ValueError(
-                f"--{_spelled(name)}: only for {takers}, but {sources[0].name} is {kinds[0]}; leave it out"
-            )
+        if not set(takers(name)) & set(kinds):
+            files = " and ".join(f"{kind} files" for kind in takers(name))
+            raise ValueError(f"{flag(name)}: only for {files}, but {sources[0].name} is {kinds[0]}; leave it out")
     if reward is not None and "table" not in kinds:
         raise ValueError(f"--cost reward:{reward}: only tables have reward columns; give the cost as a matrix file")
     bins = _shared_bins(sources, kinds, reading)
@@ -98,7 +52,7 @@ def read_processes(paths: Sequence[str], reading: Reading, reward: str | None = 
         options = reading.for_kind(kind)
         if kind == "table":
             options |= {"bins": bins, "reward": reward}
-        found.append(Process(source.name, read(source, **options)))
+        found.append(NamedProcess(source.name, read(source, **options)))
     return found
 
 
@@ -110,18 +64,6 @@ def _identified(path: str, format: str | None) -> Input:  # noqa: A002
         return identify(path)
     except ValueError:
         return identify(path, format)
-
-
-def _kind(source: Input) -> str:
-    return next(kind for kind, formats in _KINDS.items() if source.kind in formats)
-
-
-def _spelled(name: str) -> str:
-    return {"initial": "start"}.get(name, name)
-
-
-def _state(text: str) -> Hashable:
-    return int(text) if text.isascii() and text.isdigit() else text
 
 
 def _shared_bins(sources: Sequence[Input], kinds: Sequence[str], reading: Reading) -> Any:
@@ -154,7 +96,7 @@ def _bin_spec(text: str, number: str) -> int | list[float]:
         raise ValueError(f"--bins: found {text!r}, expected COLUMN=NUMBER or COLUMN=EDGE,EDGE,...") from None
 
 
-def match_labels(x: Process, y: Process) -> tuple[Process, Process]:
+def match_labels(x: NamedProcess, y: NamedProcess) -> tuple[NamedProcess, NamedProcess]:
     """Make labels comparable: where one side has numbers and the other text, numbers become text.
 
     Examples
@@ -163,7 +105,7 @@ def match_labels(x: Process, y: Process) -> tuple[Process, Process]:
     >>> chains = somcot.random_walk(2), somcot.MarkovChain([[1, 0], [0, 1]], states=["0", "lost"])
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")
-    ...     x, y = match_labels(Process("a.npy", chains[0]), Process("b.csv", chains[1]))
+    ...     x, y = match_labels(NamedProcess("a.npy", chains[0]), NamedProcess("b.csv", chains[1]))
     >>> x.value.states
     ('0', '1')
     """
@@ -182,14 +124,14 @@ def match_labels(x: Process, y: Process) -> tuple[Process, Process]:
     return x, y
 
 
-def _as_text(process: Samples | MarkovChain) -> Samples | MarkovChain:
+def _as_text(process: ChainOrData) -> ChainOrData:
     labels = tuple(str(label) for label in process.states)
     if isinstance(process, Samples):
         return replace(process, states=labels)
     return MarkovChain(process.transition, process.initial, states=labels)
 
 
-def build_cost(text: str, x: Process, y: Process) -> Floats:
+def build_cost(text: str, x: NamedProcess, y: NamedProcess) -> Floats:
     """The cost named on the command line, (n_x, n_y)."""
     if text == "labels":
         return costs.labels(x.value.states, y.value.states)
@@ -206,7 +148,7 @@ def build_cost(text: str, x: Process, y: Process) -> Floats:
         raise ValueError(f"{path}: {str(error).removeprefix('cost: ')}; {order}") from None
 
 
-def warn_of_estimated_rewards(x: Process, y: Process) -> None:
+def warn_of_estimated_rewards(x: NamedProcess, y: NamedProcess) -> None:
     """Say that an interval takes mean rewards as known, unless equal states have equal ones, as known rewards would."""
     rewards = [dict(zip(p.value.states, _rewards(p, "reward:"), strict=True)) for p in (x, y)]
     shared = rewards[0].keys() & rewards[1].keys()
@@ -218,7 +160,7 @@ def warn_of_estimated_rewards(x: Process, y: Process) -> None:
         )
 
 
-def _rewards(process: Process, text: str) -> Floats:
+def _rewards(process: NamedProcess, text: str) -> Floats:
     features = process.value.features if isinstance(process.value, Samples) else None
     if features is None:
         raise ValueError(f"--cost {text}: {process.name} has no reward column; give the cost as a matrix file")

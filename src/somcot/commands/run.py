@@ -27,13 +27,13 @@ from somcot.commands.answers import (
     to_json,
 )
 from somcot.commands.inputs import (
-    Process,
-    Reading,
+    NamedProcess,
     build_cost,
     match_labels,
     read_processes,
     warn_of_estimated_rewards,
 )
+from somcot.commands.reading import Reading
 from somcot.commands.sizes import estimate_size
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.validation import check_discount
@@ -176,13 +176,13 @@ def info(path: str, reading: Reading, *, as_json: bool) -> int:
     return 0
 
 
-def _recorded(process: Process) -> Samples:
+def _recorded(process: NamedProcess) -> Samples:
     if not isinstance(process.value, Samples):
         raise ValueError(f"{process.name}: a known chain; the test compares recorded data, see somcot distance")
     return process.value
 
 
-def _read_pair(a: str, b: str, reading: Reading, cost: str) -> tuple[Process, Process, Floats]:
+def _read_pair(a: str, b: str, reading: Reading, cost: str) -> tuple[NamedProcess, NamedProcess, Floats]:
     reward = cost.removeprefix("reward:") if cost.startswith("reward:") else None
     if reward == "":
         raise ValueError("--cost reward:: which column? Write --cost reward:COLUMN")
@@ -238,7 +238,7 @@ def _draw(answer: Answer, path: Path) -> None:
     plt.close(figure)
 
 
-def _save_matrix(path: Path, values: Floats, x: Process, y: Process) -> None:
+def _save_matrix(path: Path, values: Floats, x: NamedProcess, y: NamedProcess) -> None:
     if path.suffix == ".npy":
         np.save(path, values)
         return

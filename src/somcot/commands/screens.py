@@ -12,13 +12,14 @@ from rich.table import Table
 from rich.text import Text
 
 from somcot.commands.answers import Answer, names_of, one_sided, process_facts
-from somcot.commands.inputs import Process
+from somcot.commands.inputs import NamedProcess
 from somcot.commands.sizes import Size, readable
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.text import figure, label_text
-from somcot.report import METHODS, before_correction
+from somcot.report import before_correction
 from somcot.result import Claim, Status
 from somcot.samples import Samples
+from somcot.solvers.methods import describe
 
 __all__ = ["show_distance", "show_info", "show_metric", "show_test"]
 
@@ -44,7 +45,7 @@ def show_distance(console: Console, answer: Answer, *, known: float | None = Non
         facts.add_row("proved", f"nothing, after {r.n_steps:,} steps")
     if (before := before_correction(r)) is not None:
         facts.add_row(*before)
-    facts.add_row("method", METHODS.get(r.method, r.method))
+    facts.add_row("method", describe(r.method))
     facts.add_row("asked", f"cost {label_text(answer.cost_name, 60)}, discount {r.discount:g}")
     for name, process in zip(answer.names, (answer.x, answer.y), strict=True):
         facts.add_row(Text(_file(name, 24)), _described(process))
@@ -107,7 +108,7 @@ def show_test(console: Console, found: dict[str, Any], names: tuple[str, str]) -
     _notes(console, found["warnings"])
 
 
-def show_metric(console: Console, x: Process, y: Process, values: Floats, messages: Iterable[str]) -> None:
+def show_metric(console: Console, x: NamedProcess, y: NamedProcess, values: Floats, messages: Iterable[str]) -> None:
     """Distances from every pair of states, or the corner that fits on a screen."""
     n, m = min(values.shape[0], _MATRIX), min(values.shape[1], _MATRIX - 4)
     first, second = (_file(name, 30) for name in names_of(x, y))
@@ -124,7 +125,7 @@ def show_metric(console: Console, x: Process, y: Process, values: Floats, messag
     _notes(console, messages)
 
 
-def show_info(console: Console, process: Process, size: Size, messages: Sequence[str]) -> None:
+def show_info(console: Console, process: NamedProcess, size: Size, messages: Sequence[str]) -> None:
     """What a file holds, and what a distance would take."""
     value = process.value
     facts = _grid()
@@ -163,7 +164,7 @@ def _ends(samples: Samples) -> str:
     return f"{n:,} of {samples.n_episodes:,} sequences ended for good, the others just stopped"
 
 
-def _described(process: Process) -> str:
+def _described(process: NamedProcess) -> str:
     return _facts_line(process_facts(process))
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from somcot.bellman.pairs import PairChoice
-from somcot.chains import MarkovChain
 from somcot.inference import crossfit, intervals, maps, rules
 from somcot.inference.model import Model, fit
 from somcot.inference.permutation import known_starts_differ, permutation_test
@@ -18,23 +17,21 @@ from somcot.inference.pooling import Pooled, pool, pooled_distance
 from somcot.inference.rules import Evidence, correct
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.validation import check_confidence, check_count, check_positive, check_rng
-from somcot.problem import Problem
+from somcot.problem import ChainOrData, Problem
 from somcot.result import Bounds, ConfidenceInterval, Estimate, Result
-from somcot.samples import Samples
 from somcot.solvers import policy_iteration
 from somcot.solvers import saddle as saddle_point
 
 __all__ = ["estimate", "plugin", "saddle"]
 
-Process = MarkovChain | Samples
 _FEW_VISITS = 30
 _LISTED = 3  # states that a note names
 _GUARD_PERMUTATIONS = 39
 
 
 def plugin(
-    x: Process,
-    y: Process,
+    x: ChainOrData,
+    y: ChainOrData,
     cost: ArrayLike,
     *,
     discount: float,
@@ -60,8 +57,8 @@ def plugin(
 
 
 def saddle(
-    x: Process,
-    y: Process,
+    x: ChainOrData,
+    y: ChainOrData,
     cost: ArrayLike,
     *,
     discount: float,
@@ -107,8 +104,8 @@ def saddle(
 
 
 def estimate(
-    x: Process,
-    y: Process,
+    x: ChainOrData,
+    y: ChainOrData,
     cost: ArrayLike,
     *,
     discount: float,

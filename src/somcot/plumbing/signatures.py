@@ -1,15 +1,29 @@
-"""Functions whose options are the fields of a record: written down once, shown and checked as if spelled out."""
+"""Functions named in tables and imported when used; functions whose options are the fields of a record."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
 from dataclasses import fields
+from importlib import import_module
 from typing import Any, TypeVar
 
-__all__ = ["option_names", "takes"]
+__all__ = ["load", "option_names", "takes"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def load(where: str) -> Callable[..., Any]:
+    """Import the function called ``"module:function"``.
+
+    Examples
+    --------
+    >>> load("math:hypot")(3, 4)
+    5.0
+    """
+    module, name = where.split(":")
+    found: Callable[..., Any] = getattr(import_module(module), name)
+    return found
 
 
 def takes(record: type) -> Callable[[F], F]:

@@ -77,13 +77,13 @@ def _is_frame(data: Any) -> bool:
 
 
 def _open_file(source: Input, stream: IO[bytes], encoding: str, delimiter: str | None) -> Table:
-    if source.kind == "parquet":
+    if source.format == "parquet":
         return _parquet(source, stream)
-    if source.kind == "jsonl":
+    if source.format == "jsonl":
         return _json_lines(source, as_utf8(stream, encoding))
-    if source.kind in ("csv", "tsv"):
+    if source.format in ("csv", "tsv"):
         return _csv(source, as_utf8(stream, encoding), delimiter)
-    raise ValueError(f"{source.name}: a {source.kind} file is no table; expected CSV, TSV, Parquet or JSON lines")
+    raise ValueError(f"{source.name}: a {source.format} file is no table; expected CSV, TSV, Parquet or JSON lines")
 
 
 @contextlib.contextmanager
@@ -115,7 +115,7 @@ def _translated(source: Input, text: str) -> str:
         return f"a line is longer than {_BLOCK >> 20} MB; is this really a CSV file? Check quotes and line ends"
     if "invalid UTF8" in text or "invalid utf8" in text.lower():
         return f"{_bad_line(source)} is not valid UTF-8; pass the right encoding, such as latin-1 or cp1252"
-    if source.kind == "parquet":
+    if source.format == "parquet":
         return f"not a readable Parquet file ({first[:120]}); it may be cut short: write or copy it again"
     return f"cannot be read ({first[:160]}); check the file"
 
@@ -134,7 +134,7 @@ def _bad_line(source: Input) -> str:
 
 def _csv(source: Input, stream: IO[bytes], delimiter: str | None) -> Table:
     header = _header_line(source, stream)
-    mark = delimiter or ("\t" if source.kind == "tsv" else _guess_delimiter(header))
+    mark = delimiter or ("\t" if source.format == "tsv" else _guess_delimiter(header))
     if len(mark) != 1:
         raise ValueError(f"delimiter: found {mark!r}, expected a single character")
     try:

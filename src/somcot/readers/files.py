@@ -6,13 +6,11 @@ import os
 from typing import Any
 
 from somcot.chains import MarkovChain
+from somcot.readers.formats import kind_of
 from somcot.readers.inputs import Input, identify
 from somcot.samples import Samples
 
 __all__ = ["read"]
-
-_ARRAY_OPTIONS = ("lag", "sliding", "initial")
-_GRAPH_OPTIONS = ("weight", "directed", "initial", "dangling")
 
 
 def read(
@@ -41,24 +39,12 @@ def read(
     Samples(2 states, 2 transitions, 2 episodes)
     """
     source = path if isinstance(path, Input) else identify(path, format)
-    if source.kind in ("npy", "npz"):
-        from somcot.readers.dtrajs import read_arrays
-
-        return read_arrays(source, **_checked(source.name, "arrays", options, _ARRAY_OPTIONS))
-    if source.kind in ("graphml", "edges"):
-        from somcot.readers.graphs import read_graph
-
-        return read_graph(source, **_checked(source.name, "graphs", options, _GRAPH_OPTIONS))
-    from somcot.readers.tables import from_table
-
-    foreign = (set(_ARRAY_OPTIONS) | set(_GRAPH_OPTIONS)) & set(options)
-    if foreign:
-        raise ValueError(f"{source.name}: {min(foreign)} is not for tables; leave it out")
-    return from_table(source, **options)
-
-
-def _checked(name: str, kind: str, options: dict[str, Any], allowed: tuple[str, ...]) -> dict[str, Any]:
+    kind = kind_of(source.format)
+    allowed = kind.options()
     for option in options:
         if option not in allowed:
-            raise ValueError(f"{name}: {option} is not for {kind}, which take {', '.join(allowed)}; leave it out")
-    return options
+            raise ValueError(
+                f"{source.name}: {option} is not for {kind.plural}, which take {', '.join(allowed)}; leave it out"
+            )
+    found: Samples | MarkovChain = kind.load()(source, **options)
+    return found

@@ -89,7 +89,7 @@ def read_graph(
     array([0.  , 0.75, 0.25])
     """
     source = path if isinstance(path, Input) else identify(path, format)
-    if source.kind == "graphml":
+    if source.format == "graphml":
         graph = _graphml(source)
         try:
             return from_graph(graph, weight=weight, initial=initial, dangling=dangling)

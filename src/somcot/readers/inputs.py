@@ -11,27 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-__all__ = ["FORMATS", "Input", "as_utf8", "identify", "open_bytes", "whole"]
+from somcot.readers.formats import ENDINGS, FORMATS, MAGIC
 
-FORMATS = {
-    "csv": (".csv",),
-    "tsv": (".tsv", ".tab"),
-    "jsonl": (".jsonl", ".ndjson"),
-    "parquet": (".parquet", ".pq"),
-    "npy": (".npy",),
-    "npz": (".npz",),
-    "graphml": (".graphml",),
-    "edges": (".edges", ".edgelist"),
-}
-_MAGIC = {b"PAR1": "parquet", b"\x93NUM": "npy", b"PK\x03\x04": "npz", b"PK\x05\x06": "npz"}
-_ENDINGS = {ending: kind for kind, endings in FORMATS.items() for ending in endings}
+__all__ = ["Input", "as_utf8", "identify", "open_bytes", "whole"]
 
 
 class Input(NamedTuple):
     """A file, or standard input when `path` is None: what to call it and what it holds."""
 
     name: str
-    kind: str
+    format: str
     path: Path | None
 
 
@@ -40,7 +29,7 @@ def identify(path: str | os.PathLike[str], format: str | None = None) -> Input: 
 
     Examples
     --------
-    >>> identify("log.csv.gz", "csv").kind
+    >>> identify("log.csv.gz", "csv").format
     'csv'
     """
     if format is not None and format not in FORMATS:
@@ -49,7 +38,7 @@ def identify(path: str | os.PathLike[str], format: str | None = None) -> Input: 
         return Input("standard input", format or _sniff("standard input", _peek(_stdin())), None)
     file = Path(path)
     if format is None:
-        format = _ENDINGS.get(Path(file.name.removesuffix(".gz")).suffix.lower())  # noqa: A001
+        format = ENDINGS.get(Path(file.name.removesuffix(".gz")).suffix.lower())  # noqa: A001
     if format is None:
         with _opened(file) as stream:
             format = _sniff(str(file), stream.read(4))  # noqa: A001
@@ -148,13 +137,13 @@ def _unzipped(stream: IO[bytes], name: str) -> IO[bytes]:
 
 
 def _sniff(name: str, head: bytes) -> str:
-    if head in _MAGIC:
-        return _MAGIC[head]
+    if head in MAGIC:
+        return MAGIC[head]
     if head[:1] == b"{":
         return "jsonl"
     if name == "standard input":
         return "csv"
-    known = ", ".join(ending for endings in FORMATS.values() for ending in endings)
+    known = ", ".join(ENDINGS)
     raise ValueError(
         f"{name}: cannot tell what it holds from its ending; pass format (--format), or use one of {known}"
     )

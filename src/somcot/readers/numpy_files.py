@@ -23,7 +23,7 @@ _RATIO = 200
 def load_arrays(source: Input) -> dict[str, NDArray[Any]]:
     """All arrays of a .npy or .npz file, checked before they are read."""
     try:
-        if source.kind == "npy":
+        if source.format == "npy":
             with open_bytes(source) as stream:
                 size = None if source.path is None else source.path.stat().st_size
                 return {"": _read_npy(source.name, stream, size)}

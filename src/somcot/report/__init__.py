@@ -11,17 +11,14 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from somcot.chains import MarkovChain
 from somcot.plumbing.text import label_text
+from somcot.problem import ChainOrData
 from somcot.report import sections
 from somcot.report.contributions import Contribution, contributions
-from somcot.report.words import METHODS, before_correction, named, sentence
+from somcot.report.words import before_correction, named, sentence
 from somcot.result import Result
-from somcot.samples import Samples
 
-__all__ = [
-    "METHODS", "Contribution", "before_correction", "contributions", "html", "named", "sentence", "write",
-]  # fmt: skip
+__all__ = ["Contribution", "before_correction", "contributions", "html", "named", "sentence", "write"]
 
 
 def write(path: str | os.PathLike[str], result: Result, **details: Any) -> None:
@@ -33,8 +30,8 @@ def html(
     result: Result,
     *,
     cost: ArrayLike | None = None,
-    x: Samples | MarkovChain | None = None,
-    y: Samples | MarkovChain | None = None,
+    x: ChainOrData | None = None,
+    y: ChainOrData | None = None,
     names: tuple[str, str] = ("X", "Y"),
     cost_name: str | None = None,
     warnings: Iterable[str] = (),

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.text import figure, label_text
+from somcot.problem import ChainOrData
 from somcot.report import drawings
 from somcot.report.contributions import Contribution, contributions
-from somcot.report.words import METHODS, before_correction, sentence
+from somcot.report.words import before_correction, sentence
 from somcot.result import Bounds, Claim, Result
 from somcot.samples import Samples
+from somcot.solvers.methods import describe
 
 __all__ = ["again", "data", "head", "making", "matching", "method", "occupancy", "run", "warnings"]
 
-Process = Samples | MarkovChain
 _MAP_STATES = 50  # states a heat map shows
 _GRAPH_STATES = 20
 _ROWS = 12
@@ -64,7 +64,7 @@ def method(result: Result, cost_name: str | None, cost: ArrayLike | None) -> str
     """How the number came about."""
     horizon = 1.0 / (1.0 - result.discount)
     rows = [
-        ("method", METHODS.get(result.method, result.method)),
+        ("method", describe(result.method)),
         ("discount", f"{result.discount:g}, so about {horizon:.3g} steps matter"),
         ("cost", cost_name or "given as a matrix"),
         ("status", f"{result.status.value}: {result.message}"),
@@ -198,12 +198,12 @@ def occupancy(result: Result, names: tuple[str, str]) -> str:
     )
 
 
-def data(x: Process | None, y: Process | None, names: tuple[str, str]) -> str:
+def data(x: ChainOrData | None, y: ChainOrData | None, names: tuple[str, str]) -> str:
     """What was read: sizes, states of one side only, visits."""
     given = [(name, p) for name, p in zip(names, (x, y), strict=True) if p is not None]
     if not given:
         return ""
-    facts: list[tuple[str, Callable[[Process], str]]] = [
+    facts: list[tuple[str, Callable[[ChainOrData], str]]] = [
         ("states", lambda p: f"{p.n_states:,}"),
         ("transitions", lambda p: f"{p.n_transitions:,}" if isinstance(p, Samples) else "known chain"),
         ("sequences", lambda p: f"{p.n_episodes:,}" if isinstance(p, Samples) and p.n_episodes else "-"),
@@ -216,7 +216,7 @@ def data(x: Process | None, y: Process | None, names: tuple[str, str]) -> str:
     return f'<h2>The data</h2>{body}<div class="pair">{figures}</div>'
 
 
-def _one_sided(x: Process, y: Process, names: tuple[str, str]) -> str:
+def _one_sided(x: ChainOrData, y: ChainOrData, names: tuple[str, str]) -> str:
     text = ""
     for mine, other, name in ((x, y, names[0]), (y, x, names[1])):
         theirs = set(other.states)

@@ -7,17 +7,7 @@ from collections.abc import Iterable
 from somcot.plumbing.text import figure
 from somcot.result import Claim, Result
 
-__all__ = ["METHODS", "before_correction", "named", "sentence"]
-
-METHODS = {
-    "auto": "estimate from data, corrected for bias",
-    "exact": "exact: policy iteration with exact transport",
-    "plugin": "exact distance of the chains estimated from the data",
-    "saddle": "the paper's saddle point on the observed occupancies",
-    "somcot": "SOMCOT, the paper's stochastic algorithm",
-    "sinkhorn": "Sinkhorn value iteration, an upper bound",
-    "lp": "linear program",
-}
+__all__ = ["before_correction", "named", "sentence"]
 
 
 def sentence(result: Result, names: tuple[str, str] = ("X", "Y")) -> str:

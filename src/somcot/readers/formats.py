@@ -1,0 +1,83 @@
+"""The table of file formats: read by readers, the command line, its help and the tests.
+
+A new format is one row of `FORMATS`; a new kind of file is one file with its reader, a row of `KINDS` and a row for
+each format. Rows hold text only, and a reader is imported when used. The options of a kind are those of its reader's
+signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from somcot.plumbing.signatures import load, option_names
+
+__all__ = ["ENDINGS", "FORMATS", "KINDS", "MAGIC", "Format", "Kind", "endings_of", "kind_of"]
+
+
+class Kind(NamedTuple):
+    """Files with one reader: what they are called, and ``"module:function"``, which takes an `Input` and options."""
+
+    name: str
+    plural: str
+    reader: str
+
+    def load(self) -> Callable[..., Any]:
+        """The reader, imported now."""
+        return load(self.reader)
+
+    def options(self) -> tuple[str, ...]:
+        """Names of the reader's options."""
+        return tuple(name for name in option_names(self.load()) if name != "format")
+
+
+class Format(NamedTuple):
+    """A format: its name for ``--format``, the endings of its files, its kind, and first bytes that give it away."""
+
+    name: str
+    endings: tuple[str, ...]
+    kind: str
+    magic: tuple[bytes, ...] = ()
+
+
+_KINDS = (
+    Kind("table", "tables", "somcot.readers.tables:from_table"),
+    Kind("arrays", "arrays", "somcot.readers.dtrajs:read_arrays"),
+    Kind("graph", "graphs", "somcot.readers.graphs:read_graph"),
+)
+_FORMATS = (
+    Format("csv", (".csv",), "table"),
+    Format("tsv", (".tsv", ".tab"), "table"),
+    Format("jsonl", (".jsonl", ".ndjson"), "table"),
+    Format("parquet", (".parquet", ".pq"), "table", (b"PAR1",)),
+    Format("npy", (".npy",), "arrays", (b"\x93NUM",)),
+    Format("npz", (".npz",), "arrays", (b"PK\x03\x04", b"PK\x05\x06")),
+    Format("graphml", (".graphml",), "graph"),
+    Format("edges", (".edges", ".edgelist"), "graph"),
+)
+KINDS = {row.name: row for row in _KINDS}
+FORMATS = {row.name: row for row in _FORMATS}
+ENDINGS = {ending: row.name for row in _FORMATS for ending in row.endings}
+MAGIC = {first: row.name for row in _FORMATS for first in row.magic}
+
+
+def kind_of(format: str) -> Kind:  # noqa: A002
+    """The kind of file a format belongs to.
+
+    Examples
+    --------
+    >>> kind_of("tsv").name
+    'table'
+    """
+    return KINDS[FORMATS[format].kind]
+
+
+def endings_of(kind: str) -> list[str]:
+    """The first ending of every format of a kind, for people.
+
+    Examples
+    --------
+    >>> endings_of("graph")
+    ['.graphml', '.edges']
+    """
+    return [row.endings[0] for row in _FORMATS if row.kind == kind]
