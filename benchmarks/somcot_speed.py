@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from tests.instances import Floats, blocks, walks
+from threadpoolctl import threadpool_limits
 
 from somcot import MarkovChain, streams
 from somcot.solvers import somcot
 from somcot.solvers.somcot import algorithm
-from somcot.solvers.somcot.fold import Batch, run_kernel, single_thread
+from somcot.solvers.somcot.fold import Batch, run_kernel
 from somcot.solvers.somcot.state import State
 from somcot.steps import explicit
 
@@ -108,7 +109,7 @@ def report(largest: int = 100, turns: int = 5) -> str:
         "| states | plain NumPy | lean NumPy | full support | ratio | of GEMM limit | observed support | ratio |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    with single_thread():
+    with threadpool_limits(1):
         peak = _gemm_flops()
         for case in cases(largest):
             plain, lean, full, observed = _measure(case, turns if case.cost.size < 5000 else 3)

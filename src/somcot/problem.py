@@ -90,8 +90,8 @@ class Problem:
         return UnitProblem(self.x.support, self.y.support, self.unit_cost, self.discount)
 
     def to_user(self, unit_distance: float) -> float:
-        """Undo the shift and the scale for a distance."""
-        return self.offset + self.scale * unit_distance
+        """Undo the shift and the scale for a distance; rounding may not lead out of the range of the cost."""
+        return min(max(self.offset + self.scale * unit_distance, self.offset), float(self.cost.max()))
 
     def potential_to_user(self, unit_potential: Floats) -> Floats:
         """Undo the shift and the scale for a potential V, with distance = (1 - discount) V(start)."""

@@ -1,35 +1,138 @@
-"""A waiting user is told about compilation, once, and only when there is something to wait for."""
+"""Compiled code on disk: what makes it stale, what happens to damaged files and without a folder, what is said."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-CODE = """
-import logging, somcot.plumbing.jit
-from somcot.plumbing.jit import announce
-from numba import njit
+import pytest
 
-@njit(cache=True)
-def double(x):
-    return 2 * x
+import somcot
 
-announce(double)
-announce(double)
-double(1)
-somcot.plumbing.jit._announced = False
-announce(double)
+CALLER = """
+import {package}.plumbing.jit as jit
+from {package}.callee import twice
+
+@jit.kernel(name="a test", seconds=3)
+def advance(x):
+    return twice(x) + 1.0
+
+print(advance(2.0), int(advance._cache_hits.total()) if hasattr(advance, "_cache_hits") else "")
+"""
+CALLEE = """
+from {package}.constants import FACTOR
+from {package}.plumbing.jit import part
+
+@part
+def twice(x):
+    return FACTOR * x
 """
 
 
-def test_said_once_and_only_when_cold(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(CODE)
-    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    runs = [
-        subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True, env=env).stderr
-        for _ in range(2)
-    ]
-    assert [text.count("compiling numerical kernels") for text in runs] == [1, 0]
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A small package around a copy of the decorators: caller -> callee -> constants."""
+    folder = tmp_path / "small"
+    (folder / "plumbing").mkdir(parents=True)
+    shutil.copy(Path(somcot.__file__).parent / "plumbing" / "jit.py", folder / "plumbing" / "jit.py")
+    for name, text in {"caller": CALLER, "callee": CALLEE, "constants": "FACTOR = 2.0\n"}.items():
+        (folder / f"{name}.py").write_text(text.format(package="small"))
+    for part in (folder, folder / "plumbing"):
+        (part / "__init__.py").write_text("")
+    return folder
+
+
+def run(package: Path, **environment: str) -> tuple[str, str]:
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", "import small.caller"],
+        env=os.environ | {"PYTHONPATH": str(package.parent)} | environment,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout.strip(), done.stderr
+
+
+def test_said_with_name_and_time_and_only_when_cold(package: Path) -> None:
+    cold, warm = run(package), run(package)
+    assert cold[0] == "5.0 0"
+    assert warm == ("5.0 1", "")
+    assert cold[1].count("compiling a test, about 3 s, once") == 1
+    assert str(package) in cold[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("callee", "FACTOR * x", "FACTOR * x + 10.0"),
+        ("constants", "2.0", "7.0"),
+        ("plumbing/jit", "import os", "import os  # new"),
+    ],
+)
+def test_a_change_in_what_a_kernel_imports_is_seen(package: Path, name: str, old: str, new: str) -> None:
+    assert run(package)[0] == "5.0 0"
+    path = package / f"{name}.py"
+    path.write_text(path.read_text().replace(old, new, 1))
+    expected = {"callee": "15.0 0", "constants": "15.0 0", "plumbing/jit": "5.0 0"}[name]
+    assert run(package)[0] == expected
+    assert run(package)[0] == expected.replace(" 0", " 1")
+
+
+def test_a_change_elsewhere_compiles_nothing(package: Path) -> None:
+    run(package)
+    (package / "other.py").write_text("x = 1\n")
+    assert run(package) == ("5.0 1", "")
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "flipped", "foreign"])
+def test_damaged_files_are_dropped(package: Path, damage: str) -> None:
+    run(package)
+    (path,) = (package / "__pycache__").glob("*.nbc")
+    content = bytearray(path.read_bytes())
+    if damage == "flipped":
+        content[len(content) // 2] ^= 1
+    path.write_bytes({"empty": b"", "cut": bytes(content[:-100]), "foreign": b"hello" * 99}.get(damage, bytes(content)))
+    value, said = run(package)
+    assert value == "5.0 0"
+    assert "dropped a damaged file" in said
+    assert "compiling a test" in said
+    assert run(package) == ("5.0 1", "")
+
+
+def test_nothing_can_be_written(package: Path) -> None:
+    """The package's folder, the user's and the one asked for all refuse; files in their place stop root as well."""
+    block = package.parent / "file"
+    block.write_text("")
+    for folder in (package, package / "plumbing"):
+        (folder / "__pycache__").write_text("")
+    refused = {"NUMBA_CACHE_DIR": str(block), "HOME": str(block), "XDG_CACHE_HOME": str(block)}
+    value, said = run(package, **refused)
+    assert value == "5.0 0"
+    assert said.count("compiling a test, about 3 s, in every process: no folder can be written") == 1
+
+
+def test_an_installation_that_cannot_be_written_uses_the_users_folder(package: Path) -> None:
+    for folder in (package, package / "plumbing"):
+        (folder / "__pycache__").write_text("")
+    home = package.parent / "home"
+    home.mkdir()
+    environment = {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), "NUMBA_CACHE_DIR": ""}
+    assert str(home) in run(package, **environment)[1]
+    assert run(package, **environment) == ("5.0 1", "")
+
+
+def test_a_folder_that_fills_up_is_said(package: Path) -> None:
+    """The result cannot be stored where a folder stands in its place."""
+    run(package)
+    (path,) = (package / "__pycache__").glob("*.nbc")
+    path.unlink()
+    path.mkdir()
+    value, said = run(package)
+    assert value == "5.0 0"
+    assert "compiled code is not kept for the next process" in said
+    assert not list(path.parent.glob("*.tmp"))
+
+
+def test_plain_python_without_compilation(package: Path) -> None:
+    assert run(package, NUMBA_DISABLE_JIT="1") == ("5.0", "")

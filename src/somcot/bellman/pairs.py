@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.jit import kernel
 from somcot.plumbing.memory import require
 from somcot.problem import UnitProblem
 
@@ -77,7 +77,7 @@ def _from_mask(mask: NDArray[np.bool_]) -> Pairs:
     return Pairs(x.astype(np.int32), y.astype(np.int32), index)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _close(ptr_x, idx_x, ptr_y, idx_y, mask, half, stack):  # type: ignore[no-untyped-def]
     """Mark every pair reachable from the start rows.
 

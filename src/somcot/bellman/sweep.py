@@ -13,7 +13,6 @@ from somcot.bellman.transport import Bases, Rows, add_potentials, balance, cross
 from somcot.chains import Support
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.discounting import Kernel
-from somcot.plumbing.jit import announce
 from somcot.plumbing.memory import require
 from somcot.problem import UnitProblem
 
@@ -55,7 +54,6 @@ class Sweep:
     def __init__(
         self, problem: UnitProblem, pairs: Pairs, threads: int | None = None, hints: Sweep | None = None
     ) -> None:
-        announce(optimise)
         self.pairs = pairs
         self.threads = thread_count(threads)
         n_x, n_y = problem.shape

@@ -13,11 +13,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from somcot.bellman.tree import extend, new_tree, plant, simplex
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.jit import kernel
 from somcot.plumbing.vector_code import copy_to
 
 __all__ = ["Bases", "Rows", "add_potentials", "balance", "cross_gap", "kernel_entries", "optimise"]
@@ -47,7 +47,7 @@ class Bases(NamedTuple):
     known: NDArray[np.uint8]
 
 
-@njit(cache=True, nogil=True)
+@kernel(name="exact transport", seconds=8)
 def optimise(lo, hi, V, pair_x, pair_y, x, y, unit, bases, hints, low, high):
     """Solve the transport problems of pairs lo..hi-1 against the cost V, each from its last basis.
 
@@ -101,7 +101,7 @@ def optimise(lo, hi, V, pair_x, pair_y, x, y, unit, bases, hints, low, high):
     return changed
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cross_gap(V, pair_x, pair_y, x, y, bases, plans, unit, weight):
     """What the plans of one set of bases lose against the potentials of another, summed over pairs with weights.
 
@@ -132,7 +132,7 @@ def cross_gap(V, pair_x, pair_y, x, y, bases, plans, unit, weight):
     return gap
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _workspace(pair_x, pair_y, x, y):
     """A tree and a cost matrix large enough for every pair."""
     widest_x, widest_y = 1, 1
@@ -142,7 +142,7 @@ def _workspace(pair_x, pair_y, x, y):
     return new_tree(widest_x + widest_y), np.empty(widest_x * widest_y)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def kernel_entries(pair_x, pair_y, x, y, unit, bases, index, indptr, indices, data):
     """Write the transition coupling of every pair as CSR rows over pairs.
 
@@ -168,7 +168,7 @@ def kernel_entries(pair_x, pair_y, x, y, unit, bases, index, indptr, indices, da
         indptr[k + 1] = filled
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_potentials(V, pair_x, pair_y, x, y, bases, weight, slots_x, slots_y):
     """Add weight[k] times the transport potentials of pair k to the slots of its two rows."""
     tree, buffer = _workspace(pair_x, pair_y, x, y)
@@ -188,7 +188,7 @@ def add_potentials(V, pair_x, pair_y, x, y, bases, weight, slots_x, slots_y):
             slots_y[y0 + j] += weight[k] * tree.potential[n + j]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def balance(indptr, masses, total):
     """Let the largest mass of every row take what the row lacks of `total`."""
     for row in range(indptr.size - 1):
@@ -201,7 +201,7 @@ def balance(indptr, masses, total):
         masses[largest] += left
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _gather(C, V, rows, columns, base):
     """C(i, j) = V(rows[i], columns[j]) - base; returns the spread of C."""
     smallest = 0.0
@@ -215,7 +215,7 @@ def _gather(C, V, rows, columns, base):
     return largest - smallest
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _only_plan(a, b, unit, cells, flows):
     """A single row or column: there is nothing to choose."""
     for t in range(cells.size):
@@ -224,7 +224,7 @@ def _only_plan(a, b, unit, cells, flows):
     return 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _two_by_two(C, a, b, unit, tolerance, cells, flows, known):
     """The diagonal or the counter-diagonal takes all it can, whichever is cheaper; ties keep the last plan."""
     gain = C[0, 0] + C[1, 1] - C[0, 1] - C[1, 0]

@@ -17,10 +17,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.jit import kernel, part
 from somcot.plumbing.vector_code import copy_to
 
 __all__ = ["Tree", "extend", "new_tree", "plant", "simplex"]
@@ -39,7 +39,7 @@ class Tree(NamedTuple):
     work: NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def new_tree(size):
     """Room for a tree over `size` rows and columns together."""
     return Tree(
@@ -54,7 +54,7 @@ def new_tree(size):
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def simplex(C, a, b, unit, tolerance, cells, flows, known, prices, tree):
     """The general case; returns the number of pivots, or 1 for a new basis that needed none."""
     n, m = C.shape
@@ -87,7 +87,7 @@ def simplex(C, a, b, unit, tolerance, cells, flows, known, prices, tree):
     return 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _greedy_basis(C, a, b, unit, prices, cells, flows):
     """A first basis: each row in turn fills its cheapest open columns at the given prices."""
     n, m = C.shape
@@ -114,7 +114,7 @@ def _greedy_basis(C, a, b, unit, prices, cells, flows):
             need[j] -= amount
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def plant(cells, flows, C, tree):
     """Turn basis arcs into a tree rooted at row 0 and set the potentials."""
     n, m = C.shape
@@ -150,7 +150,7 @@ def plant(cells, flows, C, tree):
             edge = link[edge]
 
 
-@njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
+@part
 def _row_minimum(row, v):
     least = row[0] - v[0]
     for k in range(1, row.size):
@@ -159,7 +159,7 @@ def _row_minimum(row, v):
     return least
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _pivot(i, j, C, tree):
     """Bring cell (i, j) into the tree: send mass round its cycle until an arc empties, and drop that arc."""
     n = C.shape[0]
@@ -199,7 +199,7 @@ def _pivot(i, j, C, tree):
     _refresh(root, C, tree)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _attach(node, above, amount, tree):
     tree.parent[node] = above
     tree.flow[node] = amount
@@ -210,7 +210,7 @@ def _attach(node, above, amount, tree):
     tree.first[above] = node
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _detach(node, tree):
     if tree.before[node] >= 0:
         tree.after[tree.before[node]] = tree.after[node]
@@ -220,7 +220,7 @@ def _detach(node, tree):
         tree.before[tree.after[node]] = tree.before[node]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _refresh(root, C, tree):
     """Depths and potentials of a subtree, each from its parent's so that rounding does not pile up."""
     n = C.shape[0]
@@ -241,7 +241,7 @@ def _refresh(root, C, tree):
             child = tree.after[child]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def extend(C, p, q, potential):
     """Potentials of rows without mass from the columns with mass, then of columns without mass from all rows."""
     n, m = C.shape

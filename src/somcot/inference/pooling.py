@@ -17,7 +17,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from somcot.bellman.pairs import reachable_pairs
@@ -25,6 +24,7 @@ from somcot.chains import Support
 from somcot.inference.crossfit import HALF_TOLERANCE
 from somcot.inference.model import Model
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.jit import kernel
 from somcot.problem import UnitProblem
 from somcot.result import Status
 from somcot.solvers.policy_iteration import Solution, iterate
@@ -198,7 +198,7 @@ def kept_shares(found: Homogeneity) -> tuple[Floats, float]:
     return kept, float(equal.mean())
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _empirical_bayes(T, df, noise, variances, rounds, change, shares, equal):
     """Learn the weights of the variances from all rows, then each row's kept share and chance of being equal."""
     n, K = T.size, variances.size

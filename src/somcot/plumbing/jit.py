@@ -1,23 +1,176 @@
-"""Telling a waiting user, once, that kernels are being compiled for the first time on this machine."""
+"""Compiling: two decorators for all compiled code of the package, and a cache on disk that follows the sources.
+
+`kernel` is for functions that Python or other kernels call; `part` for pieces of kernels, which are forced inline: a
+process that compiles a kernel then runs the same machine code as one that loads it from disk.
+
+Numba's own cache knows a function by the file it stands in. Here a compiled kernel is good only while every module of
+the package that its module imports, directly or not, is unchanged. Damaged files are dropped; where no folder can be
+written, kernels live in memory. Both are said, and so is every compilation that takes seconds.
+"""
+# mypy: disable-error-code="no-untyped-call, assignment"
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import logging
 import os
-from typing import Any
+import pickle
+import re
+import sys
+import tempfile
+from collections.abc import Callable
+from typing import Any, overload
 
-__all__ = ["announce"]
+import numba
+from numba.core.caching import FunctionCache, NullCache
+from numba.core.serialize import dumps
 
-logger = logging.getLogger("somcot")
-_announced = False
+__all__ = ["FAST", "kernel", "part"]
+
+# Zeros have no sign and NaN never occurs; that is all. Sums keep their order, and products are fused with sums only
+# where `fma` says so: under "reassoc" LLVM picks loops by the distance of addresses, under "contract" by the machine.
+FAST = frozenset({"nsz", "nnan"})
+PACKAGE = __name__.partition(".")[0]
+
+logger = logging.getLogger(PACKAGE)
 
 
-def announce(kernel: Any) -> None:
-    """Log a line if `kernel`, a Numba function with an on-disk cache, is neither loaded nor cached."""
-    global _announced
-    if _announced or kernel.signatures:
-        return
-    index = getattr(getattr(kernel._cache, "_cache_file", None), "_index_path", None)
-    if index is not None and not os.path.exists(index):
-        _announced = True
-        logger.warning("compiling numerical kernels: 10 to 30 seconds, once; they are kept on disk")
+Function = Callable[..., Any]
+
+
+@overload
+def kernel(function: Function) -> Any: ...
+@overload
+def kernel(*, name: str, seconds: int) -> Callable[[Function], Any]: ...
+def kernel(function: Any = None, *, name: str = "", seconds: int = 0) -> Any:
+    """Compile a function at its first call and keep it on disk; NaN and infinities are honoured.
+
+    Parameters
+    ----------
+    function : callable
+    name : str
+        What to call it when a user has to wait. Without a name nothing is said.
+    seconds : int
+        How long that takes, about.
+    """
+    if function is None:
+        return functools.partial(kernel, name=name, seconds=seconds)
+    compiled = numba.njit(nogil=True)(function)
+    if hasattr(compiled, "_cache"):  # not where NUMBA_DISABLE_JIT is set
+        compiled._cache = _cache(function, f"{name}, about {seconds} s" if name else "")
+    return compiled
+
+
+@overload
+def part(function: Function) -> Any: ...
+@overload
+def part(*, nan: bool) -> Callable[[Function], Any]: ...
+def part(function: Any = None, *, nan: bool = False) -> Any:
+    """Compile a piece of kernels, inlined wherever it is called; with ``nan=True`` NaN may occur in it."""
+    if function is None:
+        return functools.partial(part, nan=nan)
+    return numba.njit(nogil=True, forceinline=True, fastmath=False if nan else set(FAST))(function)
+
+
+def _cache(function: Function, announcement: str) -> Any:
+    try:
+        return _OnDisk(function, announcement)
+    except RuntimeError:  # Numba found no folder that can be written
+        return _InMemory(announcement)
+
+
+class _InMemory(NullCache):
+    """No cache: says so when a kernel has to be compiled."""
+
+    def __init__(self, announcement: str) -> None:
+        self.announcement = announcement
+
+    def load_overload(self, _signature: Any, _context: Any) -> None:
+        if self.announcement:
+            _say(f"compiling {self.announcement}, in every process: no folder can be written; set NUMBA_CACHE_DIR")
+
+
+class _OnDisk(FunctionCache):
+    """Numba's cache with another stamp, one file for each signature and machine, and no trust in what files hold."""
+
+    def __init__(self, function: Function, announcement: str) -> None:
+        super().__init__(function)
+        self.announcement = announcement
+        self._cache_file = _Files(os.path.join(self._cache_path, self._impl.filename_base), _stamp(function.__module__))
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        try:
+            found = super().load_overload(signature, context)
+        except Exception as error:  # whatever pickle and LLVM make of damaged bytes
+            _say(f"dropped a damaged file of compiled code in {self._cache_path} ({type(error).__name__})")
+            found = None
+        if found is None and self.announcement:
+            _say(f"compiling {self.announcement}, once; kept in {self._cache_path}")
+        return found
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        try:
+            super().save_overload(signature, data)
+        except OSError as error:
+            _say(f"compiled code is not kept for the next process: {error}")
+
+
+class _Files:
+    """Compiled code, one file for each signature and machine, with the stamp of its sources and a checksum."""
+
+    def __init__(self, base: str, stamp: bytes) -> None:
+        self.base, self.stamp = base, stamp
+
+    def path(self, key: Any) -> str:
+        return f"{self.base}.{hashlib.sha256(repr(key[:2]).encode()).hexdigest()[:16]}.nbc"
+
+    def load(self, key: Any) -> Any:
+        try:
+            with open(self.path(key), "rb") as file:
+                checksum, content = file.read(32), file.read()
+        except OSError:
+            return None
+        if hashlib.sha256(content).digest() != checksum:
+            raise ValueError("checksum")
+        stamp, known, data = pickle.loads(content)
+        return data if (stamp, known) == (self.stamp, key) else None
+
+    def save(self, key: Any, data: Any) -> None:
+        content = dumps((self.stamp, key, data))
+        path = self.path(key)
+        handle, name = tempfile.mkstemp(dir=os.path.dirname(path), suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(hashlib.sha256(content).digest() + content)
+            os.replace(name, path)
+        except OSError:
+            os.unlink(name)
+            raise
+
+
+@functools.cache
+def _stamp(module: str) -> bytes:
+    """A hash of the module and of every module of the package that it imports, directly or not."""
+    found: dict[str, bytes] = {}
+    waiting = [module, __name__]
+    while waiting:
+        name = waiting.pop()
+        if name not in found and getattr(sys.modules.get(name), "__file__", None):
+            loaded = sys.modules[name]
+            found[name] = loaded.__loader__.get_data(loaded.__file__)  # type: ignore[union-attr]
+            for source, names in _IMPORT.findall(found[name].decode()):
+                waiting += [source, *(f"{source}.{word}" for word in re.split(r"\W+", names))]
+    digest = hashlib.sha256(numba.__version__.encode())
+    for name in sorted(found):
+        digest.update(found[name])
+    return digest.digest()
+
+
+_IMPORT = re.compile(rf"^(?:from|import) ({PACKAGE}[\w.]*)(?: import \(?([\w\s,]+))?", re.MULTILINE)
+
+
+@functools.cache
+def _say(text: str) -> None:
+    """Log a line, once."""
+    logger.warning(text)

@@ -87,7 +87,7 @@ def assemble_coupling(problem: Problem, coupling: Coupling, V: Floats, bounds: B
     """
     law = coupling.state_law()
     visited = law > 0
-    unit_distance = float(law[visited] @ problem.unit_cost[visited])
+    unit_distance = float((law[visited] * problem.unit_cost[visited]).sum())  # BLAS has other bits on other machines
     maps = Maps(conditional(law), conditional(law.T))
     nu_x, nu_y = problem.x.occupancy(problem.discount), problem.y.occupancy(problem.discount)
     answer = Answer(

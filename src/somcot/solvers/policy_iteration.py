@@ -112,8 +112,8 @@ def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 20
     solution = iterate(problem.unit, choose(problem.unit, "all"), threads=threads, max_sweeps=max_sweeps)
     if solution.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
-    unit = np.clip((1.0 - problem.discount) * solution.V, 0.0, 1.0).reshape(problem.shape)
-    return problem.offset + problem.scale * unit
+    table = problem.offset + problem.scale * (1.0 - problem.discount) * solution.V.reshape(problem.shape)
+    return np.clip(table, problem.cost.min(), problem.cost.max())
 
 
 def iterate(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from somcot.plumbing.arrays import Codes, Floats, Ints
+from somcot.plumbing.jit import kernel
 
 __all__ = ["stopped_transitions"]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def stopped_transitions(
     indptr: Ints, indices: Codes, cumulative: Floats, waiting: Ints, uniform: Floats
 ) -> tuple[Ints, Ints]:

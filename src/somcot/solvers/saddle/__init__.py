@@ -20,7 +20,6 @@ from somcot.bellman.pairs import reachable_pairs
 from somcot.chains import MarkovChain
 from somcot.couplings import Coupling, Residuals, conditional, residuals
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.jit import announce
 from somcot.plumbing.memory import require
 from somcot.plumbing.validation import check_count, check_positive
 from somcot.problem import Problem
@@ -106,7 +105,6 @@ def rounds(
     problem: Problem, *, max_steps: int, primal_step: float = PRIMAL_STEP, dual_step: float = DUAL_STEP
 ) -> Iterator[Round]:
     """Rounds of 500, 500, 1000, 2000, ... steps, each as long as all before it together. Parameters as for `solve`."""
-    announce(advance)
     run = _Run(problem)
     n_steps = 0
     while n_steps < max_steps:

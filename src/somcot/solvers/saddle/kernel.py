@@ -9,14 +9,15 @@ entropic step on the joint law nu(x) lambda(y | x). The duals take gradient step
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Floats, Places
-from somcot.plumbing.vector_code import FAST, copy_to, exp
+from somcot.plumbing.jit import kernel, part
+from somcot.plumbing.vector_code import copy_to, exp, log
 
 __all__ = ["Layout", "Point", "advance", "start_point"]
 
@@ -67,15 +68,14 @@ class Point(NamedTuple):
 def start_point(layout: Layout) -> Point:
     """Uniform mu and lambda, zero duals."""
     n_cells, n = int(layout.cells[-1]), len(layout.cost)
-    mu = np.full(n_cells, 1.0 / n_cells)
     sizes = np.diff(layout.cells)
     rows, columns = (np.diff(offset).astype(np.int64) for offset in (layout.offset_x, layout.offset_y))
     per_x = np.bincount(layout.pair_x, minlength=layout.n_x)[layout.pair_x]
     per_y = np.bincount(layout.pair_y, minlength=layout.n_y)[layout.pair_y]
     return Point(
-        np.log(mu),
-        -np.log(per_x),
-        -np.log(per_y),
+        np.full(n_cells, -math.log(n_cells)),
+        -np.array([math.log(count) for count in per_x]),  # np.log has other bits on other machines
+        -np.array([math.log(count) for count in per_y]),
         np.zeros(int(layout.offset_x[-1])),
         np.zeros(int(layout.offset_y[-1])),
         np.zeros(n),
@@ -91,13 +91,15 @@ def start_point(layout: Layout) -> Point:
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel(name="saddle-point steps", seconds=3)
 def advance(layout, point, discount, primal_step, dual_step, n_steps, averaging):
     """Take `n_steps` steps; with `averaging`, add every point to the sums."""
     n = layout.cost.size
     old_x, old_y = np.empty_like(point.marginal_x), np.empty_like(point.marginal_y)
     old_state, old_next = np.empty(n), np.empty(n)
-    lambda_x, lambda_y = np.exp(point.log_lambda_x), np.exp(point.log_lambda_y)
+    lambda_x, lambda_y = np.empty(n), np.empty(n)
+    _exponentials(point.log_lambda_x, 0.0, lambda_x)
+    _exponentials(point.log_lambda_y, 0.0, lambda_y)
     radius = 2.0 / (1.0 - discount)
     for _ in range(n_steps):
         copy_to(old_x, point.marginal_x)
@@ -130,7 +132,7 @@ def advance(layout, point, discount, primal_step, dual_step, n_steps, averaging)
                 point.sum_V[k] += point.V[k]
 
 
-@njit(cache=True, nogil=True, fastmath={"nnan"}, forceinline=True)
+@part
 def _move_alpha(offset, kernel, mass, log_lambda, lambda_, marginal, old, alpha, step, radius):
     """Alpha -= step * (marginal of mu - nu lambda) at 2 new - old; brings `lambda_`, the old one, up to date."""
     for k in range(lambda_.size):
@@ -142,7 +144,7 @@ def _move_alpha(offset, kernel, mass, log_lambda, lambda_, marginal, old, alpha,
             alpha[t] = min(max(alpha[t] - step * slope, -radius), radius)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@part
 def _move_mu(layout, point, discount, step, averaging):
     """Log mu -= step * (c - alpha_X - alpha_Y + g V' - V), normalised; refreshes the marginals."""
     n = layout.cost.size
@@ -168,7 +170,7 @@ def _move_mu(layout, point, discount, step, averaging):
             here += row
         point.state_law[k] = here
         total += here
-    scale, shift = 1.0 / total, largest + np.log(total)
+    scale, shift = 1.0 / total, largest + log(total)
     for law in (point.marginal_x, point.marginal_y, point.next_law, point.state_law):
         law *= scale
     for t in range(mass.size):
@@ -178,7 +180,7 @@ def _move_mu(layout, point, discount, step, averaging):
             point.sum_mu[t] += mass[t] * scale
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def _add_gathered(logs, row, up_x, column, up_y, following, down):
     """Add up to every log what its row, column and next pair say; the largest of all."""
     largest = -np.inf
@@ -188,13 +190,13 @@ def _add_gathered(logs, row, up_x, column, up_y, following, down):
     return largest
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@part
 def _exponentials(logs, largest, out):
     for t in range(logs.size):
         out[t] = exp(logs[t] - largest)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@part
 def _move_lambda(states, offset, kernel, alpha, step, log_lambda, n_states):
     """Log lambda(. | x) -= step * sum_x' P(x' | x) alpha(x, x', .), normalised for every x."""
     largest, total = np.full(n_states, -np.inf), np.zeros(n_states)
@@ -207,4 +209,4 @@ def _move_lambda(states, offset, kernel, alpha, step, log_lambda, n_states):
     for k in range(states.size):
         total[states[k]] += exp(log_lambda[k] - largest[states[k]])
     for k in range(states.size):
-        log_lambda[k] -= largest[states[k]] + np.log(total[states[k]])
+        log_lambda[k] -= largest[states[k]] + log(total[states[k]])

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from somcot.plumbing.jit import kernel, part
+from somcot.plumbing.vector_code import exp, log
 
 __all__ = ["round_entries", "rounded_plan", "sinkhorn_steps"]
 
 
-@njit(cache=True, nogil=True)
+@kernel(name="Sinkhorn steps", seconds=9)
 def sinkhorn_steps(lo, hi, V, pair_x, pair_y, x, y, epsilon, offset_x, offset_y, F, G, max_steps, tolerance, value):
     """Up to `max_steps` Sinkhorn steps for pairs lo..hi-1 against the cost V at temperature epsilon.
 
@@ -27,17 +29,18 @@ def sinkhorn_steps(lo, hi, V, pair_x, pair_y, x, y, epsilon, offset_x, offset_y,
         f = F[offset_x[k] : offset_x[k] + x1 - x0] / epsilon
         g = G[offset_y[k] : offset_y[k] + y1 - y0] / epsilon
         p, q = x.probabilities[x0:x1], y.probabilities[y0:y1]
+        turned = C.T.copy()
         error = np.inf
         for _ in range(max_steps):
             error = _scale_columns(C, f, g, q)
             if error <= tolerance:
                 break
-            _scale_columns(C.T, g, f, p)
-        _scale_columns(C.T, g, f, p)  # however the loop ended, the rows are exact
+            _scale_columns(turned, g, f, p)
+        _scale_columns(turned, g, f, p)  # however the loop ended, the rows are exact
         plan = np.empty_like(C)
         for i in range(f.size):
             for j in range(g.size):
-                plan[i, j] = np.exp(f[i] + g[j] - C[i, j])
+                plan[i, j] = exp(f[i] + g[j] - C[i, j])
         # Rounded, the plan is feasible however few steps were taken: values never fall below the exact ones.
         value[k] = epsilon * (rounded_plan(plan, p, q) * C).sum()
         F[offset_x[k] : offset_x[k] + x1 - x0] = f * epsilon
@@ -46,24 +49,37 @@ def sinkhorn_steps(lo, hi, V, pair_x, pair_y, x, y, epsilon, offset_x, offset_y,
     return worst
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _scale_columns(C, f, g, q):
     """Set g so that column j of exp(f_i + g_j - C_ij) sums to q_j; returns the l1 error there was before."""
+    largest, total = np.full(g.size, -np.inf), np.zeros(g.size)
+    _tops(C, f, largest)
+    for i in range(f.size):
+        _add_exponentials(C[i], f[i], largest, total)
     error = 0.0
     for j in range(g.size):
-        largest = -np.inf
-        for i in range(f.size):
-            largest = max(largest, f[i] - C[i, j])
-        total = 0.0
-        for i in range(f.size):
-            total += np.exp(f[i] - C[i, j] - largest)
-        level = largest + np.log(total)
-        error += abs(np.exp(min(g[j] + level, 700.0)) - q[j])
-        g[j] = np.log(q[j]) - level
+        level = largest[j] + log(total[j])
+        error += abs(exp(min(g[j] + level, 700.0)) - q[j])
+        g[j] = log(q[j]) - level
     return error
 
 
-@njit(cache=True, nogil=True)
+@part
+def _tops(C, f, largest):
+    """The largest f_i - C_ij of every column."""
+    for i in range(f.size):
+        for j in range(largest.size):
+            largest[j] = max(largest[j], f[i] - C[i, j])
+
+
+@part
+def _add_exponentials(row, f, largest, total):
+    """One row's share of every column's sum: across the columns, so that each sum keeps its order."""
+    for j in range(total.size):
+        total[j] += exp(f - row[j] - largest[j])
+
+
+@kernel
 def round_entries(lo, hi, V, pair_x, pair_y, x, y, epsilon, offset_x, offset_y, F, G, ptr, index, indices, data):
     """Write the plans of pairs lo..hi-1, rounded to their marginals, as rows over pairs from ``ptr[k]`` on."""
     for k in range(lo, hi):
@@ -73,7 +89,7 @@ def round_entries(lo, hi, V, pair_x, pair_y, x, y, epsilon, offset_x, offset_y, 
         for i in range(x1 - x0):
             for j in range(y1 - y0):
                 slack = F[offset_x[k] + i] + G[offset_y[k] + j] - V[x.indices[x0 + i], y.indices[y0 + j]]
-                plan[i, j] = np.exp(slack / epsilon)
+                plan[i, j] = exp(slack / epsilon)
         plan = rounded_plan(plan, x.probabilities[x0:x1], y.probabilities[y0:y1])
         t = ptr[k]
         for i in range(x1 - x0):
@@ -83,13 +99,13 @@ def round_entries(lo, hi, V, pair_x, pair_y, x, y, epsilon, offset_x, offset_y, 
                 t += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rounded_plan(plan, p, q):
     """The symmetric rounding of the paper's appendix."""
     return (_rounded(plan, p, q) + _rounded(plan.T, q, p).T) / 2.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _rounded(plan, p, q):
     """Shrink rows, then columns, that are too heavy; spread what is missing as a product."""
     out = plan.copy()

@@ -24,11 +24,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg  # noqa: F401  numba's np.dot takes its BLAS from here; it must be there when threads are pinned
-from numba import njit
 
 from somcot.plumbing.arrays import Floats, Ints, Places
-from somcot.plumbing.vector_code import FAST, borrow, exp, exp_all
+from somcot.plumbing.jit import kernel, part
+from somcot.plumbing.product import add_product
+from somcot.plumbing.vector_code import borrow, exp, exp_all, log
 from somcot.solvers.somcot.updates import NEGLIGIBLE, SAFE, Pairs, Rates, Side, candidates, update, visit
 
 __all__ = ["Work", "advance", "workspace"]
@@ -47,18 +47,17 @@ class Work(NamedTuple):
     product_x: Floats  # (BLOCK, n_x)
     product_y: Floats  # (BLOCK, n_y)
     Q: Floats  # (n_x, n_y)
-    Q_block: Floats  # (n_x, n_y)
     rows: Ints  # (BLOCK,)
 
 
 def workspace(n_x: int, n_y: int) -> Work:
     """Allocate the scratch arrays."""
     shapes = [(n_x, n_y), (n_y, n_x), (n_x,), (BLOCK, n_x), (BLOCK, n_y), (BLOCK, n_x), (BLOCK, n_y)]
-    arrays = [np.zeros(shape) for shape in [*shapes, (n_x, n_y), (n_x, n_y)]]
+    arrays = [np.zeros(shape) for shape in [*shapes, (n_x, n_y)]]
     return Work._make([*arrays, np.zeros(BLOCK, dtype=np.int64)])
 
 
-@njit(cache=True, nogil=True)
+@kernel(name="SOMCOT on all transitions", seconds=18)
 def advance(
     x: Side, y: Side, pairs: Pairs, rates: Rates, work: Work, mu_sum: Floats,
     states_x: Ints, slots_x: Places, states_y: Ints, slots_y: Places,
@@ -73,11 +72,11 @@ def advance(
             n_active, over = _sweep(x, y, pairs, work, ref)
         Z = _pair_laws(pairs, work, n_active)
         if mu_sum.shape[0] > 0:
-            _add_coupling(x, y, pairs, mu_sum, n_active, ref + np.log(Z))
+            _add_coupling(x, y, pairs, mu_sum, n_active, ref + log(Z))
         update(x, y, pairs, rates, n_active, False, Z, states_x[i], slots_x[i], states_y[i], slots_y[i])
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def _factors(x: Side, y: Side, pairs: Pairs, rates: Rates, work: Work) -> float:
     """Fill U, pm, eW and return a lower bound of log Z."""
     eW, eWT, pm, U, cost, flat = work.eW, work.eWT, work.pm, pairs.U, pairs.cost, pairs.W
@@ -101,7 +100,7 @@ def _factors(x: Side, y: Side, pairs: Pairs, rates: Rates, work: Work) -> float:
     return U[heavy] + pairs.bound[heavy]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def _largest(A: Floats, B: Floats, W: Floats) -> float:
     """max(A + B + W) of a row, exactly."""
     best = -np.inf
@@ -113,7 +112,7 @@ def _largest(A: Floats, B: Floats, W: Floats) -> float:
     return best
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def _sweep(x: Side, y: Side, pairs: Pairs, work: Work, ref: float) -> tuple[int, float]:
     """Masses of all rows that matter; returns their number and the highest entry seen above ref + 300."""
     U, p, bound, active = pairs.U, pairs.p, pairs.bound, pairs.active
@@ -167,7 +166,7 @@ def _sweep(x: Side, y: Side, pairs: Pairs, work: Work, ref: float) -> tuple[int,
     return n_active, over
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def _entries(A: Floats, B: Floats, W: Floats, q: Floats, mass_x: Floats, mass_y: Floats, base: float) -> float:
     """Masses of one row whose factors peak at different places; returns their sum."""
     n_x, n_y, total = A.shape[0], B.shape[0], 0.0
@@ -185,21 +184,20 @@ def _entries(A: Floats, B: Floats, W: Floats, q: Floats, mass_x: Floats, mass_y:
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def _products(mass_x: Floats, mass_y: Floats, p: Floats, work: Work, n_block: int) -> None:
     """Masses of a block of rows."""
     n_x, n_y = work.eW.shape
-    rows, Q, Q_block = work.rows, work.Q, work.Q_block
+    rows = work.rows
     eA, eB = work.eA[:n_block], work.eB[:n_block]
     product_x, product_y = work.product_x[:n_block], work.product_y[:n_block]
     exp_all(eA.reshape(-1))  # one long vector: rows may be short
     exp_all(eB.reshape(-1))
-    np.dot(eB, work.eWT, product_x)
-    np.dot(eA, work.eW, product_y)
-    np.dot(eA.T, eB, Q_block)
-    for i in range(n_x):
-        for j in range(n_y):
-            Q[i, j] += Q_block[i, j]
+    product_x[:] = 0.0
+    product_y[:] = 0.0
+    add_product(product_x, eB, work.eWT)
+    add_product(product_y, eA, work.eW)
+    add_product(work.Q, eA.T, eB)
     for row in range(n_block):
         r = rows[row]
         total = 0.0
@@ -212,7 +210,7 @@ def _products(mass_x: Floats, mass_y: Floats, p: Floats, work: Work, n_block: in
         p[r] = total
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def _pair_laws(pairs: Pairs, work: Work, n_active: int) -> float:
     """Complete q and return Z."""
     q, eW, Q = pairs.q.reshape(work.eW.shape), work.eW, work.Q
@@ -225,7 +223,7 @@ def _pair_laws(pairs: Pairs, work: Work, n_active: int) -> float:
     return Z
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def _add_coupling(x: Side, y: Side, pairs: Pairs, mu_sum: Floats, n_active: int, log_Z: float) -> None:
     """Add this step's mu to a full (n_rows, n_rows) array."""
     n_x, n_y = x.lambda_.shape

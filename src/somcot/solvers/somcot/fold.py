@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import threading
 import time
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
@@ -12,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
 from somcot.couplings import conditional
 from somcot.plumbing.arrays import Floats
@@ -25,7 +21,7 @@ from somcot.solvers.somcot.options import span
 from somcot.solvers.somcot.state import Edges, State, grow
 from somcot.streams import check_pairs
 
-__all__ = ["Batch", "advance", "estimate", "finish", "run_kernel", "single_thread", "slices"]
+__all__ = ["Batch", "advance", "estimate", "finish", "run_kernel", "slices"]
 
 SLICE_SECONDS = 0.025
 
@@ -54,9 +50,8 @@ def advance(state: State, x: tuple[Any, Any], y: tuple[Any, Any]) -> State:
         ``(states, next_states)`` of each chain, all of one length.
     """
     batch = _as_batch(state, x, y)
-    with single_thread():
-        for after in slices(state, batch):
-            state = after
+    for after in slices(state, batch):
+        state = after
     return state
 
 
@@ -141,37 +136,6 @@ def _labels(name: str, labels: Sequence[Hashable] | None, n: int) -> tuple[Hasha
 TRACE = ("step", "distance", "recent", "flow", "causal_x", "causal_y")
 
 
-@contextlib.contextmanager
-def single_thread() -> Iterator[None]:
-    """Pin BLAS to one thread, so that the same seed gives the same bits whatever the machine's settings.
-
-    The setting belongs to the process; with several runs in threads, the first pins and the last one lets go.
-    """
-    with _pin_lock:
-        if not _pinned:
-            _pinned.append(_controller().limit(limits=1, user_api="blas"))
-        else:
-            _pinned.append(None)
-    try:
-        yield
-    finally:
-        with _pin_lock:
-            if len(_pinned) == 1:
-                _pinned[0].restore_original_limits()
-                _pinned.clear()
-            else:
-                _pinned.pop()
-
-
-@functools.cache
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-_pin_lock = threading.Lock()
-_pinned: list[Any] = []
-
-
 def run_kernel(state: State, batch: Batch) -> None:
     """Take the steps of a batch, whose transitions the support must know."""
     kernel = dense.advance if state.settings.support == "full" else observed.advance
@@ -232,9 +196,9 @@ def ordinary(state: State, law: Floats) -> Floats:
 
 
 def _distance(state: State, law: Floats) -> float:
-    """<law, c>, computed so that shifting or scaling the cost shifts or scales it."""
-    low, scale = float(state.cost.min()), span(state.cost)
-    return low + scale * float((law * ((state.cost - low) / scale)).sum())
+    """<law, c>, computed so that shifting or scaling the cost shifts or scales it, and within its range."""
+    low, high, scale = float(state.cost.min()), float(state.cost.max()), span(state.cost)
+    return min(max(low + scale * float((law * ((state.cost - low) / scale)).sum()), low), high)
 
 
 def _message(state: State, status: Status, n: int, violation: float) -> str:

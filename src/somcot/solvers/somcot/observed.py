@@ -19,10 +19,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from somcot.plumbing.arrays import Floats, Ints, Places
-from somcot.plumbing.vector_code import FAST, borrow, exp, exp_all
+from somcot.plumbing.jit import kernel, part
+from somcot.plumbing.vector_code import borrow, exp, exp_all, log
 from somcot.solvers.somcot.updates import NEGLIGIBLE, SAFE, Pairs, Rates, Side, candidates, update, visit
 
 __all__ = ["Work", "advance", "workspace"]
@@ -65,7 +65,7 @@ def workspace(next_x: Ints, next_y: Ints, first_x: Ints, first_y: Ints) -> Work:
     return Work._make([*(array.astype(np.uint64) for array in edges), first_x, next_x, *scratch])
 
 
-@njit(cache=True, nogil=True)
+@kernel(name="SOMCOT on transitions that occur", seconds=15)
 def advance(
     x: Side, y: Side, pairs: Pairs, rates: Rates, work: Work, mu_sum: Floats,
     states_x: Ints, slots_x: Places, states_y: Ints, slots_y: Places,
@@ -86,12 +86,12 @@ def advance(
             sweep += 1
         Z = pairs.p.sum()
         if mu_sum.shape[0] > 0:
-            _add_coupling(x, y, pairs, work, mu_sum[0], n_active, ref + np.log(Z))
+            _add_coupling(x, y, pairs, work, mu_sum[0], n_active, ref + log(Z))
         pairs.counter[2] = _mostly(pairs.p, Z)
         update(x, y, pairs, rates, n_active, everything, Z, states_x[i], slots_x[i], states_y[i], slots_y[i])
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def _mostly(p: Floats, Z: float) -> int:
     """1 if more than half of the rows have mass, else 0."""
     n, line = 0, Z * exp(-NEGLIGIBLE)
@@ -100,7 +100,7 @@ def _mostly(p: Floats, Z: float) -> int:
     return 1 if 2 * n > p.shape[0] else 0
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def _reference(x: Side, y: Side, pairs: Pairs, rates: Rates, work: Work) -> float:
     """Fill U and return a lower bound of log Z: the largest entry of a row that has any."""
     U, W, cost = pairs.U, pairs.W, pairs.cost
@@ -116,7 +116,7 @@ def _reference(x: Side, y: Side, pairs: Pairs, rates: Rates, work: Work) -> floa
     return U[r] + pairs.bound[r]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def _gather(x: Side, y: Side, pairs: Pairs, work: Work, r: int) -> float:
     """Write A + B + W of a row's entries into the buffer; return their maximum."""
     e, best, n = work.first_x[r], -np.inf, 0
@@ -131,7 +131,7 @@ def _gather(x: Side, y: Side, pairs: Pairs, work: Work, r: int) -> float:
     return best
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def _sweep(x: Side, y: Side, pairs: Pairs, work: Work, ref: float) -> tuple[int, float]:
     """Masses of all rows that matter; returns their number and the highest entry seen above ref + 300."""
     x_log, x_alpha, x_offset, y_log, y_alpha, y_offset = x.log, x.alpha, x.offset, y.log, y.alpha, y.offset
@@ -183,7 +183,7 @@ def _sweep(x: Side, y: Side, pairs: Pairs, work: Work, ref: float) -> tuple[int,
     return n_active, over
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def _spread(x: Side, y: Side, pairs: Pairs, work: Work, n_rows: int, n: int) -> None:
     """Exponentials of the buffer, added up into the marginals of mu."""
     x_offset, x_mass, y_offset, y_mass, p, q = x.offset, x.mass, y.offset, y.mass, pairs.p, pairs.q
@@ -212,7 +212,7 @@ def _spread(x: Side, y: Side, pairs: Pairs, work: Work, n_rows: int, n: int) -> 
         p[r] = mass
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def _sweep_all(x: Side, y: Side, pairs: Pairs, work: Work, ref: float) -> tuple[int, float]:
     """Masses of all rows; returns their number and the highest entry seen above ref + 300."""
     W, next_y, W_wide, Q_wide, first = pairs.W, work.next_y, work.W, work.Q, work.first
@@ -239,7 +239,7 @@ def _sweep_all(x: Side, y: Side, pairs: Pairs, work: Work, ref: float) -> tuple[
     return pairs.U.shape[0], highest + ref if highest > SAFE else -np.inf
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def _fill(x: Side, y: Side, pairs: Pairs, work: Work, begin: int, end: int, ref: float) -> float:
     """Exponentials of all entries of some states of X, edge by edge; returns the largest log."""
     A, U, W, source, target, first, logs = x.log, pairs.U, work.W, work.source_y, work.target, work.first, work.logs
@@ -265,7 +265,7 @@ def _fill(x: Side, y: Side, pairs: Pairs, work: Work, begin: int, end: int, ref:
     return highest
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def _collect(x: Side, y: Side, work: Work, begin: int, end: int) -> None:
     """Add the exponentials of some states of X up into the marginals."""
     Q, edge, target, first, logs, mass_x = work.Q, work.edge_y, work.target, work.first, work.logs, x.mass
@@ -289,7 +289,7 @@ def _collect(x: Side, y: Side, work: Work, begin: int, end: int) -> None:
             place += ONE
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def _reduce(x: Side, pairs: Pairs, work: Work) -> None:
     """P and q from the marginals; rows get no bound, so each is looked at before it is next left out."""
     p, q, active, Q, next_y, mass, offset = pairs.p, pairs.q, pairs.active, work.Q, work.next_y, x.mass, x.offset
@@ -309,7 +309,7 @@ def _reduce(x: Side, pairs: Pairs, work: Work) -> None:
         active[r] = r
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def _add_coupling(x: Side, y: Side, pairs: Pairs, work: Work, mu_sum: Floats, n_active: int, log_Z: float) -> None:
     """Add this step's mu, entry (e, f) at place e |E_Y| + f."""
     width = np.uint64(work.next_y.shape[0])

@@ -17,11 +17,9 @@ import numpy as np
 from somcot.plumbing import container as checkpoint
 from somcot.plumbing.arrays import Ints
 from somcot.plumbing.errors import DataWarning, warn
-from somcot.plumbing.jit import announce
 from somcot.plumbing.progress import Report
 from somcot.result import Status
-from somcot.solvers.somcot import dense, observed
-from somcot.solvers.somcot.fold import Batch, estimate, run_kernel, single_thread, slices
+from somcot.solvers.somcot.fold import Batch, estimate, run_kernel, slices
 from somcot.solvers.somcot.saving import from_record, to_record
 from somcot.solvers.somcot.state import State
 from somcot.sources.base import Position, Source, Stream, StreamError, block_size, check_pairs
@@ -96,7 +94,7 @@ class Run:
 def drive(run: Run, report: Report | None) -> Status:
     """Take steps until the planned number is done, a stream ends or someone interrupts."""
     _compile(run.state)
-    with single_thread(), Interrupts() as interrupts:
+    with Interrupts() as interrupts:
         saved = time.monotonic()
         try:
             while run.state.k < run.state.settings.n_steps:
@@ -186,8 +184,6 @@ def _fingerprint(source: Source) -> str | None:
 
 def _compile(state: State) -> None:
     """Have the kernel compiled now, while nothing can be lost yet and Ctrl-C still comes through at once."""
-    kernel = dense.advance if state.settings.support == "full" else observed.advance
-    announce(kernel)
     nothing = np.zeros((0, state.settings.batch_size), dtype=np.int64)
     try:
         run_kernel(state, Batch(nothing, nothing, nothing, nothing))

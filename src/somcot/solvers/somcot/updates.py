@@ -12,8 +12,6 @@ grow linearly in H, so the kernels leave it alone until an upper bound of its ma
 stored value then is A_stored with A = A_stored + (H - H_at) alpha_X.
 
 The X side is written once; the Y side is the same code on the other record.
-
-Numba's cache on disk does not follow calls into other files: after a change here, touch the two kernel files too.
 """
 # mypy: disable-error-code="no-any-return"
 
@@ -23,10 +21,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from somcot.plumbing.arrays import Floats, Ints, Places
-from somcot.plumbing.vector_code import FAST, exp
+from somcot.plumbing.jit import part
+from somcot.plumbing.vector_code import exp, log
 
 NEGLIGIBLE = 50.0
 SAFE = 300.0
@@ -87,7 +85,7 @@ class Rates(NamedTuple):
     weight: float  # of one sampled transition
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def catch_up(log: Floats, alpha: Floats, first: int, last: int, dH: float) -> None:
     """Bring the stored A or B of a row up to date."""
     if dH != 0.0:
@@ -95,7 +93,7 @@ def catch_up(log: Floats, alpha: Floats, first: int, last: int, dH: float) -> No
             log[e] += dH * alpha[e]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def visit(x: Side, y: Side, pairs: Pairs, r: int) -> None:
     """Bring one row up to date on both sides and note when."""
     dH = pairs.clock[0] - pairs.H_at[r]
@@ -105,7 +103,7 @@ def visit(x: Side, y: Side, pairs: Pairs, r: int) -> None:
     pairs.drift_at[r] = pairs.clock[1]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def candidates(pairs: Pairs, top_x: Floats, top_y: Floats, line: float) -> int:
     """List in `active` the rows whose mass may exceed e^line, judged by O(1) numbers for each."""
     U, bound, H_at, drift_at, active = pairs.U, pairs.bound, pairs.H_at, pairs.drift_at, pairs.active
@@ -120,7 +118,7 @@ def candidates(pairs: Pairs, top_x: Floats, top_y: Floats, line: float) -> int:
     return n
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def _observe(side: Side, states: Ints, slots: Places, weight: float, own: int, other: int, eta: float) -> None:
     """Encoder step of the samples, in logs: log lambda(. | s) -= eta weight alpha(s, s', .)."""
     offset, alpha, log_lambda = side.offset, side.alpha, side.log_lambda
@@ -133,7 +131,7 @@ def _observe(side: Side, states: Ints, slots: Places, weight: float, own: int, o
             log_lambda[s, j] -= step * alpha[offset[own * s + other * j] + slot]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def _credit(
     side: Side, H_at: Floats, states: Ints, slots: Places, weight: float, own: int, other: int, beta: float, H: float
 ) -> None:
@@ -157,7 +155,7 @@ def _credit(
             top[r] = max(top[r], alpha[e])
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def _settle(
     side: Side, H_at: Floats, states: Ints, slots: Places, own: int, other: int, beta: float, H: float, R: float, k: int
 ) -> None:
@@ -180,7 +178,7 @@ def _settle(
             side.since[s] = k + 1
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def _normalise(log_lambda: Floats, lambda_: Floats, lambda_sum: Floats, n_iterates: int) -> None:
     """Add the old row to the sum for the iterates it stood, then make the new one sum to 1."""
     highest = -np.inf
@@ -191,13 +189,13 @@ def _normalise(log_lambda: Floats, lambda_: Floats, lambda_sum: Floats, n_iterat
     for j in range(lambda_.shape[0]):
         lambda_[j] = exp(log_lambda[j] - highest)
         total += lambda_[j]
-    shift, scale = highest + math.log(total), 1.0 / total
+    shift, scale = highest + log(total), 1.0 / total
     for j in range(lambda_.shape[0]):
         log_lambda[j] -= shift
         lambda_[j] *= scale
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def _ascend(side: Side, H_at: Floats, rows: Ints, H: float, beta: float, scale: float, R: float) -> None:
     """Rows with mass: A += eta alpha, then alpha = projection of alpha - beta m (sampled terms are in already)."""
     offset, alpha, log, mass, tally, top = side.offset, side.alpha, side.log, side.mass, side.tally, side.top
@@ -221,7 +219,7 @@ def _ascend(side: Side, H_at: Floats, rows: Ints, H: float, beta: float, scale: 
         top[r] = highest
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def _ascend_all(side: Side, eta: float, beta: float, scale: float, R: float) -> None:
     """The same for all rows at once, in one long loop; `top` is left as it was."""
     alpha, log, mass, tally = side.alpha, side.log, side.mass, side.tally
@@ -239,7 +237,7 @@ def _ascend_all(side: Side, eta: float, beta: float, scale: float, R: float) -> 
             tally[e] += (alpha[e] - value) / beta
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def _pair_step(pairs: Pairs, rates: Rates, eta: float, scale: float) -> None:
     """W -= eta gamma V, V = projection of V - beta (p - (1 - gamma) nu_0 - gamma q), and the running sums."""
     V, W, p, q, start, p_sum, q_sum = pairs.V, pairs.W, pairs.p, pairs.q, pairs.start, pairs.p_sum, pairs.q_sum
@@ -256,7 +254,7 @@ def _pair_step(pairs: Pairs, rates: Rates, eta: float, scale: float) -> None:
     pairs.clock[1] -= step * lowest
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@part
 def update(
     x: Side, y: Side, pairs: Pairs, rates: Rates, n_active: int, everything: bool, Z: float,
     states_x: Ints, slots_x: Places, states_y: Ints, slots_y: Places,
