@@ -72,7 +72,7 @@ def test_the_layers_are_those_that_are_checked() -> None:
     assert [line.strip().split(", ") for line in drawn("Layers")] == [re.split(r" [|:] ", layer) for layer in layers]
 
 
-@pytest.mark.parametrize("page", ["docs/architecture.md", "docs/equations.md"])
+@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md", "docs/equations.md"])
 def test_files_and_tests_that_pages_name_exist(page: str) -> None:
     """In back quotes: `file.py`, by its path or by its name alone, or `file.py::test`."""
     known = {f"/{path.relative_to(ROOT)}": path for part in ("src", "tests") for path in (ROOT / part).rglob("*.py")}
