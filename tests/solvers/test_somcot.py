@@ -18,7 +18,9 @@ from somcot.result import Result
 from somcot.solvers import somcot
 from somcot.solvers.somcot import algorithm
 from somcot.solvers.somcot.averages import averages, snapshot
-from somcot.solvers.somcot.state import Edges, State, grow
+from somcot.solvers.somcot.growth import grow
+from somcot.solvers.somcot.records import Edges
+from somcot.solvers.somcot.state import State
 from somcot.steps import Steps, explicit
 from tests.instances import random_chain, reward, walks
 
@@ -347,7 +349,7 @@ def test_growing_keeps_mu_on_the_old_entries_and_adds_the_new_ones() -> None:
     before, after = log_mu_of(state), log_mu_of(bigger)
     old = np.isfinite(before)
     np.testing.assert_allclose(after[old], before[old], atol=1e-12)
-    W, H = state.pairs.W.reshape(3, 3), state.pairs.clock[0]
+    W, H = state.pairs.W.reshape(3, 3), state.pairs.H[0]
     U = -H * cost / 2 - W / 0.9
     neither = ~(small["transitions_x"][:, None, :, None] | small["transitions_y"][None, :, None, :])
     np.testing.assert_allclose(after[neither], (U[:, :, None, None] + W)[neither], atol=1e-12)
@@ -369,8 +371,8 @@ def test_growing_keeps_mu_on_the_old_entries_and_adds_the_new_ones() -> None:
 def log_mu_of(state: State) -> Any:
     """Unnormalised log mu of a small state from its factors, -inf outside the support."""
     n = 3
-    late = (state.pairs.clock[0] - state.pairs.H_at).reshape(n, n)
-    W, H = state.pairs.W.reshape(n, n), state.pairs.clock[0]
+    late = (state.pairs.H[0] - state.pairs.H_at).reshape(n, n)
+    W, H = state.pairs.W.reshape(n, n), state.pairs.H[0]
     result = np.full((n, n, n, n), -np.inf)
     U = -H * state.pairs.cost.reshape(n, n) - W / 0.9
     for i in range(n):

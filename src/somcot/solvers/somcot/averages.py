@@ -9,7 +9,8 @@ import numpy as np
 from somcot.couplings import Coupling, Residuals, flow_residual
 from somcot.plumbing.arrays import Floats, Ints, Places
 from somcot.result import Duals
-from somcot.solvers.somcot.state import Edges, State, Sums, lengths
+from somcot.solvers.somcot.records import Edges, Sums, lengths
+from somcot.solvers.somcot.state import State
 
 __all__ = ["Averages", "averages", "coupling", "duals", "residuals", "snapshot"]
 
@@ -36,11 +37,11 @@ class Averages(NamedTuple):
 def snapshot(state: State) -> Sums:
     """Sums over all iterates so far, with every row brought up to date; the state stays as it is."""
     x, y, pairs = state.x, state.y, state.pairs
-    late = pairs.clock[0] - pairs.H_at
+    late = pairs.H[0] - pairs.H_at
     k = state.k
     return Sums(
         k,
-        float(pairs.clock[0]),
+        float(pairs.H[0]),
         pairs.p_sum.copy(),
         pairs.q_sum.copy(),
         x.lambda_sum + (k - x.since)[:, None] * x.lambda_,
@@ -120,8 +121,7 @@ def coupling(state: State, mean: Averages, law: Floats) -> Coupling | None:
     if state.settings.support == "full":
         x, y, next_x, next_y = np.indices((m_x, m_y, m_x, m_y)).reshape(4, -1)
     else:
-        own_x = np.repeat(np.arange(m_x), state.edges_x.degrees)
-        own_y = np.repeat(np.arange(m_y), state.edges_y.degrees)
+        own_x, own_y = state.edges_x.source, state.edges_y.source
         e, f = np.indices((len(own_x), len(own_y))).reshape(2, -1)
         x, y, next_x, next_y = own_x[e], own_y[f], state.edges_x.target[e], state.edges_y.target[f]
     mass = mean.mu.ravel()

@@ -4,7 +4,7 @@ With row r = (x, y), a_r = max_x' (A + pm), pm(x') = max_y' W(x', y'), b_r = max
 
     eW(x', y') = exp(W - pm(x')),  eA(r, x') = exp(A + pm - a_r),  eB(r, y') = exp(B - b_r + U + a_r + b_r - ref).
 
-The marginals of mu that the dual step needs are then, up to the factor 1 / Z,
+The marginals of mu that the dual step needs (Eqs. 13-15) are then, up to the factor 1 / Z,
 
     m_X = eA * (eB eW^T),    m_Y = eB * (eA eW),    q = eW * (eA^T eB),
 
@@ -29,7 +29,8 @@ from somcot.plumbing.arrays import Floats, Ints, Places
 from somcot.plumbing.jit import kernel, part
 from somcot.plumbing.product import add_product
 from somcot.plumbing.vector_code import borrow, exp, exp_all, log
-from somcot.solvers.somcot.updates import NEGLIGIBLE, SAFE, Pairs, Rates, Side, candidates, update, visit
+from somcot.solvers.somcot.records import PairState, Rates, Side
+from somcot.solvers.somcot.updates import NEGLIGIBLE, SAFE, candidates, update, visit
 
 __all__ = ["Work", "advance", "workspace"]
 
@@ -59,7 +60,7 @@ def workspace(n_x: int, n_y: int) -> Work:
 
 @kernel(name="SOMCOT on all transitions", seconds=18)
 def advance(
-    x: Side, y: Side, pairs: Pairs, rates: Rates, work: Work, mu_sum: Floats,
+    x: Side, y: Side, pairs: PairState, rates: Rates, work: Work, mu_sum: Floats,
     states_x: Ints, slots_x: Places, states_y: Ints, slots_y: Places,
 ) -> None:  # fmt: skip
     """One iteration for each row of the four sample arrays, (n_steps, batch_size)."""
@@ -77,7 +78,7 @@ def advance(
 
 
 @part
-def _factors(x: Side, y: Side, pairs: Pairs, rates: Rates, work: Work) -> float:
+def _factors(x: Side, y: Side, pairs: PairState, rates: Rates, work: Work) -> float:
     """Fill U, pm, eW and return a lower bound of log Z."""
     eW, eWT, pm, U, cost, flat = work.eW, work.eWT, work.pm, pairs.U, pairs.cost, pairs.W
     (n_x, n_y), W = eW.shape, flat.reshape(eW.shape)
@@ -91,10 +92,10 @@ def _factors(x: Side, y: Side, pairs: Pairs, rates: Rates, work: Work) -> float:
     for i in range(n_x):
         for j in range(n_y):
             eWT[j, i] = eW[i, j]
-    inverse, H = 1.0 / rates.discount, pairs.clock[0]
+    inverse, H = 1.0 / rates.discount, pairs.H[0]
     for r in range(n_x * n_y):
         U[r] = -H * cost[r] - flat[r] * inverse
-    heavy = pairs.counter[1]
+    heavy = pairs.heavy[0]
     visit(x, y, pairs, heavy)
     pairs.bound[heavy] = _largest(x.log.reshape(-1, n_x)[heavy], y.log.reshape(-1, n_y)[heavy], W)
     return U[heavy] + pairs.bound[heavy]
@@ -113,11 +114,11 @@ def _largest(A: Floats, B: Floats, W: Floats) -> float:
 
 
 @part
-def _sweep(x: Side, y: Side, pairs: Pairs, work: Work, ref: float) -> tuple[int, float]:
+def _sweep(x: Side, y: Side, pairs: PairState, work: Work, ref: float) -> tuple[int, float]:
     """Masses of all rows that matter; returns their number and the highest entry seen above ref + 300."""
     U, p, bound, active = pairs.U, pairs.p, pairs.bound, pairs.active
     H_at, drift_at, eA, eB, pm, rows = pairs.H_at, pairs.drift_at, work.eA, work.eB, work.pm, work.rows
-    (n_x, n_y), H, drift = work.eW.shape, pairs.clock[0], pairs.clock[1]
+    (n_x, n_y), H, drift = work.eW.shape, pairs.H[0], pairs.drift[0]
     W, q = pairs.W.reshape(n_x, n_y), pairs.q.reshape(n_x, n_y)
     A, alpha_x, mass_x = x.log.reshape(-1, n_x), x.alpha.reshape(-1, n_x), x.mass.reshape(-1, n_x)
     B, alpha_y, mass_y = y.log.reshape(-1, n_y), y.alpha.reshape(-1, n_y), y.mass.reshape(-1, n_y)
@@ -211,7 +212,7 @@ def _products(mass_x: Floats, mass_y: Floats, p: Floats, work: Work, n_block: in
 
 
 @part
-def _pair_laws(pairs: Pairs, work: Work, n_active: int) -> float:
+def _pair_laws(pairs: PairState, work: Work, n_active: int) -> float:
     """Complete q and return Z."""
     q, eW, Q = pairs.q.reshape(work.eW.shape), work.eW, work.Q
     for i in range(q.shape[0]):
@@ -224,7 +225,7 @@ def _pair_laws(pairs: Pairs, work: Work, n_active: int) -> float:
 
 
 @part
-def _add_coupling(x: Side, y: Side, pairs: Pairs, mu_sum: Floats, n_active: int, log_Z: float) -> None:
+def _add_coupling(x: Side, y: Side, pairs: PairState, mu_sum: Floats, n_active: int, log_Z: float) -> None:
     """Add this step's mu to a full (n_rows, n_rows) array."""
     n_x, n_y = x.lambda_.shape
     A, B, W = x.log.reshape(-1, n_x), y.log.reshape(-1, n_y), pairs.W.reshape(n_x, n_y)

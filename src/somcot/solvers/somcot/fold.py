@@ -17,8 +17,9 @@ from somcot.result import Bounds, Maps, Result, Status
 from somcot.solvers.assemble import Answer, Ending, Question, assemble
 from somcot.solvers.somcot import averages, dense, observed
 from somcot.solvers.somcot.diagnosis import notes
-from somcot.solvers.somcot.options import span
-from somcot.solvers.somcot.state import Edges, State, grow
+from somcot.solvers.somcot.growth import grow
+from somcot.solvers.somcot.records import Edges
+from somcot.solvers.somcot.state import State, span
 from somcot.streams import check_pairs
 
 __all__ = ["Batch", "advance", "estimate", "finish", "run_kernel", "slices"]

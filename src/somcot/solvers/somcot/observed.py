@@ -23,7 +23,8 @@ import numpy as np
 from somcot.plumbing.arrays import Floats, Ints, Places
 from somcot.plumbing.jit import kernel, part
 from somcot.plumbing.vector_code import borrow, exp, exp_all, log
-from somcot.solvers.somcot.updates import NEGLIGIBLE, SAFE, Pairs, Rates, Side, candidates, update, visit
+from somcot.solvers.somcot.records import Edges, PairState, Rates, Side
+from somcot.solvers.somcot.updates import NEGLIGIBLE, SAFE, candidates, update, visit
 
 __all__ = ["Work", "advance", "workspace"]
 
@@ -49,32 +50,25 @@ class Work(NamedTuple):
     base: Floats  # (|E_Y|,)
 
 
-def workspace(next_x: Ints, next_y: Ints, first_x: Ints, first_y: Ints) -> Work:
+def workspace(x: Edges, y: Edges) -> Work:
     """Allocate the scratch arrays for given edges."""
-    n_x, n_y, m_y = len(first_x) - 1, len(first_y) - 1, len(next_y)
-    edges = (
-        next_x * n_y,
-        next_y,
-        np.repeat(first_x[:-1], n_y),
-        np.tile(first_y[:-1], n_x),
-        np.repeat(np.arange(n_y), np.diff(first_y)),
-        first_y,
-    )
-    logs = np.zeros(BUFFER + int(np.diff(first_x).max(initial=0)) * m_y)
+    n_x, n_y, m_y = x.n_states, y.n_states, len(y.target)
+    places = (x.target * n_y, y.target, np.repeat(x.first[:-1], n_y), np.tile(y.first[:-1], n_x), y.source, y.first)
+    logs = np.zeros(BUFFER + int(x.degrees.max(initial=0)) * m_y)
     scratch = (logs, np.zeros(BUFFER, dtype=np.int64), np.zeros((n_x, m_y)), np.zeros((n_x, m_y)), np.zeros(m_y))
-    return Work._make([*(array.astype(np.uint64) for array in edges), first_x, next_x, *scratch])
+    return Work._make([*(array.astype(np.uint64) for array in places), x.first, x.target, *scratch])
 
 
 @kernel(name="SOMCOT on transitions that occur", seconds=15)
 def advance(
-    x: Side, y: Side, pairs: Pairs, rates: Rates, work: Work, mu_sum: Floats,
+    x: Side, y: Side, pairs: PairState, rates: Rates, work: Work, mu_sum: Floats,
     states_x: Ints, slots_x: Places, states_y: Ints, slots_y: Places,
 ) -> None:  # fmt: skip
     """One iteration for each row of the four sample arrays, (n_steps, batch_size)."""
     x, y, pairs, work = borrow(x), borrow(y), borrow(pairs), borrow(work)
     for i in range(states_x.shape[0]):
         ref = _reference(x, y, pairs, rates, work)
-        everything = pairs.counter[2] == 1
+        everything = pairs.crowded[0] == 1
         sweep = 0
         n_active, over = 0, ref
         while over > -np.inf and sweep < 2:
@@ -87,7 +81,7 @@ def advance(
         Z = pairs.p.sum()
         if mu_sum.shape[0] > 0:
             _add_coupling(x, y, pairs, work, mu_sum[0], n_active, ref + log(Z))
-        pairs.counter[2] = _mostly(pairs.p, Z)
+        pairs.crowded[0] = _mostly(pairs.p, Z)
         update(x, y, pairs, rates, n_active, everything, Z, states_x[i], slots_x[i], states_y[i], slots_y[i])
 
 
@@ -101,23 +95,23 @@ def _mostly(p: Floats, Z: float) -> int:
 
 
 @part
-def _reference(x: Side, y: Side, pairs: Pairs, rates: Rates, work: Work) -> float:
+def _reference(x: Side, y: Side, pairs: PairState, rates: Rates, work: Work) -> float:
     """Fill U and return a lower bound of log Z: the largest entry of a row that has any."""
     U, W, cost = pairs.U, pairs.W, pairs.cost
-    inverse, H = 1.0 / rates.discount, pairs.clock[0]
+    inverse, H = 1.0 / rates.discount, pairs.H[0]
     for r in range(U.shape[0]):
         U[r] = -H * cost[r] - W[r] * inverse
-    r = pairs.counter[1]
+    r = pairs.heavy[0]
     while x.offset[r + 1] == x.offset[r] or y.offset[r + 1] == y.offset[r]:
         r = (r + 1) % U.shape[0]
-    pairs.counter[1] = r
+    pairs.heavy[0] = r
     visit(x, y, pairs, r)
     pairs.bound[r] = _gather(x, y, pairs, work, r)
     return U[r] + pairs.bound[r]
 
 
 @part
-def _gather(x: Side, y: Side, pairs: Pairs, work: Work, r: int) -> float:
+def _gather(x: Side, y: Side, pairs: PairState, work: Work, r: int) -> float:
     """Write A + B + W of a row's entries into the buffer; return their maximum."""
     e, best, n = work.first_x[r], -np.inf, 0
     for i in range(x.offset[r], x.offset[r + 1]):
@@ -132,13 +126,13 @@ def _gather(x: Side, y: Side, pairs: Pairs, work: Work, r: int) -> float:
 
 
 @part
-def _sweep(x: Side, y: Side, pairs: Pairs, work: Work, ref: float) -> tuple[int, float]:
+def _sweep(x: Side, y: Side, pairs: PairState, work: Work, ref: float) -> tuple[int, float]:
     """Masses of all rows that matter; returns their number and the highest entry seen above ref + 300."""
     x_log, x_alpha, x_offset, y_log, y_alpha, y_offset = x.log, x.alpha, x.offset, y.log, y.alpha, y.offset
     U, W, bound, active, H_at, drift_at = pairs.U, pairs.W, pairs.bound, pairs.active, pairs.H_at, pairs.drift_at
     next_x, next_y, first_x, first_y = work.next_x, work.next_y, work.first_x, work.first_y
     logs, rows = work.logs, work.rows
-    H, drift = pairs.clock[0], pairs.clock[1]
+    H, drift = pairs.H[0], pairs.drift[0]
     pairs.p[:] = 0.0
     pairs.q[:] = 0.0
     over, n_active, n_rows, n = -np.inf, 0, 0, np.uint64(0)
@@ -184,7 +178,7 @@ def _sweep(x: Side, y: Side, pairs: Pairs, work: Work, ref: float) -> tuple[int,
 
 
 @part
-def _spread(x: Side, y: Side, pairs: Pairs, work: Work, n_rows: int, n: int) -> None:
+def _spread(x: Side, y: Side, pairs: PairState, work: Work, n_rows: int, n: int) -> None:
     """Exponentials of the buffer, added up into the marginals of mu."""
     x_offset, x_mass, y_offset, y_mass, p, q = x.offset, x.mass, y.offset, y.mass, pairs.p, pairs.q
     next_x, next_y, first_x, first_y = work.next_x, work.next_y, work.first_x, work.first_y
@@ -213,13 +207,13 @@ def _spread(x: Side, y: Side, pairs: Pairs, work: Work, n_rows: int, n: int) -> 
 
 
 @part
-def _sweep_all(x: Side, y: Side, pairs: Pairs, work: Work, ref: float) -> tuple[int, float]:
+def _sweep_all(x: Side, y: Side, pairs: PairState, work: Work, ref: float) -> tuple[int, float]:
     """Masses of all rows; returns their number and the highest entry seen above ref + 300."""
     W, next_y, W_wide, Q_wide, first = pairs.W, work.next_y, work.W, work.Q, work.first
     n_x, m_y = W_wide.shape
     n_y = np.uint64(y.lambda_.shape[0])
     for r in range(pairs.U.shape[0]):
-        if pairs.H_at[r] != pairs.clock[0]:
+        if pairs.H_at[r] != pairs.H[0]:
             visit(x, y, pairs, r)
     for i in range(n_x):
         row = np.uint64(i) * n_y
@@ -240,7 +234,7 @@ def _sweep_all(x: Side, y: Side, pairs: Pairs, work: Work, ref: float) -> tuple[
 
 
 @part
-def _fill(x: Side, y: Side, pairs: Pairs, work: Work, begin: int, end: int, ref: float) -> float:
+def _fill(x: Side, y: Side, pairs: PairState, work: Work, begin: int, end: int, ref: float) -> float:
     """Exponentials of all entries of some states of X, edge by edge; returns the largest log."""
     A, U, W, source, target, first, logs = x.log, pairs.U, work.W, work.source_y, work.target, work.first, work.logs
     edge = work.edge_y
@@ -290,7 +284,7 @@ def _collect(x: Side, y: Side, work: Work, begin: int, end: int) -> None:
 
 
 @part
-def _reduce(x: Side, pairs: Pairs, work: Work) -> None:
+def _reduce(x: Side, pairs: PairState, work: Work) -> None:
     """P and q from the marginals; rows get no bound, so each is looked at before it is next left out."""
     p, q, active, Q, next_y, mass, offset = pairs.p, pairs.q, pairs.active, work.Q, work.next_y, x.mass, x.offset
     n_x, m_y = Q.shape
@@ -310,7 +304,7 @@ def _reduce(x: Side, pairs: Pairs, work: Work) -> None:
 
 
 @part
-def _add_coupling(x: Side, y: Side, pairs: Pairs, work: Work, mu_sum: Floats, n_active: int, log_Z: float) -> None:
+def _add_coupling(x: Side, y: Side, pairs: PairState, work: Work, mu_sum: Floats, n_active: int, log_Z: float) -> None:
     """Add this step's mu, entry (e, f) at place e |E_Y| + f."""
     width = np.uint64(work.next_y.shape[0])
     for a in range(n_active):

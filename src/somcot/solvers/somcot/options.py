@@ -14,10 +14,11 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.memory import require
 from somcot.plumbing.signatures import takes
 from somcot.plumbing.validation import check_count, check_discount, probability_vector, real_array
-from somcot.solvers.somcot.state import Edges, Settings, State, Support, build, full_edges
+from somcot.solvers.somcot.records import Edges
+from somcot.solvers.somcot.state import Settings, State, Support, build, span
 from somcot.steps import Steps
 
-__all__ = ["Options", "Origin", "begin", "init", "origin", "span"]
+__all__ = ["Options", "Origin", "begin", "init", "origin"]
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class Origin(NamedTuple):
         """The transitions mu may use, those out of an extra start state included."""
         n = len(self.initial)
         if support == "full":
-            return full_edges(n + extra)
+            return Edges.full(n + extra)
         mask = np.zeros((n + extra, n + extra), dtype=bool)
         if self.transitions is not None:
             mask[:n, :n] = self.transitions
@@ -199,11 +200,6 @@ def origin(side: str, initial: int | ArrayLike, transitions: ArrayLike | None, n
     if allowed.shape != (n, n):
         raise ValueError(f"transitions_{side}: shape is {allowed.shape}, expected {(n, n)}")
     return Origin(law, allowed)
-
-
-def span(cost: Floats) -> float:
-    """The range of the cost, or 1 when it is constant."""
-    return float(cost.max() - cost.min()) or 1.0
 
 
 def _reach(cost: Floats) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -11,23 +11,21 @@ from numpy.typing import NDArray
 
 from somcot.plumbing.container import CheckpointError
 from somcot.plumbing.validation import check_count, check_discount
-from somcot.solvers.somcot.state import Edges, Settings, State, Sums, build
+from somcot.solvers.somcot.records import PAIR_FIELDS, SIDE_FIELDS, Edges, Sums
+from somcot.solvers.somcot.state import Settings, State, build
 from somcot.steps import Steps
 
 __all__ = ["from_record", "to_record"]
 
-FORMAT = "somcot.state/1"
-SIDE = ("alpha", "log", "tally", "top", "log_lambda", "lambda_", "lambda_sum", "since")
-PAIRS = ("V", "W", "p_sum", "q_sum", "bound", "H_at", "drift_at", "clock", "counter")
+FORMAT = "somcot.state/2"
 WHOLE = ("cost", "initial_x", "initial_y", "counts_x", "counts_y", "mu_sum")
+MARKED = tuple(name for name in Sums._fields if name not in ("k", "H"))
 
 
 def to_record(state: State) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """All that a run needs to go on bit for bit."""
     arrays: dict[str, NDArray[Any]] = {name: getattr(state, name) for name in WHOLE}
-    arrays |= {f"x.{name}": getattr(state.x, name) for name in SIDE}
-    arrays |= {f"y.{name}": getattr(state.y, name) for name in SIDE}
-    arrays |= {f"pairs.{name}": getattr(state.pairs, name) for name in PAIRS}
+    arrays |= {f"{part}.{name}": getattr(getattr(state, part), name) for part, name in _saved()}
     arrays |= {"edges_x": state.edges_x.mask, "edges_y": state.edges_y.mask}
     if state.trace:
         arrays["trace"] = np.array(state.trace, dtype=np.float64)
@@ -38,7 +36,7 @@ def to_record(state: State) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         "options": asdict(state.settings) | {"steps": list(state.settings.steps)},
     }
     if state.mark is not None:
-        arrays |= {f"mark.{name}": value for name, value in state.mark._asdict().items() if name not in ("k", "H")}
+        arrays |= {f"mark.{name}": getattr(state.mark, name) for name in MARKED}
         record |= {"mark_k": state.mark.k, "mark_H": state.mark.H}
     return arrays, record
 
@@ -73,9 +71,8 @@ def _put_together(arrays: Mapping[str, NDArray[Any]], record: Mapping[str, Any])
     settings = Settings(**{**record["options"], "steps": Steps(*record["options"]["steps"])})
     edges_x, edges_y = Edges.from_mask(arrays["edges_x"]), Edges.from_mask(arrays["edges_y"])
     state = build(settings, arrays["cost"], arrays["initial_x"], arrays["initial_y"], edges_x, edges_y)
-    for part in ("x", "y", "pairs"):
-        for name in SIDE if part != "pairs" else PAIRS:
-            getattr(getattr(state, part), name)[...] = arrays[f"{part}.{name}"]
+    for part, name in _saved():
+        getattr(getattr(state, part), name)[...] = arrays[f"{part}.{name}"]
     for name in ("counts_x", "counts_y", "mu_sum"):
         before, found = getattr(state, name), arrays[name]
         if (before.shape, before.dtype) != (found.shape, found.dtype):
@@ -84,6 +81,12 @@ def _put_together(arrays: Mapping[str, NDArray[Any]], record: Mapping[str, Any])
     state.trace = [tuple(row) for row in arrays["trace"].tolist()] if "trace" in arrays else []
     state.last = arrays.get("last")
     if "mark_k" in record:
-        fields = {name: arrays[f"mark.{name}"] for name in Sums._fields if name not in ("k", "H")}
-        state.mark = Sums(k=record["mark_k"], H=record["mark_H"], **fields)
+        sums = {name: arrays[f"mark.{name}"] for name in MARKED}
+        state.mark = Sums(k=record["mark_k"], H=record["mark_H"], **sums)
     return state
+
+
+def _saved() -> Iterator[tuple[str, str]]:
+    """The parts of a state and the fields of each that the next step needs."""
+    for part, fields in (("x", SIDE_FIELDS), ("y", SIDE_FIELDS), ("pairs", PAIR_FIELDS)):
+        yield from ((part, name) for name, field in fields.items() if field.saved)

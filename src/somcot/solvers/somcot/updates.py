@@ -1,4 +1,6 @@
-"""What both SOMCOT kernels share: the records they work on, the dual and encoder steps, rows that are put off.
+"""What both SOMCOT kernels share: the dual and encoder steps of Algorithm 2, and rows that are put off.
+
+`algorithm` has the same in plain NumPy. Equation numbers are the paper's.
 
 mu is never stored. Its logarithm is kept in four factors,
 
@@ -18,71 +20,21 @@ The X side is written once; the Y side is the same code on the other record.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
 from somcot.plumbing.arrays import Floats, Ints, Places
 from somcot.plumbing.jit import part
 from somcot.plumbing.vector_code import exp, log
+from somcot.solvers.somcot.records import PairState, Rates, Side
 
+# Mass below e^-50 of the total, 2e-22, is lost in the rounding of any sum with the rest.
 NEGLIGIBLE = 50.0
+# Two factors of at most e^300 each multiply without overflow (e^709), with room for sums.
 SAFE = 300.0
+# The row that `ref`, the lower bound of log Z, is read off is kept while it has this share of the mass: looking for a
+# heavier one costs a pass over the rows, and a bound too low by log(1000) = 7 is nothing against the 300 of SAFE.
 HEAVY = 1e-3
-
-
-class Side(NamedTuple):
-    """One chain's share of the iteration. Flat arrays hold row r in ``[offset[r], offset[r + 1])``."""
-
-    offset: Places  # (n_rows + 1,)
-    alpha: Floats  # flat: the multipliers of this chain's causality constraint
-    log: Floats  # flat: A or B as stored
-    tally: Floats  # flat: sampled terms so far, plus what the projection took; sum of m = tally - alpha / beta
-    mass: Floats  # flat: this step's marginal of mu, before division by Z
-    top: Floats  # (n_rows,) at least the largest alpha of the row
-    log_lambda: Floats  # (own states, other states)
-    lambda_: Floats
-    lambda_sum: Floats  # sum over the iterates before `since`
-    since: Ints  # (own states,)
-    start_slot: Places  # where the extra start state may go, and with which weight; empty without it
-    start_weight: Floats
-
-
-class Pairs(NamedTuple):
-    """What belongs to pairs of states, flat with index x * n_y + y, and the clock."""
-
-    cost: Floats
-    start: Floats  # (1 - gamma) nu_0
-    V: Floats
-    W: Floats
-    U: Floats
-    p: Floats  # law of (x, y) in this step
-    q: Floats  # law of (x', y') in this step
-    p_sum: Floats
-    q_sum: Floats
-    bound: Floats  # at least max(A + B + W) of the row when it was last visited
-    H_at: Floats
-    drift_at: Floats
-    height: Floats  # bound of the row's log mass in this step
-    active: Ints  # rows with mass in this step
-    clock: Floats  # H, drift: the sums of eta and of max(-eta gamma V)
-    counter: Ints  # steps done, heaviest row, whether most rows have mass
-
-
-class Rates(NamedTuple):
-    """The step sizes and other numbers of a run, in units of the cost's range."""
-
-    mu: float
-    lambda_x: float
-    lambda_y: float
-    alpha_x: float
-    alpha_y: float
-    V: float
-    decay: float
-    discount: float
-    radius_alpha: float
-    radius_v: float
-    weight: float  # of one sampled transition
 
 
 @part
@@ -94,20 +46,20 @@ def catch_up(log: Floats, alpha: Floats, first: int, last: int, dH: float) -> No
 
 
 @part
-def visit(x: Side, y: Side, pairs: Pairs, r: int) -> None:
+def visit(x: Side, y: Side, pairs: PairState, r: int) -> None:
     """Bring one row up to date on both sides and note when."""
-    dH = pairs.clock[0] - pairs.H_at[r]
+    dH = pairs.H[0] - pairs.H_at[r]
     catch_up(x.log, x.alpha, x.offset[r], x.offset[r + 1], dH)
     catch_up(y.log, y.alpha, y.offset[r], y.offset[r + 1], dH)
-    pairs.H_at[r] = pairs.clock[0]
-    pairs.drift_at[r] = pairs.clock[1]
+    pairs.H_at[r] = pairs.H[0]
+    pairs.drift_at[r] = pairs.drift[0]
 
 
 @part
-def candidates(pairs: Pairs, top_x: Floats, top_y: Floats, line: float) -> int:
+def candidates(pairs: PairState, top_x: Floats, top_y: Floats, line: float) -> int:
     """List in `active` the rows whose mass may exceed e^line, judged by O(1) numbers for each."""
     U, bound, H_at, drift_at, active = pairs.U, pairs.bound, pairs.H_at, pairs.drift_at, pairs.active
-    H, drift = pairs.clock[0], pairs.clock[1]
+    H, drift = pairs.H[0], pairs.drift[0]
     height, n = pairs.height, 0
     for r in range(U.shape[0]):
         height[r] = U[r] + bound[r] + (H - H_at[r]) * (top_x[r] + top_y[r]) + drift - drift_at[r]
@@ -120,7 +72,7 @@ def candidates(pairs: Pairs, top_x: Floats, top_y: Floats, line: float) -> int:
 
 @part
 def _observe(side: Side, states: Ints, slots: Places, weight: float, own: int, other: int, eta: float) -> None:
-    """Encoder step of the samples, in logs: log lambda(. | s) -= eta weight alpha(s, s', .)."""
+    """Eqs. 11, 12 in 17, 18, in logs: log lambda(. | s) -= eta weight alpha(s, s', .) for the sampled transitions."""
     offset, alpha, log_lambda = side.offset, side.alpha, side.log_lambda
     n, extra = states.shape[0], log_lambda.shape[0] - 1
     for i in range(n + side.start_slot.shape[0]):
@@ -135,7 +87,7 @@ def _observe(side: Side, states: Ints, slots: Places, weight: float, own: int, o
 def _credit(
     side: Side, H_at: Floats, states: Ints, slots: Places, weight: float, own: int, other: int, beta: float, H: float
 ) -> None:
-    """Sampled term of the dual step, alpha(s, s', .) += beta weight lambda(. | s), not yet projected.
+    """Sampled term of Eqs. 13, 14 in 19, 20: alpha(s, s', .) += beta weight lambda(. | s), not yet projected.
 
     Rows wait with A for their next visit; what they would then gain too much is taken off here.
     """
@@ -159,7 +111,7 @@ def _credit(
 def _settle(
     side: Side, H_at: Floats, states: Ints, slots: Places, own: int, other: int, beta: float, H: float, R: float, k: int
 ) -> None:
-    """Project the sampled entries of rows without mass, and normalise lambda(. | s) once per step."""
+    """Project the sampled entries of rows without mass (19, 20), and normalise lambda(. | s) once per step (17, 18)."""
     offset, alpha, log, tally = side.offset, side.alpha, side.log, side.tally
     n, extra = states.shape[0], side.lambda_.shape[0] - 1
     for i in range(n + side.start_slot.shape[0]):
@@ -197,7 +149,7 @@ def _normalise(log_lambda: Floats, lambda_: Floats, lambda_sum: Floats, n_iterat
 
 @part
 def _ascend(side: Side, H_at: Floats, rows: Ints, H: float, beta: float, scale: float, R: float) -> None:
-    """Rows with mass: A += eta alpha, then alpha = projection of alpha - beta m (sampled terms are in already)."""
+    """Rows with mass: A += eta alpha (16), then alpha = projection of alpha - beta m (19, 20; sampled terms are in)."""
     offset, alpha, log, mass, tally, top = side.offset, side.alpha, side.log, side.mass, side.tally, side.top
     step = beta * scale
     for i in range(rows.shape[0]):
@@ -238,8 +190,8 @@ def _ascend_all(side: Side, eta: float, beta: float, scale: float, R: float) -> 
 
 
 @part
-def _pair_step(pairs: Pairs, rates: Rates, eta: float, scale: float) -> None:
-    """W -= eta gamma V, V = projection of V - beta (p - (1 - gamma) nu_0 - gamma q), and the running sums."""
+def _pair_step(pairs: PairState, rates: Rates, eta: float, scale: float) -> None:
+    """W -= eta gamma V (16), V = projection of V - beta (p - (1 - gamma) nu_0 - gamma q) (15, 21), and running sums."""
     V, W, p, q, start, p_sum, q_sum = pairs.V, pairs.W, pairs.p, pairs.q, pairs.start, pairs.p_sum, pairs.q_sum
     gamma, beta, R = rates.discount, rates.V, rates.radius_v
     step = eta * gamma
@@ -251,24 +203,24 @@ def _pair_step(pairs: Pairs, rates: Rates, eta: float, scale: float) -> None:
         p_sum[r] += now
         q_sum[r] += following
         V[r] = min(max(value - beta * (now - start[r] - gamma * following), -R), R)
-    pairs.clock[1] -= step * lowest
+    pairs.drift[0] -= step * lowest
 
 
 @part
 def update(
-    x: Side, y: Side, pairs: Pairs, rates: Rates, n_active: int, everything: bool, Z: float,
+    x: Side, y: Side, pairs: PairState, rates: Rates, n_active: int, everything: bool, Z: float,
     states_x: Ints, slots_x: Places, states_y: Ints, slots_y: Places,
 ) -> None:  # fmt: skip
     """All six updates of Algorithm 2, once the marginals of mu are in `mass`, `p` and `q` (to be divided by Z)."""
-    k, n_y = pairs.counter[0], y.lambda_.shape[0]
+    k, n_y = pairs.step[0], y.lambda_.shape[0]
     slow = 1.0 / math.sqrt(1.0 + rates.decay * (k + 1))
     eta, scale, H_at, rows = rates.mu * slow, 1.0 / Z, pairs.H_at, pairs.active[:n_active]
-    H, R, w, beta_x, beta_y = pairs.clock[0] + eta, rates.radius_alpha, rates.weight, rates.alpha_x, rates.alpha_y
+    H, R, w, beta_x, beta_y = pairs.H[0] + eta, rates.radius_alpha, rates.weight, rates.alpha_x, rates.alpha_y
     _observe(x, states_x, slots_x, w, n_y, 1, rates.lambda_x * slow)
     _observe(y, states_y, slots_y, w, 1, n_y, rates.lambda_y * slow)
     _credit(x, H_at, states_x, slots_x, w, n_y, 1, beta_x, H)
     _credit(y, H_at, states_y, slots_y, w, 1, n_y, beta_y, H)
-    heavy = pairs.counter[1]
+    heavy = pairs.heavy[0]
     if everything:
         _ascend_all(x, eta, beta_x, scale, R)
         _ascend_all(y, eta, beta_y, scale, R)
@@ -287,6 +239,6 @@ def update(
     _settle(x, H_at, states_x, slots_x, n_y, 1, beta_x, H, R, k)
     _settle(y, H_at, states_y, slots_y, 1, n_y, beta_y, H, R, k)
     _pair_step(pairs, rates, eta, scale)
-    pairs.clock[0] = H
-    pairs.counter[0] = k + 1
-    pairs.counter[1] = heavy
+    pairs.H[0] = H
+    pairs.step[0] = k + 1
+    pairs.heavy[0] = heavy
