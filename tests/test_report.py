@@ -117,7 +117,7 @@ def test_the_words_follow_what_is_known() -> None:
     assert "certain" not in page
     stream = somcot.distance(x, y, cost, discount=0.9, method="somcot", n_steps=300, rng=0)
     page = report.html(stream)
-    assert f"is {stream.distance:.4f} after 300 steps; nothing is proved about how near that is." in page
+    assert f"After 300 steps the distance between X and Y is put at {stream.distance:.4f}; nothing is proved" in page
     assert "<th>proved</th><td>nothing, after 300 steps</td>" in page
     assert "bracket" not in page
 

@@ -65,7 +65,7 @@ def distance(
     Returns
     -------
     Result
-        With the distance, a certified bracket, the encoder and decoder, the coupling and the potential.
+        With the distance, what is proved or estimated of it, the encoder and decoder, the coupling and the potential.
 
     Examples
     --------

@@ -25,7 +25,8 @@ def sentence(result: Result, names: tuple[str, str] = ("X", "Y")) -> str:
     if result.claim is Claim.PROVED:
         return f"{text} {number} (proved to {result.bounds.high - result.bounds.low:.1g})."
     if result.claim is Claim.NOTHING:
-        return f"{text} {number} after {result.n_steps:,} steps; nothing is proved about how near that is."
+        put = f"the distance between {names[0]} and {names[1]} is put at {number}"
+        return f"After {result.n_steps:,} steps {put}; nothing is proved about how near that is."
     text += f" estimated at {number}"
     if result.confidence_interval is None:
         return f"{text}; no interval was asked for, so its error is not known."
