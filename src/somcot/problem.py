@@ -8,7 +8,7 @@ from functools import cached_property
 from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain, Support
-from somcot.costs import check_cost
+from somcot.costs import FeatureCost, check_cost
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.validation import check_discount
 from somcot.samples import Samples
@@ -56,10 +56,12 @@ class Problem:
     y: MarkovChain
     cost: Floats
     discount: float
+    _least: float | None
 
     def __init__(self, x: MarkovChain, y: MarkovChain, cost: ArrayLike, discount: float) -> None:
         object.__setattr__(self, "x", x)
         object.__setattr__(self, "y", y)
+        object.__setattr__(self, "_least", 0.0 if isinstance(cost, FeatureCost) else None)
         object.__setattr__(self, "cost", check_cost(cost, x.n_states, y.n_states))
         object.__setattr__(self, "discount", check_discount(discount))
         self.cost.setflags(write=False)
@@ -71,13 +73,16 @@ class Problem:
 
     @property
     def offset(self) -> float:
-        """The least cost; solvers work with ``(cost - offset) / scale``, which lies in [0, 1]."""
-        return float(self.cost.min())
+        """The least cost; solvers work with ``(cost - offset) / scale``, which lies in [0, 1].
+
+        Where the cost is estimated, the least it could be: its own minimum is noise.
+        """
+        return float(self.cost.min()) if self._least is None else self._least
 
     @property
     def scale(self) -> float:
         """The range of the cost; its size when the cost is constant, or 1 when it is 0."""
-        return float(self.cost.max() - self.cost.min()) or abs(float(self.cost.max())) or 1.0
+        return float(self.cost.max() - self.offset) or abs(float(self.cost.max())) or 1.0
 
     @cached_property
     def unit_cost(self) -> Floats:

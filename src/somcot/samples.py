@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from somcot import costs
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Codes, Floats
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
@@ -270,6 +271,14 @@ class Samples:
     def features(self) -> Floats | None:
         """Mean reward of each state, shape (n,); 0 in terminal states without one, NaN where none is known."""
         return None if self.rewards is None else self.rewards.means(absorbing=self.terminal)
+
+    @property
+    def feature_means(self) -> costs.FeatureMeans | None:
+        """The same with what the noise of a mean follows from: variances and numbers of the rewards."""
+        if self.rewards is None:
+            return None
+        means = self.rewards.means(absorbing=self.terminal)
+        return costs.FeatureMeans(self.states, means, self.rewards.variances(), self.rewards.number)
 
     @cached_property
     def _ended(self) -> NDArray[np.bool_]:

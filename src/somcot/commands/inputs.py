@@ -24,7 +24,7 @@ from somcot.readers.tables import fit_bins
 from somcot.recorded.labels import listing
 from somcot.samples import Samples
 
-__all__ = ["NamedProcess", "build_cost", "match_labels", "read_processes", "warn_of_estimated_rewards"]
+__all__ = ["NamedProcess", "build_cost", "match_labels", "read_processes"]
 
 
 class NamedProcess(NamedTuple):
@@ -131,12 +131,12 @@ def _as_text(process: ChainOrData) -> ChainOrData:
     return MarkovChain(process.transition, process.initial, states=labels)
 
 
-def build_cost(text: str, x: NamedProcess, y: NamedProcess) -> Floats:
+def build_cost(text: str, x: NamedProcess, y: NamedProcess) -> Floats | costs.FeatureCost:
     """The cost named on the command line, (n_x, n_y)."""
     if text == "labels":
         return costs.labels(x.value.states, y.value.states)
     if text.startswith("reward:"):
-        return costs.absolute(*(_rewards(p, text) for p in (x, y)))
+        return _reward_cost(text, x, y)
     path = Path(text)
     if not path.exists():
         raise ValueError(f"--cost: {text!r} is neither labels, reward:COLUMN nor a file; check the spelling")
@@ -148,29 +148,22 @@ def build_cost(text: str, x: NamedProcess, y: NamedProcess) -> Floats:
         raise ValueError(f"{path}: {str(error).removeprefix('cost: ')}; {order}") from None
 
 
-def warn_of_estimated_rewards(x: NamedProcess, y: NamedProcess) -> None:
-    """Say that an interval takes mean rewards as known, unless equal states have equal ones, as known rewards would."""
-    rewards = [dict(zip(p.value.states, _rewards(p, "reward:"), strict=True)) for p in (x, y)]
-    shared = rewards[0].keys() & rewards[1].keys()
-    if not shared or any(abs(rewards[0][s] - rewards[1][s]) > 1e-9 * (1.0 + abs(rewards[0][s])) for s in shared):
-        warn(
-            "the states' rewards are means of the same recordings, but the interval takes them as known: it is too "
-            "narrow, and too high where the two are alike; give known rewards as a matrix file",
-            DataWarning,
-        )
-
-
-def _rewards(process: NamedProcess, text: str) -> Floats:
-    features = process.value.features if isinstance(process.value, Samples) else None
-    if features is None:
-        raise ValueError(f"--cost {text}: {process.name} has no reward column; give the cost as a matrix file")
-    unknown = [process.value.states[i] for i in np.flatnonzero(np.isnan(features))]
-    if unknown:
-        raise ValueError(
-            f"{process.name}: column {text.partition(':')[2]!r} has no value for state(s) {listing(unknown)}; "
-            "fill it in"
-        )
-    return features
+def _reward_cost(text: str, x: NamedProcess, y: NamedProcess) -> costs.FeatureCost:
+    """Differences of mean rewards, which remember that they are estimated."""
+    means = [p.value.feature_means if isinstance(p.value, Samples) else None for p in (x, y)]
+    sides = [(p, m) for p, m in zip((x, y), means, strict=True) if m is not None]
+    for process, found in zip((x, y), means, strict=True):
+        if found is None:
+            raise ValueError(f"--cost {text}: {process.name} has no reward column; give the cost as a matrix file")
+    known = {label for _, m in sides for label, mean in zip(m.states, m.means, strict=True) if not np.isnan(mean)}
+    for process, m in sides:
+        unknown = [label for label in m.states if label not in known]
+        if unknown:
+            column = text.partition(":")[2]
+            raise ValueError(
+                f"{process.name}: column {column!r} has no value for state(s) {listing(unknown)}; fill it in"
+            )
+    return costs.from_features(x.value, y.value)
 
 
 def _cost_array(path: Path) -> Any:

@@ -31,10 +31,10 @@ from somcot.commands.inputs import (
     build_cost,
     match_labels,
     read_processes,
-    warn_of_estimated_rewards,
 )
 from somcot.commands.reading import Reading
 from somcot.commands.sizes import estimate_size
+from somcot.costs import FeatureCost
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.validation import check_discount
 from somcot.result import Status
@@ -82,9 +82,7 @@ def distance(
             rng=seed,
             progress=sys.stderr.isatty(),
         )
-        if result.confidence_interval is not None and cost.startswith("reward:"):
-            warn_of_estimated_rewards(x, y)
-    answer = Answer(result, x, y, table, cost, seed, messages, command)
+    answer = Answer(result, x, y, np.asarray(table), cost, seed, messages, command)
     write_files(answer, html, plot)
     if as_json:
         print_json(to_json(answer))
@@ -182,7 +180,7 @@ def _recorded(process: NamedProcess) -> Samples:
     return process.value
 
 
-def _read_pair(a: str, b: str, reading: Reading, cost: str) -> tuple[NamedProcess, NamedProcess, Floats]:
+def _read_pair(a: str, b: str, reading: Reading, cost: str) -> tuple[NamedProcess, NamedProcess, Floats | FeatureCost]:
     reward = cost.removeprefix("reward:") if cost.startswith("reward:") else None
     if reward == "":
         raise ValueError("--cost reward:: which column? Write --cost reward:COLUMN")

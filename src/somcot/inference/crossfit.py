@@ -24,35 +24,71 @@ from numpy.typing import NDArray
 
 from somcot.bellman.slices import thread_count
 from somcot.chains import Support
+from somcot.costs import FeatureCost
 from somcot.inference.model import Model, on_entries
 from somcot.inference.rules import Halves
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.discounting import discounted_occupancy
-from somcot.problem import UnitProblem
+from somcot.problem import Problem, UnitProblem
 from somcot.result import Status
 from somcot.solvers.policy_iteration import Solution, iterate
 
-__all__ = ["Half", "cross_fit", "cross_value", "gap", "half_supports"]
+__all__ = ["Half", "Plugin", "cross_fit", "cross_value", "gap", "half_supports"]
 
 HALF_TOLERANCE = 1e-7  # of the cost range; sampling noise is far larger
 _NEGLIGIBLE = 1e-9  # occupancy below which a pair cannot move the gap
 
 
+class Plugin(NamedTuple):
+    """The problem of the estimated chains, solved, and what it was estimated from.
+
+    Attributes
+    ----------
+    problem : Problem
+    x, y : Model
+    solution : Solution
+    features : FeatureCost or None
+        Where the cost comes from, if that is estimated too.
+    """
+
+    problem: Problem
+    x: Model
+    y: Model
+    solution: Solution
+    features: FeatureCost | None = None
+
+    @property
+    def models(self) -> tuple[Model, Model]:
+        """Both sides."""
+        return self.x, self.y
+
+
 class Half(NamedTuple):
-    """One half solved: its problem, its solution, and the weight of each pair (the start laws last)."""
+    """One half solved.
+
+    Attributes
+    ----------
+    problem : UnitProblem
+    solution : Solution
+    weight : ndarray, shape (n_pairs + 1,)
+        Of each pair under the half's own coupling, times the discount; of the start laws last.
+    signed : ndarray, shape (n_x, n_y), or None
+        The differences of features whose sizes are the cost, up to a constant; None for a known cost.
+    """
 
     problem: UnitProblem
     solution: Solution
     weight: Floats
+    signed: Floats | None = None
 
     @classmethod
-    def solve(cls, problem: UnitProblem, plugin: Solution) -> Half:
+    def solve(cls, problem: UnitProblem, signed: Floats | None, plugin: Solution) -> Half:
         """From the potential and the prices of the plug-in, on its pairs."""
         guess = plugin.pairs.table(plugin.V)
         found = iterate(problem, plugin.pairs, threads=1, guess=guess, tolerance=HALF_TOLERANCE, hints=plugin.sweep)
         if found.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
-        return cls.of(problem, found)
+        return cls.of(problem, found)._replace(signed=signed)
 
     @classmethod
     def of(cls, problem: UnitProblem, found: Solution) -> Half:
@@ -66,66 +102,76 @@ class Half(NamedTuple):
         """Its potential as a table."""
         return self.solution.pairs.table(self.solution.V)
 
+    def mean(self, table: Floats) -> float:
+        """Mean of a table of pairs under the half's own occupancy."""
+        pairs = self.solution.pairs
+        return float(self.weight[:-1] @ table[pairs.x, pairs.y]) / self.problem.discount
 
-def cross_fit(
-    problem: UnitProblem,
-    x: Model,
-    y: Model,
-    solution: Solution,
-    *,
-    n_splits: int,
-    rng: np.random.Generator,
-    threads: int | None = None,
-) -> Halves | None:
+
+def cross_fit(plugin: Plugin, *, n_splits: int, rng: np.random.Generator, threads: int | None = None) -> Halves | None:
     """Split the data `n_splits` times and compare the halves; None for no split.
 
-    Parameters
-    ----------
-    problem : UnitProblem
-        The plug-in problem.
-    x, y : Model
-    solution : Solution
-        Of the plug-in problem; the halves start from its potential and live on its pairs.
-    n_splits : int
-        Each split costs two solves.
-    rng : numpy.random.Generator
-    threads : int, optional
-        Solves to run at once; the result does not depend on it.
+    Each split costs two solves, which start from the plug-in's potential and live on its pairs. The result does not
+    depend on the number of threads.
     """
     if n_splits == 0:
         return None
-    halves_x, halves_y = (half_supports(model, n_splits, rng) for model in (x, y))
-    tasks = [UnitProblem(hx, hy, problem.cost, problem.discount) for hx, hy in zip(halves_x, halves_y, strict=True)]
+    tasks = _halves(plugin, n_splits, rng)
     workers = min(thread_count(threads), len(tasks))
-    if workers == 1 or len(solution.pairs) < 400:
-        solved = [Half.solve(task, solution) for task in tasks]
+    if workers == 1 or len(plugin.solution.pairs) < 400:
+        solved = [Half.solve(task, signed, plugin.solution) for task, signed in tasks]
     else:
         with ThreadPoolExecutor(workers) as pool:
-            solved = list(pool.map(lambda task: Half.solve(task, solution), tasks))
+            solved = list(pool.map(lambda t: Half.solve(t[0], t[1], plugin.solution), tasks))
+    whole = plugin.problem.unit
+    signed = None if plugin.features is None else plugin.features.signed / plugin.problem.scale
     gaps = [gap(solved[i], solved[i ^ 1]) for i in range(len(solved))]
-    distances = [half.solution.distance(problem.discount) for half in solved]
-    values = [cross_value(half, problem) for half in solved]
+    distances = [half.solution.distance(whole.discount) for half in solved]
+    values = [cross_value(half, whole, signed) for half in solved]
     return Halves(*(float(np.mean(numbers)) for numbers in (gaps, distances, values)))
+
+
+def _halves(plugin: Plugin, n_splits: int, rng: np.random.Generator) -> list[tuple[UnitProblem, Floats | None]]:
+    """The problems of both halves of every split, two after two, and the signed differences behind their costs."""
+    problem, features = plugin.problem, plugin.features
+    halves_x, halves_y = (half_supports(model, n_splits, rng) for model in plugin.models)
+    tasks: list[tuple[UnitProblem, Floats | None]] = []
+    noise = np.zeros(problem.shape)
+    for k, (x, y) in enumerate(zip(halves_x, halves_y, strict=True)):
+        if features is None:
+            tasks.append((UnitProblem(x, y, problem.unit_cost, problem.discount), None))
+            continue
+        noise = features.noise(rng) / problem.scale if k % 2 == 0 else -noise  # halves lie on either side of the whole
+        signed = features.signed / problem.scale + noise
+        tasks.append((UnitProblem(x, y, np.abs(signed) - problem.offset / problem.scale, problem.discount), signed))
+    return tasks
 
 
 def gap(a: Half, b: Half) -> float:
     """gap(A -> B): the mean loss of B's optimal coupling against A's potentials, at least 0.
 
-    Both on the same pairs, with supports of the same entries.
+    Both on the same pairs, with supports of the same entries. With an estimated cost, how B fits the signs is part of
+    it.
     """
-    return a.solution.sweep.gap_of(a.V, b.solution.sweep, b.weight)
+    loss = a.solution.sweep.gap_of(a.V, b.solution.sweep, b.weight)
+    if a.signed is None or b.signed is None:
+        return loss
+    return loss + b.mean(np.abs(b.signed) - np.sign(a.signed) * b.signed)
 
 
-def cross_value(half: Half, whole: UnitProblem) -> float:
+def cross_value(half: Half, whole: UnitProblem, signed: Floats | None = None) -> float:
     """C: the half's potentials and occupancy evaluated on the other half, to first order.
 
     The other half is as far from the whole as this one, on the other side: P_other - P_half = 2 (P_whole - P_half).
+    `signed` are the differences of features of the whole, if the cost is made of them; the half's signs stay.
     """
     own = half.problem
     slots_x, slots_y = half.solution.sweep.potential_sums(half.V, half.weight)
-    change = slots_x @ (whole.support_x.probabilities - own.support_x.probabilities)
-    change += slots_y @ (whole.support_y.probabilities - own.support_y.probabilities)
-    return half.solution.distance(own.discount) + 2.0 * float(change)
+    change = float(slots_x @ (whole.support_x.probabilities - own.support_x.probabilities))
+    change += float(slots_y @ (whole.support_y.probabilities - own.support_y.probabilities))
+    if signed is not None and half.signed is not None:
+        change += half.mean(np.sign(half.signed) * (signed - half.signed))
+    return half.solution.distance(own.discount) + 2.0 * change
 
 
 def half_supports(model: Model, n_splits: int, rng: np.random.Generator) -> list[Support]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from somcot.bellman.pairs import PairChoice
+from somcot.costs import FeatureCost
 from somcot.inference import crossfit, intervals, maps, rules
+from somcot.inference.crossfit import Plugin
 from somcot.inference.model import Model, fit
+from somcot.inference.notes import notes
 from somcot.inference.permutation import known_starts_differ, permutation_test
 from somcot.inference.pooling import Pooled, pool, pooled_distance
 from somcot.inference.rules import Evidence, correct
@@ -24,8 +27,6 @@ from somcot.solvers import saddle as saddle_point
 
 __all__ = ["estimate", "plugin", "saddle"]
 
-_FEW_VISITS = 30
-_LISTED = 3  # states that a note names
 _GUARD_PERMUTATIONS = 39
 
 
@@ -152,15 +153,17 @@ def estimate(
     n_splits = _check_splits(n_splits, models, order)
     solution, bare = policy_iteration.solve_in_full(problem, threads=threads)
     assert bare.gradient is not None
+    whole = Plugin(problem, *models, solution, cost if isinstance(cost, FeatureCost) else None)
     error = intervals.standard_error(*models, bare.gradient, problem.scale, by=standard_error)
-    halves = crossfit.cross_fit(problem.unit, *models, solution, n_splits=n_splits, rng=generator, threads=threads)
+    if whole.features is not None:
+        error = math.hypot(error, math.sqrt(whole.features.variance(bare.gradient.cost)) / problem.scale)
     pooled = None if order is None or _independent(models) else pool(*models, order)
     evidence = Evidence(
         (bare.distance - problem.offset) / problem.scale,
         error,
         intervals.saturation(models, problem.discount),
-        halves,
-        None if pooled is None or order is None else pooled_distance(problem.unit, pooled, solution, order, threads),
+        crossfit.cross_fit(whole, n_splits=n_splits, rng=generator, threads=threads),
+        None if pooled is None or order is None else pooled_distance(whole, pooled, order, threads),
     )
     corrected = problem.to_user(correct(evidence))
     result = replace(
@@ -175,21 +178,14 @@ def estimate(
         plugin=bare.distance,
         estimate=_record(evidence, pooled, problem, 2 * n_splits + 1),
         samples=(models[0].n_transitions, models[1].n_transitions),
-        notes=tuple(_notes(models, evidence.rho, evidence.saturation, problem.discount)),
+        notes=tuple(notes(whole, evidence)),
     )
     if confidence is not None:
         if interval == "bootstrap":
-            found = intervals.bootstrap(
-                *models,
-                problem.unit,
-                solution,
-                evidence.plugin,
-                confidence,
-                check_count("n_resamples", n_resamples),
-                generator,
-            )
+            n_resamples = check_count("n_resamples", n_resamples)
+            found = intervals.bootstrap(whole, evidence.plugin, confidence, n_resamples, generator)
         else:
-            found = _guarded(rules.interval(evidence, confidence), evidence, models, problem, order, generator)
+            found = _guarded(rules.interval(evidence, confidence), evidence, whole, order, generator)
         low, high = (problem.to_user(end) for end in found)
         result = replace(result, confidence_interval=ConfidenceInterval(low, high, confidence))
     for note in result.notes:
@@ -238,8 +234,7 @@ def _record(evidence: Evidence, pooled: Pooled | None, problem: Problem, n_solve
 def _guarded(
     found: Bounds,
     evidence: Evidence,
-    models: tuple[Model, Model],
-    problem: Problem,
+    whole: Plugin,
     order: NDArray[np.int64] | None,
     rng: np.random.Generator,
 ) -> Bounds:
@@ -249,48 +244,14 @@ def _guarded(
     the test to matter. Not where known start laws differ: then the two are different processes from the first state on.
     Nor in the fast mode, which would no longer be fast.
     """
-    x, y = models[0].samples, models[1].samples
+    x, y = whole.x.samples, whole.y.samples
     if found.low <= 0.0 or evidence.plugin - 1.25 * evidence.gap - 6.0 * evidence.error > 0.0:
         return found
     if evidence.halves is None or order is None or x is None or y is None or x.discount != y.discount:
         return found
     if known_starts_differ(x, y):
         return found
-    cost = np.ascontiguousarray(problem.unit_cost[:, order])
-    statistic, null = permutation_test(x, y, cost, problem.discount, _GUARD_PERMUTATIONS, rng)
+    cost = np.ascontiguousarray(whole.problem.unit_cost[:, order])
+    statistic, null = permutation_test(x, y, cost, whole.problem.discount, _GUARD_PERMUTATIONS, rng)
     p = (1 + int((null >= statistic - 1e-9).sum())) / (_GUARD_PERMUTATIONS + 1)
     return found if p <= 0.05 else Bounds(0.0, found.high)
-
-
-def _notes(models: tuple[Model, Model], rho: float, sat: float, discount: float) -> Iterator[str]:
-    """What a user should know before trusting the number, each with what to do about it."""
-    for name, model in zip("xy", models, strict=True):
-        if model.samples is None:
-            continue
-        if model.samples.overlap > 1:
-            yield (
-                f"{name}: steps overlap (sliding=True), so they are not independent and an interval is too narrow; "
-                "read the trajectories with sliding=False"
-            )
-        visits, occupancy = model.totals[:-1], model.chain.state_occupancy(discount)
-        estimated = ~model.samples.terminal
-        few = np.flatnonzero((occupancy > 0.01) & (visits < _FEW_VISITS) & estimated & (visits > 0))
-        if len(few):
-            few = few[np.argsort(-occupancy[few], kind="stable")]
-            numbers = [f"{visits[i]} transition(s) out of {model.chain.states[i]!r}" for i in few[:_LISTED]]
-            more = f" and few out of {len(few) - _LISTED} more states" if len(few) > _LISTED else ""
-            yield (
-                f"{name}: only {', '.join(numbers)}{more} recorded, and much time is spent there: an interval is too "
-                "narrow then; record more episodes, or episodes that start there"
-            )
-    if sat > 3.0:
-        yield (
-            f"too few data for this horizon (saturation {sat:.1f}, at most 3 is safe): the interval is wider and the "
-            f"estimate may still be too high; record about {(sat / 3.0) ** 2:.2g} times as much, or lower the discount"
-        )
-    if rho > 0.75:
-        x, y = models[0].samples, models[1].samples
-        comparable = x is not None and y is not None and set(x.states) == set(y.states)
-        yield "the data hardly tell the distance from its least possible value; the correction is active" + (
-            ", and somcot.same_process tests whether there is a difference at all" if comparable else ""
-        )

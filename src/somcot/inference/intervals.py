@@ -6,20 +6,17 @@ Everything here is in units of the unit cost, where the least possible distance 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from somcot.bellman.pairs import reachable_pairs
 from somcot.derivatives import Gradient, RowGradient
+from somcot.inference.crossfit import Plugin
 from somcot.inference.model import Model
 from somcot.plumbing.arrays import Floats
 from somcot.problem import UnitProblem
 from somcot.result import Bounds, Status
 from somcot.solvers.policy_iteration import iterate
-
-if TYPE_CHECKING:
-    from somcot.solvers.policy_iteration import Solution
 
 __all__ = ["bootstrap", "saturation", "standard_error"]
 
@@ -68,23 +65,24 @@ def saturation(models: tuple[Model, Model], discount: float) -> float:
     return total / (1.0 - discount)
 
 
-def bootstrap(
-    x: Model, y: Model, problem: UnitProblem, solution: Solution, plugin: float, confidence: float, n_resamples: int,
-    rng: np.random.Generator,
-) -> Bounds:  # fmt: skip
+def bootstrap(whole: Plugin, plugin: float, confidence: float, n_resamples: int, rng: np.random.Generator) -> Bounds:
     """Basic bootstrap interval of the plug-in, whole episodes (or independent transitions) resampled.
 
     It fails near distance 0: the plug-in is biased upward there and its resamples more so, and the interval covered the
     truth in 0 to 53 % of cases at nominal 90 %. Use it for distances well above 0, as a check.
     """
-    guess = solution.pairs.table(solution.V)
+    problem, features = whole.problem, whole.features
+    guess = whole.solution.pairs.table(whole.solution.V)
+    cost = problem.unit_cost
     values = []
     for _ in range(n_resamples):
         supports = [
             model.chain.support if model.samples is None else model.samples.resample(rng).chain(check=False).support
-            for model in (x, y)
+            for model in whole.models
         ]
-        task = UnitProblem(supports[0], supports[1], problem.cost, problem.discount)
+        if features is not None:
+            cost = (np.abs(features.signed + features.noise(rng)) - problem.offset) / problem.scale
+        task = UnitProblem(supports[0], supports[1], cost, problem.discount)
         found = iterate(task, reachable_pairs(task), threads=1, guess=guess, tolerance=_RESAMPLE_TOLERANCE)
         if found.status is Status.INTERRUPTED:
             raise KeyboardInterrupt

@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 from somcot.bellman.pairs import reachable_pairs
 from somcot.chains import Support
-from somcot.inference.crossfit import HALF_TOLERANCE
+from somcot.inference.crossfit import HALF_TOLERANCE, Plugin
 from somcot.inference.model import Model
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.jit import kernel
 from somcot.problem import UnitProblem
 from somcot.result import Status
-from somcot.solvers.policy_iteration import Solution, iterate
+from somcot.solvers.policy_iteration import iterate
 
 __all__ = ["Homogeneity", "Pooled", "homogeneity", "kept_shares", "pool", "pooled_distance"]
 
@@ -106,12 +106,10 @@ def pool(x: Model, y: Model, order: NDArray[np.int64]) -> Pooled:
     return Pooled(x.with_start(supports[0]), y.with_start(supports[1]), kept, equal)
 
 
-def pooled_distance(
-    problem: UnitProblem, found: Pooled, solution: Solution, order: NDArray[np.int64], threads: int | None = None
-) -> float:
+def pooled_distance(plugin: Plugin, found: Pooled, order: NDArray[np.int64], threads: int | None = None) -> float:
     """Distance of the pooled kernels, from the potential of the plug-in."""
-    cost = np.ascontiguousarray(problem.cost[:, order])
-    task = UnitProblem(found.x, found.y, cost, problem.discount)
+    problem, solution = plugin.problem, plugin.solution
+    task = UnitProblem(found.x, found.y, np.ascontiguousarray(problem.unit_cost[:, order]), problem.discount)
     # Pairs only the union reaches look dear at first: a start that made them cheap would run to them.
     guess = solution.pairs.table(solution.V, missing=float(solution.V.max()))[:, order]
     solved = iterate(task, reachable_pairs(task), threads=threads, guess=guess, tolerance=HALF_TOLERANCE)

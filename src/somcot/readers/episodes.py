@@ -62,7 +62,7 @@ def join(
         codes[~is_first].astype(np.int32, copy=False),
         offsets=np.concatenate([[0], np.cumsum(lengths[kept] - 1)]).astype(np.int64),
         terminated=ends[kept] if ends.any() else None,
-        rewards=None if rewards is None else _sums(rewards, codes, len(states)),
+        rewards=None if rewards is None else RewardSums.of(rewards, codes, len(states)),
     )
 
 
@@ -77,9 +77,3 @@ def _report_short(source: str, n_given: int, n_kept: int) -> None:
             f"{source}: {n_given - n_kept} of {n_given} sequences have a single row, hence no step; dropped",
             DataWarning,
         )
-
-
-def _sums(rewards: Floats, codes: NDArray[Any], n: int) -> RewardSums:
-    known = ~np.isnan(rewards)
-    total = np.bincount(codes[known], rewards[known], n).astype(np.float64)
-    return RewardSums(total, np.bincount(codes[known], minlength=n).astype(np.int64))

@@ -16,18 +16,37 @@ from somcot.recorded.labels import Column, column, encode, listing
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+KNOWN = 1 << 40  # a reward that is known counts as one recorded so often: more than any recording
 
 
 class RewardSums(NamedTuple):
-    """Sum and number of the rewards recorded in each state, so that recordings can be added."""
+    """Sum, number and centred sum of squares of the rewards recorded in each state, so that recordings can be added."""
 
     total: Floats
     number: Integers
+    squares: Floats
+
+    @classmethod
+    def of(cls, rewards: Floats, codes: NDArray[Any], n: int) -> RewardSums:
+        """Add up one reward per code, NaN where there is none."""
+        known = ~np.isnan(rewards)
+        codes, rewards = codes[known], rewards[known]
+        total: Floats = np.bincount(codes, rewards, n).astype(np.float64)
+        number = np.bincount(codes, minlength=n).astype(np.int64)
+        apart = rewards - (total / np.maximum(number, 1))[codes]
+        return cls(total, number, np.bincount(codes, apart * apart, n).astype(np.float64))
 
     def means(self, absorbing: Flags) -> Floats:
         """Mean reward; 0 in absorbing states without any, NaN elsewhere."""
         nothing = np.where(absorbing, 0.0, np.nan)
         return np.where(self.number > 0, self.total / np.maximum(self.number, 1), nothing)
+
+    def variances(self) -> Floats:
+        """Variance of a reward in each state; the mean over states where there are fewer than two."""
+        degrees = np.maximum(self.number - 1, 0)
+        shared = float(self.squares.sum() / max(int(degrees[self.number < KNOWN].sum()), 1))
+        own = np.where(degrees > 0, self.squares / np.maximum(degrees, 1), shared)
+        return np.where(self.number > 0, own, 0.0)
 
 
 class Episodes(NamedTuple):
@@ -60,7 +79,7 @@ class Episodes(NamedTuple):
                     "each state or one for each step"
                 )
             flat[begin : begin + len(values)] = values
-        return _reward_sums(flat, codes, len(labels))
+        return RewardSums.of(flat, codes, len(labels))
 
 
 class RecordedSteps(NamedTuple):
@@ -235,7 +254,7 @@ def _known_rewards(rewards: Mapping[Hashable, float] | None, labels: tuple[Hasha
     if missing:
         raise ValueError(f"rewards: no reward for {len(missing)} state(s): {listing(missing)}; give one for each")
     values = real_array("rewards", [rewards[label] for label in labels], 1)
-    return RewardSums(values, np.ones(len(labels), dtype=np.int64))
+    return RewardSums(values * KNOWN, np.full(len(labels), KNOWN), np.zeros(len(labels)))
 
 
 def step_reward_sums(rewards: Any, now: Codes, labels: tuple[Hashable, ...]) -> RewardSums | None:
@@ -245,13 +264,7 @@ def step_reward_sums(rewards: Any, now: Codes, labels: tuple[Hashable, ...]) -> 
     values = real_array("rewards", rewards, 1)
     if len(values) != len(now):
         raise ValueError(f"rewards: found {len(values)} rewards for {len(now)} transitions; give one for each")
-    return _reward_sums(values, now, len(labels))
-
-
-def _reward_sums(rewards: Floats, codes: Codes, n: int) -> RewardSums:
-    known = ~np.isnan(rewards)
-    total: Floats = np.bincount(codes[known], rewards[known], n).astype(np.float64)
-    return RewardSums(total, np.bincount(codes[known], minlength=n).astype(np.int64))
+    return RewardSums.of(values, now, len(labels))
 
 
 def joined_offsets(a: Integers | None, b: Integers | None) -> Integers | None:
@@ -283,9 +296,11 @@ def joined_rewards(a: RewardSums | None, at_a: Codes, b: RewardSums | None, at_b
     """Rewards of both sides added up, placed among n states."""
     if a is None and b is None:
         return None
-    total, number = np.zeros(n), np.zeros(n, dtype=np.int64)
-    for sums, places in ((a, at_a), (b, at_b)):
+    parts = [np.zeros((3, n)), np.zeros((3, n))]
+    for part, sums, places in zip(parts, (a, b), (at_a, at_b), strict=True):
         if sums is not None:
-            total[places] += sums.total
-            number[places] += sums.number
-    return RewardSums(total, number)
+            part[:, places] = sums
+    total, number, squares = parts[0] + parts[1]
+    (total_a, n_a, _), (total_b, n_b, _) = parts
+    apart = np.where((n_a > 0) & (n_b > 0), total_a / np.maximum(n_a, 1) - total_b / np.maximum(n_b, 1), 0.0)
+    return RewardSums(total, number.astype(np.int64), squares + apart**2 * n_a * n_b / np.maximum(number, 1.0))

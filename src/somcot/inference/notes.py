@@ -1,0 +1,72 @@
+"""What a user should know before trusting an estimate, each with what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from somcot.inference.crossfit import Plugin
+from somcot.inference.model import Model
+from somcot.inference.rules import SATURATED, Evidence
+
+__all__ = ["notes"]
+
+_FEW_VISITS = 30
+_LISTED = 3  # states that a note names
+_HARDLY = 0.75  # rho above which the data hardly tell the distance from 0
+
+
+def notes(whole: Plugin, evidence: Evidence) -> Iterator[str]:
+    """Everything there is to say, in the order of importance."""
+    for name, model in zip("xy", whole.models, strict=True):
+        if model.samples is not None:
+            yield from _of_one_side(name, model, whole.problem.discount)
+    if whole.features is not None:
+        yield from _of_features(whole)
+    sat = evidence.saturation
+    if sat > SATURATED:
+        yield (
+            f"too few data for this horizon (saturation {sat:.1f}, at most 3 is safe): the interval is wider and the "
+            f"estimate may still be too high; record about {(sat / SATURATED) ** 2:.2g} times as much, or lower the "
+            "discount"
+        )
+    if evidence.rho > _HARDLY:
+        x, y = whole.x.samples, whole.y.samples
+        comparable = x is not None and y is not None and set(x.states) == set(y.states)
+        yield "the data hardly tell the distance from its least possible value; the correction is active" + (
+            ", and somcot.same_process tests whether there is a difference at all" if comparable else ""
+        )
+
+
+def _of_one_side(name: str, model: Model, discount: float) -> Iterator[str]:
+    assert model.samples is not None
+    if model.samples.overlap > 1:
+        yield (
+            f"{name}: steps overlap (sliding=True), so they are not independent and an interval is too narrow; "
+            "read the trajectories with sliding=False"
+        )
+    visits, occupancy = model.totals[:-1], model.chain.state_occupancy(discount)
+    estimated = ~model.samples.terminal
+    few = np.flatnonzero((occupancy > 0.01) & (visits < _FEW_VISITS) & estimated & (visits > 0))
+    if len(few):
+        few = few[np.argsort(-occupancy[few], kind="stable")]
+        numbers = [f"{visits[i]} transition(s) out of {model.chain.states[i]!r}" for i in few[:_LISTED]]
+        more = f" and few out of {len(few) - _LISTED} more states" if len(few) > _LISTED else ""
+        yield (
+            f"{name}: only {', '.join(numbers)}{more} recorded, and much time is spent there: an interval is too "
+            "narrow then; record more episodes, or episodes that start there"
+        )
+
+
+def _of_features(whole: Plugin) -> Iterator[str]:
+    assert whole.features is not None
+    apart = whole.features.disagreements()
+    if len(apart):
+        i, j = apart[0]
+        x, y = whole.features.x, whole.features.y
+        yield (
+            f"features of {len(apart)} state(s) that both recordings have differ by more than their noise, such as "
+            f"{x.states[i]!r}: {x.means[i]:.3g} against {y.means[j]:.3g}; they were pooled; "
+            "costs.from_features(a, b, pool=False) counts such differences"
+        )
