@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 BENCH  := .venv-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check format bench docs clean
+.PHONY: help setup demo test test-all campaign check format bench docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -27,10 +27,15 @@ demo: $(READY) ## run the main job on bundled data, draw a picture into out/
 	@$(BIN)/somcot demo --out out
 
 test: $(READY) ## run the tests (under 10 minutes)
-	@$(BIN)/python -m pytest -q -n 2 -m "not slow and not statistical"
+	@$(BIN)/python -m pytest -q -n 2 -m "not slow and not statistical and not campaign"
 
 test-all: $(READY) ## run all tests, slow and statistical ones too
-	@$(BIN)/python -m pytest -q -n 2
+	@$(BIN)/python -m pytest -q -n 2 -m "not campaign"
+
+campaign: $(READY) ## run the reliability campaign (about 30 minutes), write its table to out/campaign.md
+	@mkdir -p out && rm -f out/campaign.jsonl
+	@SOMCOT_CAMPAIGN_TABLE=$(CURDIR)/out/campaign.jsonl $(BIN)/python -m pytest -q -n 2 -m campaign tests/campaign; \
+		code=$$?; $(BIN)/python -m tests.campaign.table out/campaign.jsonl out/campaign; exit $$code
 
 check: $(READY) ## lint, formatting, types, import layers
 	@$(BIN)/ruff check .

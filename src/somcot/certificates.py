@@ -1,8 +1,39 @@
-"""Brackets that hold for certain: a lower and an upper bound of the distance from any potential.
+r"""Brackets that hold for certain: a lower and an upper bound of the distance from any potential.
 
 Let T be the Bellman operator, (T V)(x, y) = c(x, y) + discount * OT(P(.|x), Q(.|y); V). If T V - V lies between l and h
 on a set of pairs that no coupling leaves, the optimal V* lies between V + l / (1 - discount) and V + h / (1 - discount)
-there, whatever V is. One exact sweep thus turns any guess into a certificate.
+there, whatever V is. One exact sweep thus turns any guess into a certificate:
+
+    (1 - discount) OT(start laws; V) + l  <=  distance  <=  (1 - discount) OT(start laws; V) + h.
+
+What is proved
+--------------
+The problem that was solved is the one in memory: cost and discount are the float64 numbers held, and every row of a
+kernel and every start law is the stored float64 row divided by the exact sum of its entries (a rational; a stored row
+sums to 1 only up to rounding). The bracket contains the distance of that problem in real arithmetic. With u = 2^-53,
+round to nearest and no overflow, every rounding on the way is charged:
+
+1. *Transport from below* (`bellman.transport`). Costs relative to one entry are C = fl(V - base), so errors follow
+   their spread D, not the size of V. Potentials f, g whose every f_i + g_j - C_ij passed the float test of the simplex
+   (at most ``tolerance`` = 2u (n + m + 8) D) give OT >= sum p f + sum q g - tolerance for the exact rows p, q. The
+   recursive sum of n + m products errs by (n + m) u (F + G), with F, G <= R the largest potentials; the test itself
+   and C by 2u R + u D; dividing by the exact row sums moves it by (excess_x + excess_y) R, where excess bounds
+   \|sum - 1\| through a compensated sum. Charged: tolerance + (2u (n + m + 8) + excess_x + excess_y) R.
+2. *Transport from above*. The plan found is feasible for integer masses. By gluing, rows that differ by total
+   variation t_x and t_y from those masses cost at most (t_x + t_y) D more. The sum of n + m - 1 products, the masses as
+   floats, their total and C err by less than 2u (n + m + 8) D. Charged: (2u (n + m + 8) + t_x + t_y) D; t is computed
+   row by row, with its own rounding.
+3. *Closed forms*. One row or column: the value is sum p C, no masses enter; charged as in 1 with R = D. Two by two: the
+   plan of 2, and from below `tolerance` more for ties.
+4. *Residuals and the start row*. The unit cost is off by 2.01 u; the sums c + discount * OT - V, base + OT,
+   (1 - discount) * OT + l together err by less than u (5 + 8 max \|V\|). Charged: 16 u (1 + max \|V\|). This is all
+   that grows with 1 / (1 - discount), and only with the spread of V once V is shifted to its middle, which changes
+   nothing else in the inequality above (`centred`).
+5. *Clipping and units*. Every distance lies between the least and the largest cost, so clipping is allowed. The way
+   back, offset + scale * d, gives one unit in the last place outwards for each of its two operations and is clipped
+   again in the user's own units (`Problem.bounds_to_user`): a bracket of width 0 next to the truth cannot occur.
+
+Bounds that are not finite (potentials beyond floating point) count as unknown: 0 and 1.
 """
 
 from __future__ import annotations
@@ -20,7 +51,7 @@ from somcot.plumbing.validation import check_count, real_array
 from somcot.problem import Problem
 from somcot.result import Bounds
 
-__all__ = ["Bracket", "bounds_from", "bracket", "lower_bound", "upper_bound"]
+__all__ = ["Bracket", "bounds_from", "bracket", "centred", "lower_bound", "rounding", "upper_bound"]
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -58,15 +89,12 @@ def bracket(problem: Problem, potential: ArrayLike, *, threads: int | None = Non
     V = real_array("potential", potential, 2)
     if V.shape != problem.shape:
         raise ValueError(f"potential: shape is {V.shape}, expected {problem.shape}")
-    unit = (V - problem.offset / (1.0 - problem.discount)) / problem.scale
-    pairs = all_pairs(problem.unit)
-    found = Sweep(problem.unit, pairs, threads).improve(unit)
-    least, most = _residual_range(problem.discount, unit.ravel(), problem.unit_cost.ravel(), found)
-    scaled = (1.0 - problem.discount) * unit
-    return Bracket(
-        problem.offset + problem.scale * np.clip(scaled + least, 0.0, 1.0),
-        problem.offset + problem.scale * np.clip(scaled + most, 0.0, 1.0),
-    )
+    with np.errstate(over="ignore", invalid="ignore"):
+        unit = np.ascontiguousarray(centred((V - problem.offset / (1.0 - problem.discount)) / problem.scale))
+        found = Sweep(problem.unit, all_pairs(problem.unit), threads).improve(unit)
+        least, most = _residual_range(problem.discount, unit.ravel(), problem.unit_cost.ravel(), found)
+        scaled = (1.0 - problem.discount) * unit
+        return Bracket(*problem.bounds_to_user(_known(scaled + least, 0.0), _known(scaled + most, 1.0)))
 
 
 def lower_bound(problem: Problem, n_sweeps: int, *, threads: int | None = None) -> Floats:
@@ -88,14 +116,17 @@ def lower_bound(problem: Problem, n_sweeps: int, *, threads: int | None = None) 
     V = np.zeros(problem.shape)
     for _ in range(check_count("n_sweeps", n_sweeps, at_least=0)):
         V = problem.unit_cost + problem.discount * sweep.improve(V).low[:-1].reshape(problem.shape)
-    return problem.offset + problem.scale * np.maximum((1.0 - problem.discount) * V, 0.0)
+    # A sweep rounds by at most `rounding`, and later sweeps discount that: no more than once, times 1 / (1 - discount).
+    low = _known((1.0 - problem.discount) * V - rounding(V), 0.0)
+    return problem.bounds_to_user(low, low)[0]
 
 
 def upper_bound(problem: Problem, coupling: Coupling) -> float:
     """Upper bound of the distance from a coupling that is nearly feasible, in units of the unit cost.
 
     Rounding the coupling to a feasible one moves at most (3 dC_X + 3 dC_Y + dF) / (1 - discount) of mass (the paper's
-    rounding lemma), and no cost exceeds 1. What the start laws lack is charged in the same way.
+    rounding lemma), and no cost exceeds 1. What the start laws lack is charged in the same way. The sums are plain
+    floating point: unlike the brackets above, this bound holds up to their rounding.
     """
     nu_x, nu_y = problem.x.occupancy(problem.discount), problem.y.occupancy(problem.discount)
     flow, causal_x, causal_y = residuals(coupling, nu_x, nu_y, problem.discount)
@@ -116,15 +147,31 @@ def bounds_from(discount: float, V: Floats, cost: Floats, found: Improvement) ->
     found : Improvement
         What the sweep found against V.
     """
-    least, most = _residual_range(discount, V, cost, found)
-    low = (1.0 - discount) * found.low[-1] + least
-    high = (1.0 - discount) * found.high[-1] + most
-    return Bounds(float(np.clip(low, 0.0, 1.0)), float(np.clip(high, 0.0, 1.0)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        least, most = _residual_range(discount, V, cost, found)
+        low = (1.0 - discount) * found.low[-1:] + least
+        high = (1.0 - discount) * found.high[-1:] + most
+    return Bounds(float(_known(low, 0.0)[0]), float(_known(high, 1.0)[0]))
+
+
+def centred(V: Floats) -> Floats:
+    """A potential less the middle of its range: as good a guess, with the least rounding."""
+    middle: float = V.min() / 2.0 + V.max() / 2.0
+    return np.asarray(V - middle)
+
+
+def rounding(V: Floats) -> float:
+    """What a Bellman residual may be off by, apart from the transport itself (4 above)."""
+    return 8.0 * _EPS * (1.0 + float(np.abs(V).max()))
 
 
 def _residual_range(discount: float, V: Floats, cost: Floats, found: Improvement) -> tuple[float, float]:
     """Least and largest Bellman residual, widened by the rounding of the sweep itself."""
-    rounding = 8.0 * _EPS * (1.0 + float(np.abs(V).max()))
     least = cost + discount * found.low[:-1] - V
     most = cost + discount * found.high[:-1] - V
-    return float(least.min()) - rounding, float(most.max()) + rounding
+    return float(least.min()) - rounding(V), float(most.max()) + rounding(V)
+
+
+def _known(ends: Floats, otherwise: float) -> Floats:
+    """Bounds inside [0, 1]; `otherwise` where they are not finite."""
+    return np.where(np.isfinite(ends), np.clip(ends, 0.0, 1.0), otherwise)

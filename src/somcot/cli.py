@@ -22,10 +22,11 @@ from somcot.commands.options import (
     Shell,
     reads_files,
 )
+from somcot.plumbing.errors import NotSolvedError
 
 __all__ = ["app", "main"]
 
-OK, FAILED, BAD_INPUT, TOO_LARGE, INTERRUPTED = 0, 1, 2, 5, 130
+OK, FAILED, BAD_INPUT, NOT_CONVERGED, TOO_LARGE, INTERRUPTED = 0, 1, 2, 4, 5, 130
 
 app = typer.Typer(
     name="somcot", pretty_exceptions_enable=False, rich_markup_mode=None,
@@ -68,6 +69,8 @@ def _explain(error: BaseException) -> int:
         return _say(f"error: {error.filename}: {error.strerror}; check the name and the permissions", BAD_INPUT)
     if isinstance(error, (ValueError, TypeError, ImportError, OSError)):
         return _say(f"error: {error}", BAD_INPUT)
+    if isinstance(error, NotSolvedError):
+        return _say(f"error: {error}", NOT_CONVERGED)
     return _say(f"error: {type(error).__name__}: {error}; this is a defect of somcot, --debug shows where", FAILED)
 
 

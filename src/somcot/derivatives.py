@@ -108,7 +108,8 @@ def row_gradient(chain: MarkovChain, slots: Floats, scale: float) -> RowGradient
     """From one number per entry of the chain's support (start row last), any constant per row allowed."""
     indptr, indices, probabilities = chain.support
     means = chain.support.row_sums(probabilities * slots)
-    centred = scale * (slots - means[chain.support.rows])
+    with np.errstate(over="ignore"):  # infinite where costs are that large
+        centred = scale * (slots - means[chain.support.rows])
     n_entries = int(indptr[-2])
     initial = np.zeros(chain.n_states)
     initial[indices[n_entries:]] = centred[n_entries:]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain, Support
@@ -98,6 +99,31 @@ class Problem:
         """Undo the shift and the scale for a distance; rounding may not lead out of the range of the cost."""
         return min(max(self.offset + self.scale * unit_distance, self.offset), float(self.cost.max()))
 
+    def bounds_to_user(self, low: ArrayLike, high: ArrayLike) -> tuple[Floats, Floats]:
+        """Undo the shift and the scale for brackets, outwards: each operation gives one unit in the last place.
+
+        No distance leaves the range of the cost, so no bracket does.
+
+        Examples
+        --------
+        >>> from somcot import random_walk
+        >>> problem = Problem(random_walk(2), random_walk(2), [[1e15, 1e15 + 1], [1e15 + 1, 1e15]], 0.9)
+        >>> low, high = problem.bounds_to_user(0.3, 0.3)
+        >>> float(low), float(high)
+        (1000000000000000.1, 1000000000000000.4)
+        """
+        with np.errstate(over="ignore", under="ignore"):
+            below = np.nextafter(self.scale * np.asarray(low), -np.inf)
+            above = np.nextafter(self.scale * np.asarray(high), np.inf)
+            below, above = np.nextafter(self.offset + below, -np.inf), np.nextafter(self.offset + above, np.inf)
+        return np.maximum(below, self.offset), np.minimum(above, self.cost.max())
+
     def potential_to_user(self, unit_potential: Floats) -> Floats:
-        """Undo the shift and the scale for a potential V, with distance = (1 - discount) V(start)."""
-        return self.scale * unit_potential + self.offset / (1.0 - self.discount)
+        """Undo the shift and the scale for a potential V, with distance = (1 - discount) V(start).
+
+        Infinite where it leaves floating point: V may be 1 / (1 - discount) times as large as the costs.
+        """
+        rest = 1.0 - self.discount
+        with np.errstate(over="ignore", invalid="ignore"):
+            V = self.scale * unit_potential + self.offset / rest
+            return np.where(np.isfinite(V), V, (self.offset + self.scale * (rest * unit_potential)) / rest)

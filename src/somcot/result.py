@@ -26,6 +26,7 @@ class Status(enum.StrEnum):
     CONVERGED = "converged"
     FINISHED = "finished"  # all steps that were asked for; the method has no test of convergence
     STEP_LIMIT = "step limit"
+    ROUNDING = "rounding limit"  # floating point allows no better; the bracket says how good that is
     EXHAUSTED = "stream exhausted"
     INTERRUPTED = "interrupted"
 

@@ -21,7 +21,7 @@ from somcot.plumbing.arrays import Ints
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.validation import check_count, check_discount, check_labels, check_rng, real_array
 from somcot.samples import Samples
-from somcot.sources.base import Blocks, Source, Stream, StreamError, block_size, check_pairs
+from somcot.sources.base import Blocks, Source, Stream, StreamError, block_size, check_moves, check_pairs
 from somcot.sources.foreign import given_law, indices_of, reset_law, unzip, with_rng
 
 __all__ = [
@@ -53,7 +53,7 @@ def from_chain(chain: MarkovChain, discount: float, rng: Rng = None) -> Source:
     """
     if not isinstance(chain, MarkovChain):
         raise TypeError(f"chain: found {type(chain).__name__}, expected a MarkovChain")
-    discount = check_discount(discount)
+    discount = check_moves(check_discount(discount))
     generator = check_rng(rng)
     size = block_size(discount)
 
@@ -110,7 +110,7 @@ def from_simulator(
     >>> len(states), stream.initial
     (500, array([1.]))
     """
-    discount = check_discount(discount)
+    discount = check_moves(check_discount(discount))
     generator = check_rng(rng)
     for name, function in (("reset", reset), ("step", step)):
         if not callable(function):

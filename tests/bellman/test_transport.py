@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import ot
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
+from scipy.sparse import eye_array
 
 from somcot import MarkovChain, Problem
 from somcot.bellman.pairs import all_pairs
-from somcot.bellman.sweep import Improvement, Sweep, _integer_masses
+from somcot.bellman.sweep import Improvement, Sweep, _rows
+from tests.campaign.oracle import masses as exact_masses
+from tests.campaign.oracle import transport as exact_transport
 from tests.instances import Floats, random_chain
 
 
@@ -79,7 +84,8 @@ def test_uniform_laws_end_and_are_optimal(n: int) -> None:
 
 def test_constant_cost_ends() -> None:
     found, _ = transport(np.full(50, 0.02), np.full(50, 0.02), np.zeros((50, 50)))
-    assert found.high[-1] == 0.0
+    assert found.value[-1] == 0.0
+    assert found.low[-1] == found.high[-1] == 0.0
 
 
 def test_warm_start_finds_the_same_optimum_and_then_rests() -> None:
@@ -102,15 +108,58 @@ def test_tiny_probabilities_keep_their_place() -> None:
     q = np.array([0.5, 0.25, 0.25])
     cost = np.arange(9.0).reshape(3, 3)
     found, plan = transport(p, q, cost)
-    assert found.high[-1] == pytest.approx(float(q @ cost[0]), abs=1e-15)
+    assert found.value[-1] == pytest.approx(float(q @ cost[0]), abs=1e-15)
     assert plan.shape == (3, 3)
 
 
 def test_integer_masses_sum_to_the_total_and_are_positive() -> None:
     chain = MarkovChain([[1 - 1e-30, 1e-30, 0], [1 / 3, 1 / 3, 1 / 3], [0, 0, 1]], [0.1, 0.2, 0.7])
-    masses = _integer_masses(chain.support, 2**50)
-    assert np.add.reduceat(masses, chain.support.indptr[:-1]).tolist() == [2**50] * 4
-    assert masses.min() >= 1
+    rows = _rows(chain.support, 2**50)
+    assert np.add.reduceat(rows.masses, chain.support.indptr[:-1]).tolist() == [2**50] * 4
+    assert rows.masses.min() >= 1
+
+
+def test_masses_stay_positive_where_the_largest_cannot_pay_for_all() -> None:
+    """Most entries are lifted to 1, and together they take more than any single entry has."""
+    p = np.concatenate([np.full(900, 1e-12), np.full(100, (1 - 9e-10) / 100)])
+    rows = _rows(MarkovChain(np.eye(1000), p).support, 1024)
+    assert rows.masses.min() >= 1
+    assert rows.masses[-1000:].sum() == 1024
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 1000, 30_000])
+@pytest.mark.parametrize("total", [2**20, 2**40, 2**59])
+def test_rounding_of_rows_is_bounded(n: int, total: int) -> None:
+    """Against rationals: the sum of the floats, and the total variation between them and their masses."""
+    rng = np.random.default_rng(n)
+    for p in (np.full(n, 1.0 / n), rng.dirichlet(np.full(n, 0.3)) + 1e-15):
+        chain = MarkovChain(eye_array(n), p, normalize=True)
+        rows = _rows(chain.support, total)
+        exact = [Fraction(float(value)) for value in chain.support.probabilities[n:]]
+        assert abs(sum(exact, Fraction(0)) - 1) <= Fraction(float(rows.excess[-1]))
+        kept = rows.masses[n:].tolist()
+        whole = sum(exact, Fraction(0))
+        apart = sum(abs(value / whole - Fraction(m, total)) for value, m in zip(exact, kept, strict=True))
+        assert apart / 2 <= Fraction(float(rows.rounding[-1]))
+        assert rows.excess[-1] <= 1e-14
+        assert rows.rounding[-1] <= 2 * n / total + 1e-14
+
+
+@pytest.mark.parametrize("shape", [(2000, 1), (1, 2000), (2, 2), (300, 2), (40, 30)])
+def test_bounds_hold_in_exact_arithmetic(shape: tuple[int, int]) -> None:
+    """Frozen chains: the start laws alone are transported, exactly in integers on the other side."""
+    rng = np.random.default_rng(shape[0])
+    for _ in range(4):
+        p, q = (rng.dirichlet(np.ones(k)) for k in shape)
+        cost = rng.integers(-8, 9, size=shape) / 4.0
+        found, _ = transport(p, q, cost)
+        a, b = exact_masses(p / p.sum())[1], exact_masses(q / q.sum())[1]
+        total = sum(a) * sum(b)
+        best, _ = exact_transport(
+            [[int(4 * c) for c in row] for row in cost], [k * sum(b) for k in a], [k * sum(a) for k in b]
+        )
+        assert Fraction(found.low[-1]) <= Fraction(best, 4 * total) <= Fraction(found.high[-1])
+        assert found.high[-1] - found.low[-1] <= 1e-11
 
 
 def test_bits_do_not_depend_on_threads() -> None:

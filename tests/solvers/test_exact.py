@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,8 @@ import somcot
 from somcot import MarkovChain, Problem, Status, block_chain
 from somcot.plumbing.discounting import discounted_value
 from somcot.solvers import policy_iteration
+from tests.campaign import oracle
+from tests.campaign.families import nasty
 from tests.instances import THETAS, WALKS, Floats, blocks, dense_kernel, random_chain, random_problem, walks
 from tests.reference import pot_policy_iteration
 
@@ -195,3 +199,45 @@ def test_nested_blocks_are_lumpable() -> None:
     assert somcot.distance(x, twice, np.repeat(cost, 6, axis=1), discount=0.9).distance == pytest.approx(
         somcot.distance(x, y, cost, discount=0.9).distance, abs=1e-12
     )
+
+
+@pytest.mark.parametrize("discount", [1 - 1e-6, 1 - 1e-9, 1 - 1e-12])
+def test_discounts_next_to_one_are_proved(discount: float) -> None:
+    """The potential is 1 / (1 - discount) large, its rounding is not allowed to be."""
+    x, y = MarkovChain([[0.9, 0.1], [0.2, 0.8]]), MarkovChain([[0.7, 0.3], [0.2, 0.8]])
+    cost = 1.0 - np.eye(2)
+    result = somcot.distance(x, y, cost, discount=discount)
+    assert oracle.distance(x, y, cost, discount).inside(*result.bounds)
+    assert result.converged
+    assert result.bounds.high - result.bounds.low <= 1e-9
+
+
+def test_where_rounding_sets_the_limit_it_is_said() -> None:
+    """Frozen chains: the spread of the potential is 1 / (1 - discount) too."""
+    x, y = MarkovChain(np.eye(2), [0.5, 0.5]), MarkovChain(np.eye(2), [0.3, 0.7])
+    near = somcot.distance(x, y, 1.0 - np.eye(2), discount=1 - 1e-9)
+    assert near.converged
+    assert near.bounds.high - near.bounds.low <= 1e-5
+    nearest = somcot.distance(x, y, 1.0 - np.eye(2), discount=float(np.nextafter(1, 0)))
+    assert nearest.status is Status.ROUNDING
+    assert not nearest.converged
+    assert "as far as floating point allows" in nearest.message
+    assert nearest.bounds.low <= 0.2 <= nearest.bounds.high
+
+
+@pytest.mark.parametrize("method", ["exact", "saddle", "sinkhorn", "lp"])
+@pytest.mark.parametrize("seed", range(12))
+def test_distances_lie_inside_their_own_brackets(method: str, seed: int) -> None:
+    problem = nasty(seed)
+    options: dict[str, Any] = {"saddle": {"max_steps": 1000}, "sinkhorn": {"max_sweeps": 100}}.get(method, {})
+    result = somcot.distance(problem.x, problem.y, problem.cost, discount=problem.discount, method=method, **options)
+    assert result.bounds.low <= result.distance <= result.bounds.high
+    assert problem.cost.min() <= result.bounds.low
+    assert result.bounds.high <= problem.cost.max()
+
+
+@pytest.mark.parametrize("method", ["exact", "sinkhorn", "lp"])
+def test_no_method_claims_convergence_without_a_bracket(method: str) -> None:
+    x, y, cost = walks(4, 0.7)
+    result = somcot.distance(x, y, cost, discount=float(np.nextafter(1, 0)), method=method)
+    assert not result.converged or result.bounds.high - result.bounds.low <= 0.05

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from scipy.optimize import OptimizeResult
 
 import somcot
-from tests.instances import blocks, walks
+from somcot.plumbing.errors import NotSolvedError
+from somcot.plumbing.memory import MemoryLimitError
+from somcot.solvers import linear_program
+from tests.instances import Floats, blocks, walks
 
 
 def test_too_large_is_refused() -> None:
@@ -36,6 +42,46 @@ def test_rarely_visited_states_do_not_make_it_infeasible() -> None:
     """Occupancies fall to 1e-13 along this walk."""
     lp = somcot.distance(*walks(40, 0.3), discount=0.95, method="lp")
     assert lp.distance == pytest.approx(somcot.distance(*walks(40, 0.3), discount=0.95).distance, abs=1e-7)
+
+
+@pytest.mark.parametrize("formulation", ["lambda", "kernel"])
+@pytest.mark.parametrize("tiny", [5e-324, 1e-300, 1e-19])
+def test_probabilities_beyond_the_solver_are_left_out(tiny: float, formulation: str) -> None:
+    x = somcot.MarkovChain([[1.0, tiny], [0.0, 1.0]])
+    one = somcot.MarkovChain([[1.0]])
+    lp = somcot.distance(x, one, [[0.0], [1.0]], discount=0.5, method="lp", formulation=formulation)
+    assert lp.converged
+    assert 0.0 <= lp.bounds.low <= lp.distance <= lp.bounds.high <= 1e-9
+
+
+def test_memory_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOMCOT_MEMORY_LIMIT", "1M")
+    with pytest.raises(MemoryLimitError, match=r"a linear program of .* variables needs about .*use method='exact'"):
+        somcot.distance(*walks(12, 0.7), discount=0.9, method="lp")
+
+
+def test_a_program_that_is_given_up_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for want of time: then nothing is said about time."""
+    failed = OptimizeResult(status=4, message="(HiGHS Status 2: Model error)", x=None)
+    monkeypatch.setattr("scipy.optimize.linprog", lambda *args, **options: failed)
+    with pytest.raises(NotSolvedError, match=r"variables \(\(HiGHS Status 2: Model error\)\); use method='exact'"):
+        somcot.distance(*walks(3, 0.7), discount=0.9, method="lp")
+
+
+def test_the_bracket_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coupling and prices of another cost prove little, and the bracket shows it."""
+    x, y, cost = walks(4, 0.7)
+    found = linear_program._highs
+
+    def wrong(objective: Floats, *rest: Any) -> Any:
+        return found(objective[::-1].copy(), *rest)
+
+    monkeypatch.setattr(linear_program, "_highs", wrong)
+    lp = somcot.distance(x, y, cost, discount=0.9, method="lp")
+    assert not lp.converged
+    assert "method='exact' does better" in lp.message
+    assert lp.bounds.low <= somcot.distance(x, y, cost, discount=0.9).distance <= lp.bounds.high
+    assert lp.bounds.high - lp.bounds.low > 1e-3
 
 
 def test_time_limit_is_an_error_that_says_so() -> None:

@@ -29,13 +29,12 @@ def test_any_potential_and_any_coupling_give_true_bounds(seed: int) -> None:
     rng = np.random.default_rng(seed)
     run = saddle._Run(problem)
     pairs = reachable_pairs(problem.unit)
-    weight = problem.discount if run.extra else 1.0
     for size in (0.0, 0.1, 1.0, 10.0):
         V = size * rng.standard_normal(len(pairs)) / (1.0 - problem.discount)
         assert bounds.lower_bound(problem, pairs, V) <= truth + 1e-10
         mu = rng.random(int(run.layout.cells[-1])) ** (1.0 + size)
         mu[rng.random(mu.size) < 0.3] = 0.0
-        assert bounds.upper_bound(run.layout, mu, problem.discount) / weight >= truth - 1e-10
+        assert bounds.upper_bound(problem, pairs, run.layout, mu) >= truth - 1e-10
 
 
 def test_the_optimal_potential_gives_the_distance_itself() -> None:

@@ -10,7 +10,7 @@ import pytest
 import somcot
 from somcot import Status
 from somcot.couplings import round_symmetric
-from somcot.solvers.sinkhorn.kernel import rounded_plan
+from somcot.solvers.sinkhorn.kernel import rounded_plan, sinkhorn_steps
 from tests.instances import blocks, random_problem, walks
 
 
@@ -90,3 +90,45 @@ def test_interrupt_keeps_a_feasible_coupling(monkeypatch: pytest.MonkeyPatch) ->
     assert result.status is Status.INTERRUPTED
     assert len(calls) == 4
     assert result.bounds.low <= exact <= result.distance + 1e-11
+
+
+@pytest.mark.parametrize("epsilon", [1e-30, 1e-300, 5e-324])
+def test_vanishing_temperatures_keep_a_bracket(epsilon: float) -> None:
+    """No NaN and no warning (warnings are errors here), whatever was reached."""
+    x, y, cost = walks(4, 0.7)
+    result = somcot.distance(x, y, cost, discount=0.9, method="sinkhorn", epsilon=epsilon, max_sweeps=5000)
+    exact = somcot.distance(x, y, cost, discount=0.9).distance
+    assert cost.min() <= result.bounds.low <= exact <= result.bounds.high <= cost.max()
+    assert result.bounds.low <= result.distance <= result.bounds.high
+
+
+def test_long_rows_take_few_steps_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C gets through between calls: no call does more than about fifty steps on 20,000 cells."""
+    from somcot.solvers import sinkhorn
+
+    work: list[int] = []
+
+    def counted(lo: int, hi: int, *rest: Any) -> float:
+        cells = int(np.diff(offsets)[lo:hi].sum())
+        work.append(cells * rest[-3])
+        return float(sinkhorn_steps(lo, hi, *rest))
+
+    rng = np.random.default_rng(0)
+    x, y = (somcot.MarkovChain(np.eye(300), rng.random(300), normalize=True) for _ in range(2))
+    offsets = np.concatenate([np.arange(300 * 300 + 1), [300 * 300 + 300 * 300]])
+    monkeypatch.setattr(sinkhorn, "sinkhorn_steps", counted)
+    somcot.distance(x, y, rng.random((300, 300)), discount=0.5, method="sinkhorn", max_sweeps=2, epsilon=0.5)
+    assert max(work) <= 2 * 50 * 20_000
+
+
+def test_interrupt_of_a_large_problem_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounding and evaluating the plans would take longer than anyone who pressed Ctrl-C waits."""
+    from somcot.solvers import sinkhorn
+
+    def impatient(self: Any, max_steps: int, tolerance: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sinkhorn._Plans, "transport", impatient)
+    monkeypatch.setattr(sinkhorn, "_AT_ONCE", 10)
+    with pytest.raises(KeyboardInterrupt):
+        somcot.distance(*walks(5, 0.7), discount=0.9, method="sinkhorn")

@@ -679,3 +679,15 @@ def test_resume_refuses_another_process_of_the_same_size(tmp_path: Path) -> None
     assert again.n_steps == 500
     with pytest.raises(ValueError, match="belongs to a run with another process y"):
         somcot.solve(x, random_walk(4, 0.3), cost, resume=path, **options)
+
+
+@pytest.mark.parametrize(
+    ("discount", "said"),
+    [
+        (float(np.nextafter(1, 0)), "discount: found 0.9999999999999999; drawing a transition takes"),
+        (5e-324, "discount: found 5e-324, expected at least 1e-100 for SOMCOT"),
+    ],
+)
+def test_discounts_that_cannot_be_run_are_named(discount: float, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        somcot.solve(random_walk(3), random_walk(3), 1.0 - np.eye(3), discount=discount, n_steps=10, rng=0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from somcot.bellman.pairs import Pairs
 from somcot.bellman.slices import cut, in_slices, thread_count
@@ -28,13 +27,17 @@ class Improvement(NamedTuple):
     Attributes
     ----------
     low, high : ndarray, shape (n_pairs + 1,)
-        Bounds of the optimal transport value of each pair, and last of the start laws, for the potential given.
+        Bounds of the optimal transport value of each pair, and last of the start laws, for the potential given. They
+        hold for the rows as floats divided by their exact sums (see `somcot.certificates`).
+    value : ndarray, shape (n_pairs + 1,)
+        What the plans found cost.
     changed : int
         How many pairs got another plan.
     """
 
     low: Floats
     high: Floats
+    value: Floats
     changed: int
 
 
@@ -70,8 +73,7 @@ class Sweep:
         )
         self._unit = 1 << int(2 * support_x.max_row + 1).bit_length()
         total = 2**61 // self._unit
-        self._x = Rows(*support_x, _integer_masses(support_x, total))
-        self._y = Rows(*support_y, _integer_masses(support_y, total))
+        self._x, self._y = _rows(support_x, total), _rows(support_y, total)
         self._bases = Bases(
             np.concatenate([[0], np.cumsum(rows + columns - 1)]).astype(np.int64),
             np.zeros(n_arcs, dtype=np.int32),
@@ -83,16 +85,28 @@ class Sweep:
 
     def improve(self, V: Floats) -> Improvement:
         """Find the best transition coupling of every pair against the potential V, (n_x, n_y)."""
-        low, high = np.empty(len(self._pair_x)), np.empty(len(self._pair_x))
+        low, high, value = (np.empty(len(self._pair_x)) for _ in range(3))
 
         def run(lo: int, hi: int) -> int:
             found: int = optimise(
-                lo, hi, V, self._pair_x, self._pair_y, self._x, self._y, self._unit, self._bases, self._hints, low, high
+                lo,
+                hi,
+                V,
+                self._pair_x,
+                self._pair_y,
+                self._x,
+                self._y,
+                self._unit,
+                self._bases,
+                self._hints,
+                low,
+                high,
+                value,
             )
             return found
 
         changed = int(sum(in_slices(run, self._slices, self.threads)))
-        return Improvement(low, high, changed)
+        return Improvement(low, high, value, changed)
 
     def kernel(self) -> tuple[Kernel, Floats]:
         """The current transition coupling over pairs, (n_pairs, n_pairs), and the law of the first pair, (n_pairs,)."""
@@ -141,8 +155,9 @@ class Sweep:
         return slots_x, slots_y
 
 
-def _integer_masses(support: Support, total: int) -> NDArray[np.int64]:
+def _rows(support: Support, total: int) -> Rows:
     """Probabilities as integers of at least 1 that sum to `total` in every row; the largest takes the remainder."""
     masses = np.maximum(np.floor(support.probabilities * float(total)), 1.0).astype(np.int64)
-    balance(support.indptr, masses, total)
-    return masses
+    excess, rounding = (np.empty(len(support.indptr) - 1) for _ in range(2))
+    balance(support.indptr, support.probabilities, masses, total, excess, rounding)
+    return Rows(*support, masses, excess, rounding)

@@ -26,12 +26,18 @@ _EPS = np.finfo(np.float64).eps
 
 
 class Rows(NamedTuple):
-    """Rows of probabilities on their supports (CSR), as floats and as integer masses."""
+    """Rows of probabilities on their supports (CSR), as floats and as integer masses.
+
+    The rows that are meant are the floats divided by their exact sums. For each row, ``excess`` bounds how far that sum
+    is from 1, and ``rounding`` bounds the total variation between the row that is meant and its integer masses.
+    """
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
     probabilities: Floats
     masses: NDArray[np.int64]
+    excess: Floats
+    rounding: Floats
 
 
 class Bases(NamedTuple):
@@ -48,12 +54,13 @@ class Bases(NamedTuple):
 
 
 @kernel(name="exact transport", seconds=8)
-def optimise(lo, hi, V, pair_x, pair_y, x, y, unit, bases, hints, low, high):
+def optimise(lo, hi, V, pair_x, pair_y, x, y, unit, bases, hints, low, high, values):
     """Solve the transport problems of pairs lo..hi-1 against the cost V, each from its last basis.
 
     A pair without one starts at the prices of its basis in `hints`, which has the same entries with other masses, or,
-    if there is none either, at those of the pair before. ``low[k]`` and ``high[k]`` receive a dual lower and a primal
-    upper bound of the optimal value, equal up to rounding. Returns how many bases changed.
+    if there is none either, at those of the pair before. ``values[k]`` receives the cost of the plan found, ``low[k]``
+    and ``high[k]`` bounds of the optimal value that hold up to the rounding of one sum of the size of V (see
+    `somcot.certificates`). Returns how many bases changed.
     """
     tree, buffer = _workspace(pair_x[lo:hi], pair_y[lo:hi], x, y)
     prices = np.zeros(buffer.size)
@@ -68,11 +75,22 @@ def optimise(lo, hi, V, pair_x, pair_y, x, y, unit, bases, hints, low, high):
         base = V[x.indices[x0], y.indices[y0]]
         C = buffer[: n * m].reshape(n, m)
         spread = _gather(C, V, x.indices[x0:x1], y.indices[y0:y1], base)
-        tolerance = _EPS * (n + m + 8) * spread
+        eps = _EPS * (n + m + 8)
+        tolerance = eps * spread
         a, b = x.masses[x0:x1], y.masses[y0:y1]
+        p, q = x.probabilities[x0:x1], y.probabilities[y0:y1]
+        excess = x.excess[pair_x[k]] + y.excess[pair_y[k]]
         if n == 1 or m == 1:
-            moved = _only_plan(a, b, unit, cells, flows) if bases.known[k] == 0 else 0
-        elif n == 2 and m == 2:
+            changed += _only_plan(a, b, unit, cells, flows) if bases.known[k] == 0 else 0
+            bases.known[k] = 1
+            value = 0.0
+            for t in range(n + m - 1):
+                value += (p[t] if m == 1 else q[t]) * buffer[t]
+            values[k] = base + value
+            low[k] = base + (value - (eps + excess) * spread)
+            high[k] = base + (value + (eps + excess) * spread)
+            continue
+        if n == 2 and m == 2:
             moved = _two_by_two(C, a, b, unit, tolerance, cells, flows, bases.known[k])
         else:
             if bases.known[k] == 0 and hints.known[k] == 1:
@@ -88,17 +106,29 @@ def optimise(lo, hi, V, pair_x, pair_y, x, y, unit, bases, hints, low, high):
             mass = (flows[t] + unit // 2) // unit
             value += mass * C[cells[t] // m, cells[t] % m]
             total += mass
-        high[k] = base + value / total
-        if (n > 2 and m > 1) or (m > 2 and n > 1):
-            value = 0.0
-            for i in range(n):
-                value += x.probabilities[x0 + i] * tree.potential[i]
-            for j in range(m):
-                value += y.probabilities[y0 + j] * tree.potential[n + j]
-            low[k] = base + value - tolerance
+        value /= total
+        width = (eps + x.rounding[pair_x[k]] + y.rounding[pair_y[k]]) * spread
+        values[k] = base + value
+        high[k] = base + (value + width)
+        if n == 2 and m == 2:
+            low[k] = base + (value - width - tolerance)
         else:
-            low[k] = high[k] - tolerance
+            low[k] = base + (_dual_value(p, q, tree.potential, eps + excess) - tolerance)
     return changed
+
+
+@kernel
+def _dual_value(p, q, potential, relative):
+    """What the potentials promise for the marginals p and q, less `relative` times the largest of them."""
+    value = 0.0
+    reach = 0.0
+    for i in range(p.size):
+        value += p[i] * potential[i]
+        reach = max(reach, abs(potential[i]))
+    for j in range(q.size):
+        value += q[j] * potential[p.size + j]
+        reach = max(reach, abs(potential[p.size + j]))
+    return value - relative * reach
 
 
 @kernel
@@ -189,16 +219,40 @@ def add_potentials(V, pair_x, pair_y, x, y, bases, weight, slots_x, slots_y):
 
 
 @kernel
-def balance(indptr, masses, total):
-    """Let the largest mass of every row take what the row lacks of `total`."""
+def balance(indptr, probabilities, masses, total, excess, rounding):
+    """Let the largest mass of every row take what the row lacks of `total`; bound what the row then differs by.
+
+    ``excess[row]`` bounds how far the sum of the floats is from 1 and ``rounding[row]`` the total variation between
+    masses / total and floats / sum. The sum is compensated (Ogita, Rump, Oishi 2005, Sum2: error at most u sum +
+    (n u)^2 sum, with u = eps / 2), so its own error hardly counts even in rows of millions.
+    """
     for row in range(indptr.size - 1):
+        begin, end = indptr[row], indptr[row + 1]
         left = total
-        largest = indptr[row]
-        for t in range(indptr[row], indptr[row + 1]):
+        largest = begin
+        for t in range(begin, end):
             left -= masses[t]
             if masses[t] > masses[largest]:
                 largest = t
-        masses[largest] += left
+        taken = max(left, 1 - masses[largest])
+        masses[largest] += taken
+        left -= taken
+        for t in range(begin, end):  # rows of millions may lack more than the largest has
+            taken = max(left, 1 - masses[t])
+            masses[t] += taken
+            left -= taken
+        summed = 0.0
+        lost = 0.0
+        apart = 0.0
+        for t in range(begin, end):
+            p = probabilities[t]
+            following = summed + p
+            lost += (summed - following) + p if summed >= p else (p - following) + summed
+            summed = following
+            apart += abs(p - masses[t] / total)
+        length = end - begin
+        excess[row] = abs((summed - 1.0) + lost) + 2.0 * _EPS + (length * _EPS) ** 2
+        rounding[row] = 0.5 * (apart * (1.0 + length * _EPS) + excess[row]) + _EPS
 
 
 @kernel

@@ -20,7 +20,7 @@ from somcot.plumbing.vector_code import copy_to, fma
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = ["Kernel", "discounted_occupancy", "discounted_value"]
+__all__ = ["Kernel", "discounted_occupancy", "discounted_value", "relative_value"]
 
 _EPS = float(np.finfo(np.float64).eps)
 _SMALL = 2000  # rows up to which a factorisation is quick whatever their pattern
@@ -74,6 +74,17 @@ def discounted_value(kernel: Kernel, cost: Floats, discount: float, guess: Float
         Where to start.
     """
     return _solve(kernel, cost, discount, np.zeros_like(cost) if guess is None else guess.copy())
+
+
+def relative_value(kernel: Kernel, cost: Floats, discount: float, guess: Floats) -> tuple[Floats, float]:
+    """Solve for V less a constant, W = V - gain / (1 - discount); returns W and the gain.
+
+    V grows with 1 / (1 - discount), and its rounding with it; W is only as large as the spread of V.
+    """
+    V = discounted_value(kernel, cost, discount, guess)
+    middle = float(V.max() / 2.0 + V.min() / 2.0)
+    gain = (1.0 - discount) * middle
+    return discounted_value(kernel, cost - gain, discount, V - middle), gain
 
 
 def discounted_occupancy(kernel: Kernel, start: Floats, discount: float) -> Floats:

@@ -1,4 +1,7 @@
-"""Warnings: their classes, so that each kind can be silenced or made an error on its own, and how one is given."""
+"""Warnings: their classes, so that each kind can be silenced or made an error on its own, and how one is given.
+
+Also the one error that is nobody's mistake.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import sys
 import warnings
 from types import FrameType
 
-__all__ = ["ConvergenceWarning", "DataWarning", "UnseenStateWarning", "warn"]
+__all__ = ["ConvergenceWarning", "DataWarning", "NotSolvedError", "UnseenStateWarning", "warn"]
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -21,6 +24,10 @@ class UnseenStateWarning(UserWarning):
 
 class DataWarning(UserWarning):
     """Recorded data were dropped, contradict each other or look like another kind of data."""
+
+
+class NotSolvedError(RuntimeError):
+    """A solver found no answer within its limits; another method, or more time, may."""
 
 
 def warn(message: str, category: type[Warning]) -> None:

@@ -83,16 +83,18 @@ def assemble_coupling(problem: Problem, coupling: Coupling, V: Floats, bounds: B
     """The Result of a solver that ends with a coupling: undo the scaling of the cost and read off the rest.
 
     `V` (n_x, n_y), `bounds` and the distances of the trace are in units of the unit cost. The distance is <mu, c>, the
-    cost of the coupling itself, so it is exactly the least cost when the coupling only visits pairs of least cost.
+    cost of the coupling itself, so it is exactly the least cost when the coupling only visits pairs of least cost;
+    where rounding takes it out of its bracket, it is the nearest end.
     """
     law = coupling.state_law()
     visited = law > 0
     unit_distance = float((law[visited] * problem.unit_cost[visited]).sum())  # BLAS has other bits on other machines
+    low, high = (float(end) for end in problem.bounds_to_user(*bounds))
     maps = Maps(conditional(law), conditional(law.T))
     nu_x, nu_y = problem.x.occupancy(problem.discount), problem.y.occupancy(problem.discount)
     answer = Answer(
-        problem.to_user(unit_distance),
-        Bounds(problem.to_user(min(bounds.low, unit_distance)), problem.to_user(max(bounds.high, unit_distance))),
+        min(max(problem.to_user(unit_distance), low), high),
+        Bounds(low, high),
         maps,
         problem.potential_to_user(V),
         law,

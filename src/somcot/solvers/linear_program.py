@@ -7,6 +7,9 @@ the start laws, and the flow condition. They differ in how they say that mu is c
   variables of their own for X and for Y. No kernel appears, only occupancies. The column of lambda_X(y | x) is scaled
   to the size of nu_X(x), because HiGHS calls the program infeasible when rarely visited states have tiny coefficients.
 * "kernel", Calo et al. 2024: sum_y' mu = P_X(x' | x) s(x, y), with s(x, y) the mass of the pair.
+
+HiGHS takes coefficients below 1e-9 for 0 and refuses those above 1e15: probabilities below 1e-18 are left out of the
+program. Its answer is bracketed for the whole problem, from nothing but its own prices and coupling.
 """
 
 from __future__ import annotations
@@ -19,13 +22,18 @@ from numpy.typing import NDArray
 
 from somcot.bellman.pairs import Pairs, reachable_pairs
 from somcot.bellman.sweep import Sweep
-from somcot.certificates import bounds_from, upper_bound
+from somcot.certificates import bounds_from
 from somcot.chains import MarkovChain
-from somcot.couplings import Coupling
+from somcot.couplings import Coupling, round_to_marginals
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.discounting import Kernel, relative_value
+from somcot.plumbing.errors import NotSolvedError
+from somcot.plumbing.memory import require
+from somcot.plumbing.validation import check_number
 from somcot.problem import Problem
 from somcot.result import Bounds, Result, Status
 from somcot.solvers.assemble import Ending, assemble_coupling
+from somcot.solvers.saddle.bounds import lower_bound, value_bound
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -33,6 +41,9 @@ if TYPE_CHECKING:
 __all__ = ["MAX_VARIABLES", "solve"]
 
 MAX_VARIABLES = 30_000
+_NEGLIGIBLE = 1e-18  # probabilities that the program leaves out
+_TARGET = 1e-6  # width of the bracket, relative to the range of the cost, that counts as converged
+_BYTES = 4000  # per variable, HiGHS and its factorisation included
 
 Formulation = Literal["lambda", "kernel"]
 Integers = NDArray[np.int64]
@@ -69,20 +80,25 @@ def solve(problem: Problem, *, formulation: Formulation = "lambda", time_limit: 
         Seconds to give HiGHS.
     """
     began = time.perf_counter()
-    if not time_limit > 0:
+    if not check_number("time_limit", time_limit) > 0:
         raise ValueError(f"time_limit: found {time_limit}, expected a positive number of seconds")
     if formulation not in ("lambda", "kernel"):
         raise ValueError(f"formulation: found {formulation!r}, expected 'lambda' or 'kernel'")
     pairs = reachable_pairs(problem.unit)
     cells = _cells(problem, pairs)
-    starts = np.argwhere(np.outer(problem.x.initial > 0, problem.y.initial > 0))
+    starts = np.argwhere(np.outer(problem.x.initial >= _NEGLIGIBLE, problem.y.initial >= _NEGLIGIBLE))
     objective, matrix, right = _program(problem, pairs, cells, starts, formulation)
     answer = _highs(objective, matrix, right, time_limit)
-    V = np.asarray(answer.eqlin.marginals[: len(pairs)])
+    # The cost is at least 0, so 0 is below the potential everywhere, and so is the larger of two potentials that are.
+    V = np.maximum(np.asarray(answer.eqlin.marginals[: len(pairs)]), 0.0)
     coupling = _coupling(problem, pairs, cells, starts, np.maximum(answer.x, 0.0))
+    bounds = _bounds(problem, pairs, V, cells, np.maximum(answer.x, 0.0))
+    width = bounds.high - bounds.low
+    status = Status.CONVERGED if width <= _TARGET else Status.ROUNDING
     message = f"HiGHS on the {formulation} program with {len(objective):,} variables: {answer.message.strip()}"
-    ending = Ending("lp", Status.CONVERGED, message, int(answer.nit), began, trace={})
-    bounds = _bounds(problem, pairs, V, coupling)
+    if width > _TARGET:
+        message += f" Its answer is proved to {width:.1g} of the cost range only; method='exact' does better."
+    ending = Ending("lp", status, message, int(answer.nit), began, trace={})
     return assemble_coupling(problem, coupling, pairs.table(V, np.nan), bounds, ending)
 
 
@@ -100,14 +116,14 @@ def _highs(objective: Floats, matrix: csr_array, right: Floats, time_limit: floa
         answer: Any = linprog(objective, A_eq=matrix, b_eq=right, bounds=(0, None), method=method, options=options)
         if answer.status == 0:
             return answer
-    raise RuntimeError(
-        f"lp: HiGHS found no optimum of {len(objective):,} variables within {time_limit:g} s "
-        f"({answer.message.strip()}); raise time_limit or use method='exact'"
-    )
+    why, remedy = answer.message.strip().removesuffix("."), "use method='exact'"
+    if answer.status == 1 and time.monotonic() >= deadline:
+        why, remedy = f"within {time_limit:g} s", "raise time_limit or use method='exact'"
+    raise NotSolvedError(f"lp: HiGHS found no optimum of {len(objective):,} variables ({why}); {remedy}")
 
 
 def _cells(problem: Problem, pairs: Pairs) -> _Cells:
-    """Number the variables mu; refuse programs that are too large."""
+    """Number the variables mu, negligible transitions apart; refuse programs that are too large."""
     support_x, support_y = problem.x.support, problem.y.support
     rows, columns = np.diff(support_x.indptr)[pairs.x], np.diff(support_y.indptr)[pairs.y]
     size = rows * columns
@@ -116,12 +132,20 @@ def _cells(problem: Problem, pairs: Pairs) -> _Cells:
         raise ValueError(
             f"lp: the program has {n_cells:,} variables, the limit is {MAX_VARIABLES:,}; use method='exact'"
         )
+    n_starts = int(np.prod([np.count_nonzero(chain.initial) for chain in (problem.x, problem.y)]))
+    require(
+        float(_BYTES) * (n_cells + n_starts + 2 * len(pairs)),
+        f"a linear program of {n_cells:,} variables",
+        "use method='exact'",
+    )
     pair = np.repeat(np.arange(len(pairs)), size)
     place = np.arange(n_cells) - np.repeat(np.cumsum(size) - size, size)
     slot_x = support_x.indptr[pairs.x[pair]] + place // columns[pair]
     slot_y = support_y.indptr[pairs.y[pair]] + place % columns[pair]
-    following = pairs.index[support_x.indices[slot_x], support_y.indices[slot_y]]
-    return _Cells(pair, following.astype(np.int64), slot_x, slot_y)
+    following = pairs.index[support_x.indices[slot_x], support_y.indices[slot_y]].astype(np.int64)
+    least = np.minimum(support_x.probabilities[slot_x], support_y.probabilities[slot_y])
+    kept = least >= _NEGLIGIBLE
+    return _Cells(pair[kept], following[kept], slot_x[kept], slot_y[kept])
 
 
 def _program(
@@ -175,7 +199,7 @@ def _program(
         ],
         format="csr",
     )
-    laws = [law[law > 0] for law in (problem.x.initial, problem.y.initial)]
+    laws = [law[law >= _NEGLIGIBLE] for law in (problem.x.initial, problem.y.initial)]
     right = np.concatenate([np.zeros(matrix.shape[0] - sum(map(len, laws))), *laws])
     objective = np.zeros(matrix.shape[1])
     objective[:n_cells] = problem.unit_cost[pairs.x, pairs.y][cells.pair]
@@ -214,12 +238,33 @@ def _coupling(problem: Problem, pairs: Pairs, cells: _Cells, starts: NDArray[Any
     )
 
 
-def _bounds(problem: Problem, pairs: Pairs, V: Floats, coupling: Coupling) -> Bounds:
-    """Below, a Bellman sweep over the dual prices; above, the cost of the coupling once rounded.
+def _bounds(problem: Problem, pairs: Pairs, V: Floats, cells: _Cells, x: Floats) -> Bounds:
+    """Below, what the dual prices prove; above, the value of the coupling once rounded to the exact marginals.
 
     (Dual prices of pairs that the optimum does not visit may lie below the potential, so they give no upper bound.)
     """
     cost = np.ascontiguousarray(problem.unit_cost[pairs.x, pairs.y])
-    found = Sweep(problem.unit, pairs).improve(pairs.table(V))
-    low = bounds_from(problem.discount, V, cost, found).low
-    return Bounds(low, min(1.0, upper_bound(problem, coupling)))
+    low = bounds_from(problem.discount, V, cost, Sweep(problem.unit, pairs).improve(pairs.table(V))).low
+    low = max(low, lower_bound(problem, pairs, V))
+    kernel = _rounded_kernel(problem, pairs, cells, x[: len(cells.pair)])
+    value, _ = relative_value(kernel, cost, problem.discount, V)
+    return Bounds(low, max(low, value_bound(problem, pairs, value)))
+
+
+def _rounded_kernel(problem: Problem, pairs: Pairs, cells: _Cells, mu: Floats) -> Kernel:
+    """The transition coupling of mu, rounded pair by pair; the product of the rows where mu has no mass."""
+    x, y = problem.x.support, problem.y.support
+    ends = np.searchsorted(cells.pair, np.arange(len(pairs) + 1))
+    indices, data, lengths = [], [], []
+    for k, (i, j) in enumerate(zip(pairs.x.tolist(), pairs.y.tolist(), strict=True)):
+        row, column = slice(*x.indptr[i : i + 2]), slice(*y.indptr[j : j + 2])
+        p, q = x.probabilities[row], y.probabilities[column]
+        plan, mine = np.zeros((len(p), len(q))), slice(ends[k], ends[k + 1])
+        plan[cells.slot_x[mine] - row.start, cells.slot_y[mine] - column.start] = mu[mine]
+        total = plan.sum()
+        plan = round_to_marginals(plan / total, p, q) if total > 0 else np.outer(p, q)
+        indices.append(pairs.index[np.ix_(x.indices[row], y.indices[column])].ravel())
+        data.append(plan.ravel())
+        lengths.append(plan.size)
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return Kernel(indptr, np.concatenate(indices).astype(np.int32), np.concatenate(data))

@@ -14,11 +14,11 @@ import numpy as np
 
 from somcot.bellman.pairs import PairChoice, Pairs, choose
 from somcot.bellman.sweep import Improvement, Sweep
-from somcot.certificates import bounds_from
+from somcot.certificates import bounds_from, rounding
 from somcot.couplings import Coupling
 from somcot.derivatives import Gradient, row_gradient
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.discounting import discounted_value
+from somcot.plumbing.discounting import discounted_value, relative_value
 from somcot.plumbing.validation import check_count
 from somcot.problem import Problem, UnitProblem
 from somcot.result import Bounds, Result, Status
@@ -28,6 +28,8 @@ __all__ = ["Solution", "gradient", "iterate", "metric", "solve", "solve_in_full"
 
 _EPS = float(np.finfo(np.float64).eps)
 _TARGET = 1e-9  # width of the bracket, relative to the range of the cost, that counts as converged
+_WIDEST = 1e-4  # ... and the most it may be where rounding allows no less
+_POLISHES = 8  # rounds in centred potentials, where the plain ones end above the target
 
 
 @dataclass(eq=False)
@@ -50,10 +52,15 @@ class Solution:
         """Improvement sweeps done."""
         return len(self.trace["step"])
 
+    @property
+    def width(self) -> float:
+        """Width of the bracket so far."""
+        return self.bounds.high - self.bounds.low
+
     def distance(self, discount: float) -> float:
         """The distance as of the last sweep: an upper bound up to its bracket."""
         assert self.found is not None
-        return (1.0 - discount) * float(self.found.high[-1])
+        return (1.0 - discount) * float(self.found.value[-1])
 
 
 def solve(
@@ -103,7 +110,7 @@ def gradient(problem: Problem, solution: Solution, coupling: Coupling) -> Gradie
         row_gradient(problem.x, slots_x, problem.scale),
         row_gradient(problem.y, slots_y, problem.scale),
         law,
-        (1.0 - problem.discount) * problem.potential_to_user(V),
+        problem.offset + problem.scale * ((1.0 - problem.discount) * V),
     )
 
 
@@ -138,10 +145,11 @@ def iterate(
         for step in range(check_count("max_sweeps", max_sweeps)):
             table[pairs.x, pairs.y] = solution.V
             found = solution.sweep.improve(table)
-            residual = _record(problem, solution, cost, found)
+            solution.found = found
+            residual = _record(problem, solution, cost, solution.V, found)
             settled = step > 0 and residual <= max(tolerance, 64.0 * _EPS * (1.0 + float(solution.V.max())))
             if settled or (step > 0 and found.changed == 0):
-                solution.status = Status.CONVERGED
+                solution.status = _polish(problem, solution, cost, max(_TARGET, 2.0 * tolerance))
                 break
             kernel, _ = solution.sweep.kernel()
             solution.V = discounted_value(kernel, cost, problem.discount, solution.V)
@@ -149,31 +157,52 @@ def iterate(
         if solution.found is None:
             raise
         solution.status = Status.INTERRUPTED
-    if solution.status is Status.CONVERGED and solution.bounds.high - solution.bounds.low > max(
-        _TARGET, 2.0 * tolerance
-    ):
-        solution.status = Status.STEP_LIMIT
     return solution
 
 
-def _record(problem: UnitProblem, solution: Solution, cost: Floats, found: Improvement) -> float:
-    """Take note of a sweep; returns the largest Bellman residual."""
-    solution.found = found
-    latest = bounds_from(problem.discount, solution.V, cost, found)
+def _polish(problem: UnitProblem, solution: Solution, cost: Floats, target: float) -> Status:
+    """Go on in potentials without their constant part where rounding keeps the bracket above the target.
+
+    V is about distance / (1 - discount), and so is its rounding. With V = W + gain / (1 - discount), W solves the same
+    equation for the cost less the gain and is only as large as the spread of V. Where that is large too (processes that
+    never meet), rounding sets the target.
+    """
+    W, gain, table, pairs = solution.V, 0.0, np.zeros(problem.shape), solution.pairs
+    for _ in range(_POLISHES):
+        if solution.width <= target:
+            break
+        W, more = relative_value(solution.sweep.kernel()[0], cost - gain, problem.discount, W)
+        gain += more
+        table[pairs.x, pairs.y] = W
+        found = solution.sweep.improve(table)
+        _record(problem, solution, cost, W, found, gain)
+        level = gain / (1.0 - problem.discount)
+        solution.V = W + level
+        solution.found = Improvement(found.low + level, found.high + level, found.value + level, found.changed)
+    assert solution.found is not None
+    allowed = 8.0 * rounding(W) + 4.0 * float((solution.found.high - solution.found.low).max())
+    return Status.CONVERGED if solution.width <= max(target, min(_WIDEST, allowed)) else Status.ROUNDING
+
+
+def _record(
+    problem: UnitProblem, solution: Solution, cost: Floats, V: Floats, found: Improvement, gain: float = 0.0
+) -> float:
+    """Take note of a sweep against V; returns the largest Bellman residual, the gain apart."""
+    latest = bounds_from(problem.discount, V, cost, found)
     # Every sweep gives a valid bracket, so the tightest ends seen so far hold.
     solution.bounds = Bounds(max(solution.bounds.low, latest.low), min(solution.bounds.high, latest.high))
-    residual = float(np.abs(cost + problem.discount * found.high[:-1] - solution.V).max())
+    residual = float(np.abs(cost - gain + problem.discount * found.value[:-1] - V).max())
     solution.trace["step"].append(solution.n_steps + 1)
-    solution.trace["distance"].append((1.0 - problem.discount) * float(found.high[-1]))
+    solution.trace["distance"].append((1.0 - problem.discount) * float(found.value[-1]) + gain)
     solution.trace["residual"].append(residual)
     return residual
 
 
 def _message(solution: Solution) -> str:
-    width = solution.bounds.high - solution.bounds.low
-    proof = f"the bracket is {width:.1g} of the cost range wide after {solution.n_steps} sweeps"
-    if solution.status is Status.CONVERGED:
-        return f"Solved exactly: {proof}."
-    if solution.status is Status.INTERRUPTED:
-        return f"Interrupted: {proof}; run again to finish."
-    return f"Stopped before the optimum was proved: {proof}; raise max_sweeps."
+    proof = f"the bracket is {solution.width:.1g} of the cost range wide after {solution.n_steps} sweeps"
+    return {
+        Status.CONVERGED: f"Solved exactly: {proof}.",
+        Status.INTERRUPTED: f"Interrupted: {proof}; run again to finish.",
+        Status.ROUNDING: f"Solved as far as floating point allows: {proof}; a smaller discount gives more digits.",
+        Status.STEP_LIMIT: f"Stopped before the optimum was proved: {proof}; raise max_sweeps.",
+    }[solution.status]

@@ -13,9 +13,20 @@ from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.validation import check_count
 
-__all__ = ["Blocks", "Position", "Source", "Stream", "StreamError", "block_size", "check_pairs", "whole_numbers"]
+__all__ = [
+    "Blocks",
+    "Position",
+    "Source",
+    "Stream",
+    "StreamError",
+    "block_size",
+    "check_moves",
+    "check_pairs",
+    "whole_numbers",
+]
 
 Position = Mapping[str, Any]  # plain numbers and text, as JSON holds them
+MOST_MOVES = 1e7  # per transition drawn, on average
 
 
 class StreamError(ValueError):
@@ -133,7 +144,17 @@ class Blocks:
 
 def block_size(discount: float) -> int:
     """How many transitions to draw at once: some 50 ms and 30 MB, since each takes 1 / (1 - discount) moves."""
-    return max(16, min(4096, int(4e6 * (1 - discount))))
+    return max(1, min(4096, int(4e6 * (1 - discount))))
+
+
+def check_moves(discount: float) -> float:
+    """Refuse a discount at which one transition takes more moves than anyone would wait for."""
+    if 1.0 - discount < 1.0 / MOST_MOVES:
+        raise ValueError(
+            f"discount: found {discount!r}; drawing a transition takes 1 / (1 - discount) = {1 / (1 - discount):.1g} "
+            f"moves, at most {MOST_MOVES:.0g} are allowed; use a smaller discount, or method='exact' for known chains"
+        )
+    return discount
 
 
 def check_pairs(name: str, pairs: Any, n_states: int) -> tuple[Ints, Ints]:

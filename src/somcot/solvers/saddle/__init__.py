@@ -229,12 +229,9 @@ class _Run:
 
     def _bounds(self, mu: Floats, V: Floats) -> Bounds:
         """What the averaged point proves, from nothing but its own potential and coupling."""
-        discount = self.problem.discount
-        weight = discount if self.extra else 1.0
-        low = bounds.lower_bound(self.problem, self.pairs, V)
-        high = bounds.upper_bound(self.layout, mu, discount) / weight
-        low, high = max(low, 0.0), min(high, 1.0)
-        return Bounds(self.problem.to_user(low), self.problem.to_user(max(low, high)))
+        low = max(bounds.lower_bound(self.problem, self.pairs, V), 0.0)
+        high = bounds.upper_bound(self.problem, self.pairs, self.layout, mu)
+        return Bounds(*(float(end) for end in self.problem.bounds_to_user(low, max(low, high))))
 
 
 def _result(

@@ -19,39 +19,68 @@ from numpy.typing import NDArray
 
 from somcot.bellman.pairs import Pairs
 from somcot.bellman.sweep import Sweep
+from somcot.certificates import bounds_from, centred, rounding
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.discounting import Kernel, discounted_value
 from somcot.problem import Problem, UnitProblem
 from somcot.solvers.saddle.kernel import Layout
 
-__all__ = ["lower_bound", "upper_bound"]
+__all__ = ["lower_bound", "upper_bound", "value_bound"]
 
 _EPS = float(np.finfo(np.float64).eps)
 _FORBIDDEN = 10.0  # cost of pairs that cannot be met, in units of the range of the others; any number keeps the bound
 
 
 def lower_bound(problem: Problem, pairs: Pairs, V: Floats) -> float:
-    """Lower bound of the distance from a potential on the reachable pairs, in units of the unit cost."""
+    """Lower bound of the distance from a potential on the reachable pairs, in units of the unit cost.
+
+    Rounding is charged as in `certificates`; occupancies that are off by e in total cost at most e / 2 times the spread
+    of what is transported between them.
+    """
     g = problem.discount
+    V = centred(V)
     found = Sweep(problem.unit, pairs).improve(pairs.table(V))
     residual = problem.unit_cost[pairs.x, pairs.y] + g * found.low[:-1] - V
     far = residual.max() + _FORBIDDEN * float(np.ptp(residual))
-    occupancies = (MarkovChain(c.transition, c.state_occupancy(g), normalize=True) for c in (problem.x, problem.y))
+    occupancies = [MarkovChain(c.transition, c.state_occupancy(g), normalize=True) for c in (problem.x, problem.y)]
     support_x, support_y = (chain.support for chain in occupancies)
     nothing = np.empty(0, dtype=np.int32)
     no_pairs = Pairs(nothing, nothing, np.full(problem.shape, -1, dtype=np.int32))
     between = Sweep(UnitProblem(support_x, support_y, problem.unit_cost, g), no_pairs)
     least = between.improve(pairs.table(residual, far)).low[-1]
-    return float(least + (1.0 - g) * found.low[-1]) - _rounding(V)
+    off = sum(_occupancy_error(c, law.initial, g) for c, law in zip((problem.x, problem.y), occupancies, strict=True))
+    low = float(least + (1.0 - g) * found.low[-1]) - 4.0 * rounding(V) - off / 2.0 * float(far - residual.min())
+    return low if np.isfinite(low) else 0.0
 
 
-def upper_bound(layout: Layout, mu: Floats, discount: float) -> float:
-    """Upper bound of the value of the layout's problem from an approximate coupling of its cells."""
+def _occupancy_error(chain: MarkovChain, law: Floats, discount: float) -> float:
+    """Bound of the l1 error of a computed state occupancy: its flow residual over 1 - discount, rounding included.
+
+    Each entry of the residual sums as many terms as its column has, and rows sum to 1 up to a unit for each entry.
+    """
+    n = chain.n_states
+    flow = (1.0 - discount) * chain.initial + discount * np.asarray(chain.transition.T @ law).ravel() - law
+    longest = max(int(np.bincount(chain.support.indices, minlength=n).max()), chain.support.max_row)
+    slack = 4.0 * _EPS * (longest + 2) + 4.0 * _EPS
+    return (float(np.abs(flow).sum()) * (1.0 + n * _EPS) + slack) / (1.0 - discount)
+
+
+def upper_bound(problem: Problem, pairs: Pairs, layout: Layout, mu: Floats) -> float:
+    """Upper bound of the distance from an approximate coupling of the layout's cells, in units of the unit cost.
+
+    The value V of the rounded coupling is one that T does not raise, so the sweep of `certificates` proves it.
+    """
     kernel = Kernel(layout.cells, layout.following.astype(np.int32), rounded(layout, mu))
-    V = discounted_value(kernel, layout.cost, discount)
-    residual = layout.cost + discount * (kernel.to_scipy() @ V) - V
-    return float((1.0 - discount) * (layout.start @ V) + max(residual.max(), 0.0)) + _rounding(V)
+    V = discounted_value(kernel, layout.cost, problem.discount)[: len(pairs)]
+    return value_bound(problem, pairs, V)
+
+
+def value_bound(problem: Problem, pairs: Pairs, V: Floats) -> float:
+    """Upper bound of the distance from the value of any coupling that can be run, in units of the unit cost."""
+    V = centred(V)
+    found = Sweep(problem.unit, pairs).improve(pairs.table(V))
+    return bounds_from(problem.discount, V, problem.unit_cost[pairs.x, pairs.y], found).high
 
 
 def rounded(layout: Layout, mu: Floats) -> Floats:
@@ -77,7 +106,3 @@ def rounded(layout: Layout, mu: Floats) -> Floats:
 def _sums(slot: NDArray[np.uint32], plan: Floats, like: Floats) -> Floats:
     sums: Floats = np.bincount(slot.astype(np.int64), plan, len(like)).astype(np.float64)
     return sums
-
-
-def _rounding(V: Floats) -> float:
-    return 16.0 * _EPS * (1.0 + float(np.abs(V).max()))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from somcot.bellman.slices import cut, in_slices, thread_count
 from somcot.bellman.sweep import Sweep
 from somcot.certificates import bounds_from
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.discounting import Kernel, discounted_value
+from somcot.plumbing.discounting import Kernel, relative_value
 from somcot.plumbing.memory import require
 from somcot.plumbing.validation import check_count, check_positive
 from somcot.problem import Problem
@@ -29,9 +30,13 @@ from somcot.solvers.sinkhorn.kernel import round_entries, sinkhorn_steps
 
 __all__ = ["solve"]
 
-_SLICE = 20_000  # cells per slice: about 50 ms at fifty steps each
+_SLICE = 20_000  # cells per slice, and
+_STEPS = 50  # Sinkhorn steps at a time: about 50 ms, so that signals get through
 _COOLING = 0.9
 _POLISH = 40  # how many times more steps the last plans get
+_COLDEST = 1e-200  # a temperature that is 0 for every difference of floats, and that no potential overflows by
+_TARGET = 10.0  # width of the bracket, in units of epsilon + tolerance, that counts as converged
+_AT_ONCE = 3_000_000  # cells of plans that are finished within half a second after Ctrl-C; larger ones are given up
 
 
 def solve(
@@ -69,16 +74,17 @@ def solve(
     status = Status.STEP_LIMIT
     try:
         for _ in range(check_count("max_sweeps", max_sweeps)):
-            plans.temperature = max(plans.temperature * _COOLING, epsilon)
+            plans.temperature = max(plans.temperature * _COOLING, epsilon, _COLDEST)
             spread = plans.bellman_step(inner_steps, tolerance)
-            if plans.temperature == epsilon and spread <= tolerance:
+            if plans.temperature <= max(epsilon, _COLDEST) and spread <= tolerance:
                 status = Status.CONVERGED
                 break
-    except KeyboardInterrupt:
-        status = Status.INTERRUPTED
-    if status is not Status.INTERRUPTED:
         plans.transport(_POLISH * inner_steps, tolerance)
-    return _finish(problem, plans, status, began)
+    except KeyboardInterrupt:
+        if plans.cells[-1] > _AT_ONCE:
+            raise
+        status = Status.INTERRUPTED
+    return _finish(problem, plans, status, _TARGET * (epsilon + tolerance), began)
 
 
 @dataclass(eq=False)
@@ -115,14 +121,19 @@ class _Plans:
 
     def transport(self, max_steps: int, tolerance: float) -> None:
         """Sinkhorn steps for every pair against V; leaves the values of the rounded plans in `value`."""
+        # A pair of long rows is a slice of its own: fewer steps at a time then.
+        at_once = max(1, min(_STEPS, _STEPS * _SLICE // int(np.diff(self.cells).max())))
+        for begin in range(0, max_steps, at_once):
+            run = partial(self._steps, steps=min(at_once, max_steps - begin), tolerance=tolerance)
+            if max(in_slices(run, self.slices, self.threads)) <= tolerance:
+                break
+
+    def _steps(self, lo: int, hi: int, *, steps: int, tolerance: float) -> float:
+        """A few steps for some pairs; returns their largest marginal error."""
         common = (self.V, self.pair_x, self.pair_y, self.problem.x.support, self.problem.y.support, self.temperature)
         potentials = (self.offset_x, self.offset_y, self.F, self.G)
-
-        def run(lo: int, hi: int) -> float:
-            error: float = sinkhorn_steps(lo, hi, *common, *potentials, max_steps, tolerance, self.value)
-            return error
-
-        in_slices(run, self.slices, self.threads)
+        error: float = sinkhorn_steps(lo, hi, *common, *potentials, steps, tolerance, self.value)
+        return error
 
     def bellman_step(self, inner_steps: int, tolerance: float) -> float:
         """One sweep; returns how unevenly it moved the potential."""
@@ -161,20 +172,22 @@ def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-def _finish(problem: Problem, plans: _Plans, status: Status, began: float) -> Result:
+def _finish(problem: Problem, plans: _Plans, status: Status, target: float, began: float) -> Result:
     """Round the plans, evaluate them exactly, and bracket the truth by one exact Bellman sweep."""
-    pairs = plans.pairs
+    pairs, discount = plans.pairs, problem.discount
     kernel, start = plans.rounded_kernel()
-    V = discounted_value(kernel, plans.cost, problem.discount, plans.V[pairs.x, pairs.y])
-    table = pairs.table(V)
-    bounds = bounds_from(problem.discount, V, plans.cost, Sweep(problem.unit, pairs, plans.threads).improve(table))
-    table[pairs.index < 0] = np.nan
+    W, gain = relative_value(kernel, plans.cost, discount, plans.V[pairs.x, pairs.y])
+    bounds = bounds_from(discount, W, plans.cost, Sweep(problem.unit, pairs, plans.threads).improve(pairs.table(W)))
+    width = bounds.high - bounds.low
+    wide = status is Status.CONVERGED and width > target
     ended = {
-        Status.CONVERGED: f"Sinkhorn sweeps settled at epsilon {plans.temperature:.1g}",
+        Status.CONVERGED: f"Sinkhorn sweeps settled at epsilon {plans.temperature:.1g}"
+        + (f", but prove the value to {width:.1g} of the cost range only; raise inner_steps" if wide else ""),
         Status.INTERRUPTED: f"Interrupted at epsilon {plans.temperature:.1g}",
         Status.STEP_LIMIT: f"The limit of sweeps was reached at epsilon {plans.temperature:.1g}; raise max_sweeps",
     }[status]
-    above = problem.scale * (bounds.high - bounds.low)
-    message = f"{ended}. The value is an upper bound, at most {above:.2g} above the distance."
+    message = f"{ended}. The value is an upper bound, at most {problem.scale * width:.2g} above the distance."
+    status = Status.STEP_LIMIT if wide else status
     ending = Ending("sinkhorn", status, message, len(plans.trace["step"]), began, plans.trace)
-    return assemble_coupling(problem, occupancy_coupling(problem, pairs, kernel, start), table, bounds, ending)
+    V = pairs.table(W + gain / (1.0 - discount), np.nan)
+    return assemble_coupling(problem, occupancy_coupling(problem, pairs, kernel, start), V, bounds, ending)

@@ -40,7 +40,7 @@ def sinkhorn_steps(lo, hi, V, pair_x, pair_y, x, y, epsilon, offset_x, offset_y,
         plan = np.empty_like(C)
         for i in range(f.size):
             for j in range(g.size):
-                plan[i, j] = exp(f[i] + g[j] - C[i, j])
+                plan[i, j] = exp(min(f[i] + g[j] - C[i, j], 0.0))  # rows hold at most 1; rounding may say more
         # Rounded, the plan is feasible however few steps were taken: values never fall below the exact ones.
         value[k] = epsilon * (rounded_plan(plan, p, q) * C).sum()
         F[offset_x[k] : offset_x[k] + x1 - x0] = f * epsilon
@@ -89,7 +89,7 @@ def round_entries(lo, hi, V, pair_x, pair_y, x, y, epsilon, offset_x, offset_y, 
         for i in range(x1 - x0):
             for j in range(y1 - y0):
                 slack = F[offset_x[k] + i] + G[offset_y[k] + j] - V[x.indices[x0 + i], y.indices[y0 + j]]
-                plan[i, j] = exp(slack / epsilon)
+                plan[i, j] = exp(min(slack / epsilon, 0.0))
         plan = rounded_plan(plan, x.probabilities[x0:x1], y.probabilities[y0:y1])
         t = ptr[k]
         for i in range(x1 - x0):

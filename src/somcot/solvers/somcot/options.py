@@ -20,6 +20,8 @@ from somcot.steps import Steps
 
 __all__ = ["Options", "Origin", "begin", "init", "origin"]
 
+_LEAST_DISCOUNT = 1e-100
+
 
 @dataclass(frozen=True)
 class Options:
@@ -181,6 +183,11 @@ def init(
 
 def begin(cost: Floats, discount: float, options: Options, x: Origin, y: Origin) -> State:
     """The first state of a run, from what has been checked."""
+    if discount < _LEAST_DISCOUNT:
+        raise ValueError(
+            f"discount: found {discount!r}, expected at least {_LEAST_DISCOUNT:g} for SOMCOT, whose steps divide "
+            "by it; use a larger discount, or method='exact' for known chains"
+        )
     settings = options.settings(cost, discount)
     n_x, n_y = cost.shape
     # Counts, occupancies and the places of transitions are tables of states by states on each side.

@@ -1,0 +1,112 @@
+"""(a) Every solver against whole-number arithmetic on nasty problems: brackets must contain the truth."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+import somcot
+from tests.campaign import oracle
+from tests.campaign.families import Nasty, long_row, nasty
+from tests.campaign.table import Row
+
+METHODS: dict[str, dict[str, Any]] = {
+    "exact": {},
+    "lp": {},
+    "saddle": {"max_steps": 1000},
+    "sinkhorn": {"epsilon": 0.02, "max_sweeps": 200},
+}
+LENGTHS = (100, 1_000, 10_000, 100_000)
+SLICE, FULL = 60, 20_000
+CHUNKS = 200
+
+
+def long_truth(problem: Nasty) -> oracle.Truth:
+    """Frozen chains: only the start laws are transported, onto one or two states, by a sort."""
+    _, a = oracle.masses(problem.x.initial)
+    _, b = oracle.masses(problem.y.initial)
+    cost = problem.cost[np.flatnonzero(problem.x.initial)]
+    first = [Fraction(float(value)) for value in cost[:, 0]]
+    value = sum((c * mass for c, mass in zip(first, a, strict=True)), Fraction(0)) / sum(a)
+    if len(b) == 2:
+        # All mass on column 0; the second column takes what gains most from it.
+        gains = sorted(
+            ((Fraction(float(row[1])) - c, mass) for row, c, mass in zip(cost, first, a, strict=True)),
+            key=lambda pair: pair[0],
+        )
+        left = Fraction(b[1], sum(b))
+        for gain, mass in gains:
+            moved = min(left, Fraction(mass, sum(a)))
+            value += gain * moved
+            left -= moved
+            if not left:
+                break
+    return oracle.Truth(value, value)
+
+
+def judge(problem: Nasty, truth: oracle.Truth, method: str) -> tuple[list[str], float]:
+    """What is wrong with an answer, and how far a converged one is off, relative to the range of the cost."""
+    result = somcot.distance(
+        problem.x, problem.y, problem.cost, discount=problem.discount, method=method, **METHODS[method]
+    )
+    low, high = result.bounds
+    faults = {
+        f"misses {float(truth.low)!r}": not truth.inside(low, high),
+        "does not hold the distance": not low <= result.distance <= high,
+        "leaves the range of the cost": not problem.cost.min() <= low <= high <= problem.cost.max(),
+        f"is not proved: {result.message}": method == "exact" and not result.converged,
+    }
+    bracket = f"{method} on {problem.family}: bracket {low!r} to {high!r} of {result.distance!r}"
+    span, unit = float(np.ptp(problem.cost)), 4.0 * float(np.spacing(np.abs(problem.cost).max()))
+    error = max(truth.error(result.distance) - unit, 0.0) / span if result.converged and span > unit else 0.0
+    return [f"{bracket} {fault}" for fault, occurs in faults.items() if occurs], error
+
+
+def check(problems: Iterator[tuple[Nasty, oracle.Truth]], methods: Iterable[str], part: str) -> None:
+    """Every problem by every method; one line of the table for each method."""
+    rows = {method: Row(f"{part}: {method}", "of the cost range off") for method in methods}
+    found = []
+    for problem, truth in problems:
+        for method, row in rows.items():
+            faults, error = judge(problem, truth, method)
+            found += faults
+            row.cases, row.failures, row.worst = row.cases + 1, row.failures + bool(faults), max(row.worst, error)
+    for row in rows.values():
+        row.write()
+    assert not found, "\n".join(found[:10])
+
+
+def small(seeds: range) -> Iterator[tuple[Nasty, oracle.Truth]]:
+    for seed in seeds:
+        problem = nasty(seed)
+        yield problem, oracle.distance(problem.x, problem.y, problem.cost, problem.discount)
+
+
+def test_slice() -> None:
+    check(small(range(SLICE)), METHODS, "differential, slice")
+
+
+@pytest.mark.parametrize("n", LENGTHS[:3])
+def test_long_rows(n: int) -> None:
+    problems = (long_row(seed, n) for seed in range(6))
+    check(((problem, long_truth(problem)) for problem in problems), ["exact"], "long rows, slice")
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_in_full(chunk: int) -> None:
+    count = int(os.environ.get("SOMCOT_CAMPAIGN_PROBLEMS", FULL)) // CHUNKS
+    begin = 1_000_000 + chunk * count
+    check(small(range(begin, begin + count)), METHODS, "differential")
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("n", LENGTHS)
+def test_long_rows_in_full(n: int) -> None:
+    problems = (long_row(1_000 + seed, n) for seed in range(40))
+    check(((problem, long_truth(problem)) for problem in problems), ["exact"], "long rows")
