@@ -85,7 +85,7 @@ def test_long_rows_enter_the_bracket(n: int) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_long_rows_against_two_states(seed: int) -> None:
-    problem = long_row(seed, 20_000)
+    problem = long_row(seed, 5_000)
     result = somcot.distance(problem.x, problem.y, problem.cost, discount=problem.discount)
     assert long_truth(problem).inside(*result.bounds)
     assert result.converged

@@ -145,7 +145,7 @@ def test_rounding_of_rows_is_bounded(n: int, total: int) -> None:
         assert rows.rounding[-1] <= 2 * n / total + 1e-14
 
 
-@pytest.mark.parametrize("shape", [(2000, 1), (1, 2000), (2, 2), (300, 2), (40, 30)])
+@pytest.mark.parametrize("shape", [(40, 1), (1, 40), (2, 2), (30, 2), (9, 8)])
 def test_bounds_hold_in_exact_arithmetic(shape: tuple[int, int]) -> None:
     """Frozen chains: the start laws alone are transported, exactly in integers on the other side."""
     rng = np.random.default_rng(shape[0])

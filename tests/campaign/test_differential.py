@@ -27,26 +27,21 @@ CHUNKS = 200
 
 
 def long_truth(problem: Nasty) -> oracle.Truth:
-    """Frozen chains: only the start laws are transported, onto one or two states, by a sort."""
+    """Frozen chains: only the start laws are transported, onto one or two states, by a sort; all in whole numbers."""
     _, a = oracle.masses(problem.x.initial)
     _, b = oracle.masses(problem.y.initial)
-    cost = problem.cost[np.flatnonzero(problem.x.initial)]
-    first = [Fraction(float(value)) for value in cost[:, 0]]
-    value = sum((c * mass for c, mass in zip(first, a, strict=True)), Fraction(0)) / sum(a)
-    if len(b) == 2:
-        # All mass on column 0; the second column takes what gains most from it.
-        gains = sorted(
-            ((Fraction(float(row[1])) - c, mass) for row, c, mass in zip(cost, first, a, strict=True)),
-            key=lambda pair: pair[0],
-        )
-        left = Fraction(b[1], sum(b))
-        for gain, mass in gains:
-            moved = min(left, Fraction(mass, sum(a)))
-            value += gain * moved
-            left -= moved
-            if not left:
-                break
-    return oracle.Truth(value, value)
+    cost = [[Fraction(value) for value in row] for row in problem.cost[np.flatnonzero(problem.x.initial)].tolist()]
+    unit = max(value.denominator for row in cost for value in row)
+    table = [[int(value * unit) for value in row] for row in cost]
+    total = sum(a) * sum(b)
+    value = sum(row[0] * mass * sum(b) for row, mass in zip(table, a, strict=True))
+    left = b[1] * sum(a) if len(b) == 2 else 0
+    # All mass is on column 0; the second column takes what gains most from it.
+    for gain, mass in sorted((row[-1] - row[0], mass) for row, mass in zip(table, a, strict=True)):
+        moved = min(left, mass * sum(b))
+        value += gain * moved
+        left -= moved
+    return oracle.Truth(Fraction(value, total * unit), Fraction(value, total * unit))
 
 
 def judge(problem: Nasty, truth: oracle.Truth, method: str) -> tuple[list[str], float]:
