@@ -135,7 +135,7 @@ def metric(x: MarkovChain, y: MarkovChain, cost: ArrayLike, *, discount: float, 
     array([[0.2, 0.7],
            [0.7, 0.2]])
     """
-    from somcot.solvers import policy_iteration
+    from somcot.solvers import policy_iteration  # compiled code, which `import somcot` must not wait for
 
     return policy_iteration.metric(Problem(_chain("x", x), _chain("y", y), cost, discount), threads=threads)
 
@@ -182,7 +182,7 @@ def same_process(
     >>> same_process(a, c, cost, discount=0.9).pvalue
     0.005
     """
-    from somcot.inference.permutation import same_process as test
+    from somcot.inference.permutation import same_process as test  # compiled code too
 
     return test(x, y, cost, discount=discount, n_permutations=n_permutations, rng=rng)
 

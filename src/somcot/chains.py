@@ -148,7 +148,7 @@ class MarkovChain:
         ndarray, shape (n,)
             ``(1 - discount) * sum_t discount^t P(X_t = x)``.
         """
-        from somcot.plumbing.discounting import Kernel, discounted_occupancy
+        from somcot.plumbing.discounting import Kernel, discounted_occupancy  # compiled code: loaded when used
 
         indptr, indices, probabilities = self.support
         n_entries = indptr[-2]
@@ -178,7 +178,7 @@ class MarkovChain:
         >>> random_walk(5).sample(3, 100, rng=0).n_transitions
         300
         """
-        from somcot.samples import Samples
+        from somcot.samples import Samples  # which is made of chains
 
         n_episodes, n_steps = check_count("n_episodes", n_episodes), check_count("n_steps", n_steps)
         generator = check_rng(rng)
@@ -198,7 +198,7 @@ class MarkovChain:
         >>> random_walk(5).sample_occupancy(1000, 0.9, rng=0).n_transitions
         1000
         """
-        from somcot.samples import Samples
+        from somcot.samples import Samples  # which is made of chains
 
         n, discount = check_count("n", n), check_discount(discount)
         now, following = self.draw_occupancy(n, discount, check_rng(rng))

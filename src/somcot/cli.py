@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from somcot import __version__
 from somcot.commands.options import (
     Cost,
     Discount,
@@ -91,8 +92,6 @@ def _say(text: str, code: int) -> int:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from somcot import __version__
-
         print(__version__)
         raise typer.Exit
 

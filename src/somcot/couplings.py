@@ -216,7 +216,7 @@ def round_occupancy(mu: ArrayLike, x: MarkovChain, y: MarkovChain, start: ArrayL
         Law of the first pair, a coupling of the two start laws.
     discount : float
     """
-    from somcot.plumbing.discounting import Kernel, discounted_occupancy
+    from somcot.plumbing.discounting import Kernel, discounted_occupancy  # compiled code: loaded when used
 
     dense = real_array("mu", mu, 4)
     n_x, n_y = dense.shape[:2]

@@ -288,7 +288,7 @@ class Result:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the result to a file that holds no code; `Result.load` reads it back."""
-        from somcot.plumbing.storage import save
+        from somcot.plumbing.storage import save  # safetensors, which few sessions need
 
         maps = Maps(self.encoder, self.decoder, self.maps.at_noise_level)
         save(path, replace(self, maps=maps), "result")
@@ -296,7 +296,7 @@ class Result:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Result:
         """Read a result written by `save`; refuse anything else."""
-        from somcot.plumbing.storage import load
+        from somcot.plumbing.storage import load  # as in `save`
 
         records = (
             Bounds,

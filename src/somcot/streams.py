@@ -307,7 +307,7 @@ def from_iterable(
 
 
 def _stopped(chain: MarkovChain, discount: float, n: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    from somcot.sources.stopping import stopped_transitions
+    from somcot.sources.stopping import stopped_transitions  # compiled code: loaded when first drawn from
 
     indptr, indices, probabilities = chain.support
     total = np.cumsum(probabilities)

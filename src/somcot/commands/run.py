@@ -14,6 +14,7 @@ import numpy as np
 from rich.console import Console
 
 import somcot
+from somcot import report
 from somcot.commands import screens
 from somcot.commands.answers import (
     Answer,
@@ -205,8 +206,6 @@ def _check_targets(*paths: Path | None) -> None:
 def write_files(answer: Answer, html: Path | None, plot: Path | None, known: float | None = None) -> None:
     """Write the report and the figure, and note where they are."""
     if html is not None:
-        from somcot import report
-
         report.write(
             html, answer.result, cost=answer.cost, x=answer.x.value, y=answer.y.value,
             names=answer.names, cost_name=answer.cost_name, warnings=answer.notes,

@@ -119,7 +119,7 @@ def _truth(settings: Settings, solve: Callable[[Problem], Floats], report: Repor
 
 def _sinkhorn(problem: Problem, sweeps: int) -> Floats:
     """Sinkhorn value iteration, the ground truth of the paper's figure; more sweeps change nothing in five digits."""
-    from somcot.solvers import sinkhorn
+    from somcot.solvers import sinkhorn  # compiled code, which `reproduce --help` must not wait for
 
     return (1.0 - problem.discount) * sinkhorn.solve(problem, pairs="all", max_sweeps=sweeps).potential
 

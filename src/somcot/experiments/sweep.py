@@ -66,7 +66,7 @@ class TableRow:
 
     def run(self, pair: Pair, cost: Floats, n_steps: int, *, support: str = "full") -> Result:
         """The paper's algorithm on the first n_steps * batch_size transitions of each, all iterates averaged."""
-        from somcot.solvers import somcot as algorithm
+        from somcot.solvers import somcot as algorithm  # compiled code, which `reproduce --help` must not wait for
 
         result = algorithm.solve(
             pair.x,

@@ -11,6 +11,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from somcot import __version__
 from somcot.plumbing.text import label_text
 from somcot.problem import ChainOrData
 from somcot.report import sections
@@ -66,8 +67,6 @@ def html(
     >>> "&lt;May&gt;" in page, "<script" in page
     (True, False)
     """
-    from somcot import __version__
-
     parts = [
         sections.head(result, names, known),
         sections.warnings(named([*result.diagnose(), *warnings], names)),
