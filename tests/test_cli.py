@@ -228,6 +228,19 @@ def test_costs_from_rewards_and_files(command: Command, tmp_path: Path) -> None:
         assert answer(done)["distance"] == pytest.approx(wanted.distance, abs=1e-9), text
 
 
+def test_recordings_may_start_in_the_long_run(command: Command, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name, first in (("a", 0), ("b", 1)):
+        path = np.append(first, rng.integers(0, 2, size=400))
+        np.save(tmp_path / f"{name}.npy", path)
+        (tmp_path / f"{name}.csv").write_text("state\n" + "".join(f"{s}\n" for s in path))
+    for ending in ("npy", "csv"):
+        pair = (f"a.{ending}", f"b.{ending}", "--discount", "0.5", "--json")
+        counted, long_run = (answer(command("distance", *pair, *more, cwd=tmp_path))
+                             for more in ((), ("--start", "stationary")))  # fmt: skip
+        assert counted["plugin"] > 0.5 > 0.2 > long_run["plugin"]
+
+
 def test_rewards_on_the_command_line_are_estimates(command: Command, tmp_path: Path) -> None:
     """Noise of the means widens the interval; where they differ clearly a note says that they were pooled."""
     for name, gains in (("a", "13"), ("b", "12"), ("c", "78")):

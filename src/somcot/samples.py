@@ -20,6 +20,7 @@ from somcot.recorded.counting import PairCounts, count_pairs
 from somcot.recorded.flow import flow_mle
 from somcot.recorded.labels import encode, listing, refuse_lookalikes
 from somcot.recorded.recording import RewardSums
+from somcot.recorded.stationary import law_on, long_run_part
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -51,6 +52,8 @@ class Samples:
         Discount of the occupancy that was sampled; None for episodes.
     rewards : RewardSums or None
         Sum and number of the rewards recorded in each state.
+    stationary : bool
+        The process is taken to start in its long-run law, which follows from the transitions; `initial` is None then.
     n_gaps : int
         Steps that do not begin where the step before them ended although nothing said why.
     overlap : int
@@ -80,6 +83,7 @@ class Samples:
     rewards: RewardSums | None = None
     n_gaps: int = 0
     overlap: int = 1
+    stationary: bool = False
 
     def __post_init__(self) -> None:
         for name in ("now", "following"):
@@ -112,7 +116,8 @@ class Samples:
             is absorbing. By default the recording just stopped.
         initial : label, mapping or array_like, shape (n,), optional
             The law of the first state when it is known: a label, label-probability pairs, or one probability
-            per state. By default it is estimated from the first states.
+            per state. ``"stationary"``: the long-run law of the process, which is estimated with it, error included;
+            first states then say nothing. By default the law is estimated from the first states.
         rewards : sequence of array_like or mapping, optional
             One array per trajectory, with a reward for each state in it or for each step (then it belongs to
             the state left); or the known reward of each label. Their means are `features`.
@@ -135,9 +140,8 @@ class Samples:
             codes[keep_following],
             offsets=episodes.boundaries - np.arange(len(episodes.boundaries)),
             terminated=episodes.terminated,
-            initial=recording.start_law(initial, labels),
             rewards=episodes.reward_sums(rewards, codes, labels),
-        )
+        ).with_start(initial)
 
     @classmethod
     def from_transitions(
@@ -163,8 +167,8 @@ class Samples:
             Given: the transitions are independent samples of the occupancy at this discount. Not given: they
             are steps of episodes, in order of time within each episode.
         initial : label, mapping or array_like, shape (n,), optional
-            The law of the first state when it is known. Otherwise it is taken from the first steps of the
-            episodes, or fitted to the occupancy.
+            The law of the first state when it is known, or ``"stationary"`` for the long-run law (episodes only).
+            Otherwise it is taken from the first steps of the episodes, or fitted to the occupancy.
         terminated : bool or array_like of bool, shape (T,), optional
             After which transitions the process ended for good; their end states are absorbing. True: after the
             last of every episode.
@@ -188,19 +192,45 @@ class Samples:
         columns = recording.read_pairs(states_, next_states)
         (now, following), labels = encode(columns, states, recording.place_of_pair)
         parts: dict[str, Any] = {
-            "initial": recording.start_law(initial, labels),
             "rewards": recording.step_reward_sums(rewards, now, labels),
         }
         if discount is not None:
             parts["discount"] = check_discount(discount)
             parts["terminated"] = recording.independent_ends(now, following, terminated, truncated, episode)
-            return cls(labels, now, following, **parts)
+            return cls(labels, now, following, **parts).with_start(initial)
         steps = recording.cut_episodes(now, following, terminated, truncated, episode)
         if steps.order is not None:
             now, following = now[steps.order], following[steps.order]
-        return cls(
+        found = cls(
             labels, now, following, offsets=steps.offsets, terminated=steps.terminated, n_gaps=steps.n_gaps, **parts
         )
+        return found.with_start(initial)
+
+    def with_start(self, initial: Hashable | ArrayLike | Mapping[Any, float] | None) -> Samples:
+        """The same recording with another start law, given as for `from_trajectories`; None: from the first states.
+
+        Examples
+        --------
+        >>> data = Samples.from_trajectories([[0, 1, 1, 1, 0, 1, 1]]).with_start("stationary")
+        >>> data.chain().initial.round(3)
+        array([0.2, 0.8])
+        """
+        if initial is None and not self.starts_known:
+            return self
+        if not isinstance(initial, str) or initial != "stationary" or "stationary" in self.states:
+            return replace(self, initial=recording.start_law(initial, self.states), stationary=False)
+        if self.discount is not None:
+            raise ValueError(
+                "initial: 'stationary' is for episodes; samples of the occupancy come from a start law of their own, "
+                "which is fitted; leave initial out, or give the law"
+            )
+        if self.terminal.any():
+            ends = listing(self.states[i] for i in np.flatnonzero(self.terminal))
+            raise ValueError(
+                f"initial: 'stationary' needs a process that goes on, but episodes end for good in {ends}; leave out "
+                "terminated, or initial"
+            )
+        return replace(self, initial=None, stationary=True)
 
     @property
     def n_states(self) -> int:
@@ -251,8 +281,8 @@ class Samples:
 
     @property
     def starts_known(self) -> bool:
-        """Whether the law of the first state was given rather than estimated."""
-        return self.initial is not None
+        """Whether the law of the first state is given, or follows from the transitions, rather than counted."""
+        return self.initial is not None or self.stationary
 
     @cached_property
     def terminal(self) -> NDArray[np.bool_]:
@@ -311,8 +341,18 @@ class Samples:
             self._warn()
         if self.discount is not None:
             return self._fitted_chain(self.discount, check=check)
+        if self.stationary:
+            return self._long_run_chain(check=check)
         initial = self.start_counts / self.n_episodes if self.initial is None else self.initial
         return MarkovChain(self.pair_counts.kernel(), initial, states=self.states, normalize=True)
+
+    def _long_run_chain(self, *, check: bool) -> MarkovChain:
+        part = long_run_part(self.pair_counts)
+        if check:
+            part.report(self.states)
+        kernel = self.pair_counts.kernel()
+        law = law_on(MarkovChain(kernel, normalize=True).support, part.members)
+        return MarkovChain(kernel, law, states=self.states, normalize=True)
 
     def _fitted_chain(self, discount: float, *, check: bool) -> MarkovChain:
         fit = flow_mle(self.counts(), self.initial, discount, states=self.states)
@@ -351,7 +391,7 @@ class Samples:
             if mask.any():
                 found = [self.states[i] for i in np.flatnonzero(mask)]
                 warn(f"{len(found)} state(s) {what}: {listing(found)}", category)
-        if self.initial is None and 2 * self.n_gaps > self.n_transitions:
+        if not self.starts_known and 2 * self.n_gaps > self.n_transitions:
             warn(
                 f"{self.n_gaps} of {self.n_transitions} steps do not begin where the step before them ended, so the "
                 "first states are guesses; pass initial, or the steps in order of time with episode",
@@ -419,13 +459,15 @@ class Samples:
         moved = np.array([index[label] for label in other.states], dtype=np.int32)
         kept = np.arange(self.n_states, dtype=np.int32)
         n = len(union)
+        start = recording.joined_start(self.initial, kept, other.initial, moved, n)
         return Samples(
             union,
             np.concatenate([self.now, moved[other.now]]),
             np.concatenate([self.following, moved[other.following]]),
             offsets=recording.joined_offsets(self.offsets, other.offsets),
             terminated=recording.joined_flags(self.terminated, self.n_units, other.terminated, other.n_units),
-            initial=recording.joined_start(self.initial, kept, other.initial, moved, n),
+            initial=start,
+            stationary=start is None and (self.stationary or other.stationary),
             discount=self.discount,
             rewards=recording.joined_rewards(self.rewards, kept, other.rewards, moved, n),
             n_gaps=self.n_gaps + other.n_gaps,

@@ -52,7 +52,10 @@ class Reading:
         str | None, typer.Option(metavar="self-loop|restart|error", help="Nodes without a way out.")
     ] = None
     initial: Annotated[
-        str | None, typer.Option("--start", metavar="STATE", help="State in which a chain or walk begins.")
+        str | None,
+        typer.Option(
+            "--start", metavar="STATE", help="First state of a chain, walk or recording, or stationary: the long run."
+        ),
     ] = None
     format: Annotated[str | None, one_of(FORMATS, "{}, where no ending tells.")] = None
     encoding: Annotated[str | None, typer.Option(metavar="NAME", help="Of text files; utf-8 by default.")] = None
@@ -93,6 +96,6 @@ def takers(name: str) -> list[str]:
     Examples
     --------
     >>> takers("initial")
-    ['arrays', 'graph']
+    ['table', 'arrays', 'graph']
     """
     return [kind.name for kind in KINDS.values() if name in kind.options()]

@@ -49,7 +49,7 @@ def plugin(
     problem = Problem(model_x.chain, model_y.chain, cost, discount)
     found = policy_iteration.solve(problem, pairs=pairs, threads=threads, max_sweeps=max_sweeps)
     return replace(
-        found,
+        _with_starts(found, (model_x, model_y)),
         method="plugin",
         plugin=found.distance if model_x.samples or model_y.samples else None,
         samples=(model_x.n_transitions, model_y.n_transitions),
@@ -152,6 +152,7 @@ def estimate(
     order = _matched(problem)
     n_splits = _check_splits(n_splits, models, order)
     solution, bare = policy_iteration.solve_in_full(problem, threads=threads)
+    bare = _with_starts(bare, models)
     assert bare.gradient is not None
     whole = Plugin(problem, *models, solution, cost if isinstance(cost, FeatureCost) else None)
     error = intervals.standard_error(*models, bare.gradient, problem.scale, by=standard_error)
@@ -191,6 +192,14 @@ def estimate(
     for note in result.notes:
         warn(note, DataWarning)
     return replace(result, seconds=time.perf_counter() - began)
+
+
+def _with_starts(found: Result, models: tuple[Model, Model]) -> Result:
+    """Let the gradient know of start laws that follow from the rows."""
+    if found.gradient is None:
+        return found
+    x, y = (model.in_full(side) for model, side in zip(models, (found.gradient.x, found.gradient.y), strict=True))
+    return replace(found, gradient=replace(found.gradient, x=x, y=y))
 
 
 def _matched(problem: Problem) -> NDArray[np.int64] | None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from somcot.chains import MarkovChain, Support
+from somcot.derivatives import RowGradient
 from somcot.plumbing.errors import warn
+from somcot.recorded.stationary import slopes, with_long_run_start
 from somcot.samples import Samples
 
 __all__ = ["Model", "fit", "on_entries"]
@@ -41,12 +43,24 @@ class Model:
     def known_rows(self) -> NDArray[np.bool_]:
         """Which rows are known rather than estimated, start row last."""
         known = np.full(self.chain.n_states + 1, self.samples is None)
-        known[-1] |= self.samples is not None and self.samples.starts_known
+        known[-1] |= self.samples is not None and self.samples.initial is not None
         return known
 
     def with_start(self, support: Support) -> Support:
         """The same kernel with the start law that belongs to it, where that follows from the kernel."""
-        return support
+        return with_long_run_start(support) if self.starts_in_the_long_run else support
+
+    @property
+    def starts_in_the_long_run(self) -> bool:
+        """Whether the start law is the long-run law of the kernel."""
+        return self.samples is not None and self.samples.stationary
+
+    def in_full(self, slope: RowGradient) -> RowGradient:
+        """The derivative along the rows with what they do to the start law, where that follows from them."""
+        if not self.starts_in_the_long_run:
+            return slope
+        added = slopes(self.chain.support, self.chain.initial, slope.initial)
+        return replace(slope, values=slope.values + added)
 
     @property
     def n_transitions(self) -> int:

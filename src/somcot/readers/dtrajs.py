@@ -15,6 +15,7 @@ from somcot.plumbing.validation import check_count, real_array
 from somcot.readers.episodes import join
 from somcot.readers.inputs import Input, identify
 from somcot.readers.numpy_files import load_arrays
+from somcot.recorded.stationary import long_run_law
 from somcot.samples import Samples
 
 __all__ = ["from_dtrajs", "from_model", "read_arrays"]
@@ -28,6 +29,7 @@ def from_dtrajs(
     lag: int = 1,
     sliding: bool = False,
     states: Iterable[Hashable] | None = None,
+    initial: Hashable | ArrayLike | None = None,
     source: str = "dtrajs",
 ) -> Samples:
     """Count steps of `lag` frames in discrete trajectories.
@@ -43,6 +45,9 @@ def from_dtrajs(
         intervals that treat them as independent are too narrow. `somcot.distance` warns of that.
     states : sequence of hashable, optional
         A label for each state number; by default the numbers.
+    initial : label, mapping, array_like or "stationary", optional
+        The start law, as for `Samples.from_trajectories`. Trajectories begin where somebody put the simulation:
+        ``"stationary"`` compares the processes in their long-run laws instead.
     source : str
         What to call the data in messages.
 
@@ -66,11 +71,11 @@ def from_dtrajs(
     codes = np.searchsorted(found, flat)
     overlap = lag if sliding else 1
     if states is None:
-        return replace(join(codes, begins, tuple(found.tolist()), source=source), overlap=overlap)
+        return replace(join(codes, begins, tuple(found.tolist()), source=source), overlap=overlap).with_start(initial)
     labels = tuple(states)
     if found[-1] >= len(labels):
         raise ValueError(f"states: found {len(labels)} labels, the largest state number is {found[-1]}; name them all")
-    return replace(join(flat, begins, labels, source=source), overlap=overlap)
+    return replace(join(flat, begins, labels, source=source), overlap=overlap).with_start(initial)
 
 
 def from_model(
@@ -137,9 +142,8 @@ def read_arrays(
     if matrix is None and len(arrays) == 1 and _is_kernel(only := next(iter(arrays.values()))):
         matrix = only
     if matrix is None:
-        return from_dtrajs(
-            [_as_list(source, name, a) for name, a in arrays.items()], lag=lag, sliding=sliding, source=source.name
-        )
+        trajectories = [_as_list(source, name, a) for name, a in arrays.items()]
+        return from_dtrajs(trajectories, lag=lag, sliding=sliding, initial=initial, source=source.name)
     try:
         return _chain(matrix, arrays, initial)
     except (TypeError, ValueError) as error:
@@ -152,9 +156,10 @@ def _chain(matrix: NDArray[Any], arrays: Mapping[str, NDArray[Any]], initial: An
     states = arrays.get("states")
     labels = None if states is None else states.tolist()
     real_array("transition_matrix", matrix, 2)
-    return MarkovChain(
-        matrix, np.full(len(matrix), 1.0 / max(len(matrix), 1)) if start is None else start, states=labels
-    )
+    even = np.full(len(matrix), 1.0 / max(len(matrix), 1))
+    if isinstance(start, str) and start == "stationary" and "stationary" not in (labels or ()):
+        start = long_run_law(MarkovChain(matrix, even, states=labels))
+    return MarkovChain(matrix, even if start is None else start, states=labels)
 
 
 def _is_kernel(array: NDArray[Any]) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from somcot.plumbing.arrays import Floats
 from somcot.readers.batches import Table, open_table
@@ -34,6 +35,7 @@ def from_table(
     bins: int | Bins | Mapping[str, BinSpec] | None = None,
     binning: str = "quantile",
     missing: str = "error",
+    initial: Hashable | ArrayLike | Mapping[Any, float] | None = None,
     format: str | None = None,  # noqa: A002
     encoding: str = "utf-8",
     delimiter: str | None = None,
@@ -66,6 +68,8 @@ def from_table(
         Bins with equal numbers of rows, or of equal width.
     missing : {"error", "cut"}
         What to do with a row without a state: refuse it, or leave it out and cut the sequence there.
+    initial : label, mapping, array_like or "stationary", optional
+        The start law, as for `Samples.from_trajectories`; by default from the first rows of the sequences.
     format, encoding, delimiter : str, optional
         Of a file, where its ending does not tell.
 
@@ -96,7 +100,8 @@ def from_table(
             columns.add(batch)
     codes, states = columns.states(binning)
     order = Order(columns)
-    return order.samples(codes, states, bool(terminated) and roles.terminated is None, missing)
+    found = order.samples(codes, states, bool(terminated) and roles.terminated is None, missing)
+    return found.with_start(initial)
 
 
 def fit_bins(

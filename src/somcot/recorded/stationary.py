@@ -1,0 +1,196 @@
+"""The long-run law of a kernel: which part it lives on, the law itself, and how it moves with the kernel.
+
+With P the kernel on the part, pi its law and g any numbers, a change dP of the rows moves pi by
+
+    d(pi g) = sum_x pi(x) sum_x' dP(x, x') h(x'),     h = sum_t P^t (g - pi g),
+
+so pi(x) h(x') adds to the derivative along row x of whatever depends on pi through g.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.chains import MarkovChain, Support
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.errors import DataWarning, warn
+from somcot.recorded.counting import PairCounts
+from somcot.recorded.labels import listing
+
+if TYPE_CHECKING:  # compiled code is loaded when it is needed
+    from somcot.plumbing.discounting import Kernel
+
+__all__ = ["Part", "law_of", "long_run_law", "long_run_part", "slopes", "with_long_run_start"]
+
+_NEARLY_ONE = 1.0 - 1e-8  # discount at which the occupancy is the long-run law, whatever the period
+
+
+class Part(NamedTuple):
+    """The part of the states where a process stays for good, as far as the data show.
+
+    Attributes
+    ----------
+    members : ndarray of bool, shape (n,)
+    others : int
+        Further parts that are never left; with any, the long-run law is not unique.
+    share : float
+        Share of the recorded transitions inside.
+    """
+
+    members: NDArray[np.bool_]
+    others: int
+    share: float
+
+    def report(self, states: tuple[Hashable, ...]) -> None:
+        """Warn where the choice of the part matters."""
+        inside = listing(states[i] for i in np.flatnonzero(self.members))
+        if self.others:
+            warn(
+                f"initial: the long-run law is not unique, {self.others + 1} parts are never left; taken is the one "
+                f"with most transitions ({100 * self.share:.0f} %): {inside}; record longer, or give initial as a law",
+                DataWarning,
+            )
+        elif self.share < 0.5:
+            warn(
+                f"initial: the long-run law lives where only {100 * self.share:.0f} % of the transitions were recorded "
+                f"({inside}); nothing comes back from there to the rest; record longer, or give initial as a law",
+                DataWarning,
+            )
+
+
+def long_run_part(counts: PairCounts) -> Part:
+    """The closed part with the most transitions; states that were entered but never left say nothing and do not count.
+
+    Examples
+    --------
+    >>> from somcot.recorded.counting import count_pairs
+    >>> walk = np.array([3, 0, 1, 0, 1, 2], np.int32)
+    >>> long_run_part(count_pairs(walk[:-1], walk[1:], 4))
+    Part(members=array([ True,  True, False, False]), others=0, share=0.6)
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    graph = csr_array((np.ones(len(counts.values)), (counts.rows, counts.columns)), shape=(counts.n, counts.n))
+    n_parts, part = connected_components(graph, connection="strong")
+    source, target = part[counts.rows], part[counts.columns]
+    inner = np.zeros(n_parts, dtype=np.int64)
+    np.add.at(inner, source[source == target], counts.values[source == target])
+    kept = np.ones(n_parts, dtype=np.bool_)
+    while True:
+        left = np.zeros(n_parts, dtype=np.bool_)
+        left[source[(source != target) & kept[target]]] = True
+        dead = kept & ~left & (inner == 0)
+        if not dead.any():
+            break
+        kept &= ~dead
+    closed = np.flatnonzero(kept & ~left)
+    if not len(closed):
+        raise ValueError(
+            "initial: no state is come back to in the data, so there is no long-run law to start in; record longer, or "
+            "give initial as a law"
+        )
+    best = closed[inner[closed].argmax()]
+    return Part(part == best, len(closed) - 1, float(inner[best] / counts.values.sum()))
+
+
+def with_long_run_start(support: Support) -> Support:
+    """Replace the start law by the long-run law of the kernel on the states that it names with mass.
+
+    Where the kernel falls apart there, as that of half the data may, it is the law that is reached from the old one.
+    """
+    begin = int(support.indptr[-2])
+    start = support.probabilities[begin:]
+    inside = np.zeros(len(support.indptr) - 2, dtype=np.bool_)
+    inside[support.indices[begin:][start > 0]] = True
+    old = np.zeros(len(inside))
+    old[support.indices[begin:]] = start
+    new = np.zeros(len(inside))
+    new[inside] = law_of(_restricted(support, inside)[0], old[inside])
+    return Support(
+        support.indptr,
+        support.indices,
+        np.concatenate([support.probabilities[:begin], new[support.indices[begin:]]]),
+    )
+
+
+def long_run_law(chain: MarkovChain) -> Floats:
+    """The long-run law of a known chain; where it is not unique, that of the largest part that is never left.
+
+    Examples
+    --------
+    >>> long_run_law(MarkovChain([[0.9, 0.1], [0.3, 0.7]])).round(12)
+    array([0.75, 0.25])
+    """
+    support, n = chain.support, chain.n_states
+    inner = slice(0, int(support.indptr[-2]))
+    once = np.ones(len(support.indices[inner]), dtype=np.int64)
+    part = long_run_part(PairCounts(support.rows[inner], support.indices[inner].astype(np.int64), once, n))
+    if part.others:
+        part.report(chain.states)
+    return law_on(support, part.members)
+
+
+def law_on(support: Support, members: NDArray[np.bool_]) -> Floats:
+    """The long-run law of the kernel on some of its states, for all of them."""
+    law = np.zeros(len(members))
+    law[members] = law_of(_restricted(support, members)[0], np.ones(int(members.sum())))
+    return law
+
+
+def law_of(kernel: Kernel, first: Floats) -> Floats:
+    """The long-run law of a kernel from a first one; exact to rounding, since the second round starts next to it."""
+    from somcot.plumbing.discounting import discounted_occupancy
+
+    return discounted_occupancy(kernel, discounted_occupancy(kernel, first / first.sum(), _NEARLY_ONE), _NEARLY_ONE)
+
+
+def slopes(support: Support, law: Floats, g: Floats) -> Floats:
+    """What the start law adds to the derivative along each row, one number per entry of the kernel (no start row).
+
+    Parameters
+    ----------
+    support : Support
+        With the long-run law as its start row.
+    law, g : ndarray, shape (n,)
+        That law, and the derivative with respect to it.
+    """
+    from somcot.plumbing.discounting import discounted_value
+
+    inside = law > 0
+    kernel, mass = _restricted(support, inside)
+    pi = law[inside]
+    h = np.zeros(len(law))
+    h[inside] = discounted_value(kernel, g[inside] - pi @ g[inside], _NEARLY_ONE)
+    n_entries = int(support.indptr[-2])
+    rows, columns, P = support.rows[:n_entries], support.indices[:n_entries], support.probabilities[:n_entries]
+    taken = inside[rows] & inside[columns]
+    mean = np.bincount(rows[taken], P[taken] * h[columns[taken]], len(law)) / np.where(inside, mass, 1.0)
+    found: Floats = np.where(taken, (law / np.where(inside, mass, 1.0))[rows] * (h[columns] - mean[rows]), 0.0)
+    return found
+
+
+def _restricted(support: Support, inside: NDArray[np.bool_]) -> tuple[Kernel, Floats]:
+    """The kernel on some states, rows divided by what they keep of their mass, and that mass for every state."""
+    from somcot.plumbing.discounting import Kernel
+
+    n_entries = int(support.indptr[-2])
+    rows, columns, P = support.rows[:n_entries], support.indices[:n_entries], support.probabilities[:n_entries]
+    taken = inside[rows] & inside[columns]
+    mass: Floats = np.bincount(rows[taken], P[taken], len(inside)).astype(np.float64)
+    lost = np.flatnonzero(inside & (mass == 0.0))  # rows that lead out altogether, in half the data: stay
+    place = np.cumsum(inside) - 1
+    rows, columns, P = (
+        np.append(rows[taken], lost),
+        np.append(columns[taken], lost),
+        np.append(P[taken], mass[lost] + 1),
+    )
+    mass[lost] = 1.0
+    order = np.argsort(rows, kind="stable")
+    rows, columns, P = rows[order], columns[order], P[order]
+    indptr = np.searchsorted(place[rows], np.arange(int(inside.sum()) + 1)).astype(np.int64)
+    return Kernel(indptr, place[columns].astype(np.int32), P / mass[rows]), mass
