@@ -1,0 +1,140 @@
+"""Do the tests notice? Thirty deliberate faults, put one by one into a copy of the package.
+
+``python -m tests.campaign.mutations [NUMBER ...]`` copies the repository to a temporary folder, puts each fault in,
+runs the tests that should see it, and says which were caught. A fault is a file, the text that stands there (once), the text
+to put instead, and the tests to run; `test_mutations.py` keeps the list in step with the code.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+CERTIFICATES, EXACT = "tests/test_certificates.py", "tests/solvers/test_exact.py"
+TRANSPORT, LONG = "tests/bellman/test_transport.py", "tests/campaign/test_differential.py::test_long_rows"
+DIFFERENTIAL, BOUNDS = "tests/campaign/test_differential.py::test_slice", "tests/solvers/test_saddle_bounds.py"
+
+
+class Mutant(NamedTuple):
+    """A fault: what stands in the file, what is put there, and the tests that should notice."""
+
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+MUTANTS = (
+    Mutant("certificates.py", "float(least.min()) - rounding(V)", "float(least.max()) - rounding(V)", (CERTIFICATES,)),
+    Mutant("certificates.py", "* found.high[-1:] + most", "* found.low[-1:] - most", (CERTIFICATES, DIFFERENTIAL)),
+    Mutant("certificates.py", "V - rounding(V), 0.0)", "V + 1e-9, 0.0)", (CERTIFICATES,)),
+    Mutant(
+        "problem.py", "np.nextafter(self.scale * np.asarray(low), -np.inf)", "self.scale * np.asarray(low)",
+        (CERTIFICATES,),
+    ),
+    Mutant("problem.py", "np.minimum(above, self.cost.max())", "above", (CERTIFICATES,)),
+    Mutant("problem.py", "self.scale * unit_potential + self.offset / rest", "self.scale * unit_potential", (EXACT,)),
+    Mutant("bellman/pairs.py", "np.full(self.index.shape, missing)", "np.zeros(self.index.shape)", (EXACT,)),
+    Mutant("bellman/transport.py", "0.5 * (apart * (1.0", "0.25 * (apart * (1.0", (TRANSPORT,)),
+    Mutant(
+        "bellman/transport.py", "(eps + x.rounding[pair_x[k]] + y.rounding[pair_y[k]]) * spread", "eps * spread",
+        (TRANSPORT, LONG, CERTIFICATES),
+    ),
+    Mutant(
+        "bellman/transport.py", "(p[t] if m == 1 else q[t]) * buffer[t]", "(p[t] if m == 1 else q[0]) * buffer[t]",
+        (TRANSPORT, EXACT),
+    ),
+    Mutant("bellman/transport.py", "abs((summed - 1.0) + lost) + 2.0 * _EPS", "0.0", (TRANSPORT,)),
+    Mutant("bellman/sweep.py", "2 * support_x.max_row + 1", "1 * support_x.max_row + 1", (TRANSPORT, EXACT)),
+    Mutant("bellman/tree.py", "if p < n and flow[p] < least:", "if p >= n and flow[p] < least:", (TRANSPORT,)),
+    Mutant(
+        "plumbing/discounting.py", "    law[~_reachable(kernel, start)] = 0.0\n", "",
+        ("tests/plumbing/test_discounting.py", "tests/test_chains.py"),
+    ),
+    Mutant(
+        "solvers/policy_iteration.py", "max(solution.bounds.low, latest.low)", "max(solution.bounds.low, 1e-6)",
+        (EXACT,),
+    ),
+    Mutant("solvers/policy_iteration.py", "if solution.width <= target:", "if solution.width <= 1.0:", (EXACT,)),
+    Mutant("solvers/assemble.py", "min(max(problem.to_user(unit_distance), low), high)", "low", (EXACT,)),
+    Mutant(
+        "solvers/linear_program.py", "if total > 0 else np.outer(p, q)", "if total > 1.0 else np.outer(p, q)",
+        ("tests/solvers/test_linear_program.py",),
+    ),
+    Mutant("solvers/sinkhorn/kernel.py", "exp(min(slack / epsilon, 0.0))", "exp(slack / epsilon)", (
+        "tests/solvers/test_sinkhorn.py",
+    )),
+    Mutant("solvers/sinkhorn/__init__.py", "status is Status.CONVERGED and width > target", "False", (
+        "tests/solvers/test_sinkhorn.py", EXACT,
+    )),
+    Mutant("solvers/saddle/bounds.py", "least + (1.0 - g) * found.low[-1]", "least + found.low[-1]", (BOUNDS,)),
+    Mutant("solvers/saddle/bounds.py", "- off / 2.0 * float(far - residual.min())", "", (BOUNDS, DIFFERENTIAL)),
+    Mutant("couplings.py", "state_law - discount * next_law", "state_law + discount * next_law", (
+        "tests/test_couplings.py",
+    )),
+    Mutant("chains.py", "rng.geometric(1.0 - discount, size=n) - 1", "rng.geometric(1.0 - discount, size=n)", (
+        "tests/test_chains.py",
+    )),
+    Mutant("derivatives.py", "slots - means[chain.support.rows]", "slots + means[chain.support.rows]", (
+        "tests/test_derivatives.py",
+    )),
+    Mutant("inference/permutation.py", "(1 + extreme) / (n_permutations + 1)", "extreme / n_permutations", (
+        "tests/inference/test_estimate.py", "tests/campaign/test_properties.py::test_slice",
+    )),
+    Mutant("inference/intervals.py", "return total / (1.0 - discount)", "return total", (
+        "tests/inference/test_intervals.py", "tests/inference/test_estimate.py",
+    )),
+    Mutant("steps.py", "math.sqrt(n_x * n_y / n_steps)", "math.sqrt(n_x * n_y * n_steps)", ("tests/test_steps.py",)),
+    Mutant("plumbing/files.py", "            os.fsync(stream.fileno())\n", "", (
+        "tests/plumbing/test_files.py", "tests/reliability/test_checkpoints.py",
+    )),
+    Mutant("plumbing/container.py", 'if hashlib.sha256(block).hexdigest().encode("ascii") != data', "if b'' == data", (
+        "tests/plumbing/test_container.py",
+    )),
+)  # fmt: skip
+
+
+def caught(mutant: Mutant, copy: Path) -> bool:
+    """Put the fault in, run its tests, take it out again."""
+    path = copy / "src" / "somcot" / mutant.file
+    sound = path.read_text(encoding="utf-8")
+    path.write_text(sound.replace(mutant.old, mutant.new), encoding="utf-8")
+    environment = os.environ | {"PYTHONPATH": f"{copy / 'src'}{os.pathsep}{copy}", "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not campaign and not slow"]
+    try:
+        done = subprocess.run(
+            [*command, *mutant.tests], cwd=copy, env=environment, capture_output=True, text=True, timeout=1800
+        )
+    except subprocess.TimeoutExpired:
+        return True  # it hangs: nobody would overlook that
+    finally:
+        path.write_text(sound, encoding="utf-8")
+    if done.returncode not in (0, 1, 2):  # 2: the package cannot even be imported
+        raise RuntimeError(f"pytest ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+    return done.returncode != 0
+
+
+def main(numbers: list[int]) -> int:
+    """Try the faults; the exit code is the number that nobody noticed."""
+    survivors = []
+    with tempfile.TemporaryDirectory(prefix="somcot-mutations-") as folder:
+        copy = Path(folder) / "somcot"
+        ignored = shutil.ignore_patterns(".git", ".venv*", "out", "__pycache__", ".*cache", ".hypothesis")
+        shutil.copytree(ROOT, copy, ignore=ignored)
+        for number in numbers:
+            mutant = MUTANTS[number]
+            seen = caught(mutant, copy)
+            survivors += [] if seen else [number]
+            print(f"{number:2d} {'caught' if seen else 'SURVIVED'}  {mutant.file}: {mutant.old.strip()!r}", flush=True)
+    print(f"{len(numbers) - len(survivors)} of {len(numbers)} caught", flush=True)
+    return len(survivors)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main([int(text) for text in sys.argv[1:]] or list(range(len(MUTANTS)))))

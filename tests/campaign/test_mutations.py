@@ -1,0 +1,38 @@
+"""The list of faults fits the code, and the harness tells a caught fault from one that nobody sees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.campaign import mutations
+from tests.campaign.mutations import MUTANTS, ROOT, Mutant
+
+
+def test_there_are_thirty() -> None:
+    assert len(set(MUTANTS)) == 30
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{MUTANTS.index(mutant)}-{mutant.file}")
+def test_each_fault_has_one_place_and_tests(mutant: Mutant) -> None:
+    text = (ROOT / "src" / "somcot" / mutant.file).read_text(encoding="utf-8")
+    assert text.count(mutant.old) == 1
+    assert mutant.new not in ("", mutant.old) or mutant.old.strip()
+    for name in mutant.tests:
+        assert (ROOT / name.partition("::")[0]).is_file()
+
+
+@pytest.mark.parametrize(("new", "noticed"), [("def answer() -> int: return 41", True), ("answer = lambda: 42", False)])
+def test_the_harness(new: str, noticed: bool, tmp_path: Path) -> None:
+    package = tmp_path / "src" / "somcot"
+    package.mkdir(parents=True)
+    (package / "core.py").write_text("def answer() -> int: return 42", encoding="utf-8")
+    (tmp_path / "test_core.py").write_text(
+        "import sys; sys.path.insert(0, 'src/somcot')\nimport core\n\ndef test_it():\n    assert core.answer() == 42\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    campaign: c\n    slow: s\n", encoding="utf-8")
+    mutant = Mutant("core.py", "def answer() -> int: return 42", new, ("test_core.py",))
+    assert mutations.caught(mutant, tmp_path) is noticed
+    assert "42" in (package / "core.py").read_text(encoding="utf-8")
