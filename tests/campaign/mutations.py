@@ -1,8 +1,8 @@
 """Do the tests notice? Thirty deliberate faults, put one by one into a copy of the package.
 
 ``python -m tests.campaign.mutations [NUMBER ...]`` copies the repository to a temporary folder, puts each fault in,
-runs the tests that should see it, and says which were caught. A fault is a file, the text that stands there (once), the text
-to put instead, and the tests to run; `test_mutations.py` keeps the list in step with the code.
+runs the tests that should see it, and says which were caught. A fault is a file, the text that stands there (once), the
+text to put instead, and the tests to run; `test_mutations.py` keeps the list in step with the code.
 """
 
 from __future__ import annotations
