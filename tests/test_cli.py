@@ -134,6 +134,8 @@ def test_same_process_or_not(command: Command, tmp_path: Path) -> None:
     same = answer(command("test", MAY, MAY, *options, cwd=tmp_path))
     assert same["statistic"] == pytest.approx(0.0, abs=1e-12)
     assert same["pvalue"] == 1.0
+    assert same["stopped_early"]
+    assert any("are these the same sessions?" in message for message in same["warnings"])
     done = command("test", MAY, JUNE, *options[:-1], cwd=tmp_path)
     assert "The two differ" in done.stdout
 

@@ -22,7 +22,7 @@ import importlib as _importlib
 from types import ModuleType as _ModuleType
 
 from somcot import costs
-from somcot.api import distance, metric, same_process
+from somcot.api import distance, markov_order, metric, same_process
 from somcot.chains import MarkovChain, block_chain, random_walk
 from somcot.plumbing.errors import ConvergenceWarning, DataWarning, UnseenStateWarning
 from somcot.plumbing.memory import MemoryLimitError
@@ -47,6 +47,7 @@ __all__ = [
     "block_chain",
     "costs",
     "distance",
+    "markov_order",
     "metric",
     "random_walk",
     "same_process",

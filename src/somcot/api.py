@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,9 +20,10 @@ from somcot.samples import Samples
 from somcot.solvers.methods import METHODS, Method
 
 if TYPE_CHECKING:
+    from somcot.inference.order import MarkovOrder
     from somcot.inference.permutation import SameProcessResult
 
-__all__ = ["distance", "metric", "same_process"]
+__all__ = ["distance", "markov_order", "metric", "same_process"]
 
 
 def distance(
@@ -141,35 +143,58 @@ def metric(x: MarkovChain, y: MarkovChain, cost: ArrayLike, *, discount: float, 
 
 
 def same_process(
-    x: Samples,
-    y: Samples,
-    cost: ArrayLike,
+    x: Samples | Sequence[Samples],
+    y: Samples | None = None,
+    cost: ArrayLike | str | Callable[[Samples, Samples], ArrayLike] = "labels",
     *,
-    discount: float,
+    discount: float | None = None,
+    statistic: str = "distance",
     n_permutations: int = 199,
     rng: int | np.random.Generator | None = None,
+    threads: int | None = None,
+    progress: bool = False,
 ) -> SameProcessResult:
-    """Test whether two recordings come from the same process.
+    """Test whether recordings come from the same process.
 
-    Whole episodes (or independent transitions) are dealt to two groups of the original sizes at random; if both
-    recordings come from one process, the distance between the groups follows the same law as the distance observed, so
-    the level of the test is exact. It has no power against differences that the cost cannot see.
+    Whole episodes (or independent transitions) are dealt to groups of the original sizes at random; if all recordings
+    come from one process, the groups are as far apart as the recordings are, up to chance, so the level of the test is
+    exact. States need not agree: the union is taken.
 
     Parameters
     ----------
     x, y : Samples
-        With the same states.
-    cost : array_like, shape (n, n)
+        Two recordings; or a list of two or more as `x` alone.
+    cost : {"labels", "features"}, array_like or function
+        Between all states of all recordings (in the order in which they first occur). For two recordings with the same
+        states, a row per state of `x` and a column per state of `y`. "features" is the difference of the mean rewards,
+        all recordings together; a function takes all recordings together, twice.
     discount : float
+        Needed for the distance.
+    statistic : {"distance", "pearson"}
+        "distance": for two recordings their distance, for more the squared distances to the process of all together.
+        Regroupings are compared by the distance to first order or by Pearson's chi-squared of the rows, whichever
+        stands out more: the first sees what the cost sees, the second every difference. "pearson": the second alone;
+        it takes milliseconds.
     n_permutations : int
-        Regroupings to draw; the least possible p-value is 1 / (n_permutations + 1).
+        Regroupings to draw at most; the least possible p-value is 1 / (n_permutations + 1). Fewer are drawn when the
+        answer is clear (at least 10, and 5 %, as far apart as the data).
     rng : None, int or numpy.random.Generator
         None uses a fixed seed, so that the same data give the same answer.
+    threads : int, optional
+        By default one per core; the result does not depend on it.
+    progress : bool
+        Show a progress line on standard error.
 
     Returns
     -------
     SameProcessResult
-        With ``pvalue``, ``statistic`` (the distance of the estimated chains) and ``null_distribution``.
+        With ``pvalue``, ``statistic`` (the distance of the estimated chains), ``stopped_early`` and
+        ``null_distribution``.
+
+    Warns
+    -----
+    DataWarning
+        Recordings more alike than independent ones can be; too few episodes for a small p-value.
 
     Examples
     --------
@@ -181,10 +206,47 @@ def same_process(
     True
     >>> same_process(a, c, cost, discount=0.9).pvalue
     0.005
+    >>> same_process([a, b, c], cost=cost, discount=0.9).pvalue
+    0.005
     """
     from somcot.inference.permutation import same_process as test  # compiled code too
 
-    return test(x, y, cost, discount=discount, n_permutations=n_permutations, rng=rng)
+    return test(
+        x, y, cost, discount=discount, statistic=statistic, n_permutations=n_permutations, rng=rng, threads=threads,
+        progress=progress,
+    )  # fmt: skip
+
+
+def markov_order(samples: Samples, *, max_order: int = 3, rng: int | np.random.Generator | None = None) -> MarkovOrder:
+    """Test how many past states matter for the next one: does one state of memory suffice?
+
+    For k = 1, 2, ... the next state is tested for independence of the state before the last k, by permutation within
+    each word of k states. Distances take order 1 for granted; where it fails, `Samples.with_order` makes words of
+    k states the states, and ``standard_error="episodes"`` gives intervals that do without it.
+
+    Parameters
+    ----------
+    samples : Samples
+        Episodes.
+    max_order : int
+        The last order to test.
+    rng : None, int or numpy.random.Generator
+        None uses a fixed seed.
+
+    Returns
+    -------
+    MarkovOrder
+        With ``order``, the least that is not rejected at 5 %, and ``pvalues``, of order 1 against 2, 2 against 3, ...
+
+    Examples
+    --------
+    >>> import somcot
+    >>> print(markov_order(somcot.random_walk(5).sample(50, 40, rng=0), max_order=1))
+    order 1 (1 against 2: p = 0.485)
+    """
+    from somcot.inference.order import markov_order as test
+
+    return test(samples, max_order=max_order, rng=rng)
 
 
 def _method_for(name: str, x: Process, y: Process) -> Method:

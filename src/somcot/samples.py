@@ -14,13 +14,14 @@ from somcot import costs
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Codes, Floats
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
-from somcot.plumbing.validation import check_discount, check_rng
+from somcot.plumbing.validation import check_count, check_discount, check_rng
 from somcot.recorded import recording
 from somcot.recorded.counting import PairCounts, count_pairs
 from somcot.recorded.flow import flow_mle
 from somcot.recorded.labels import encode, listing, refuse_lookalikes
 from somcot.recorded.recording import RewardSums
 from somcot.recorded.stationary import law_on, long_run_part
+from somcot.recorded.words import Steps, steps_between_words
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -424,6 +425,48 @@ class Samples:
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         steps = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], lengths)
         return replace(self, now=self.now[steps], following=self.following[steps], offsets=offsets, terminated=ends)
+
+    def with_order(self, k: int) -> Samples:
+        """Let words of k states be the states, for processes that remember more than one (see `markov_order`).
+
+        A step leads from the last k states to the next k. Episodes of fewer than k + 1 states have none and are dropped
+        with a `DataWarning`. The start law is taken from the first words; rewards are those of the last state.
+
+        Examples
+        --------
+        >>> words = Samples.from_trajectories([["a", "a", "b", "b", "a"]]).with_order(2)
+        >>> words.states
+        (('a', 'a'), ('a', 'b'), ('b', 'a'), ('b', 'b'))
+        >>> words.n_transitions
+        3
+
+        A cost that looks at the last state only:
+
+        >>> cost = [[float(v[-1] != w[-1]) for w in words.states] for v in words.states]
+        """
+        k = check_count("k", k)
+        if k == 1:
+            return self
+        if self.offsets is None:
+            raise ValueError("k: independent transitions have no words of more than one state; record whole episodes")
+        if self.starts_known:
+            raise ValueError("k: the known start law is one of single states, not of words; leave out initial=")
+        found = steps_between_words(Steps(self.now, self.following, self.offsets, self.n_states), k)
+        dropped = self.n_episodes - len(found.kept)
+        if dropped == self.n_episodes:
+            raise ValueError(f"k: no episode has the {k + 1} states that a step between words of {k} needs")
+        if dropped:
+            warn(f"k: {dropped} of {self.n_episodes} episodes have fewer than {k + 1} states; dropped", DataWarning)
+        last = found.words[:, -1]
+        return replace(
+            self,
+            states=tuple(tuple(self.states[c] for c in word) for word in found.words.tolist()),
+            now=found.now,
+            following=found.following,
+            offsets=found.offsets,
+            terminated=None if self.terminated is None else self.terminated[found.kept],
+            rewards=None if self.rewards is None else self.rewards.at(last),
+        )
 
     def resample(self, rng: int | np.random.Generator | None = None) -> Samples:
         """Draw a bootstrap sample: whole episodes, or transitions when these are independent, with replacement.

@@ -101,15 +101,23 @@ def test(
     check_discount(discount)
     with caught() as messages:
         x, y, table = _read_pair(a, b, reading, cost)
+        named = {"labels": "labels", "reward": "features"}.get(cost.partition(":")[0], table)
         found = somcot.same_process(
-            _recorded(x), _recorded(y), table, discount=discount, n_permutations=permutations, rng=seed
+            _recorded(x),
+            _recorded(y),
+            named,
+            discount=discount,
+            n_permutations=permutations,
+            rng=seed,
+            progress=sys.stderr.isatty(),
         )
     content = {
         "somcot": somcot.__version__,
         "command": "test",
         "pvalue": found.pvalue,
         "statistic": found.statistic,
-        "n_permutations": permutations,
+        "n_permutations": found.n_permutations,
+        "stopped_early": found.stopped_early,
         "discount": discount,
         "cost": cost,
         "seed": seed,

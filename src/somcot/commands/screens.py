@@ -101,7 +101,8 @@ def show_test(console: Console, found: dict[str, Any], names: tuple[str, str]) -
     facts = _grid()
     facts.add_row("p-value", Text(f"{p:.3g}", style="bold green" if p <= 0.05 else "bold yellow"))
     facts.add_row("distance", f"{found['statistic']:.6g} between the estimated chains")
-    facts.add_row("compared", f"with {n:,} random regroupings of the recordings")
+    early = "; more could not change the answer" if found["stopped_early"] else ""
+    facts.add_row("compared", f"with {n:,} random regroupings of the recordings{early}")
     for name, key in zip(names, "xy", strict=True):
         facts.add_row(Text(_file(name, 24)), _facts_line(found[key]))
     console.print(Panel(Group(Text(verdict), Text(), facts), title="same process?", title_align="left", expand=False))

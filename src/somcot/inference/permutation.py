@@ -1,158 +1,241 @@
-"""A test of "the same process?": whole episodes dealt to two groups at random."""
+"""Tests of "the same process?": whole episodes dealt to groups at random."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from math import comb
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from somcot.bellman.pairs import reachable_pairs
-from somcot.chains import MarkovChain, Support
-from somcot.inference.model import on_entries
+from somcot import costs
+from somcot.bellman.slices import thread_count
+from somcot.inference.dealing import Deck, check_recordings, known_starts_differ
+from somcot.inference.statistics import Statistic, exact, loudest, main_pearson, pearson, slope
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.validation import check_count, check_rng
-from somcot.problem import Problem, UnitProblem
-from somcot.result import Status
+from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.progress import meter
+from somcot.plumbing.validation import check_count, check_discount, check_rng
 from somcot.samples import Samples
-from somcot.solvers.policy_iteration import iterate
 
-if TYPE_CHECKING:
-    pass
+__all__ = ["SameProcessResult", "alike", "known_starts_differ", "permutation_test", "same_process"]
 
-__all__ = ["SameProcessResult", "known_starts_differ", "permutation_test", "same_process"]
+_LEVEL = 0.05  # the level at which an answer counts as clear
+_ENOUGH = 10  # regroupings as far apart as the data that end the test at the earliest
+_ROUND = 20  # regroupings between two looks at the clock; part of no result
+_REFERENCE = 29  # regroupings that say how far each statistic is from chance
+_ALIKE = 999  # regroupings that must all be farther apart before recordings count as too alike
+_APART = 1 << 40  # numbers of the regroupings for these two; the test itself draws none of them
+_MOST = 5_000_000  # transitions above which nobody is asked to wait for that
+TOO_ALIKE = (
+    "the recordings are more alike than independent recordings of one process can be; are these the same sessions?"
+)
 
-_PERMUTATION_TOLERANCE = 1e-6
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SameProcessResult:
     """Outcome of a permutation test.
 
     Attributes
     ----------
     statistic : float
-        Distance of the two estimated chains.
+        Distance of the two estimated chains; for more than two, the squared distances to the chain of all together,
+        weighted by numbers of episodes; or Pearson's chi-squared.
     pvalue : float
         Share of random regroupings of the recordings at least as far apart, the data themselves included.
     n_permutations : int
+        Regroupings that were drawn.
+    stopped_early : bool
+        Whether so many regroupings were as far apart as the data that the rest could not change the answer; the
+        p-value is then that of Besag and Clifford's sequential test, which has exact level too.
+    observed : float
+        What the regroupings are compared with: the distance to first order at the pooled process or chi-squared,
+        whichever is more standard deviations above chance, in standard deviations; or chi-squared itself.
     null_distribution : ndarray, shape (n_permutations,)
-        Distances of the regroupings.
+        The same for the regroupings.
     """
 
     statistic: float
     pvalue: float
     n_permutations: int
-    null_distribution: Floats = field(repr=False)
+    stopped_early: bool
+    observed: float
+    null_distribution: Floats
+
+    def __str__(self) -> str:
+        early = ", stopped early" if self.stopped_early else ""
+        return f"p = {self.pvalue:.3g}, statistic {self.statistic:.4g}, {self.n_permutations} regroupings{early}"
+
+    def __repr__(self) -> str:
+        return f"<somcot.SameProcessResult {self}>"
 
 
 def same_process(
-    x: Samples,
-    y: Samples,
-    cost: ArrayLike,
+    x: Samples | Sequence[Samples],
+    y: Samples | None = None,
+    cost: ArrayLike | str | Callable[[Samples, Samples], ArrayLike] = "labels",
     *,
-    discount: float,
+    discount: float | None = None,
+    statistic: str = "distance",
     n_permutations: int = 199,
     rng: int | np.random.Generator | None = None,
+    threads: int | None = None,
+    progress: bool = False,
 ) -> SameProcessResult:
-    """Permute whole episodes between two recordings; see `somcot.same_process`."""
-    for name, data in (("x", x), ("y", y)):
-        if not isinstance(data, Samples):
-            raise TypeError(f"{name}: found {type(data).__name__}, expected Samples")
-    if set(x.states) != set(y.states):
-        only = sorted(map(repr, set(x.states) ^ set(y.states)))
-        raise ValueError(
-            f"y: the states differ from those of x ({', '.join(only[:5])} occur in one only); give both the same "
-            "states=, and a cost for all of them"
-        )
-    if known_starts_differ(x, y):
-        raise ValueError(
-            "y: its known start law differs from that of x, so the two are different processes whatever was recorded; "
-            "leave out initial= on both sides to test the recordings alone"
-        )
-    problem = Problem(_bare(x), _bare(y), cost, discount)
-    order = [y.states.index(label) for label in x.states]
-    unit = problem.unit_cost[:, order]
+    """Permute whole episodes between recordings; see `somcot.same_process`."""
+    recordings = _recordings(x, y)
+    if statistic not in ("distance", "pearson"):
+        raise ValueError(f"statistic: found {statistic!r}, expected 'distance' or 'pearson'")
     n_permutations = check_count("n_permutations", n_permutations)
-    generator = check_rng(0 if rng is None else rng)
-    statistic, null = permutation_test(x, y, unit, problem.discount, n_permutations, generator)
-    extreme = int((null >= statistic - 1e-9).sum())
-    return SameProcessResult(
-        problem.to_user(statistic),
-        (1 + extreme) / (n_permutations + 1),
-        n_permutations,
-        problem.offset + problem.scale * null,
-    )
-
-
-def known_starts_differ(x: Samples, y: Samples) -> bool:
-    """Whether both start laws are known and not the same: then episodes of one may not be dealt to the other."""
-    if x.initial is None or y.initial is None:
-        return False
-    laws = [dict(zip(samples.states, law, strict=True)) for samples, law in ((x, x.initial), (y, y.initial))]
-    return any(abs(laws[0].get(state, 0.0) - laws[1].get(state, 0.0)) > 1e-12 for state in {*x.states, *y.states})
+    seed = int(check_rng(0 if rng is None else rng).integers(2**62))
+    deck = Deck.of(recordings)
+    _warn_few(deck)
+    measure: Statistic = pearson
+    if statistic == "distance":
+        if discount is None:
+            raise TypeError("discount: needed for statistic='distance'; statistic='pearson' does without")
+        discount = check_discount(discount)
+        offset, scale, unit = _in_units(_table(cost, recordings, deck), deck.n_groups)
+        value = offset + scale * exact(deck, unit, discount, threads)
+        apart = [deck.shuffled(seed, _APART + b) for b in range(_REFERENCE)]
+        measure = loudest(deck, [slope(deck, unit, discount, threads), pearson], apart)
+    else:
+        value = pearson(deck, deck.observed)
+    found = _sequential(deck, measure, seed, n_permutations, threads, meter(n_permutations) if progress else None)
+    if _too_alike(deck, seed):
+        warn(TOO_ALIKE, DataWarning)
+    return SameProcessResult(value, found.pvalue, len(found.null), found.stopped, found.observed, found.null)
 
 
 def permutation_test(
     x: Samples, y: Samples, cost: Floats, discount: float, n_permutations: int, rng: np.random.Generator
 ) -> tuple[float, Floats]:
-    """The plug-in distance of two recordings, and of random regroupings of their episodes.
+    """The distance of two recordings to first order, and that of random regroupings of their episodes.
 
-    `cost` is the unit cost between the states of `x`. Rows that one group never visits take the pooled row.
+    `cost` is the unit cost between the states of `x`.
     """
-    pooled = x.merge(y)
-    dealer = _Dealer(pooled, discount)
-    labels = np.zeros(pooled.n_units, dtype=np.bool_)
-    labels[: x.n_units] = True
-    problem = UnitProblem(dealer.support, dealer.support, cost, discount)
-    pairs = reachable_pairs(problem)
-    guess: Floats | None = None
-    values = np.empty(n_permutations + 1)
-    for b in range(n_permutations + 1):
-        task = UnitProblem(dealer.group(labels), dealer.group(~labels), cost, discount)
-        found = iterate(task, pairs, threads=1, guess=guess, tolerance=_PERMUTATION_TOLERANCE)
-        if found.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt
-        values[b] = found.distance(discount)
-        if guess is None:
-            guess = pairs.table(found.V)
-        labels = rng.permutation(labels)
-    return float(values[0]), values[1:]
+    deck = Deck.of([x, y])
+    measure = slope(deck, cost, discount, threads=1)
+    seed = int(rng.integers(2**62))
+    null = [measure(deck, deck.shuffled(seed, b)) for b in range(n_permutations)]
+    return measure(deck, deck.observed), np.array(null)
 
 
-class _Dealer:
-    """Pooled recordings, ready to be dealt to groups: which entry of the support each transition is."""
+def alike(x: Samples, y: Samples) -> str | None:
+    """A sentence for recordings more alike than independent ones can be, such as a log and a copy of it.
 
-    def __init__(self, pooled: Samples, discount: float) -> None:
-        self.pooled = pooled
-        chain = pooled.chain(check=False)
-        self.support = chain.support
-        n = chain.n_states
-        self.slot = self.support.locate(pooled.now.astype(np.int64), pooled.following)
-        self.lengths = np.ones(pooled.n_units, dtype=np.int64) if pooled.offsets is None else np.diff(pooled.offsets)
-        self.starts: NDArray[np.int64] | None = None
-        if not pooled.starts_known and pooled.offsets is not None:
-            self.starts = self.support.locate(np.full(pooled.n_units, n), pooled.now[pooled.offsets[:-1]])
-
-    def group(self, members: NDArray[np.bool_]) -> Support:
-        """The kernel of one group of episodes, or of independent transitions."""
-        if self.pooled.discount is not None:
-            return self._refit(members)
-        taken = np.repeat(members, self.lengths)
-        counts = np.bincount(self.slot[taken], minlength=len(self.support.indices)).astype(np.float64)
-        if self.starts is not None:
-            counts += np.bincount(self.starts[members], minlength=len(counts))
-        totals = self.support.row_sums(counts)[self.support.rows]
-        shares = np.where(totals > 0, counts / np.maximum(totals, 1.0), self.support.probabilities)
-        return Support(self.support.indptr, self.support.indices, shares)
-
-    def _refit(self, members: NDArray[np.bool_]) -> Support:
-        return on_entries(self.support, self.pooled.take(np.flatnonzero(members)).chain(check=False))
+    Chi-squared of the main entries of the rows must be smaller than that of 999 regroupings of the episodes, so one
+    honest comparison in a thousand is suspected. The first regrouping that is as alike ends the search: seven on
+    average.
+    """
+    if x.discount != y.discount or known_starts_differ(x, y) or x.n_transitions + y.n_transitions > _MOST:
+        return None
+    return TOO_ALIKE if _too_alike(Deck.of([x, y]), seed=0) else None
 
 
-def _bare(samples: Samples) -> MarkovChain:
-    """A chain with the states of the data and nothing else, for checking costs."""
-    from scipy.sparse import eye_array
+def _too_alike(deck: Deck, seed: int) -> bool:
+    observed = main_pearson(deck, deck.observed)
+    return all(main_pearson(deck, deck.shuffled(seed, b)) > observed for b in range(_APART, _APART + _ALIKE))
 
-    return MarkovChain(eye_array(samples.n_states, format="csr"), states=samples.states)
+
+@dataclass(frozen=True)
+class _Sequential:
+    pvalue: float
+    observed: float
+    null: Floats
+    stopped: bool
+
+
+def _sequential(
+    deck: Deck, measure: Statistic, seed: int, n: int, threads: int | None, report: Any = None
+) -> _Sequential:
+    """Besag and Clifford's sequential Monte-Carlo test.
+
+    Stopping at the h-th regrouping as far apart as the data gives p = h / (regroupings so far), otherwise
+    p = (1 + as far apart) / (n + 1): both have exact level. With h at least 5 % of n a test that stops could not
+    have come out below 5 % any more.
+    """
+    enough = max(_ENOUGH, int(np.ceil(_LEVEL * (n + 1))))
+    observed = measure(deck, deck.observed)
+    bar = observed - 1e-9 * max(abs(observed), 1e-3)  # the same grouping drawn again counts, whatever rounding says
+    values: list[float] = []
+    with ThreadPoolExecutor(thread_count(threads)) as pool:
+        for begin in range(0, n, _ROUND):
+            indices = range(begin, min(begin + _ROUND, n))
+            values += pool.map(lambda b: measure(deck, deck.shuffled(seed, b)), indices)
+            if report is not None:
+                report(len(values), n, observed)
+            far = np.cumsum(np.array(values) >= bar)
+            if far[-1] >= enough:
+                stop = int(np.searchsorted(far, enough)) + 1
+                return _Sequential(enough / stop, observed, np.array(values[:stop]), stop < n)
+    return _Sequential((1 + int(far[-1])) / (n + 1), observed, np.array(values), False)
+
+
+def _recordings(x: Any, y: Any) -> list[Samples]:
+    many = isinstance(x, (list, tuple))
+    if many and y is not None:
+        raise TypeError("y: x is a list of recordings already; put y into it, and name cost= and discount=")
+    if not many and y is None:
+        raise TypeError("y: missing; give two recordings, or a list of them as x")
+    given = list(x) if many else [x, y]
+    if len(given) < 2:
+        raise ValueError(f"x: found a list of {len(given)} recording(s), expected at least 2")
+    check_recordings(given, (lambda i: f"x[{i}]") if many else (lambda i: "xy"[i]))
+    return given
+
+
+def _warn_few(deck: Deck) -> None:
+    """Say so when there are too few ways to deal the episodes for a small p-value."""
+    ways, left = 1, len(deck.observed)
+    for size in np.bincount(deck.observed):
+        ways *= comb(left, int(size))
+        left -= int(size)
+    if ways < 1 / _LEVEL:
+        warn(
+            f"{len(deck.observed)} episodes can be dealt to {deck.n_groups} groups in {ways} ways only, so the p-value "
+            f"cannot fall below {1 / ways:.2g}; record more episodes, or cut long ones into pieces",
+            DataWarning,
+        )
+
+
+def _in_units(table: Floats, n_groups: int) -> tuple[float, float, Floats]:
+    """Offset and scale that give distances, or sums of squared distances, in the user's units; the cost in [0, 1]."""
+    least, spread = float(table.min()), float(table.max() - table.min()) or 1.0
+    offset, scale = (least, spread) if n_groups == 2 else (0.0, spread**2)
+    return offset, scale, (table - least) / spread
+
+
+def _table(cost: Any, recordings: Sequence[Samples], deck: Deck) -> Floats:
+    """The cost between all states of all recordings, in the order of the pooled ones."""
+    pooled = deck.pooled
+    n, states = pooled.n_states, pooled.states
+    if isinstance(cost, str):
+        return _named_cost(cost, pooled)
+    if callable(cost):
+        return costs.check_cost(cost(pooled, pooled), n, n)
+    array = np.asarray(cost)
+    agree = all(set(recording.states) == set(states) for recording in recordings)
+    if agree and len(recordings) == 2:
+        order = [recordings[1].states.index(label) for label in states]
+        return costs.check_cost(array, n, n)[:, order]
+    if array.shape != (n, n):
+        raise ValueError(
+            f"cost: shape is {array.shape}; episodes are dealt anew, so it must say what every state of all recordings "
+            f"costs against every other: shape {(n, n)}, states in the order in which they first occur, those of the "
+            "first recording before new ones of the next; or pass cost='labels' or a function of two Samples"
+        )
+    return costs.check_cost(array, n, n)
+
+
+def _named_cost(cost: str, pooled: Samples) -> Floats:
+    if cost == "labels":
+        return 1.0 - np.eye(pooled.n_states)
+    if cost != "features":
+        raise ValueError(f"cost: found {cost!r}, expected 'labels', 'features', an array or a function of two Samples")
+    if pooled.features is None or np.isnan(pooled.features).any():
+        raise ValueError("cost: 'features' needs a reward for every state; pass rewards= when making the Samples")
+    return costs.absolute(pooled.features, pooled.features)

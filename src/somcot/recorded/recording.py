@@ -36,6 +36,10 @@ class RewardSums(NamedTuple):
         apart = rewards - (total / np.maximum(number, 1))[codes]
         return cls(total, number, np.bincount(codes, apart * apart, n).astype(np.float64))
 
+    def at(self, states: Codes) -> RewardSums:
+        """Those of given states, for states made from these."""
+        return RewardSums(self.total[states], self.number[states])
+
     def means(self, absorbing: Flags) -> Floats:
         """Mean reward; 0 in absorbing states without any, NaN elsewhere."""
         nothing = np.where(absorbing, 0.0, np.nan)

@@ -1,0 +1,133 @@
+"""Recordings put together and dealt to groups again: what every permutation test here works on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.chains import MarkovChain, Support
+from somcot.inference.model import on_entries
+from somcot.plumbing.arrays import Floats
+from somcot.samples import Samples
+
+__all__ = ["Deck", "check_recordings", "known_starts_differ"]
+
+Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Deck:
+    """The episodes (or independent transitions) of several recordings on the union of their states.
+
+    Attributes
+    ----------
+    pooled : Samples
+        All recordings, one after the other.
+    observed : ndarray of int64, shape (n_units,)
+        The recording that each episode came from.
+    n_groups : int
+    """
+
+    pooled: Samples
+    observed: Labels
+    n_groups: int
+
+    @classmethod
+    def of(cls, recordings: Sequence[Samples]) -> Deck:
+        """Put recordings together; equal labels are the same state."""
+        sizes = [recording.n_units for recording in recordings]
+        return cls(reduce(Samples.merge, recordings), np.repeat(np.arange(len(sizes)), sizes), len(sizes))
+
+    @cached_property
+    def support(self) -> Support:
+        """The chain of all recordings together."""
+        return self.pooled.chain(check=False).support
+
+    @property
+    def shares(self) -> Floats:
+        """Each group's share of the episodes."""
+        return np.bincount(self.observed, minlength=self.n_groups) / len(self.observed)
+
+    def shuffled(self, seed: int, index: int) -> Labels:
+        """Regrouping number `index`: its own random numbers, so that the order of the work does not matter."""
+        return np.random.default_rng([seed, index]).permutation(self.observed)
+
+    def counts(self, labels: Labels) -> Floats:
+        """How often each group shows each entry of the support, start row last, shape (n_groups, n_entries).
+
+        The start row stays 0 where the law of the first state is known.
+        """
+        slot, unit, starts = self._entries
+        size = len(self.support.indices)
+        table = np.bincount(labels[unit] * size + slot, minlength=self.n_groups * size)
+        if starts is not None:
+            table += np.bincount(labels * size + starts, minlength=len(table))
+        return table.reshape(self.n_groups, size).astype(np.float64)
+
+    def kernels(self, labels: Labels) -> list[Support]:
+        """The chain of each group; rows that a group never leaves take those of all together."""
+        if self.pooled.discount is not None:
+            units = (np.flatnonzero(labels == g) for g in range(self.n_groups))
+            return [on_entries(self.support, self.pooled.take(u).chain(check=False)) for u in units]
+        return [self._kernel(counts) for counts in self.counts(labels)]
+
+    def _kernel(self, counts: Floats) -> Support:
+        support = self.support
+        totals = support.row_sums(counts)[support.rows]
+        shares = np.where(totals > 0, counts / np.maximum(totals, 1.0), support.probabilities)
+        return Support(support.indptr, support.indices, shares)
+
+    @cached_property
+    def _entries(self) -> tuple[Labels, Labels, Labels | None]:
+        """The entry and the episode of each transition, and the entry of each episode's first state."""
+        pooled, support = self.pooled, self.support
+        slot = support.locate(pooled.now.astype(np.int64), pooled.following)
+        unit = pooled.episode.astype(np.int64)
+        if pooled.starts_known or pooled.offsets is None:
+            return slot, unit, None
+        first = pooled.now[pooled.offsets[:-1]]
+        return slot, unit, support.locate(np.full(pooled.n_units, pooled.n_states), first)
+
+
+def check_recordings(recordings: Sequence[Any], name: Callable[[int], str]) -> None:
+    """Refuse, in a sentence each, what cannot be dealt to groups; `name` says what the user calls recording i."""
+    for i, data in enumerate(recordings):
+        if isinstance(data, MarkovChain):
+            raise TypeError(
+                f"{name(i)}: found a MarkovChain, which is known and needs no test; somcot.distance compares it "
+                "exactly, and chain.sample(...) records it"
+            )
+        if not isinstance(data, Samples):
+            raise TypeError(f"{name(i)}: found {type(data).__name__}, expected Samples")
+    first = recordings[0]
+    for i, data in enumerate(recordings[1:], 1):
+        if data.discount != first.discount:
+            kinds = [_kind(d) for d in (first, data)]
+            raise ValueError(
+                f"{name(i)}: holds {kinds[1]}, {name(0)} holds {kinds[0]}; only recordings of the same kind can be "
+                "dealt to groups"
+            )
+        if known_starts_differ(first, data):
+            raise ValueError(
+                f"{name(i)}: its known start law differs from that of {name(0)}, so the two are different processes "
+                "whatever was recorded; leave out initial= on both sides to test the recordings alone"
+            )
+
+
+def _kind(samples: Samples) -> str:
+    if samples.discount is None:
+        return "episodes"
+    return f"independent samples of the occupancy at discount {samples.discount:g}"
+
+
+def known_starts_differ(x: Samples, y: Samples) -> bool:
+    """Whether both start laws are known and not the same: then episodes of one may not be dealt to the other."""
+    if x.initial is None or y.initial is None:
+        return False
+    laws = [dict(zip(samples.states, law, strict=True)) for samples, law in ((x, x.initial), (y, y.initial))]
+    return any(abs(laws[0].get(state, 0.0) - laws[1].get(state, 0.0)) > 1e-12 for state in {*x.states, *y.states})

@@ -1,0 +1,163 @@
+"""How much memory a process has: does the last state tell all that the past tells about the next one?
+
+Order k holds if, given the last k states, the next state does not depend on the state before them. For every word of
+k states that occurs, the table of "state before" against "next state" is tested by Pearson's chi-squared; its law comes
+from dealing the next states of each word anew among its occurrences, which keeps both margins and so also holds for
+tables far too sparse for the chi-squared law.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from somcot.plumbing.validation import check_count, check_rng
+from somcot.recorded.words import Steps, find_words
+from somcot.samples import Samples
+
+__all__ = ["MarkovOrder", "forgetful", "markov_order"]
+
+_PERMUTATIONS = 399
+_LEVEL = 0.05
+_QUICK = 19  # permutations of the check that every comparison of data makes
+_CLEAR = 6.0  # standard deviations above chance
+_STRONG = 0.02  # mean squared relative change of the next state's law, about 0.01 nats of information
+_MOST = 2_000_000  # transitions above which that check is left out
+
+
+class MarkovOrder(NamedTuple):
+    """Outcome of `markov_order`.
+
+    Attributes
+    ----------
+    order : int
+        The least order that is not rejected at 5 %; one more than the last that was tested when all are.
+    pvalues : tuple of float
+        Of order 1 against 2, 2 against 3, and so on.
+    """
+
+    order: int
+    pvalues: tuple[float, ...]
+
+    def __str__(self) -> str:
+        tests = ", ".join(f"{k} against {k + 1}: p = {p:.3g}" for k, p in enumerate(self.pvalues, 1))
+        more = " or more" if self.order > len(self.pvalues) else ""
+        return f"order {self.order}{more} ({tests})"
+
+
+def markov_order(samples: Samples, *, max_order: int = 3, rng: int | np.random.Generator | None = None) -> MarkovOrder:
+    """Test how many past states matter for the next one; see `somcot.markov_order`."""
+    if not isinstance(samples, Samples):
+        raise TypeError(f"samples: found {type(samples).__name__}, expected Samples")
+    if samples.offsets is None:
+        raise ValueError(
+            "samples: independent transitions have no past beyond one state; the order can only be tested on episodes"
+        )
+    max_order = check_count("max_order", max_order)
+    generator = check_rng(0 if rng is None else rng)
+    pvalues = tuple(_pvalue(Occurrences.of(samples, k), generator) for k in range(1, max_order + 1))
+    accepted = [k for k, p in enumerate(pvalues, 1) if p > _LEVEL]
+    return MarkovOrder(min(accepted, default=max_order + 1), pvalues)
+
+
+def forgetful(samples: Samples) -> bool:
+    """Whether one state of memory clearly does not suffice: beyond chance, and by more than a trifle."""
+    if samples.offsets is None or samples.n_transitions > _MOST:
+        return False
+    words = Occurrences.of(samples, 1)
+    if not len(words.next):
+        return False
+    values = _chi_squared(*words, samples.n_states, _QUICK, np.random.default_rng(0))
+    chance, spread = float(values[1:].mean()), float(values[1:].std(ddof=1))
+    excess = float(values[0]) - chance
+    return excess > max(_CLEAR * spread, _STRONG * len(words.next), 0.0)
+
+
+class Occurrences(NamedTuple):
+    """Where words of k states occur with a state before and one after, sorted by word, then by the state before.
+
+    Attributes
+    ----------
+    word : ndarray of int64
+        Word w fills the places ``word[w]`` to ``word[w + 1]``.
+    block : ndarray of int64
+        The same for each pair of a word and the state before it.
+    next : ndarray of int32
+        The state after each occurrence.
+    """
+
+    word: NDArray[np.int64]
+    block: NDArray[np.int64]
+    next: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, samples: Samples, k: int) -> Occurrences:
+        """Collect the occurrences in episodes."""
+        assert samples.offsets is not None
+        steps = Steps(samples.now, samples.following, samples.offsets, samples.n_states)
+        at = find_words(steps, k)
+        first, last = at.first[at.before], at.last[at.before]
+        if not len(last):
+            return cls(np.zeros(1, np.int64), np.zeros(1, np.int64), samples.now[:0])
+        word = steps.numbered([samples.now[first + i] for i in range(k)])
+        key = word * samples.n_states + samples.now[first - 1]
+        order = np.argsort(key, kind="stable")
+        return cls(_edges(word[order]), _edges(key[order]), samples.following[last[order]])
+
+
+def _edges(sorted_keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    inner = np.flatnonzero(np.diff(sorted_keys)) + 1
+    return np.concatenate([[0], inner, [len(sorted_keys)]]).astype(np.int64)
+
+
+def _pvalue(words: Occurrences, rng: np.random.Generator) -> float:
+    if not len(words.next):
+        return 1.0
+    values = _chi_squared(*words, int(words.next.max()) + 1, _PERMUTATIONS, rng)
+    as_large = int((values[1:] >= values[0] * (1.0 - 1e-12)).sum())
+    return (1 + as_large) / (_PERMUTATIONS + 1)
+
+
+def _chi_squared(
+    word: NDArray[np.int64], block: NDArray[np.int64], following: NDArray[np.int32], n: int, n_permutations: int,
+    rng: np.random.Generator,
+) -> NDArray[np.float64]:  # fmt: skip
+    """Chi-squared of the data, first, and of `n_permutations` rearrangements."""
+    values: NDArray[np.float64] = _permuted(word, block, following.copy(), n, n_permutations, rng)
+    return values
+
+
+@njit(cache=True, nogil=True)
+def _permuted(word, block, following, n, n_permutations, rng):  # type: ignore[no-untyped-def]
+    """Chi-squared, with n_w the occurrences of a word: sum_w n_w sum_ab n_awb^2 / (n_aw n_wb), minus the places."""
+    values = np.empty(n_permutations + 1)
+    margin = np.zeros(n)
+    cell = np.zeros(n)
+    for trial in range(n_permutations + 1):
+        total = -float(following.size)
+        begin = 0
+        for w in range(word.size - 1):
+            lo, hi = word[w], word[w + 1]
+            if trial > 0:
+                for t in range(hi - 1, lo, -1):
+                    other = lo + int(rng.random() * (t - lo + 1))
+                    following[t], following[other] = following[other], following[t]
+            for t in range(lo, hi):
+                margin[following[t]] += 1.0
+            while begin < block.size - 1 and block[begin] < hi:
+                first, last = block[begin], block[begin + 1]
+                for t in range(first, last):
+                    b = following[t]
+                    # (c + 1)^2 - c^2 more in the numerator of this cell
+                    total += (hi - lo) * (2.0 * cell[b] + 1.0) / ((last - first) * margin[b])
+                    cell[b] += 1.0
+                for t in range(first, last):
+                    cell[following[t]] = 0.0
+                begin += 1
+            for t in range(lo, hi):
+                margin[following[t]] = 0.0
+        values[trial] = total
+    return values

@@ -1,0 +1,172 @@
+"""How far apart groups of episodes are: Pearson's chi-squared of the rows, and the distance to first order.
+
+At the pooled process, with V its own metric and occ the occupancy of its coupling with itself (the diagonal where equal
+states cost least), the distance of two nearby kernels P and Q with start laws p and q is to first order
+
+    (1 - discount) OT(p, q; V) + sum_xy occ(x, y) [c(x, y) + discount OT(P(.|x), Q(.|y); V) - V(x, y)].
+
+It takes one transport problem per state instead of one per pair of states and round, and near equality, where a test
+has to decide, it is the distance. `Loudest` takes whichever of several such numbers stands out most from chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.bellman.pairs import Pairs, reachable_pairs
+from somcot.bellman.sweep import Sweep
+from somcot.chains import Support
+from somcot.inference.dealing import Deck
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.discounting import Kernel, discounted_occupancy
+from somcot.problem import UnitProblem
+from somcot.result import Status
+from somcot.solvers.policy_iteration import Solution, iterate
+
+__all__ = ["Loudest", "Slope", "Statistic", "exact", "loudest", "main_pearson", "pearson", "slope"]
+
+Statistic = Callable[[Deck, NDArray[np.int64]], float]
+
+_NEGLIGIBLE = 1e-12  # occupancy below which a pair cannot move the statistic
+_TOLERANCE = 1e-6  # of the pooled metric; any metric gives a test of exact level
+
+
+def pearson(deck: Deck, labels: NDArray[np.int64]) -> float:
+    """Chi-squared of "every group has the same rows", start laws included where they are estimated."""
+    return _chi_squared(deck.counts(labels), deck.support)
+
+
+def main_pearson(deck: Deck, labels: NDArray[np.int64]) -> float:
+    """The same among the main entries of each row, those at least a twentieth as frequent as its largest.
+
+    A copy with a few labels changed has new entries, all of them rare, and the same main ones.
+    """
+    support = deck.support
+    largest = np.maximum.reduceat(support.probabilities, support.indptr[:-1])[support.rows]
+    return _chi_squared(deck.counts(labels) * (support.probabilities >= largest / 20.0), support)
+
+
+def _chi_squared(counts: Floats, support: Support) -> float:
+    total = counts.sum(axis=0)
+    shares = total / np.maximum(support.row_sums(total), 1.0)[support.rows]
+    value = 0.0
+    for group in counts:
+        expected = support.row_sums(group)[support.rows] * shares
+        seen = expected > 0
+        value += float(((group[seen] - expected[seen]) ** 2 / expected[seen]).sum())
+    return value
+
+
+@dataclass(frozen=True, eq=False)
+class Slope:
+    """The distance to first order at the pooled process, ready for any grouping.
+
+    Attributes
+    ----------
+    cost : ndarray, shape (n, n)
+        Unit cost between the states of all recordings.
+    V : ndarray, shape (n, n)
+        Metric of the pooled process, scaled so that the distance is (1 - discount) V(start pair).
+    pairs : Pairs
+        Those its coupling with itself visits, with their `weight`.
+    constant : float
+        The sum of occ (c - V).
+    """
+
+    cost: Floats
+    discount: float
+    V: Floats
+    pairs: Pairs
+    weight: Floats
+    constant: float
+
+    def between(self, p: Support, q: Support) -> float:
+        """Of two kernels."""
+        task = UnitProblem(_positive(p), _positive(q), self.cost, self.discount)
+        moved = Sweep(task, self.pairs, threads=1).improve(self.V).high
+        inner = float(self.weight @ moved[:-1])
+        return self.constant + self.discount * inner + (1.0 - self.discount) * float(moved[-1])
+
+    def __call__(self, deck: Deck, labels: NDArray[np.int64]) -> float:
+        """Two groups: their distance. More: the squared distances to the pooled process, weighted by size."""
+        kernels = deck.kernels(labels)
+        if deck.n_groups == 2:
+            return self.between(kernels[0], kernels[1])
+        return float(deck.shares @ np.array([self.between(kernel, deck.support) for kernel in kernels]) ** 2)
+
+
+def slope(deck: Deck, cost: Floats, discount: float, threads: int | None = None) -> Slope:
+    """Solve the pooled process against itself."""
+    problem = UnitProblem(deck.support, deck.support, cost, discount)
+    solution = _solve(problem, reachable_pairs(problem), threads)
+    V = solution.pairs.table(solution.V)
+    if cost.diagonal().max() == 0.0:
+        law = np.diag(_occupancy(deck.support, discount))
+    else:
+        law = solution.pairs.table(discounted_occupancy(*solution.sweep.kernel(), discount))
+    x, y = np.nonzero(law > _NEGLIGIBLE)
+    index = np.full(cost.shape, -1, dtype=np.int32)
+    index[x, y] = np.arange(len(x))
+    weight = law[x, y]
+    pairs = Pairs(x.astype(np.int32), y.astype(np.int32), index)
+    return Slope(cost, discount, V, pairs, weight, float(weight @ (cost[x, y] - V[x, y])))
+
+
+@dataclass(frozen=True, eq=False)
+class Loudest:
+    """The largest of several statistics, each in standard deviations above its mean over regroupings."""
+
+    measures: Sequence[Statistic]
+    mean: Floats
+    spread: Floats
+
+    def __call__(self, deck: Deck, labels: NDArray[np.int64]) -> float:
+        """Of one grouping."""
+        values = np.array([measure(deck, labels) for measure in self.measures])
+        return float(((values - self.mean) / self.spread).max())
+
+
+def loudest(deck: Deck, measures: Sequence[Statistic], groupings: Sequence[NDArray[np.int64]]) -> Loudest:
+    """Learn mean and spread from random groupings, which say nothing about the observed one: the level stays exact."""
+    values = np.array([[measure(deck, labels) for measure in measures] for labels in groupings])
+    spread = values.std(axis=0, ddof=1)
+    return Loudest(measures, values.mean(axis=0), np.where(spread > 0, spread, 1.0))
+
+
+def exact(deck: Deck, cost: Floats, discount: float, threads: int | None = None) -> float:
+    """The same quantity for the recordings as they are, with distances solved exactly."""
+    kernels = deck.kernels(deck.observed)
+    sides = [(kernels[0], kernels[1])] if deck.n_groups == 2 else [(kernel, deck.support) for kernel in kernels]
+    values = []
+    for p, q in sides:
+        task = UnitProblem(_positive(p), _positive(q), cost, discount)
+        values.append(_solve(task, reachable_pairs(task), threads, tolerance=0.0).distance(discount))
+    return values[0] if deck.n_groups == 2 else float(deck.shares @ np.array(values) ** 2)
+
+
+def _solve(problem: UnitProblem, pairs: Pairs, threads: int | None, tolerance: float = _TOLERANCE) -> Solution:
+    found = iterate(problem, pairs, threads=threads, tolerance=tolerance)
+    if found.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    return found
+
+
+def _occupancy(support: Support, discount: float) -> Floats:
+    """Discounted occupancy of the states of one chain."""
+    n, end = len(support.indptr) - 2, int(support.indptr[-2])
+    start = np.zeros(n)
+    start[support.indices[end:]] = support.probabilities[end:]
+    kernel = Kernel(support.indptr[:-1], support.indices[:end], support.probabilities[:end])
+    return discounted_occupancy(kernel, start, discount)
+
+
+def _positive(support: Support) -> Support:
+    """Without the entries of probability 0, which only make the transport problems larger."""
+    keep = support.probabilities > 0
+    lengths = support.row_sums(keep.astype(np.int64))
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return Support(indptr, support.indices[keep], support.probabilities[keep])

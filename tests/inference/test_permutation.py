@@ -1,0 +1,195 @@
+"""The test of "the same process?": statistics against brute force, level, union of states, stop, refusals."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.stats import chi2_contingency
+
+import somcot
+from somcot import MarkovChain, Samples
+from somcot.inference.dealing import Deck
+from somcot.inference.permutation import TOO_ALIKE, alike
+from somcot.inference.statistics import exact, pearson, slope
+from somcot.plumbing.errors import DataWarning
+
+LABELS = 1.0 - np.eye(5)
+
+
+def walk(theta: float, seed: int, n: int = 40) -> Samples:
+    return somcot.random_walk(5, theta).sample(n, 30, rng=seed)
+
+
+def test_pearson_is_the_chi_squared_of_every_row() -> None:
+    deck = Deck.of([walk(0.5, 0), walk(0.6, 1), walk(0.5, 2)])
+    counts = [np.asarray(walk(t, s).counts()) for t, s in ((0.5, 0), (0.6, 1), (0.5, 2))]
+    total = 0.0
+    for row in range(5):
+        table = np.array([c[row] for c in counts])
+        total += chi2_contingency(table[:, table.sum(axis=0) > 0], correction=False).statistic
+    assert pearson(deck, deck.observed) == pytest.approx(total)
+
+
+def test_slope_is_the_distance_to_first_order() -> None:
+    """Kernels moved by t towards others: slope and exact distance agree to second order in t."""
+    rng = np.random.default_rng(0)
+    base, p, q = rng.dirichlet(np.ones(5), size=(3, 5))
+    cost = np.abs(np.subtract.outer(np.arange(5.0), np.arange(5.0))) / 4
+    data = MarkovChain(base).sample(50, 50, rng=1)
+    deck = Deck.of([data, data])
+    measure = slope(deck, cost, 0.9)
+    pooled = np.asarray(deck.pooled.chain().transition)
+    errors = []
+    for t in (1e-2, 1e-3):
+        sides = [MarkovChain((1 - t) * pooled + t * other, deck.pooled.chain().initial) for other in (p, q)]
+        truth = somcot.distance(sides[0], sides[1], cost, discount=0.9).distance
+        errors.append(abs(measure.between(sides[0].support, sides[1].support) - truth) / truth)
+    assert errors[0] < 0.3
+    assert errors[1] < 0.15 * errors[0], "the relative error falls in proportion to t"
+
+
+def test_slope_with_a_cost_that_is_not_0_between_equal_states() -> None:
+    a, b = walk(0.5, 0), walk(0.55, 1, n=400)
+    cost = np.random.default_rng(3).random((5, 5))
+    deck = Deck.of([a.merge(b), a.merge(b)])
+    measure = slope(deck, cost, 0.9)
+    chain = a.merge(b).chain()
+    assert measure(deck, deck.observed) == pytest.approx(
+        somcot.distance(chain, chain, cost, discount=0.9).distance, abs=1e-5
+    )
+
+
+def test_three_recordings_squared_distances_to_all_together() -> None:
+    parts = [walk(0.5, 0), walk(0.7, 1, n=20), walk(0.9, 2, n=20)]
+    deck = Deck.of(parts)
+    pooled = parts[0].merge(parts[1]).merge(parts[2]).chain()
+    plain = [somcot.distance(p.chain(), pooled, LABELS, discount=0.9).distance for p in parts]
+    expected = float(np.array([0.5, 0.25, 0.25]) @ np.square(plain))
+    assert exact(deck, LABELS, 0.9) == pytest.approx(expected, rel=1e-9)
+    found = somcot.same_process(parts, cost=3.0 * LABELS, discount=0.9, n_permutations=19)
+    assert found.statistic == pytest.approx(9.0 * expected, rel=1e-9)
+    assert found.pvalue == 0.05
+
+
+@pytest.mark.parametrize("statistic", ["distance", "pearson"])
+def test_level_and_power(statistic: str) -> None:
+    same: list[bool] = []
+    other: list[bool] = []
+    for seed in range(60):
+        a, b, c = walk(0.5, seed, 15), walk(0.5, 1000 + seed, 15), walk(0.75, 2000 + seed, 15)
+        for second, found in ((b, same), (c, other)):
+            test = somcot.same_process(a, second, discount=0.9, statistic=statistic, n_permutations=19, rng=seed)
+            found.append(test.pvalue <= 0.1)
+    assert np.mean(same) <= 0.25  # 0.1 and 3.9 standard errors
+    assert np.mean(other) >= 0.75
+
+
+def test_the_same_bits_for_any_number_of_threads() -> None:
+    a, b = walk(0.5, 0), walk(0.55, 1)
+    found = [somcot.same_process(a, b, discount=0.9, threads=t, rng=5) for t in (1, 3)]
+    assert found[0].pvalue == found[1].pvalue
+    assert found[0].null_distribution.tobytes() == found[1].null_distribution.tobytes()
+
+
+def test_stops_early_when_the_answer_is_clear_and_says_so() -> None:
+    found = somcot.same_process(walk(0.5, 0), walk(0.5, 1), discount=0.9)
+    assert found.stopped_early
+    assert found.n_permutations == len(found.null_distribution) < 199
+    far = found.null_distribution >= found.observed
+    assert far.sum() == 10
+    assert far[-1], "it stops at the tenth"
+    assert found.pvalue == pytest.approx(10 / found.n_permutations)
+    assert "stopped early" in str(found)
+    clear = somcot.same_process(walk(0.5, 0), walk(0.9, 1), discount=0.9)
+    assert (clear.stopped_early, clear.n_permutations, clear.pvalue) == (False, 199, 0.005)
+    assert len(repr(clear)) < 120
+
+
+def test_states_need_not_agree() -> None:
+    a = Samples.from_trajectories([["a", "b", "a", "b"]] * 10 + [["b", "b", "a"]] * 5)
+    b = Samples.from_trajectories([["c", "a", "b", "c"]] * 10 + [["b", "a", "a"]] * 5)
+    assert somcot.same_process(a, b, discount=0.9).pvalue == 0.005
+    assert somcot.same_process(b, a, cost=LABELS[:3, :3], discount=0.9).pvalue == 0.005
+    with pytest.raises(ValueError, match=r"cost: shape is \(2, 3\).*\(3, 3\)"):
+        somcot.same_process(a, b, LABELS[:2, :3], discount=0.9)
+
+
+def test_features_of_all_recordings_together() -> None:
+    reward = {0: 1.0, 1: 0.0, 2: -1.0}
+    paths = [[0, 1, 2, 1, 0], [1, 1, 2, 0, 0], [2, 1, 1, 0, 2]] * 5
+    data = Samples.from_trajectories(paths, rewards=reward)
+    other = Samples.from_trajectories([p[::-1] for p in paths], rewards=reward)
+    table = somcot.costs.absolute([1, 0, -1], [1, 0, -1])
+    named = somcot.same_process(data, other, "features", discount=0.9, n_permutations=19)
+    assert named.statistic == pytest.approx(somcot.same_process(data, other, table, discount=0.9).statistic)
+    with pytest.raises(ValueError, match="cost: 'features' needs a reward for every state"):
+        somcot.same_process(walk(0.5, 0), walk(0.5, 1), "features", discount=0.9)
+
+
+def noisy_copy(samples: Samples, share: float, seed: int) -> Samples:
+    rng = np.random.default_rng(seed)
+    assert samples.offsets is not None
+    episodes = []
+    for begin, end in zip(samples.offsets[:-1], samples.offsets[1:], strict=True):
+        path = np.append(samples.now[begin:end], samples.following[end - 1])
+        changed = rng.random(len(path)) < share
+        episodes.append(np.where(changed, rng.integers(5, size=len(path)), path).tolist())
+    return Samples.from_trajectories(episodes, states=range(5))
+
+
+def test_recordings_that_are_not_independent() -> None:
+    a = walk(0.5, 0, n=100)
+    assert alike(a, a) == TOO_ALIKE
+    assert alike(a, noisy_copy(a, 0.01, 1)) == TOO_ALIKE
+    with pytest.warns(DataWarning, match="are these the same sessions"):
+        somcot.same_process(a, noisy_copy(a, 0.01, 1), discount=0.9)
+    assert not any(alike(walk(0.5, s), walk(0.5, 1000 + s)) for s in range(100))
+
+
+def test_one_deterministic_path_is_not_suspicious() -> None:
+    paths = Samples.from_trajectories([[0, 1, 2, 0]] * 10)
+    assert alike(paths, paths) is None, "there is only one way it can come out"
+
+
+def test_few_episodes_are_said_to_be_few() -> None:
+    long = somcot.random_walk(5).sample(1, 200, rng=0), somcot.random_walk(5).sample(1, 200, rng=1)
+    with pytest.warns(DataWarning, match="2 episodes can be dealt to 2 groups in 2 ways only"):
+        assert somcot.same_process(*long, discount=0.9, n_permutations=19).pvalue == 1.0
+
+
+def test_what_is_refused() -> None:
+    a = walk(0.5, 0)
+    with pytest.raises(TypeError, match=r"y: found a MarkovChain, which is known.*somcot.distance"):
+        somcot.same_process(a, somcot.random_walk(5), discount=0.9)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"x\[1\]: found list, expected Samples"):
+        somcot.same_process([a, [0, 1]], discount=0.9)  # type: ignore[list-item]
+    with pytest.raises(
+        ValueError, match=r"y: holds independent samples of the occupancy at discount 0\.9, x holds episodes"
+    ):
+        somcot.same_process(a, somcot.random_walk(5).sample_occupancy(50, 0.9, rng=0), discount=0.9)
+    with pytest.raises(TypeError, match="discount: needed for statistic='distance'"):
+        somcot.same_process(a, a)
+    with pytest.raises(TypeError, match="y: missing"):
+        somcot.same_process(a, discount=0.9)
+    with pytest.raises(TypeError, match="y: x is a list of recordings already"):
+        somcot.same_process([a, a], a, discount=0.9)
+    with pytest.raises(ValueError, match="x: found a list of 1 recording"):
+        somcot.same_process([a], discount=0.9)
+    with pytest.raises(ValueError, match="statistic: found 'chi', expected 'distance' or 'pearson'"):
+        somcot.same_process(a, a, statistic="chi")
+    with pytest.raises(ValueError, match="cost: found 'label', expected 'labels', 'features'"):
+        somcot.same_process(a, a, "label", discount=0.9)
+    starts = [Samples.from_trajectories([[0, 1], [1, 0]], initial=i) for i in (0, 1)]
+    with pytest.raises(ValueError, match=r"x\[1\]: its known start law differs from that of x\[0\]"):
+        somcot.same_process(starts, discount=0.9)
+
+
+def test_occupancy_samples_and_pearson_need_no_cost() -> None:
+    x, y = somcot.random_walk(5, 0.5), somcot.random_walk(5, 0.8)
+    a, b = x.sample_occupancy(800, 0.9, rng=0), y.sample_occupancy(800, 0.9, rng=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert somcot.same_process(a, b, statistic="pearson", n_permutations=19).pvalue == 0.05
+        assert somcot.same_process(a, b, discount=0.9, n_permutations=19).pvalue == 0.05
