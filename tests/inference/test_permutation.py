@@ -124,6 +124,8 @@ def test_features_of_all_recordings_together() -> None:
     table = somcot.costs.absolute([1, 0, -1], [1, 0, -1])
     named = somcot.same_process(data, other, "features", discount=0.9, n_permutations=19)
     assert named.statistic == pytest.approx(somcot.same_process(data, other, table, discount=0.9).statistic)
+    estimated = somcot.costs.from_features(data, other)
+    assert somcot.same_process(data, other, estimated, discount=0.9).statistic == pytest.approx(named.statistic)
     with pytest.raises(ValueError, match="cost: 'features' needs a reward for every state"):
         somcot.same_process(walk(0.5, 0), walk(0.5, 1), "features", discount=0.9)
 

@@ -213,8 +213,8 @@ def _table(cost: Any, recordings: Sequence[Samples], deck: Deck) -> Floats:
     """The cost between all states of all recordings, in the order of the pooled ones."""
     pooled = deck.pooled
     n, states = pooled.n_states, pooled.states
-    if isinstance(cost, str):
-        return _named_cost(cost, pooled)
+    if isinstance(cost, (str, costs.FeatureCost)):
+        return _named_cost(cost if isinstance(cost, str) else "features", pooled)
     if callable(cost):
         return costs.check_cost(cost(pooled, pooled), n, n)
     array = np.asarray(cost)

@@ -38,7 +38,7 @@ class RewardSums(NamedTuple):
 
     def at(self, states: Codes) -> RewardSums:
         """Those of given states, for states made from these."""
-        return RewardSums(self.total[states], self.number[states])
+        return RewardSums(self.total[states], self.number[states], self.squares[states])
 
     def means(self, absorbing: Flags) -> Floats:
         """Mean reward; 0 in absorbing states without any, NaN elsewhere."""
