@@ -19,16 +19,18 @@ True
 """
 
 import importlib as _importlib
-from types import ModuleType as _ModuleType
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
-from somcot import costs
-from somcot.api import distance, markov_order, metric, same_process
-from somcot.chains import MarkovChain, block_chain, random_walk
-from somcot.plumbing.errors import ConvergenceWarning, DataWarning, UnseenStateWarning
-from somcot.plumbing.memory import MemoryLimitError
-from somcot.problem import Problem
-from somcot.result import Bounds, ConfidenceInterval, Result, Status
-from somcot.samples import Samples
+if _TYPE_CHECKING:  # for readers and type checkers; at run time `__getattr__` does it
+    from somcot import costs
+    from somcot.api import distance, markov_order, metric, same_process
+    from somcot.chains import MarkovChain, block_chain, random_walk
+    from somcot.plumbing.errors import ConvergenceWarning, DataWarning, UnseenStateWarning
+    from somcot.plumbing.memory import MemoryLimitError
+    from somcot.problem import Problem
+    from somcot.result import Bounds, ConfidenceInterval, Result, Status
+    from somcot.samples import Samples
 
 __version__ = "0.1.0"
 
@@ -53,16 +55,29 @@ __all__ = [
     "same_process",
 ]
 
-# Loaded on first use: they bring compiled code or optional packages.
+# Everything is loaded on first use: `somcot --help` answers at once, and Ctrl-C is obeyed before there is much to load.
 _SUBMODULES = frozenset(
     {"certificates", "couplings", "derivatives", "plots", "readers", "report", "solvers", "steps", "streams"}
 )
+_HOMES = {
+    "somcot.api": ("distance", "markov_order", "metric", "same_process"),
+    "somcot.chains": ("MarkovChain", "block_chain", "random_walk"),
+    "somcot.plumbing.errors": ("ConvergenceWarning", "DataWarning", "UnseenStateWarning"),
+    "somcot.plumbing.memory": ("MemoryLimitError",),
+    "somcot.problem": ("Problem",),
+    "somcot.result": ("Bounds", "ConfidenceInterval", "Result", "Status"),
+    "somcot.samples": ("Samples",),
+}
 
 
-def __getattr__(name: str) -> _ModuleType:
-    if name in _SUBMODULES:
+def __getattr__(name: str) -> _Any:
+    if name in _SUBMODULES or name == "costs":
         return _importlib.import_module(f"somcot.{name}")
-    raise AttributeError(f"module 'somcot' has no attribute {name!r}")
+    home = next((module for module, names in _HOMES.items() if name in names), None)
+    if home is None:
+        raise AttributeError(f"module 'somcot' has no attribute {name!r}")
+    found = globals()[name] = getattr(_importlib.import_module(home), name)
+    return found
 
 
 def __dir__() -> list[str]:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from somcot import __version__
+from somcot.commands import signals
 from somcot.commands.options import (
     Cost,
     Discount,
@@ -24,10 +25,11 @@ from somcot.commands.options import (
     reads_files,
 )
 from somcot.plumbing.errors import NotSolvedError
+from somcot.plumbing.text import label_text
 
 __all__ = ["app", "main"]
 
-OK, FAILED, BAD_INPUT, NOT_CONVERGED, TOO_LARGE, INTERRUPTED = 0, 1, 2, 4, 5, 130
+OK, FAILED, BAD_INPUT, NOT_CONVERGED, TOO_LARGE, CLOSED_PIPE = 0, 1, 2, 4, 5, 141
 
 app = typer.Typer(
     name="somcot", pretty_exceptions_enable=False, rich_markup_mode=None,
@@ -36,43 +38,59 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Entry point of the ``somcot`` command."""
+    """Run the ``somcot`` command on the arguments of this process."""
+    signals.obey()
     debug = "--debug" in sys.argv
     arguments = [a for a in sys.argv[1:] if a != "--debug"] or ["--help"]
     try:
-        code = app(args=arguments, standalone_mode=False, prog_name="somcot")
+        found = app(args=arguments, standalone_mode=False, prog_name="somcot")
         sys.stdout.flush()
-        if code == INTERRUPTED:
-            _say("interrupted", INTERRUPTED)
+        code = found if isinstance(found, int) else OK
+        if code == signals.INTERRUPTED:
+            code = _say(*signals.interruption())
     except BaseException as error:
         if debug and not isinstance(error, SystemExit):
             raise
         code = _explain(error)
-    raise SystemExit(code if isinstance(code, int) else OK)
+    signals.decided(code)
+    raise SystemExit(code)
 
 
 def _explain(error: BaseException) -> int:
     """One line on standard error, and the exit code."""
+    causes = _causes(error)
+    if any(isinstance(cause, KeyboardInterrupt) for cause in causes):  # compiled code may turn it into something else
+        return _say(*signals.interruption())
+    if any(isinstance(cause, BrokenPipeError) and cause.filename is None for cause in causes):
+        # Whoever reads our output has seen enough, as `head` has after ten lines: no reason to speak.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED_PIPE
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else FAILED
-    if isinstance(error, KeyboardInterrupt):
-        return _say("interrupted", INTERRUPTED)
-    if isinstance(error, BrokenPipeError):
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - or the interpreter complains once more on its way out
-        return _say("error: standard output: the reader closed the pipe; keep it open until the answer came", BAD_INPUT)
     if isinstance(error, MemoryError):
         return _say(f"error: {error or 'out of memory; use fewer states or a larger machine'}", TOO_LARGE)
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
         return _say(f"error: {_with_value(' '.join(error.format_message().split()))}; see somcot --help", BAD_INPUT)
-    if type(error).__name__ == "Abort":
-        return _say("interrupted", INTERRUPTED)
+    if type(error).__name__ == "Abort":  # how typer takes an EOFError
+        return _say("error: the data end too soon; copy or write the file again", BAD_INPUT)
     if isinstance(error, OSError) and error.filename is not None:
-        return _say(f"error: {error.filename}: {error.strerror}; check the name and the permissions", BAD_INPUT)
+        remedy = "" if ";" in str(error.strerror) else "; check the name and the permissions"
+        return _say(f"error: {error.filename}: {error.strerror}{remedy}", BAD_INPUT)
     if isinstance(error, (ValueError, TypeError, ImportError, OSError)):
         return _say(f"error: {error}", BAD_INPUT)
     if isinstance(error, NotSolvedError):
         return _say(f"error: {error}", NOT_CONVERGED)
     return _say(f"error: {type(error).__name__}: {error}; this is a defect of somcot, --debug shows where", FAILED)
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """The error, and those it came from."""
+    found: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in found:
+        found.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    return found
 
 
 def _with_value(text: str) -> str:
@@ -85,8 +103,7 @@ def _with_value(text: str) -> str:
 
 
 def _say(text: str, code: int) -> int:
-    line = " ".join(text.split())
-    print(line if len(line) <= 600 else line[:597] + "...", file=sys.stderr)
+    print(label_text(" ".join(text.split()), 600), file=sys.stderr)
     return code
 
 

@@ -16,6 +16,7 @@ import somcot
 from somcot.chains import MarkovChain
 from somcot.commands.inputs import NamedProcess
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.text import label_text
 from somcot.report import named
 from somcot.result import Claim, Result
 from somcot.samples import Samples
@@ -68,7 +69,7 @@ def caught() -> Iterator[list[str]]:
             yield messages
         finally:
             ours = [str(w.message) for w in found if w.category.__module__.startswith("somcot")]
-            messages.extend(_as_option(" ".join(text.split())) for text in dict.fromkeys(ours))
+            messages.extend(label_text(_as_option(" ".join(text.split())), 2000) for text in dict.fromkeys(ours))
 
 
 def names_of(x: NamedProcess, y: NamedProcess) -> tuple[str, str]:

@@ -12,7 +12,7 @@ import somcot
 from somcot.commands import screens
 from somcot.commands.answers import Answer, caught
 from somcot.commands.inputs import NamedProcess
-from somcot.commands.run import can_draw, write_files
+from somcot.commands.outputs import can_draw, write_files
 from somcot.data import clickstream
 from somcot.readers import from_table
 

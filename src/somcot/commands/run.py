@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import os
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +11,7 @@ import numpy as np
 from rich.console import Console
 
 import somcot
-from somcot import report
-from somcot.commands import screens
+from somcot.commands import screens, signals
 from somcot.commands.answers import (
     Answer,
     caught,
@@ -33,6 +29,7 @@ from somcot.commands.inputs import (
     match_labels,
     read_processes,
 )
+from somcot.commands.outputs import can_draw, check_targets, save_matrix, write_files
 from somcot.commands.reading import Reading
 from somcot.commands.sizes import estimate_size
 from somcot.costs import FeatureCost
@@ -41,10 +38,10 @@ from somcot.plumbing.validation import check_discount
 from somcot.result import Status
 from somcot.samples import Samples
 
-__all__ = ["can_draw", "distance", "info", "metric", "test", "write_files"]
+__all__ = ["console", "distance", "info", "metric", "test"]
 
 _PICTURES = (".png", ".svg", ".pdf", ".jpg")
-NOT_CONVERGED, INTERRUPTED = 4, 130
+NOT_CONVERGED = 4
 
 
 def distance(
@@ -70,7 +67,7 @@ def distance(
         raise ValueError(f"--plot: found {str(plot)!r}, expected a file ending in {', '.join(_PICTURES)}")
     if plot is not None and not can_draw():
         raise ImportError("--plot: drawing needs matplotlib: pip install matplotlib")
-    _check_targets(html, plot)
+    check_targets({"--html": html, "--plot": plot}, (a, b, cost))
     with caught() as messages:
         x, y, table = _read_pair(a, b, reading, cost)
         result = somcot.distance(
@@ -84,13 +81,14 @@ def distance(
             progress=sys.stderr.isatty(),
         )
     answer = Answer(result, x, y, np.asarray(table), cost, seed, messages, command)
-    write_files(answer, html, plot)
-    if as_json:
-        print_json(to_json(answer))
-    else:
-        screens.show_distance(console(), answer)
+    try:  # the answer first: no full disk and no failing drawing can take it away
+        _show_answer(answer, {"report": html, "figure": plot} if as_json else None)
+    finally:  # and the files even if nobody reads the answer to its end
+        write_files(answer, html, plot)
+    if not as_json:
+        screens.show_files(console(), answer)
     if result.status is Status.INTERRUPTED:
-        return INTERRUPTED
+        return signals.INTERRUPTED
     return 0 if result.status in (Status.CONVERGED, Status.FINISHED) else NOT_CONVERGED
 
 
@@ -137,12 +135,10 @@ def metric(a: str, b: str, reading: Reading, *, cost: str, discount: float, as_j
     check_discount(discount)
     if out is not None and out.suffix not in (".csv", ".npy"):
         raise ValueError(f"--out: found {str(out)!r}, expected a file ending in .csv or .npy")
-    _check_targets(out)
+    check_targets({"--out": out}, (a, b, cost))
     with caught() as messages:
         x, y, table = _read_pair(a, b, reading, cost)
         values = somcot.metric(chain_of(x), chain_of(y), table, discount=discount)
-    if out is not None:
-        _save_matrix(out, values, x, y)
     only_x, only_y = one_sided(x, y)
     content = {
         "somcot": somcot.__version__, "command": "metric", "discount": discount, "cost": cost,
@@ -151,10 +147,15 @@ def metric(a: str, b: str, reading: Reading, *, cost: str, discount: float, as_j
         "warnings": notes_of(messages, x, y),
         "files": {} if out is None else {"matrix": str(out)},
     }  # fmt: skip
-    if as_json:
-        print_json(content)
-    else:
-        screens.show_metric(console(), x, y, values, notes_of(messages, x, y))
+    try:
+        if as_json:
+            print_json(content)
+        else:
+            screens.show_metric(console(), x, y, values, notes_of(messages, x, y))
+        sys.stdout.flush()
+    finally:
+        if out is not None:
+            save_matrix(out, values, x, y)
     return 0
 
 
@@ -183,6 +184,15 @@ def info(path: str, reading: Reading, *, as_json: bool) -> int:
     return 0
 
 
+def _show_answer(answer: Answer, planned: dict[str, Path | None] | None) -> None:
+    """Print the answer: for programs, when it is told which files will follow, otherwise for people."""
+    if planned is None:
+        screens.show_distance(console(), answer)
+    else:
+        print_json(to_json(answer) | {"files": {what: str(path) for what, path in planned.items() if path is not None}})
+    sys.stdout.flush()
+
+
 def _recorded(process: NamedProcess) -> Samples:
     if not isinstance(process.value, Samples):
         raise ValueError(f"{process.name}: a known chain; the test compares recorded data, see somcot distance")
@@ -197,76 +207,15 @@ def _read_pair(a: str, b: str, reading: Reading, cost: str) -> tuple[NamedProces
     return x, y, build_cost(cost, x, y)
 
 
-def _check_targets(*paths: Path | None) -> None:
-    """Find out before a long computation that its answer could not be written."""
-    for path in paths:
-        if path is None:
-            continue
-        folder = path.parent
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ValueError(f"{path}: its folder cannot be made ({error.strerror}); name another place") from None
-        if path.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
-            raise ValueError(f"{path}: cannot be written; name a file in a folder that you may write to")
-
-
-def write_files(answer: Answer, html: Path | None, plot: Path | None, known: float | None = None) -> None:
-    """Write the report and the figure, and note where they are."""
-    if html is not None:
-        report.write(
-            html, answer.result, cost=answer.cost, x=answer.x.value, y=answer.y.value,
-            names=answer.names, cost_name=answer.cost_name, warnings=answer.notes,
-            command=answer.command, known=known,
-        )  # fmt: skip
-        answer.files["report"] = str(html)
-    if plot is not None:
-        _draw(answer, plot)
-        answer.files["figure"] = str(plot)
-
-
-def can_draw() -> bool:
-    """Whether matplotlib, which is optional, is there."""
-    return find_spec("matplotlib") is not None
-
-
-def _draw(answer: Answer, path: Path) -> None:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    from somcot import plots
-
-    figure = plots.overview(answer.result, names=answer.names)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
-
-
-def _save_matrix(path: Path, values: Floats, x: NamedProcess, y: NamedProcess) -> None:
-    if path.suffix == ".npy":
-        np.save(path, values)
-        return
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(["", *(_text(s) for s in y.value.states)])
-        for label, row in zip(x.value.states, values.tolist(), strict=True):
-            writer.writerow([_text(label), *map(repr, row)])
-
-
-def _text(label: Any) -> str:
-    return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
-
-
 class _Screen(Console):
     def on_broken_pipe(self) -> None:
-        """Say so in the words of the command instead of leaving without any."""
+        """Let the command decide what that means; rich would leave at once, with files not written yet."""
         raise BrokenPipeError
 
 
 def console() -> Console:
-    """Where answers go; no colours guessed into numbers."""
-    return _Screen(highlight=False)
+    """Where answers go; no colours guessed into numbers, no markup found in names."""
+    return _Screen(highlight=False, markup=False)
 
 
 def print_json(content: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from somcot.result import Claim, Status
 from somcot.samples import Samples
 from somcot.solvers.methods import describe
 
-__all__ = ["show_distance", "show_info", "show_metric", "show_test"]
+__all__ = ["show_distance", "show_files", "show_info", "show_metric", "show_test"]
 
 _MATCHES = 8
 _MATRIX = 12
@@ -77,8 +77,13 @@ def _after(console: Console, answer: Answer) -> None:
     if not answer.result.converged:
         style = "yellow" if answer.result.status is Status.FINISHED else "bold red"
         console.print(Text(answer.result.message, style=style))
+    show_files(console, answer)
+
+
+def show_files(console: Console, answer: Answer) -> None:
+    """Where the report and the figure are."""
     for what, path in answer.files.items():
-        console.print(Text(f"{what}: {path}", style="cyan"))
+        console.print(Text(f"{what}: {label_text(path, 4096)}", style="cyan"))
 
 
 def _notes(console: Console, messages: Iterable[str]) -> None:

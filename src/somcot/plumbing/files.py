@@ -50,13 +50,14 @@ def write_bytes(path: Path_, content: bytes) -> None:
 def replacing(path: Path_) -> Iterator[IO[bytes]]:
     """Open a new file for writing that takes the place of `path` when the block ends without an error.
 
-    Links are followed, folders are made, and the mode is that of the old file or what the umask allows. Pipes and
-    devices are written to directly. An `OSError` names `path`.
+    Links are followed, folders are made, and the mode is that of the old file or what the umask allows. Pipes,
+    devices and open files such as ``/dev/stdout`` are written to directly. An `OSError` names `path`.
     """
     target = Path(os.path.realpath(path))
     try:
-        if target.exists() and not target.is_file():
-            with target.open("wb") as stream:
+        handle = _open_file(path)
+        if handle is not None or (target.exists() and not target.is_file()):
+            with os.fdopen(os.open(path, os.O_WRONLY) if handle is None else os.dup(handle), "wb") as stream:
                 yield stream
             return
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -70,6 +71,13 @@ def replacing(path: Path_) -> Iterator[IO[bytes]]:
     except OSError as error:
         what = f"could not be written ({error.strerror or error}); what was there before is kept"
         raise OSError(error.errno, what, os.fspath(path)) from error
+
+
+def _open_file(path: Path_) -> int | None:
+    """The number behind a name that means a file open already; to put another in its place would lose its content."""
+    name = os.path.abspath(path)
+    number = {"/dev/stdout": "1", "/dev/stderr": "2"}.get(name, name.removeprefix("/dev/fd/"))
+    return int(number) if number.isdigit() else None
 
 
 @contextlib.contextmanager

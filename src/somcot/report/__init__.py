@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterable
 from html import escape
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from numpy.typing import ArrayLike
 
 from somcot import __version__
+from somcot.plumbing.files import write_bytes
 from somcot.plumbing.text import label_text
 from somcot.problem import ChainOrData
 from somcot.report import sections
@@ -23,8 +23,8 @@ __all__ = ["Contribution", "before_correction", "contributions", "html", "named"
 
 
 def write(path: str | os.PathLike[str], result: Result, **details: Any) -> None:
-    """Write the page to a file; `details` as for `html`."""
-    Path(path).write_text(html(result, **details), encoding="utf-8", errors="replace")
+    """Write the page to a file, replacing what is there in one move; `details` as for `html`."""
+    write_bytes(path, html(result, **details).encode("utf-8", errors="replace"))
 
 
 def html(
