@@ -62,7 +62,7 @@ TABLES: dict[str, tuple[str | bytes, list[str]]] = {
     "NaN time": ("user,ts,page\n1,0,home\n1,NaN,cart\n", ["bad.csv: row 2", "'ts'", "missing"]),
     "empty time": ("user,ts,page\n1,0,home\n1,,cart\n", ["bad.csv: row 2", "'ts'", "fill"]),
     "text time": ("user,ts,page\n1,0,home\n1,noon,cart\n", ["bad.csv: row 2", "'noon'", "expected numbers or times"]),
-    "mixed times": ("user,ts,page\n1,0,home\n1,2026-05-01,cart\n1,x,cart\n", ["bad.csv: row 3", "'x'"]),
+    "mixed times": ("user,ts,page\n1,0,home\n1,2026-05-01,cart\n1,x,cart\n", ["bad.csv: row 2", "among numbers"]),
     "empty sequence": ("user,ts,page\n1,0,home\n,1,cart\n", ["bad.csv: row 2", "'user'", "missing"]),
     "measurements": ("user,ts,page\n1,0,0.25\n1,1,0.5\n1,2,0.75\n", ["bad.csv", "0.25", "--bins page=10"]),
     "latin-1 header": ("user,ts,page,größe\n1,0,home,2\n".encode("latin-1"), ["bad.csv: line 1", "UTF-8", "latin-1"]),
@@ -257,6 +257,55 @@ OPTIONS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "cost with NaN": (["distance", *GOOD_PAIR, "--discount", "0.9", "--cost", "nan.csv"], ["nan.csv", "not finite"]),
     "cost without a state": (["distance", *GOOD_PAIR, "--discount", "0.9", "--cost", "short.csv"], ["'home'", "add"]),
+    "two rows of a cost with one name": (
+        ["distance", *GOOD_PAIR, "--discount", "0.9", "--cost", "twice.csv"],
+        ["twice.csv", "two rows are called 'home'"],
+    ),
+    "two columns of a cost with one name": (
+        ["distance", *GOOD_PAIR, "--discount", "0.9", "--cost", "wide_twice.csv"],
+        ["wide_twice.csv", "two columns are called 'cart'"],
+    ),
+    "cost with a long field": (
+        ["distance", *GOOD_PAIR, "--discount", "0.9", "--cost", "long.csv"],
+        ["long.csv: line 2", "field"],
+    ),
+    "cost that is binary": (
+        ["distance", *GOOD_PAIR, "--discount", "0.9", "--cost", "/dev/zero"],
+        ["/dev/zero", "binary"],
+    ),
+    "cost cut short": (
+        ["distance", *GOOD_PAIR, "--discount", "0.9", "--cost", "cut.csv.gz"],
+        ["cut.csv.gz", "gzip data are damaged"],
+    ),
+    "graph cut short": (["info", "cut.edges.gz"], ["cut.edges.gz", "gzip data are damaged"]),
+    "cost with underscores": (
+        ["distance", *GOOD_PAIR, "--discount", "0.9", "--cost", "under.csv"],
+        ["under.csv: line 3", "'1_0'"],
+    ),
+    "infinite reward": (
+        ["distance", "inf.csv", "inf.csv", "--state", "page", "--discount", "0.9", "--cost", "reward:gain"],
+        ["inf.csv: row 2, column 'gain'", "inf"],
+    ),
+    "an address": (["info", "https://example.com/a.csv"], ["https://example.com/a.csv", "only files", "download"]),
+    "binning without bins": (
+        ["info", "good.csv", "--state", "page", "--binning", "uniform"],
+        ["--binning", "--bins", "leave it out"],
+    ),
+    "no name of a sequence": (["info", "good.csv", "--state", "page", "--sequence", ""], ["--sequence", "empty"]),
+    "no name of a state": (["info", "good.csv", "--state", ""], ["--state", "empty"]),
+    "a billion bins": (
+        ["info", "good.csv", "--state", "reward", "--bins", "reward=999999999999"],
+        ["bins", "at most 1,000,000"],
+    ),
+    "bins of a pipe": (
+        ["info", "/dev/null", "--format", "csv", "--state", "reward", "--bins", "reward=2"],
+        ["/dev/null", "empty"],
+    ),
+    "one device twice": (["distance", "/dev/zero", "/dev/zero", "--discount", "0.9"], ["/dev/zero", "twice"]),
+    "a device as an archive": (
+        ["distance", "/dev/zero", "good.npy", "--format", "npz", "--discount", "0.9"],
+        ["/dev/zero", "does not begin like a .npz file"],
+    ),
     "unknown method": (
         ["distance", *GOOD_PAIR, "--discount", "0.9", "--method", "magic"],
         ["--method", "'magic'", "auto"],
@@ -313,6 +362,13 @@ def test_bad_options(name: str, command: Command, folder: Path) -> None:
     (folder / "words.csv").write_text("0,1\n1,x\n")
     (folder / "nan.csv").write_text("0,nan\n1,0\n")
     (folder / "short.csv").write_text(",cart\ncart,0\nhome,1\n")
+    (folder / "twice.csv").write_text(",cart,home\ncart,0,1\nhome,1,0\nhome,5,5\n")
+    (folder / "wide_twice.csv").write_text(",cart,home,cart\ncart,0,1,2\nhome,1,0,2\n")
+    (folder / "long.csv").write_text(",cart,home\n" + "x" * 200_000 + ",0,1\n")
+    (folder / "under.csv").write_text(",cart,home\ncart,0,1\nhome,1_0,0\n")
+    (folder / "inf.csv").write_text("page,gain\na,1\nb,inf\na,1\n")
+    for ending in ("csv", "edges"):
+        (folder / f"cut.{ending}.gz").write_bytes(gzip.compress(os.urandom(9000).hex().encode())[:3000])
     arguments, words = OPTIONS[name]
     refused(command(*arguments, cwd=folder), words)
 

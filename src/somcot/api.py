@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike
 
+from somcot import costs
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning, warn
@@ -106,7 +107,7 @@ def distance(
         _refuse_streams(chosen.name, x, y)
     found: Result
     if solver.takes != "chains":
-        found = solve(x, y, cost, **given)
+        found = solve(x, y, _aligned(cost, x, y), **given)
         return replace(found, method=chosen.name)
     found = solve(Problem(_chain("x", x), _chain("y", y), cost, discount), **given)
     sizes = [process.n_transitions if isinstance(process, Samples) else 0 for process in (x, y)]
@@ -212,8 +213,8 @@ def same_process(
     from somcot.inference.permutation import same_process as test  # compiled code too
 
     return test(
-        x, y, cost, discount=discount, statistic=statistic, n_permutations=n_permutations, rng=rng, threads=threads,
-        progress=progress,
+        x, y, _aligned_to_all(cost, x, y), discount=discount, statistic=statistic, n_permutations=n_permutations,
+        rng=rng, threads=threads, progress=progress,
     )  # fmt: skip
 
 
@@ -282,6 +283,20 @@ def _refuse(name: str, process: object, expected: str, method: str) -> NoReturn:
     elif hasattr(process, "shape") or isinstance(process, list):
         hint = "; wrap a matrix: MarkovChain(matrix), or data: Samples.from_trajectories(...)"
     raise TypeError(f"{name}: found {type(process).__name__}, expected {expected}{hint}")
+
+
+def _aligned(cost: Any, x: Any, y: Any) -> Any:
+    """The cost in the order of the states, where it has labels and they are known."""
+    return costs.aligned(cost, getattr(x, "states", None), getattr(y, "states", None))
+
+
+def _aligned_to_all(cost: Any, x: Any, y: Any) -> Any:
+    """The same between recordings, where other states than those of both stand in the order in which they occur."""
+    given = [r for r in ([*x] if isinstance(x, Sequence) else [x, y]) if isinstance(r, Samples)]
+    if len(given) == 2 and set(given[0].states) == set(given[1].states):
+        return _aligned(cost, *given)
+    states = tuple(dict.fromkeys(state for recording in given for state in recording.states))
+    return costs.aligned(cost, states, states)
 
 
 def _chain(name: str, process: Process) -> MarkovChain:

@@ -15,6 +15,7 @@ from somcot.plumbing.matrices import from_frame, square_matrix, stochastic
 from somcot.plumbing.validation import (
     check_count,
     check_discount,
+    check_flag,
     check_labels,
     check_number,
     check_rng,
@@ -102,6 +103,7 @@ class MarkovChain:
     ) -> None:
         if hasattr(transition, "columns") and hasattr(transition, "index"):
             transition, states = from_frame(transition, states)
+        check_flag("normalize", normalize)
         matrix = square_matrix(transition)
         n = int(matrix.shape[0])
         labels = tuple(range(n)) if states is None else check_labels("states", states, n)

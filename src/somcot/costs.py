@@ -5,7 +5,7 @@ Any (n_x, n_y) array of finite numbers is a cost. These functions build the usua
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.validation import check_labels, real_array
 
-__all__ = ["FeatureCost", "FeatureMeans", "absolute", "check_cost", "euclidean", "from_features", "labels"]
+__all__ = ["FeatureCost", "FeatureMeans", "absolute", "aligned", "check_cost", "euclidean", "from_features", "labels"]
 
 
 def absolute(a: ArrayLike, b: ArrayLike) -> Floats:
@@ -243,6 +243,44 @@ def _finite(cost: Floats) -> Floats:
     if not np.isfinite(cost).all():
         raise ValueError("a, b: differences are too large for floating point; rescale")
     return cost
+
+
+def aligned(cost: Any, states_x: Sequence[Hashable] | None, states_y: Sequence[Hashable] | None) -> ArrayLike:
+    """A cost in the order of the states: the labels of a pandas or polars frame are honoured.
+
+    A frame that numbers its rows and columns has no labels and is taken as it stands; so is anything else.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> frame = pandas.DataFrame([[1, 0], [0, 1]], index=["b", "a"], columns=["a", "b"])
+    >>> aligned(frame, ["a", "b"], ["a", "b"])
+    array([[0, 1],
+           [1, 0]])
+    """
+    if not hasattr(cost, "columns") or not hasattr(cost, "to_numpy"):
+        return cost  # type: ignore[no-any-return]
+    table = cost.to_numpy()
+    rows = list(cost.index) if hasattr(cost, "index") else list(range(len(table)))  # a polars frame names no rows
+    columns = list(cost.columns)
+    if columns == [f"column_{k}" for k in range(len(columns))]:
+        columns = list(range(len(columns)))
+    down, across = _places("rows", rows, states_x), _places("columns", columns, states_y)
+    return table[np.ix_(down, across)]  # type: ignore[no-any-return]
+
+
+def _places(what: str, found: list[Hashable], states: Sequence[Hashable] | None) -> list[int]:
+    """Where the states stand among the labels found; as they stand when those are just numbers."""
+    place = {label: k for k, label in enumerate(found)}
+    if states is not None and len(place) == len(found) == len(states) and all(state in place for state in states):
+        return [place[state] for state in states]
+    if found == list(range(len(found))):
+        return list(range(len(found)))
+    shown = "unknown" if states is None else ", ".join(map(repr, states[:5]))
+    raise ValueError(
+        f"cost: its {what} are called {', '.join(map(repr, found[:5]))}, the states are {shown}; give the frame the "
+        "labels of the states, each once, or pass an array"
+    )
 
 
 def check_cost(cost: ArrayLike, n_x: int, n_y: int) -> Floats:

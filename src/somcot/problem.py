@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain, Support
-from somcot.costs import FeatureCost, check_cost
+from somcot.costs import FeatureCost, aligned, check_cost
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.validation import check_discount
 from somcot.samples import Samples
@@ -63,7 +63,7 @@ class Problem:
         object.__setattr__(self, "x", x)
         object.__setattr__(self, "y", y)
         object.__setattr__(self, "_least", 0.0 if isinstance(cost, FeatureCost) else None)
-        object.__setattr__(self, "cost", check_cost(cost, x.n_states, y.n_states))
+        object.__setattr__(self, "cost", check_cost(aligned(cost, x.states, y.states), x.n_states, y.n_states))
         object.__setattr__(self, "discount", check_discount(discount))
         self.cost.setflags(write=False)
 

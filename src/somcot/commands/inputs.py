@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import io
+import os
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,13 +20,15 @@ from somcot.plumbing.errors import DataWarning, warn
 from somcot.problem import ChainOrData
 from somcot.readers.files import read
 from somcot.readers.formats import kind_of
-from somcot.readers.inputs import Input, identify, open_bytes
+from somcot.readers.inputs import Input, format_of, identify, open_bytes
 from somcot.readers.numpy_files import load_arrays
 from somcot.readers.tables import fit_bins
 from somcot.recorded.labels import listing
 from somcot.samples import Samples
 
 __all__ = ["NamedProcess", "build_cost", "match_labels", "read_processes"]
+
+_BLOCK, _LONGEST = 1 << 16, 1 << 30  # bytes of a cost as text: looked at first, and at most
 
 
 class NamedProcess(NamedTuple):
@@ -39,6 +43,7 @@ def read_processes(paths: Sequence[str], reading: Reading, reward: str | None = 
     if paths.count("-") > 1:
         raise ValueError("standard input: named twice; it can be read only once, so name a file for one of the two")
     sources = [_identified(path, reading.format) for path in paths]
+    _refuse_shared_streams(sources)
     kinds = [kind_of(source.format).name for source in sources]
     for name in reading.given():
         if not set(takers(name)) & set(kinds):
@@ -57,18 +62,21 @@ def read_processes(paths: Sequence[str], reading: Reading, reward: str | None = 
 
 
 def _identified(path: str, format: str | None) -> Input:  # noqa: A002
-    """`--format` speaks for standard input and for files whose ending says nothing."""
-    if path == "-" or format is None:
-        return identify(path, format)
-    try:
-        return identify(path)
-    except ValueError:
-        return identify(path, format)
+    """`--format` speaks for streams and for files whose ending says nothing."""
+    return identify(path, None if format_of(path) else format)
+
+
+def _refuse_shared_streams(sources: Sequence[Input]) -> None:
+    streams = [os.fstat(source.stream.fileno()) for source in sources if source.stream is not None]
+    if len(streams) == 2 and os.path.samestat(*streams):
+        raise ValueError(f"{sources[0].name}: named twice; it can be read only once, so name a file for one of the two")
 
 
 def _shared_bins(sources: Sequence[Input], kinds: Sequence[str], reading: Reading) -> Any:
     """Edges for every binned column, fitted to all tables together so that equal labels mean the same."""
     if not reading.bins:
+        if reading.binning:
+            raise ValueError(f"--binning {reading.binning}: only together with --bins COLUMN=N; leave it out")
         return None
     wanted: dict[str, Any] = {}
     for text in reading.bins:
@@ -80,10 +88,9 @@ def _shared_bins(sources: Sequence[Input], kinds: Sequence[str], reading: Readin
     numbers = {name: spec for name, spec in wanted.items() if isinstance(spec, int)}
     if numbers:
         tables = [source for source, kind in zip(sources, kinds, strict=True) if kind == "table"]
-        if any(source.path is None for source in tables):
-            raise ValueError(
-                "--bins: fitting bins reads the data twice, standard input cannot; give edges: COLUMN=0,1,2"
-            )
+        once = next((source.name for source in tables if source.path is None), None)
+        if once is not None:
+            raise ValueError(f"--bins: fitting bins reads the data twice, {once} cannot; give edges: COLUMN=0,1,2")
         texts = {k: v for k, v in (("encoding", reading.encoding), ("delimiter", reading.delimiter)) if v}
         wanted |= fit_bins(tables, numbers, binning=reading.binning or "quantile", **texts)
     return wanted
@@ -137,7 +144,7 @@ def build_cost(text: str, x: NamedProcess, y: NamedProcess) -> Floats | costs.Fe
         return costs.labels(x.value.states, y.value.states)
     if text.startswith("reward:"):
         return _reward_cost(text, x, y)
-    path = Path(text)
+    path = Path(text).expanduser() if text.startswith("~") else Path(text)
     if not path.exists():
         raise ValueError(f"--cost: {text!r} is neither labels, reward:COLUMN nor a file; check the spelling")
     matrix = _cost_array(path) if path.suffix == ".npy" else _cost_table(path, x.value.states, y.value.states)
@@ -172,23 +179,39 @@ def _cost_array(path: Path) -> Any:
 
 def _cost_table(path: Path, states_x: Sequence[Hashable], states_y: Sequence[Hashable]) -> Any:
     """A matrix as text: bare numbers, or with the states of y on top and those of x at the left."""
+    rows = _csv_rows(path)
+    if _is_number(rows[0][1][0]):
+        return [_numbers(path, line, row) for line, row in rows]
+    (_, header), *body = rows
+    matrix = [_numbers(path, line, row[1:]) for line, row in body]
+    across = _places(path, "column", header[1:], states_y)
+    down = _places(path, "row", [row[0] for _, row in body], states_x)
+    if any(len(row) != len(header) - 1 for row in matrix):
+        raise ValueError(f"{path}: rows have different lengths; expected {len(header) - 1} numbers in each")
+    return np.array(matrix)[np.ix_(down, across)]
+
+
+def _csv_rows(path: Path) -> list[tuple[int, list[str]]]:
+    """The rows that hold something, with their lines."""
     with open_bytes(identify(path, "csv")) as stream:
-        try:
-            text = stream.read(1 << 30).decode("utf-8-sig")
-        except UnicodeDecodeError:
-            raise ValueError(f"{path}: not valid UTF-8; save it as UTF-8") from None
-    mark = "\t" if "\t" in text.partition("\n")[0] else ","
-    rows = [row for row in csv.reader(text.splitlines(), delimiter=mark) if row]
+        data = stream.read(_BLOCK)
+        if b"\0" in data:
+            raise ValueError(f"{path}: binary data, expected a matrix of numbers as text")
+        data += stream.read(_LONGEST - _BLOCK + 1)
+    if len(data) > _LONGEST:
+        raise ValueError(f"{path}: longer than {_LONGEST >> 20} MB; save the matrix with numpy.save")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: not valid UTF-8; save it as UTF-8") from None
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if "\t" in text.partition("\n")[0] else ",")
+    try:
+        rows = [(reader.line_num, row) for row in reader if row]
+    except csv.Error as error:
+        raise ValueError(f"{path}: line {reader.line_num}: {error}; expected a matrix of numbers") from None
     if not rows:
         raise ValueError(f"{path}: no numbers; expected a matrix with a row per state")
-    if _is_number(rows[0][0]):
-        return [_numbers(path, number, row) for number, row in enumerate(rows, 1)]
-    matrix = [_numbers(path, number, row[1:]) for number, row in enumerate(rows[1:], 2)]
-    across = _places(path, "column", rows[0][1:], states_y)
-    down = _places(path, "row", [row[0] for row in rows[1:]], states_x)
-    if any(len(row) != len(rows[0]) - 1 for row in matrix):
-        raise ValueError(f"{path}: rows have different lengths; expected {len(rows[0]) - 1} numbers in each")
-    return np.array(matrix)[np.ix_(down, across)]
+    return rows
 
 
 def _is_number(text: str) -> bool:
@@ -196,7 +219,7 @@ def _is_number(text: str) -> bool:
         float(text)
     except ValueError:
         return False
-    return True
+    return "_" not in text
 
 
 def _numbers(path: Path, line: int, row: Sequence[str]) -> list[float]:
@@ -208,6 +231,9 @@ def _numbers(path: Path, line: int, row: Sequence[str]) -> list[float]:
 
 def _places(path: Path, what: str, found: list[str], states: Sequence[Hashable]) -> list[int]:
     place = {text.strip(): k for k, text in enumerate(found)}
+    if len(place) < len(found):
+        name = next(text for k, text in enumerate(found) if place[text.strip()] != k).strip()
+        raise ValueError(f"{path}: two {what}s are called {name!r}; leave one out or rename it")
     names = [", ".join(map(str, s)) if isinstance(s, tuple) else str(s) for s in states]
     missing = [name for name in names if name not in place]
     if missing:

@@ -64,6 +64,9 @@ class Reading:
     def given(self) -> dict[str, Any]:
         """The options that were asked for, that for the choice of format aside."""
         everything = {row.name: getattr(self, row.name) for row in fields(self) if row.name != "format"}
+        for name, value in everything.items():
+            if value == "" or (isinstance(value, list) and "" in value):
+                raise ValueError(f"{flag(name)}: found an empty text; name something, or leave the option out")
         return {name: value for name, value in everything.items() if value}
 
     def for_kind(self, kind: str) -> dict[str, Any]:
@@ -71,7 +74,7 @@ class Reading:
         options = {name: value for name, value in self.given().items() if name in KINDS[kind].options()}
         if "initial" in options:
             text = options["initial"]
-            options["initial"] = int(text) if text.isascii() and text.isdigit() else text
+            options["initial"] = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else text
         if "terminated" in options:
             options["terminated"] = options["terminated"] == "all" or options["terminated"]
         return options

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Hashable, Iterable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from somcot.plumbing.arrays import Floats
 
-__all__ = ["check_confidence", "check_count", "check_discount", "check_finite", "check_labels", "real_array"]
+__all__ = [
+    "check_confidence", "check_count", "check_discount", "check_finite", "check_flag", "check_labels", "is_missing",
+    "real_array", "refuse_masks",
+]  # fmt: skip
 
 
 def real_array(name: str, values: Any, ndim: int) -> Floats:
     """Turn `values` into a fresh float64 array of `ndim` dimensions with finite entries."""
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise ValueError(f"{name}: found masked entries; fill them or leave them out")
+    refuse_masks(name, values)
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -33,11 +36,44 @@ def real_array(name: str, values: Any, ndim: int) -> Floats:
     return array
 
 
+def refuse_masks(name: str, values: Any) -> None:
+    """Refuse masked entries, which other functions would take for numbers."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        n = int(np.ma.getmaskarray(values).sum())
+        raise ValueError(f"{name}: {n} entries are masked; fill them, or leave them out and cut there")
+
+
+def is_missing(label: Any) -> bool:
+    """Whether a label stands for nothing: None, NaN of any kind, pandas' NA and NaT; also NaN within a tuple.
+
+    Examples
+    --------
+    >>> is_missing(None), is_missing((0, float("nan"))), is_missing("nan")
+    (True, True, False)
+    """
+    if isinstance(label, tuple):
+        return any(part is not None and is_missing(part) for part in label)
+    if isinstance(label, Decimal):
+        return label.is_nan()
+    if isinstance(label, (float, complex, np.inexact)):
+        return bool(label != label)
+    return label is None or type(label).__name__ in ("NAType", "NaTType")
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Refuse what is neither True nor False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name}: found {value!r}, expected True or False")
+    return bool(value)
+
+
 def _from_objects(name: str, array: NDArray[Any]) -> NDArray[Any]:
     """Numbers kept as Python objects (Decimal, Fraction, None) become floats; text and complex do not."""
     if array.dtype.kind == "O":
         try:
             return array.astype(np.float64)
+        except OverflowError:
+            raise ValueError(f"{name}: found a number too large for floating point; rescale") from None
         except (TypeError, ValueError):
             pass
     raise TypeError(f"{name}: found entries of type {array.dtype}, expected real numbers")
@@ -91,6 +127,8 @@ def check_number(name: str, value: Any) -> float:
     """Refuse what is not a real number."""
     try:
         return float("text" if isinstance(value, (str, bytes)) else value)
+    except OverflowError:
+        raise ValueError(f"{name}: found a number too large for floating point; rescale") from None
     except (TypeError, ValueError):
         raise TypeError(f"{name}: found {value!r}, expected a number") from None
 
@@ -124,8 +162,8 @@ def check_labels(name: str, labels: Iterable[Hashable], n: int | None = None) ->
         raise ValueError(f"{name}: found {len(found)} labels for {n} states; give exactly one per state")
     seen: set[Hashable] = set()
     for i, label in enumerate(found):
-        if isinstance(label, float) and math.isnan(label):
-            raise ValueError(f"{name}: label {i} is NaN; give every state a name")
+        if is_missing(label):
+            raise ValueError(f"{name}: label {i} is {label!r}; give every state a name")
         try:
             repeated = label in seen
         except TypeError:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import gzip
 import io
 import json
 import os
 import re
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple
 
@@ -21,6 +19,11 @@ _BLOCK = 1 << 22  # bytes of CSV read at a time, hence the longest line
 _LINE = 1 << 22
 _ROWS = 1 << 16
 _STDIN_LIMIT = 4e9
+_FOREIGN = {
+    b"PK\x03\x04": "a zip archive or a spreadsheet", b"\xfd7zXZ": "an xz archive", b"BZh": "a bzip2 archive",
+    b"\x28\xb5\x2f\xfd": "a zstandard archive", b"7z\xbc\xaf": "a 7z archive", b"PAR1": "a Parquet file",
+    b"\xd0\xcf\x11\xe0": "an old spreadsheet", b"%PDF": "a PDF file",
+}  # fmt: skip
 
 
 class Table(NamedTuple):
@@ -61,10 +64,29 @@ def open_table(
         with _named(source), open_bytes(source) as stream:
             yield _open_file(source, stream, encoding, delimiter)
         return
-    table = pa.table(dict(data)) if isinstance(data, Mapping) else data
-    reader = table.to_reader() if hasattr(table, "to_reader") else pa.RecordBatchReader.from_stream(table)
     name = f"{type(data).__module__.split('.')[0]} {type(data).__name__}"
-    yield Table(name, list(reader.schema.names), False, lambda wanted: _from_reader(name, reader, wanted))
+    with _named_frame(name):
+        table = pa.table(dict(data)) if isinstance(data, Mapping) else data
+        reader = table.to_reader() if hasattr(table, "to_reader") else pa.RecordBatchReader.from_stream(table)
+        objects = _object_columns(data)
+        yield Table(name, list(reader.schema.names), False, lambda wanted: _from_reader(name, reader, wanted, objects))
+
+
+@contextlib.contextmanager
+def _named_frame(name: str) -> Iterator[None]:
+    """Give errors of Arrow about a frame in memory the name of the frame and a remedy."""
+    pa = arrow()
+    try:
+        yield
+    except pa.ArrowException as error:
+        first = str(error).strip().partition("\n")[0]
+        raise ValueError(f"{name}: a column cannot be read ({first[:160]}); convert it to text or numbers") from None
+
+
+def _object_columns(data: Any) -> set[str]:
+    """Columns of a polars frame with Python objects, which Arrow would take for the bytes of their addresses."""
+    schema = getattr(data, "schema", None) if type(data).__module__.startswith("polars") else None
+    return set() if schema is None else {column for column, kind in dict(schema).items() if str(kind) == "Object"}
 
 
 def is_arrow_integer(values: Any) -> bool:
@@ -92,12 +114,12 @@ def _named(source: Input) -> Iterator[None]:
     pa = arrow()
     try:
         yield
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{source.name}: the gzip data are damaged ({error}); copy or compress it again") from None
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{source.name}: not valid {error.encoding} at byte {error.start}; pass the right encoding"
         ) from None
+    except UnicodeError as error:
+        raise ValueError(f"{source.name}: not in the encoding given ({error}); pass the right one") from None
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{source.name}: {_translated(source, str(error))}") from None
 
@@ -116,6 +138,8 @@ def _translated(source: Input, text: str) -> str:
     if "invalid UTF8" in text or "invalid utf8" in text.lower():
         return f"{_bad_line(source)} is not valid UTF-8; pass the right encoding, such as latin-1 or cp1252"
     if source.format == "parquet":
+        if "encrypt" in text.lower():
+            return f"an encrypted Parquet file ({first[:120]}); write it without encryption"
         return f"not a readable Parquet file ({first[:120]}); it may be cut short: write or copy it again"
     return f"cannot be read ({first[:160]}); check the file"
 
@@ -150,13 +174,16 @@ def _header_line(source: Input, stream: IO[bytes]) -> str:
     line = stream.readline(_LINE + 1)
     if len(line) > _LINE:
         raise ValueError(f"{source.name}: line 1 is longer than {_LINE >> 20} MB; expected a header with column names")
+    packed = next((what for first, what in _FOREIGN.items() if line.startswith(first)), None)
+    if packed is not None:
+        raise ValueError(f"{source.name}: line 1 begins like {packed}; expected text: unpack it, or save it as CSV")
     try:
         text = line.decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError:
         hint = "utf-16" if line[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin-1 or cp1252"
         raise ValueError(f"{source.name}: line 1 is not valid UTF-8; pass encoding {hint}") from None
     if not text.strip() or "\0" in text:
-        found = "binary data" if "\0" in text else "an empty line"
+        found = "binary data, or UTF-16 (then pass encoding utf-16-le)" if "\0" in text else "an empty line"
         raise ValueError(f"{source.name}: line 1 is {found}; expected a header with column names")
     return text
 
@@ -231,7 +258,8 @@ def _json_row(source: Input, number: int, line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise ValueError(f"{place} is not valid UTF-8; pass the right encoding") from None
     except (ValueError, RecursionError) as error:
-        what = getattr(error, "msg", "nested too deeply")
+        deep = isinstance(error, RecursionError)
+        what = getattr(error, "msg", "nested too deeply" if deep else "a number with too many digits")
         raise ValueError(f"{place} is not valid JSON ({what}); expected one object per line") from None
     if not isinstance(row, dict):
         raise ValueError(f"{place} holds a {type(row).__name__}, expected one JSON object per line")
@@ -264,12 +292,15 @@ def _parquet(source: Input, stream: IO[bytes]) -> Table:
     def batches(wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
         with _named(source):
             for batch in file.iter_batches(batch_size=4 * _ROWS, columns=list(wanted), use_threads=False):
+                batch.validate(full=True)  # a damaged file may hold codes without labels
                 yield {name: batch.column(name) for name in wanted}
 
     return Table(source.name, names, False, batches)
 
 
-def _from_reader(name: str, reader: Any, wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _from_reader(name: str, reader: Any, wanted: Sequence[str], objects: set[str]) -> Iterator[dict[str, Any]]:
+    for column in objects.intersection(wanted):
+        raise ValueError(f"{name}: column {column!r} holds Python objects; convert it to text or numbers")
     places = {column: reader.schema.get_field_index(column) for column in wanted}
     for batch in reader:
         yield {column: batch.column(place) for column, place in places.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,9 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.memory import require
 from somcot.plumbing.validation import check_count, real_array
 
-__all__ = ["Bins", "fit_edges"]
+__all__ = ["Bins", "check_binning", "fit_edges"]
+
+MOST = 1_000_000  # bins in one dimension
 
 
 @dataclass(frozen=True, init=False)
@@ -77,7 +81,7 @@ class Bins:
     @property
     def n_bins(self) -> int:
         """Number of cells, all dimensions together."""
-        return int(np.prod(self.shape))
+        return math.prod(self.shape)
 
     def codes(self, values: ArrayLike) -> NDArray[np.int64]:
         """Number of the cell of each row of `values`, shape (m, d), or (m,) in one dimension."""
@@ -91,16 +95,29 @@ class Bins:
                 f"values: row {int(bad.argmax())} holds {table[bad.argmax()].tolist()}, {int(bad.sum())} row(s) are "
                 "not finite; remove or replace them"
             )
+        if self.n_bins >= 2**63:
+            raise ValueError(f"bins: more than 2^63 cells in {len(self.edges)} dimensions; use fewer of either")
         places = [np.searchsorted(e, table[:, k], side="right") for k, e in enumerate(self.edges)]
         cells: NDArray[np.int64] = np.ravel_multi_index(tuple(places), self.shape).astype(np.int64)
         return cells
 
     def labels(self) -> tuple[Any, ...]:
         """A label for each cell: its interval as text, or a tuple of those."""
+        require(200.0 * self.n_bins, "bins: labels of all cells", "use fewer bins, or labels_of")
+        return self.labels_of(np.arange(self.n_bins))
+
+    def labels_of(self, cells: ArrayLike) -> tuple[Any, ...]:
+        """Labels of some cells, by their numbers: a fine grid has far more than are ever visited.
+
+        Examples
+        --------
+        >>> Bins.uniform(low=[0] * 4, high=[1] * 4, n=1000).labels_of([0])[0][0]
+        '(-inf, 0.001)'
+        """
         names = [list(_intervals(e)) for e in self.edges]
-        if len(names) == 1:
-            return tuple(names[0])
-        return tuple(tuple(names[k][i] for k, i in enumerate(cell)) for cell in np.ndindex(*self.shape))
+        places = np.unravel_index(np.asarray(cells, dtype=np.int64), self.shape)
+        parts = [[texts[i] for i in place.tolist()] for texts, place in zip(names, places, strict=True)]
+        return tuple(parts[0]) if len(parts) == 1 else tuple(zip(*parts, strict=True))
 
 
 def fit_edges(values: Floats, n: int, how: str) -> Floats:
@@ -111,14 +128,19 @@ def fit_edges(values: Floats, n: int, how: str) -> Floats:
     >>> fit_edges(np.array([0.0, 10.0]), 4, "uniform")
     array([2.5, 5. , 7.5])
     """
-    n = check_count("bins", n, at_least=1)
-    if how not in ("quantile", "uniform"):
-        raise ValueError(f"binning: found {how!r}, expected 'quantile' or 'uniform'")
+    n = _bin_count("bins", n)
+    check_binning(how)
     if not values.size:
         raise ValueError("bins: found no number to fit the bins to")
     if how == "uniform":
         return _inner(float(values.min()), float(values.max()), n)
     return np.unique(np.quantile(values, np.arange(1, n) / n))
+
+
+def check_binning(how: str) -> None:
+    """Refuse an unknown way of binning."""
+    if how not in ("quantile", "uniform"):
+        raise ValueError(f"binning: found {how!r}, expected 'quantile' or 'uniform'")
 
 
 def _inner(low: float, high: float, n: int) -> Floats:
@@ -127,10 +149,17 @@ def _inner(low: float, high: float, n: int) -> Floats:
     return np.linspace(low, high, n + 1)[1:-1]
 
 
+def _bin_count(name: str, n: Any) -> int:
+    count = check_count(name, n)
+    if count > MOST:
+        raise ValueError(f"{name}: found {count:,}, expected at most {MOST:,} bins in a dimension")
+    return count
+
+
 def _numbers(n: int | Sequence[int], dimensions: int) -> list[int]:
-    if isinstance(n, (int, np.integer)):
-        return [check_count("n", n)] * dimensions
-    numbers = [check_count(f"n[{k}]", value) for k, value in enumerate(n)]
+    if np.ndim(n) == 0:
+        return [_bin_count("n", n)] * dimensions
+    numbers = [_bin_count(f"n[{k}]", value) for k, value in enumerate(n)]  # type: ignore[arg-type]
     if len(numbers) != dimensions:
         raise ValueError(f"n: found {len(numbers)} numbers of bins for {dimensions} dimension(s); give one for each")
     return numbers

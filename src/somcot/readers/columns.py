@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from somcot.plumbing.arrays import Floats
 __all__ = ["Batch", "FlagColumn", "LabelColumn", "NumberColumn", "is_arrow"]
 
 Batch = Sequence[Any] | Any  # a list, or a pyarrow Array
+_NUMBERS, _TIMES, _ZONED = "numbers", "times", "times with a zone"
 _MISSING_TEXTS = {"", "nan", "NaN", "null", "NULL", "<NA>"}
 _TRUTH = {"true": True, "t": True, "yes": True, "1": True, "false": False, "f": False, "no": False, "0": False}
 
@@ -23,6 +25,21 @@ _TRUTH = {"true": True, "t": True, "yes": True, "1": True, "false": False, "f": 
 def is_arrow(values: Any) -> bool:
     """Whether a batch is a pyarrow array rather than a list."""
     return hasattr(values, "null_count")
+
+
+def plain(values: Any) -> Any:
+    """An Arrow array without extension types: a UUID as text, a bool8 as a truth value, others as they are stored."""
+    import pyarrow as pa
+
+    if isinstance(values, pa.ExtensionArray):
+        name = values.type.extension_name
+        if name == "arrow.uuid":
+            texts = [None if v is None else str(UUID(bytes=v)) for v in values.storage.to_pylist()]
+            return pa.array(texts, pa.string())
+        return values.storage.cast(pa.bool_()) if name == "arrow.bool8" else plain(values.storage)
+    if pa.types.is_decimal(values.type):  # the narrow ones know few operations
+        return values.cast(pa.decimal256(values.type.precision, values.type.scale))
+    return values
 
 
 class LabelColumn:
@@ -51,6 +68,7 @@ class LabelColumn:
     def _from_arrow(self, values: Any) -> NDArray[np.int32]:
         import pyarrow as pa
 
+        values = plain(values)
         coded = values if pa.types.is_dictionary(values.type) else None
         kind = values.type if coded is None else values.type.value_type
         if pa.types.is_nested(kind):
@@ -59,14 +77,27 @@ class LabelColumn:
             )
         if coded is None:
             text = pa.types.is_temporal(kind) or pa.types.is_string_view(kind)
-            coded = (values.cast(pa.string()) if text else values).dictionary_encode()
+            coded = self._encoded(values.cast(pa.string()) if text else values)
         labels = coded.dictionary
         codes = self._from_list((labels.cast(pa.string()) if pa.types.is_temporal(labels.type) else labels).to_pylist())
-        places = coded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+        indices = coded.indices.cast(pa.int64())
+        places = indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        if len(places) and (places.max() >= len(codes) or np.count_nonzero(places < 0) > indices.null_count):
+            raise ValueError(f"{self.source}: column {self.name!r} is damaged (codes without labels); write it again")
         if (places < 0).any():
             codes = np.append(codes, self._from_list([None]))
         found: NDArray[np.int32] = codes[places]
         return found
+
+    def _encoded(self, values: Any) -> Any:
+        import pyarrow as pa
+
+        try:
+            return values.dictionary_encode()
+        except pa.ArrowNotImplementedError:
+            raise ValueError(
+                f"{self.source}: column {self.name!r} holds {values.type}, which cannot be labels; convert it to text"
+            ) from None
 
     def finish(self) -> tuple[NDArray[np.int32], list[Hashable]]:
         """Codes of all rows, -1 where missing, and the labels in sorted order where they have one."""
@@ -124,10 +155,15 @@ class NumberColumn:
         self.source, self.name, self.times = source, name, times
         self.parts: list[NDArray[Any]] = []
         self.n_rows = 0
+        self.kind: str | None = None  # of times: numbers, or times with or without a zone
 
     def add(self, values: Batch) -> None:
         """Take in one batch."""
-        part = self._from_arrow(values) if is_arrow(values) else self._from_list(values)
+        part = self._from_arrow(plain(values)) if is_arrow(values) else self._from_list(values)
+        infinite = np.isinf(part) if part.dtype.kind == "f" else np.zeros(0, dtype=np.bool_)
+        if infinite.any():
+            i = int(infinite.argmax())
+            raise self._refused(i, f"found {part[i]}, expected finite numbers; correct or remove the row")
         self.parts.append(part)
         self.n_rows += len(part)
 
@@ -138,7 +174,9 @@ class NumberColumn:
             values = values.dictionary_decode()
         kind = values.type
         if self.times and (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
-            return self._complete(values, values.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False))
+            zone = getattr(kind, "tz", None)
+            self._is_of_kind(0, _TIMES if zone is None else _ZONED, kind)
+            return self._complete(values, values.cast(pa.timestamp("us", zone), safe=False))
         if self.times and (pa.types.is_time(kind) or pa.types.is_duration(kind)):
             return self._complete(values, values.cast(pa.int64() if kind.bit_width == 64 else pa.int32()))
         if pa.types.is_integer(kind):
@@ -151,15 +189,20 @@ class NumberColumn:
 
     def _from_text(self, values: Any) -> NDArray[Any]:
         import pyarrow as pa
+        from pyarrow import compute
 
-        kinds = [pa.int64(), pa.float64()]
+        kinds = [(pa.int64(), _NUMBERS), (pa.float64(), _NUMBERS)]
         if self.times:
-            kinds += [pa.timestamp("us"), pa.timestamp("us", "UTC")]
-        for kind in kinds:
+            kinds += [(pa.timestamp("us"), _TIMES), (pa.timestamp("us", "UTC"), _ZONED)]
+        if compute.any(compute.match_substring_regex(values, "^[+-]?0[xX]")).as_py():  # which Arrow takes for numbers
+            kinds = []
+        for kind, what in kinds:
             try:
-                return self._complete(values, values.cast(kind))
+                found = self._complete(values, values.cast(kind))
             except pa.ArrowInvalid:
                 continue
+            self._is_of_kind(0, what, values[0])
+            return found
         return self._from_list(values.to_pylist())
 
     def _complete(self, before: Any, after: Any) -> NDArray[Any]:
@@ -192,19 +235,29 @@ class NumberColumn:
         if isinstance(value, (datetime, date)):
             value = value.isoformat()
         if isinstance(value, (int, float, Decimal)):
-            return int(value) if isinstance(value, int) else float(value)
+            self._is_of_kind(i, _NUMBERS, value)
+            return value if isinstance(value, int) and abs(value) < 2**63 else _float(value)
         return self._parsed(i, value)
 
     def _parsed(self, i: int, value: Any) -> float:
-        for convert in (int, float, *((_microseconds,) if self.times else ())):
+        for convert in (_integer, _float, *((_microseconds,) if self.times else ())):
             try:
-                return float(value) if convert is float else int(convert(value))
+                found = convert(value)
             except (TypeError, ValueError):
                 continue
-        raise ValueError(
-            f"{self.source}: row {self.n_rows + i + 1}, column {self.name!r}: found {_shown(value)}, expected "
-            f"{self._wanted}"
-        )
+            zoned = convert is _microseconds and datetime.fromisoformat(value).tzinfo is not None
+            self._is_of_kind(i, _NUMBERS if convert is not _microseconds else _ZONED if zoned else _TIMES, value)
+            return float(found) if convert is _float else int(found)
+        raise self._refused(i, f"found {_shown(value)}, expected {self._wanted}")
+
+    def _is_of_kind(self, i: int, kind: str, value: Any) -> None:
+        """Refuse a time of another kind than those before: they have no order among each other."""
+        if self.times and self.kind not in (None, kind):
+            raise self._refused(i, f"found {_shown(value)} among {self.kind}; write all times in the same way")
+        self.kind = kind
+
+    def _refused(self, i: int, what: str) -> ValueError:
+        return ValueError(f"{self.source}: row {self.n_rows + i + 1}, column {self.name!r}: {what}")
 
     @property
     def _wanted(self) -> str:
@@ -256,6 +309,21 @@ def _is_fraction(text: str) -> bool:
         return not float(text).is_integer()
     except (ValueError, OverflowError):
         return False
+
+
+def _integer(text: str) -> int:
+    number = int("" if "_" in text or len(text) > 30 else text)
+    if abs(number) >= 2**63:
+        raise ValueError
+    return number
+
+
+def _float(number: Any) -> float:
+    """As a float, infinity where it is too large; underscores are for programs."""
+    try:
+        return float("" if isinstance(number, str) and "_" in number else number)
+    except OverflowError:
+        return math.inf
 
 
 def _microseconds(text: str) -> float:

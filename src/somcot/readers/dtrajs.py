@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from somcot.chains import MarkovChain
-from somcot.plumbing.validation import check_count, real_array
+from somcot.plumbing.validation import check_count, real_array, refuse_masks
 from somcot.readers.episodes import join
 from somcot.readers.inputs import Input, identify
 from somcot.readers.numpy_files import load_arrays
@@ -179,11 +179,13 @@ def _as_list(source: Input, name: str, array: NDArray[Any]) -> Any:
 def _trajectories(source: str, dtrajs: Any) -> list[NDArray[np.int64]]:
     if isinstance(dtrajs, (str, bytes)):
         raise TypeError(f"{source}: found text, expected arrays of whole numbers; read files with read_arrays")
+    refuse_masks(source, dtrajs)
     given = [dtrajs] if getattr(dtrajs, "ndim", 0) == 1 else list(dtrajs)
     if given and all(np.ndim(item) == 0 for item in given):
         given = [given]
     found: list[NDArray[np.int64]] = []
     for i, trajectory in enumerate(given):
+        refuse_masks(f"{source}: trajectory {i}", trajectory)
         array = np.asarray(trajectory)
         rows = [array] if array.ndim == 1 else list(array) if array.ndim == 2 else None
         if rows is None:

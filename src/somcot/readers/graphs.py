@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 from collections.abc import Hashable, Iterator
@@ -139,7 +140,7 @@ def _walk(name: str, nodes: list[Any], edges: Any, directed: bool, initial: Any,
 def _weight(name: str, u: Hashable, v: Hashable, weight: Any) -> float:
     try:
         value = float(weight)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         value = math.nan
     if not 0.0 <= value < math.inf:
         raise ValueError(f"{name}: the edge from {u!r} to {v!r} weighs {weight!r}, expected a number of at least 0")
@@ -153,12 +154,38 @@ def _graphml(source: Input) -> Any:
         raise ImportError("reading GraphML needs networkx: pip install networkx") from None
     from xml.etree.ElementTree import ParseError
 
+    content = whole(source, 1e9)
     try:
-        return networkx.read_graphml(whole(source, 1e9))
+        _check_graphml(source.name, content)
+        return networkx.read_graphml(content)
     except ParseError as error:
         raise ValueError(f"{source.name}: not valid XML ({error}); export the graph again") from None
+    except _GraphMLError as error:
+        raise ValueError(str(error)) from None
     except (networkx.NetworkXError, LookupError, ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"{source.name}: not valid GraphML ({error}); export the graph again") from None
+
+
+class _GraphMLError(Exception):
+    """Something that networkx would pass over in silence."""
+
+
+def _check_graphml(name: str, content: io.BytesIO) -> None:
+    """Refuse edges without ends, which would lead to a node called None, and all but a single graph."""
+    from xml.etree.ElementTree import iterparse
+
+    n_graphs = n_edges = 0
+    for _, element in iterparse(content, ("start",)):
+        tag = element.tag.rpartition("}")[2]
+        n_graphs += tag == "graph"
+        n_edges += tag == "edge"
+        if n_graphs > 1:
+            raise _GraphMLError(f"{name}: holds several graphs; expected one, write each into a file of its own")
+        missing = [end for end in ("source", "target") if tag == "edge" and not element.get(end)]
+        if missing:
+            called = "" if element.get("id") is None else f" ({element.get('id')!r})"
+            raise _GraphMLError(f"{name}: edge {n_edges}{called} has no {missing[0]}; add it or remove the edge")
+    content.seek(0)
 
 
 def _edge_lines(source: Input) -> Iterator[Edge]:
@@ -183,7 +210,7 @@ def _edge(place: str, text: str) -> Edge:
     parts = [part.strip() for part in text.split(",")] if "," in text else text.split()
     if len(parts) not in (2, 3) or not all(parts):
         raise ValueError(f"{place}: found {text[:60]!r}, expected: from to [weight]")
-    u, v = (int(p) if p.isascii() and p.isdigit() and str(int(p)) == p else p for p in parts[:2])
+    u, v = (int(p) if p.isascii() and p.isdigit() and len(p) < 19 and str(int(p)) == p else p for p in parts[:2])
     try:
         return u, v, _weight(place, u, v, parts[2]) if len(parts) == 3 else 1.0
     except ValueError as error:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.memory import memory_limit, require
-from somcot.readers.inputs import Input, open_bytes, whole
+from somcot.readers.inputs import Input, is_zipped, open_bytes, whole
 
 __all__ = ["load_arrays"]
 
@@ -25,7 +25,7 @@ def load_arrays(source: Input) -> dict[str, NDArray[Any]]:
     try:
         if source.format == "npy":
             with open_bytes(source) as stream:
-                size = None if source.path is None else source.path.stat().st_size
+                size = None if source.path is None or is_zipped(stream) else source.path.stat().st_size
                 return {"": _read_npy(source.name, stream, size)}
         with open_bytes(source) as stream:
             return _read_npz(source.name, stream if source.path is not None else whole(source, memory_limit()))

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.validation import check_labels
 from somcot.readers.bins import Bins
 from somcot.readers.episodes import join
 from somcot.recorded.labels import column, encode
@@ -35,8 +36,12 @@ def to_samples(name: str, episodes: list[Episode], space: Any, bins: Any, transf
     lengths = np.array([len(e.observations) for e in episodes])
     begins = np.cumsum([0, *lengths[:-1]])
     ended = np.array([e.terminated for e in episodes])
-    observations = np.stack([np.asarray(o) for e in episodes for o in e.observations])
+    observations = _stacked(name, episodes)
     values = observations if transform is None else np.asarray(transform(observations))
+    if values.shape[:1] != (len(observations),):
+        raise ValueError(
+            f"transform: returned shape {values.shape} for {len(observations)} observations, expected a row for each"
+        )
     codes, labels = _states(name, values, space if transform is None else None, bins)
     if terminal is None and bins is not None:
         terminal = "terminated"
@@ -44,6 +49,26 @@ def to_samples(name: str, episodes: list[Episode], space: Any, bins: Any, transf
         codes, labels = _mark_ends(codes, labels, (begins + lengths - 1)[ended], terminal)
     rewards = np.concatenate([[*e.rewards, np.nan] for e in episodes])
     return join(codes, begins, labels, terminated=ended, rewards=rewards, source=name)
+
+
+def _stacked(name: str, episodes: list[Episode]) -> NDArray[Any]:
+    """All observations as one array, a row for each."""
+    for i, episode in enumerate(episodes):
+        if len(episode.observations) != len(episode.rewards) + 1:
+            raise ValueError(
+                f"{name}: episode {i} has {len(episode.observations)} observations and {len(episode.rewards)} rewards, "
+                "expected one observation more than rewards"
+            )
+    try:
+        stacked = np.stack([np.asarray(o) for e in episodes for o in e.observations])
+    except ValueError:
+        stacked = np.empty(0, dtype=object)
+    if stacked.dtype.kind not in "biufUS":
+        raise ValueError(
+            f"{name}: observations are {type(episodes[0].observations[0]).__name__} objects, not arrays of one shape; "
+            "pick numbers out of them before: wrap the environment"
+        )
+    return stacked
 
 
 def _states(name: str, values: NDArray[Any], space: Any, bins: Any) -> tuple[NDArray[Any], tuple[Hashable, ...]]:
@@ -73,14 +98,16 @@ def _grid(table: Floats, space: Any, n: Any) -> Bins:
 def _seen(bins: Bins, table: Floats) -> tuple[NDArray[Any], tuple[Hashable, ...]]:
     """Codes among the bins that occur: a fine grid has far more than are ever visited."""
     found, codes = np.unique(bins.codes(table), return_inverse=True)
-    names = bins.labels()
-    return codes, tuple(names[i] for i in found)
+    return codes, bins.labels_of(found)
 
 
 def _mark_ends(
     codes: NDArray[Any], labels: tuple[Hashable, ...], ends: NDArray[Any], terminal: Hashable
 ) -> tuple[NDArray[Any], tuple[Hashable, ...]]:
     """Give the ends of terminated episodes a state of their own, and drop states that only occurred there."""
+    check_labels("terminal", [terminal])
+    if terminal in labels:
+        raise ValueError(f"terminal: {terminal!r} is a state of the data already; choose another label")
     marked = codes.astype(np.int64)
     marked[ends] = len(labels)
     found, compact = np.unique(marked, return_inverse=True)

@@ -111,8 +111,13 @@ def from_minari(
     if not hasattr(dataset, "iterate_episodes"):
         raise TypeError(f"dataset: found {type(dataset).__name__}, expected a Minari dataset or its id")
     episodes = []
-    for recorded in dataset.iterate_episodes():
+    for i, recorded in enumerate(dataset.iterate_episodes()):
         rewards = [float(r) for r in recorded.rewards]
+        if len(recorded.terminations) != len(rewards):
+            raise ValueError(
+                f"{name}: episode {i} has {len(rewards)} rewards and {len(recorded.terminations)} terminations, "
+                "expected as many"
+            )
         ended = bool(recorded.terminations[-1]) if len(rewards) else False
         episodes.append(Episode(list(recorded.observations), rewards, ended))
     return to_samples(str(name), episodes, dataset.observation_space, bins, transform, terminal)
@@ -166,7 +171,10 @@ def _actor(vector: Any, policy: Any, batched: bool) -> Policy:
 
     def act(observations: Any) -> Any:
         given = policy(observations) if batched else [policy(_pick(observations, i)) for i in range(n)]
-        actions = np.asarray(given, dtype=space.dtype)
+        try:
+            actions = np.asarray(given, dtype=space.dtype)
+        except (TypeError, ValueError):
+            raise TypeError(f"policy: returned {given!r}, expected actions of type {space.dtype}") from None
         if actions.size != n * int(np.prod(space.shape)):
             raise ValueError(f"policy: returned actions of shape {actions.shape[1:]}, expected {space.shape}")
         return actions.reshape(n, *space.shape)

@@ -87,13 +87,12 @@ class Columns:
         values, spec = column.floats(), self.bins[name]
         known = ~np.isnan(values)
         finite(self.source, name, values[known])
-        edges = fit_edges(values[known], int(spec), binning) if np.ndim(spec) == 0 else spec  # type: ignore[arg-type]
+        edges = fit_edges(values[known], spec, binning) if np.ndim(spec) == 0 else spec  # type: ignore[arg-type]
         grid = Bins(edges)
-        cells = grid.codes(np.where(known, values, 0.0))
-        seen = np.bincount(cells[known], minlength=grid.n_bins) > 0
-        place = np.where(seen, np.cumsum(seen) - 1, -1)
-        labels = [label for label, kept in zip(grid.labels(), seen, strict=True) if kept]
-        return np.where(known, place[cells], -1), labels
+        seen, places = np.unique(grid.codes(values[known]), return_inverse=True)
+        codes = np.full(len(values), -1, dtype=np.int64)
+        codes[known] = places
+        return codes, list(grid.labels_of(seen))
 
 
 class Order:

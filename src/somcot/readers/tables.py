@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from somcot.plumbing.arrays import Floats
 from somcot.readers.batches import Table, open_table
-from somcot.readers.bins import Bins, fit_edges
+from somcot.readers.bins import Bins, check_binning, fit_edges
 from somcot.readers.columns import NumberColumn
 from somcot.readers.rows import BinSpec, Columns, Order, Roles, finite
 from somcot.samples import Samples
@@ -93,6 +93,9 @@ def from_table(
     """
     if missing not in ("error", "cut"):
         raise ValueError(f"missing: found {missing!r}, expected 'error' or 'cut'")
+    if not isinstance(terminated, (bool, np.bool_, str)):
+        raise TypeError(f"terminated: found {terminated!r}, expected True, False or the name of a column")
+    check_binning(binning)
     with open_table(data, format=format, encoding=encoding, delimiter=delimiter) as table:
         roles = _roles(table, state, sequence, time, reward, terminated)
         columns = Columns(table, roles, _bin_specs(table.name, roles.state, bins))
@@ -138,6 +141,9 @@ def fit_bins(
 
 
 def _roles(table: Table, state: Any, sequence: Any, time: Any, reward: Any, terminated: bool | str) -> Roles:
+    for role, name in (("sequence", sequence), ("time", time), ("reward", reward)):
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"{role}: found {name!r}, expected the name of a column")
     states = (state,) if isinstance(state, str) else tuple(state or ())
     if not states:
         found = _usual(table, "state") or (table.columns[0] if len(table.columns) == 1 else None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
 from typing import Any, TypeAlias
 
@@ -10,14 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Codes
-from somcot.plumbing.validation import check_labels
+from somcot.plumbing.validation import check_labels, is_missing, refuse_masks
 
 __all__ = ["Column", "column", "encode", "listing", "refuse_lookalikes"]
 
 Column: TypeAlias = "NDArray[np.int64] | list[Hashable]"
 Place: TypeAlias = Callable[[int, int], str]  # (column, row) -> how to call that entry in an error
-
-_MISSING_TYPES = {"NAType", "NaTType"}
 
 
 def listing(labels: Iterable[Hashable], most: int = 10) -> str:
@@ -35,6 +32,7 @@ def listing(labels: Iterable[Hashable], most: int = 10) -> str:
 
 def column(name: str, values: Any) -> Column:
     """Turn one sequence of labels into an integer array where that loses nothing, otherwise into a list."""
+    refuse_masks(name, values)
     if isinstance(values, np.ndarray):
         return _from_array(name, values)
     if isinstance(values, (str, bytes)):
@@ -212,7 +210,7 @@ def refuse_lookalikes(name: str, labels: Collection[Hashable], kinds: set[type])
 
 
 def _refuse_unusable(label: Hashable, columns: Sequence[Column], place: Place, *, is_given: bool) -> None:
-    if label is None or type(label).__name__ in _MISSING_TYPES or (isinstance(label, float) and math.isnan(label)):
+    if is_missing(label):
         raise ValueError(f"{_first(label, columns, place)}: the label is {label!r}; remove or name missing states")
     if isinstance(label, float) and not is_given and not label.is_integer():
         raise TypeError(
@@ -225,8 +223,9 @@ def _first(label: Hashable, columns: Sequence[Column], place: Place) -> str:
     """Name the first entry that holds a label; identity counts, since NaN differs from itself."""
     for k, values in enumerate(columns):
         entries = values.tolist() if isinstance(values, np.ndarray) else values
-        if label in entries:
-            return place(k, entries.index(label))
+        for i, entry in enumerate(entries):
+            if entry is label or (type(entry) is type(label) and entry == label):
+                return place(k, i)
     return "the data"
 
 
