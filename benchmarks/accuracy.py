@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from tests.ab_instances import GROUPS, RULES, Cell, Figures, cells, demo, figures
 from tests.data_instances import estimate, truth
 from tests.statistical.test_estimation_accuracy import rejections
 
@@ -61,6 +62,30 @@ def coverage_table(n: int = 3000, seeds: int = 200) -> tuple[list[str], dict[str
     return lines, found
 
 
+def before_and_after_table(seeds: int = 100) -> list[str]:
+    """Every rule where few rows, none or all changed: means over cells, with the worst cell in brackets."""
+    lines = [
+        "| cells x seeds | rule | bias / standard error | error / plug-in's | root mean square | coverage | width |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    sets: list[tuple[str, Sequence[Cell], int]] = [(group, cells(group), seeds) for group in GROUPS]
+    for group, members, n in (*sets, ("demo", (demo(),), 2 * seeds)):
+        found = [figures(cell, range(n)) for cell in members]
+        for rule in RULES:
+            first = f"{group} ({len(members)} x {n})" if rule == RULES[0] else ""
+            lines.append(f"| {first} | {rule} | " + _row([f[rule] for f in found]))
+            print(lines[-1], flush=True)
+    return lines
+
+
+def _row(cells_of_rule: list[Figures]) -> str:
+    bias, error, rms, coverage, width = np.array(cells_of_rule).T
+    parts = [f"{bias.mean():.2f} [{bias[np.abs(bias).argmax()]:.2f}]"]
+    parts += [f"{values.mean():.2f} [{values.max():.2f}]" for values in (error, rms)]
+    parts += [f"{coverage.mean():.3f} ({coverage.min():.2f})", f"{width.mean():.2f} [{width.max():.2f}]"]
+    return " | ".join(parts) + " |"
+
+
 def draw(curves: dict[str, list[tuple[float, float]]], coverage: dict[str, float], folder: Path) -> None:
     """Errors against the number of transitions, and coverage by family."""
     import matplotlib.pyplot as plt
@@ -88,6 +113,7 @@ def main() -> None:
     """Measure everything, print Markdown, draw."""
     _, curves = accuracy_table()
     _, coverage = coverage_table()
+    before_and_after_table()
     for theta, n in ((0.5, 3000), (0.6, 3000), (0.6, 10_000)):
         share = rejections(theta, n)
         print(f"same-process test, walks 0.5 and {theta}, {n} transitions: rejected at 5 % in {share:.3f}")

@@ -42,10 +42,14 @@ class Cell(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """Of one rule in one cell; bias in standard errors, the rest relative to plug-in and previous rule."""
+    """Of one rule in one cell: bias in standard errors, errors relative to the plug-in's, width to the previous rule's.
+
+    `error` is the mean absolute one, `rms` the root of the mean square.
+    """
 
     bias: float
     error: float
+    rms: float
     coverage: float
     width: float
 
@@ -259,10 +263,10 @@ def figures(cell: Cell, seeds: Sequence[int]) -> dict[str, Figures]:
     errors, found = zip(*(answers(cell, seed) for seed in seeds), strict=True)
     table = np.array(found)  # seeds, rules, (value, low, high)
     off = table[:, :, 0] - true
-    bias, error = off.mean(axis=0) / np.mean(errors), np.sqrt((off**2).mean(axis=0))
+    bias, error, rms = off.mean(axis=0) / np.mean(errors), np.abs(off).mean(axis=0), np.sqrt((off**2).mean(axis=0))
     inside = ((table[:, :, 1] <= true + 1e-12) & (true <= table[:, :, 2])).mean(axis=0)
     width = (table[:, :, 2] - table[:, :, 1]).mean(axis=0)
     return {
-        rule: Figures(float(bias[k]), float(error[k] / error[0]), float(inside[k]), float(width[k] / width[1]))
+        rule: Figures(*(float(v[k]) for v in (bias, error / error[0], rms / rms[0], inside, width / width[1])))
         for k, rule in enumerate(RULES)
     }

@@ -53,7 +53,7 @@ def test_without_splits_the_pooled_distance_decides() -> None:
     assert correct(fast) == 0.3
     assert fast.uncut == 0.3
     assert fast.gap == pytest.approx(0.2 * np.sqrt(2))
-    assert interval(fast, 0.9) == pytest.approx((0.3 - 0.1 * Z, 0.35 + 0.1 * Z))
+    assert interval(fast, 0.9) == pytest.approx((0.25 - 0.1 * Z, 0.35 + 0.1 * Z))
     assert correct(fast._replace(pooled=0.6)) == 0.5
 
 

@@ -82,9 +82,8 @@ class Half(NamedTuple):
     signed: Floats | None = None
 
     @classmethod
-    def solve(cls, problem: UnitProblem, signed: Floats | None, plugin: Solution) -> Half:
+    def solve(cls, problem: UnitProblem, signed: Floats | None, plugin: Solution, guess: Floats) -> Half:
         """From the potential and the prices of the plug-in, on its pairs."""
-        guess = plugin.pairs.table(plugin.V)
         found = iterate(problem, plugin.pairs, threads=1, guess=guess, tolerance=HALF_TOLERANCE, hints=plugin.sweep)
         if found.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
@@ -117,12 +116,13 @@ def cross_fit(plugin: Plugin, *, n_splits: int, rng: np.random.Generator, thread
     if n_splits == 0:
         return None
     tasks = _halves(plugin, n_splits, rng)
+    guess = plugin.solution.pairs.table(plugin.solution.V)
     workers = min(thread_count(threads), len(tasks))
     if workers == 1 or len(plugin.solution.pairs) < 400:
-        solved = [Half.solve(task, signed, plugin.solution) for task, signed in tasks]
+        solved = [Half.solve(task, signed, plugin.solution, guess) for task, signed in tasks]
     else:
         with ThreadPoolExecutor(workers) as pool:
-            solved = list(pool.map(lambda t: Half.solve(t[0], t[1], plugin.solution), tasks))
+            solved = list(pool.map(lambda t: Half.solve(t[0], t[1], plugin.solution, guess), tasks))
     whole = plugin.problem.unit
     signed = None if plugin.features is None else plugin.features.signed / plugin.problem.scale
     gaps = [gap(solved[i], solved[i ^ 1]) for i in range(len(solved))]
@@ -182,8 +182,11 @@ def half_supports(model: Model, n_splits: int, rng: np.random.Generator) -> list
     if model.samples is not None and model.samples.discount is not None:
         return _refitted_halves(model, n_splits, rng)
     support = model.chain.support
-    halves = _split_rows(model.counts, support.indptr, n_splits, rng)
-    return [model.with_start(_normalised(support, half)) for one in halves for half in (one, model.counts - one)]
+    first = _split_rows(model.counts, support.indptr, n_splits, rng)
+    halves = np.stack([first, model.counts - first], axis=1).reshape(2 * n_splits, -1)
+    totals = np.add.reduceat(halves, support.indptr[:-1], axis=1)[:, support.rows]
+    shares = np.where(totals > 0, halves / np.maximum(totals, 1), support.probabilities)
+    return [model.with_start(Support(support.indptr, support.indices, row)) for row in shares]
 
 
 def _split_rows(
@@ -206,12 +209,6 @@ def _split_rows(
         left[:, rows] -= good
         need[:, rows] -= drawn
     return taken
-
-
-def _normalised(support: Support, counts: NDArray[np.int64]) -> Support:
-    totals = support.row_sums(counts)[support.rows]
-    shares = np.where(totals > 0, counts / np.maximum(totals, 1), support.probabilities)
-    return Support(support.indptr, support.indices, shares)
 
 
 def _refitted_halves(model: Model, n_splits: int, rng: np.random.Generator) -> list[Support]:

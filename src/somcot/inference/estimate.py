@@ -132,7 +132,7 @@ def estimate(
         Seed of the random splits. None uses a fixed one, so that the same data give the same answer.
     n_splits : int
         Splits into halves; each costs two solves. More make the answer depend less on the seed. 0 leaves them out, a
-        fast mode for processes with the same states: pooled rows only, two solves, and a wider interval.
+        fast mode for processes with the same states: pooled rows only, two solves, no test behind the lower end.
     interval : {"delta", "bootstrap"}
         The delta method with the gap on the lower side, or a basic bootstrap of whole episodes, which fails near 0.
     standard_error : {"rows", "episodes"}

@@ -112,11 +112,11 @@ def interval(evidence: Evidence, confidence: float) -> Bounds:
     if evidence.pooled is None:
         return Bounds(_lowest(evidence, margin), max(0.0, plugin - quarter) + margin)
     estimate, pooled = correct(evidence), min(evidence.pooled, plugin)
-    low = max(0.0, pooled - margin)
     high = estimate + (plugin - estimate) / 4.0
-    if evidence.halves is not None:
-        low, high = min(low, _lowest(evidence, margin)), max(high, plugin - quarter)
-    return Bounds(low, high + margin)
+    if evidence.halves is None:  # a quarter of what was taken off is in doubt, on either side
+        return Bounds(max(0.0, pooled - (plugin - pooled) / 4.0 - margin), high + margin)
+    low = min(max(0.0, pooled - margin), _lowest(evidence, margin))
+    return Bounds(low, max(high, plugin - quarter) + margin)
 
 
 def _ramp(x: float, a: float, b: float) -> float:

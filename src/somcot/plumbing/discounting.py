@@ -61,7 +61,9 @@ class Kernel(NamedTuple):
         return csr_array((self.data, self.indices, self.indptr), shape=(self.n, self.n))
 
 
-def discounted_value(kernel: Kernel, cost: Floats, discount: float, guess: Floats | None = None) -> Floats:
+def discounted_value(
+    kernel: Kernel, cost: Floats, discount: float, guess: Floats | None = None, accuracy: float = _EPS
+) -> Floats:
     """Solve V = cost + discount * kernel @ V.
 
     Parameters
@@ -72,8 +74,10 @@ def discounted_value(kernel: Kernel, cost: Floats, discount: float, guess: Float
     discount : float
     guess : ndarray, shape (n,), optional
         Where to start.
+    accuracy : float, optional
+        Residual to stop at, relative to V; by default rounding.
     """
-    return _solve(kernel, cost, discount, np.zeros_like(cost) if guess is None else guess.copy())
+    return _solve(kernel, cost, discount, np.zeros_like(cost) if guess is None else guess.copy(), accuracy)
 
 
 def relative_value(kernel: Kernel, cost: Floats, discount: float, guess: Floats) -> tuple[Floats, float]:
@@ -105,9 +109,9 @@ def discounted_occupancy(kernel: Kernel, start: Floats, discount: float) -> Floa
     return law
 
 
-def _solve(kernel: Kernel, b: Floats, discount: float, x: Floats) -> Floats:
-    """Refine x until the residual is at rounding level, with ever more robust methods."""
-    if _krylov(*kernel, discount, b, x, min(2000, 200 + kernel.n)):
+def _solve(kernel: Kernel, b: Floats, discount: float, x: Floats, accuracy: float = _EPS) -> Floats:
+    """Refine x until the residual is at the level asked for, with ever more robust methods."""
+    if _krylov(*kernel, discount, b, x, min(2000, 200 + kernel.n), accuracy):
         return x
     density = max(len(kernel.data) / kernel.n, 1.0)
     steps = int(np.ceil(np.log(_EPS) / np.log(discount)))
@@ -209,8 +213,8 @@ def _dot(a, b):
 
 
 @kernel(name="linear solver", seconds=3)
-def _krylov(indptr, indices, data, discount, b, x, max_steps):
-    """BiCGSTAB with restarts on the true residual; True once that is at rounding level.
+def _krylov(indptr, indices, data, discount, b, x, max_steps, accuracy):
+    """BiCGSTAB with restarts on the true residual; True once that is at rounding level, or as small as asked for.
 
     The method can break down and blow up within a step, so the best point so far is kept and returned to.
     """
@@ -224,7 +228,7 @@ def _krylov(indptr, indices, data, discount, b, x, max_steps):
         worst = _residual(indptr, indices, data, discount, b, x, r)
         level = 0.0
         for i in range(n):
-            level = max(level, _EPS * abs(x[i]))
+            level = max(level, accuracy * abs(x[i]))
         if worst <= 4.0 * level:
             return True
         if steps >= max_steps or (mixed and not worst < 0.5 * last):
@@ -262,7 +266,7 @@ def _krylov(indptr, indices, data, discount, b, x, max_steps):
             following = _dot(shadow, r)
             if not (np.isfinite(following) and size <= 1e6 * smallest):
                 break
-            done = size <= max(_EPS * largest, 1e-12 * worst)
+            done = size <= max(accuracy * largest, 1e-12 * worst)
             if done or size < 0.1 * smallest:
                 smallest = size
                 copy_to(best, x)

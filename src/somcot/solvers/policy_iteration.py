@@ -135,24 +135,27 @@ def iterate(
 ) -> Solution:
     """Improve and evaluate until the Bellman residual is at rounding level, or at most `tolerance`.
 
-    `guess` is a potential to start from and `hints` a sweep of it on the same entries, whose prices help the first one.
+    With a tolerance nothing is proved: no bracket is kept, and potentials are a thousandth of it accurate. `guess` is a
+    potential to start from and `hints` a sweep of it on the same entries, whose prices help the first one.
     """
     cost = np.ascontiguousarray(problem.cost[pairs.x, pairs.y])
     V = cost.copy() if guess is None else guess[pairs.x, pairs.y]
     solution = Solution(pairs, Sweep(problem, pairs, threads, hints), V)
     table = np.zeros(problem.shape)
+    rough = tolerance > 0.0
+    accuracy = max(_EPS, 1e-3 * tolerance)
     try:
         for step in range(check_count("max_sweeps", max_sweeps)):
             table[pairs.x, pairs.y] = solution.V
             found = solution.sweep.improve(table)
             solution.found = found
-            residual = _record(problem, solution, cost, solution.V, found)
+            residual = (_residual if rough else _record)(problem, solution, cost, solution.V, found)
             settled = step > 0 and residual <= max(tolerance, 64.0 * _EPS * (1.0 + float(solution.V.max())))
             if settled or (step > 0 and found.changed == 0):
-                solution.status = _polish(problem, solution, cost, max(_TARGET, 2.0 * tolerance))
+                solution.status = Status.CONVERGED if rough else _polish(problem, solution, cost)
                 break
             kernel, _ = solution.sweep.kernel()
-            solution.V = discounted_value(kernel, cost, problem.discount, solution.V)
+            solution.V = discounted_value(kernel, cost, problem.discount, solution.V, accuracy)
     except KeyboardInterrupt:
         if solution.found is None:
             raise
@@ -160,7 +163,7 @@ def iterate(
     return solution
 
 
-def _polish(problem: UnitProblem, solution: Solution, cost: Floats, target: float) -> Status:
+def _polish(problem: UnitProblem, solution: Solution, cost: Floats) -> Status:
     """Go on in potentials without their constant part where rounding keeps the bracket above the target.
 
     V is about distance / (1 - discount), and so is its rounding. With V = W + gain / (1 - discount), W solves the same
@@ -169,7 +172,7 @@ def _polish(problem: UnitProblem, solution: Solution, cost: Floats, target: floa
     """
     W, gain, table, pairs = solution.V, 0.0, np.zeros(problem.shape), solution.pairs
     for _ in range(_POLISHES):
-        if solution.width <= target:
+        if solution.width <= _TARGET:
             break
         W, more = relative_value(solution.sweep.kernel()[0], cost - gain, problem.discount, W)
         gain += more
@@ -181,7 +184,7 @@ def _polish(problem: UnitProblem, solution: Solution, cost: Floats, target: floa
         solution.found = Improvement(found.low + level, found.high + level, found.value + level, found.changed)
     assert solution.found is not None
     allowed = 8.0 * rounding(W) + 4.0 * float((solution.found.high - solution.found.low).max())
-    return Status.CONVERGED if solution.width <= max(target, min(_WIDEST, allowed)) else Status.ROUNDING
+    return Status.CONVERGED if solution.width <= max(_TARGET, min(_WIDEST, allowed)) else Status.ROUNDING
 
 
 def _record(
@@ -191,11 +194,17 @@ def _record(
     latest = bounds_from(problem.discount, V, cost, found)
     # Every sweep gives a valid bracket, so the tightest ends seen so far hold.
     solution.bounds = Bounds(max(solution.bounds.low, latest.low), min(solution.bounds.high, latest.high))
-    residual = float(np.abs(cost - gain + problem.discount * found.value[:-1] - V).max())
+    residual = _residual(problem, solution, cost, V, found, gain)
     solution.trace["step"].append(solution.n_steps + 1)
     solution.trace["distance"].append((1.0 - problem.discount) * float(found.value[-1]) + gain)
     solution.trace["residual"].append(residual)
     return residual
+
+
+def _residual(
+    problem: UnitProblem, _: Solution, cost: Floats, V: Floats, found: Improvement, gain: float = 0.0
+) -> float:
+    return float(np.abs(cost - gain + problem.discount * found.value[:-1] - V).max())
 
 
 def _message(solution: Solution) -> str:
