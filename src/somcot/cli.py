@@ -39,7 +39,6 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the ``somcot`` command on the arguments of this process."""
-    signals.obey()
     debug = "--debug" in sys.argv
     arguments = [a for a in sys.argv[1:] if a != "--debug"] or ["--help"]
     try:
@@ -52,7 +51,6 @@ def main() -> None:
         if debug and not isinstance(error, SystemExit):
             raise
         code = _explain(error)
-    signals.decided(code)
     raise SystemExit(code)
 
 

@@ -40,7 +40,7 @@ def refuse_masks(name: str, values: Any) -> None:
     """Refuse masked entries, which other functions would take for numbers."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         n = int(np.ma.getmaskarray(values).sum())
-        raise ValueError(f"{name}: {n} entries are masked; fill them, or leave them out and cut there")
+        raise ValueError(f"{name}: found masked entries ({n}); fill them, or leave them out and cut there")
 
 
 def is_missing(label: Any) -> bool:
@@ -163,7 +163,8 @@ def check_labels(name: str, labels: Iterable[Hashable], n: int | None = None) ->
     seen: set[Hashable] = set()
     for i, label in enumerate(found):
         if is_missing(label):
-            raise ValueError(f"{name}: label {i} is {label!r}; give every state a name")
+            shown = "NaN" if isinstance(label, float) else repr(label)
+            raise ValueError(f"{name}: label {i} is {shown}; give every state a name")
         try:
             repeated = label in seen
         except TypeError:
