@@ -241,6 +241,7 @@ def _krylov(indptr, indices, data, discount, b, x, max_steps, accuracy):
         copy_to(best, x)
         shadow = r.copy()
         if mixed:
+            # Multiples of the odd number next to 2^32 / golden ratio, modulo 2^32: spread evenly, the same every time.
             for i in range(n):
                 shadow[i] += worst * ((i * 2654435761) % 4294967296) / 4294967296.0
         copy_to(p, r)

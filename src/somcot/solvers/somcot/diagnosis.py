@@ -44,7 +44,7 @@ def notes(
         )
     elif scale > 0 and (dual > 4 * usual or (dual > usual and _rising(state, scale))):
         yield (
-            f"dual step too large: with this rate the estimate passes the distance and rises with the number of steps; "
+            "dual step too large: at such rates the estimate tends to end above the distance; "
             f"lower dual_step ({_relative(dual, usual)}) or let primal_step decay"
         )
     if state.k < wanted:
