@@ -29,8 +29,8 @@ demo: $(READY) ## run the main job on bundled data, draw a picture into out/
 test: $(READY) ## run the tests (under 10 minutes)
 	@$(BIN)/python -m pytest -q -n 2 -m "not slow and not statistical and not campaign"
 
-test-all: $(READY) ## run all tests, slow and statistical ones too
-	@$(BIN)/python -m pytest -q -n 2 -m "not campaign"
+test-all: $(READY) ## run all tests, slow and statistical ones too, random ones on new examples
+	@SOMCOT_EXAMPLES=new $(BIN)/python -m pytest -q -n 2 -m "not campaign"
 
 campaign: $(READY) ## run the reliability campaign (about 30 minutes), write its table to out/campaign.md
 	@mkdir -p out && rm -f out/campaign.jsonl

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import somcot
@@ -12,7 +12,7 @@ from somcot import MarkovChain
 from tests.instances import KINDS, Floats, dense_kernel, random_chain, random_problem
 
 seeds = st.integers(0, 10**6)
-many = settings(max_examples=60, deadline=None)
+many = settings(max_examples=60)
 
 
 def exact(x: MarkovChain, y: MarkovChain, cost: Floats, discount: float) -> float:
@@ -21,9 +21,13 @@ def exact(x: MarkovChain, y: MarkovChain, cost: Floats, discount: float) -> floa
 
 @many
 @given(seeds)
+@example(585)  # here rounding once led one unit in the last place above the largest cost
 def test_between_the_extreme_costs(seed: int) -> None:
     x, y, cost, discount = random_problem(seed)
-    assert cost.min() <= exact(x, y, cost, discount) <= cost.max()
+    result = somcot.distance(x, y, cost, discount=discount)
+    assert cost.min() <= result.bounds.low <= result.distance <= result.bounds.high <= cost.max()
+    table = somcot.metric(x, y, cost, discount=discount)
+    assert cost.min() <= table.min() <= table.max() <= cost.max()
 
 
 @many
@@ -116,7 +120,7 @@ def test_metric_is_the_distance_from_each_pair(seed: int) -> None:
     assert exact(from_i, from_j, cost, discount) == pytest.approx(table[i, j], abs=1e-11)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seeds)
 def test_brackets_contain_the_linear_program(seed: int) -> None:
     x, y, cost, discount = random_problem(seed, largest=5)

@@ -1,8 +1,8 @@
 """Equal seeds, equal bits: wherever arrays lie in memory, however a run is cut, on every machine with FMA.
 
 LLVM may keep two versions of a loop and choose between them by the distance of addresses. If the versions add up in
-another order, the heap decides about the last bits. With "reassoc" among the flags of the compiled parts these tests
-fail on machines with AVX-512; the hashes fail on other machines with "contract" as well.
+another order, the heap decides about the last bits. With "reassoc" among the flags of the compiled parts the layouts
+tell at 4 and 5 states, on targets as different as haswell and znver4, if not on all; the hashes always do.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from somcot.solvers.somcot.fold import Batch, run_kernel
 from tests.instances import walks
 from tests.reliability.bits import dense, digest, everything
 
-LAYOUTS = 50
+LAYOUTS = 100
 N_STEPS = 40
 ROOT = Path(__file__).parents[2]
 
@@ -38,8 +38,7 @@ def packed(rng: np.random.Generator, *things: Any) -> list[Any]:
     """Arrays and records of arrays moved into one buffer, in random order with gaps of 0 to 256 bytes."""
     arrays = {id(array): array for thing in things for array in _arrays(thing)}
     order = rng.permutation(list(arrays))
-    widest = 8 * int(rng.integers(33))  # every layout has gaps of its own size, from none at all on
-    gaps = 8 * rng.integers(widest // 8 + 1, size=len(order) + 1)
+    gaps = 8 * rng.integers(rng.choice([1, 2, 5, 9, 33]), size=len(order) + 1)  # mostly close: that is where loops part
     buffer = np.empty(sum(array.nbytes + 8 for array in arrays.values()) + int(gaps.sum()), dtype=np.uint8)
     place, moved = int(gaps[-1]), {}
     for key, gap in zip(order, gaps[:-1], strict=True):
@@ -77,7 +76,7 @@ def started(n: int, support: str, rate: float, n_steps: int = N_STEPS) -> tuple[
 
 @pytest.mark.parametrize("rate", [0.5, 40.0])
 @pytest.mark.parametrize("support", ["full", "observed"])
-@pytest.mark.parametrize("n", [3, 4, 7, 10])
+@pytest.mark.parametrize("n", [4, 5, 7, 10])
 def test_somcot_wherever_its_arrays_lie(n: int, support: str, rate: float) -> None:
     state, batch = started(n, support, rate)
     first = state.x, state.y, state.pairs, state.work
@@ -137,14 +136,12 @@ def test_somcot_however_it_is_cut(support: str) -> None:
     assert len(found) == 1
 
 
-def hashes(**environment: str) -> dict[tuple[str, str], str]:
-    """What a process of its own computes."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.reliability.bits"], cwd=ROOT, env=os.environ | environment,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return {(place, name): bits for place, name, bits in csv.reader(done.stdout.splitlines())}
+def run(*arguments: str, **environment: str) -> str:
+    """What a process of its own prints."""
+    command = [sys.executable, "-m", *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 KNOWN = {
@@ -168,4 +165,11 @@ OLDER = {
 @pytest.mark.parametrize("machine", [{}, {"OMP_NUM_THREADS": "2"}, OLDER], ids=["this", "two threads", "older"])
 def test_the_same_bits_on_every_machine(machine: dict[str, str]) -> None:
     """Whoever changes an algorithm on purpose writes the new hashes down: ``python -m tests.reliability.bits``."""
-    assert hashes(**machine) == KNOWN
+    lines = csv.reader(run("tests.reliability.bits", **machine).splitlines())
+    assert {(place, name): bits for place, name, bits in lines} == KNOWN
+
+
+def test_layouts_on_an_older_machine() -> None:
+    """Where the host's target has only one version of a loop, another one may have two."""
+    said = run("pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", __file__, "-k", "arrays_lie", **OLDER)
+    assert "19 passed" in said

@@ -3,7 +3,7 @@
 BLAS adds up in an order that depends on the machine and the number of threads, so its bits do too. Here every output
 is one chain of fused multiply-adds over the inner index, whatever the vectors' width: tiles of `ROWS` x 16 outputs are
 kept in registers while the inner index runs. LLVM does not find that by itself, so the tile is written in its own
-language. It keeps up with BLAS at the sizes of SOMCOT.
+language, for several heights and widths. It keeps up with BLAS at the sizes of SOMCOT.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -19,8 +19,8 @@ from somcot.plumbing.jit import part
 
 __all__ = ["add_product"]
 
-ROWS, LANES, VECTORS = 4, 8, 2
-COLUMNS = LANES * VECTORS
+ROWS, LANES = 8, 8
+COLUMNS = 2 * LANES
 BYTES = 8
 INT, LANE = ir.IntType(64), ir.IntType(32)
 VECTOR = ir.VectorType(ir.DoubleType(), LANES)
@@ -43,9 +43,9 @@ class _Matrix:
 
 
 class _Tile:
-    """Code that adds a(i : i + n_rows, :) b(:, j : j + width) to a tile of the output, width <= 16."""
+    """Code that adds a(i : i + n_rows, :) b(:, j : j + width) to a tile of the output, at most `n_vectors` wide."""
 
-    def __init__(self, builder: Any, width: Any) -> None:
+    def __init__(self, builder: Any, n_vectors: int, width: Any) -> None:
         self.builder = builder
         pointer, align = VECTOR.as_pointer(), LANE
         self.load = self._declare("llvm.masked.load.v8f64.p0", VECTOR, [pointer, align, MASK, VECTOR])
@@ -53,7 +53,7 @@ class _Tile:
         self.fma = self._declare("llvm.fma.v8f64", VECTOR, [VECTOR] * 3)
         lanes = ir.VectorType(INT, LANES)
         self.masks = []
-        for v in range(VECTORS):
+        for v in range(n_vectors):
             left = self._everywhere(builder.sub(width, _int(v * LANES)), lanes)
             self.masks.append(builder.icmp_signed("<", ir.Constant(lanes, list(range(LANES))), left))
 
@@ -70,7 +70,7 @@ class _Tile:
     def _vectors(self, begin: Any) -> list[Any]:
         """Pointers to the vectors of one row of a tile."""
         b = self.builder
-        return [b.inttoptr(b.add(begin, _int(v * LANES * BYTES)), VECTOR.as_pointer()) for v in range(VECTORS)]
+        return [b.inttoptr(b.add(begin, _int(v * LANES * BYTES)), VECTOR.as_pointer()) for v in range(len(self.masks))]
 
     def read(self, begin: Any) -> list[Any]:
         """The vectors of one row; lanes beyond the width are 0 and not touched."""
@@ -113,14 +113,14 @@ def _int(value: int) -> Any:
     return ir.Constant(INT, value)
 
 
-def _make_tile(n_rows: int) -> Any:
+def _make_tile(n_rows: int, n_vectors: int) -> Any:
     def typed(_context: Any, out: Any, a: Any, b: Any, i: Any, j: Any, width: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             target, left, right = (
                 _Matrix(context, builder, *pair) for pair in zip(signature.args[:3], args, strict=False)
             )
             i, j, width = args[3:]
-            tile = _Tile(builder, width)
+            tile = _Tile(builder, n_vectors, width)
             rows = [builder.add(i, _int(r)) for r in range(n_rows)]
             places = [target.address(row, j) for row in rows]
             sums = tile.multiply(left, right, rows, j, [tile.read(place) for place in places])
@@ -133,18 +133,27 @@ def _make_tile(n_rows: int) -> Any:
     return intrinsic(typed)
 
 
-_tile: Any = _make_tile(ROWS)
-_row: Any = _make_tile(1)
+_wide_tile, _wide_two, _wide_row = (_make_tile(n_rows, 2) for n_rows in (ROWS, 2, 1))
+_tile, _row = (_make_tile(n_rows, 1) for n_rows in (ROWS, 1))
 
 
 @part
 def add_product(out, a, b):
     """Add a @ b to `out`; rows of `out` and `b` are contiguous, and the inner size is at least 1."""
     n, m = out.shape
+    whole = n - n % ROWS
+    even = n - n % 2
     for j in range(0, m, COLUMNS):
         width = min(COLUMNS, m - j)
-        whole = n - n % ROWS
-        for i in range(0, whole, ROWS):
-            _tile(out, a, b, i, j, width)
-        for i in range(whole, n):
-            _row(out, a, b, i, j, width)
+        if width > LANES:
+            for i in range(0, whole, ROWS):
+                _wide_tile(out, a, b, i, j, width)
+            for i in range(whole, even, 2):
+                _wide_two(out, a, b, i, j, width)
+            for i in range(even, n):
+                _wide_row(out, a, b, i, j, width)
+        else:
+            for i in range(0, whole, ROWS):
+                _tile(out, a, b, i, j, width)
+            for i in range(whole, n):
+                _row(out, a, b, i, j, width)

@@ -29,14 +29,14 @@ def sinkhorn_steps(lo, hi, V, pair_x, pair_y, x, y, epsilon, offset_x, offset_y,
         f = F[offset_x[k] : offset_x[k] + x1 - x0] / epsilon
         g = G[offset_y[k] : offset_y[k] + y1 - y0] / epsilon
         p, q = x.probabilities[x0:x1], y.probabilities[y0:y1]
-        turned = C.T.copy()
+        turned, scratch = C.T.copy(), np.empty((2, max(x1 - x0, y1 - y0)))
         error = np.inf
         for _ in range(max_steps):
-            error = _scale_columns(C, f, g, q)
+            error = _scale_columns(C, f, g, q, scratch)
             if error <= tolerance:
                 break
-            _scale_columns(turned, g, f, p)
-        _scale_columns(turned, g, f, p)  # however the loop ended, the rows are exact
+            _scale_columns(turned, g, f, p, scratch)
+        _scale_columns(turned, g, f, p, scratch)  # however the loop ended, the rows are exact
         plan = np.empty_like(C)
         for i in range(f.size):
             for j in range(g.size):
@@ -49,34 +49,28 @@ def sinkhorn_steps(lo, hi, V, pair_x, pair_y, x, y, epsilon, offset_x, offset_y,
     return worst
 
 
-@kernel
-def _scale_columns(C, f, g, q):
-    """Set g so that column j of exp(f_i + g_j - C_ij) sums to q_j; returns the l1 error there was before."""
-    largest, total = np.full(g.size, -np.inf), np.zeros(g.size)
-    _tops(C, f, largest)
-    for i in range(f.size):
-        _add_exponentials(C[i], f[i], largest, total)
+@part
+def _scale_columns(C, f, g, q, scratch):
+    """Set g so that column j of exp(f_i + g_j - C_ij) sums to q_j; returns the l1 error there was before.
+
+    Rows are gone through one by one, across all columns: vector code in which every sum keeps its order.
+    """
+    n, m = C.shape
+    largest, total = scratch[0], scratch[1]
+    for j in range(m):
+        largest[j], total[j] = -np.inf, 0.0
+    for i in range(n):
+        for j in range(m):
+            largest[j] = max(largest[j], f[i] - C[i, j])
+    for i in range(n):
+        for j in range(m):
+            total[j] += exp(f[i] - C[i, j] - largest[j])
     error = 0.0
-    for j in range(g.size):
+    for j in range(m):
         level = largest[j] + log(total[j])
         error += abs(exp(min(g[j] + level, 700.0)) - q[j])
         g[j] = log(q[j]) - level
     return error
-
-
-@part
-def _tops(C, f, largest):
-    """The largest f_i - C_ij of every column."""
-    for i in range(f.size):
-        for j in range(largest.size):
-            largest[j] = max(largest[j], f[i] - C[i, j])
-
-
-@part
-def _add_exponentials(row, f, largest, total):
-    """One row's share of every column's sum: across the columns, so that each sum keeps its order."""
-    for j in range(total.size):
-        total[j] += exp(f - row[j] - largest[j])
 
 
 @kernel
