@@ -46,8 +46,8 @@ def everything(result: Result) -> str:
     """A hash of all numbers of a result but the seconds."""
     plan = () if result.plan is None else (result.plan.mass,)
     duals = () if result.duals is None else result.duals
-    main = (result.distance, result.potential, result.state_law, result.encoder, result.decoder, *result.residuals)
-    return digest([*main, *plan, *duals, *result.trace.values()])
+    main = (result.distance, *result.bounds, result.potential, result.state_law, result.encoder, result.decoder)
+    return digest([*main, *result.residuals, *plan, *duals, *result.trace.values()])
 
 
 def main() -> None:

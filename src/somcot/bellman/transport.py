@@ -53,7 +53,7 @@ class Bases(NamedTuple):
     known: NDArray[np.uint8]
 
 
-@kernel(name="exact transport", seconds=8)
+@kernel(name="exact transport", seconds=7)
 def optimise(lo, hi, V, pair_x, pair_y, x, y, unit, bases, hints, low, high, values):
     """Solve the transport problems of pairs lo..hi-1 against the cost V, each from its last basis.
 

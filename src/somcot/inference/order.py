@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from somcot.plumbing.jit import kernel
 from somcot.plumbing.validation import check_count, check_rng
 from somcot.recorded.words import Steps, find_words
 from somcot.samples import Samples
@@ -130,7 +130,7 @@ def _chi_squared(
     return values
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _permuted(word, block, following, n, n_permutations, rng):  # type: ignore[no-untyped-def]
     """Chi-squared, with n_w the occurrences of a word: sum_w n_w sum_ab n_awb^2 / (n_aw n_wb), minus the places."""
     values = np.empty(n_permutations + 1)

@@ -212,7 +212,7 @@ def _dot(a, b):
     return total
 
 
-@kernel(name="linear solver", seconds=3)
+@kernel(name="linear solver", seconds=2)
 def _krylov(indptr, indices, data, discount, b, x, max_steps, accuracy):
     """BiCGSTAB with restarts on the true residual; True once that is at rounding level, or as small as asked for.
 

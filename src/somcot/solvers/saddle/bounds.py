@@ -59,9 +59,10 @@ def _occupancy_error(chain: MarkovChain, law: Floats, discount: float) -> float:
 
     Each entry of the residual sums as many terms as its column has, and rows sum to 1 up to a unit for each entry.
     """
-    n = chain.n_states
-    flow = (1.0 - discount) * chain.initial + discount * np.asarray(chain.transition.T @ law).ravel() - law
-    longest = max(int(np.bincount(chain.support.indices, minlength=n).max()), chain.support.max_row)
+    n, support = chain.n_states, chain.support
+    moved = np.append(discount * law, 1.0 - discount)[support.rows] * support.probabilities
+    flow = np.bincount(support.indices, moved, n) - law  # in order: BLAS has other bits on other machines
+    longest = max(int(np.bincount(support.indices, minlength=n).max()), support.max_row)
     slack = 4.0 * _EPS * (longest + 2) + 4.0 * _EPS
     return (float(np.abs(flow).sum()) * (1.0 + n * _EPS) + slack) / (1.0 - discount)
 
