@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import somcot
+from somcot.plumbing.jit import FAST
 
 CALLER = """
 import {package}.plumbing.jit as jit
@@ -136,3 +137,10 @@ def test_a_folder_that_fills_up_is_said(package: Path) -> None:
 
 def test_plain_python_without_compilation(package: Path) -> None:
     assert run(package, NUMBA_DISABLE_JIT="1") == ("5.0", "")
+
+
+def test_all_compiled_code_goes_through_the_decorators() -> None:
+    root = Path(somcot.__file__).parent
+    found = [str(path.relative_to(root)) for path in sorted(root.rglob("*.py")) if "njit" in path.read_text("utf-8")]
+    assert found == ["plumbing/jit.py"]
+    assert {"nsz", "nnan"} == FAST
