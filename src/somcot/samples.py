@@ -449,7 +449,7 @@ class Samples:
             return self
         if self.offsets is None:
             raise ValueError("k: independent transitions have no words of more than one state; record whole episodes")
-        if self.starts_known:
+        if self.initial is not None:
             raise ValueError("k: the known start law is one of single states, not of words; leave out initial=")
         found = steps_between_words(Steps(self.now, self.following, self.offsets, self.n_states), k)
         dropped = self.n_episodes - len(found.kept)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from somcot.chains import MarkovChain, Support
 from somcot.inference.model import on_entries
 from somcot.plumbing.arrays import Floats
+from somcot.recorded.stationary import with_long_run_start
 from somcot.samples import Samples
 
 __all__ = ["Deck", "check_recordings", "known_starts_differ"]
@@ -80,7 +81,8 @@ class Deck:
         support = self.support
         totals = support.row_sums(counts)[support.rows]
         shares = np.where(totals > 0, counts / np.maximum(totals, 1.0), support.probabilities)
-        return Support(support.indptr, support.indices, shares)
+        kernel = Support(support.indptr, support.indices, shares)
+        return with_long_run_start(kernel) if self.pooled.stationary else kernel
 
     @cached_property
     def _entries(self) -> tuple[Labels, Labels, Labels | None]:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from somcot.bellman.pairs import PairChoice
 from somcot.costs import FeatureCost
 from somcot.inference import crossfit, intervals, maps, rules
+from somcot.inference.contributions import counted
 from somcot.inference.crossfit import Plugin
 from somcot.inference.model import Model, fit
 from somcot.inference.notes import notes
@@ -49,7 +50,7 @@ def plugin(
     problem = Problem(model_x.chain, model_y.chain, cost, discount)
     found = policy_iteration.solve(problem, pairs=pairs, threads=threads, max_sweeps=max_sweeps)
     return replace(
-        _with_starts(found, (model_x, model_y)),
+        counted(_with_starts(found, (model_x, model_y)), model_x, model_y),
         method="plugin",
         plugin=found.distance if model_x.samples or model_y.samples else None,
         samples=(model_x.n_transitions, model_y.n_transitions),
@@ -152,7 +153,7 @@ def estimate(
     order = _matched(problem)
     n_splits = _check_splits(n_splits, models, order)
     solution, bare = policy_iteration.solve_in_full(problem, threads=threads)
-    bare = _with_starts(bare, models)
+    bare = counted(_with_starts(bare, models), *models)
     assert bare.gradient is not None
     whole = Plugin(problem, *models, solution, cost if isinstance(cost, FeatureCost) else None)
     error = intervals.standard_error(*models, bare.gradient, problem.scale, by=standard_error)

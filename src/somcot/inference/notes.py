@@ -8,6 +8,8 @@ import numpy as np
 
 from somcot.inference.crossfit import Plugin
 from somcot.inference.model import Model
+from somcot.inference.order import forgetful
+from somcot.inference.permutation import alike
 from somcot.inference.rules import SATURATED, Evidence
 
 __all__ = ["notes"]
@@ -22,6 +24,10 @@ def notes(whole: Plugin, evidence: Evidence) -> Iterator[str]:
     for name, model in zip("xy", whole.models, strict=True):
         if model.samples is not None:
             yield from _of_one_side(name, model, whole.problem.discount)
+    if whole.x.samples is not None and whole.y.samples is not None:
+        suspicion = alike(whole.x.samples, whole.y.samples)
+        if suspicion is not None:
+            yield suspicion
     if whole.features is not None:
         yield from _of_features(whole)
     sat = evidence.saturation
@@ -45,6 +51,12 @@ def _of_one_side(name: str, model: Model, discount: float) -> Iterator[str]:
         yield (
             f"{name}: steps overlap (sliding=True), so they are not independent and an interval is too narrow; "
             "read the trajectories with sliding=False"
+        )
+    elif forgetful(model.samples):
+        yield (
+            f"{name}: the next state clearly depends on more than the last one (somcot.markov_order), so the interval "
+            "is too narrow and the distance that of simpler processes; use standard_error='episodes', or make words "
+            "the states: samples.with_order(2)"
         )
     visits, occupancy = model.totals[:-1], model.chain.state_occupancy(discount)
     estimated = ~model.samples.terminal

@@ -21,7 +21,7 @@ from somcot.plumbing.progress import meter
 from somcot.plumbing.validation import check_count, check_discount, check_rng
 from somcot.samples import Samples
 
-__all__ = ["SameProcessResult", "alike", "known_starts_differ", "permutation_test", "same_process"]
+__all__ = ["SameProcessResult", "alike", "known_starts_differ", "permutation_test", "same_process", "sequential_pvalue"]
 
 _LEVEL = 0.05  # the level at which an answer counts as clear
 _ENOUGH = 10  # regroupings as far apart as the data that end the test at the earliest
@@ -122,6 +122,11 @@ def permutation_test(
     seed = int(rng.integers(2**62))
     null = [measure(deck, deck.shuffled(seed, b)) for b in range(n_permutations)]
     return measure(deck, deck.observed), np.array(null)
+
+
+def sequential_pvalue(deck: Deck, measure: Statistic, n_permutations: int) -> float:
+    """P-value of one statistic, with a fixed seed and in this thread."""
+    return _sequential(deck, measure, 0, n_permutations, threads=1).pvalue
 
 
 def alike(x: Samples, y: Samples) -> str | None:

@@ -17,6 +17,7 @@ from somcot.bellman.sweep import Improvement, Sweep
 from somcot.certificates import bounds_from, rounding
 from somcot.couplings import Coupling
 from somcot.derivatives import Gradient, row_gradient
+from somcot.makeup import Makeup, RowCounts
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.discounting import discounted_value, relative_value
 from somcot.plumbing.validation import check_count
@@ -95,7 +96,10 @@ def solve_in_full(
     slopes = gradient(problem, solution, coupling)
     ending = Ending("exact", solution.status, _message(solution), solution.n_steps, began, solution.trace)
     result = assemble_coupling(problem, coupling, solution.pairs.table(solution.V, np.nan), solution.bounds, ending)
-    return solution, replace(result, gradient=slopes)
+    rows = [
+        RowCounts(*chain.support, np.zeros(len(chain.support.indices), np.int64)) for chain in (problem.x, problem.y)
+    ]
+    return solution, replace(result, gradient=slopes, makeup=Makeup(problem.cost, rows[0], rows[1]))
 
 
 def gradient(problem: Problem, solution: Solution, coupling: Coupling) -> Gradient:

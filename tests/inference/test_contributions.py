@@ -1,0 +1,122 @@
+"""Where a distance comes from: sums, standard errors against simulation, marks, saving."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import somcot
+from somcot import MarkovChain, Samples
+from somcot.inference.contributions import _pair_errors, benjamini_hochberg
+from somcot.result import Result
+
+LABELS = 1.0 - np.eye(4)
+
+
+def chains(change: float) -> tuple[MarkovChain, MarkovChain]:
+    """Four states; the row of state 2 is changed."""
+    rng = np.random.default_rng(3)
+    kernel = rng.dirichlet(np.ones(4), size=4)
+    other = kernel.copy()
+    other[2] = (1 - change) * other[2] + change * np.array([0.7, 0.1, 0.1, 0.1])
+    names = ["a", "b", "c", "d"]
+    return MarkovChain(kernel, states=names), MarkovChain(other, states=names)
+
+
+def estimate(change: float, seed: int, n: int = 60) -> Result:
+    x, y = chains(change)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return somcot.distance(x.sample(n, 50, rng=seed), y.sample(n, 50, rng=9000 + seed), LABELS, discount=0.9)
+
+
+def test_pairs_make_up_the_distance_of_the_chains() -> None:
+    x, y = chains(0.5)
+    exact = somcot.distance(x, y, LABELS, discount=0.9)
+    found = exact.contributions(100)
+    assert sum(p.amount for p in found.pairs) == pytest.approx(exact.distance)
+    assert [p.amount for p in found.pairs] == sorted((p.amount for p in found.pairs), reverse=True)
+    assert all(p.amount == pytest.approx(p.occupancy * p.cost) for p in found.pairs)
+    assert all(p.standard_error == 0.0 and p.marked for p in found.pairs), "nothing was estimated"
+    data = estimate(0.5, 0)
+    assert sum(p.amount for p in data.contributions(100).pairs) == pytest.approx(data.plugin)
+
+
+def test_transitions_make_up_a_small_distance() -> None:
+    x, y = chains(0.02)
+    found = somcot.distance(x, y, LABELS, discount=0.9)
+    parts = found.contributions(100).transitions
+    assert {t.state for t in parts} == {"c"}, "only its row differs"
+    assert sum(t.amount for t in parts) == pytest.approx(found.distance, rel=0.15)
+
+
+def test_pair_errors_against_simulation() -> None:
+    """Rows drawn anew around clearly different ones: the occupancy of a pair varies as its standard error says."""
+    rng = np.random.default_rng(0)
+    x, y = (MarkovChain(rng.dirichlet(np.ones(4), size=4)) for _ in range(2))
+    cost = rng.random((4, 4))
+    a, b = x.sample(2000, 50, rng=1), y.sample(2000, 50, rng=2)
+    result = somcot.distance(a, b, cost, discount=0.9, method="plugin")
+    assert result.makeup is not None
+    top = [(i, j) for i in range(4) for j in range(4) if result.state_law[i, j] > 0.05][:4]
+    assert len(top) == 4
+    found = _pair_errors(result, result.makeup, top)
+    draws = []
+    for _ in range(300):
+        noisy = [
+            MarkovChain([rng.multinomial(n, row) / n for n, row in zip(s.visits, s.chain().transition, strict=True)])
+            for s in (a, b)
+        ]
+        law = somcot.distance(noisy[0], noisy[1], cost, discount=0.9).state_law
+        draws.append([law[k] * cost[k] for k in top])
+    assert found == pytest.approx(np.std(draws, axis=0), rel=0.2)
+
+
+def test_equal_processes_get_no_marks_and_changed_rows_do() -> None:
+    marked = 0
+    for seed in range(40):
+        found = estimate(0.0, seed).contributions()
+        marked += any(pair.marked for pair in found.pairs) or any(step.marked for step in found.transitions)
+    assert marked <= 6  # 5 % and 2.9 standard errors
+    clear = [estimate(0.6, seed).contributions() for seed in range(5)]
+    for found in clear:
+        assert any(t.marked and t.state == "c" for t in found.transitions)
+        assert any(p.marked for p in found.pairs)
+
+
+def test_states_of_one_side_and_known_chains() -> None:
+    x, _ = chains(0.0)
+    data = Samples.from_trajectories([["a", "b", "e", "a"], ["b", "a", "b", "e"]] * 30, terminated=False)
+    cost = somcot.costs.labels(x.states, data.states)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = somcot.distance(x, data, cost, discount=0.9).contributions()
+    assert {t.state for t in found.transitions} <= {"a", "b"}
+    assert any(t.marked for t in found.transitions)
+    assert all(0.0 <= t.probability_x <= 1.0 and 0.0 <= t.probability_y <= 1.0 for t in found.transitions)
+
+
+def test_saved_and_loaded(tmp_path: Path) -> None:
+    result = estimate(0.3, 1)
+    result.save(tmp_path / "result")
+    again = Result.load(tmp_path / "result")
+    assert again.contributions(4) == result.contributions(4)
+    assert "in X while in Y" in str(again.contributions(4))
+    assert "c -> a" in str(again.contributions(4))
+
+
+def test_benjamini_hochberg_by_hand() -> None:
+    p = np.array([0.01, 0.04, 0.02, 0.9])
+    assert benjamini_hochberg(p, 4).tolist() == [True, False, True, False]
+    assert benjamini_hochberg(p, 40).tolist() == [False] * 4, "36 more with p-value 1"
+    assert benjamini_hochberg(p[:0], 0).tolist() == []
+
+
+def test_methods_without_rows_say_so() -> None:
+    x, y = chains(0.5)
+    result = somcot.distance(x, y, LABELS, discount=0.9, method="sinkhorn")
+    with pytest.raises(ValueError, match="contributions: method 'sinkhorn' keeps no rows and costs"):
+        result.contributions()
