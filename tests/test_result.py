@@ -91,7 +91,7 @@ def test_save_and_load(result: Result, tmp_path: Path) -> None:
             np.testing.assert_array_equal(before, after)
         elif f.name == "trace":
             assert before.keys() == after.keys()
-        elif f.name not in ("maps", "plan", "gradient"):
+        elif f.name not in ("maps", "plan", "gradient", "makeup"):
             assert before == after, f.name
             assert type(before) is type(after)
     np.testing.assert_array_equal(result.coupling(), again.coupling())

@@ -8,7 +8,7 @@ from scipy.stats import chi2_contingency
 
 import somcot
 from somcot import Samples
-from somcot.inference.order import Occurrences, _chi_squared, forgetful
+from somcot.inference.order import Occurrences, _chi_squared, _steps, forgetful
 from somcot.plumbing.errors import DataWarning
 
 
@@ -27,7 +27,7 @@ def second_order(n: int, length: int, seed: int, memory: float) -> list[list[int
 @pytest.mark.parametrize("k", [1, 2])
 def test_chi_squared_against_brute_force(k: int) -> None:
     paths = second_order(10, 20, 0, 0.4)
-    words = Occurrences.of(Samples.from_trajectories(paths), k)
+    words = Occurrences.of(_steps(Samples.from_trajectories(paths)), k)
     tables: dict[tuple[int, ...], np.ndarray] = {}
     for path in paths:
         for t in range(1, len(path) - k):

@@ -26,6 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 _MATCHES = 50
+_SHARES = 20
 _SPELLED = {
     "pass terminated=True": "pass --terminated all",
     "terminated=True": "--terminated all",
@@ -155,11 +156,17 @@ def to_json(answer: Answer) -> dict[str, Any]:
             "only_x": only_x,
             "only_y": only_y,
             "matches": [m._asdict() for m in r.matches()[:_MATCHES]],
+            "contributions": None if r.makeup is None else _shares(r),
             "warnings": answer.notes,
             "files": answer.files,
         }
     )
     return content
+
+
+def _shares(result: Result) -> dict[str, Any]:
+    found = result.contributions(_SHARES)
+    return {name: [share._asdict() for share in getattr(found, name)] for name in found._fields}
 
 
 def plain(value: Any) -> Any:

@@ -25,7 +25,7 @@ _LEVEL = 0.05
 _QUICK = 19  # permutations of the check that every comparison of data makes
 _CLEAR = 6.0  # standard deviations above chance
 _STRONG = 0.02  # mean squared relative change of the next state's law, about 0.01 nats of information
-_MOST = 2_000_000  # transitions above which that check is left out
+_LOOKED_AT = 10_000  # transitions from the beginning of the recording that this check takes into account
 
 
 class MarkovOrder(NamedTuple):
@@ -58,16 +58,16 @@ def markov_order(samples: Samples, *, max_order: int = 3, rng: int | np.random.G
         )
     max_order = check_count("max_order", max_order)
     generator = check_rng(0 if rng is None else rng)
-    pvalues = tuple(_pvalue(Occurrences.of(samples, k), generator) for k in range(1, max_order + 1))
+    pvalues = tuple(_pvalue(Occurrences.of(_steps(samples), k), generator) for k in range(1, max_order + 1))
     accepted = [k for k, p in enumerate(pvalues, 1) if p > _LEVEL]
     return MarkovOrder(min(accepted, default=max_order + 1), pvalues)
 
 
 def forgetful(samples: Samples) -> bool:
     """Whether one state of memory clearly does not suffice: beyond chance, and by more than a trifle."""
-    if samples.offsets is None or samples.n_transitions > _MOST:
+    if samples.offsets is None:
         return False
-    words = Occurrences.of(samples, 1)
+    words = Occurrences.of(_steps(samples, _LOOKED_AT), 1)
     if not len(words.next):
         return False
     values = _chi_squared(*words, samples.n_states, _QUICK, np.random.default_rng(0))
@@ -94,18 +94,24 @@ class Occurrences(NamedTuple):
     next: NDArray[np.int32]
 
     @classmethod
-    def of(cls, samples: Samples, k: int) -> Occurrences:
+    def of(cls, steps: Steps, k: int) -> Occurrences:
         """Collect the occurrences in episodes."""
-        assert samples.offsets is not None
-        steps = Steps(samples.now, samples.following, samples.offsets, samples.n_states)
         at = find_words(steps, k)
         first, last = at.first[at.before], at.last[at.before]
         if not len(last):
-            return cls(np.zeros(1, np.int64), np.zeros(1, np.int64), samples.now[:0])
-        word = steps.numbered([samples.now[first + i] for i in range(k)])
-        key = word * samples.n_states + samples.now[first - 1]
+            return cls(np.zeros(1, np.int64), np.zeros(1, np.int64), steps.now[:0])
+        word = steps.numbered([steps.now[first + i] for i in range(k)])
+        key = word * steps.n_states + steps.now[first - 1]
         order = np.argsort(key, kind="stable")
-        return cls(_edges(word[order]), _edges(key[order]), samples.following[last[order]])
+        return cls(_edges(word[order]), _edges(key[order]), steps.following[last[order]])
+
+
+def _steps(samples: Samples, most: int | None = None) -> Steps:
+    """The first `most` steps, all by default."""
+    assert samples.offsets is not None
+    end = samples.n_transitions if most is None else min(most, samples.n_transitions)
+    offsets = np.unique(np.minimum(samples.offsets, end))
+    return Steps(samples.now[:end], samples.following[:end], offsets, samples.n_states)
 
 
 def _edges(sorted_keys: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import comb
 from typing import Any
 
@@ -35,7 +35,7 @@ TOO_ALIKE = (
 )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class SameProcessResult:
     """Outcome of a permutation test.
 
@@ -62,15 +62,12 @@ class SameProcessResult:
     pvalue: float
     n_permutations: int
     stopped_early: bool
-    observed: float
-    null_distribution: Floats
+    observed: float = field(repr=False)
+    null_distribution: Floats = field(repr=False)
 
     def __str__(self) -> str:
         early = ", stopped early" if self.stopped_early else ""
         return f"p = {self.pvalue:.3g}, statistic {self.statistic:.4g}, {self.n_permutations} regroupings{early}"
-
-    def __repr__(self) -> str:
-        return f"<somcot.SameProcessResult {self}>"
 
 
 def same_process(

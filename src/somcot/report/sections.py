@@ -23,6 +23,7 @@ __all__ = ["again", "data", "head", "making", "matching", "method", "occupancy",
 
 _MAP_STATES = 50  # states a heat map shows
 _GRAPH_STATES = 20
+_TRANSITIONS = 8
 _ROWS = 12
 
 
@@ -160,6 +161,7 @@ def making(result: Result, cost: ArrayLike, names: tuple[str, str]) -> str:
     body = _table([*head, "!share of distance", "!share of time", "!cost"], pairs)
     if steps:
         body += "<h3>By joint step</h3>" + _table([*head, "then", "and", "!share of distance"], steps)
+    body += _by_transition(result, names)
     plain = (
         "" if result.plugin is None else " Shares are those of the estimated chains, before the correction for bias."
     )
@@ -168,6 +170,26 @@ def making(result: Result, cost: ArrayLike, names: tuple[str, str]) -> str:
     return (
         "<h2>What the distance is made of</h2><p>Time spent together in a pair of states, times the cost of that "
         f"pair.{plain}</p>{body}"
+    )
+
+
+def _by_transition(result: Result, names: tuple[str, str]) -> str:
+    """Which transitions differ, with the mark of those that are no accident."""
+    found = result.contributions(_TRANSITIONS).transitions if result.makeup is not None else ()
+    if not found:
+        return ""
+    rows = [
+        [
+            _cell(t.state), _cell(t.next_state), _number(100 * t.probability_x, " %"),
+            _number(100 * t.probability_y, " %"), _number(t.amount, ""), f"<td>{'yes' if t.marked else ''}</td>",
+        ]
+        for t in found
+    ]  # fmt: skip
+    heads = [f"!{escape(label_text(name, 24))}" for name in names]
+    return (
+        "<h3>By transition</h3><p>Steps whose probability differs, times how much the distance depends on them. Clear: "
+        "no accident of the recordings, at a false discovery rate of 5 %.</p>"
+        + _table(["from", "to", *heads, "!adds", "clear"], rows)
     )
 
 
