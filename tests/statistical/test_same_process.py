@@ -93,7 +93,7 @@ def test_few_marks_are_false() -> None:
     for seed in range(100):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            data = x.sample(60, 50, rng=seed), y.sample(60, 50, rng=10_000 + seed)
+            data = x.sample(200, 50, rng=seed), y.sample(200, 50, rng=10_000 + seed)
             found = somcot.distance(*data, 1.0 - np.eye(8), discount=0.9).contributions(64).transitions
         true += sum(t.marked for t in found if t.state == 3)
         false += sum(t.marked for t in found if t.state != 3)
