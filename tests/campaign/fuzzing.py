@@ -1,0 +1,201 @@
+"""Fuzzing in a process of its own, with little memory and a limit on the time of each execution.
+
+``python -m tests.campaign.fuzzing TARGET,TARGET,... BEGIN COUNT FOLDER`` damages files of the corpus, the same way each time, and
+reads them; ``python -m tests.campaign.fuzzing TARGET SECONDS FOLDER`` lets atheris do it, guided by coverage. `fuzz` and
+`guided` start them, survive what they do not, and keep what was found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+PATHS = (ROOT / "src", ROOT)
+SECONDS = float(os.environ.get("SOMCOT_CAMPAIGN_SECONDS", 10))  # of CPU for one execution
+MEMORY = 3 << 30  # of address space beyond what the loaded packages take
+
+
+class TooSlowError(BaseException):
+    """An execution took longer than its limit; nothing may catch this on the way."""
+
+
+@dataclass
+class Report:
+    """How many executions, the slowest of them in seconds of CPU, and what is wrong with which file."""
+
+    cases: int = 0
+    slowest: float = 0.0
+    finds: dict[str, Path] = field(default_factory=dict)
+
+
+def fuzz(names: Iterable[str], begin: int, count: int, folder: Path) -> Report:
+    """Executions BEGIN to BEGIN + COUNT, targets in turn; one that ends the process is a find, and the next follow."""
+    report, end = Report(), begin + count
+    while begin < end:
+        done = _run(folder, ",".join(names), begin, end - begin, timeout=60 + 2 * (end - begin))
+        report.cases += done["cases"]
+        report.slowest = max(report.slowest, done["slowest"])
+        for fault, file in done["finds"].items():
+            report.finds[fault] = folder / file
+        begin += done["cases"]
+    return report
+
+
+def guided(name: str, seconds: int, folder: Path) -> Report:
+    """Atheris for some seconds; it stops at its first find."""
+    from tests.campaign.targets import TARGETS
+
+    done = _started(folder, name, seconds, timeout=120 + 3 * seconds)
+    cases = re.search(r"stat::number_of_executed_units:\s*(\d+)", done.stderr)
+    report = Report(int(cases[1]) if cases else 0)
+    for file in folder.glob("crash-*"):
+        report.finds[done.stderr[-2000:]] = file.rename(folder / f"{file.name}{TARGETS[name].ending}")
+    if not cases and not report.finds:
+        raise RuntimeError(done.stderr[-2000:])
+    return report
+
+
+def keep(finds: Iterable[Path], folder: Path) -> list[Path]:
+    """Copies of finds for the corpus, named by their content."""
+    kept = []
+    for file in finds:
+        content, ending = file.read_bytes(), file.name.partition(".")[2]
+        kept.append(folder / f"find-{hashlib.sha256(content).hexdigest()[:10]}.{ending}")
+        kept[-1].write_bytes(content)
+    return kept
+
+
+def _started(folder: Path, *arguments: Any, timeout: float) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(map(str, PATHS)), "SOMCOT_MEMORY_LIMIT": "500M", "OMP_NUM_THREADS": "1",
+    }  # fmt: skip
+    command = [sys.executable, "-m", "tests.campaign.fuzzing", *map(str, arguments), str(folder)]
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, errors="replace", timeout=timeout, check=False
+    )
+
+
+def _run(folder: Path, *arguments: Any, timeout: float) -> dict[str, Any]:
+    (folder / "progress.json").unlink(missing_ok=True)
+    try:
+        done = _started(folder, *arguments, timeout=timeout)
+        end = f"the process ended with {done.returncode}: {done.stderr[-500:]}"
+    except subprocess.TimeoutExpired:
+        done, end = None, f"hangs where nothing can stop it, {timeout:.0f} s"
+    progress = folder / "progress.json"
+    if not progress.exists():
+        raise RuntimeError(end)
+    found: dict[str, Any] = json.loads(progress.read_text(encoding="utf-8"))
+    if done is None or done.returncode:
+        lost = folder / found["current"]
+        found["finds"][end] = lost.rename(folder / f"lost-{found['cases']}.{lost.name.partition('.')[2]}").name
+    return found
+
+
+def work(names: str, begin: int, count: int, folder: Path) -> None:
+    """In the process: damage, read, note."""
+    from tests.campaign import targets
+    from tests.campaign.mutator import mutated
+
+    chosen = [(name, targets.TARGETS[name]) for name in names.split(",")]
+    seeds = {name: [path.read_bytes() for path in targets.corpus(target)] for name, target in chosen}
+    found: dict[str, Any] = {"cases": 0, "slowest": 0.0, "finds": {}}
+    _confine()
+    for number in range(begin, begin + count):
+        name, target = chosen[number % len(chosen)]
+        rng = Random(f"{name} {number}")
+        data = mutated(rng.choice(seeds[name]), rng.choice(seeds[name]), rng, target.sealed)
+        path = folder / f"input{target.ending}"
+        path.write_bytes(data)
+        found["cases"] += 1
+        _note(folder, found, path)
+        began = time.process_time()
+        fault = _within(targets.fault, target, path, rng.choice(target.options))
+        found["slowest"] = max(found["slowest"], time.process_time() - began)
+        if fault is not None and _kind(fault) not in map(_kind, found["finds"]):
+            copy = folder / f"find-{number}{target.ending}"
+            copy.write_bytes(data)
+            found["finds"][f"{name}: {fault}"] = copy.name
+    _note(folder, found, path)
+
+
+def _note(folder: Path, found: dict[str, Any], path: Path) -> None:
+    """What is known so far and what is read just now, should this process not live to tell."""
+    (folder / "progress.json").write_text(json.dumps(found | {"current": path.name}), encoding="utf-8")
+
+
+def _kind(fault: str) -> str:
+    """Faults that differ in numbers and names alone are one."""
+    return re.sub(r"'[^']*'|\d+|/\S+", "", fault)[:60]
+
+
+def _confine() -> None:
+    warnings.simplefilter("ignore")
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY,) * 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+    def stop(*_: object) -> None:
+        raise TooSlowError
+
+    signal.signal(signal.SIGPROF, stop)
+
+
+def _within(read: Any, *arguments: Any) -> str | None:
+    """The fault, if any, within the time of one execution."""
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    try:
+        found: str | None = read(*arguments)
+    except TooSlowError:
+        found = f"takes longer than {SECONDS:g} s"
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    return found
+
+
+def explore(name: str, seconds: int, folder: Path) -> None:
+    """In the process: atheris, with the readers instrumented; sums are put right, options are chosen by the content."""
+    import atheris
+
+    with atheris.instrument_imports(include=["somcot.readers", "somcot.plumbing", "somcot.solvers.somcot.saving"]):
+        from tests.campaign import targets
+    from tests.campaign.mutator import resealed
+
+    target = targets.TARGETS[name]
+    start, grown = folder / "seeds", folder / "grown"
+    for made in (start, grown):
+        made.mkdir()
+    for file in targets.corpus(target):
+        (start / file.name).write_bytes(file.read_bytes())
+    path = folder / f"input{target.ending}"
+
+    def once(data: bytes) -> None:
+        path.write_bytes(resealed(data) if target.sealed else data)
+        options = target.options[hashlib.sha256(data).digest()[0] % len(target.options)]
+        fault = targets.fault(target, path, options)
+        if fault is not None:
+            raise RuntimeError(fault)
+
+    warnings.simplefilter("ignore")
+    flags = [f"-max_total_time={seconds}", "-print_final_stats=1", "-rss_limit_mb=4000", f"-timeout={int(6 * SECONDS)}"]
+    atheris.Setup(["fuzz", *flags, "-seed=1", "-max_len=16384", f"-artifact_prefix={folder}/", str(grown), str(start)], once)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    name, *numbers, folder = sys.argv[1:]
+    (work if len(numbers) == 2 else explore)(name, *map(int, numbers), Path(folder))  # type: ignore[operator]

@@ -1,0 +1,117 @@
+"""The seeds of the corpus: ``python -m tests.campaign.seeds`` writes small files of every format, the same each time.
+
+Needed again only when a format changes; a test sees to it that every seed is read.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+import somcot
+from somcot import random_walk
+from somcot.solvers import somcot as steps
+from tests.campaign.targets import CORPUS
+
+ROWS = {
+    "user": [1, 1, 1, 2, 2, 2, 3, 3],
+    "when": [0.0, 1.0, 2.5, 0.0, 1.0, 2.0, 5.0, 6.0],
+    "page": ["home", "cart", "home", "home", "näh", "cart", "cart", "home"],
+    "amount": [0.5, 1.25, -3.0, 7.0, 0.0, 2.0, 1.0, 4.5],
+    "ended": [False, False, True, False, False, True, False, False],
+}
+GRAPHML = """<?xml version="1.0" encoding="UTF-8"?>
+<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
+  <key id="w" for="edge" attr.name="weight" attr.type="double"/>
+  <graph edgedefault="{kind}">
+    <node id="home"/><node id="shop"/><node id="work"/>
+    <edge source="home" target="shop"><data key="w">3.0</data></edge>
+    <edge source="shop" target="work"><data key="w">1</data></edge>
+  </graph>
+</graphml>
+"""
+
+
+def table(sign: str) -> bytes:
+    rows = zip(*ROWS.values(), strict=True)
+    return "\n".join(sign.join(map(str, row)) for row in [tuple(ROWS), *rows]).encode() + b"\n"
+
+
+def files() -> dict[str, bytes]:
+    """Names and contents."""
+    frame = pa.table(ROWS)
+    tables = {
+        "seed.csv": table(","),
+        "seed-times.csv": b"time,state\n2024-01-01T00:00:00,a\n2024-01-01T00:00:01,b\n2024-01-02,a\n",
+        "seed-quoted.csv": b'user;page;amount\r\n1;"a ""b"", c";1,5\r\n1;f;2\r\n2;"d\ne";3\r\n',
+        "seed.tsv": table("\t"),
+        "seed.jsonl": ("\n".join(str(row) for row in frame.to_pylist()).replace("'", '"').replace("False", "false")
+                       .replace("True", "true") + "\n").encode(),
+        "seed.parquet": _parquet(frame),
+        "seed-words.parquet": _parquet(frame.set_column(2, "page", frame["page"].dictionary_encode())),
+    }  # fmt: skip
+    path = np.array([0, 1, 2, 1, 0, 0, 1, 2, 2, 1])
+    chain = random_walk(3).transition
+    arrays = {
+        "seed.npy": _npy(path),
+        "seed-chain.npy": _npy(np.asarray(chain.toarray() if hasattr(chain, "toarray") else chain)),
+        "seed.npz": _npz(a=path, b=path[::-1].astype(np.int16)),
+    }
+    graphs = {
+        "seed.graphml": GRAPHML.format(kind="undirected").encode(),
+        "seed-directed.graphml": GRAPHML.format(kind="directed").encode(),
+        "seed.edges": b"# roads\nhome shop 3\nhome work 1\nshop work 0.5\n",
+    }
+    packed = {
+        f"{name}.gz": gzip.compress((tables | arrays | graphs)[name], mtime=0)
+        for name in ("seed.csv", "seed.jsonl", "seed.npy", "seed.edges")
+    }
+    costs = {
+        "seed.cost.csv": b",0,1\n0,0,1\n1,1,0.5\n2,2,1\n",
+        "seed-bare.cost.csv": b"0,1\n1,0\n0.5,2\n",
+        "seed.cost.npy": _npy(np.arange(6.0).reshape(3, 2)),
+    }
+    return tables | arrays | graphs | packed | costs
+
+
+def _parquet(frame: pa.Table) -> bytes:
+    out = io.BytesIO()
+    parquet.write_table(frame, out)
+    return out.getvalue()
+
+
+def _npy(array: np.ndarray) -> bytes:  # type: ignore[type-arg]
+    out = io.BytesIO()
+    np.save(out, array)
+    return out.getvalue()
+
+
+def _npz(**arrays: np.ndarray) -> bytes:  # type: ignore[type-arg]
+    out = io.BytesIO()
+    np.savez_compressed(out, **arrays)
+    return out.getvalue()
+
+
+def save_runs(folder: Path) -> None:
+    """A checkpoint for each support, and the results of each method."""
+    x, y, cost = random_walk(3), random_walk(2, 0.7), [[0, 1], [1, 1], [1, 0]]
+    steps.solve(x, y, cost, discount=0.9, n_steps=40, rng=0, checkpoint=folder / "seed.ck")
+    steps.solve(
+        x, y, cost, discount=0.9, n_steps=40, rng=0, support="observed", checkpoint=folder / "seed-observed.ck"
+    )
+    somcot.distance(x, y, cost, discount=0.9).save(folder / "seed.result")
+    data = x.sample(20, 10, rng=0), y.sample(20, 10, rng=1)
+    somcot.distance(*data, cost, discount=0.9, confidence=0.9, rng=0).save(folder / "seed-data.result")
+    somcot.distance(x, y, cost, discount=0.9, method="saddle", max_steps=20).save(folder / "seed-saddle.result")
+
+
+if __name__ == "__main__":
+    CORPUS.mkdir(exist_ok=True)
+    for name, content in files().items():
+        (CORPUS / name).write_bytes(content)
+    save_runs(CORPUS)

@@ -1,0 +1,133 @@
+"""What is fuzzed: everything that reads a file, with the options worth trying, and what it may answer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import somcot
+from somcot import random_walk
+from somcot.commands.inputs import NamedProcess, build_cost
+from somcot.readers.files import read
+from somcot.readers.tables import fit_bins
+from somcot.result import Result
+from somcot.solvers import somcot as steps
+
+CORPUS = Path(__file__).parent / "corpus"
+ALLOWED = (ValueError, TypeError, OSError, MemoryError)  # with CheckpointError and MemoryLimitError, which are such
+Options = dict[str, Any]
+
+
+class Target(NamedTuple):
+    """A reader: the ending of its files, the function that reads and uses one, and options to choose from."""
+
+    ending: str
+    use: Callable[..., Any]
+    options: tuple[Options, ...] = ({},)
+
+    @property
+    def sealed(self) -> bool:
+        """Whether files carry a sum, which has to be right for damage to get further."""
+        return self.ending in (".ck", ".result")
+
+
+TABLE: tuple[Options, ...] = (
+    {},
+    {"sequence": "user", "state": "page"},
+    {"sequence": "user", "time": "when", "state": "page", "missing": "cut"},
+    {"state": ["page", "amount"], "missing": "cut"},
+    {"state": "amount", "bins": 3, "binning": "uniform", "missing": "cut"},
+    {"sequence": "user", "state": "page", "reward": "amount", "terminated": "ended"},
+    {"sequence": "user", "state": "page", "initial": "stationary"},
+)
+TEXT: tuple[Options, ...] = ({"encoding": "latin-1", "state": "page"}, {"encoding": "utf-16"}, {"delimiter": ";"})
+ARRAYS: tuple[Options, ...] = ({}, {"lag": 2}, {"lag": 3, "sliding": True}, {"initial": "stationary"})
+GRAPH: tuple[Options, ...] = (
+    {}, {"directed": True}, {"dangling": "restart"}, {"dangling": "error"}, {"initial": "home"},
+)  # fmt: skip
+GRAPHML: tuple[Options, ...] = tuple(options for options in GRAPH if "directed" not in options) + ({"weight": None},)
+
+
+def process(path: Path, **options: Any) -> None:
+    """Read, and look at what came out."""
+    found = read(path, **options)
+    assert found.n_states == len(found.states) > 0
+    repr(found)
+
+
+def bins(path: Path) -> None:
+    fit_bins([path], {"amount": 3})
+
+
+def cost(path: Path) -> None:
+    x, y = NamedProcess("x", random_walk(3)), NamedProcess("y", random_walk(2))
+    assert build_cost(str(path), x, y).shape == (3, 2)  # type: ignore[union-attr]
+
+
+def checkpoint(path: Path) -> None:
+    state = steps.load(path)
+    assert 0 <= state.k <= state.settings.n_steps
+
+
+def resumed(path: Path, **options: Any) -> None:
+    x, y = random_walk(3), random_walk(2, 0.7)
+    steps.solve(x, y, [[0, 1], [1, 1], [1, 0]], discount=0.9, n_steps=40, resume=path, **options)
+
+
+def result(path: Path) -> None:
+    found = Result.load(path)
+    str(found), repr(found), float(found)
+
+
+TARGETS: dict[str, Target] = {
+    "csv": Target(".csv", process, TABLE + TEXT),
+    "csv.gz": Target(".csv.gz", process, TABLE),
+    "tsv": Target(".tsv", process, TABLE),
+    "jsonl": Target(".jsonl", process, TABLE),
+    "jsonl.gz": Target(".jsonl.gz", process, TABLE),
+    "parquet": Target(".parquet", process, TABLE),
+    "bins": Target(".csv", bins),
+    "npy": Target(".npy", process, ARRAYS),
+    "npy.gz": Target(".npy.gz", process, ARRAYS),
+    "npz": Target(".npz", process, ARRAYS),
+    "graphml": Target(".graphml", process, GRAPHML),
+    "edges": Target(".edges", process, GRAPH),
+    "edges.gz": Target(".edges.gz", process, GRAPH),
+    "cost table": Target(".cost.csv", cost),
+    "cost array": Target(".cost.npy", cost),
+    "checkpoint": Target(".ck", checkpoint),
+    "resume": Target(".ck", resumed, ({}, {"support": "observed"})),
+    "result": Target(".result", result),
+}
+
+
+def corpus(target: Target) -> list[Path]:
+    """The files kept for a target: seeds, and what was found with it and others of its ending."""
+    found = sorted(path for path in CORPUS.iterdir() if path.name.split(".", 1)[1] == target.ending.removeprefix("."))
+    assert found, f"no seed ends with {target.ending}"
+    return found
+
+
+def fault(target: Target, path: Path, options: Options) -> str | None:
+    """What is wrong with how a file was taken; None where it was read, or refused as promised."""
+    try:
+        target.use(path, **options)
+    except ALLOWED as error:
+        return _unclear(error, path, options)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _unclear(error: Exception, path: Path, options: Options) -> str | None:
+    """A refusal names the file or the option, in one line; memory that was refused to C code has no words."""
+    if isinstance(error, MemoryError) and not isinstance(error, somcot.MemoryLimitError):
+        return None
+    text = str(error)
+    names = chain([os.fspath(path), "resume", "checkpoint"], options)
+    if not any(name in text for name in names):
+        return f"{type(error).__name__} does not say where: {text}"
+    return None
