@@ -243,7 +243,7 @@ class Result:
         return sum(self.samples)
 
     def __float__(self) -> float:
-        return self.distance
+        return float(self.distance)
 
     def coupling(self) -> Floats:
         """The occupancy coupling mu as a full array, (n_x, n_y, n_x, n_y).
@@ -343,4 +343,20 @@ class Result:
         found = load(path, "result", records)
         if not isinstance(found, cls):
             raise ValueError(f"{os.fspath(path)}: not a somcot result file (it holds a {type(found).__name__})")
+        wrong = found._misshapen()
+        if wrong:
+            raise ValueError(f"{os.fspath(path)}: not a somcot result file ({wrong} does not fit the states)")
         return found
+
+    def _misshapen(self) -> str | None:
+        """The first field whose shape contradicts the labels of the states, if there is one."""
+        n_x, n_y = len(self.states_x), len(self.states_y)
+        shapes = {"encoder": (n_x, n_y), "decoder": (n_y, n_x), "potential": (n_x, n_y), "state_law": (n_x, n_y)}
+        wrong = [name for name, shape in shapes.items() if getattr(self, name).shape != shape]
+        if self.plan is not None:
+            p = self.plan
+            places = ((p.x, n_x), (p.y, n_y), (p.next_x, n_x), (p.next_y, n_y))
+            fits = p.shape == p.start.shape == (n_x, n_y) and p.mass.ndim == 1
+            fits = fits and all(k.shape == p.mass.shape and np.isin(k, np.arange(n)).all() for k, n in places)
+            wrong += [] if fits else ["plan"]
+        return wrong[0] if wrong else None

@@ -1,8 +1,8 @@
 """Fuzzing in a process of its own, with little memory and a limit on the time of each execution.
 
-``python -m tests.campaign.fuzzing TARGET,TARGET,... BEGIN COUNT FOLDER`` damages files of the corpus, the same way each time, and
-reads them; ``python -m tests.campaign.fuzzing TARGET SECONDS FOLDER`` lets atheris do it, guided by coverage. `fuzz` and
-`guided` start them, survive what they do not, and keep what was found.
+``python -m tests.campaign.fuzzing TARGET,TARGET,... BEGIN COUNT FOLDER`` damages files of the corpus, the same way each
+time, and reads them; ``python -m tests.campaign.fuzzing TARGET SECONDS FOLDER`` lets atheris do it, guided by coverage.
+`fuzz` and `guided` start them, survive what they do not, and keep what was found.
 """
 
 from __future__ import annotations
@@ -85,7 +85,14 @@ def _started(folder: Path, *arguments: Any, timeout: float) -> subprocess.Comple
     }  # fmt: skip
     command = [sys.executable, "-m", "tests.campaign.fuzzing", *map(str, arguments), str(folder)]
     return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, errors="replace", timeout=timeout, check=False
+        command,
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=timeout,
+        check=False,
     )
 
 
@@ -192,10 +199,14 @@ def explore(name: str, seconds: int, folder: Path) -> None:
 
     warnings.simplefilter("ignore")
     flags = [f"-max_total_time={seconds}", "-print_final_stats=1", "-rss_limit_mb=4000", f"-timeout={int(6 * SECONDS)}"]
-    atheris.Setup(["fuzz", *flags, "-seed=1", "-max_len=16384", f"-artifact_prefix={folder}/", str(grown), str(start)], once)
+    atheris.Setup(
+        ["fuzz", *flags, "-seed=1", "-max_len=16384", f"-artifact_prefix={folder}/", str(grown), str(start)], once
+    )
     atheris.Fuzz()
 
 
 if __name__ == "__main__":
-    name, *numbers, folder = sys.argv[1:]
-    (work if len(numbers) == 2 else explore)(name, *map(int, numbers), Path(folder))  # type: ignore[operator]
+    if len(sys.argv) == 5:
+        work(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
+    else:
+        explore(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))

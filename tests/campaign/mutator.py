@@ -61,7 +61,11 @@ def _flip(data: bytes, _: bytes, rng: Random) -> bytes:
 
 def _overwrite(data: bytes, _: bytes, rng: Random) -> bytes:
     begin, end = _place(data, rng)
-    return data[:begin] + rng.choice((rng.randbytes(end - begin), b"\xff" * (end - begin), bytes(end - begin))) + data[end:]
+    return (
+        data[:begin]
+        + rng.choice((rng.randbytes(end - begin), b"\xff" * (end - begin), bytes(end - begin)))
+        + data[end:]
+    )
 
 
 def _remove(data: bytes, _: bytes, rng: Random) -> bytes:

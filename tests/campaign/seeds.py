@@ -8,9 +8,11 @@ from __future__ import annotations
 import gzip
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyarrow import parquet
 
 import somcot
@@ -85,13 +87,13 @@ def _parquet(frame: pa.Table) -> bytes:
     return out.getvalue()
 
 
-def _npy(array: np.ndarray) -> bytes:  # type: ignore[type-arg]
+def _npy(array: NDArray[Any]) -> bytes:
     out = io.BytesIO()
     np.save(out, array)
     return out.getvalue()
 
 
-def _npz(**arrays: np.ndarray) -> bytes:  # type: ignore[type-arg]
+def _npz(**arrays: Any) -> bytes:
     out = io.BytesIO()
     np.savez_compressed(out, **arrays)
     return out.getvalue()
@@ -101,9 +103,7 @@ def save_runs(folder: Path) -> None:
     """A checkpoint for each support, and the results of each method."""
     x, y, cost = random_walk(3), random_walk(2, 0.7), [[0, 1], [1, 1], [1, 0]]
     steps.solve(x, y, cost, discount=0.9, n_steps=40, rng=0, checkpoint=folder / "seed.ck")
-    steps.solve(
-        x, y, cost, discount=0.9, n_steps=40, rng=0, support="observed", checkpoint=folder / "seed-observed.ck"
-    )
+    steps.solve(x, y, cost, discount=0.9, n_steps=40, rng=0, support="observed", checkpoint=folder / "seed-observed.ck")
     somcot.distance(x, y, cost, discount=0.9).save(folder / "seed.result")
     data = x.sample(20, 10, rng=0), y.sample(20, 10, rng=1)
     somcot.distance(*data, cost, discount=0.9, confidence=0.9, rng=0).save(folder / "seed-data.result")

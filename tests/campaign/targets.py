@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,7 +47,7 @@ ARRAYS: tuple[Options, ...] = ({}, {"lag": 2}, {"lag": 3, "sliding": True}, {"in
 GRAPH: tuple[Options, ...] = (
     {}, {"directed": True}, {"dangling": "restart"}, {"dangling": "error"}, {"initial": "home"},
 )  # fmt: skip
-GRAPHML: tuple[Options, ...] = tuple(options for options in GRAPH if "directed" not in options) + ({"weight": None},)
+GRAPHML: tuple[Options, ...] = (*(options for options in GRAPH if "directed" not in options), {"weight": None})
 
 
 def process(path: Path, **options: Any) -> None:
@@ -64,7 +63,7 @@ def bins(path: Path) -> None:
 
 def cost(path: Path) -> None:
     x, y = NamedProcess("x", random_walk(3)), NamedProcess("y", random_walk(2))
-    assert build_cost(str(path), x, y).shape == (3, 2)  # type: ignore[union-attr]
+    assert build_cost(str(path), x, y).shape == (3, 2)
 
 
 def checkpoint(path: Path) -> None:
@@ -80,6 +79,9 @@ def resumed(path: Path, **options: Any) -> None:
 def result(path: Path) -> None:
     found = Result.load(path)
     str(found), repr(found), float(found)
+    found.matches(), found.diagnose(), found.encoder, found.decoder
+    if found.plan is not None:
+        found.plan.dense(), found.plan.state_law()
 
 
 TARGETS: dict[str, Target] = {
@@ -127,7 +129,6 @@ def _unclear(error: Exception, path: Path, options: Options) -> str | None:
     if isinstance(error, MemoryError) and not isinstance(error, somcot.MemoryLimitError):
         return None
     text = str(error)
-    names = chain([os.fspath(path), "resume", "checkpoint"], options)
-    if not any(name in text for name in names):
+    if not any(name in text for name in (os.fspath(path), *options)):
         return f"{type(error).__name__} does not say where: {text}"
     return None

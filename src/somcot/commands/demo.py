@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from rich.console import Console
@@ -14,6 +13,7 @@ from somcot.commands.answers import Answer, caught
 from somcot.commands.inputs import NamedProcess
 from somcot.commands.outputs import can_draw, write_files
 from somcot.data import clickstream
+from somcot.plumbing.files import write_bytes
 from somcot.readers import from_table
 
 __all__ = ["run"]
@@ -29,7 +29,9 @@ def run(out: Path, console: Console) -> int:
         "How different has the behaviour become, and where?\n"
     )
     out.mkdir(parents=True, exist_ok=True)
-    files = [Path(shutil.copy(clickstream.path(month), out / f"{month}.csv")) for month in ("may", "june")]
+    files = [out / f"{month}.csv" for month in ("may", "june")]
+    for path in files:
+        write_bytes(path, clickstream.path(path.stem).read_bytes())
     report = out / "report.html"
     command = f"somcot distance {files[0]} {files[1]} \\\n    {COLUMNS} --discount {DISCOUNT:g} --html {report}"
     console.print(Text(f"$ {command}", style="bold cyan"), soft_wrap=True)

@@ -13,6 +13,7 @@ import typer
 from somcot.experiments import encoder, pendulum, selection, similarity, steps, style
 from somcot.experiments.page import index_page
 from somcot.experiments.record import Experiment, Record, Report
+from somcot.plumbing.files import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,7 +69,7 @@ def reproduce(
         results.append((EXPERIMENTS[key], record))
         typer.echo(_summary(record, out, time.process_time() - began))
         if name is Name.ALL:  # after each, so that a run that is stopped leaves a page of what there is
-            (out / "index.html").write_text(index_page(results), encoding="utf-8")
+            write_bytes(out / "index.html", index_page(results).encode())
     if name is Name.ALL:
         typer.echo(f"All figures on one page: {out / 'index.html'}")
 
@@ -80,7 +81,7 @@ def produce(
     out.mkdir(parents=True, exist_ok=True)
     record = experiment.run(experiment.quick if quick else experiment.full, seed, report)
     figure = experiment.plot(record)
-    (out / f"{experiment.name}.json").write_text(record.to_json() + "\n", encoding="utf-8")
+    write_bytes(out / f"{experiment.name}.json", f"{record.to_json()}\n".encode())
     style.save(figure, out, experiment.name)
     _close(figure)
     return record

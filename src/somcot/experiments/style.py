@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.files import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,7 +75,9 @@ def power(number: float) -> str:
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write the figure as PNG and SVG."""
-    paths = [folder / f"{name}.png", folder / f"{name}.svg"]
-    figure.savefig(paths[0], dpi=300)
-    figure.savefig(paths[1], metadata={"Date": None})
-    return paths
+    kinds: dict[str, dict[str, Any]] = {"png": {"dpi": 300}, "svg": {"metadata": {"Date": None}}}
+    for kind, options in kinds.items():
+        content = io.BytesIO()
+        figure.savefig(content, format=kind, **options)
+        write_bytes(folder / f"{name}.{kind}", content.getvalue())
+    return [folder / f"{name}.{kind}" for kind in kinds]

@@ -6,7 +6,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,4 +95,28 @@ def _unpack(tree: Any, arrays: Arrays, types: Mapping[str, type]) -> Any:
         return {key: _unpack(part, arrays, types) for key, part in tree["mapping"].items()}
     if "enum" in tree:
         return types[tree["enum"][0]](tree["enum"][1])
-    return types[tree["record"]](**{key: _unpack(part, arrays, types) for key, part in tree["fields"].items()})
+    record = types[tree["record"]]
+    parts = {key: _unpack(part, arrays, types) for key, part in tree["fields"].items()}
+    hints = get_type_hints(record)
+    for key, part in parts.items():
+        if not _fits(part, hints[key]):
+            raise ValueError(f"{tree['record']}.{key} is a {type(part).__name__} that does not fit")
+    return record(**parts)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is what the annotation of its field says; the sum in a file is no proof of what it holds."""
+    kind, parts = get_origin(hint), get_args(hint)
+    if kind in (Union, UnionType):
+        return any(_fits(value, part) for part in parts)
+    if kind is tuple:
+        if isinstance(value, tuple) and parts[-1] is Ellipsis:
+            return all(_fits(part, parts[0]) for part in value)
+        return isinstance(value, tuple) and len(value) == len(parts) and all(map(_fits, value, parts))
+    if kind is np.ndarray:
+        return isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
+    if kind is Mapping:
+        return isinstance(value, dict) and all(_fits(part, parts[1]) for part in value.values())
+    if hint is float:  # whole numbers as well, as far as they are exact
+        return isinstance(value, float) or (type(value) is int and abs(value) <= 2**53)
+    return type(value) is int if hint is int else isinstance(value, kind or hint)

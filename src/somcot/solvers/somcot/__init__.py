@@ -115,7 +115,11 @@ def save(state: State, path: str | os.PathLike[str]) -> None:
 
 def load(path: str | os.PathLike[str]) -> State:
     """Read a state written by `save`, or the one inside a checkpoint."""
-    return from_record(*files.read(path))
+    arrays, record = files.read(path)
+    try:
+        return from_record(arrays, record)
+    except files.CheckpointError as error:
+        raise files.CheckpointError(f"{os.fspath(path)}: {error}") from None
 
 
 def _finished(run: Run, progress: bool | Report, began: float) -> Result:
