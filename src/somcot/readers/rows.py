@@ -199,6 +199,8 @@ def _cut(
 def _combine(columns: list[NDArray[Any]], sizes: list[int]) -> tuple[NDArray[Any], list[tuple[int, ...]]]:
     """One code per row for several columns, numbered in the order of the columns' own codes."""
     absent = np.any([column < 0 for column in columns], axis=0)
+    if absent.all():  # a column without any value has no codes to count with
+        return np.full(len(absent), -1), []
     key = np.zeros(len(absent), dtype=np.int64)
     cells: list[tuple[int, ...]] = [()]
     for column, size in zip(columns, sizes, strict=True):

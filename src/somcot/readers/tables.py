@@ -128,6 +128,7 @@ def fit_bins(
     {'speed': array([5.])}
     """
     values: dict[str, list[Floats]] = {name: [] for name in bins}
+    sources = []
     for data in tables:
         with open_table(data, **options) as table:
             _check_present(table, list(bins))
@@ -135,8 +136,13 @@ def fit_bins(
             for batch in table.batches(list(bins)):
                 for name, column in columns.items():
                     column.add(batch[name])
+        sources.append(table.name)
         for name, column in columns.items():
             values[name].append(finite(table.name, name, column.floats()))
+    for name, parts in values.items():
+        if not any(part.size for part in parts):
+            where = " and ".join(sources) or "tables"
+            raise ValueError(f"{where}: column {name!r} holds no number to fit bins to; name another column")
     return {name: fit_edges(np.concatenate(parts), bins[name], binning) for name, parts in values.items()}
 
 
