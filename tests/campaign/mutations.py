@@ -105,16 +105,19 @@ def caught(mutant: Mutant, copy: Path) -> bool:
     path = copy / "src" / "somcot" / mutant.file
     sound = path.read_text(encoding="utf-8")
     path.write_text(sound.replace(mutant.old, mutant.new), encoding="utf-8")
-    environment = os.environ | {"PYTHONPATH": f"{copy / 'src'}{os.pathsep}{copy}", "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not campaign and not slow"]
     try:
-        done = subprocess.run(
-            [*command, *mutant.tests], cwd=copy, env=environment, capture_output=True, text=True, timeout=1800
-        )
+        return fails(mutant.tests, copy)
     except subprocess.TimeoutExpired:
         return True  # it hangs: nobody would overlook that
     finally:
         path.write_text(sound, encoding="utf-8")
+
+
+def fails(tests: tuple[str, ...], copy: Path) -> bool:
+    """Whether one of the tests fails in the copy as it stands."""
+    environment = os.environ | {"PYTHONPATH": f"{copy / 'src'}{os.pathsep}{copy}", "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not campaign and not slow"]
+    done = subprocess.run([*command, *tests], cwd=copy, env=environment, capture_output=True, text=True, timeout=1800)
     if done.returncode not in (0, 1, 2):  # 2: the package cannot even be imported
         raise RuntimeError(f"pytest ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
     return done.returncode != 0
@@ -127,6 +130,9 @@ def main(numbers: list[int]) -> int:
         copy = Path(folder) / "somcot"
         ignored = shutil.ignore_patterns(".git", ".venv*", "out", "__pycache__", ".*cache", ".hypothesis")
         shutil.copytree(ROOT, copy, ignore=ignored)
+        sound = sorted({test for number in numbers for test in MUTANTS[number].tests})
+        if fails(tuple(sound), copy):
+            raise RuntimeError("the tests fail without any fault; mend that first")
         for number in numbers:
             mutant = MUTANTS[number]
             seen = caught(mutant, copy)
