@@ -87,3 +87,10 @@ def test_breakdown_of_the_krylov_method_is_survived() -> None:
     result = somcot.distance(walk, counted, somcot.costs.absolute(reward, reward), discount=0.9)
     assert result.residuals.flow <= 1e-12
     assert result.state_law.sum() == pytest.approx(1.0, abs=1e-12)
+
+
+def test_unreachable_states_get_exactly_zero_whatever_the_solver_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discounting, "_solve", lambda *system: np.array([0.4, 0.6, 1e-17, -1e-17]))
+    kernel = Kernel.from_matrix(np.array([[0.0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0], [0.5, 0, 0, 0.5]]))
+    law = discounting.discounted_occupancy(kernel, np.array([1.0, 0, 0, 0]), 0.9)
+    assert law.tolist() == [0.4, 0.6, 0.0, 0.0]

@@ -10,7 +10,7 @@ import pytest
 import somcot
 from somcot import Status
 from somcot.couplings import round_symmetric
-from somcot.solvers.sinkhorn.kernel import rounded_plan, sinkhorn_steps
+from somcot.solvers.sinkhorn.kernel import round_entries, rounded_plan, sinkhorn_steps
 from tests.instances import blocks, random_problem, walks
 
 
@@ -132,3 +132,16 @@ def test_interrupt_of_a_large_problem_is_passed_on(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sinkhorn, "_AT_ONCE", 10)
     with pytest.raises(KeyboardInterrupt):
         somcot.distance(*walks(5, 0.7), discount=0.9, method="sinkhorn")
+
+
+def test_plans_hold_at_most_one_whatever_rounding_says() -> None:
+    """Potentials that are too high, as rounding makes them at temperatures near 0: rounded like a plan of ones."""
+    chain = somcot.MarkovChain([[0.25, 0.75], [0.5, 0.5]])
+    at, places = np.zeros(1, dtype=np.int32), np.array([0, 2], dtype=np.int64)
+    indices, data = np.empty(4, dtype=np.int32), np.empty(4)
+    round_entries(
+        0, 1, np.zeros((2, 2)), at, at, chain.support, chain.support, 1.0, places, places, np.ones(2), np.array([1.0, 3.0]),
+        np.array([0, 4], dtype=np.int64), np.arange(4, dtype=np.int32).reshape(2, 2), indices, data,
+    )  # fmt: skip
+    p = chain.support.probabilities[:2]
+    assert data.reshape(2, 2).tolist() == rounded_plan(np.ones((2, 2)), p, p).tolist()
