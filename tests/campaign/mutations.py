@@ -61,7 +61,7 @@ MUTANTS = (
         "solvers/policy_iteration.py", "max(solution.bounds.low, latest.low)", "max(solution.bounds.low, 1e-6)",
         (EXACT,),
     ),
-    Mutant("solvers/policy_iteration.py", "if solution.width <= target:", "if solution.width <= 1.0:", (EXACT,)),
+    Mutant("solvers/policy_iteration.py", "if solution.width <= _TARGET:", "if solution.width <= 1.0:", (EXACT,)),
     Mutant("solvers/assemble.py", "min(max(problem.to_user(unit_distance), low), high)", "low", (EXACT,)),
     Mutant(
         "solvers/linear_program.py", "if total > 0 else np.outer(p, q)", "if total > 1.0 else np.outer(p, q)",
@@ -84,8 +84,8 @@ MUTANTS = (
     Mutant("derivatives.py", "slots - means[chain.support.rows]", "slots + means[chain.support.rows]", (
         "tests/test_derivatives.py",
     )),
-    Mutant("inference/permutation.py", "(1 + extreme) / (n_permutations + 1)", "extreme / n_permutations", (
-        "tests/inference/test_estimate.py", "tests/campaign/test_properties.py::test_slice",
+    Mutant("inference/permutation.py", "(1 + int(far[-1])) / (n + 1)", "int(far[-1]) / n", (
+        "tests/inference/test_permutation.py", "tests/campaign/test_properties.py::test_slice",
     )),
     Mutant("inference/intervals.py", "return total / (1.0 - discount)", "return total", (
         "tests/inference/test_intervals.py", "tests/inference/test_estimate.py",

@@ -13,7 +13,7 @@ from somcot.bellman.pairs import reachable_pairs
 from somcot.problem import Problem
 from somcot.solvers import saddle
 from somcot.solvers.saddle import bounds
-from tests.instances import random_problem, walks
+from tests.instances import Floats, random_problem, walks
 
 
 def exact(problem: Problem) -> float:
@@ -87,3 +87,24 @@ def test_no_other_solver_takes_part() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("moved", [-0.01, 0.01])
+def test_occupancies_that_are_off_do_not_make_the_lower_bound_false(
+    moved: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against one state the bound is the distance itself, so mass on the wrong state would push it over."""
+    x, one = somcot.MarkovChain([[0.5, 0.5], [0.2, 0.8]]), somcot.MarkovChain([[1.0]])
+    problem = Problem(x, one, np.array([[0.0], [1.0]]), 0.9)
+    pairs = reachable_pairs(problem.unit)
+    truth = exact(problem)
+    V = np.zeros(len(pairs))
+    assert bounds.lower_bound(problem, pairs, V) == pytest.approx(truth, abs=1e-12)
+    right = somcot.MarkovChain.state_occupancy
+
+    def wrong(self: somcot.MarkovChain, discount: float) -> Floats:
+        law = right(self, discount)
+        return law + moved * np.array([1.0, -1.0]) if len(law) == 2 else law
+
+    monkeypatch.setattr(somcot.MarkovChain, "state_occupancy", wrong)
+    assert truth - 1.0 <= bounds.lower_bound(problem, pairs, V) <= truth

@@ -140,8 +140,19 @@ def test_plans_hold_at_most_one_whatever_rounding_says() -> None:
     at, places = np.zeros(1, dtype=np.int32), np.array([0, 2], dtype=np.int64)
     indices, data = np.empty(4, dtype=np.int32), np.empty(4)
     round_entries(
-        0, 1, np.zeros((2, 2)), at, at, chain.support, chain.support, 1.0, places, places, np.ones(2), np.array([1.0, 3.0]),
-        np.array([0, 4], dtype=np.int64), np.arange(4, dtype=np.int32).reshape(2, 2), indices, data,
+        0, 1, np.zeros((2, 2)), at, at, chain.support, chain.support, 1.0, places, places,
+        np.ones(2), np.array([1.0, 3.0]), np.array([0, 4], dtype=np.int64), np.arange(4, dtype=np.int32).reshape(2, 2), indices, data,
     )  # fmt: skip
     p = chain.support.probabilities[:2]
     assert data.reshape(2, 2).tolist() == rounded_plan(np.ones((2, 2)), p, p).tolist()
+
+
+def test_sweeps_that_settle_without_a_bracket_have_not_converged(monkeypatch: pytest.MonkeyPatch) -> None:
+    from somcot.solvers import sinkhorn
+
+    x, y, cost = walks(5, 0.7)
+    assert somcot.distance(x, y, cost, discount=0.9, method="sinkhorn").converged
+    monkeypatch.setattr(sinkhorn, "_TARGET", 1e-6)
+    wide = somcot.distance(x, y, cost, discount=0.9, method="sinkhorn")
+    assert wide.status is Status.STEP_LIMIT
+    assert "raise inner_steps" in wide.message
