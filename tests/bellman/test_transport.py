@@ -162,6 +162,26 @@ def test_bounds_hold_in_exact_arithmetic(shape: tuple[int, int]) -> None:
         assert found.high[-1] - found.low[-1] <= 1e-11
 
 
+@pytest.mark.parametrize("n", [3, 60, 100])
+def test_plans_are_feasible_to_the_last_unit_of_mass(n: int) -> None:
+    """Taking the perturbation out again leaves whole masses whose rows and columns add up, without rounding."""
+    rng = np.random.default_rng(n)
+    for p in (np.full(n, 1.0 / n), rng.dirichlet(np.ones(n))):
+        problem = Problem(
+            MarkovChain(np.eye(n), p), MarkovChain(np.eye(4), rng.dirichlet(np.ones(4))), np.eye(n, 4), 0.5
+        )
+        sweep = Sweep(problem.unit, all_pairs(problem.unit), threads=1)
+        sweep.improve(rng.random((n, 4)))
+        arcs = slice(sweep._bases.ptr[-2], sweep._bases.ptr[-1])
+        flows = (sweep._bases.flows[arcs] + sweep._unit // 2) // sweep._unit
+        rows, columns = np.zeros(n, dtype=np.int64), np.zeros(4, dtype=np.int64)
+        np.add.at(rows, sweep._bases.cells[arcs] // 4, flows)
+        np.add.at(columns, sweep._bases.cells[arcs] % 4, flows)
+        assert flows.min() >= 0
+        assert rows.tolist() == sweep._x.masses[-n:].tolist()
+        assert columns.tolist() == sweep._y.masses[-4:].tolist()
+
+
 def test_bits_do_not_depend_on_threads() -> None:
     rng = np.random.default_rng(0)
     x, y = random_chain(rng, 40, "dense"), random_chain(rng, 40, "dense")

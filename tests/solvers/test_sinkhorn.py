@@ -141,7 +141,8 @@ def test_plans_hold_at_most_one_whatever_rounding_says() -> None:
     indices, data = np.empty(4, dtype=np.int32), np.empty(4)
     round_entries(
         0, 1, np.zeros((2, 2)), at, at, chain.support, chain.support, 1.0, places, places,
-        np.ones(2), np.array([1.0, 3.0]), np.array([0, 4], dtype=np.int64), np.arange(4, dtype=np.int32).reshape(2, 2), indices, data,
+        np.ones(2), np.array([1.0, 3.0]), np.array([0, 4], dtype=np.int64),
+        np.arange(4, dtype=np.int32).reshape(2, 2), indices, data,
     )  # fmt: skip
     p = chain.support.probabilities[:2]
     assert data.reshape(2, 2).tolist() == rounded_plan(np.ones((2, 2)), p, p).tolist()
