@@ -15,7 +15,9 @@ import somcot
 ROOT = Path(__file__).parents[1]
 
 # What the documentation names as `somcot.NAME`, beside the names in `__all__`.
-SUBMODULES = {"certificates", "couplings", "derivatives", "plots", "readers", "report", "solvers", "steps", "streams"}
+SUBMODULES = {
+    "certificates", "couplings", "derivatives", "mdp", "plots", "readers", "report", "solvers", "steps", "streams",
+}  # fmt: skip
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -57,7 +57,7 @@ __all__ = [
 
 # Everything is loaded on first use: `somcot --help` answers at once, and Ctrl-C is obeyed before there is much to load.
 _SUBMODULES = frozenset(
-    {"certificates", "couplings", "derivatives", "plots", "readers", "report", "solvers", "steps", "streams"}
+    {"certificates", "couplings", "derivatives", "mdp", "plots", "readers", "report", "solvers", "steps", "streams"}
 )
 _HOMES = {
     "somcot.api": ("distance", "markov_order", "metric", "same_process"),

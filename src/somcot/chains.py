@@ -20,6 +20,7 @@ from somcot.plumbing.validation import (
     check_number,
     check_rng,
     check_start_law,
+    real_array,
     state_index,
 )
 
@@ -78,6 +79,8 @@ class MarkovChain:
         Labels; by default 0, 1, ..., n-1.
     normalize : bool, optional
         Divide rows and `initial` by their sums whatever these are.
+    features : array_like, shape (n,), optional
+        A known number for each state, such as its reward; `costs.from_features` makes a cost of them.
 
     Examples
     --------
@@ -92,6 +95,7 @@ class MarkovChain:
     transition: Floats | csr_array
     initial: Floats
     states: tuple[Hashable, ...]
+    features: Floats | None
 
     def __init__(
         self,
@@ -100,6 +104,7 @@ class MarkovChain:
         *,
         states: Iterable[Hashable] | None = None,
         normalize: bool = False,
+        features: ArrayLike | None = None,
     ) -> None:
         if hasattr(transition, "columns") and hasattr(transition, "index"):
             transition, states = from_frame(transition, states)
@@ -110,6 +115,7 @@ class MarkovChain:
         object.__setattr__(self, "transition", stochastic(matrix, labels, normalize=normalize))
         object.__setattr__(self, "states", labels)
         object.__setattr__(self, "initial", check_start_law(initial, labels, normalize=normalize))
+        object.__setattr__(self, "features", None if features is None else _check_features(features, n))
         self.initial.setflags(write=False)
 
     @property
@@ -242,6 +248,15 @@ class MarkovChain:
         return f"MarkovChain({self.n_states} states, {n_transitions} transitions, starts in {where})"
 
 
+def _check_features(features: ArrayLike, n: int) -> Floats:
+    """One finite number for each state."""
+    values = real_array("features", features, 1)
+    if len(values) != n:
+        raise ValueError(f"features: found {len(values)} numbers for {n} states; give exactly one per state")
+    values.setflags(write=False)
+    return values
+
+
 def random_walk(n: int, theta: float = 0.5, *, stay: float = 0.9, start: int = 0) -> MarkovChain:
     """Biased walk on 0, ..., n-1 with sticky walls, the paper's test chain.
 
@@ -298,8 +313,11 @@ def block_chain(chain: MarkovChain, n_copies: int) -> MarkovChain:
         )
     states = [(x, copy) for x in chain.states for copy in range(b)]
     initial = np.repeat(chain.initial / b, b)
+    features = None if chain.features is None else np.repeat(chain.features, b)
     if isinstance(chain.transition, np.ndarray):
-        return MarkovChain(np.kron(chain.transition, np.full((b, b), 1.0 / b)), initial, states=states)
+        kernel = np.kron(chain.transition, np.full((b, b), 1.0 / b))
+        return MarkovChain(kernel, initial, states=states, features=features)
     from scipy.sparse import kron
 
-    return MarkovChain(kron(chain.transition, np.full((b, b), 1.0 / b), format="csr"), initial, states=states)
+    sparse = kron(chain.transition, np.full((b, b), 1.0 / b), format="csr")
+    return MarkovChain(sparse, initial, states=states, features=features)

@@ -154,7 +154,8 @@ def from_features(a: Any, b: Any, *, pool: bool = True) -> FeatureCost:
     Parameters
     ----------
     a, b : Samples
-        With rewards. One side may be a sequence of known numbers instead, one for each state.
+        With rewards. Either side may have known numbers instead: a MarkovChain with features, or a sequence with one
+        for each state.
     pool : bool, optional
         Whether a state that both recordings have is one state with one feature, estimated from both. With False, a
         difference of the features in the same state counts as a difference of the processes.
@@ -189,9 +190,10 @@ def _means(name: str, side: Any) -> FeatureMeans:
     found = getattr(side, "feature_means", None)
     if isinstance(found, FeatureMeans):
         return found
-    if hasattr(side, "states"):
+    known = getattr(side, "features", None)  # of a chain
+    if known is None and hasattr(side, "states"):
         raise ValueError(f"{name}: has no rewards; pass rewards= (or the reward column) when it is read")
-    values = real_array(name, side, 1)
+    values = real_array(name, side if known is None else known, 1)
     nobody = tuple(object() for _ in values)  # equal to no label: known numbers are not pooled
     return FeatureMeans(nobody, values, np.zeros(len(values)), np.zeros(len(values), dtype=np.int64))
 

@@ -151,20 +151,22 @@ def check_rng(rng: Any) -> np.random.Generator:
         ) from None
 
 
-def check_labels(name: str, labels: Iterable[Hashable], n: int | None = None) -> tuple[Hashable, ...]:
-    """Turn state labels into a tuple; refuse wrong counts, repeated, unhashable and NaN labels."""
+def check_labels(
+    name: str, labels: Iterable[Hashable], n: int | None = None, what: str = "state"
+) -> tuple[Hashable, ...]:
+    """Turn labels of states (or of `what` there is) into a tuple; refuse wrong counts, repeated and NaN labels."""
     if isinstance(labels, (str, bytes)):
-        raise TypeError(f"{name}: found the text {labels!r}, expected a sequence with one label per state")
+        raise TypeError(f"{name}: found the text {labels!r}, expected a sequence with one label per {what}")
     if not isinstance(labels, Iterable):
-        raise TypeError(f"{name}: found {labels!r}, expected a sequence with one label per state")
+        raise TypeError(f"{name}: found {labels!r}, expected a sequence with one label per {what}")
     found = tuple(label.item() if isinstance(label, np.generic) else label for label in labels)
     if n is not None and len(found) != n:
-        raise ValueError(f"{name}: found {len(found)} labels for {n} states; give exactly one per state")
+        raise ValueError(f"{name}: found {len(found)} labels for {n} {what}s; give exactly one per {what}")
     seen: set[Hashable] = set()
     for i, label in enumerate(found):
         if is_missing(label):
             shown = "NaN" if isinstance(label, float) else repr(label)
-            raise ValueError(f"{name}: label {i} is {shown}; give every state a name")
+            raise ValueError(f"{name}: label {i} is {shown}; give every {what} a name")
         try:
             repeated = label in seen
         except TypeError:

@@ -9,6 +9,7 @@ from somcot.readers.files import read
 from somcot.readers.graphs import from_graph, read_graph
 from somcot.readers.rl import from_env, from_minari
 from somcot.readers.tables import fit_bins, from_table
+from somcot.readers.tabular import from_tabular
 
 __all__ = [
     "Bins",
@@ -19,6 +20,7 @@ __all__ = [
     "from_minari",
     "from_model",
     "from_table",
+    "from_tabular",
     "read",
     "read_arrays",
     "read_graph",

@@ -1,0 +1,202 @@
+"""Decision processes as tables, and the chains that policies make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from somcot.chains import MarkovChain, Support
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.matrices import ROW_TOLERANCE
+from somcot.plumbing.validation import check_labels, check_start_law, real_array
+
+__all__ = ["MDP", "check_mdp", "on_policy"]
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class MDP:
+    """A finite Markov decision process: what each action in each state leads to and earns.
+
+    Parameters
+    ----------
+    transitions : array_like, shape (n, n_actions, n)
+        ``transitions[s, a, t]`` is the probability of going from state s to state t under action a. Rows sum to 1
+        (within 1e-8; they are divided by their sum).
+    rewards : array_like, shape (n, n_actions)
+        Expected reward of action a in state s.
+    initial : state or array_like, shape (n,), optional
+        The first state (a label when `states` has it, otherwise an index) or a law over the states.
+    states, actions : sequence of hashable, optional
+        Labels; by default 0, 1, 2, ...
+
+    Examples
+    --------
+    >>> MDP([[[1, 0], [0, 1]], [[1, 0], [0, 1]]], [[0, 0], [1, 1]], actions=["left", "right"])
+    MDP(2 states, 2 actions)
+    """
+
+    transitions: Floats
+    rewards: Floats
+    initial: Floats
+    states: tuple[Hashable, ...]
+    actions: tuple[Hashable, ...]
+
+    def __init__(
+        self,
+        transitions: ArrayLike,
+        rewards: ArrayLike,
+        *,
+        initial: Hashable | ArrayLike = 0,
+        states: Iterable[Hashable] | None = None,
+        actions: Iterable[Hashable] | None = None,
+    ) -> None:
+        table, earned = real_array("transitions", transitions, 3), real_array("rewards", rewards, 2)
+        _check_shapes(table, earned)
+        n, n_actions = earned.shape
+        labels = tuple(range(n)) if states is None else check_labels("states", states, n)
+        choices = tuple(range(n_actions)) if actions is None else check_labels("actions", actions, n_actions, "action")
+        object.__setattr__(self, "states", labels)
+        object.__setattr__(self, "actions", choices)
+        object.__setattr__(self, "transitions", _stochastic(table, labels, choices))
+        object.__setattr__(self, "rewards", earned)
+        object.__setattr__(self, "initial", check_start_law(initial, labels, normalize=False))
+        for array in (self.transitions, self.rewards, self.initial):
+            array.setflags(write=False)
+
+    @property
+    def n_states(self) -> int:
+        """Number of states."""
+        return len(self.states)
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions."""
+        return len(self.actions)
+
+    @cached_property
+    def support(self) -> Support:
+        """The positive probabilities: row ``s * n_actions + a``, and the start law last."""
+        table = self.transitions.reshape(-1, self.n_states)
+        rows, columns = np.nonzero(table)
+        start = np.flatnonzero(self.initial)
+        ends = np.cumsum(np.bincount(rows, minlength=len(table)))
+        return Support(
+            np.concatenate([[0], ends, [len(columns) + len(start)]]).astype(np.int64),
+            np.concatenate([columns, start]).astype(np.int32),
+            np.concatenate([table[rows, columns], self.initial[start]]),
+        )
+
+    def __repr__(self) -> str:
+        return f"MDP({self.n_states} states, {self.n_actions} actions)"
+
+
+def on_policy(mdp: MDP, policy: ArrayLike | Sequence[Hashable]) -> MarkovChain:
+    """The chain that a policy makes of a decision process; its ``features`` are the expected rewards.
+
+    Parameters
+    ----------
+    mdp : MDP
+    policy : array_like, shape (n,) or (n, n_actions)
+        An action for each state (a label, or an index where no label matches), or the probability of each action.
+
+    Examples
+    --------
+    >>> mdp = MDP([[[1, 0], [0, 1]], [[1, 0], [0, 1]]], [[0, 0], [1, 3]], actions=["left", "right"])
+    >>> chain = on_policy(mdp, ["right", "left"])
+    >>> chain.transition, chain.features
+    (array([[0., 1.],
+           [1., 0.]]), array([0., 1.]))
+    """
+    law = _policy_law(check_mdp("mdp", mdp), policy)
+    return MarkovChain(
+        np.einsum("sa,sat->st", law, mdp.transitions),
+        mdp.initial,
+        states=mdp.states,
+        features=np.einsum("sa,sa->s", law, mdp.rewards),
+    )
+
+
+def check_mdp(name: str, value: Any) -> MDP:
+    """Refuse what is not an MDP."""
+    if not isinstance(value, MDP):
+        raise TypeError(f"{name}: found {type(value).__name__}, expected an MDP; make one: MDP(transitions, rewards)")
+    return value
+
+
+def _check_shapes(transitions: Floats, rewards: Floats) -> None:
+    n, n_actions, n_next = transitions.shape
+    if n != n_next or 0 in transitions.shape:
+        hint = "; move the actions to the middle: transpose(1, 0, 2)" if n_actions == n_next else ""
+        raise ValueError(f"transitions: shape is {transitions.shape}, expected (states, actions, states){hint}")
+    if rewards.shape != (n, n_actions):
+        hint = "; transpose it" if rewards.shape == (n_actions, n) else ""
+        raise ValueError(f"rewards: shape is {rewards.shape}, expected (states, actions) = {(n, n_actions)}{hint}")
+
+
+def _stochastic(table: Floats, states: tuple[Hashable, ...], actions: tuple[Hashable, ...]) -> Floats:
+    """Refuse negative entries and rows that do not sum to 1, then divide each row by its sum."""
+    negative = np.argwhere(table < 0)
+    if len(negative):
+        s, a, t = (int(k) for k in negative[0])
+        raise ValueError(
+            f"transitions: the probability of going from state {states[s]!r} to {states[t]!r} under action "
+            f"{actions[a]!r} is {table[s, a, t]:.6g}, expected at least 0"
+        )
+    with np.errstate(over="ignore"):
+        sums = table.sum(axis=2)
+    wrong = np.argwhere(~(np.abs(sums - 1.0) <= ROW_TOLERANCE))
+    if len(wrong):
+        s, a = (int(k) for k in wrong[0])
+        more = f" ({len(wrong)} such rows)" if len(wrong) > 1 else ""
+        raise ValueError(
+            f"transitions: row of state {states[s]!r} and action {actions[a]!r} sums to {sums[s, a]:.10g}, "
+            f"expected 1{more}; rescale it, or give the state somewhere to go, such as itself when it is absorbing"
+        )
+    table /= sums[:, :, None]
+    return table
+
+
+def _policy_law(mdp: MDP, policy: Any) -> Floats:
+    """The probability of each action in each state, (n, n_actions)."""
+    n, n_actions = mdp.rewards.shape
+    # Labels first: an array would make text of mixed labels and take tuples apart.
+    named = isinstance(policy, Sequence) and all(isinstance(a, Hashable) and a in mdp.actions for a in policy)
+    if not named and np.ndim(policy) == 2:
+        return _check_law(mdp, real_array("policy", policy, 2))
+    chosen = list(policy) if named else np.asarray(policy).tolist()
+    if not isinstance(chosen, list) or len(chosen) != n:
+        raise ValueError(
+            f"policy: shape is {np.shape(policy)}, expected an action for each of the {n} states, or probabilities of "
+            f"shape {(n, n_actions)}"
+        )
+    return np.eye(n_actions)[[_action(mdp, s, action) for s, action in enumerate(chosen)]]
+
+
+def _check_law(mdp: MDP, law: Floats) -> Floats:
+    if law.shape != mdp.rewards.shape:
+        raise ValueError(f"policy: shape is {law.shape}, expected (states, actions) = {mdp.rewards.shape}")
+    sums = law.sum(axis=1, keepdims=True)
+    wrong = np.flatnonzero((law < 0).any(axis=1) | ~(np.abs(sums[:, 0] - 1.0) <= ROW_TOLERANCE))
+    if len(wrong):
+        s = int(wrong[0])
+        raise ValueError(
+            f"policy: the actions in state {mdp.states[s]!r} have probabilities {law[s].tolist()}, expected at least 0 "
+            "each and 1 together"
+        )
+    law /= sums
+    return law
+
+
+def _action(mdp: MDP, state: int, action: Any) -> int:
+    """Position of an action: its label, or an index where no label matches."""
+    if action in mdp.actions and not isinstance(action, bool):
+        return mdp.actions.index(action)
+    if isinstance(action, int) and not isinstance(action, bool) and 0 <= action < mdp.n_actions:
+        return action
+    shown = ", ".join(map(repr, mdp.actions[:5])) + (", ..." if mdp.n_actions > 5 else "")
+    raise ValueError(f"policy: {action!r} in state {mdp.states[state]!r} is not an action; the actions are {shown}")

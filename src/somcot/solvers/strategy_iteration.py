@@ -1,0 +1,152 @@
+r"""Exact metrics of decision processes: strategy iteration for the game between actions and couplings.
+
+Ferns, Panangaden and Precup ask of two states s, t
+
+    U(s, t) = max_a  \|r(s, a) - r(t, a)\| + discount * OT(P(.|s, a), P(.|t, a); U).
+
+The actions maximise and the couplings minimise. Against fixed actions the best couplings are found by policy iteration,
+as between chains; then every pair takes an action that is strictly better, and so on (Hoffman and Karp). U rises with
+every change of actions, there are finitely many of them, and so it ends at the solution. All actions are rows of one
+sweep, (s, a) against (t, a).
+
+The bracket follows as in `somcot.certificates`: the operator on the right is monotone, and raising U by a constant k
+raises it by discount * k, so that U + l / (1 - discount) <= U* <= U + h / (1 - discount) where its residual lies
+between l and h. The same roundings are charged.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.bellman.pairs import Pairs
+from somcot.bellman.sweep import Improvement, Sweep
+from somcot.certificates import rounding
+from somcot.chains import Support
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.discounting import Kernel, discounted_value
+from somcot.plumbing.errors import ConvergenceWarning, warn
+from somcot.plumbing.memory import require
+from somcot.problem import UnitProblem
+
+__all__ = ["Game", "Solved", "solve"]
+
+_EPS = float(np.finfo(np.float64).eps)
+
+
+class Game(NamedTuple):
+    """Two decision processes with the same actions.
+
+    Attributes
+    ----------
+    support_x, support_y : Support
+        Row ``s * n_actions + a`` is the law after action a in state s; the start law stands last.
+    rewards_x, rewards_y : ndarray, shape (n_x, n_actions) and (n_y, n_actions)
+    discount : float
+    same : bool
+        Whether both are one process: then (s, t) and (t, s) are one pair.
+    """
+
+    support_x: Support
+    support_y: Support
+    rewards_x: Floats
+    rewards_y: Floats
+    discount: float
+    same: bool
+
+
+class Solved(NamedTuple):
+    """The metric ``(1 - discount) * U`` of every pair of states and proved bounds of it, each (n_x, n_y)."""
+
+    metric: Floats
+    low: Floats
+    high: Floats
+
+
+def solve(game: Game, *, threads: int | None = None, max_sweeps: int = 1000) -> Solved:
+    """Solve exactly; the bounds are as close as floating point allows."""
+    first, second, index = _state_pairs(game)
+    with np.errstate(over="ignore"):
+        cost = np.abs(game.rewards_x[first] - game.rewards_y[second])
+    scale = float(cost.max()) or 1.0
+    if not np.isfinite(scale):
+        raise ValueError("rewards: differences are too large for floating point; rescale")
+    U, cost, found = _iterate(game, _sweep(game, first, second, index, threads), cost / scale, max_sweeps)
+    least = _values(game.discount, cost, found.low).max(axis=1) - U
+    most = _values(game.discount, cost, found.high).max(axis=1) - U
+    level = (1.0 - game.discount) * U
+    low, high = level + (least.min() - rounding(U)), level + (most.max() + rounding(U))
+    low, high = np.nextafter(scale * np.maximum(low, 0.0), 0.0), np.nextafter(scale * np.minimum(high, 1.0), np.inf)
+    metric = np.clip(scale * level, low, high)
+    if game.same:  # equal states are at distance 0
+        for table in (metric, low, high):
+            table[first == second] = 0.0
+    return Solved(metric[index], low[index], high[index])
+
+
+def _state_pairs(game: Game) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
+    """The pairs (first, second) and the place of each pair of states among them, (n_x, n_y)."""
+    (n_x, n_actions), n_y = game.rewards_x.shape, len(game.rewards_y)
+    require(
+        96.0 * n_x * n_y * n_actions,
+        f"a table of {n_x} x {n_y} pairs of states under {n_actions} actions",
+        "merge states or compare smaller processes",
+    )
+    if not game.same:
+        index = np.arange(n_x * n_y, dtype=np.int32).reshape(n_x, n_y)
+        return np.repeat(np.arange(n_x), n_y), np.tile(np.arange(n_y), n_x), index
+    first, second = np.triu_indices(n_x)
+    index = np.empty((n_x, n_x), dtype=np.int32)
+    index[first, second] = index[second, first] = np.arange(len(first), dtype=np.int32)
+    return first, second, index
+
+
+def _sweep(
+    game: Game, first: NDArray[np.int64], second: NDArray[np.int64], index: NDArray[np.int32], threads: int | None
+) -> Sweep:
+    """The transport problems of all pairs under all actions, those of one pair side by side."""
+    n_actions = game.rewards_x.shape[1]
+    x, y = (
+        np.add.outer(states * n_actions, np.arange(n_actions)).ravel().astype(np.int32) for states in (first, second)
+    )
+    no_cost = np.broadcast_to(0.0, (game.rewards_x.size, game.rewards_y.size))
+    rows = UnitProblem(game.support_x, game.support_y, no_cost, game.discount)
+    return Sweep(rows, Pairs(x, y, index), threads)
+
+
+def _iterate(game: Game, sweep: Sweep, cost: Floats, max_sweeps: int) -> tuple[Floats, Floats, Improvement]:
+    """Strategy iteration; returns U on the pairs of states, the cost and the last sweep, which was against U."""
+    index, pairs = sweep.pairs.index, np.arange(len(cost))
+    U = cost.max(axis=1)
+    actions = cost.argmax(axis=1)
+    for step in range(max_sweeps):
+        found = sweep.improve(U[index])
+        values = _values(game.discount, cost, found.value)
+        tolerance = 64.0 * _EPS * (1.0 + float(U.max()))
+        current = values[pairs, actions]
+        # Only couplings that are best against the actions tell which actions are better.
+        if step > 0 and (found.changed == 0 or np.abs(current - U).max() <= tolerance):
+            better = values.max(axis=1) > current + tolerance
+            if not better.any():
+                return U, cost, found
+            actions = np.where(better, values.argmax(axis=1), actions)
+        U = discounted_value(_rows(sweep, actions), cost[pairs, actions], game.discount, U)
+    warn(f"max_sweeps: not solved after {max_sweeps} sweeps; the bracket says how far it got", ConvergenceWarning)
+    return U, cost, sweep.improve(U[index])
+
+
+def _values(discount: float, cost: Floats, transport: Floats) -> Floats:
+    """What each action is worth in each pair of states, (n_pairs, n_actions)."""
+    return cost + discount * transport[:-1].reshape(cost.shape)
+
+
+def _rows(sweep: Sweep, actions: NDArray[np.int64]) -> Kernel:
+    """The transition coupling that follows these actions, one for each pair of states."""
+    from scipy.sparse import csr_array
+
+    kernel, _ = sweep.kernel()
+    n = len(actions)
+    every = csr_array((kernel.data, kernel.indices, kernel.indptr), shape=(kernel.n, n))
+    return Kernel.from_matrix(every[np.arange(n) * (kernel.n // n) + actions])
