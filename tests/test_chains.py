@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array, random_array
 
 import somcot
-from somcot import MarkovChain
+from somcot import MarkovChain, block_chain, costs, distance
 from tests.instances import KINDS, dense_kernel, random_chain
 
 
@@ -110,3 +112,26 @@ def test_draws_are_reproducible() -> None:
     first = chain.draw_occupancy(100, 0.9, np.random.default_rng(5))
     again = chain.draw_occupancy(100, 0.9, np.random.default_rng(5))
     np.testing.assert_array_equal(first, again)
+
+
+def test_features_are_one_known_number_per_state() -> None:
+    chain = MarkovChain([[0.5, 0.5], [0.0, 1.0]], features=[2, -1])
+    assert chain.features is not None
+    assert chain.features.tolist() == [2.0, -1.0]
+    assert MarkovChain([[1.0]]).features is None
+    assert np.asarray(costs.from_features(chain, [0.0, 1.0])).tolist() == [[2.0, 1.0], [1.0, 2.0]]
+    doubled = block_chain(chain, 2)
+    assert doubled.features is not None
+    assert doubled.features.tolist() == [2.0, 2.0, -1.0, -1.0]
+    assert distance(chain, doubled, costs.from_features(chain, doubled), discount=0.9).distance == 0.0
+
+
+@pytest.mark.parametrize("features", [[1.0], [1.0, np.nan], [[1.0, 2.0]]])
+def test_features_that_do_not_fit(features: Any) -> None:
+    with pytest.raises(ValueError, match="features: "):
+        MarkovChain([[0.5, 0.5], [0.0, 1.0]], features=features)
+
+
+def test_a_chain_without_features_makes_no_cost() -> None:
+    with pytest.raises(ValueError, match="a: has no rewards"):
+        costs.from_features(MarkovChain([[1.0]]), [0.0])

@@ -20,7 +20,7 @@ from somcot.commands import demo
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/actions.md"])
 def test_examples_print_what_the_page_shows(page: str) -> None:
     """Lines that begin with "# " are output. Times, and how far below rounding a proof reaches, may differ."""
     code = "".join(re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL))
@@ -153,4 +153,5 @@ def test_everything_public_is_in_the_reference(site: Path) -> None:
     ends = {name.rsplit(".", 1)[-1] for name in listed}
     assert {name for name in somcot.__all__ if name != "costs"} <= ends
     assert {f"somcot.readers.{name}" for name in somcot.readers.__all__} <= listed
+    assert {f"somcot.mdp.{name}" for name in somcot.mdp.__all__} <= listed
     assert {"somcot.report.html", "somcot.report.write", "somcot.costs.labels"} <= listed
