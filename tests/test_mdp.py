@@ -161,7 +161,17 @@ def test_value_bounds_are_the_metric_to_the_own_class() -> None:
     d = value_iteration(mdp, merged.mdp, 0.5)
     assert merged.value_bounds == pytest.approx(d[np.arange(4), merged.labels] / 0.5, abs=1e-7)
     assert merged.value_error == merged.value_bounds.max() > 0
-    assert merged.policy_loss == merged.policy_bounds.max() >= merged.value_error
+
+
+def test_policy_bounds_add_the_metric_under_the_policy() -> None:
+    mdp = random_mdp(np.random.default_rng(11), 6, 3)
+    merged = aggregate(mdp, discount=0.9, n_classes=3)
+    x = on_policy(mdp, merged.policy)
+    y = on_policy(merged.mdp, optimal(merged.mdp, discount=0.9).policy)
+    followed = somcot.metric(x, y, np.asarray(somcot.costs.from_features(x, y, pool=False)), discount=0.9)
+    own = followed[np.arange(6), merged.labels] / (1 - 0.9)
+    assert merged.policy_bounds == pytest.approx(merged.value_bounds + own, abs=1e-10)
+    assert merged.policy_loss == merged.policy_bounds.max() > merged.value_error
 
 
 def test_copies_of_states_are_merged_again() -> None:
