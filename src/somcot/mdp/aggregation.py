@@ -61,7 +61,8 @@ def aggregate(mdp: MDP, *, discount: float, epsilon: float | None = None, n_clas
     Centres are chosen one by one, each as far as possible from those before, until every state is close enough to one.
     The bounds come from the metric between the process and its aggregation: ``|V*(s) - V*(class of s)| <= U`` and
     ``V*(s) - V_policy(s) <= U + U_policy``, where U and U_policy are the metrics of s and its class, over all actions
-    and under the policy, divided by 1 - discount. They hold for this process, whatever the classes.
+    and under the policy, divided by 1 - discount. They hold for this process, whatever the classes;
+    the metrics are proved, their last sums are plain floating point.
 
     Parameters
     ----------
