@@ -39,7 +39,7 @@ def write_bytes(path: Path_, content: bytes) -> None:
     >>> import tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "a.txt")
     >>> write_bytes(path, b"all of it")
-    >>> open(path, "rb").read()
+    >>> Path(path).read_bytes()
     b'all of it'
     """
     with replacing(path) as stream:
