@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +45,23 @@ def write_tables(folder: Path) -> dict[str, bytes]:
 
 
 def start(arguments: list[str], folder: Path, code: str | None = None, **more: Any) -> subprocess.Popen[str]:
-    """The real entry point in a process of its own; `code` runs before it."""
+    """The real entry point in a process of its own, which obeys Ctrl-C even if we do not; `code` runs before it."""
     begin = ["-m", "somcot"]
     if code is not None:
         begin = ["-c", f"{code}\nimport sys\nsys.argv[0] = 'somcot'\nfrom somcot.__main__ import main\nmain()"]
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}", "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
     return subprocess.Popen(
         [sys.executable, "-W", "ignore", *begin, *arguments], cwd=folder, text=True,
-        **({"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment | more.pop("env", {})} | more),
+        env=environment | more.pop("env", {}), preexec_fn=partial(_ready, more.pop("limits", {})),
+        **({"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | more),
     )  # fmt: skip
+
+
+def _ready(limits: dict[int, int]) -> None:
+    """In the new process: what runs in the background of a shell would pass on that Ctrl-C is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for kind, most in limits.items():
+        resource.setrlimit(kind, (most, most))
 
 
 def finished(arguments: list[str], folder: Path, code: str | None = None, **more: Any) -> tuple[int, str, str]:

@@ -92,7 +92,7 @@ def questions(folder: Path) -> list[Callable[[], Any]]:
 
     def refused() -> None:
         try:
-            somcot.read(folder / "nowhere.csv")
+            somcot.readers.read(folder / "nowhere.csv")
         except ValueError:
             return
 
@@ -102,7 +102,7 @@ def questions(folder: Path) -> list[Callable[[], Any]]:
         lambda: somcot.distance(*data, cost, discount=0.9, confidence=0.9, rng=0),
         lambda: somcot.same_process(*data, cost, discount=0.9, n_permutations=3, rng=0),
         lambda: somcot.metric(x, y, cost, discount=0.9),
-        lambda: somcot.read(folder / "a.csv", sequence="user", state="page"),
+        lambda: somcot.readers.read(folder / "a.csv", sequence="user", state="page"),
         saved,
         refused,
     ]

@@ -125,7 +125,7 @@ def test_files_may_not_grow(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(OLD)
     code, out, errors = finished(
         [*ASK, "--html", "r.html", "--plot", "p.png"], tmp_path,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024)),
+        limits={resource.RLIMIT_FSIZE: 1024},
     )  # fmt: skip
     assert code == 2
     assert "could not be written (File too large)" in errors

@@ -58,6 +58,20 @@ main()
 """
 
 
+LEAVING = """
+import os, sys
+import somcot.commands.run as run
+run.info = lambda *_, **__: print("done") or 0
+class Late:
+    def __del__(self, kill=os.kill, pid=os.getpid(), number=NUMBER):
+        kill(pid, number)
+sys.late = Late()  # gone when modules are cleared, after the handlers of the interpreter
+from somcot.__main__ import main
+sys.argv = ["somcot", "info", "nowhere.csv"]
+main()
+"""
+
+
 def stopped(code: str, number: signal.Signals) -> tuple[int, str]:
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -73,6 +87,13 @@ def stopped(code: str, number: signal.Signals) -> tuple[int, str]:
 )
 def test_a_signal_at_an_awkward_moment(code: str, number: signal.Signals) -> None:
     assert stopped(code, number) == CODES[number]
+
+
+@pytest.mark.parametrize("number", CODES)
+def test_a_signal_on_the_way_out_changes_nothing(number: signal.Signals) -> None:
+    code = LEAVING.replace("NUMBER", str(int(number)))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
 def test_the_command_begins_with_the_signals() -> None:

@@ -31,21 +31,18 @@ def leave_at_once() -> None:
 
 
 def decided(code: int) -> None:
-    """From now on a signal ends the process with the code that is decided already.
+    """From now on no signal changes the code that is decided already.
 
-    After an interruption the process ends here: an interpreter that saw one within ``exec`` would kill itself with
-    SIGINT on its way out, although everyone was told about it.
+    They are ignored: handlers do not outlive the first steps of an interpreter on its way out, and then a signal would
+    be what the process died of. After an interruption the process ends here: an interpreter that saw one within
+    ``exec`` would kill itself with SIGINT on its way out, although everyone was told about it.
     """
-
-    def leave(*_: object) -> NoReturn:
-        os._exit(code)
-
-    _handle(leave, leave)
+    _handle(signal.SIG_IGN, signal.SIG_IGN)
     if code in _WORDS:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
-        leave()
+        os._exit(code)
 
 
 def obey() -> None:
