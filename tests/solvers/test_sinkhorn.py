@@ -135,17 +135,18 @@ def test_interrupt_of_a_large_problem_is_passed_on(monkeypatch: pytest.MonkeyPat
 
 
 def test_plans_hold_at_most_one_whatever_rounding_says() -> None:
-    """Potentials that are too high, as rounding makes them at temperatures near 0: rounded like a plan of ones."""
+    """Potentials that are too high, as rounding makes them at temperatures near 0: the diagonal counts as 1, not e^2."""
     chain = somcot.MarkovChain([[0.25, 0.75], [0.5, 0.5]])
     at, places = np.zeros(1, dtype=np.int32), np.array([0, 2], dtype=np.int64)
     indices, data = np.empty(4, dtype=np.int32), np.empty(4)
     round_entries(
-        0, 1, np.zeros((2, 2)), at, at, chain.support, chain.support, 1.0, places, places,
-        np.ones(2), np.array([1.0, 3.0]), np.array([0, 4], dtype=np.int64),
+        0, 1, 5.0 - 5.0 * np.eye(2), at, at, chain.support, chain.support, 1.0, places, places,
+        np.ones(2), np.ones(2), np.array([0, 4], dtype=np.int64),
         np.arange(4, dtype=np.int32).reshape(2, 2), indices, data,
     )  # fmt: skip
     p = chain.support.probabilities[:2]
-    assert data.reshape(2, 2).tolist() == rounded_plan(np.ones((2, 2)), p, p).tolist()
+    expected = rounded_plan(np.array([[1.0, np.exp(-3.0)], [np.exp(-3.0), 1.0]]), p, p)
+    np.testing.assert_allclose(data.reshape(2, 2), expected, atol=1e-14)
 
 
 def test_sweeps_that_settle_without_a_bracket_have_not_converged(monkeypatch: pytest.MonkeyPatch) -> None:
