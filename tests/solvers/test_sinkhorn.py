@@ -135,7 +135,7 @@ def test_interrupt_of_a_large_problem_is_passed_on(monkeypatch: pytest.MonkeyPat
 
 
 def test_plans_hold_at_most_one_whatever_rounding_says() -> None:
-    """Potentials that are too high, as rounding makes them at temperatures near 0: the diagonal counts as 1, not e^2."""
+    """Potentials too high, as rounding makes them at temperatures near 0: the diagonal counts as 1, not e^2."""
     chain = somcot.MarkovChain([[0.25, 0.75], [0.5, 0.5]])
     at, places = np.zeros(1, dtype=np.int32), np.array([0, 2], dtype=np.int64)
     indices, data = np.empty(4, dtype=np.int32), np.empty(4)
