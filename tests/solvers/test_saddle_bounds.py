@@ -108,3 +108,20 @@ def test_occupancies_that_are_off_do_not_make_the_lower_bound_false(
 
     monkeypatch.setattr(somcot.MarkovChain, "state_occupancy", wrong)
     assert truth - 1.0 <= bounds.lower_bound(problem, pairs, V) <= truth
+
+
+def test_small_violations_without_a_bracket_are_no_convergence(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y, cost = walks(5, 0.7)
+    assert somcot.distance(x, y, cost, discount=0.9, method="saddle").converged
+    monkeypatch.setattr(saddle, "_TARGET", 1e-3)
+    wide = somcot.distance(x, y, cost, discount=0.9, method="saddle")
+    assert wide.status is somcot.Status.STEP_LIMIT
+    assert "lower tolerance" in wide.message
+
+
+def test_plans_with_rows_far_below_their_mass_are_rounded_without_a_warning() -> None:
+    run = saddle._Run(Problem(*walks(3, 0.7), 0.9))
+    mu = np.full(int(run.layout.cells[-1]), 1e-320)
+    mu[0] = 1.0
+    plan = bounds.rounded(run.layout, mu)
+    np.testing.assert_allclose(np.bincount(run.layout.row, plan), run.layout.kernel_x, atol=1e-14)

@@ -33,6 +33,7 @@ __all__ = ["Round", "n_cells", "noise_level", "rounds", "solve"]
 PRIMAL_STEP = 0.3
 DUAL_STEP = 0.83  # primal_step * dual_step = 1/4: columns of the constraints have norm at most 2
 FIRST_ROUND = 500
+_TARGET = 10.0  # width of the bracket, in units of the tolerance, that counts as converged
 _WORK = 3_000_000  # cells per slice: about 50 ms
 
 
@@ -238,10 +239,14 @@ def _result(
     problem: Problem, last: Round, trace: dict[str, list[float]], status: Status, tolerance: float, began: float
 ) -> Result:
     proved = last.bounds()
+    width, rounding = proved.high - proved.low, 4.0 * float(np.spacing(np.abs(problem.cost).max()))
+    if status is Status.CONVERGED and width > _TARGET * tolerance * problem.scale + rounding:
+        status = Status.STEP_LIMIT
     steps, violation = last.n_steps, last.violation
     ended = {
         Status.CONVERGED: f"violation {violation:.2g} after {steps} steps, at most {tolerance:.2g} was asked",
-        Status.STEP_LIMIT: f"violation {violation:.2g} after {steps} steps, {tolerance:.2g} was asked; raise max_steps",
+        Status.STEP_LIMIT: f"violation {violation:.2g} after {steps} steps, {tolerance:.2g} was asked; raise max_steps"
+        + (" and lower tolerance, which proved too little here" if violation <= tolerance else ""),
         Status.INTERRUPTED: f"interrupted at violation {violation:.2g} after {steps} steps",
     }[status]
     answer = Answer(

@@ -95,7 +95,8 @@ def rounded(layout: Layout, mu: Floats) -> Floats:
     plan = np.divide(mu, law, out=product, where=law > 0)
     for slot, wanted in ((layout.row, layout.kernel_x), (layout.column, layout.kernel_y)):
         found = _sums(slot, plan, wanted)
-        plan *= np.minimum(np.divide(wanted, found, out=np.ones_like(found), where=found > 0), 1.0)[slot]
+        with np.errstate(over="ignore"):  # more than 1 is 1
+            plan *= np.minimum(np.divide(wanted, found, out=np.ones_like(found), where=found > 0), 1.0)[slot]
     missing_x = np.maximum(layout.kernel_x - _sums(layout.row, plan, layout.kernel_x), 0.0)
     missing_y = np.maximum(layout.kernel_y - _sums(layout.column, plan, layout.kernel_y), 0.0)
     total = np.add.reduceat(missing_x, layout.offset_x[:-1].astype(np.int64))[pair]
