@@ -29,7 +29,7 @@ def load_arrays(source: Input) -> dict[str, NDArray[Any]]:
                 return {"": _read_npy(source.name, stream, size)}
         with open_bytes(source) as stream:
             return _read_npz(source.name, stream if source.path is not None else whole(source, memory_limit()))
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, zlib.error) as error:
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, UnicodeDecodeError, zlib.error) as error:
         raise ValueError(f"{source.name}: not a readable .npz archive ({error}); save or copy it again") from None
     except (EOFError, OSError) as error:
         raise ValueError(f"{source.name}: cut short or damaged ({error}); save or copy it again") from None
