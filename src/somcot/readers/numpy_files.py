@@ -96,5 +96,5 @@ def _read_npy(name: str, stream: IO[bytes], size: int | None) -> NDArray[Any]:
         raise ValueError(f"{name}: cut short, {len(data):,} of {n_bytes:,} bytes; save or copy it again")
     try:
         return np.asarray(np.load(io.BytesIO(prefix + text + data), allow_pickle=False))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:  # a shape such as (0, 10**30) needs no bytes
         raise ValueError(f"{name}: not a readable NumPy file ({error}); write it with numpy.save") from None
