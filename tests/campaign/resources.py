@@ -115,6 +115,7 @@ def repeat(calls: float, seconds: float) -> dict[str, float]:
         asked = questions(Path(folder))
         while done < calls and time.monotonic() - began < seconds:
             asked[done % len(asked)]()
+            FORECASTS.clear()
             done += 1
             if not first and (done >= calls / 10 or time.monotonic() - began > seconds / 10):
                 first = resident()
