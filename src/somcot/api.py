@@ -30,7 +30,7 @@ __all__ = ["distance", "markov_order", "metric", "same_process"]
 def distance(
     x: Process,
     y: Process,
-    cost: ArrayLike,
+    cost: costs.Cost = "labels",
     *,
     discount: float,
     method: str = "auto",
@@ -48,8 +48,10 @@ def distance(
     ----------
     x, y : MarkovChain, Samples or Stream
         The two processes: a known kernel, recorded data, or a source to draw from.
-    cost : array_like, shape (n_x, n_y)
-        What it costs to be in state i of x and state j of y; any finite numbers. `somcot.costs` has the usual ones.
+    cost : array_like, shape (n_x, n_y), str or function, optional
+        What it costs to be in state i of x and state j of y; finite numbers. By default "labels": 0 where states are
+        called the same, 1 elsewhere. "features" is the difference of mean rewards; `costs.between` lists the other
+        names; a function takes x and y and returns the array.
     discount : float
         Strictly between 0 and 1; 1 / (1 - discount) is the number of steps that matter.
     method : {"auto", "exact", "plugin", "saddle", "somcot", "sinkhorn", "lp"}
@@ -84,7 +86,7 @@ def distance(
     >>> result.converged, result.bounds.high - result.bounds.low < 1e-9
     (True, True)
 
-    The same from recorded episodes:
+    The same from recorded episodes (and without a cost, labels are compared):
 
     >>> data = somcot.distance(walk.sample(400, 50, rng=1), drift.sample(400, 50, rng=2), cost, discount=0.95,
     ...                        confidence=0.9)
@@ -106,15 +108,18 @@ def distance(
     if solver.takes != "streams":
         _refuse_streams(chosen.name, x, y)
     found: Result
+    table = costs.between(cost, x, y)
     if solver.takes != "chains":
-        found = solve(x, y, _aligned(cost, x, y), **given)
+        found = solve(x, y, table, **given)
         return replace(found, method=chosen.name)
-    found = solve(Problem(_chain("x", x), _chain("y", y), cost, discount), **given)
+    found = solve(Problem(_chain("x", x), _chain("y", y), table, discount), **given)
     sizes = [process.n_transitions if isinstance(process, Samples) else 0 for process in (x, y)]
     return replace(found, samples=(sizes[0], sizes[1]), plugin=found.distance) if data else found
 
 
-def metric(x: MarkovChain, y: MarkovChain, cost: ArrayLike, *, discount: float, threads: int | None = None) -> Floats:
+def metric(
+    x: MarkovChain, y: MarkovChain, cost: costs.Cost = "labels", *, discount: float, threads: int | None = None
+) -> Floats:
     """Exact distance from every pair of states, whatever the chains' own start.
 
     Parameters
@@ -134,13 +139,14 @@ def metric(x: MarkovChain, y: MarkovChain, cost: ArrayLike, *, discount: float, 
     >>> import somcot
     >>> sticky = somcot.MarkovChain([[0.9, 0.1], [0.1, 0.9]], states=["heads", "tails"])
     >>> fair = somcot.MarkovChain([[0.5, 0.5], [0.5, 0.5]], states=["heads", "tails"])
-    >>> somcot.metric(sticky, fair, somcot.costs.labels(sticky.states, fair.states), discount=0.5).round(6)
+    >>> somcot.metric(sticky, fair, discount=0.5).round(6)
     array([[0.2, 0.7],
            [0.7, 0.2]])
     """
     from somcot.solvers import policy_iteration  # compiled code, which `import somcot` must not wait for
 
-    return policy_iteration.metric(Problem(_chain("x", x), _chain("y", y), cost, discount), threads=threads)
+    chains = _chain("x", x), _chain("y", y)
+    return policy_iteration.metric(Problem(*chains, costs.between(cost, x, y), discount), threads=threads)
 
 
 def same_process(

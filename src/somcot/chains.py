@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -81,6 +81,9 @@ class MarkovChain:
         Divide rows and `initial` by their sums whatever these are.
     features : array_like, shape (n,), optional
         A known number for each state, such as its reward; `costs.from_features` makes a cost of them.
+    attributes : mapping of str to sequence of length n, optional
+        Further facts about the states, such as the attributes of the nodes of a graph, None where one is not known;
+        `costs.attribute` makes a cost of them.
 
     Examples
     --------
@@ -96,6 +99,7 @@ class MarkovChain:
     initial: Floats
     states: tuple[Hashable, ...]
     features: Floats | None
+    attributes: Mapping[str, tuple[Any, ...]] | None
 
     def __init__(
         self,
@@ -105,6 +109,7 @@ class MarkovChain:
         states: Iterable[Hashable] | None = None,
         normalize: bool = False,
         features: ArrayLike | None = None,
+        attributes: Mapping[str, Sequence[Any]] | None = None,
     ) -> None:
         if hasattr(transition, "columns") and hasattr(transition, "index"):
             transition, states = from_frame(transition, states)
@@ -116,6 +121,7 @@ class MarkovChain:
         object.__setattr__(self, "states", labels)
         object.__setattr__(self, "initial", check_start_law(initial, labels, normalize=normalize))
         object.__setattr__(self, "features", None if features is None else _check_features(features, n))
+        object.__setattr__(self, "attributes", None if attributes is None else _check_attributes(attributes, n))
         self.initial.setflags(write=False)
 
     @property
@@ -255,6 +261,17 @@ def _check_features(features: ArrayLike, n: int) -> Floats:
         raise ValueError(f"features: found {len(values)} numbers for {n} states; give exactly one per state")
     values.setflags(write=False)
     return values
+
+
+def _check_attributes(attributes: Any, n: int) -> dict[str, tuple[Any, ...]]:
+    """For each name as many values as there are states."""
+    if not isinstance(attributes, Mapping):
+        raise TypeError(f"attributes: found {type(attributes).__name__}, expected a mapping of names to sequences")
+    found = {str(name): tuple(values) for name, values in attributes.items()}
+    for name, values in found.items():
+        if len(values) != n:
+            raise ValueError(f"attributes: {name!r} has {len(values)} values for {n} states; give one for each")
+    return found
 
 
 def random_walk(n: int, theta: float = 0.5, *, stay: float = 0.9, start: int = 0) -> MarkovChain:

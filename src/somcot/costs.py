@@ -5,7 +5,7 @@ Any (n_x, n_y) array of finite numbers is a cost. These functions build the usua
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -15,9 +15,23 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning, warn
-from somcot.plumbing.validation import check_labels, real_array
+from somcot.plumbing.surroundings import histograms, n_successors
+from somcot.plumbing.validation import check_count, check_labels, real_array
 
-__all__ = ["FeatureCost", "FeatureMeans", "absolute", "aligned", "check_cost", "euclidean", "from_features", "labels"]
+__all__ = [
+    "NAMED", "Cost", "FeatureCost", "FeatureMeans", "absolute", "aligned", "attribute", "between", "check_cost",
+    "degree", "euclidean", "from_features", "labels", "neighbourhood",
+]  # fmt: skip
+
+Cost = ArrayLike | str | Callable[[Any, Any], ArrayLike]  # what `between` takes
+# Costs with a name, and what they compare; those with a colon take something more.
+NAMED = {
+    "labels": "0 where the states are called the same, 1 elsewhere",
+    "features": "difference of the mean rewards",
+    "attribute:NAME": "difference of a number of the nodes; 0 or 1 where it is text",
+    "degree": "difference of the numbers of neighbours",
+    "neighbourhood[:ROUNDS]": "difference of the degrees met within two steps, or that many",
+}
 
 
 def absolute(a: ArrayLike, b: ArrayLike) -> Floats:
@@ -224,6 +238,184 @@ def labels(states_x: Iterable[Hashable], states_y: Iterable[Hashable]) -> Floats
             DataWarning,
         )
     return cost
+
+
+def between(cost: Cost, x: Any, y: Any) -> ArrayLike | FeatureCost:
+    """The cost between the states of two processes: an array, a name, or a function of the two.
+
+    Parameters
+    ----------
+    cost : array_like, str or function
+        "labels", "features" (mean rewards), "attribute:NAME", "degree", "neighbourhood" or "neighbourhood:ROUNDS"; a
+        function of x and y that returns an array, such as `degree`; or an array (the labels of a frame are honoured).
+    x, y : MarkovChain, Samples or Stream
+
+    Examples
+    --------
+    >>> from somcot import MarkovChain
+    >>> chain = MarkovChain([[0, 1], [1, 0]], states=["a", "b"])
+    >>> between("labels", chain, chain)
+    array([[0., 1.],
+           [1., 0.]])
+    """
+    if isinstance(cost, str):
+        return _named(cost, x, y)
+    found: Any = cost(x, y) if callable(cost) else cost
+    if found is None:
+        raise TypeError("cost: found None, expected an array, a name such as 'labels', or a function that returns one")
+    return aligned(found, getattr(x, "states", None), getattr(y, "states", None))
+
+
+def _named(text: str, x: Any, y: Any) -> ArrayLike | FeatureCost:
+    name, _, rest = text.partition(":")
+    if text == "labels":
+        return _of_labels(x, y)
+    if text == "features":
+        return from_features(x, y)
+    if name == "attribute" and rest:
+        return attribute(x, y, rest)
+    if text == "degree":
+        return degree(x, y)
+    if name == "neighbourhood" and (text == name or (rest.isascii() and rest.isdigit())):
+        return neighbourhood(x, y) if text == name else neighbourhood(x, y, int(rest[:9]))
+    raise ValueError(f"cost: found {text!r}, expected an array, a function of x and y, or one of {', '.join(NAMED)}")
+
+
+def _of_labels(x: Any, y: Any) -> Floats:
+    states = [getattr(side, "states", None) for side in (x, y)]
+    for name, found in zip("xy", states, strict=True):
+        if found is None:
+            raise ValueError(f"cost: {name} does not say what its states are called, so give the cost as an array")
+    if all(_is_numbered_graph(side) for side in (x, y)):
+        warn(
+            "cost: both sides are graphs with numbered nodes, and 'labels' compares the numbers; unless equal numbers "
+            "mean the same node, compare 'degree', 'neighbourhood' or an attribute of the nodes ('attribute:NAME')",
+            DataWarning,
+        )
+    return labels(states[0], states[1])  # type: ignore[arg-type]
+
+
+def _is_numbered_graph(side: Any) -> bool:
+    """Whether a process is a walk on a graph (they alone have attributes) whose nodes are called 0, 1, 2, ..."""
+    return getattr(side, "attributes", None) is not None and all(
+        str(label).isascii() and str(label).isdigit() for label in side.states
+    )
+
+
+def attribute(x: Any, y: Any, name: str) -> Floats:
+    """Difference of an attribute of the states, such as those of the nodes of a graph.
+
+    Absolute difference of numbers; 0 where texts (or other labels) are equal and 1 elsewhere.
+
+    Parameters
+    ----------
+    x, y : MarkovChain
+        With ``attributes``, as `readers.from_graph` and `readers.read_graph` set them.
+    name : str
+        Which one.
+
+    Examples
+    --------
+    >>> from somcot import MarkovChain
+    >>> chain = MarkovChain([[0, 1], [1, 0]], attributes={"size": [1.0, 3.5], "kind": ["hub", "leaf"]})
+    >>> attribute(chain, chain, "size")
+    array([[0. , 2.5],
+           [2.5, 0. ]])
+    >>> attribute(chain, chain, "kind")
+    array([[0., 1.],
+           [1., 0.]])
+    """
+    a, b = (_attribute(side, process, name) for side, process in (("x", x), ("y", y)))
+    numbers = [all(isinstance(value, (int, float, np.number)) for value in side) for side in (a, b)]
+    if all(numbers):
+        return absolute(a, b)
+    if any(numbers):
+        text, number = (b, a) if numbers[0] else (a, b)
+        found = next(value for value in text if not isinstance(value, (int, float, np.number)))
+        raise ValueError(
+            f"attribute: {name!r} is a number on one side, such as {number[0]!r}, and not on the other: {found!r}; "
+            "write it in the same way"
+        )
+    return np.array([[float(v != w) for w in b] for v in a])
+
+
+def _attribute(side: str, process: Any, name: str) -> tuple[Any, ...]:
+    given = getattr(process, "attributes", None)
+    if given is None:
+        raise ValueError(f"{side}: has no attributes; read a graph, or make a chain: MarkovChain(..., attributes=...)")
+    if name not in given:
+        known = ", ".join(map(repr, given)) or "none"
+        raise ValueError(f"{side}: there is no attribute {name!r}; the nodes have {known}")
+    missing = [state for state, value in zip(process.states, given[name], strict=True) if value is None]
+    if missing:
+        shown = ", ".join(map(repr, missing[:5])) + (", ..." if len(missing) > 5 else "")
+        raise ValueError(f"{side}: attribute {name!r} is missing in {len(missing)} state(s): {shown}; fill it in")
+    found: tuple[Any, ...] = given[name]
+    return found
+
+
+def degree(x: Any, y: Any) -> Floats:
+    """Difference of the numbers of other states that can follow: the degrees of a graph without attributes.
+
+    Examples
+    --------
+    >>> from somcot import MarkovChain
+    >>> path, ring = MarkovChain([[0, 1, 0], [0.5, 0, 0.5], [0, 1, 0]]), MarkovChain([[0, 0.5, 0.5]] * 2 + [[1, 0, 0]])
+    >>> degree(path, ring)
+    array([[1., 0., 0.],
+           [0., 1., 1.],
+           [1., 0., 0.]])
+    """
+    return absolute(n_successors(_support("x", x)), n_successors(_support("y", y)))
+
+
+def neighbourhood(x: Any, y: Any, rounds: int = 2, *, attribute: str | None = None) -> Floats:
+    """How differently the surroundings of two states look: labels met on the way, as in Weisfeiler and Lehman's test.
+
+    For t = 0, ..., `rounds` the law of the label met t steps after a state is compared by total variation; the cost is
+    the mean over t, between 0 and 1. Labels are the degrees (`degree`), so nodes need neither names nor attributes.
+
+    Parameters
+    ----------
+    x, y : MarkovChain
+    rounds : int
+        How many steps to look around.
+    attribute : str, optional
+        The attribute whose values are the labels, instead of the degree.
+
+    Examples
+    --------
+    The ends of a path of three are alike, the middle differs in every round:
+
+    >>> from somcot import MarkovChain
+    >>> path = MarkovChain([[0, 1, 0], [0.5, 0, 0.5], [0, 1, 0]])
+    >>> neighbourhood(path, path)
+    array([[0., 1., 0.],
+           [1., 0., 1.],
+           [0., 1., 0.]])
+    """
+    from scipy.spatial.distance import cdist
+
+    rounds = check_count("rounds", rounds, at_least=0)
+    supports = _support("x", x), _support("y", y)
+    if attribute is None:
+        sides = [n_successors(support).tolist() for support in supports]
+    else:
+        sides = [list(_attribute(side, process, attribute)) for side, process in (("x", x), ("y", y))]
+    known = {label: k for k, label in enumerate(dict.fromkeys([*sides[0], *sides[1]]))}
+    a, b = (histograms(support, side, known, rounds) for support, side in zip(supports, sides, strict=True))
+    total = np.zeros((len(sides[0]), len(sides[1])))
+    for v, w in zip(a, b, strict=True):
+        total += cdist(v, w, "cityblock")
+    return np.minimum(total / (2.0 * (rounds + 1)), 1.0)
+
+
+def _support(side: str, process: Any) -> Any:
+    found = getattr(process, "support", None)
+    if found is None:
+        kind = type(process).__name__
+        raise ValueError(f"{side}: found {kind}, but only known chains have neighbours; read a graph, or use .chain()")
+    return found
 
 
 def euclidean(a: ArrayLike, b: ArrayLike) -> Floats:

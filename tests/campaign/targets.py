@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import somcot
 from somcot import random_walk
-from somcot.commands.inputs import NamedProcess, build_cost
+from somcot.commands.inputs import NamedProcess
+from somcot.commands.pricing import build_cost
 from somcot.readers.files import read
 from somcot.readers.tables import fit_bins
 from somcot.result import Result

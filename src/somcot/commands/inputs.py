@@ -1,34 +1,24 @@
-"""From file names and options to two processes with matched labels, and a cost between their states."""
+"""From file names and options to processes with matched labels."""
 
 from __future__ import annotations
 
-import csv
-import io
 import os
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from somcot import costs
 from somcot.chains import MarkovChain
 from somcot.commands.reading import Reading, flag, takers
-from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.problem import ChainOrData
 from somcot.readers.files import read
 from somcot.readers.formats import kind_of
-from somcot.readers.inputs import Input, format_of, identify, open_bytes
-from somcot.readers.numpy_files import load_arrays
+from somcot.readers.inputs import Input, format_of, identify
 from somcot.readers.tables import fit_bins
 from somcot.recorded.labels import listing
 from somcot.samples import Samples
 
-__all__ = ["NamedProcess", "build_cost", "match_labels", "read_processes"]
-
-_BLOCK, _LONGEST = 1 << 16, 1 << 30  # bytes of a cost as text: looked at first, and at most
+__all__ = ["NamedProcess", "match_labels", "read_processes"]
 
 
 class NamedProcess(NamedTuple):
@@ -135,107 +125,6 @@ def _as_text(process: ChainOrData) -> ChainOrData:
     labels = tuple(str(label) for label in process.states)
     if isinstance(process, Samples):
         return replace(process, states=labels)
-    return MarkovChain(process.transition, process.initial, states=labels)
-
-
-def build_cost(text: str, x: NamedProcess, y: NamedProcess) -> Floats | costs.FeatureCost:
-    """The cost named on the command line, (n_x, n_y)."""
-    if text == "labels":
-        return costs.labels(x.value.states, y.value.states)
-    if text.startswith("reward:"):
-        return _reward_cost(text, x, y)
-    path = Path(text).expanduser() if text.startswith("~") else Path(text)
-    if not path.exists():
-        raise ValueError(f"--cost: {text!r} is neither labels, reward:COLUMN nor a file; check the spelling")
-    matrix = _cost_array(path) if path.suffix == ".npy" else _cost_table(path, x.value.states, y.value.states)
-    try:
-        return costs.check_cost(matrix, x.value.n_states, y.value.n_states)
-    except (TypeError, ValueError) as error:
-        order = "rows and columns follow the states as `somcot info` lists them"
-        raise ValueError(f"{path}: {str(error).removeprefix('cost: ')}; {order}") from None
-
-
-def _reward_cost(text: str, x: NamedProcess, y: NamedProcess) -> costs.FeatureCost:
-    """Differences of mean rewards, which remember that they are estimated."""
-    means = [p.value.feature_means if isinstance(p.value, Samples) else None for p in (x, y)]
-    sides = [(p, m) for p, m in zip((x, y), means, strict=True) if m is not None]
-    for process, found in zip((x, y), means, strict=True):
-        if found is None:
-            raise ValueError(f"--cost {text}: {process.name} has no reward column; give the cost as a matrix file")
-    known = {label for _, m in sides for label, mean in zip(m.states, m.means, strict=True) if not np.isnan(mean)}
-    for process, m in sides:
-        unknown = [label for label in m.states if label not in known]
-        if unknown:
-            column = text.partition(":")[2]
-            raise ValueError(
-                f"{process.name}: column {column!r} has no value for state(s) {listing(unknown)}; fill it in"
-            )
-    return costs.from_features(x.value, y.value)
-
-
-def _cost_array(path: Path) -> Any:
-    return next(iter(load_arrays(identify(path, "npy")).values()))
-
-
-def _cost_table(path: Path, states_x: Sequence[Hashable], states_y: Sequence[Hashable]) -> Any:
-    """A matrix as text: bare numbers, or with the states of y on top and those of x at the left."""
-    rows = _csv_rows(path)
-    if _is_number(rows[0][1][0]):
-        return [_numbers(path, line, row) for line, row in rows]
-    (_, header), *body = rows
-    matrix = [_numbers(path, line, row[1:]) for line, row in body]
-    across = _places(path, "column", header[1:], states_y)
-    down = _places(path, "row", [row[0] for _, row in body], states_x)
-    if any(len(row) != len(header) - 1 for row in matrix):
-        raise ValueError(f"{path}: rows have different lengths; expected {len(header) - 1} numbers in each")
-    return np.array(matrix)[np.ix_(down, across)]
-
-
-def _csv_rows(path: Path) -> list[tuple[int, list[str]]]:
-    """The rows that hold something, with their lines."""
-    with open_bytes(identify(path, "csv")) as stream:
-        data = stream.read(_BLOCK)
-        if b"\0" in data:
-            raise ValueError(f"{path}: binary data, expected a matrix of numbers as text")
-        data += stream.read(_LONGEST - _BLOCK + 1)
-    if len(data) > _LONGEST:
-        raise ValueError(f"{path}: longer than {_LONGEST >> 20} MB; save the matrix with numpy.save")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}: not valid UTF-8; save it as UTF-8") from None
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if "\t" in text.partition("\n")[0] else ",")
-    try:
-        rows = [(reader.line_num, row) for row in reader if row]
-    except csv.Error as error:
-        raise ValueError(f"{path}: line {reader.line_num}: {error}; expected a matrix of numbers") from None
-    if not rows:
-        raise ValueError(f"{path}: no numbers; expected a matrix with a row per state")
-    return rows
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return "_" not in text
-
-
-def _numbers(path: Path, line: int, row: Sequence[str]) -> list[float]:
-    for text in row:
-        if not _is_number(text):
-            raise ValueError(f"{path}: line {line}: found {text[:40]!r}, expected a number")
-    return [float(text) for text in row]
-
-
-def _places(path: Path, what: str, found: list[str], states: Sequence[Hashable]) -> list[int]:
-    place = {text.strip(): k for k, text in enumerate(found)}
-    if len(place) < len(found):
-        name = next(text for k, text in enumerate(found) if place[text.strip()] != k).strip()
-        raise ValueError(f"{path}: two {what}s are called {name!r}; leave one out or rename it")
-    names = [", ".join(map(str, s)) if isinstance(s, tuple) else str(s) for s in states]
-    missing = [name for name in names if name not in place]
-    if missing:
-        raise ValueError(f"{path}: no {what} for state(s) {listing(missing)}; add them")
-    return [place[name] for name in names]
+    return MarkovChain(
+        process.transition, process.initial, states=labels, features=process.features, attributes=process.attributes
+    )

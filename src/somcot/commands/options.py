@@ -30,7 +30,9 @@ FileB = Annotated[str, typer.Argument(metavar="B", help="File with the second pr
 Cost = Annotated[
     str,
     typer.Option(
-        metavar="COST", help="labels (0 where labels are equal, 1 elsewhere), reward:COLUMN, or a CSV or NPY matrix."
+        metavar="COST",
+        help="labels (0 where labels are equal, 1 elsewhere), reward:COLUMN, for graphs attribute:NAME, degree or "
+        "neighbourhood[:ROUNDS], or a CSV or NPY matrix.",
     ),
 ]
 Discount = Annotated[

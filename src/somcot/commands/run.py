@@ -23,13 +23,9 @@ from somcot.commands.answers import (
     process_facts,
     to_json,
 )
-from somcot.commands.inputs import (
-    NamedProcess,
-    build_cost,
-    match_labels,
-    read_processes,
-)
+from somcot.commands.inputs import NamedProcess, match_labels, read_processes
 from somcot.commands.outputs import can_draw, check_targets, save_matrix, write_files
+from somcot.commands.pricing import build_cost
 from somcot.commands.reading import Reading
 from somcot.commands.sizes import estimate_size
 from somcot.costs import FeatureCost

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,9 @@ def from_graph(
 ) -> MarkovChain:
     """Random walk on a graph: the next node is a neighbour, chosen by weight.
 
+    Attributes of the nodes are kept: ``cost="attribute:NAME"`` compares them, ``"degree"`` and ``"neighbourhood"``
+    compare graphs without any (see `costs.between`).
+
     Parameters
     ----------
     graph : networkx graph
@@ -49,6 +52,10 @@ def from_graph(
     array([[0. , 1. , 0. ],
            [0.5, 0. , 0.5],
            [0. , 1. , 0. ]])
+
+    >>> networkx.set_node_attributes(graph := networkx.path_graph(3), {0: 1.5, 1: 2.0, 2: 1.5}, "size")
+    >>> from_graph(graph).attributes
+    {'size': (1.5, 2.0, 1.5)}
     """
     if not hasattr(graph, "edges") or not hasattr(graph, "is_directed"):
         raise TypeError(f"graph: found {type(graph).__name__}, expected a networkx graph")
@@ -56,7 +63,8 @@ def from_graph(
         (u, v, 1.0 if weight is None else (1.0 if (w := data.get(weight)) is None else w))
         for u, v, data in graph.edges(data=True)
     )
-    return _walk("graph", list(graph.nodes), edges, bool(graph.is_directed()), initial, dangling)
+    nodes = {node: dict(data) for node, data in graph.nodes(data=True)}
+    return _walk("graph", nodes, edges, bool(graph.is_directed()), initial, dangling)
 
 
 def read_graph(
@@ -97,15 +105,19 @@ def read_graph(
         except ValueError as error:
             raise ValueError(f"{source.name}: {str(error).removeprefix('graph: ')}") from None
     edges = list(_edge_lines(source))
-    nodes = list(dict.fromkeys(node for u, v, _ in edges for node in (u, v)))
+    nodes: dict[Any, dict[str, Any]] = {node: {} for u, v, _ in edges for node in (u, v)}
     return _walk(source.name, nodes, edges, directed, initial, dangling)
 
 
-def _walk(name: str, nodes: list[Any], edges: Any, directed: bool, initial: Any, dangling: str) -> MarkovChain:
+def _walk(
+    name: str, facts: Mapping[Any, Mapping[str, Any]], edges: Any, directed: bool, initial: Any, dangling: str
+) -> MarkovChain:
+    """The walk on the nodes, each with its attributes."""
     from scipy.sparse import coo_array
 
     if dangling not in ("self-loop", "restart", "error"):
         raise ValueError(f"dangling: found {dangling!r}, expected 'self-loop', 'restart' or 'error'")
+    nodes = list(facts)
     if not nodes:
         raise ValueError(f"{name}: the graph has no nodes; a walk needs at least one")
     place = {node: i for i, node in enumerate(nodes)}
@@ -131,8 +143,10 @@ def _walk(name: str, nodes: list[Any], edges: Any, directed: bool, initial: Any,
     matrix = coo_array((weights, (rows, columns)), shape=(n, n)).tocsr()
     matrix.eliminate_zeros()
     start = np.full(n, 1.0 / n) if initial is None else initial
+    keys = dict.fromkeys(key for data in facts.values() for key in data)
+    attributes = {key: [data.get(key) for data in facts.values()] for key in keys}
     try:
-        return MarkovChain(matrix, start, states=nodes, normalize=True)
+        return MarkovChain(matrix, start, states=nodes, normalize=True, attributes=attributes)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: {error}") from None
 

@@ -1,0 +1,150 @@
+"""Costs by name: what they are worth, on known answers, and what is said where they make no sense."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import somcot
+from somcot import MarkovChain, Samples, costs, streams
+from somcot.readers import from_graph
+
+nx = pytest.importorskip("networkx")
+
+
+def walks() -> tuple[MarkovChain, MarkovChain]:
+    return somcot.random_walk(4, 0.3), somcot.random_walk(5, 0.7)
+
+
+def test_without_a_cost_labels_are_compared() -> None:
+    x, y = walks()
+    cost = costs.labels(x.states, y.states)
+    assert somcot.distance(x, y, discount=0.9).distance == somcot.distance(x, y, cost, discount=0.9).distance
+    np.testing.assert_array_equal(somcot.metric(x, y, discount=0.9), somcot.metric(x, y, cost, discount=0.9))
+    a, b = x.sample(200, 20, rng=0), y.sample(200, 20, rng=1)
+    wanted = somcot.distance(a, b, costs.labels(a.states, b.states), discount=0.9, confidence=0.9, rng=0)
+    found = somcot.distance(a, b, discount=0.9, confidence=0.9, rng=0)
+    assert (found.distance, found.confidence_interval) == (wanted.distance, wanted.confidence_interval)
+    named = somcot.same_process(a, b, discount=0.9, n_permutations=19)
+    assert named.pvalue == somcot.same_process(a, b, "labels", discount=0.9, n_permutations=19).pvalue
+    drawn = streams.from_chain(x, 0.9, rng=0), streams.from_chain(y, 0.9, rng=0)
+    assert somcot.distance(*drawn, discount=0.9, n_steps=100).n_steps == 100
+
+
+def test_features_and_functions_are_costs() -> None:
+    rewards = {0: 0.0, 1: 1.0, 2: 4.0}
+    a = Samples.from_trajectories([[0, 1, 2, 0], [1, 2, 0, 1]], rewards=rewards)
+    b = Samples.from_trajectories([[0, 2, 1, 0], [2, 1, 0, 2]], rewards=rewards)
+    wanted = np.abs(np.subtract.outer([0.0, 1.0, 4.0], [0.0, 1.0, 4.0]))
+    np.testing.assert_array_equal(np.asarray(costs.between("features", a, b)), wanted)
+    np.testing.assert_array_equal(
+        somcot.metric(a.chain(), b.chain(), lambda x, y: wanted[: x.n_states, : y.n_states], discount=0.5),
+        somcot.metric(a.chain(), b.chain(), wanted, discount=0.5),
+    )
+
+
+def ladder() -> Any:
+    graph = nx.path_graph(3)
+    for node, (size, kind) in enumerate([(1, "end"), (2.5, "middle"), (1, "end")]):
+        graph.nodes[node].update(size=size, kind=kind)
+    return graph
+
+
+def test_attributes_of_nodes() -> None:
+    walk = from_graph(ladder())
+    np.testing.assert_array_equal(
+        costs.between("attribute:size", walk, walk), np.abs(np.subtract.outer([1, 2.5, 1], [1, 2.5, 1]))
+    )
+    np.testing.assert_array_equal(costs.attribute(walk, walk, "kind"), [[0, 1, 0], [1, 0, 1], [0, 1, 0]])
+    with pytest.raises(ValueError, match=r"x: there is no attribute 'colour'; the nodes have 'size', 'kind'"):
+        somcot.distance(walk, walk, "attribute:colour", discount=0.9)
+    with pytest.raises(ValueError, match="y: has no attributes"):
+        costs.attribute(walk, somcot.random_walk(3), "size")
+    some = ladder()
+    del some.nodes[1]["size"]
+    with pytest.raises(ValueError, match=r"y: attribute 'size' is missing in 1 state\(s\): 1; fill it in"):
+        costs.attribute(walk, from_graph(some), "size")
+    some.nodes[1]["size"] = "large"
+    with pytest.raises(ValueError, match="a number on one side, such as 1, and not on the other: 'large'"):
+        costs.attribute(walk, from_graph(some), "size")
+
+
+def test_degrees_are_those_of_networkx() -> None:
+    x, y = nx.barabasi_albert_graph(20, 2, seed=1), nx.gnp_random_graph(15, 0.2, seed=2)
+    wanted = np.abs(np.subtract.outer([d for _, d in x.degree], [d for _, d in y.degree]))
+    np.testing.assert_array_equal(costs.degree(from_graph(x), from_graph(y)), wanted)
+
+
+def test_neighbourhoods_are_those_of_a_plain_loop() -> None:
+    """The law of the degree after t steps, node by node and step by step."""
+    x, y = nx.barabasi_albert_graph(12, 2, seed=1), nx.gnp_random_graph(9, 0.5, seed=4)
+
+    def laws(graph: Any, rounds: int) -> list[list[dict[int, float]]]:
+        table = [{node: {graph.degree[node]: 1.0} for node in graph}]
+        for _ in range(rounds):
+            step: dict[Any, dict[int, float]] = {}
+            for node in graph:
+                mixed: dict[int, float] = {}
+                for other in graph[node]:
+                    for label, p in table[-1][other].items():
+                        mixed[label] = mixed.get(label, 0.0) + p / graph.degree[node]
+                step[node] = mixed
+            table.append(step)
+        return [list(row.values()) for row in table]
+
+    for rounds in (0, 1, 3):
+        wanted = np.zeros((12, 9))
+        for a, b in zip(laws(x, rounds), laws(y, rounds), strict=True):
+            for i, v in enumerate(a):
+                for j, w in enumerate(b):
+                    wanted[i, j] += 0.5 * sum(abs(v.get(k, 0.0) - w.get(k, 0.0)) for k in {*v, *w}) / (rounds + 1)
+        found = costs.between(f"neighbourhood:{rounds}", from_graph(x), from_graph(y))
+        np.testing.assert_allclose(np.asarray(found), wanted, atol=1e-14)
+    kinds = from_graph(ladder())
+    np.testing.assert_array_equal(
+        costs.neighbourhood(kinds, kinds, 0, attribute="kind"), 1 - np.eye(3)[[0, 1, 0]][:, [0, 1, 0]]
+    )
+
+
+def test_a_renumbered_graph_is_the_same_by_its_shape() -> None:
+    graph = nx.barabasi_albert_graph(15, 2, seed=3)
+    other = nx.relabel_nodes(graph, {k: 14 - k for k in range(15)})
+    for cost in ("degree", "neighbourhood"):
+        assert somcot.distance(from_graph(graph), from_graph(other), cost, discount=0.9).distance == 0.0
+
+
+def test_labels_of_numbered_nodes_are_doubted() -> None:
+    x, y = from_graph(nx.path_graph(4)), from_graph(nx.cycle_graph(4))
+    with pytest.warns(somcot.DataWarning, match="graphs with numbered nodes.*'degree', 'neighbourhood'"):
+        somcot.distance(x, y, discount=0.9)
+    named = from_graph(nx.relabel_nodes(nx.path_graph(4), dict(enumerate("abcd"))))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        somcot.distance(named, named, discount=0.9)
+        somcot.distance(x, y, "degree", discount=0.9)
+        somcot.distance(somcot.random_walk(3), somcot.random_walk(3), discount=0.9)
+
+
+@pytest.mark.parametrize(
+    "cost",
+    ["", "label", "attribute:", "attribute", "degree:2", "neighbourhood:", "neighbourhood:-1", "neighbourhood:1.5"],
+)
+def test_names_that_are_none(cost: str) -> None:
+    with pytest.raises(ValueError, match=r"cost: found .*expected an array, .*attribute:NAME"):
+        somcot.distance(*walks(), cost, discount=0.9)
+
+
+def test_costs_that_are_none() -> None:
+    x, y = walks()
+    with pytest.raises(TypeError, match="cost: found None"):
+        somcot.distance(x, y, None, discount=0.9)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="only known chains have neighbours"):
+        somcot.distance(x.sample(3, 9, rng=0), y, "degree", discount=0.9)
+    nameless = streams.from_iterable([(0, 1), (1, 0)] * 9)
+    with pytest.raises(ValueError, match="cost: x does not say what its states are called"):
+        somcot.distance(nameless, nameless, discount=0.9, method="somcot")
+    with pytest.raises(ValueError, match=r"attributes: 'size' has 1 values for 2 states"):
+        MarkovChain([[0, 1], [1, 0]], attributes={"size": [1]})
