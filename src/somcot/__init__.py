@@ -29,6 +29,7 @@ if _TYPE_CHECKING:  # for readers and type checkers; at run time `__getattr__` d
     from somcot.plumbing.errors import ConvergenceWarning, DataWarning, UnseenStateWarning
     from somcot.plumbing.memory import MemoryLimitError
     from somcot.problem import Problem
+    from somcot.recorded.counts import Counts
     from somcot.result import Bounds, ConfidenceInterval, Result, Status
     from somcot.samples import Samples
 
@@ -38,6 +39,7 @@ __all__ = [
     "Bounds",
     "ConfidenceInterval",
     "ConvergenceWarning",
+    "Counts",
     "DataWarning",
     "MarkovChain",
     "MemoryLimitError",
@@ -65,6 +67,7 @@ _HOMES = {
     "somcot.plumbing.errors": ("ConvergenceWarning", "DataWarning", "UnseenStateWarning"),
     "somcot.plumbing.memory": ("MemoryLimitError",),
     "somcot.problem": ("Problem",),
+    "somcot.recorded.counts": ("Counts",),
     "somcot.result": ("Bounds", "ConfidenceInterval", "Result", "Status"),
     "somcot.samples": ("Samples",),
 }

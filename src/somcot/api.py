@@ -15,7 +15,7 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.signatures import option_names
 from somcot.plumbing.validation import check_confidence
-from somcot.problem import Problem, Process
+from somcot.problem import Data, Problem, Process
 from somcot.result import Result
 from somcot.samples import Samples
 from somcot.solvers.methods import METHODS, Method
@@ -46,7 +46,7 @@ def distance(
 
     Parameters
     ----------
-    x, y : MarkovChain, Samples or Stream
+    x, y : MarkovChain, Samples, Counts or Stream
         The two processes: a known kernel, recorded data, or a source to draw from.
     cost : array_like, shape (n_x, n_y), str or function, optional
         What it costs to be in state i of x and state j of y; finite numbers. By default "labels": 0 where states are
@@ -95,7 +95,7 @@ def distance(
     True
     """
     check_confidence(confidence)
-    data = any(isinstance(process, Samples) for process in (x, y))
+    data = any(isinstance(process, Data) for process in (x, y))
     chosen = _method_for(method, x, y)
     solver = METHODS["plugin"] if chosen.name == "exact" and data else chosen
     solve = solver.load()
@@ -113,7 +113,7 @@ def distance(
         found = solve(x, y, table, **given)
         return replace(found, method=chosen.name)
     found = solve(Problem(_chain("x", x), _chain("y", y), table, discount), **given)
-    sizes = [process.n_transitions if isinstance(process, Samples) else 0 for process in (x, y)]
+    sizes = [process.n_transitions if isinstance(process, Data) else 0 for process in (x, y)]
     return replace(found, samples=(sizes[0], sizes[1]), plugin=found.distance) if data else found
 
 
@@ -264,7 +264,7 @@ def _method_for(name: str, x: Process, y: Process) -> Method:
         return METHODS[name]
     if any(_is_stream(process) for process in (x, y)):
         return METHODS["somcot"]
-    return METHODS["auto" if any(isinstance(process, Samples) for process in (x, y)) else "exact"]
+    return METHODS["auto" if any(isinstance(process, Data) for process in (x, y)) else "exact"]
 
 
 def _is_stream(process: object) -> bool:
@@ -273,11 +273,13 @@ def _is_stream(process: object) -> bool:
 
 def _refuse_streams(method: str, x: Process, y: Process) -> None:
     for name, process in (("x", x), ("y", y)):
-        if not isinstance(process, (MarkovChain, Samples)):
+        if not isinstance(process, MarkovChain | Data):
             _refuse(
                 name,
                 process,
-                "a MarkovChain or Samples" if _is_stream(process) else "a MarkovChain, Samples or Stream",
+                "a MarkovChain, Samples or Counts"
+                if _is_stream(process)
+                else "a MarkovChain, Samples, Counts or Stream",
                 method,
             )
 
@@ -306,10 +308,10 @@ def _aligned_to_all(cost: Any, x: Any, y: Any) -> Any:
 
 
 def _chain(name: str, process: Process) -> MarkovChain:
-    if isinstance(process, Samples):
+    if isinstance(process, Data):
         return process.chain()
     if not isinstance(process, MarkovChain):
-        _refuse(name, process, "a MarkovChain or Samples", "exact")
+        _refuse(name, process, "a MarkovChain, Samples or Counts", "exact")
     return process
 
 

@@ -12,12 +12,14 @@ from somcot.chains import MarkovChain, Support
 from somcot.costs import FeatureCost, aligned, check_cost
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.validation import check_discount
+from somcot.recorded.counts import Counts
 from somcot.samples import Samples
 from somcot.sources.base import Stream
 
-__all__ = ["ChainOrData", "Problem", "Process", "UnitProblem"]
+__all__ = ["ChainOrData", "Data", "Problem", "Process", "UnitProblem"]
 
-ChainOrData = MarkovChain | Samples  # a kernel, or what one can be counted from
+Data = Samples | Counts  # what a kernel can be counted from
+ChainOrData = MarkovChain | Data
 Process = ChainOrData | Stream  # the three ways of knowing a process
 
 

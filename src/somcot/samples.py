@@ -13,14 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from somcot import costs
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Codes, Floats
-from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
+from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.validation import check_count, check_discount, check_rng
 from somcot.recorded import recording
 from somcot.recorded.counting import PairCounts, count_pairs
-from somcot.recorded.flow import flow_mle
-from somcot.recorded.labels import encode, listing, refuse_lookalikes
+from somcot.recorded.counts import Counts, choose_start
+from somcot.recorded.labels import encode, refuse_lookalikes
 from somcot.recorded.recording import RewardSums
-from somcot.recorded.stationary import law_on, long_run_part
 from somcot.recorded.words import Steps, steps_between_words
 
 if TYPE_CHECKING:
@@ -218,20 +217,8 @@ class Samples:
         """
         if initial is None and not self.starts_known:
             return self
-        if not isinstance(initial, str) or initial != "stationary" or "stationary" in self.states:
-            return replace(self, initial=recording.start_law(initial, self.states), stationary=False)
-        if self.discount is not None:
-            raise ValueError(
-                "initial: 'stationary' is for episodes; samples of the occupancy come from a start law of their own, "
-                "which is fitted; leave initial out, or give the law"
-            )
-        if self.terminal.any():
-            ends = listing(self.states[i] for i in np.flatnonzero(self.terminal))
-            raise ValueError(
-                f"initial: 'stationary' needs a process that goes on, but episodes end for good in {ends}; leave out "
-                "terminated, or initial"
-            )
-        return replace(self, initial=None, stationary=True)
+        law, stationary = choose_start(initial, self.states, self.discount, lambda: self.terminal)
+        return replace(self, initial=law, stationary=stationary)
 
     @property
     def n_states(self) -> int:
@@ -261,63 +248,70 @@ class Samples:
         return np.repeat(np.arange(self.n_episodes, dtype=np.int32), np.diff(self.offsets))
 
     @cached_property
+    def counted(self) -> Counts:
+        """The same recording with its episodes forgotten; see `Counts`."""
+        first = self.now[:0] if self.offsets is None else self.now[self.offsets[:-1]]
+        ended = np.zeros(self.n_states, dtype=np.bool_)
+        if self.terminated is not None:
+            last = self.following if self.offsets is None else self.following[self.offsets[1:] - 1]
+            ended[last[self.terminated]] = True
+        return Counts(
+            self.states,
+            count_pairs(self.now, self.following, self.n_states),
+            np.bincount(first, minlength=self.n_states),
+            ended,
+            self.n_episodes,
+            initial=self.initial,
+            discount=self.discount,
+            rewards=self.rewards,
+            n_gaps=self.n_gaps,
+            overlap=self.overlap,
+            stationary=self.stationary,
+        )
+
+    @property
     def pair_counts(self) -> PairCounts:
         """How often each transition was seen, those that were seen only."""
-        return count_pairs(self.now, self.following, self.n_states)
+        return self.counted.pair_counts
 
     def counts(self) -> Integers | csr_array:
         """How often each transition was seen, shape (n, n); sparse when there are many states and few entries."""
-        return self.pair_counts.matrix()
+        return self.counted.counts()
 
-    @cached_property
+    @property
     def visits(self) -> Integers:
         """How often each state was left, itself included as a target, shape (n,)."""
-        return self.pair_counts.row_sums()
+        return self.counted.visits
 
-    @cached_property
+    @property
     def start_counts(self) -> Integers:
         """How many episodes began in each state, shape (n,); zeros for independent samples."""
-        first = self.now[:0] if self.offsets is None else self.now[self.offsets[:-1]]
-        return np.bincount(first, minlength=self.n_states)
+        return self.counted.start_counts
 
     @property
     def starts_known(self) -> bool:
         """Whether the law of the first state is given, or follows from the transitions, rather than counted."""
         return self.initial is not None or self.stationary
 
-    @cached_property
+    @property
     def terminal(self) -> NDArray[np.bool_]:
         """States that ended an episode for good and were never left for another: known to be absorbing."""
-        never_left: NDArray[np.bool_] = self.visits == self.pair_counts.diagonal()
-        return self._ended & never_left
+        return self.counted.terminal
 
-    @cached_property
+    @property
     def seen(self) -> NDArray[np.bool_]:
         """States that occur anywhere in the data."""
-        mask = self.visits > 0
-        mask[self.pair_counts.columns] = True
-        return mask
+        return self.counted.seen
 
     @property
     def features(self) -> Floats | None:
         """Mean reward of each state, shape (n,); 0 in terminal states without one, NaN where none is known."""
-        return None if self.rewards is None else self.rewards.means(absorbing=self.terminal)
+        return None if self.rewards is None else self.counted.features
 
     @property
     def feature_means(self) -> costs.FeatureMeans | None:
         """The same with what the noise of a mean follows from: variances and numbers of the rewards."""
-        if self.rewards is None:
-            return None
-        means = self.rewards.means(absorbing=self.terminal)
-        return costs.FeatureMeans(self.states, means, self.rewards.variances(), self.rewards.number)
-
-    @cached_property
-    def _ended(self) -> NDArray[np.bool_]:
-        mask = np.zeros(self.n_states, dtype=np.bool_)
-        if self.terminated is not None:
-            last = self.following if self.offsets is None else self.following[self.offsets[1:] - 1]
-            mask[last[self.terminated]] = True
-        return mask
+        return None if self.rewards is None else self.counted.feature_means
 
     def chain(self, *, check: bool = True) -> MarkovChain:
         """Estimate the chain behind the data.
@@ -338,66 +332,7 @@ class Samples:
         DataWarning
             Terminal states that are left elsewhere; steps that do not join; states no recorded path leads to.
         """
-        if check:
-            self._warn()
-        if self.discount is not None:
-            return self._fitted_chain(self.discount, check=check)
-        if self.stationary:
-            return self._long_run_chain(check=check)
-        initial = self.start_counts / self.n_episodes if self.initial is None else self.initial
-        return MarkovChain(self.pair_counts.kernel(), initial, states=self.states, normalize=True)
-
-    def _long_run_chain(self, *, check: bool) -> MarkovChain:
-        part = long_run_part(self.pair_counts)
-        if check:
-            part.report(self.states)
-        kernel = self.pair_counts.kernel()
-        law = law_on(MarkovChain(kernel, normalize=True).support, part.members)
-        return MarkovChain(kernel, law, states=self.states, normalize=True)
-
-    def _fitted_chain(self, discount: float, *, check: bool) -> MarkovChain:
-        fit = flow_mle(self.counts(), self.initial, discount, states=self.states)
-        if check and len(fit.assumed):
-            warn(
-                f"no recorded path leads from the start to states that were sampled; {len(fit.assumed)} transition(s) "
-                f"were assumed, into {listing(self.states[j] for j in fit.assumed[:, 1])}; more samples will tell",
-                DataWarning,
-            )
-        return fit.chain
-
-    def _warn(self) -> None:
-        never_left = self.visits == 0
-        started = self.initial if self.initial is not None else np.zeros(self.n_states)
-        cases = [
-            (~self.seen & (started == 0), UnseenStateWarning, "never seen in the data, kept as absorbing"),
-            (
-                ~self.seen & (started > 0),
-                UnseenStateWarning,
-                "said to be first states but never seen in the data, taken as absorbing",
-            ),
-            (
-                never_left & self.seen & ~self.terminal,
-                UnseenStateWarning,
-                "entered but never left, taken as absorbing; pass terminated=True for episodes that end there, "
-                "or record longer",
-            ),
-            (
-                self._ended & ~self.terminal,
-                DataWarning,
-                "ended episodes for good but are left in others, so not taken as absorbing; remove steps from the "
-                "end of one episode to the start of the next, or give final states labels of their own",
-            ),
-        ]
-        for mask, category, what in cases:
-            if mask.any():
-                found = [self.states[i] for i in np.flatnonzero(mask)]
-                warn(f"{len(found)} state(s) {what}: {listing(found)}", category)
-        if not self.starts_known and 2 * self.n_gaps > self.n_transitions:
-            warn(
-                f"{self.n_gaps} of {self.n_transitions} steps do not begin where the step before them ended, so the "
-                "first states are guesses; pass initial, or the steps in order of time with episode",
-                DataWarning,
-            )
+        return self.counted.chain(check=check)
 
     def take(self, units: ArrayLike) -> Samples:
         """Pick episodes, or transitions when these are independent; one that is named twice counts twice.

@@ -20,6 +20,7 @@ from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Ints
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.validation import check_count, check_discount, check_labels, check_rng, real_array
+from somcot.recorded.counts import Counts
 from somcot.samples import Samples
 from somcot.sources.base import Blocks, Source, Stream, StreamError, block_size, check_moves, check_pairs
 from somcot.sources.foreign import given_law, indices_of, reset_law, unzip, with_rng
@@ -224,6 +225,11 @@ def as_source(name: str, process: object, discount: float, rng: Rng = None, *, o
         return from_chain(process, discount, rng)
     if isinstance(process, Samples):
         return from_samples(process, discount, rng, order=order)
+    if isinstance(process, Counts):
+        raise TypeError(
+            f"{name}: found Counts, which have forgotten their episodes, so nothing can be drawn from them; pass the "
+            "Samples, or method='auto'"
+        )
     if not isinstance(process, Stream):
         raise TypeError(
             f"{name}: found {type(process).__name__}, expected a MarkovChain, Samples or a Stream with draw(n)"

@@ -17,6 +17,7 @@ from somcot.chains import MarkovChain
 from somcot.commands.inputs import NamedProcess
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.text import label_text
+from somcot.problem import Data
 from somcot.report import named
 from somcot.result import Claim, Result
 from somcot.samples import Samples
@@ -108,7 +109,7 @@ def _as_option(text: str) -> str:
 
 def chain_of(process: NamedProcess) -> MarkovChain:
     """The known chain, or the one estimated from the data."""
-    return process.value.chain() if isinstance(process.value, Samples) else process.value
+    return process.value.chain() if isinstance(process.value, Data) else process.value
 
 
 def one_sided(x: NamedProcess, y: NamedProcess) -> tuple[list[Hashable], list[Hashable]]:
@@ -121,8 +122,9 @@ def process_facts(process: NamedProcess) -> dict[str, Any]:
     """What was read, in numbers."""
     value = process.value
     facts: dict[str, Any] = {"source": process.name, "n_states": value.n_states}
-    if isinstance(value, Samples):
-        return facts | {"kind": "samples", "n_transitions": value.n_transitions, "n_episodes": value.n_episodes}
+    if isinstance(value, Data):
+        kind = "samples" if isinstance(value, Samples) else "counts"
+        return facts | {"kind": kind, "n_transitions": value.n_transitions, "n_episodes": value.n_episodes}
     return facts | {"kind": "chain", "n_transitions": int(value.support.indptr[-2]), "n_episodes": 0}
 
 

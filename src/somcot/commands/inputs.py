@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 from somcot.chains import MarkovChain
 from somcot.commands.reading import Reading, flag, takers
 from somcot.plumbing.errors import DataWarning, warn
-from somcot.problem import ChainOrData
+from somcot.problem import ChainOrData, Data
 from somcot.readers.files import read
 from somcot.readers.formats import kind_of
 from somcot.readers.inputs import Input, format_of, identify
 from somcot.readers.tables import fit_bins
 from somcot.recorded.labels import listing
-from somcot.samples import Samples
 
 __all__ = ["NamedProcess", "match_labels", "read_processes"]
 
@@ -123,7 +122,7 @@ def match_labels(x: NamedProcess, y: NamedProcess) -> tuple[NamedProcess, NamedP
 
 def _as_text(process: ChainOrData) -> ChainOrData:
     labels = tuple(str(label) for label in process.states)
-    if isinstance(process, Samples):
+    if isinstance(process, Data):
         return replace(process, states=labels)
     return MarkovChain(
         process.transition, process.initial, states=labels, features=process.features, attributes=process.attributes

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from somcot.bellman.pairs import reachable_pairs
 from somcot.bellman.sweep import Sweep
-from somcot.inference.dealing import Deck, known_starts_differ
+from somcot.inference.dealing import deck_of_two, known_starts_differ
 from somcot.inference.model import Model
 from somcot.inference.permutation import sequential_pvalue
 from somcot.inference.statistics import pearson
@@ -31,9 +31,8 @@ from somcot.makeup import Contributions, Makeup, PairShare, RowCounts, Transitio
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.discounting import discounted_occupancy, discounted_value
 from somcot.plumbing.validation import check_count
-from somcot.problem import UnitProblem
+from somcot.problem import Data, UnitProblem
 from somcot.result import Result
-from somcot.samples import Samples
 
 __all__ = ["benjamini_hochberg", "contributions", "counted", "same_rows"]
 
@@ -63,11 +62,14 @@ def counted(result: Result, x: Model, y: Model) -> Result:
     return replace(result, makeup=replace(result.makeup, x=rows[0], y=rows[1], same_rows=test))
 
 
-def same_rows(x: Samples | None, y: Samples | None) -> float | None:
-    """P-value of "the same rows" by permutation of whole episodes; None where episodes cannot be exchanged."""
+def same_rows(x: Data | None, y: Data | None) -> float | None:
+    """P-value of "the same rows" by permutation of whole episodes; None where they cannot be exchanged.
+
+    Of single transitions where one of the two is counts.
+    """
     if x is None or y is None or x.discount != y.discount or known_starts_differ(x, y):
         return None
-    return sequential_pvalue(Deck.of([x, y]), pearson, _PERMUTATIONS)
+    return sequential_pvalue(deck_of_two(x, y), pearson, _PERMUTATIONS)
 
 
 def _told_apart(result: Result, makeup: Makeup) -> bool:

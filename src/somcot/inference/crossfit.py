@@ -25,11 +25,12 @@ from numpy.typing import NDArray
 from somcot.bellman.slices import thread_count
 from somcot.chains import Support
 from somcot.costs import FeatureCost
-from somcot.inference.model import Model, on_entries
+from somcot.inference.model import Model, deal_rows, on_entries
 from somcot.inference.rules import Halves
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.discounting import discounted_occupancy
 from somcot.problem import Problem, UnitProblem
+from somcot.recorded.counts import Counts
 from somcot.result import Status
 from somcot.solvers.policy_iteration import Solution, iterate
 
@@ -192,28 +193,18 @@ def half_supports(model: Model, n_splits: int, rng: np.random.Generator) -> list
 def _split_rows(
     counts: NDArray[np.int64], indptr: NDArray[np.int64], n_splits: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Half of every row's observations, drawn without replacement, (n_splits, n_entries); odd ones go either way.
-
-    All rows and splits at once, one entry of the row after the other (sequential hypergeometric draws).
-    """
-    totals = np.add.reduceat(counts, indptr[:-1])
-    left = np.broadcast_to(totals, (n_splits, len(totals))).copy()
-    need = left // 2 + (left % 2) * rng.integers(0, 2, size=left.shape)
-    taken = np.zeros((n_splits, len(counts)), dtype=np.int64)
-    lengths = np.diff(indptr)
-    for j in range(int(lengths.max())):
-        rows = np.flatnonzero(lengths > j)
-        good = np.broadcast_to(counts[indptr[rows] + j], (n_splits, len(rows)))
-        drawn = rng.hypergeometric(good, left[:, rows] - good, need[:, rows])
-        taken[:, indptr[rows] + j] = drawn
-        left[:, rows] -= good
-        need[:, rows] -= drawn
-    return taken
+    """Half of every row's observations, drawn without replacement, (n_splits, n_entries); odd ones go either way."""
+    totals = np.broadcast_to(np.add.reduceat(counts, indptr[:-1]), (n_splits, len(indptr) - 1))
+    return deal_rows(counts, indptr, totals // 2 + (totals % 2) * rng.integers(0, 2, size=totals.shape), rng)
 
 
 def _refitted_halves(model: Model, n_splits: int, rng: np.random.Generator) -> list[Support]:
     """Random halves of independent samples, the chain fitted to each anew."""
     assert model.samples is not None
+    if isinstance(model.samples, Counts):
+        parts = [half for _ in range(n_splits) for half in model.samples.halves(rng)]
+        fitted = [half.chain(check=False) if half.n_transitions else model.chain for half in parts]
+        return [on_entries(model.chain.support, chain) for chain in fitted]
     n = model.samples.n_transitions
     chains = []
     for _ in range(n_splits):

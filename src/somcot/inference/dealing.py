@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any
 
@@ -11,12 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.chains import MarkovChain, Support
-from somcot.inference.model import on_entries
+from somcot.inference.model import deal_rows, on_entries
 from somcot.plumbing.arrays import Floats
+from somcot.problem import Data
+from somcot.recorded.counting import PairCounts
+from somcot.recorded.counts import Counts
 from somcot.recorded.stationary import with_long_run_start
 from somcot.samples import Samples
 
-__all__ = ["Deck", "check_recordings", "known_starts_differ"]
+__all__ = ["AnyDeck", "Deck", "RowDeck", "check_recordings", "deck_of_two", "known_starts_differ"]
 
 Labels = NDArray[np.int64]
 
@@ -75,14 +78,7 @@ class Deck:
         if self.pooled.discount is not None:
             units = (np.flatnonzero(labels == g) for g in range(self.n_groups))
             return [on_entries(self.support, self.pooled.take(u).chain(check=False)) for u in units]
-        return [self._kernel(counts) for counts in self.counts(labels)]
-
-    def _kernel(self, counts: Floats) -> Support:
-        support = self.support
-        totals = support.row_sums(counts)[support.rows]
-        shares = np.where(totals > 0, counts / np.maximum(totals, 1.0), support.probabilities)
-        kernel = Support(support.indptr, support.indices, shares)
-        return with_long_run_start(kernel) if self.pooled.stationary else kernel
+        return [kernel_of(self.support, c, stationary=self.pooled.stationary) for c in self.counts(labels)]
 
     @cached_property
     def _entries(self) -> tuple[Labels, Labels, Labels | None]:
@@ -96,6 +92,107 @@ class Deck:
         return slot, unit, support.locate(np.full(pooled.n_units, pooled.n_states), first)
 
 
+@dataclass(frozen=True, eq=False)
+class RowDeck:
+    """Two recordings as counts: single transitions are dealt anew, those out of each state among themselves.
+
+    For counts, which have forgotten their episodes. Exact where the process is Markov of order 1, which the counts take
+    for granted. A grouping is how often the first group shows each entry of the support, start row last.
+
+    Attributes
+    ----------
+    pooled : Counts
+        Both together.
+    observed : ndarray of int64, shape (n_entries,)
+    total : ndarray of int64, shape (n_entries,)
+        How often both together show each entry; 0 in the start row where the law of the first state is known.
+    """
+
+    pooled: Counts
+    observed: Labels
+    total: Labels
+    n_groups: int = 2
+
+    @classmethod
+    def of(cls, x: Data, y: Data) -> RowDeck:
+        """Put two recordings together; equal labels are the same state."""
+        one, other = (_counts(data) for data in (x, y))
+        pooled = one.merge(other)
+        support = pooled.chain(check=False).support
+        return cls(pooled, _on_support(one, support, pooled), _on_support(pooled, support, pooled))
+
+    @cached_property
+    def support(self) -> Support:
+        """The chain of both together."""
+        return self.pooled.chain(check=False).support
+
+    @property
+    def shares(self) -> Floats:
+        """Each group's share of the transitions."""
+        share = self.observed.sum() / max(int(self.total.sum()), 1)
+        return np.array([share, 1.0 - share])
+
+    def shuffled(self, seed: int, index: int) -> Labels:
+        """Regrouping number `index`: as many transitions out of each state as observed, drawn without replacement."""
+        rng = np.random.default_rng([seed, index])
+        if self.pooled.discount is not None:  # the samples are independent of each other, whatever state they leave
+            drawn: Labels = rng.multivariate_hypergeometric(self.total, int(self.observed.sum()), method="marginals")
+        else:
+            sizes: Labels = self.support.row_sums(self.observed)
+            drawn = deal_rows(self.total, self.support.indptr, sizes[None, :], rng)[0]
+        return drawn
+
+    def counts(self, grouping: Labels) -> Floats:
+        """How often each group shows each entry of the support, start row last, shape (2, n_entries)."""
+        return np.stack([grouping, self.total - grouping]).astype(np.float64)
+
+    def kernels(self, grouping: Labels) -> list[Support]:
+        """The chain of each group; rows that a group never leaves take those of both together."""
+        if self.pooled.discount is not None:
+            return [on_entries(self.support, self._part(g).chain(check=False)) for g in self.counts(grouping)]
+        return [kernel_of(self.support, g, stationary=self.pooled.stationary) for g in self.counts(grouping)]
+
+    def _part(self, counts: Floats) -> Counts:
+        seen, support = self.pooled.pair_counts, self.support
+        values = counts[support.locate(seen.rows, seen.columns)].astype(np.int64)
+        return replace(self.pooled, pair_counts=seen.with_values(values))
+
+
+AnyDeck = Deck | RowDeck
+
+
+def deck_of_two(x: Data, y: Data) -> AnyDeck:
+    """Whole episodes where both recordings have them, else single transitions."""
+    return Deck.of([x, y]) if isinstance(x, Samples) and isinstance(y, Samples) else RowDeck.of(x, y)
+
+
+def kernel_of(support: Support, counts: Floats, *, stationary: bool) -> Support:
+    """Shares of each row; rows without counts keep theirs."""
+    totals = support.row_sums(counts)[support.rows]
+    shares = np.where(totals > 0, counts / np.maximum(totals, 1.0), support.probabilities)
+    kernel = Support(support.indptr, support.indices, shares)
+    return with_long_run_start(kernel) if stationary else kernel
+
+
+def _counts(data: Data) -> Counts:
+    return (data.counted if isinstance(data, Samples) else data).closed()
+
+
+def _on_support(part: Counts, support: Support, pooled: Counts) -> Labels:
+    """Counts of a part for every entry of the support of the whole."""
+    index = {label: i for i, label in enumerate(pooled.states)}
+    places = np.array([index[label] for label in part.states], dtype=np.int64)
+    found = np.zeros(len(support.indices), dtype=np.int64)
+    seen: PairCounts = part.pair_counts
+    found[support.locate(places[seen.rows], places[seen.columns])] = seen.values
+    if not pooled.starts_known and pooled.discount is None:
+        starts = np.zeros(pooled.n_states, dtype=np.int64)
+        starts[places] = part.start_counts
+        begin = int(support.indptr[-2])
+        found[begin:] = starts[support.indices[begin:]]
+    return found
+
+
 def check_recordings(recordings: Sequence[Any], name: Callable[[int], str]) -> None:
     """Refuse, in a sentence each, what cannot be dealt to groups; `name` says what the user calls recording i."""
     for i, data in enumerate(recordings):
@@ -103,6 +200,11 @@ def check_recordings(recordings: Sequence[Any], name: Callable[[int], str]) -> N
             raise TypeError(
                 f"{name(i)}: found a MarkovChain, which is known and needs no test; somcot.distance compares it "
                 "exactly, and chain.sample(...) records it"
+            )
+        if isinstance(data, Counts):
+            raise TypeError(
+                f"{name(i)}: found Counts, which have forgotten their episodes; whole episodes are dealt anew, so pass "
+                "the Samples"
             )
         if not isinstance(data, Samples):
             raise TypeError(f"{name(i)}: found {type(data).__name__}, expected Samples")
@@ -127,7 +229,7 @@ def _kind(samples: Samples) -> str:
     return f"independent samples of the occupancy at discount {samples.discount:g}"
 
 
-def known_starts_differ(x: Samples, y: Samples) -> bool:
+def known_starts_differ(x: Data, y: Data) -> bool:
     """Whether both start laws are known and not the same: then episodes of one may not be dealt to the other."""
     if x.initial is None or y.initial is None:
         return False

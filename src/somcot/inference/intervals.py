@@ -16,6 +16,7 @@ from somcot.inference.model import Model
 from somcot.plumbing.arrays import Floats
 from somcot.problem import UnitProblem
 from somcot.result import Bounds, Status
+from somcot.samples import Samples
 from somcot.solvers.policy_iteration import iterate
 
 __all__ = ["bootstrap", "saturation", "standard_error"]
@@ -77,7 +78,9 @@ def bootstrap(whole: Plugin, plugin: float, confidence: float, n_resamples: int,
     values = []
     for _ in range(n_resamples):
         supports = [
-            model.chain.support if model.samples is None else model.samples.resample(rng).chain(check=False).support
+            model.chain.support
+            if model.samples is None
+            else with_episodes(model, "interval='bootstrap'").resample(rng).chain(check=False).support
             for model in whole.models
         ]
         if features is not None:
@@ -90,6 +93,15 @@ def bootstrap(whole: Plugin, plugin: float, confidence: float, n_resamples: int,
     tail = 0.5 - 0.5 * confidence
     low, high = np.quantile(values, [tail, 1.0 - tail])
     return Bounds(max(0.0, 2.0 * plugin - float(high)), max(0.0, 2.0 * plugin - float(low)))
+
+
+def with_episodes(model: Model, purpose: str) -> Samples:
+    """The recording itself; counts have none left."""
+    if not isinstance(model.samples, Samples):
+        raise TypeError(
+            f"{purpose}: needs whole episodes, which Counts have forgotten; pass the Samples, or leave it out"
+        )
+    return model.samples
 
 
 def _row_variance(model: Model, slope: RowGradient) -> float:
@@ -112,8 +124,7 @@ def _entry_slopes(model: Model, slope: RowGradient) -> Floats:
 
 def _episode_variance(model: Model, slope: RowGradient) -> float:
     """Sum of squared influences of whole episodes."""
-    assert model.samples is not None
-    samples, slopes = model.samples, _entry_slopes(model, slope)
+    samples, slopes = with_episodes(model, "standard_error='episodes'"), _entry_slopes(model, slope)
     slot = model.chain.support.locate(samples.now.astype(np.int64), samples.following)
     per_step = slopes[slot] / np.maximum(model.totals, 1)[samples.now]
     influence: Floats = np.bincount(samples.episode, weights=per_step, minlength=samples.n_episodes).astype(np.float64)

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from somcot.chains import MarkovChain, Support
 from somcot.derivatives import RowGradient
 from somcot.plumbing.errors import warn
+from somcot.problem import ChainOrData, Data
 from somcot.recorded.stationary import slopes, with_long_run_start
-from somcot.samples import Samples
 
-__all__ = ["Model", "fit", "on_entries"]
+__all__ = ["Model", "deal_rows", "fit", "on_entries"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,13 +26,13 @@ class Model:
     chain : MarkovChain
     counts : ndarray of int64, shape (n_entries,)
         For every entry of the chain's support (start row last); all 0 in rows that are known, not estimated.
-    samples : Samples or None
+    samples : Samples, Counts or None
         The data; None for a known chain.
     """
 
     chain: MarkovChain
     counts: NDArray[np.int64]
-    samples: Samples | None
+    samples: Data | None
 
     @property
     def totals(self) -> NDArray[np.int64]:
@@ -68,7 +68,7 @@ class Model:
         return 0 if self.samples is None else self.samples.n_transitions
 
 
-def fit(process: MarkovChain | Samples, name: str = "") -> Model:
+def fit(process: ChainOrData, name: str = "") -> Model:
     """Estimate the chain behind a process and count what is known of each of its rows.
 
     Warnings about the data are prefixed with `name`, which says whose they are.
@@ -100,3 +100,35 @@ def on_entries(support: Support, chain: MarkovChain) -> Support:
     sums = support.row_sums(shares)[rows]
     shares = np.where(sums > 0.5, shares / np.maximum(sums, 0.5), support.probabilities)
     return Support(support.indptr, support.indices, shares)
+
+
+def deal_rows(
+    counts: NDArray[np.int64], indptr: NDArray[np.int64], sizes: NDArray[np.int64], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Draw that many observations of every row without replacement, as often as `sizes` has rows.
+
+    All rows and draws at once, one entry of the row after the other (sequential hypergeometric draws).
+
+    Parameters
+    ----------
+    counts : ndarray, shape (n_entries,)
+        Entries ``indptr[x]:indptr[x + 1]`` belong to row x.
+    sizes : ndarray, shape (n_draws, n_rows)
+
+    Returns
+    -------
+    ndarray, shape (n_draws, n_entries)
+    """
+    n_draws = len(sizes)
+    left = np.broadcast_to(np.add.reduceat(counts, indptr[:-1]), sizes.shape).copy()
+    need = sizes.copy()
+    taken = np.zeros((n_draws, len(counts)), dtype=np.int64)
+    lengths = np.diff(indptr)
+    for j in range(int(lengths.max())):
+        rows = np.flatnonzero(lengths > j)
+        good = np.broadcast_to(counts[indptr[rows] + j], (n_draws, len(rows)))
+        drawn = rng.hypergeometric(good, left[:, rows] - good, need[:, rows])
+        taken[:, indptr[rows] + j] = drawn
+        left[:, rows] -= good
+        need[:, rows] -= drawn
+    return taken

@@ -11,6 +11,7 @@ from somcot.inference.model import Model
 from somcot.inference.order import forgetful
 from somcot.inference.permutation import alike
 from somcot.inference.rules import SATURATED, Evidence
+from somcot.samples import Samples
 
 __all__ = ["notes"]
 
@@ -24,7 +25,7 @@ def notes(whole: Plugin, evidence: Evidence) -> Iterator[str]:
     for name, model in zip("xy", whole.models, strict=True):
         if model.samples is not None:
             yield from _of_one_side(name, model, whole.problem.discount)
-    if whole.x.samples is not None and whole.y.samples is not None:
+    if isinstance(whole.x.samples, Samples) and isinstance(whole.y.samples, Samples):
         suspicion = alike(whole.x.samples, whole.y.samples)
         if suspicion is not None:
             yield suspicion
@@ -39,7 +40,7 @@ def notes(whole: Plugin, evidence: Evidence) -> Iterator[str]:
         )
     if evidence.rho > _HARDLY:
         x, y = whole.x.samples, whole.y.samples
-        comparable = x is not None and y is not None and set(x.states) == set(y.states)
+        comparable = isinstance(x, Samples) and isinstance(y, Samples) and set(x.states) == set(y.states)
         yield "the data hardly tell the distance from its least possible value; the correction is active" + (
             ", and somcot.same_process tests whether there is a difference at all" if comparable else ""
         )
@@ -52,7 +53,7 @@ def _of_one_side(name: str, model: Model, discount: float) -> Iterator[str]:
             f"{name}: steps overlap (sliding=True), so they are not independent and an interval is too narrow; "
             "read the trajectories with sliding=False"
         )
-    elif forgetful(model.samples):
+    elif isinstance(model.samples, Samples) and forgetful(model.samples):
         yield (
             f"{name}: the next state clearly depends on more than the last one (somcot.markov_order), so the interval "
             "is too narrow and the distance that of simpler processes; use standard_error='episodes', or make words "

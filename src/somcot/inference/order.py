@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from somcot.plumbing.jit import kernel
 from somcot.plumbing.validation import check_count, check_rng
+from somcot.problem import Data
+from somcot.recorded.counts import Counts
 from somcot.recorded.words import Steps, find_words
 from somcot.samples import Samples
 
@@ -48,8 +50,10 @@ class MarkovOrder(NamedTuple):
         return f"order {self.order}{more} ({tests})"
 
 
-def markov_order(samples: Samples, *, max_order: int = 3, rng: int | np.random.Generator | None = None) -> MarkovOrder:
+def markov_order(samples: Data, *, max_order: int = 3, rng: int | np.random.Generator | None = None) -> MarkovOrder:
     """Test how many past states matter for the next one; see `somcot.markov_order`."""
+    if isinstance(samples, Counts):
+        raise TypeError("samples: found Counts, which have forgotten their episodes; the order is tested on Samples")
     if not isinstance(samples, Samples):
         raise TypeError(f"samples: found {type(samples).__name__}, expected Samples")
     if samples.offsets is None:

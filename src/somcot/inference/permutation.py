@@ -13,12 +13,13 @@ from numpy.typing import ArrayLike
 
 from somcot import costs
 from somcot.bellman.slices import thread_count
-from somcot.inference.dealing import Deck, check_recordings, known_starts_differ
+from somcot.inference.dealing import AnyDeck, Deck, check_recordings, deck_of_two, known_starts_differ
 from somcot.inference.statistics import Statistic, exact, loudest, main_pearson, pearson, slope
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.progress import meter
 from somcot.plumbing.validation import check_count, check_discount, check_rng
+from somcot.problem import Data
 from somcot.samples import Samples
 
 __all__ = ["SameProcessResult", "alike", "known_starts_differ", "permutation_test", "same_process", "sequential_pvalue"]
@@ -108,20 +109,21 @@ def same_process(
 
 
 def permutation_test(
-    x: Samples, y: Samples, cost: Floats, discount: float, n_permutations: int, rng: np.random.Generator
+    x: Data, y: Data, cost: Floats, discount: float, n_permutations: int, rng: np.random.Generator
 ) -> tuple[float, Floats]:
     """The distance of two recordings to first order, and that of random regroupings of their episodes.
 
-    `cost` is the unit cost between the states of `x`.
+    Where one of the two is counts, single transitions are dealt instead. `cost` is the unit cost between the states of
+    `x`.
     """
-    deck = Deck.of([x, y])
+    deck = deck_of_two(x, y)
     measure = slope(deck, cost, discount, threads=1)
     seed = int(rng.integers(2**62))
     null = [measure(deck, deck.shuffled(seed, b)) for b in range(n_permutations)]
     return measure(deck, deck.observed), np.array(null)
 
 
-def sequential_pvalue(deck: Deck, measure: Statistic, n_permutations: int) -> float:
+def sequential_pvalue(deck: AnyDeck, measure: Statistic, n_permutations: int) -> float:
     """P-value of one statistic, with a fixed seed and in this thread."""
     return _sequential(deck, measure, 0, n_permutations, threads=1).pvalue
 
@@ -152,7 +154,7 @@ class _Sequential:
 
 
 def _sequential(
-    deck: Deck, measure: Statistic, seed: int, n: int, threads: int | None, report: Any = None
+    deck: AnyDeck, measure: Statistic, seed: int, n: int, threads: int | None, report: Any = None
 ) -> _Sequential:
     """Besag and Clifford's sequential Monte-Carlo test.
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from somcot.bellman.pairs import Pairs, reachable_pairs
 from somcot.bellman.sweep import Sweep
 from somcot.chains import Support
-from somcot.inference.dealing import Deck
+from somcot.inference.dealing import AnyDeck
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.discounting import Kernel, discounted_occupancy
 from somcot.problem import UnitProblem
@@ -29,18 +29,18 @@ from somcot.solvers.policy_iteration import Solution, iterate
 
 __all__ = ["Loudest", "Slope", "Statistic", "exact", "loudest", "main_pearson", "pearson", "slope"]
 
-Statistic = Callable[[Deck, NDArray[np.int64]], float]
+Statistic = Callable[[AnyDeck, NDArray[np.int64]], float]
 
 _NEGLIGIBLE = 1e-12  # occupancy below which a pair cannot move the statistic
 _TOLERANCE = 1e-6  # of the pooled metric; any metric gives a test of exact level
 
 
-def pearson(deck: Deck, labels: NDArray[np.int64]) -> float:
+def pearson(deck: AnyDeck, labels: NDArray[np.int64]) -> float:
     """Chi-squared of "every group has the same rows", start laws included where they are estimated."""
     return _chi_squared(deck.counts(labels), deck.support)
 
 
-def main_pearson(deck: Deck, labels: NDArray[np.int64]) -> float:
+def main_pearson(deck: AnyDeck, labels: NDArray[np.int64]) -> float:
     """The same among the main entries of each row, those at least a twentieth as frequent as its largest.
 
     A copy with a few labels changed has new entries, all of them rare, and the same main ones.
@@ -91,7 +91,7 @@ class Slope:
         inner = float(self.weight @ moved[:-1])
         return self.constant + self.discount * inner + (1.0 - self.discount) * float(moved[-1])
 
-    def __call__(self, deck: Deck, labels: NDArray[np.int64]) -> float:
+    def __call__(self, deck: AnyDeck, labels: NDArray[np.int64]) -> float:
         """Two groups: their distance. More: the squared distances to the pooled process, weighted by size."""
         kernels = deck.kernels(labels)
         if deck.n_groups == 2:
@@ -99,7 +99,7 @@ class Slope:
         return float(deck.shares @ np.array([self.between(kernel, deck.support) for kernel in kernels]) ** 2)
 
 
-def slope(deck: Deck, cost: Floats, discount: float, threads: int | None = None) -> Slope:
+def slope(deck: AnyDeck, cost: Floats, discount: float, threads: int | None = None) -> Slope:
     """Solve the pooled process against itself."""
     problem = UnitProblem(deck.support, deck.support, cost, discount)
     solution = _solve(problem, reachable_pairs(problem), threads)
@@ -124,20 +124,20 @@ class Loudest:
     mean: Floats
     spread: Floats
 
-    def __call__(self, deck: Deck, labels: NDArray[np.int64]) -> float:
+    def __call__(self, deck: AnyDeck, labels: NDArray[np.int64]) -> float:
         """Of one grouping."""
         values = np.array([measure(deck, labels) for measure in self.measures])
         return float(((values - self.mean) / self.spread).max())
 
 
-def loudest(deck: Deck, measures: Sequence[Statistic], groupings: Sequence[NDArray[np.int64]]) -> Loudest:
+def loudest(deck: AnyDeck, measures: Sequence[Statistic], groupings: Sequence[NDArray[np.int64]]) -> Loudest:
     """Learn mean and spread from random groupings, which say nothing about the observed one: the level stays exact."""
     values = np.array([[measure(deck, labels) for measure in measures] for labels in groupings])
     spread = values.std(axis=0, ddof=1)
     return Loudest(measures, values.mean(axis=0), np.where(spread > 0, spread, 1.0))
 
 
-def exact(deck: Deck, cost: Floats, discount: float, threads: int | None = None) -> float:
+def exact(deck: AnyDeck, cost: Floats, discount: float, threads: int | None = None) -> float:
     """The same quantity for the recordings as they are, with distances solved exactly."""
     kernels = deck.kernels(deck.observed)
     sides = [(kernels[0], kernels[1])] if deck.n_groups == 2 else [(kernel, deck.support) for kernel in kernels]

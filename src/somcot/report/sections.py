@@ -11,12 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.text import figure, label_text
-from somcot.problem import ChainOrData
+from somcot.problem import ChainOrData, Data
 from somcot.report import drawings
 from somcot.report.contributions import Contribution, contributions
 from somcot.report.words import before_correction, sentence
 from somcot.result import Bounds, Claim, Result
-from somcot.samples import Samples
 from somcot.solvers.methods import describe
 
 __all__ = ["again", "data", "head", "making", "matching", "method", "occupancy", "run", "warnings"]
@@ -227,14 +226,14 @@ def data(x: ChainOrData | None, y: ChainOrData | None, names: tuple[str, str]) -
         return ""
     facts: list[tuple[str, Callable[[ChainOrData], str]]] = [
         ("states", lambda p: f"{p.n_states:,}"),
-        ("transitions", lambda p: f"{p.n_transitions:,}" if isinstance(p, Samples) else "known chain"),
-        ("sequences", lambda p: f"{p.n_episodes:,}" if isinstance(p, Samples) and p.n_episodes else "-"),
+        ("transitions", lambda p: f"{p.n_transitions:,}" if isinstance(p, Data) else "known chain"),
+        ("sequences", lambda p: f"{p.n_episodes:,}" if isinstance(p, Data) and p.n_episodes else "-"),
     ]
     rows = [[f"<td>{name}</td>", *(f'<td class="n">{fact(p)}</td>' for _, p in given)] for name, fact in facts]
     body = _table(["", *(f"!{escape(label_text(name, 40))}" for name, _ in given)], rows)
     if x is not None and y is not None:
         body += _one_sided(x, y, names)
-    figures = "".join(_visits(name, p, side) for side, (name, p) in enumerate(given) if isinstance(p, Samples))
+    figures = "".join(_visits(name, p, side) for side, (name, p) in enumerate(given) if isinstance(p, Data))
     return f'<h2>The data</h2>{body}<div class="pair">{figures}</div>'
 
 
@@ -249,7 +248,7 @@ def _one_sided(x: ChainOrData, y: ChainOrData, names: tuple[str, str]) -> str:
     return text
 
 
-def _visits(name: str, samples: Samples, side: int) -> str:
+def _visits(name: str, samples: Data, side: int) -> str:
     order = np.argsort(-samples.visits, kind="stable")[:_GRAPH_STATES]
     labels = [samples.states[k] for k in order]
     style = "bar" if side == 0 else "bar other"

@@ -1,0 +1,365 @@
+"""Transitions counted and episodes forgotten: all that a distance needs of a recording, however long that was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from somcot import costs
+from somcot.chains import MarkovChain
+from somcot.plumbing.arrays import Bools, Floats, Ints
+from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
+from somcot.plumbing.validation import check_labels
+from somcot.recorded import recording
+from somcot.recorded.counting import PairCounts, added, count_pairs, from_matrix
+from somcot.recorded.edges import Edges
+from somcot.recorded.flow import flow_mle
+from somcot.recorded.labels import listing, refuse_lookalikes
+from somcot.recorded.recording import RewardSums
+from somcot.recorded.stationary import law_on, long_run_part
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from somcot.samples import Samples
+
+__all__ = ["Counts", "choose_start"]
+
+Start = Hashable | ArrayLike | Mapping[Any, float] | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Counts:
+    """How often each transition of a process was seen; made by `from_samples`, `from_matrix` or `readers.count_table`.
+
+    Enough for distances, their correction, standard errors and intervals. What needs whole episodes, such as
+    `same_process`, `markov_order` or the bootstrap, takes `Samples` only and says so. Counts of parts of a recording
+    are put together with `merge`, in order of time: where the parts know their sequences by name, the steps from one
+    part to the next are counted too.
+
+    Attributes
+    ----------
+    states : tuple of hashable
+        Labels, n of them.
+    pair_counts : PairCounts
+        How often each transition was seen, those that were seen only.
+    starts : ndarray of int64, shape (n,)
+        How many episodes began in each state, those of `edges` apart.
+    ended : ndarray of bool, shape (n,)
+        States in which an episode ended for good, those of `edges` apart.
+    n_closed : int
+        Number of episodes, those of `edges` apart.
+    initial, discount, rewards, n_gaps, overlap, stationary
+        As for `Samples`.
+    edges : Edges or None
+        First and last states of the sequences that may go on in another part.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> samples = somcot.Samples.from_trajectories([["home", "cart", "home"], ["home", "cart", "paid"]])
+    >>> counts = Counts.from_samples(samples)
+    >>> counts
+    Counts(3 states, 4 transitions, 2 episodes)
+    >>> counts.merge(counts).counts().tolist() == (2 * samples.counts()).tolist()
+    True
+    """
+
+    states: tuple[Hashable, ...]
+    pair_counts: PairCounts
+    starts: Ints
+    ended: Bools
+    n_closed: int = 0
+    initial: Floats | None = None
+    discount: float | None = None
+    rewards: RewardSums | None = None
+    n_gaps: int = 0
+    overlap: int = 1
+    stationary: bool = False
+    edges: Edges | None = None
+
+    @classmethod
+    def from_samples(cls, samples: Samples) -> Counts:
+        """Count a recording and forget its episodes.
+
+        Examples
+        --------
+        >>> import somcot
+        >>> Counts.from_samples(somcot.random_walk(3).sample(10, 20, rng=0)).n_transitions
+        200
+        """
+        found = getattr(samples, "counted", None)
+        if not isinstance(found, cls):
+            raise TypeError(f"samples: found {type(samples).__name__}, expected Samples")
+        return found
+
+    @classmethod
+    def from_matrix(
+        cls,
+        counts: Any,
+        *,
+        states: Iterable[Hashable] | None = None,
+        initial: Start = None,
+        terminated: Iterable[Hashable] = (),
+    ) -> Counts:
+        """Take counts that someone else made.
+
+        Parameters
+        ----------
+        counts : array_like or scipy.sparse matrix of int, shape (n, n)
+            How often state i was followed by state j.
+        states : iterable of hashable, optional
+            Labels; by default 0, 1, ..., n - 1.
+        initial : label, mapping, array_like or "stationary"
+            The law of the first state, as for `Samples.from_trajectories`; needed, since counts do not tell it.
+        terminated : iterable of hashable
+            States in which the process ends for good.
+
+        Examples
+        --------
+        >>> Counts.from_matrix([[5, 1], [2, 4]], states=["up", "down"], initial="up").chain().transition.round(2)
+        array([[0.83, 0.17],
+               [0.33, 0.67]])
+        """
+        pairs = from_matrix(counts)
+        labels = tuple(range(pairs.n)) if states is None else check_labels("states", states, pairs.n)
+        if initial is None:
+            raise TypeError("initial: missing; counts do not tell how the process starts: give a law, or 'stationary'")
+        ends = set(terminated)
+        unknown = [label for label in ends if label not in labels]
+        if unknown:
+            raise ValueError(f"terminated: {listing(unknown)} not among the states {listing(labels, 5)}")
+        mask = np.array([label in ends for label in labels], dtype=np.bool_)
+        return cls(labels, pairs, np.zeros(pairs.n, np.int64), mask).with_start(initial)
+
+    def merge(self, other: Counts) -> Counts:
+        """Put the counts of a later part of the same process after these; equal labels are the same state.
+
+        Sequences that both parts know by name go on: the step across the border is counted, and they count once.
+        Otherwise episodes of the two are different ones. The order matters for such sequences only, and
+        ``a.merge(b).merge(c)`` equals ``a.merge(b.merge(c))``.
+        """
+        if not isinstance(other, Counts):
+            raise TypeError(f"other: found {type(other).__name__}, expected Counts; Counts.from_samples makes them")
+        if self.discount != other.discount:
+            raise ValueError(
+                f"other: its discount is {other.discount}, this one's is {self.discount}; only episodes, or samples "
+                "of the same discount, can be merged"
+            )
+        refuse_lookalikes("other", [*self.states, *other.states], {type(s) for s in (*self.states, *other.states)})
+        union = tuple(dict.fromkeys([*self.states, *other.states]))
+        index = {label: i for i, label in enumerate(union)}
+        kept = np.arange(len(self.states), dtype=np.int32)
+        moved = np.array([index[label] for label in other.states], dtype=np.int32)
+        n = len(union)
+        pairs = [self.pair_counts.at(kept, n), other.pair_counts.at(moved, n)]
+        edges = self.edges
+        if other.edges is not None:
+            edges = other.edges.moved(moved)
+            if self.edges is not None:
+                edges, now, following = self.edges.then(edges)
+                pairs.append(count_pairs(now, following, n))
+        start = recording.joined_start(self.initial, kept, other.initial, moved, n)
+        return Counts(
+            union,
+            added(pairs),
+            _placed(self.starts, kept, n) + _placed(other.starts, moved, n),
+            _placed(self.ended, kept, n) | _placed(other.ended, moved, n),
+            self.n_closed + other.n_closed,
+            initial=start,
+            stationary=start is None and (self.stationary or other.stationary),
+            discount=self.discount,
+            rewards=recording.joined_rewards(self.rewards, kept, other.rewards, moved, n),
+            n_gaps=self.n_gaps + other.n_gaps,
+            overlap=max(self.overlap, other.overlap),
+            edges=edges,
+        )
+
+    def closed(self) -> Counts:
+        """The same counts with all sequences at an end: another part has sequences of its own, whatever their names."""
+        if self.edges is None:
+            return self
+        return replace(self, starts=self.start_counts, ended=self.all_ended, n_closed=self.n_episodes, edges=None)
+
+    def with_start(self, initial: Start) -> Counts:
+        """The same counts with another start law, given as for `Samples.from_trajectories`; None: as counted."""
+        if initial is None and not self.starts_known:
+            return self
+        law, stationary = choose_start(initial, self.states, self.discount, lambda: self.terminal)
+        return replace(self, initial=law, stationary=stationary)
+
+    @property
+    def n_states(self) -> int:
+        """Number of states, those never seen included."""
+        return len(self.states)
+
+    @cached_property
+    def n_transitions(self) -> int:
+        """Number of transitions counted."""
+        return int(self.pair_counts.values.sum())
+
+    @property
+    def n_episodes(self) -> int:
+        """Number of episodes with at least one step; 0 for independent samples."""
+        return self.n_closed + (0 if self.edges is None else int((self.edges.rows > 1).sum()))
+
+    def counts(self) -> Ints | csr_array:
+        """How often each transition was seen, shape (n, n); sparse when there are many states and few entries."""
+        return self.pair_counts.matrix()
+
+    @cached_property
+    def visits(self) -> Ints:
+        """How often each state was left, itself included as a target, shape (n,)."""
+        return self.pair_counts.row_sums()
+
+    @cached_property
+    def start_counts(self) -> Ints:
+        """How many episodes began in each state, shape (n,); zeros for independent samples."""
+        if self.edges is None:
+            return self.starts
+        return self.starts + np.bincount(self.edges.first[self.edges.rows > 1], minlength=self.n_states)
+
+    @property
+    def starts_known(self) -> bool:
+        """Whether the law of the first state is given, or follows from the transitions, rather than counted."""
+        return self.initial is not None or self.stationary
+
+    @cached_property
+    def all_ended(self) -> Bools:
+        """States in which any episode ended for good."""
+        mask = self.ended.copy()
+        if self.edges is not None:
+            mask[self.edges.last[self.edges.ended & (self.edges.rows > 1)]] = True
+        return mask
+
+    @cached_property
+    def terminal(self) -> Bools:
+        """States that ended an episode for good and were never left for another: known to be absorbing."""
+        never_left: Bools = self.visits == self.pair_counts.diagonal()
+        return self.all_ended & never_left
+
+    @cached_property
+    def seen(self) -> Bools:
+        """States that occur anywhere in the data."""
+        mask = self.visits > 0
+        mask[self.pair_counts.columns] = True
+        return mask
+
+    @property
+    def features(self) -> Floats | None:
+        """Mean reward of each state, shape (n,); 0 in terminal states without one, NaN where none is known."""
+        return None if self.rewards is None else self.rewards.means(absorbing=self.terminal)
+
+    @property
+    def feature_means(self) -> costs.FeatureMeans | None:
+        """The same with what the noise of a mean follows from: variances and numbers of the rewards."""
+        if self.rewards is None:
+            return None
+        means = self.rewards.means(absorbing=self.terminal)
+        return costs.FeatureMeans(self.states, means, self.rewards.variances(), self.rewards.number)
+
+    def chain(self, *, check: bool = True) -> MarkovChain:
+        """Estimate the chain behind the counts, as `Samples.chain` does."""
+        if check:
+            self._warn()
+        if self.discount is not None:
+            return self._fitted_chain(self.discount, check=check)
+        if self.stationary:
+            return self._long_run_chain(check=check)
+        initial = self.start_counts / self.n_episodes if self.initial is None else self.initial
+        return MarkovChain(self.pair_counts.kernel(), initial, states=self.states, normalize=True)
+
+    def _long_run_chain(self, *, check: bool) -> MarkovChain:
+        part = long_run_part(self.pair_counts)
+        if check:
+            part.report(self.states)
+        kernel = self.pair_counts.kernel()
+        law = law_on(MarkovChain(kernel, normalize=True).support, part.members)
+        return MarkovChain(kernel, law, states=self.states, normalize=True)
+
+    def _fitted_chain(self, discount: float, *, check: bool) -> MarkovChain:
+        fit = flow_mle(self.counts(), self.initial, discount, states=self.states)
+        if check and len(fit.assumed):
+            warn(
+                f"no recorded path leads from the start to states that were sampled; {len(fit.assumed)} transition(s) "
+                f"were assumed, into {listing(self.states[j] for j in fit.assumed[:, 1])}; more samples will tell",
+                DataWarning,
+            )
+        return fit.chain
+
+    def _warn(self) -> None:
+        never_left = self.visits == 0
+        started = self.initial if self.initial is not None else np.zeros(self.n_states)
+        cases = [
+            (~self.seen & (started == 0), UnseenStateWarning, "never seen in the data, kept as absorbing"),
+            (
+                ~self.seen & (started > 0),
+                UnseenStateWarning,
+                "said to be first states but never seen in the data, taken as absorbing",
+            ),
+            (
+                never_left & self.seen & ~self.terminal,
+                UnseenStateWarning,
+                "entered but never left, taken as absorbing; pass terminated=True for episodes that end there, "
+                "or record longer",
+            ),
+            (
+                self.all_ended & ~self.terminal,
+                DataWarning,
+                "ended episodes for good but are left in others, so not taken as absorbing; remove steps from the "
+                "end of one episode to the start of the next, or give final states labels of their own",
+            ),
+        ]
+        for mask, category, what in cases:
+            if mask.any():
+                found = [self.states[i] for i in np.flatnonzero(mask)]
+                warn(f"{len(found)} state(s) {what}: {listing(found)}", category)
+        if not self.starts_known and 2 * self.n_gaps > self.n_transitions:
+            warn(
+                f"{self.n_gaps} of {self.n_transitions} steps do not begin where the step before them ended, so the "
+                "first states are guesses; pass initial, or the steps in order of time with episode",
+                DataWarning,
+            )
+
+    def halves(self, rng: np.random.Generator) -> tuple[Counts, Counts]:
+        """A random half of the transitions and the rest: for independent samples, whose order says nothing."""
+        values = self.pair_counts.values
+        n = self.n_transitions
+        taken = rng.multivariate_hypergeometric(values, n // 2 + int(rng.integers(0, 2)) * (n % 2), method="marginals")
+        one, other = (replace(self, pair_counts=self.pair_counts.with_values(v)) for v in (taken, values - taken))
+        return one, other
+
+    def __repr__(self) -> str:
+        kind = f"{self.n_episodes} episodes" if self.discount is None else f"independent at discount {self.discount}"
+        return f"Counts({self.n_states} states, {self.n_transitions} transitions, {kind})"
+
+
+def choose_start(
+    initial: Start, states: tuple[Hashable, ...], discount: float | None, terminal: Callable[[], Bools]
+) -> tuple[Floats | None, bool]:
+    """The law of the first state where it is given, and whether it is to be the long-run law."""
+    if not isinstance(initial, str) or initial != "stationary" or "stationary" in states:
+        return recording.start_law(initial, states), False
+    if discount is not None:
+        raise ValueError(
+            "initial: 'stationary' is for episodes; samples of the occupancy come from a start law of their own, "
+            "which is fitted; leave initial out, or give the law"
+        )
+    if terminal().any():
+        ends = listing(states[i] for i in np.flatnonzero(terminal()))
+        raise ValueError(
+            f"initial: 'stationary' needs a process that goes on, but episodes end for good in {ends}; leave out "
+            "terminated, or initial"
+        )
+    return None, True
+
+
+def _placed(values: NDArray[Any], places: NDArray[Any], n: int) -> NDArray[Any]:
+    table = np.zeros(n, dtype=values.dtype)
+    table[places] = values
+    return table
