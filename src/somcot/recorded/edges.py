@@ -103,5 +103,5 @@ class Edges(NamedTuple):
         if len(back):
             raise ValueError(
                 f"other: sequence {shared[back[0]].item()!r} goes back in time there, from {self.finish[i[back[0]]]} "
-                f"to {later.begin[j[back[0]]]} ({len(back)} of {len(shared)} sequences do); merge parts in order of time"
+                f"to {later.begin[j[back[0]]]} ({len(back)} of {len(shared)} do); merge parts in order of time"
             )
