@@ -13,10 +13,10 @@ import numpy as np
 from somcot import costs
 from somcot.commands.inputs import NamedProcess
 from somcot.plumbing.arrays import Floats
+from somcot.problem import Data
 from somcot.readers.inputs import identify, open_bytes
 from somcot.readers.numpy_files import load_arrays
 from somcot.recorded.labels import listing
-from somcot.samples import Samples
 
 __all__ = ["KNOWN", "build_cost"]
 
@@ -56,7 +56,7 @@ def _named_cost(text: str, x: NamedProcess, y: NamedProcess) -> Floats | costs.F
 
 def _reward_cost(text: str, x: NamedProcess, y: NamedProcess) -> costs.FeatureCost:
     """Differences of mean rewards, which remember that they are estimated."""
-    means = [p.value.feature_means if isinstance(p.value, Samples) else None for p in (x, y)]
+    means = [p.value.feature_means if isinstance(p.value, Data) else None for p in (x, y)]
     sides = [(p, m) for p, m in zip((x, y), means, strict=True) if m is not None]
     for process, found in zip((x, y), means, strict=True):
         if found is None:
