@@ -15,6 +15,7 @@ from somcot.couplings import Coupling, Residuals
 from somcot.derivatives import Gradient, RowGradient
 from somcot.makeup import Contributions, Makeup, RowCounts
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.lazy import Lazy
 
 __all__ = [
     "Bounds", "Claim", "ConfidenceInterval", "DeferredMaps", "Duals", "Estimate", "Maps", "Match", "Result", "Status",
@@ -151,7 +152,8 @@ class Match(NamedTuple):
 class Result:
     """A distance with everything that came with it.
 
-    ``float(result)`` is the distance and ``print(result)`` a one-line summary.
+    ``float(result)`` is the distance and ``print(result)`` a one-line summary. What known chains have beside it (the
+    coupling, its residuals, the maps, the gradient) is computed when first asked for.
 
     Attributes
     ----------
@@ -199,17 +201,17 @@ class Result:
     bounds: Bounds
     maps: Maps | DeferredMaps
     potential: Floats
-    state_law: Floats
-    residuals: Residuals
     states_x: tuple[Hashable, ...]
     states_y: tuple[Hashable, ...]
-    plan: Coupling | None = None
+    state_law: Lazy[Floats] = Lazy()
+    residuals: Lazy[Residuals] = Lazy()
+    plan: Lazy[Coupling | None] = Lazy(None)
     trace: Mapping[str, Floats] = field(default_factory=dict)
     samples: tuple[int, int] = (0, 0)
     confidence_interval: ConfidenceInterval | None = None
     plugin: float | None = None
     estimate: Estimate | None = None
-    gradient: Gradient | None = None
+    gradient: Lazy[Gradient | None] = Lazy(None)
     duals: Duals | None = None
     notes: tuple[str, ...] = ()
     makeup: Makeup | None = None

@@ -81,6 +81,7 @@ class Sweep:
             np.zeros(len(rows), dtype=np.uint8),
         )
         self._hints = self._bases if hints is None else hints._bases
+        self.cells = int((rows * columns).sum())
         self._slices = cut(rows * columns + 16, _SLICE)
 
     def improve(self, V: Floats) -> Improvement:

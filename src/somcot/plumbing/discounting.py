@@ -8,7 +8,7 @@ steps, which always converge, whichever is likely to be faster.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from somcot.plumbing.vector_code import copy_to, fma
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = ["Kernel", "discounted_occupancy", "discounted_value", "relative_value"]
+__all__ = ["Kernel", "discounted_occupancy", "discounted_value", "reachable", "relative_value"]
 
 _EPS = float(np.finfo(np.float64).eps)
 _SMALL = 2000  # rows up to which a factorisation is quick whatever their pattern
@@ -103,7 +103,7 @@ def discounted_occupancy(kernel: Kernel, start: Floats, discount: float) -> Floa
     array([0.1, 0.9])
     """
     law = _solve(kernel.transpose(), (1.0 - discount) * start, discount, np.zeros(len(start)))
-    law[~_reachable(kernel, start)] = 0.0
+    law[~reachable(kernel, start)] = 0.0
     law = np.maximum(law, 0.0)
     law /= law.sum()
     return law
@@ -133,8 +133,9 @@ def _factorised(kernel: Kernel, b: Floats, discount: float, x: Floats) -> None:
     x += factor.solve(b - system @ x)
 
 
-def _reachable(kernel: Kernel, start: Floats) -> Any:
-    seen = start > 0
+def reachable(kernel: Kernel, start: Floats) -> NDArray[np.bool_]:
+    """Which states a process that starts in the law `start` can ever be in."""
+    seen: NDArray[np.bool_] = start > 0
     _flood(kernel.indptr, kernel.indices, seen, np.flatnonzero(seen))
     return seen
 

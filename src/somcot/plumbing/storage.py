@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing import container as checkpoint
+from somcot.plumbing.lazy import Later, Lazy
 
 __all__ = ["load", "save"]
 
@@ -58,6 +59,8 @@ def load(path: str | os.PathLike[str], kind: str, records: tuple[type, ...]) -> 
 
 def _pack(value: Any, place: str, arrays: Arrays) -> Any:
     """JSON for `value`, with its arrays put aside under their place in the tree."""
+    if isinstance(value, Later):
+        value = value()
     if isinstance(value, np.ndarray):
         arrays[place] = value
         return {"array": place}
@@ -107,6 +110,8 @@ def _unpack(tree: Any, arrays: Arrays, types: Mapping[str, type]) -> Any:
 def _fits(value: Any, hint: Any) -> bool:
     """Whether a value is what the annotation of its field says; the sum in a file is no proof of what it holds."""
     kind, parts = get_origin(hint), get_args(hint)
+    if kind is Lazy:
+        return _fits(value, parts[0])
     if kind in (Union, UnionType):
         return any(_fits(value, part) for part in parts)
     if kind is tuple:

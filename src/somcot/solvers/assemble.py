@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,10 +12,14 @@ from somcot.bellman.pairs import Pairs
 from somcot.couplings import Coupling, Residuals, conditional, residuals
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.discounting import Kernel, discounted_occupancy
+from somcot.plumbing.lazy import Later
 from somcot.problem import Problem
-from somcot.result import Bounds, Maps, Result, Status
+from somcot.result import Bounds, DeferredMaps, Maps, Result, Status
 
-__all__ = ["Answer", "Ending", "Question", "assemble", "assemble_coupling", "occupancy_coupling"]
+__all__ = [
+    "Answer", "Ending", "Joint", "Question", "assemble", "assemble_coupling", "assemble_value", "joint",
+    "occupancy_coupling",
+]  # fmt: skip
 
 
 def occupancy_coupling(problem: Problem, pairs: Pairs, kernel: Kernel, start: Floats) -> Coupling:
@@ -47,7 +51,7 @@ class Answer(NamedTuple):
 
     distance: float
     bounds: Bounds
-    maps: Maps
+    maps: Maps | DeferredMaps
     potential: Floats
     state_law: Floats
     residuals: Residuals
@@ -65,8 +69,8 @@ class Ending(NamedTuple):
     trace: Mapping[str, Sequence[float] | Floats]
 
 
-def assemble(question: Question, answer: Answer, ending: Ending) -> Result:
-    """Collect what every Result holds: the one place where one is made."""
+def assemble(question: Question, answer: Answer, ending: Ending, **more: Any) -> Result:
+    """Collect what every Result holds, and `more` of its fields: the one place where one is made."""
     return Result(
         **question._asdict(),
         **answer._asdict(),
@@ -76,32 +80,67 @@ def assemble(question: Question, answer: Answer, ending: Ending) -> Result:
         n_steps=ending.n_steps,
         seconds=time.perf_counter() - ending.began,
         trace={name: np.asarray(values, dtype=np.float64) for name, values in ending.trace.items()},
+        **more,
     )
 
 
-def assemble_coupling(problem: Problem, coupling: Coupling, V: Floats, bounds: Bounds, ending: Ending) -> Result:
+class Joint(NamedTuple):
+    """What a coupling says about the joint process."""
+
+    plan: Coupling
+    state_law: Floats
+    maps: Maps
+    residuals: Residuals
+
+
+def joint(problem: Problem, coupling: Coupling) -> Joint:
+    """Read off the rest from a coupling."""
+    law = coupling.state_law()
+    maps = Maps(conditional(law), conditional(law.T))
+    nu_x, nu_y = problem.x.occupancy(problem.discount), problem.y.occupancy(problem.discount)
+    return Joint(coupling, law, maps, residuals(coupling, nu_x, nu_y, problem.discount, maps.encoder, maps.decoder))
+
+
+def assemble_coupling(
+    problem: Problem, coupling: Coupling, V: Floats, bounds: Bounds, ending: Ending, **more: Any
+) -> Result:
     """The Result of a solver that ends with a coupling: undo the scaling of the cost and read off the rest.
 
     `V` (n_x, n_y), `bounds` and the distances of the trace are in units of the unit cost. The distance is <mu, c>, the
-    cost of the coupling itself, so it is exactly the least cost when the coupling only visits pairs of least cost;
-    where rounding takes it out of its bracket, it is the nearest end.
+    cost of the coupling itself, so it is exactly the least cost when the coupling only visits pairs of least cost.
     """
-    law = coupling.state_law()
-    visited = law > 0
-    unit_distance = float((law[visited] * problem.unit_cost[visited]).sum())  # BLAS has other bits on other machines
+    found = joint(problem, coupling)
+    visited = found.state_law > 0
+    law, cost = found.state_law[visited], problem.unit_cost[visited]
+    unit_distance = float((law * cost).sum())  # BLAS has other bits on other machines
+    return assemble_value(problem, unit_distance, found, V, bounds, ending, **more)
+
+
+def assemble_value(
+    problem: Problem,
+    unit_distance: float,
+    found: Joint | Later[Joint],
+    V: Floats,
+    bounds: Bounds,
+    ending: Ending,
+    **more: Any,
+) -> Result:
+    """The Result of a solver that knows the distance; its coupling may be computed when it is asked for.
+
+    Where rounding takes the distance out of its bracket, it is the nearest end.
+    """
     low, high = (float(end) for end in problem.bounds_to_user(*bounds))
-    maps = Maps(conditional(law), conditional(law.T))
-    nu_x, nu_y = problem.x.occupancy(problem.discount), problem.y.occupancy(problem.discount)
-    answer = Answer(
-        min(max(problem.to_user(unit_distance), low), high),
-        Bounds(low, high),
-        maps,
-        problem.potential_to_user(V),
-        law,
-        residuals(coupling, nu_x, nu_y, problem.discount, maps.encoder, maps.decoder),
-        coupling,
-    )
+    distance = min(max(problem.to_user(unit_distance), low), high)
     trace = dict(ending.trace)
     if "distance" in trace:
         trace["distance"] = problem.offset + problem.scale * np.asarray(trace["distance"], dtype=np.float64)
-    return assemble(Question.of(problem), answer, ending._replace(trace=trace))
+    maps, law, violations, plan = _parts(found)
+    answer = Answer(distance, Bounds(low, high), maps, problem.potential_to_user(V), law, violations, plan)
+    return assemble(Question.of(problem), answer, ending._replace(trace=trace), **more)
+
+
+def _parts(found: Joint | Later[Joint]) -> tuple[Maps | DeferredMaps, Any, Any, Any]:
+    """Maps, law, residuals and plan, now or later: the fields of a Result take both."""
+    if isinstance(found, Joint):
+        return found.maps, found.state_law, found.residuals, found.plan
+    return DeferredMaps(found.part("maps")), found.part("state_law"), found.part("residuals"), found.part("plan")

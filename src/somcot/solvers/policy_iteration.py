@@ -8,7 +8,8 @@ optimum, and the last sweep proves it.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -19,17 +20,30 @@ from somcot.couplings import Coupling
 from somcot.derivatives import Gradient, row_gradient
 from somcot.makeup import Makeup, RowCounts
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.discounting import discounted_value, relative_value
+from somcot.plumbing.discounting import discounted_value, reachable, relative_value
+from somcot.plumbing.lazy import Later
 from somcot.plumbing.validation import check_count
 from somcot.problem import Problem, UnitProblem
 from somcot.result import Bounds, Result, Status
-from somcot.solvers.assemble import Ending, assemble_coupling, occupancy_coupling
+from somcot.solvers.assemble import (
+    Ending,
+    Joint,
+    assemble_coupling,
+    assemble_value,
+    joint,
+    occupancy_coupling,
+)
 
 __all__ = ["Solution", "gradient", "iterate", "metric", "solve", "solve_in_full"]
 
 _EPS = float(np.finfo(np.float64).eps)
 _TARGET = 1e-9  # width of the bracket, relative to the range of the cost, that counts as converged
 _WIDEST = 1e-4  # ... and the most it may be where rounding allows no less
+_SMALL_SUPPORTS = 30.0  # cells of the transport problem of a pair, on average, up to which evaluation is the dear part
+_LEFT = 1e-2  # ... and the part of the Bellman residual that early evaluations leave
+_FEW = 1e-4  # share of the plans that changed, up to which the next evaluation is in full
+_MANY = 1000  # pairs from which on that is worth a thought
+_SAMPLE = 61  # one pair in so many tells whether the first policy is the last
 _POLISHES = 8  # rounds in centred potentials, where the plain ones end above the target
 
 
@@ -92,14 +106,43 @@ def solve_in_full(
     """Solve exactly, keeping the bases and potentials for whoever goes on from there."""
     began = time.perf_counter()
     solution = iterate(problem.unit, choose(problem.unit, pairs), threads=threads, max_sweeps=max_sweeps)
-    coupling = occupancy_coupling(problem, solution.pairs, *solution.sweep.kernel())
-    slopes = gradient(problem, solution, coupling)
+    return solution, _result(problem, solution, began)
+
+
+def _result(problem: Problem, solution: Solution, began: float) -> Result:
+    """What was found as a Result; the coupling and all that follows from it wait until they are asked for."""
+    coupling = Later(partial(_coupling, problem, solution))
+    V = solution.pairs.table(solution.V, np.nan)
     ending = Ending("exact", solution.status, _message(solution), solution.n_steps, began, solution.trace)
-    result = assemble_coupling(problem, coupling, solution.pairs.table(solution.V, np.nan), solution.bounds, ending)
-    rows = [
-        RowCounts(*chain.support, np.zeros(len(chain.support.indices), np.int64)) for chain in (problem.x, problem.y)
-    ]
-    return solution, replace(result, gradient=slopes, makeup=Makeup(problem.cost, rows[0], rows[1]))
+    more = {
+        "gradient": Later(partial(_gradient, problem, solution, coupling)),
+        "makeup": Makeup(problem.cost, RowCounts.known(problem.x.support), RowCounts.known(problem.y.support)),
+    }
+    if solution.status is not Status.CONVERGED:  # the coupling is what there is to show
+        return assemble_coupling(problem, coupling(), V, solution.bounds, ending, **more)
+    found = Later(partial(_joint, problem, coupling))
+    return assemble_value(problem, _unit_distance(problem.unit, solution), found, V, solution.bounds, ending, **more)
+
+
+def _unit_distance(problem: UnitProblem, solution: Solution) -> float:
+    """What the potential says, or exactly 0 where the coupling never leaves the pairs of least cost."""
+    if solution.bounds.low <= 0.0:
+        seen = reachable(*solution.sweep.kernel())
+        if not problem.cost[solution.pairs.x[seen], solution.pairs.y[seen]].any():
+            return 0.0
+    return solution.trace["distance"][-1]
+
+
+def _coupling(problem: Problem, solution: Solution) -> Coupling:
+    return occupancy_coupling(problem, solution.pairs, *solution.sweep.kernel())
+
+
+def _joint(problem: Problem, coupling: Later[Coupling]) -> Joint:
+    return joint(problem, coupling())
+
+
+def _gradient(problem: Problem, solution: Solution, coupling: Later[Coupling]) -> Gradient:
+    return gradient(problem, solution, coupling())
 
 
 def gradient(problem: Problem, solution: Solution, coupling: Coupling) -> Gradient:
@@ -141,13 +184,18 @@ def iterate(
 
     With a tolerance nothing is proved: no bracket is kept, and potentials are a thousandth of it accurate. `guess` is a
     potential to start from and `hints` a sweep of it on the same entries, whose prices help the first one.
+
+    Policies that will change anyway are not evaluated to rounding: a hundredth of the Bellman residual is left. This
+    takes a sweep or two more, so it pays where a sweep costs less than an evaluation, which it does on small supports.
     """
     cost = np.ascontiguousarray(problem.cost[pairs.x, pairs.y])
     V = cost.copy() if guess is None else guess[pairs.x, pairs.y]
     solution = Solution(pairs, Sweep(problem, pairs, threads, hints), V)
     table = np.zeros(problem.shape)
     rough = tolerance > 0.0
+    thrifty = not rough and len(cost) >= _MANY and solution.sweep.cells <= _SMALL_SUPPORTS * len(cost)
     accuracy = max(_EPS, 1e-3 * tolerance)
+    left = 0.0
     try:
         for step in range(check_count("max_sweeps", max_sweeps)):
             table[pairs.x, pairs.y] = solution.V
@@ -155,16 +203,40 @@ def iterate(
             solution.found = found
             residual = (_residual if rough else _record)(problem, solution, cost, solution.V, found)
             settled = step > 0 and residual <= max(tolerance, 64.0 * _EPS * (1.0 + float(solution.V.max())))
-            if settled or (step > 0 and found.changed == 0):
+            if settled or (step > 0 and left == 0.0 and found.changed == 0):
                 solution.status = Status.CONVERGED if rough else _polish(problem, solution, cost)
                 break
             kernel, _ = solution.sweep.kernel()
-            solution.V = discounted_value(kernel, cost, problem.discount, solution.V, accuracy)
+            # Where few plans changed, or only what was left out of the last evaluation shows, this policy will do.
+            early = thrifty and (step == 0 or (found.changed > _FEW * len(cost) and residual > 4.0 * left))
+            left = _LEFT * residual if early else 0.0
+            goal = max(accuracy, _relative(left, problem.discount, solution.V, residual))
+            solution.V = discounted_value(kernel, cost, problem.discount, solution.V, goal)
+            if step == 0 and left > 0.0 and _looks_solved(problem, solution, cost, left):
+                thrifty, left = False, 0.0
+                solution.V = discounted_value(kernel, cost, problem.discount, solution.V, accuracy)
     except KeyboardInterrupt:
         if solution.found is None:
             raise
         solution.status = Status.INTERRUPTED
     return solution
+
+
+def _relative(left: float, discount: float, V: Floats, residual: float) -> float:
+    """A residual to leave, relative to the value to come as `discounted_value` has it."""
+    largest = float(V.max()) + residual / (1.0 - discount)
+    return left / (4.0 * largest) if largest > 0.0 else 0.0
+
+
+def _looks_solved(problem: UnitProblem, solution: Solution, cost: Floats, left: float) -> bool:
+    """Whether a sample of the pairs shows no more than the residual that was left: the first policy may be the last.
+
+    It is on walks, where a sweep against a rough potential would only take plans that are as good for worse ones.
+    """
+    pairs = solution.pairs
+    sample = Pairs(pairs.x[::_SAMPLE], pairs.y[::_SAMPLE], pairs.index)
+    found = Sweep(problem, sample, solution.sweep.threads).improve(pairs.table(solution.V))
+    return _residual(problem, solution, cost[::_SAMPLE], solution.V[::_SAMPLE], found) <= 4.0 * left
 
 
 def _polish(problem: UnitProblem, solution: Solution, cost: Floats) -> Status:
