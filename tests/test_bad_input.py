@@ -11,8 +11,9 @@ import pytest
 from scipy.sparse import csr_array
 
 import somcot
-from somcot import MarkovChain, MemoryLimitError, costs
+from somcot import MarkovChain, MemoryLimitError, costs, readers
 from somcot.plumbing.errors import DataWarning
+from somcot.report import contributions
 
 GOOD = np.array([[0.5, 0.5], [0.2, 0.8]])
 NAN, INF = float("nan"), float("inf")
@@ -198,6 +199,42 @@ CASES: list[tuple[str, Callable[[], object], type[Exception], str]] = [
         )
         for seed in ("a", 1.5, -1)
     ),
+    (
+        "keep_coupling",
+        ask(method="somcot", n_steps=9, keep_coupling="x"),
+        TypeError,
+        "keep_coupling: found 'x', expected",
+    ),
+    ("progress of none", ask(progress="yes"), TypeError, "progress: found 'yes', expected True or False"),
+    (
+        "progress of a test",
+        lambda: somcot.same_process(DATA, DATA, discount=0.9, progress=2),
+        TypeError,
+        "progress: found 2",
+    ),
+    ("pool", lambda: costs.from_features([1, 2], [1, 2], pool="no"), TypeError, "pool: found 'no', expected True"),
+    ("steps", lambda: contributions(None, [[1]], steps="no"), TypeError, "steps: found 'no', expected True"),
+    ("check", lambda: DATA.chain(check="no"), TypeError, "check: found 'no', expected True"),
+    ("sliding", lambda: readers.from_dtrajs([0, 1, 0], sliding="no"), TypeError, "sliding: found 'no', expected True"),
+    (
+        "directed",
+        lambda: readers.read_graph("x.edges", directed="no"),
+        TypeError,
+        "directed: found 'no', expected True",
+    ),
+    (
+        "permutations without end",
+        lambda: somcot.same_process(DATA, DATA, discount=0.9, n_permutations=10**20),
+        ValueError,
+        "n_permutations: found 100000000000000000000, expected at most 10,000,000",
+    ),
+    (
+        "a count of 5,000 digits",
+        lambda: somcot.same_process(DATA, DATA, discount=0.9, n_permutations=10**5000),
+        ValueError,
+        "n_permutations: found a number of some 5000 digits, expected at most",
+    ),
+    ("time limit", ask(method="lp", time_limit="a"), TypeError, "time_limit: found 'a', expected a number"),
     ("sample seed", lambda: CHAIN.sample(2, 5, rng="a"), TypeError, "rng: found 'a', expected"),
     ("unknown name", lambda: getattr(somcot, "nonsense"), AttributeError, "has no attribute 'nonsense'"),  # noqa: B009
 ]

@@ -136,6 +136,31 @@ def test_bad_parquet(name: str, command: Command, folder: Path) -> None:
     refused(command(*swapped("bad.parquet"), cwd=folder), words)
 
 
+@pytest.mark.parametrize("plain_footer", [False, True])
+def test_an_encrypted_parquet_file_is_called_so(plain_footer: bool, command: Command, folder: Path) -> None:
+    encryption = pytest.importorskip("pyarrow.parquet.encryption")
+
+    class Keys(encryption.KmsClient):  # type: ignore[misc, name-defined]
+        """Wraps a key by leaving it as it is."""
+
+        def __init__(self, _settings: object) -> None:
+            super().__init__()
+
+        def wrap_key(self, key: bytes, _name: str) -> str:
+            return key.hex()
+
+        def unwrap_key(self, wrapped: str, _name: str) -> bytes:
+            return bytes.fromhex(wrapped)
+
+    factory = encryption.CryptoFactory(Keys)
+    wanted = encryption.EncryptionConfiguration(
+        footer_key="f", column_keys={"c": ["page"]}, plaintext_footer=plain_footer
+    )
+    settings = factory.file_encryption_properties(encryption.KmsConnectionConfig(), wanted)
+    pq.write_table(pa.table(GOOD_PARQUET), folder / "bad.parquet", encryption_properties=settings)
+    refused(command(*swapped("bad.parquet"), cwd=folder), ["bad.parquet", "encrypted Parquet", "without encryption"])
+
+
 def npz_of(**arrays: object) -> bytes:
     sink = io.BytesIO()
     np.savez(sink, **arrays)  # type: ignore[arg-type]
@@ -341,6 +366,10 @@ OPTIONS: dict[str, tuple[list[str], list[str]]] = {
     "unknown dangling": (["info", "good.edges", "--dangling", "jump"], ["'jump'", "self-loop"]),
     "test of chains": (["test", "good.edges", "good.edges", "--discount", "0.9"], ["good.edges", "known chain"]),
     "no permutations": (["test", *GOOD_PAIR, "--discount", "0.9", "--permutations", "0"], ["--permutations"]),
+    "permutations without end": (
+        ["test", *GOOD_PAIR, "--discount", "0.9", "--permutations", "99999999999999999999"],
+        ["--permutations", "99999999999999999999", "10000000"],
+    ),
     "matrix as PDF": (["metric", *GOOD_PAIR, "--discount", "0.9", "--out", "m.pdf"], ["m.pdf", ".csv"]),
     "figure as text": (["distance", *GOOD_PAIR, "--discount", "0.9", "--plot", "a.txt"], ["a.txt", ".png"]),
     "report into a folder": (["distance", *GOOD_PAIR, "--discount", "0.9", "--html", "."], [".", "cannot be written"]),

@@ -14,7 +14,7 @@ from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.signatures import option_names
-from somcot.plumbing.validation import check_confidence
+from somcot.plumbing.validation import check_confidence, check_flag
 from somcot.problem import Data, Problem, Process
 from somcot.result import Result
 from somcot.samples import Samples
@@ -95,6 +95,8 @@ def distance(
     True
     """
     check_confidence(confidence)
+    if not callable(progress):
+        check_flag("progress", progress)
     data = any(isinstance(process, Data) for process in (x, y))
     chosen = _method_for(method, x, y)
     solver = METHODS["plugin"] if chosen.name == "exact" and data else chosen

@@ -153,7 +153,9 @@ def same_process(
     reading: Any,
     discount: Discount,
     cost: Cost = "labels",
-    permutations: Annotated[int, typer.Option(min=1, metavar="N", help="Random regroupings to compare with.")] = 199,
+    permutations: Annotated[
+        int, typer.Option(min=1, max=10_000_000, metavar="N", help="Random regroupings to compare with.")
+    ] = 199,
     seed: Seed = 0,
     json: Json = False,
 ) -> int:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.surroundings import histograms, n_successors
-from somcot.plumbing.validation import check_count, check_labels, real_array
+from somcot.plumbing.validation import check_count, check_flag, check_labels, real_array
 
 __all__ = [
     "NAMED", "Cost", "FeatureCost", "FeatureMeans", "absolute", "aligned", "attribute", "between", "check_cost",
@@ -186,6 +186,7 @@ def from_features(a: Any, b: Any, *, pool: bool = True) -> FeatureCost:
     array([[1. , 1.5],
            [2.5, 0. ]])
     """
+    check_flag("pool", pool)
     x, y = _means("a", a), _means("b", b)
     place = {label: j for j, label in enumerate(y.states)} if pool else {}
     shared = [(i, place[label]) for i, label in enumerate(x.states) if label in place]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
+MAKE_TEST = "not slow and not statistical and not campaign"  # what `make test` runs
 CERTIFICATES, EXACT = "tests/test_certificates.py", "tests/solvers/test_exact.py"
 TRANSPORT, LONG = "tests/bellman/test_transport.py", "tests/campaign/test_differential.py::test_long_rows"
 DIFFERENTIAL, BOUNDS = "tests/campaign/test_differential.py::test_slice", "tests/solvers/test_saddle_bounds.py"
@@ -116,10 +117,14 @@ def caught(mutant: Mutant, copy: Path) -> bool:
 def fails(tests: tuple[str, ...], copy: Path) -> bool:
     """Whether one of the tests fails in the copy as it stands."""
     environment = os.environ | {"PYTHONPATH": f"{copy / 'src'}{os.pathsep}{copy}", "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not campaign and not slow"]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", MAKE_TEST]
     done = subprocess.run([*command, *tests], cwd=copy, env=environment, capture_output=True, text=True, timeout=1800)
     if done.returncode not in (0, 1, 2):  # 2: the package cannot even be imported
         raise RuntimeError(f"pytest ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+    if done.returncode:
+        print(
+            *[line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))], sep="\n", flush=True
+        )
     return done.returncode != 0
 
 
@@ -127,15 +132,17 @@ def main(numbers: list[int]) -> int:
     """Try the faults; the exit code is the number that nobody noticed."""
     survivors = []
     with tempfile.TemporaryDirectory(prefix="somcot-mutations-") as folder:
-        copy = Path(folder) / "somcot"
-        ignored = shutil.ignore_patterns(".git", ".venv*", "out", "__pycache__", ".*cache", ".hypothesis")
-        shutil.copytree(ROOT, copy, ignore=ignored)
-        sound = sorted({test for number in numbers for test in MUTANTS[number].tests})
-        if fails(tuple(sound), copy):
+        sound = Path(folder) / "sound"
+        ignored = shutil.ignore_patterns(".git", ".venv*", "out", "*.pyc", ".*_cache", ".hypothesis")
+        shutil.copytree(ROOT, sound, ignore=ignored)
+        if fails(tuple(sorted({test for number in numbers for test in MUTANTS[number].tests})), sound):
             raise RuntimeError("the tests fail without any fault; mend that first")
         for number in numbers:
             mutant = MUTANTS[number]
+            copy = Path(folder) / f"fault-{number}"  # a copy each: kernels that the fault does not touch stay compiled
+            shutil.copytree(sound, copy, ignore=ignored)
             seen = caught(mutant, copy)
+            shutil.rmtree(copy)
             survivors += [] if seen else [number]
             print(f"{number:2d} {'caught' if seen else 'SURVIVED'}  {mutant.file}: {mutant.old.strip()!r}", flush=True)
     print(f"{len(numbers) - len(survivors)} of {len(numbers)} caught", flush=True)

@@ -32,7 +32,9 @@ def test_the_harness(new: str, noticed: bool, tmp_path: Path) -> None:
         "import sys; sys.path.insert(0, 'src/somcot')\nimport core\n\ndef test_it():\n    assert core.answer() == 42\n",
         encoding="utf-8",
     )
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    campaign: c\n    slow: s\n", encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\nmarkers =\n    campaign: c\n    slow: s\n    statistical: t\n", encoding="utf-8"
+    )
     mutant = Mutant("core.py", "def answer() -> int: return 42", new, ("test_core.py",))
     assert mutations.caught(mutant, tmp_path) is noticed
     assert "42" in (package / "core.py").read_text(encoding="utf-8")

@@ -27,6 +27,15 @@ def test_the_figure_is_left_out_with_a_note(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["june.csv", "may.csv", "report.html"]
 
 
+def test_the_answer_is_out_before_files_are_written(tmp_path: Path) -> None:
+    """A report that cannot be written takes nothing away."""
+    screen = StringIO()
+    (tmp_path / "report.html").mkdir()
+    with pytest.raises(OSError, match=r"report\.html"):
+        demo.run(tmp_path, Console(file=screen, width=200))
+    assert "0.1176" in screen.getvalue()
+
+
 @pytest.mark.usefixtures("no_matplotlib")
 def test_a_figure_that_is_asked_for_is_refused_before_any_work(tmp_path: Path) -> None:
     may, june = (str(clickstream.path(month)) for month in ("may", "june"))

@@ -108,3 +108,14 @@ def test_sliding_steps_are_remembered_and_warned_of() -> None:
             somcot.distance(a, b, cost, discount=0.5, confidence=0.9)
         assert any("x: steps overlap (sliding=True)" in str(w.message) for w in caught) is sliding
     assert from_dtrajs([frames], sliding=True).overlap == 1
+
+
+def test_a_model_starts_as_its_page_says() -> None:
+    """In its stationary distribution, or else uniformly; on request in the long run, which it need not know."""
+    model = SimpleNamespace(transition_matrix=np.array([[0.9, 0.1], [0.3, 0.7]]))
+    assert from_model(model).initial.tolist() == [0.5, 0.5]
+    np.testing.assert_allclose(from_model(model, initial="stationary").initial, [0.75, 0.25], rtol=1e-12)
+    model.stationary_distribution = np.array([0.75, 0.25])
+    assert from_model(model).initial.tolist() == [0.75, 0.25]
+    page = (Path(__file__).parents[2] / "docs" / "readers.md").read_text(encoding="utf-8")
+    assert "starts in its .stationary_distribution, or else uniformly" in page

@@ -47,6 +47,28 @@ def test_nodes_without_a_way_out() -> None:
         from_graph(graph, dangling="error")
 
 
+def test_restarting_from_too_many_nodes_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "star.edges").write_text("".join(f"hub leaf{k}\n" for k in range(2000)))
+    monkeypatch.setenv("SOMCOT_MEMORY_LIMIT", "100M")
+    with pytest.raises(somcot.MemoryLimitError, match=r"star\.edges: restarting from 2,000 of 2,001 nodes needs about"):
+        read_graph(tmp_path / "star.edges", directed=True, dangling="restart")
+
+
+def test_a_walk_that_starts_in_the_long_run(tmp_path: Path) -> None:
+    """On an undirected graph the long-run law is in proportion to the degrees, also where the walk alternates."""
+    (tmp_path / "path.edges").write_text("a b 1\nb c 3\n")
+    walk = read_graph(tmp_path / "path.edges", initial="stationary")
+    assert walk.states == ("a", "b", "c")
+    np.testing.assert_allclose(walk.initial, [1 / 8, 4 / 8, 3 / 8], rtol=1e-12)
+    club = nx.karate_club_graph()
+    degrees = np.array([club.degree(node, weight="weight") for node in club])
+    np.testing.assert_allclose(from_graph(club, initial="stationary").initial, degrees / degrees.sum(), rtol=1e-12)
+    named = nx.path_graph(["stationary", "moving"])
+    assert from_graph(named, initial="stationary").initial.tolist() == [1.0, 0.0]
+    with pytest.warns(somcot.DataWarning, match="the long-run law is not unique"):
+        from_graph(nx.Graph([(0, 1), (2, 3), (3, 4)]), initial="stationary")
+
+
 def test_refused_graphs() -> None:
     with pytest.raises(ValueError, match="no nodes"):
         from_graph(nx.Graph())

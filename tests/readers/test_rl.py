@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -129,6 +130,49 @@ def test_refused() -> None:
         from_env("CartPole-v1", 3, bins=POLE)
     with pytest.raises(ValueError, match=r"policy: returned actions of shape \(2,\)"):
         from_env("CartPole-v1", lambda observation: [0, 1], bins=POLE)
+    with pytest.raises(TypeError, match=r"policy: returned \[None\], expected actions of type int64"):
+        from_env(Ladder(), lambda observation: None)
+    with pytest.raises(TypeError, match=r"policy: returned \[0.5\], expected actions of type int64"):
+        from_env(Ladder(), lambda observation: 0.5)
+    with pytest.raises(TypeError, match="batched: found 'no', expected True or False"):
+        from_env(Ladder(), batched="no")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("said", [None, 1, (1, 2, 3)])
+def test_a_model_that_predicts_nothing(said: Any) -> None:
+    with pytest.raises(TypeError, match=r"policy: predict\(\) returned .*, expected a pair of actions and a state"):
+        from_env(Ladder(), SimpleNamespace(predict=lambda observations, deterministic: said))
+
+
+@pytest.mark.parametrize(
+    "space",
+    [gym.spaces.Graph(gym.spaces.Discrete(3), None), gym.spaces.Sequence(gym.spaces.Discrete(3)), gym.spaces.Text(3)],
+    ids=["Graph", "Sequence", "Text"],
+)
+def test_observations_without_a_shape_are_refused(space: Any) -> None:
+    class Loose(Ladder):
+        observation_space = space
+
+        def reset(self, **options: Any) -> Any:
+            return self.observation_space.sample(), {}
+
+        def step(self, action: int) -> Any:
+            return self.observation_space.sample(), 0.0, False, False, {}
+
+    with pytest.raises(ValueError, match=f"env: observations are of a {type(space).__name__} space.*wrap the env"):
+        from_env(Loose(), n_steps=5)
+
+
+def test_actions_of_several_kinds_are_for_chance_alone() -> None:
+    class Both(Ladder):
+        action_space = gym.spaces.Tuple([gym.spaces.Discrete(2), gym.spaces.Discrete(2)])
+
+        def step(self, action: Any) -> Any:
+            return super().step(action[0])
+
+    assert from_env(Both(), n_steps=5, rng=0).n_transitions == 5
+    with pytest.raises(TypeError, match="policy: the actions are of a Tuple space"):
+        from_env(Both(), lambda observation: (1, 1), n_steps=5)
 
 
 @pytest.fixture

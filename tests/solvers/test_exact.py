@@ -241,3 +241,11 @@ def test_no_method_claims_convergence_without_a_bracket(method: str) -> None:
     x, y, cost = walks(4, 0.7)
     result = somcot.distance(x, y, cost, discount=float(np.nextafter(1, 0)), method=method)
     assert not result.converged or result.bounds.high - result.bounds.low <= 0.05
+
+
+def test_converged_where_rounding_sets_the_width() -> None:
+    """The transport's own rounding counts, though it is lost beside the level of V."""
+    problem = nasty(1_011_435)
+    found = somcot.distance(problem.x, problem.y, problem.cost, discount=problem.discount)
+    assert 1e-9 < (found.bounds.high - found.bounds.low) / 2.0 < 1e-7
+    assert found.status is Status.CONVERGED

@@ -12,6 +12,7 @@ import somcot
 from somcot.plumbing.errors import NotSolvedError
 from somcot.plumbing.memory import MemoryLimitError
 from somcot.solvers import linear_program
+from tests.campaign.families import nasty
 from tests.instances import Floats, blocks, walks
 
 
@@ -103,3 +104,13 @@ def test_tiny_probabilities(formulation: str) -> None:
         cost = rng.random((4, 4))
         lp = somcot.distance(x, y, cost, discount=0.9, method="lp", formulation=formulation)
         assert lp.distance == pytest.approx(somcot.distance(x, y, cost, discount=0.9).distance, abs=1e-7)
+
+
+def test_costs_over_hundreds_of_orders_of_magnitude() -> None:
+    """HiGHS gives up at its tightest tolerance; with its usual one the answer still proves itself."""
+    problem = nasty(1_010_590)
+    found = somcot.distance(problem.x, problem.y, problem.cost, discount=problem.discount, method="lp")
+    exact = somcot.distance(problem.x, problem.y, problem.cost, discount=problem.discount)
+    assert found.converged
+    assert found.bounds.low <= exact.bounds.high
+    assert exact.bounds.low <= found.bounds.high

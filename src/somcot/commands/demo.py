@@ -45,8 +45,9 @@ def run(out: Path, console: Console) -> int:
     truth = _truth()
     answer = Answer(result, may, june, cost, "labels", 0, messages, command)
     figure = out / "demo.png" if can_draw() else None
+    screens.show_distance(console, answer, known=truth)  # the answer first, as in `somcot distance`
     write_files(answer, report, figure, known=truth)
-    screens.show_distance(console, answer, known=truth)
+    screens.show_files(console, answer)
     if figure is None:
         console.print("figure: left out, drawing needs matplotlib: pip install matplotlib")
     _verdict(console, result, truth)

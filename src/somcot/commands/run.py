@@ -191,7 +191,9 @@ def _show_answer(answer: Answer, planned: dict[str, Path | None] | None) -> None
 
 def _recorded(process: NamedProcess) -> Samples:
     if not isinstance(process.value, Samples):
-        raise ValueError(f"{process.name}: no recorded episodes; the test deals whole episodes anew, see somcot distance")
+        raise ValueError(
+            f"{process.name}: no recorded episodes; the test deals whole episodes anew, see somcot distance"
+        )
     return process.value
 
 

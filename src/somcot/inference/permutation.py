@@ -18,12 +18,13 @@ from somcot.inference.statistics import Statistic, exact, loudest, main_pearson,
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.progress import meter
-from somcot.plumbing.validation import check_count, check_discount, check_rng
+from somcot.plumbing.validation import check_count, check_discount, check_flag, check_rng
 from somcot.problem import Data
 from somcot.samples import Samples
 
 __all__ = ["SameProcessResult", "alike", "known_starts_differ", "permutation_test", "same_process", "sequential_pvalue"]
 
+MOST_PERMUTATIONS = 10_000_000  # each is kept in the result, and no p-value needs more
 _LEVEL = 0.05  # the level at which an answer counts as clear
 _ENOUGH = 10  # regroupings as far apart as the data that end the test at the earliest
 _ROUND = 20  # regroupings between two looks at the clock; part of no result
@@ -87,7 +88,8 @@ def same_process(
     recordings = _recordings(x, y)
     if statistic not in ("distance", "pearson"):
         raise ValueError(f"statistic: found {statistic!r}, expected 'distance' or 'pearson'")
-    n_permutations = check_count("n_permutations", n_permutations)
+    n_permutations = check_count("n_permutations", n_permutations, at_most=MOST_PERMUTATIONS)
+    check_flag("progress", progress)
     seed = int(check_rng(0 if rng is None else rng).integers(2**62))
     deck = Deck.of(recordings)
     _warn_few(deck)

@@ -110,8 +110,8 @@ def check_confidence(confidence: Any) -> None:
         raise ValueError(f"confidence: found {confidence!r}, expected a level between 0 and 1, such as 0.9")
 
 
-def check_count(name: str, value: Any, at_least: int = 1) -> int:
-    """Refuse what is not a whole number of at least `at_least`."""
+def check_count(name: str, value: Any, at_least: int = 1, at_most: int | None = None) -> int:
+    """Refuse what is not a whole number from `at_least` to `at_most`."""
     try:
         count = operator.index(value)
     except TypeError:
@@ -119,8 +119,15 @@ def check_count(name: str, value: Any, at_least: int = 1) -> int:
     if isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name}: found {value!r}, expected a whole number")
     if count < at_least:
-        raise ValueError(f"{name}: found {count}, expected at least {at_least}")
+        raise ValueError(f"{name}: found {shown_count(count)}, expected at least {at_least}")
+    if at_most is not None and count > at_most:
+        raise ValueError(f"{name}: found {shown_count(count)}, expected at most {at_most:,}")
     return count
+
+
+def shown_count(count: int) -> str:
+    """A whole number, however many digits it has: Python refuses to write those with thousands."""
+    return f"{count}" if abs(count) < 10**30 else f"a number of some {int(count.bit_length() * math.log10(2))} digits"
 
 
 def check_number(name: str, value: Any) -> float:

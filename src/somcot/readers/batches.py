@@ -138,7 +138,7 @@ def _translated(source: Input, text: str) -> str:
     if "invalid UTF8" in text or "invalid utf8" in text.lower():
         return f"{_bad_line(source)} is not valid UTF-8; pass the right encoding, such as latin-1 or cp1252"
     if source.format == "parquet":
-        if "encrypt" in text.lower():
+        if "crypt" in text.lower():  # of the whole file, or of its columns alone
             return f"an encrypted Parquet file ({first[:120]}); write it without encryption"
         return f"not a readable Parquet file ({first[:120]}); it may be cut short: write or copy it again"
     return f"cannot be read ({first[:160]}); check the file"

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from somcot.chains import MarkovChain
-from somcot.plumbing.validation import check_count, real_array, refuse_masks
+from somcot.plumbing.validation import check_count, check_flag, real_array, refuse_masks
 from somcot.readers.episodes import join
 from somcot.readers.inputs import Input, identify
 from somcot.readers.numpy_files import load_arrays
-from somcot.recorded.stationary import long_run_law
+from somcot.recorded.stationary import asks_for_long_run, long_run_law
 from somcot.samples import Samples
 
 __all__ = ["from_dtrajs", "from_model", "read_arrays"]
@@ -60,6 +60,7 @@ def from_dtrajs(
     [[2]]
     """
     lag = check_count("lag", lag)
+    check_flag("sliding", sliding)
     pieces = [piece for trajectory in _trajectories(source, dtrajs) for piece in _pieces(trajectory, lag, sliding)]
     if not pieces:
         raise ValueError(
@@ -108,7 +109,10 @@ def from_model(
         states = None if symbols is None or len(symbols) != n else np.asarray(symbols).tolist()
     if initial is None:
         initial = getattr(model, "stationary_distribution", None)
-    return MarkovChain(matrix, np.full(n, 1.0 / n) if initial is None else initial, states=states)
+    even = np.full(n, 1.0 / max(n, 1))
+    if asks_for_long_run(initial, states or ()):
+        initial = long_run_law(MarkovChain(matrix, even, states=states))
+    return MarkovChain(matrix, even if initial is None else initial, states=states)
 
 
 def read_arrays(
@@ -157,7 +161,7 @@ def _chain(matrix: NDArray[Any], arrays: Mapping[str, NDArray[Any]], initial: An
     labels = None if states is None else states.tolist()
     real_array("transition_matrix", matrix, 2)
     even = np.full(len(matrix), 1.0 / max(len(matrix), 1))
-    if isinstance(start, str) and start == "stationary" and "stationary" not in (labels or ()):
+    if asks_for_long_run(start, labels or ()):
         start = long_run_law(MarkovChain(matrix, even, states=labels))
     return MarkovChain(matrix, even if start is None else start, states=labels)
 

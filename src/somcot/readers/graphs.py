@@ -12,13 +12,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain
+from somcot.plumbing.memory import require
+from somcot.plumbing.validation import check_flag
 from somcot.readers.inputs import Input, identify, open_bytes, whole
 from somcot.recorded.labels import listing
+from somcot.recorded.stationary import asks_for_long_run, long_run_law
 
 __all__ = ["from_graph", "read_graph"]
 
 Edge = tuple[Hashable, Hashable, float]
 _LINE = 1 << 16
+_BYTES = 120.0  # for each entry of a row that leads everywhere, while it is a list of Python numbers
 
 
 def from_graph(
@@ -39,8 +43,8 @@ def from_graph(
         Directed or not; parallel edges add up.
     weight : str or None
         Edge attribute with nonnegative weights, 1 where an edge has none; None ignores weights.
-    initial : node or array_like, optional
-        Where the walk begins; by default every node alike.
+    initial : node, array_like or "stationary", optional
+        Where the walk begins; by default every node alike. "stationary" is the long run of the walk.
     dangling : {"self-loop", "restart", "error"}
         What the walk does in a node without a way out: stay for good, jump to any node, or refuse the graph.
 
@@ -97,6 +101,7 @@ def read_graph(
     >>> read_graph(file).transition.toarray()[0]
     array([0.  , 0.75, 0.25])
     """
+    check_flag("directed", directed)
     source = path if isinstance(path, Input) else identify(path, format)
     if source.format == "graphml":
         graph = _graphml(source)
@@ -138,14 +143,21 @@ def _walk(
     if dangling == "self-loop":
         rows, columns, weights = [*rows, *stuck], [*columns, *stuck], [*weights, *np.ones(stuck.size)]
     else:
+        require(
+            _BYTES * n * stuck.size,
+            f"{name}: restarting from {stuck.size:,} of {n:,} nodes",
+            "use dangling='self-loop'",
+        )
         rows = [*rows, *np.repeat(stuck, n)]
         columns, weights = [*columns, *np.tile(np.arange(n), stuck.size)], [*weights, *np.ones(n * stuck.size)]
     matrix = coo_array((weights, (rows, columns)), shape=(n, n)).tocsr()
     matrix.eliminate_zeros()
-    start = np.full(n, 1.0 / n) if initial is None else initial
     keys = dict.fromkeys(key for data in facts.values() for key in data)
     attributes = {key: [data.get(key) for data in facts.values()] for key in keys}
     try:
+        start = np.full(n, 1.0 / n) if initial is None else initial
+        if asks_for_long_run(initial, nodes):
+            start = long_run_law(MarkovChain(matrix, np.full(n, 1.0 / n), states=nodes, normalize=True))
         return MarkovChain(matrix, start, states=nodes, normalize=True, attributes=attributes)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: {error}") from None

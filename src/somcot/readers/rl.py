@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from somcot.plumbing.validation import check_count
+from somcot.plumbing.validation import check_count, check_flag
 from somcot.readers.bins import Bins
 from somcot.readers.observations import Episode, to_samples
 from somcot.samples import Samples
@@ -72,8 +72,10 @@ def from_env(
     (500, 'terminated')
     """
     n_steps = check_count("n_steps", n_steps)
+    check_flag("batched", batched)
     vector, own = _vector_env(env, check_count("n_envs", n_envs), dict(env_options or {}))
     try:
+        _refuse_loose(vector.single_observation_space)
         vector.action_space.seed(rng)
         act = _actor(vector, policy, batched)
         episodes = _roll_out(vector, act, n_steps, rng)
@@ -158,28 +160,54 @@ def _vector_env(env: Any, n_envs: int, options: dict[str, Any]) -> tuple[Any, bo
     return env, False
 
 
+def _refuse_loose(space: Any) -> None:
+    """Refuse observations without a fixed shape, which a batch keeps as objects of its own."""
+    kind = type(space).__name__
+    if kind in ("Graph", "Sequence", "Text", "OneOf"):
+        raise ValueError(
+            f"env: observations are of a {kind} space, not arrays of one shape; pick numbers out of them before: wrap "
+            "the environment"
+        )
+
+
 def _actor(vector: Any, policy: Any, batched: bool) -> Policy:
     """A function from a batch of observations to a batch of actions."""
     if policy is None:
         return lambda observations: vector.action_space.sample()
-    if hasattr(policy, "predict"):
-        return lambda observations: policy.predict(observations, deterministic=True)[0]
-    if not callable(policy):
+    has_model = hasattr(policy, "predict")
+    if not has_model and not callable(policy):
         raise TypeError(f"policy: found {type(policy).__name__}, expected a function or an object with predict()")
     space = vector.single_action_space
+    if space.shape is None:
+        raise TypeError(
+            f"policy: the actions are of a {type(space).__name__} space; only None, at random, can act there"
+        )
     n = vector.num_envs
 
     def act(observations: Any) -> Any:
-        given = policy(observations) if batched else [policy(_pick(observations, i)) for i in range(n)]
+        if has_model:
+            given = _predicted(policy.predict(observations, deterministic=True))
+        else:
+            given = policy(observations) if batched else [policy(_pick(observations, i)) for i in range(n)]
         try:
             actions = np.asarray(given, dtype=space.dtype)
         except (TypeError, ValueError):
             raise TypeError(f"policy: returned {given!r}, expected actions of type {space.dtype}") from None
+        # Whole numbers only where the space has them: 1.5 would become 1.
+        if actions.dtype.kind in "iu" and not np.array_equal(actions, np.asarray(given)):
+            raise TypeError(f"policy: returned {given!r:.60}, expected actions of type {space.dtype}")
         if actions.size != n * int(np.prod(space.shape)):
             raise ValueError(f"policy: returned actions of shape {actions.shape[1:]}, expected {space.shape}")
         return actions.reshape(n, *space.shape)
 
     return act
+
+
+def _predicted(found: Any) -> Any:
+    """The actions of what a model says: them and its state."""
+    if not isinstance(found, tuple) or len(found) != 2:
+        raise TypeError(f"policy: predict() returned {found!r:.60}, expected a pair of actions and a state")
+    return found[0]
 
 
 def _pick(observations: Any, i: int) -> Any:

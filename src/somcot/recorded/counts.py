@@ -14,7 +14,7 @@ from somcot import costs
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Bools, Floats, Ints
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
-from somcot.plumbing.validation import check_labels
+from somcot.plumbing.validation import check_flag, check_labels
 from somcot.recorded import recording
 from somcot.recorded.counting import PairCounts, added, count_pairs, from_matrix
 from somcot.recorded.edges import Edges
@@ -265,7 +265,7 @@ class Counts:
 
     def chain(self, *, check: bool = True) -> MarkovChain:
         """Estimate the chain behind the counts, as `Samples.chain` does."""
-        if check:
+        if check_flag("check", check):
             self._warn()
         if self.discount is not None:
             return self._fitted_chain(self.discount, check=check)

@@ -9,7 +9,7 @@ so pi(x) h(x') adds to the derivative along row x of whatever depends on pi thro
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ from somcot.recorded.labels import listing
 if TYPE_CHECKING:  # compiled code is loaded when it is needed
     from somcot.plumbing.discounting import Kernel
 
-__all__ = ["Part", "law_of", "long_run_law", "long_run_part", "slopes", "with_long_run_start"]
+__all__ = ["Part", "asks_for_long_run", "law_of", "long_run_law", "long_run_part", "slopes", "with_long_run_start"]
 
 _NEARLY_ONE = 1.0 - 1e-8  # discount at which the occupancy is the long-run law, whatever the period
 
@@ -116,6 +116,11 @@ def with_long_run_start(support: Support) -> Support:
         support.indices,
         np.concatenate([support.probabilities[:begin], new[support.indices[begin:]]]),
     )
+
+
+def asks_for_long_run(initial: object, states: Iterable[Hashable]) -> bool:
+    """Whether a start is the word "stationary", and no state is called so."""
+    return isinstance(initial, str) and initial == "stationary" and "stationary" not in states
 
 
 def long_run_law(chain: MarkovChain) -> Floats:

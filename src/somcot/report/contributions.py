@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from somcot.costs import check_cost
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.validation import check_flag
 from somcot.result import Result
 
 __all__ = ["Contribution", "contributions"]
@@ -49,6 +50,7 @@ def contributions(result: Result, cost: ArrayLike, *, steps: bool = False, most:
     >>> [(c.x, c.y, round(c.amount, 4)) for c in contributions(result, cost)]
     [(0, 1, 0.0655), (1, 0, 0.006)]
     """
+    check_flag("steps", steps)
     table = check_cost(cost, *result.state_law.shape)
     x, y = result.states_x, result.states_y
     if steps:

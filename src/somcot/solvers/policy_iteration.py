@@ -247,6 +247,8 @@ def _polish(problem: UnitProblem, solution: Solution, cost: Floats) -> Status:
     never meet), rounding sets the target.
     """
     W, gain, table, pairs = solution.V, 0.0, np.zeros(problem.shape), solution.pairs
+    found = solution.found
+    assert found is not None
     for _ in range(_POLISHES):
         if solution.width <= _TARGET:
             break
@@ -258,8 +260,8 @@ def _polish(problem: UnitProblem, solution: Solution, cost: Floats) -> Status:
         level = gain / (1.0 - problem.discount)
         solution.V = W + level
         solution.found = Improvement(found.low + level, found.high + level, found.value + level, found.changed)
-    assert solution.found is not None
-    allowed = 8.0 * rounding(W) + 4.0 * float((solution.found.high - solution.found.low).max())
+    # Of the sweep itself: `solution.found` is at the level of V, whose rounding may swallow the difference.
+    allowed = 8.0 * rounding(W) + 4.0 * float((found.high - found.low).max())
     return Status.CONVERGED if solution.width <= max(_TARGET, min(_WIDEST, allowed)) else Status.ROUNDING
 
 

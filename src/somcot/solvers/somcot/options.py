@@ -13,7 +13,7 @@ from somcot import steps as rules
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.memory import require
 from somcot.plumbing.signatures import takes
-from somcot.plumbing.validation import check_count, check_discount, probability_vector, real_array
+from somcot.plumbing.validation import check_count, check_discount, check_flag, probability_vector, real_array
 from somcot.solvers.somcot.records import Edges
 from somcot.solvers.somcot.state import Settings, State, Support, build, span
 from somcot.steps import Steps
@@ -78,7 +78,7 @@ class Options:
             "batch_size": check_count("batch_size", self.batch_size),
             "steps": _checked_rule(self.steps),
             "average": _checked_share(self.average),
-            "keep_coupling": bool(self.keep_coupling),
+            "keep_coupling": check_flag("keep_coupling", self.keep_coupling),
         }
         if self.support not in ("full", "observed"):
             raise ValueError(f"support: found {self.support!r}, expected 'full' or 'observed'")
