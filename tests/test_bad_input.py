@@ -152,7 +152,7 @@ CASES: list[tuple[str, Callable[[], object], type[Exception], str]] = [
         TypeError,
         "y: found list, expected .* or Stream; wrap a matrix",
     ),
-    ("none for chain", ask(y=None), TypeError, "y: found NoneType, expected a MarkovChain, Samples or Stream"),
+    ("none for chain", ask(y=None), TypeError, "y: found NoneType, expected a MarkovChain, Samples, Counts or Stream"),
     ("metric discount", lambda: somcot.metric(CHAIN, CHAIN, np.eye(2), discount=2), ValueError, "discount: found 2.0"),
     ("occupancy discount", lambda: CHAIN.occupancy(1.0), ValueError, "discount: found 1.0"),
     # generators
