@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[1]
 
 # What the documentation names as `somcot.NAME`, beside the names in `__all__`.
 SUBMODULES = {
-    "certificates", "couplings", "derivatives", "mdp", "plots", "readers", "report", "solvers", "steps", "streams",
+    "certificates", "couplings", "derivatives", "gradients", "mdp", "plots", "readers", "report", "solvers", "steps",
+    "streams",
 }  # fmt: skip
 
 
@@ -38,7 +39,7 @@ def test_a_name_that_is_not_there() -> None:
 
 def test_import_is_light() -> None:
     """Compiled code and optional packages are loaded when used, not on import."""
-    heavy = ("numba", "scipy", "pyarrow", "matplotlib", "typer", "rich", "torch")
+    heavy = ("numba", "scipy", "pyarrow", "matplotlib", "typer", "rich", "torch", "jax")
     assert python("-c", f"import somcot, sys; print([m for m in {heavy} if m in sys.modules])").stdout.strip() == "[]"
 
 

@@ -59,7 +59,19 @@ __all__ = [
 
 # Everything is loaded on first use: `somcot --help` answers at once, and Ctrl-C is obeyed before there is much to load.
 _SUBMODULES = frozenset(
-    {"certificates", "couplings", "derivatives", "mdp", "plots", "readers", "report", "solvers", "steps", "streams"}
+    {
+        "certificates",
+        "couplings",
+        "derivatives",
+        "gradients",
+        "mdp",
+        "plots",
+        "readers",
+        "report",
+        "solvers",
+        "steps",
+        "streams",
+    }
 )
 _HOMES = {
     "somcot.api": ("distance", "markov_order", "metric", "same_process"),
@@ -74,7 +86,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> _Any:
-    if name in _SUBMODULES or name == "costs":
+    if name in _SUBMODULES or name in ("costs", "jax", "torch"):  # the last two need packages that may be missing
         return _importlib.import_module(f"somcot.{name}")
     home = next((module for module, names in _HOMES.items() if name in names), None)
     if home is None:

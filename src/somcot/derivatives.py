@@ -4,7 +4,8 @@ With phi, psi the optimal transport potentials of a pair and occ the occupancy o
 
     dd / dP_X(x' | x)  = discount * sum_y occ(x, y) phi_xy(x'),     likewise for Y,
     dd / dc(x, y)      = occ(x, y),
-    dd / dnu_0(x, y)   = (1 - discount) V(x, y).
+    dd / dnu_0(x, y)   = (1 - discount) V(x, y),
+    dd / d discount    = (<occ, V> - d) / discount - d / (1 - discount).
 
 A row of probabilities sums to 1, so a derivative along it means something only up to a constant; rows are centred,
 sum_x' P(x' | x) dd/dP(x' | x) = 0. Where the optimum is not unique (distance 0 between sparse equal kernels, say) this
@@ -14,7 +15,7 @@ is one subgradient of many.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,25 @@ from somcot.plumbing.arrays import Floats
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = ["Gradient", "RowGradient", "row_gradient"]
+__all__ = ["Gradient", "Margin", "RowGradient", "discount_slope", "row_gradient"]
+
+
+class Margin(NamedTuple):
+    """How far the optimal coupling is from another one, over the pairs that are visited.
+
+    Attributes
+    ----------
+    mass : float
+        The least probability on an arc of a coupling's basis. Above 0 the derivatives in kernels and start laws are the
+        only ones; at 0, as between kernels with equal or regular entries, they are one choice of several.
+    cost : float
+        How much costlier the best other coupling of a pair is, per mass, in units of the cost summed over time. Above 0
+        the derivative in the cost is the only one. Costs such as abs(r - s) often make ties: then it is one of many
+        for a cost of free entries, while derivatives through r and s, which move ties together, stay right.
+    """
+
+    mass: float
+    cost: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,16 +91,23 @@ class Gradient:
         With respect to the law of the first pair; NaN for pairs that were not computed.
     initial_x, initial_y : ndarray, shape (n_x,) and (n_y,)
         With respect to each start law, the coupling of the two being optimal.
+    discount : float
+        With respect to the discount.
+    margin : Margin
+        Where the derivatives are the only ones.
     """
 
     x: RowGradient
     y: RowGradient
     cost: Floats
     initial: Floats
+    discount: float
+    margin: Margin
 
     def __repr__(self) -> str:
         n_x, n_y = self.cost.shape
-        return f"Gradient(transition_x, transition_y, cost, initial, initial_x, initial_y of {n_x} x {n_y} states)"
+        names = "transition_x, transition_y, cost, initial, initial_x, initial_y, discount"
+        return f"Gradient({names} of {n_x} x {n_y} states)"
 
     @property
     def transition_x(self) -> Floats | csr_array:
@@ -102,6 +128,11 @@ class Gradient:
     def initial_y(self) -> Floats:
         """With respect to the start law of Y."""
         return self.y.initial
+
+
+def discount_slope(law: Floats, V: Floats, distance: float, discount: float) -> float:
+    """Derivative in the discount, from the occupancy of pairs, their potentials and the distance, all in one unit."""
+    return (float((law * V).sum()) - distance) / discount - distance / (1.0 - discount)
 
 
 def row_gradient(chain: MarkovChain, slots: Floats, scale: float) -> RowGradient:

@@ -39,6 +39,8 @@ QUESTIONS = {
     "streams": "live = streams.from_simulator(lambda: 0, lambda s: (s + 1) % 5, 0.9); "
     "ask(live, streams.from_samples(pairs[1], 0.9), n_steps=50, support='observed', checkpoint='state.ck')",
     "metric": "somcot.metric(x, y, cost, discount=0.9)",
+    "gradients": "warm = somcot.gradients.WarmStart(); "
+    "[somcot.gradients.value_and_gradient(somcot.Problem(x, y, cost, g), warm, threads=2) for g in (0.8, 0.9)]",
     "actions": "rows = [[[0.5, 0.5, 0], [0.2, 0.3, 0.5]], [[0, 1, 0], [0.1, 0.1, 0.8]], [[0.3, 0.3, 0.4]] * 2]; "
     "somcot.mdp.aggregate(somcot.mdp.MDP(rows, [[0, 1], [1, 0], [2, 2]]), discount=0.9, n_classes=2)",
     "test": "somcot.same_process(episodes[0], x.sample(9, 9, rng=3), cost[:, ::2], discount=0.9, n_permutations=3)",

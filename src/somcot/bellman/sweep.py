@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from somcot.bellman.pairs import Pairs
+from somcot.bellman.repair import margins, move, repair
 from somcot.bellman.slices import cut, in_slices, thread_count
 from somcot.bellman.transport import Bases, Rows, add_potentials, balance, cross_gap, kernel_entries, optimise
 from somcot.chains import Support
@@ -154,6 +156,42 @@ class Sweep:
         slots_x, slots_y = np.zeros(len(self._x.indices)), np.zeros(len(self._y.indices))
         add_potentials(V, self._pair_x, self._pair_y, self._x, self._y, self._bases, weight, slots_x, slots_y)
         return slots_x, slots_y
+
+    def resume(self, V: Floats, last: Sweep) -> None:
+        """Take over the bases of a sweep on the same pairs, optimal for V, where they fit (see `bellman.repair`)."""
+
+        def run(lo: int, hi: int) -> int:
+            taken: int = repair(
+                lo, hi, V, self._pair_x, self._pair_y, self._x, self._y, self._unit, self._bases,
+                last._x, last._y, last._bases,
+            )  # fmt: skip
+            return taken
+
+        work = np.diff(self._bases.ptr) ** 2  # at least four times the cells of a pair
+        in_slices(run, cut(work, 4 * _SLICE), self.threads)
+
+    def margins(self, V: Floats, wanted: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        """How far the wanted pairs (start laws last) are from another basis: in masses, and in reduced costs."""
+        flow, cost = np.empty(len(self._pair_x)), np.empty(len(self._pair_x))
+        margins(V, self._pair_x, self._pair_y, self._x, self._y, self._unit, self._bases, wanted, flow, cost)
+        return flow, cost
+
+    def change(self, slots_x: Floats, slots_y: Floats) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats]:
+        """The change of the transition coupling when the probabilities change so, as triplets over pairs.
+
+        Parameters
+        ----------
+        slots_x, slots_y : ndarray
+            One number per entry of each chain's support, 0 in sum over each row.
+        """
+        change = np.empty(len(self._bases.cells))
+        move(self._pair_x, self._pair_y, self._x, self._y, self._bases, slots_x, slots_y, change)
+        row = np.repeat(np.arange(len(self._pair_x)), np.diff(self._bases.ptr))
+        x, y = self._pair_x[row], self._pair_y[row]
+        columns = (self._y.indptr[y + 1] - self._y.indptr[y]).astype(np.int32)
+        i, j = np.divmod(self._bases.cells, columns)
+        following = self.pairs.index[self._x.indices[self._x.indptr[x] + i], self._y.indices[self._y.indptr[y] + j]]
+        return row, following, change
 
 
 def _rows(support: Support, total: int) -> Rows:

@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 from numba.core import event
 from rich.console import Console
 
 import somcot
 from somcot import certificates, streams
 from somcot.chains import MarkovChain
+from somcot.gradients import WarmStart
+from somcot.gradients.arrays import solve_arrays
 from somcot.samples import Samples
 
 __all__ = ["Warmed", "run", "warm_up"]
@@ -96,6 +99,15 @@ def _estimate() -> None:
     somcot.same_process(*_episodes(), _cost(), discount=DISCOUNT, n_permutations=1)
 
 
+def _gradients() -> None:
+    x, y = _chains()
+    arrays = [x.transition, y.transition, _cost(), DISCOUNT, [0.2, 0.3, 0.5], [0.2, 0.3, 0.5]]
+    warm = WarmStart()
+    for _ in range(2):
+        solution = solve_arrays(tuple(np.asarray(a, dtype=np.float64) for a in arrays), warm)
+        _ = solution.gradient, solution.is_smooth, solution.second(solution.gradient)
+
+
 def _saddle() -> None:
     for x, y in (_chains(), _occupancies()):
         _ = somcot.distance(x, y, _cost(), discount=DISCOUNT, method="saddle", max_steps=10).encoder
@@ -118,6 +130,7 @@ def _somcot(support: str) -> None:
 
 _QUESTIONS: dict[str, Callable[[], None]] = {
     "exact distance": _exact,
+    "derivatives": _gradients,
     "saddle point": _saddle,
     "estimate from data": _estimate,
     "Sinkhorn value iteration": _sinkhorn,

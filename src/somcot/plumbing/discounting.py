@@ -8,6 +8,7 @@ steps, which always converge, whichever is likely to be faster.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,7 +21,9 @@ from somcot.plumbing.vector_code import copy_to, fma
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = ["Kernel", "discounted_occupancy", "discounted_value", "reachable", "relative_value"]
+__all__ = [
+    "Kernel", "discounted_blocks", "discounted_occupancy", "discounted_value", "reachable", "relative_value",
+]  # fmt: skip
 
 _EPS = float(np.finfo(np.float64).eps)
 _SMALL = 2000  # rows up to which a factorisation is quick whatever their pattern
@@ -107,6 +110,35 @@ def discounted_occupancy(kernel: Kernel, start: Floats, discount: float) -> Floa
     law = np.maximum(law, 0.0)
     law /= law.sum()
     return law
+
+
+def discounted_blocks(kernel: Kernel, b: Floats, discounts: Floats, x: Floats, threads: int = 1) -> Floats:
+    """Solve (I - discount * kernel) x = b where the kernel falls into blocks of equal size, each with its discount.
+
+    Parameters
+    ----------
+    kernel : Kernel, shape (n, n)
+        No block leads to another.
+    b : ndarray, shape (n,)
+    discounts : ndarray, shape (n_blocks,)
+    x : ndarray, shape (n,)
+        Where to start; holds the solution in the end.
+    threads : int
+        The result has the same bits whatever the number.
+    """
+    n_blocks = len(discounts)
+    steps = np.ceil(np.log(_EPS) / np.log(discounts)).astype(np.int64)
+
+    def run(lo: int, hi: int) -> None:
+        _blocks(lo, hi, *kernel, discounts, b, x, steps)
+
+    ends = np.unique(np.linspace(0, n_blocks, 4 * threads + 1 if threads > 1 else 2).astype(np.int64)).tolist()
+    if len(ends) == 2:
+        run(0, n_blocks)
+        return x
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(run, ends[:-1], ends[1:]))
+    return x
 
 
 def _solve(kernel: Kernel, b: Floats, discount: float, x: Floats, accuracy: float = _EPS) -> Floats:
@@ -279,6 +311,19 @@ def _krylov(indptr, indices, data, discount, b, x, max_steps, accuracy):
             for i in range(n):
                 p[i] = r[i] + beta * (p[i] - omega * v[i])
         copy_to(x, best)
+
+
+@kernel(name="linear solver for batches", seconds=3)
+def _blocks(lo, hi, indptr, indices, data, discounts, b, x, max_steps):
+    size = b.size // discounts.size
+    for k in range(lo, hi):
+        rows = slice(k * size, (k + 1) * size)
+        begin, end = indptr[k * size], indptr[(k + 1) * size]
+        ptr = indptr[k * size : (k + 1) * size + 1] - begin
+        columns = indices[begin:end] - np.int32(k * size)
+        entries = data[begin:end]
+        if not _krylov(ptr, columns, entries, discounts[k], b[rows], x[rows], min(2000, 200 + size), _EPS):
+            _fixed_point(ptr, columns, entries, discounts[k], b[rows], x[rows], max_steps[k])
 
 
 @kernel

@@ -17,7 +17,7 @@ from somcot.bellman.pairs import PairChoice, Pairs, choose
 from somcot.bellman.sweep import Improvement, Sweep
 from somcot.certificates import bounds_from, rounding
 from somcot.couplings import Coupling
-from somcot.derivatives import Gradient, row_gradient
+from somcot.derivatives import Gradient, Margin, discount_slope, row_gradient
 from somcot.makeup import Makeup, RowCounts
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.discounting import discounted_value, reachable, relative_value
@@ -152,12 +152,17 @@ def gradient(problem: Problem, solution: Solution, coupling: Coupling) -> Gradie
     V = pairs.table(solution.V)
     weight = np.append(problem.discount * law[pairs.x, pairs.y], 1.0 - problem.discount)
     slots_x, slots_y = solution.sweep.potential_sums(V, weight)
+    visits = law[pairs.x, pairs.y]
+    unit_distance = float((visits * problem.unit_cost[pairs.x, pairs.y]).sum())
+    mass, cost = (float(least.min()) for least in solution.sweep.margins(V, np.append(visits > 0.0, True)))
     V[pairs.index < 0] = np.nan
     return Gradient(
         row_gradient(problem.x, slots_x, problem.scale),
         row_gradient(problem.y, slots_y, problem.scale),
         law,
         problem.offset + problem.scale * ((1.0 - problem.discount) * V),
+        problem.scale * discount_slope(visits, solution.V, unit_distance, problem.discount),
+        Margin(mass, problem.scale * max(cost, 0.0)),
     )
 
 
