@@ -103,8 +103,8 @@ def test_graphs_have_matched_colours() -> None:
     result = somcot.distance(walk, walk, somcot.costs.labels(walk.states, walk.states), discount=0.9)
     colours = [somcot.plots.graph(result, side).collections[0].get_facecolor() for side in ("x", "y")]
     np.testing.assert_array_equal(*colours)
-    with pytest.raises(TypeError, match="result: found MarkovChain, expected a Result"):
-        somcot.plots.graph(walk)
+    with pytest.raises(TypeError, match="record: found int, expected a Result, a MarkovChain or Samples"):
+        somcot.plots.graph(3)
     with pytest.raises(ValueError, match="side: found 'z'"):
         somcot.plots.graph(result, "z")
     plt.close("all")
@@ -118,3 +118,72 @@ def test_overview_draws_hostile_labels_without_warnings() -> None:
     figure.canvas.draw()
     assert len(figure.axes) == 9
     plt.close("all")
+
+
+def test_graphs_of_chains_and_recordings(data: tuple[somcot.Result, Samples]) -> None:
+    chain = somcot.MarkovChain([[0.5, 0.5], [0.0, 1.0]], states=["in", "out"])
+    texts = [text.get_text() for text in somcot.plots.graph(chain, names=("shop", "")).texts if text.get_text()]
+    assert texts == ["in", "out"]
+    ax = somcot.plots.graph(chain, discount=0.5)
+    sizes = ax.collections[0].get_sizes()  # in: 2/3 of the time, out: 1/3
+    assert (sizes[0] - 30) / (sizes[1] - 30) == pytest.approx(2.0)
+    assert somcot.plots.graph(data[1], names=("May", "")).get_title() == "counted steps of May"
+    plt.close("all")
+
+
+def test_time_in_states_of_every_record(data: tuple[somcot.Result, Samples]) -> None:
+    result, samples = data
+    chain = somcot.MarkovChain([[0.5, 0.5], [0.0, 1.0]], states=["in", "out"])
+    assert [bar.get_width() for bar in somcot.plots.visits(chain, discount=0.5).patches] == pytest.approx(
+        [2 / 3, 1 / 3]
+    )
+    with pytest.raises(ValueError, match="discount: missing"):
+        somcot.plots.visits(chain)
+    ax = somcot.plots.visits(result, names=("May", "June"), most=2)
+    widths = np.array([bar.get_width() for bar in ax.patches]).reshape(2, 2)
+    order = np.argsort(-(result.state_law.sum(1) + result.state_law.sum(0)))[:2]
+    np.testing.assert_allclose(widths, [result.state_law.sum(1)[order], result.state_law.sum(0)[order]])
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["May", "June"]
+    assert somcot.plots.visits(samples, names=("May", "June")).get_title() == "visits, May"
+    plt.close("all")
+
+
+def test_intervals_lie_below_each_other(data: tuple[somcot.Result, Samples], result: somcot.Result) -> None:
+    run = somcot.distance(*blocks(4, 2, 0.5), discount=0.9, method="somcot", n_steps=100, rng=0)
+    ax = somcot.plots.intervals({"data": data[0], "known": result, "stream": run})
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["data", "known", "stream"]
+    assert data[0].confidence_interval is not None
+    lines = [line.get_xdata().tolist() for line in ax.lines]
+    assert lines == [
+        list(data[0].confidence_interval[:2]), [data[0].distance], list(result.bounds), [result.distance],
+        [run.distance],
+    ]  # fmt: skip
+    assert ax.lines[-1].get_markerfacecolor() == "white"
+    assert ax.get_xlabel() == "distance with 90 % confidence interval"
+    assert [t.get_text() for t in somcot.plots.intervals([result], names=["one"]).get_yticklabels()] == ["one"]
+    with pytest.raises(ValueError, match="names: found 1 for 2 results"):
+        somcot.plots.intervals([result, result], names=["one"])
+    with pytest.raises(TypeError, match="number 0 is a float"):
+        somcot.plots.intervals([0.5])
+    plt.close("all")
+
+
+@pytest.mark.parametrize("of", ["pairs", "transitions"])
+def test_contributions_are_bars_with_errors_and_marks(of: str, data: tuple[somcot.Result, Samples]) -> None:
+    shares = getattr(data[0].contributions(4), of)
+    ax = somcot.plots.contributions(data[0], n=4, of=of, names=("May", "June"))
+    assert [bar.get_width() for bar in ax.patches] == [share.amount for share in shares]
+    assert [bar.get_alpha() == 1.0 for bar in ax.patches] == [share.marked for share in shares]
+    assert "May" in ax.get_title()
+    with pytest.raises(ValueError, match="of: found 'states'"):
+        somcot.plots.contributions(data[0], of="states")
+    plt.close("all")
+
+
+def test_an_overview_is_not_shown_twice_in_notebooks(result: somcot.Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    somcot.plots.overview(result)
+    assert len(plt.get_fignums()) == 1
+    plt.close("all")
+    monkeypatch.setattr(mpl, "get_backend", lambda: "module://matplotlib_inline.backend_inline")
+    assert somcot.plots.overview(result).axes
+    assert plt.get_fignums() == []

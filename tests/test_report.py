@@ -77,7 +77,7 @@ def test_nothing_is_fetched_or_run_whatever_the_labels() -> None:
     assert page.seen <= {
         "html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "h3", "p", "small", "svg", "g", "line",
         "rect", "path", "text", "circle", "polyline", "div", "table", "tr", "th", "td", "figure", "figcaption", "sub",
-        "sup", "strong", "ul", "li", "pre",
+        "sup", "strong", "ul", "ol", "li", "pre", "b", "span", "details", "summary",
     }  # fmt: skip
     assert page.risky == []
     assert not re.search(r"https?:|url\(|@import", text)
@@ -95,7 +95,8 @@ def test_the_answer_and_its_parts_are_there() -> None:
         known=0.25,
     )  # fmt: skip
     for part in (
-        "How far apart are slow and fast?", "80 % confidence", "How it was computed", "Who corresponds to whom",
+        "How far apart are slow and fast?", "of the steps that matter, fast is in a different state than slow.",
+        "80 % confidence", "How it was computed", "Who corresponds to whom", "Where they differ",
         "What the distance is made of", "By joint step", "The two processes", "4,000", "mind the gap", "Along the run",
         "somcot distance a b", "truth 0.2500", "prefers-color-scheme:dark", "width=device-width",
     ):  # fmt: skip
@@ -108,18 +109,79 @@ def test_the_words_follow_what_is_known() -> None:
     cost = somcot.costs.absolute([1, 0, 0, -1], [1, 0, 0, -1])
     a, b = x.sample(20, 20, rng=1), y.sample(20, 20, rng=2)
     known = report.html(somcot.distance(x, y, cost, discount=0.9))
-    assert "(proved to " in known
+    assert "Both processes are known, and the number is proved to " in known
     assert "the band is the proved bracket" in known
+    assert "may be chance" not in known
     data = somcot.distance(a, b, cost, discount=0.9)
     page = report.html(data)
-    assert f"is estimated at {data.distance:.4f}; no interval was asked for" in page
-    assert f"<tr><th>before correction</th><td>{data.plugin:.6g}, proved to " in page
+    assert "It is estimated from recordings; no interval was asked for, so its error is not known." in page
+    assert f"<tr><th>before correction</th><td>{data.plugin:.4f}, proved to " in page
     assert "certain" not in page
     stream = somcot.distance(x, y, cost, discount=0.9, method="somcot", n_steps=300, rng=0)
     page = report.html(stream)
-    assert f"After 300 steps the distance between X and Y is put at {stream.distance:.4f}; nothing is proved" in page
+    assert f"differ by about {stream.distance:.4f} on average" in page
+    assert "This is where 300 steps led; nothing is proved about how near that is." in page
     assert "<th>proved</th><td>nothing, after 300 steps</td>" in page
     assert "bracket" not in page
+
+
+def test_the_order_is_that_of_a_reader_in_a_hurry() -> None:
+    x, y = (somcot.random_walk(5, theta).sample(200, 20, rng=k) for k, theta in enumerate((0.3, 0.6)))
+    result = somcot.distance(x, y, somcot.costs.labels(x.states, y.states), discount=0.9, confidence=0.9, rng=0)
+    page = report.html(result, x=x, y=y, names=("slow", "fast"), warnings=["mind the gap"])
+    parts = [
+        f"On about {100 * result.distance:.1f} % of the steps that matter", "With 90 % confidence", "permutation test",
+        "mind the gap", "is followed by", "Who corresponds to whom", "<details>", "Maps",
+    ]  # fmt: skip
+    assert sorted(parts, key=page.index) == parts
+    body = page.partition("<details>")[0]
+    assert "cross-fit" not in body
+    assert "Encoder" not in body
+    assert "0: alike" in body  # the scale runs over what is possible
+    assert "1: as different as can be" in body
+
+
+def test_steps_are_told_with_their_direction_and_mark() -> None:
+    x, y = (
+        somcot.MarkovChain([[0.0, p, 1 - p], [0, 1, 0], [0, 0, 1]], states=["cart", "paid", "left"])
+        for p in (0.5, 0.25)
+    )
+    a, b = x.sample(400, 3, rng=1), y.sample(400, 3, rng=2)
+    found = somcot.distance(a, b, somcot.costs.labels(a.states, b.states), discount=0.9, confidence=0.9)
+    page = report.html(found, names=("May", "June"), state_name="page")
+    shares = [side.chain().transition[0, 1] for side in (a, b)]
+    wanted = f"less often in June: {100 * shares[1]:.1f} % instead of {100 * shares[0]:.1f} %"
+    assert f'<b>cart</b> is followed by <b>paid</b> {wanted} <span class="tag clear">clear</span>' in page
+    assert "June is in a different state (page) than May." in page
+    assert "May is in <b>paid</b> while June is in <b>left</b>: " in page
+    same = somcot.distance(a, x.sample(400, 3, rng=3), somcot.costs.labels(a.states, a.states), discount=0.9)
+    assert 'class="tag clear"' not in report.html(same)
+
+
+def test_words_for_other_costs() -> None:
+    x, y = somcot.random_walk(3), somcot.random_walk(3, 0.7)
+    gain = somcot.costs.absolute([1, 0, -1], [1, 0, -1])
+    result = somcot.distance(x, y, gain, discount=0.9)
+    part = f"{result.distance:.4f} on average: {100 * result.distance / 2:.1f} % of the largest difference there can be"
+    assert part in report.meaning(result)
+    assert "differ in 'gain' by" in report.meaning(result, cost_name="reward:gain")
+    shifted = somcot.distance(x, y, gain - 1, discount=0.9)
+    assert "where -1.0000 to 1.0000 is possible" in report.meaning(shifted)
+    constant = somcot.distance(x, y, np.ones((3, 3)), discount=0.9)
+    assert report.meaning(constant).endswith("differ by 1.0000 on average.")
+    apart = somcot.distance(x, x, 1 - np.eye(3), discount=0.9)
+    assert report.meaning(apart) == "On none of the steps that matter, Y is in a different state than X."
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_nothing_is_claimed_of_one_process_recorded_twice() -> None:
+    walk = somcot.random_walk(4)
+    cost = somcot.costs.labels(walk.states, walk.states)
+    a, b = walk.sample(60, 20, rng=1), walk.sample(60, 20, rng=2)
+    page = report.html(somcot.distance(a, b, cost, discount=0.9, confidence=0.9, rng=0))
+    assert "That includes no difference at all." in page
+    assert "A permutation test does not tell the recordings apart either" in page
+    assert "they show no difference" in page
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -205,7 +267,7 @@ def test_says_when_the_maps_are_at_the_noise_level() -> None:
 
 @pytest.mark.parametrize("distance", [0.0, 0.05, 1.0])
 def test_the_number_stays_inside_its_picture(distance: float) -> None:
-    picture = drawings.interval(distance, low=0.0, high=1.0, start=0.0, end=1.0, ticks={})
+    picture = drawings.interval(distance, low=0.0, high=1.0, ends=(0.0, 1.0), ticks={})
     found = re.search(r'<text x="([0-9.]+)" y="13"[^>]*>([^<]+)<', picture)
     assert found is not None
     place, half = float(found[1]), 4.7 * len(found[2])  # a bold digit of this size is 9.4 wide

@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.cards import SHOWN, card, grid
 from somcot.plumbing.matrices import from_frame, square_matrix, stochastic
+from somcot.plumbing.text import label_text, percent
 from somcot.plumbing.validation import (
     check_count,
     check_discount,
@@ -252,6 +254,23 @@ class MarkovChain:
         where = repr(self.states[starts[0]]) if len(starts) == 1 else f"{len(starts)} states"
         n_transitions = int(self.support.indptr[-2])
         return f"MarkovChain({self.n_states} states, {n_transitions} transitions, starts in {where})"
+
+    def _repr_html_(self) -> str:
+        starts = np.argsort(-self.initial, kind="stable")
+        starts = starts[self.initial[starts] > 0]
+        where = ", ".join(f"{label_text(self.states[k], 24)} ({percent(self.initial[k])})" for k in starts[:3])
+        facts = [("starts in", where + f" and {len(starts) - 3:,} more" * (len(starts) > 3))]
+        if self.features is not None:
+            facts.append(("features", f"from {self.features.min():.4g} to {self.features.max():.4g}"))
+        corner: Any = self.transition[:SHOWN, :SHOWN]
+        steps = grid(
+            corner.toarray() if self.is_sparse else corner,
+            self.states,
+            self.states,
+            shape=(self.n_states, self.n_states),
+        )
+        size = f"{self.n_states:,} states, {int(self.support.indptr[-2]):,} transitions"
+        return card("MarkovChain", facts, steps, sub=size)
 
 
 def _check_features(features: ArrayLike, n: int) -> Floats:

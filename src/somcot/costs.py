@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.surroundings import histograms, n_successors
+from somcot.plumbing.text import brief_record
 from somcot.plumbing.validation import check_count, check_flag, check_labels, real_array
 
 __all__ = [
@@ -74,6 +75,9 @@ class FeatureMeans(NamedTuple):
     variances: Floats
     numbers: NDArray[np.int64]
 
+    def __repr__(self) -> str:
+        return brief_record(self)
+
     @property
     def squared_errors(self) -> Floats:
         """Squared standard error of each mean."""
@@ -97,6 +101,10 @@ class FeatureCost:
     x: FeatureMeans
     y: FeatureMeans
     shared: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        n, m = self.shape
+        return f"FeatureCost({n} x {m} states, {len(self.shared)} of them shared)"
 
     @cached_property
     def values(self) -> tuple[Floats, Floats]:

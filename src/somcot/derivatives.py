@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.text import brief_record
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -47,7 +48,7 @@ class Margin(NamedTuple):
     cost: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RowGradient:
     """Derivative along the rows of one chain, on the positive transition probabilities.
 
@@ -66,6 +67,9 @@ class RowGradient:
     values: Floats
     initial: Floats
     sparse: bool
+
+    def __repr__(self) -> str:
+        return brief_record(self)
 
     def matrix(self) -> Floats | csr_array:
         """The derivative as a matrix of the same kind as the chain's; 0 where the transition does not occur."""

@@ -41,7 +41,7 @@ class UnitProblem:
         return self.cost.shape[0], self.cost.shape[1]
 
 
-@dataclass(frozen=True, init=False, eq=False)
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class Problem:
     """The least expected discounted cost over all bicausal couplings of two known chains.
 
@@ -60,6 +60,10 @@ class Problem:
     cost: Floats
     discount: float
     _least: float | None
+
+    def __repr__(self) -> str:
+        (n, m), cost = self.shape, f"cost from {self.cost.min():.4g} to {self.cost.max():.4g}"
+        return f"Problem({n} x {m} states, {cost}, discount {self.discount:g})"
 
     def __init__(self, x: MarkovChain, y: MarkovChain, cost: ArrayLike, discount: float) -> None:
         object.__setattr__(self, "x", x)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,9 @@ from somcot.couplings import Coupling, Residuals
 from somcot.derivatives import Gradient, RowGradient
 from somcot.makeup import Contributions, Makeup, RowCounts
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.cards import record_card
 from somcot.plumbing.lazy import Lazy
+from somcot.plumbing.text import brief_record
 
 __all__ = [
     "Bounds", "Claim", "ConfidenceInterval", "DeferredMaps", "Duals", "Estimate", "Maps", "Match", "Result", "Status",
@@ -63,6 +65,9 @@ class Duals(NamedTuple):
     alpha_y: Floats
     V: Floats
 
+    def __repr__(self) -> str:
+        return brief_record(self)
+
 
 class Estimate(NamedTuple):
     """How an estimate from data was corrected, and how uncertain it is.
@@ -101,6 +106,12 @@ class Estimate(NamedTuple):
     equal_rows: float | None = None
     kept: tuple[float, ...] | None = None
 
+    def __repr__(self) -> str:
+        return brief_record(self)
+
+    def _repr_html_(self) -> str:
+        return record_card(self)
+
 
 class Maps(NamedTuple):
     """The encoder lambda_X(y | x), (n_x, n_y), and the decoder lambda_Y(x | y), (n_y, n_x).
@@ -111,6 +122,9 @@ class Maps(NamedTuple):
     encoder: Floats
     decoder: Floats
     at_noise_level: bool = False
+
+    def __repr__(self) -> str:
+        return brief_record(self)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -313,6 +327,36 @@ class Result:
 
     def __repr__(self) -> str:
         return f"<somcot.Result {self}>"
+
+    def _repr_html_(self) -> str:
+        from somcot.report.cards import result_card  # a view of this record, layers above it
+
+        return result_card(self)
+
+    def report(self, path: str | os.PathLike[str], **details: Any) -> None:
+        """Write a page about the result: one HTML file without scripts, for readers who were not there.
+
+        Parameters
+        ----------
+        path : path
+            The file to write; what is there is replaced in one move.
+        **details
+            As for `somcot.report.html`, above all ``names=("May", "June")``, and the processes ``x=`` and ``y=`` for a
+            summary of the data.
+
+        Examples
+        --------
+        >>> import somcot, tempfile, pathlib
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "walks.html"
+        >>> x, y = somcot.random_walk(3), somcot.random_walk(3, 0.7)
+        >>> result = somcot.distance(x, y, somcot.costs.labels(x.states, y.states), discount=0.9)
+        >>> result.report(path, names=("fair", "drifting"))
+        >>> "How far apart are fair and drifting?" in path.read_text()
+        True
+        """
+        from somcot.report import write  # as above
+
+        write(path, self, **details)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the result to a file that holds no code; `Result.load` reads it back."""

@@ -20,6 +20,7 @@ from somcot.recorded.counting import PairCounts, count_pairs
 from somcot.recorded.counts import Counts, choose_start
 from somcot.recorded.labels import encode, refuse_lookalikes
 from somcot.recorded.recording import RewardSums
+from somcot.recorded.showing import counts_card
 from somcot.recorded.words import Steps, steps_between_words
 
 if TYPE_CHECKING:
@@ -455,3 +456,7 @@ class Samples:
     def __repr__(self) -> str:
         kind = f"{self.n_episodes} episodes" if self.discount is None else f"independent at discount {self.discount}"
         return f"Samples({self.n_states} states, {self.n_transitions} transitions, {kind})"
+
+    def _repr_html_(self) -> str:
+        ended = 0 if self.terminated is None else int(self.terminated.sum())
+        return counts_card("Samples", self.counted, ended)

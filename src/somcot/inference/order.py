@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from somcot.plumbing.cards import card, table
 from somcot.plumbing.jit import kernel
 from somcot.plumbing.validation import check_count, check_rng
 from somcot.problem import Data
@@ -43,6 +44,12 @@ class MarkovOrder(NamedTuple):
 
     order: int
     pvalues: tuple[float, ...]
+
+    def _repr_html_(self) -> str:
+        more = " or more" if self.order > len(self.pvalues) else ""
+        rows = [(f"{k} against {k + 1}", f"{p:.3g}") for k, p in enumerate(self.pvalues, 1)]
+        said = "the least order that is not rejected at 5 %"
+        return card(f"order {self.order}{more}", (), table(["tested", "!p-value"], rows), sub=said)
 
     def __str__(self) -> str:
         tests = ", ".join(f"{k} against {k + 1}: p = {p:.3g}" for k, p in enumerate(self.pvalues, 1))

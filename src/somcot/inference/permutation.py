@@ -16,8 +16,10 @@ from somcot.bellman.slices import thread_count
 from somcot.inference.dealing import AnyDeck, Deck, check_recordings, deck_of_two, known_starts_differ
 from somcot.inference.statistics import Statistic, exact, loudest, main_pearson, pearson, slope
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.cards import card, histogram
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.progress import meter
+from somcot.plumbing.text import figure
 from somcot.plumbing.validation import check_count, check_discount, check_flag, check_rng
 from somcot.problem import Data
 from somcot.samples import Samples
@@ -35,6 +37,19 @@ _MOST = 5_000_000  # transitions above which nobody is asked to wait for that
 TOO_ALIKE = (
     "the recordings are more alike than independent recordings of one process can be; are these the same sessions?"
 )
+
+
+def verdict(pvalue: float) -> str:
+    """What a test of "the same process" says, and no more than that.
+
+    Examples
+    --------
+    >>> verdict(0.6)
+    'No difference shown: the same process may well give recordings as different as these.'
+    """
+    if pvalue <= 0.05:
+        return "The recordings differ: the same process would rarely give recordings as different as these."
+    return "No difference shown: the same process may well give recordings as different as these."
 
 
 @dataclass(frozen=True)
@@ -66,6 +81,15 @@ class SameProcessResult:
     stopped_early: bool
     observed: float = field(repr=False)
     null_distribution: Floats = field(repr=False)
+
+    def _repr_html_(self) -> str:
+        early = "; more could not change the answer" if self.stopped_early else ""
+        facts = [
+            ("statistic", figure(self.statistic)),
+            ("compared", f"with {self.n_permutations:,} random regroupings of the recordings{early}"),
+        ]
+        picture = histogram(self.null_distribution, self.observed)
+        return card(f"p = {self.pvalue:.3g}", facts, picture, sub=verdict(self.pvalue))
 
     def __str__(self) -> str:
         early = ", stopped early" if self.stopped_early else ""

@@ -12,6 +12,8 @@ from somcot.mdp.distances import bracket
 from somcot.mdp.planning import best, shortfall
 from somcot.mdp.process import MDP, check_mdp, on_policy
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.cards import SHOWN, card, table
+from somcot.plumbing.text import label_text
 from somcot.plumbing.validation import check_count, check_discount, check_number
 
 __all__ = ["Aggregation", "aggregate"]
@@ -51,8 +53,18 @@ class Aggregation:
         return float(self.policy_bounds.max())
 
     def __repr__(self) -> str:
-        sizes = f"{len(self.labels)} states in {self.mdp.n_states} classes"
+        sizes = f"{len(self.labels):,} states in {self.mdp.n_states:,} classes"
         return f"Aggregation({sizes}, value error <= {self.value_error:.3g}, policy loss <= {self.policy_loss:.3g})"
+
+    def _repr_html_(self) -> str:
+        facts = [("value error", f"at most {self.value_error:.4g}"), ("policy loss", f"at most {self.policy_loss:.4g}")]
+        sizes = np.bincount(self.labels, minlength=self.mdp.n_states)
+        rows = [
+            (label_text(self.mdp.states[k], 40), f"{sizes[k]:,}")
+            for k in np.argsort(-sizes, kind="stable")[:SHOWN]
+        ]  # fmt: skip
+        size = f"{len(self.labels):,} states in {self.mdp.n_states:,} classes"
+        return card("Aggregation", facts, table(["largest classes", "!states"], rows), sub=size)
 
 
 def aggregate(mdp: MDP, *, discount: float, epsilon: float | None = None, n_classes: int | None = None) -> Aggregation:

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from somcot.mdp.process import MDP, check_mdp
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.cards import record_card
+from somcot.plumbing.text import brief_record
 from somcot.plumbing.validation import check_discount
 
 __all__ = ["Plan", "optimal"]
@@ -30,6 +32,12 @@ class Plan(NamedTuple):
 
     values: Floats
     policy: tuple[Hashable, ...]
+
+    def __repr__(self) -> str:
+        return brief_record(self)
+
+    def _repr_html_(self) -> str:
+        return record_card(self)
 
 
 def optimal(mdp: MDP, *, discount: float) -> Plan:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain, Support
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.cards import card, grid
 from somcot.plumbing.matrices import ROW_TOLERANCE
 from somcot.plumbing.validation import check_labels, check_start_law, real_array
 
@@ -93,6 +94,10 @@ class MDP:
 
     def __repr__(self) -> str:
         return f"MDP({self.n_states} states, {self.n_actions} actions)"
+
+    def _repr_html_(self) -> str:
+        size = f"{self.n_states:,} states, {self.n_actions:,} actions"
+        return card("MDP", (), "<p>Rewards</p>", grid(self.rewards, self.states, self.actions), sub=size)
 
 
 def on_policy(mdp: MDP, policy: ArrayLike | Sequence[Hashable]) -> MarkovChain:

@@ -21,6 +21,7 @@ from somcot.recorded.edges import Edges
 from somcot.recorded.flow import flow_mle
 from somcot.recorded.labels import listing, refuse_lookalikes
 from somcot.recorded.recording import RewardSums
+from somcot.recorded.showing import counts_card
 from somcot.recorded.stationary import law_on, long_run_part
 
 if TYPE_CHECKING:
@@ -337,6 +338,9 @@ class Counts:
     def __repr__(self) -> str:
         kind = f"{self.n_episodes} episodes" if self.discount is None else f"independent at discount {self.discount}"
         return f"Counts({self.n_states} states, {self.n_transitions} transitions, {kind})"
+
+    def _repr_html_(self) -> str:
+        return counts_card("Counts", self)
 
 
 def choose_start(

@@ -14,12 +14,16 @@ from somcot import __version__
 from somcot.plumbing.files import write_bytes
 from somcot.plumbing.text import label_text
 from somcot.problem import ChainOrData
-from somcot.report import sections
+from somcot.report import story, technique
 from somcot.report.contributions import Contribution, contributions
-from somcot.report.words import before_correction, named, sentence
+from somcot.report.story import Subject
+from somcot.report.tables import details
+from somcot.report.words import before_correction, cost_of, meaning, named, sentence, short
 from somcot.result import Result
 
-__all__ = ["Contribution", "before_correction", "contributions", "html", "named", "sentence", "write"]
+__all__ = ["Contribution", "before_correction", "contributions", "html", "meaning", "named", "sentence", "write"]
+
+_PARTS = 12  # pairs of states and transitions that are listed
 
 
 def write(path: str | os.PathLike[str], result: Result, **details: Any) -> None:
@@ -38,14 +42,18 @@ def html(
     warnings: Iterable[str] = (),
     command: str | None = None,
     known: float | None = None,
+    state_name: str | None = None,
 ) -> str:
     """The page as text.
+
+    First what the number means in a sentence, whether it is real, where it comes from and who corresponds to whom; then
+    everything else, closed until it is opened.
 
     Parameters
     ----------
     result : Result
     cost : array_like, shape (n_x, n_y), optional
-        The cost it was computed with, for the tables of what the distance is made of.
+        The cost it was computed with; needed only for methods whose results do not remember it.
     x, y : Samples or MarkovChain, optional
         The processes, for the summary of the data.
     names : (str, str)
@@ -58,6 +66,8 @@ def html(
         How to get the same result again.
     known : float, optional
         The true distance, where it is known, to be shown beside the estimate.
+    state_name : str, optional
+        What a state is, such as "page".
 
     Examples
     --------
@@ -67,16 +77,25 @@ def html(
     >>> "&lt;May&gt;" in page, "<script" in page
     (True, False)
     """
+    about = Subject(result, cost_of(result, cost), short(names, 120), cost_name, state_name, known)
+    found = result.contributions(_PARTS) if result.makeup is not None else None
     parts = [
-        sections.head(result, names, known),
-        sections.warnings(named([*result.diagnose(), *warnings], names)),
-        sections.method(result, cost_name, cost),
-        sections.matching(result, names),
-        sections.making(result, cost, names) if cost is not None else "",
-        sections.occupancy(result, names),
-        sections.data(x, y, names),
-        sections.run(result),
-        sections.again(command, __version__),
+        story.head(about),
+        story.warnings(named([*result.diagnose(), *warnings], names)),
+        story.where(about, found),
+        story.matching(about),
+        "<h2>For those who want to know more</h2>",
+        details("How it was computed", technique.computed(about)),
+        details("What the distance is made of", technique.makeup(about, found)),
+        details("Maps: who is with whom, and where each state goes", technique.maps(about)),
+        details("The two processes as graphs", technique.processes(about)),
+        details("The data", technique.data(x, y, about.names)),
+        details("Along the run", technique.run(result)),
+        details(
+            "Definition and reference" if command is None else "Definition, and the same again",
+            technique.again(command),
+        ),
+        f'<p class="note">Written by somcot {escape(__version__)}.</p>',
     ]
     title = escape(f"somcot: {label_text(names[0], 60)} and {label_text(names[1], 60)}")
     style = files("somcot").joinpath("data", "report.css").read_text(encoding="utf-8")

@@ -59,9 +59,18 @@ def _shade(values: Floats, cell: int) -> str:
     return "".join(paths)
 
 
-def interval(distance: float, *, low: float, high: float, start: float, end: float, ticks: Mapping[str, float]) -> str:
-    """A number on its scale with the interval around it, and further named places below the line."""
+def interval(
+    distance: float,
+    *,
+    low: float,
+    high: float,
+    ends: tuple[float, float],
+    words: tuple[str, str] = ("", ""),
+    ticks: Mapping[str, float],
+) -> str:
+    """A number on its scale with the interval around it, what the ends mean, and named places below the line."""
     width, room = 440.0, 24.0
+    start, end = ends
     span = (end - start) or 1.0
 
     def at(value: float) -> float:
@@ -69,21 +78,22 @@ def interval(distance: float, *, low: float, high: float, start: float, end: flo
 
     half = 5.0 * len(figure(distance))  # of the number's width: near an end it stays inside the picture
     middle = min(max(at(distance), half), width - half)
+    said = [escape(f": {text}" if text else "") for text in words]
     parts = [
         f'<line x1="{room}" x2="{width - room}" y1="34" y2="34" class="axis"/>',
         f'<rect x="{at(low):.1f}" y="26" width="{max(at(high) - at(low), 2):.1f}" height="16" rx="4" class="band"/>',
         f'<line x1="{at(distance):.1f}" x2="{at(distance):.1f}" y1="20" y2="48" class="mark"/>',
         f'<text x="{middle:.1f}" y="13" text-anchor="middle" font-size="15" class="strong">{figure(distance)}</text>',
-        f'<text x="{room}" y="66" font-size="12">{start:.3g}</text>',
-        f'<text x="{width - room}" y="66" text-anchor="end" font-size="12">{end:.3g}</text>',
+        f'<text x="{room}" y="64" font-size="12">{start:.3g}{said[0]}</text>',
+        f'<text x="{width - room}" y="64" text-anchor="end" font-size="12">{end:.3g}{said[1]}</text>',
     ]
     for name, value in ticks.items():
         parts.append(
             f'<path d="M{at(value):.1f} 46l4 8h-8z" class="tick"/>'
-            f'<text x="{at(value):.1f}" y="66" text-anchor="middle" font-size="12">'
+            f'<text x="{min(max(at(value), 45.0), width - 45.0):.1f}" y="80" text-anchor="middle" font-size="12">'
             f"{escape(name)} {figure(value)}</text>"
         )
-    return _svg(width, 72, "".join(parts), "the distance on its scale", fluid=True)
+    return _svg(width, 86 if ticks else 70, "".join(parts), "the distance on its scale", fluid=True)
 
 
 def bars(values: Floats, labels: Sequence[Hashable], *, title: str, unit: str, classes: str = "bar") -> str:

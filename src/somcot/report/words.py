@@ -1,17 +1,157 @@
-"""The answer in words, for reports and screens: proved, estimated or neither, and never more than that."""
+"""The answer in words, for reports, screens and notebooks: proved, estimated or neither, and never more than that."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from somcot.plumbing.text import figure
-from somcot.result import Claim, Result
+import numpy as np
+from numpy.typing import ArrayLike
 
-__all__ = ["before_correction", "named", "sentence"]
+from somcot.makeup import TransitionShare
+from somcot.plumbing.text import figure, label_text, percent
+from somcot.result import Bounds, Claim, Result
+
+__all__ = [
+    "before_correction", "by_labels", "by_test", "certainty", "cost_of", "meaning", "more_or_less", "named", "possible",
+    "sentence", "short", "span", "steps_that_matter",
+]  # fmt: skip
+
+_LEVEL = 0.05  # of the permutation test, as for marks of contributions
+# What decides whether the number can be trusted comes before what is merely good to know.
+_FIRST = ("same sessions?", "no state is called the same", "interval is too narrow", "too few data", "hardly tell")
+
+
+def cost_of(result: Result, cost: ArrayLike | None = None) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]] | None:
+    """The cost that was given, or the one the result remembers."""
+    if cost is not None:
+        return np.asarray(cost, dtype=np.float64)
+    return None if result.makeup is None else result.makeup.cost
+
+
+def by_labels(result: Result, cost: ArrayLike | None) -> bool:
+    """Whether the cost is 0 between states of the same name and 1 elsewhere, so that distances are shares of time."""
+    table = cost_of(result, cost)
+    if table is None or not np.isin(table, (0.0, 1.0)).all():
+        return False
+    column = {label: j for j, label in enumerate(result.states_y)}
+    alike = [(i, column[label]) for i, label in enumerate(result.states_x) if label in column]
+    wanted = np.ones_like(table)
+    if alike:
+        wanted[tuple(np.array(alike).T)] = 0.0
+    return bool(alike) and np.array_equal(table, wanted)
+
+
+def possible(result: Result, cost: ArrayLike | None = None) -> tuple[float, float] | None:
+    """The least and the largest distance that the cost allows, where it is known and not constant."""
+    table = cost_of(result, cost)
+    if table is None or table.size == 0 or table.min() == table.max():
+        return None
+    return float(min(table.min(), result.distance)), float(table.max())
+
+
+def span(result: Result) -> Bounds:
+    """Between which numbers the distance lies, as far as that is known; the number itself where nothing is."""
+    if result.confidence_interval is not None:
+        return Bounds(*result.confidence_interval[:2])
+    return result.bounds if result.claim is Claim.PROVED else Bounds(result.distance, result.distance)
+
+
+def meaning(
+    result: Result,
+    cost: ArrayLike | None = None,
+    names: tuple[str, str] = ("X", "Y"),
+    *,
+    cost_name: str | None = None,
+    state_name: str | None = None,
+) -> str:
+    """What the number means, in plain words.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> x, y = (somcot.MarkovChain([[p, 1 - p], [0.5, 0.5]], states=["home", "cart"]) for p in (0.9, 0.8))
+    >>> result = somcot.distance(x, y, somcot.costs.labels(x.states, y.states), discount=0.9)
+    >>> meaning(result, names=("May", "June"), state_name="page")
+    'On 10.6 % of the steps that matter, June is in a different state (page) than May.'
+    """
+    about = "" if result.claim is Claim.PROVED else "about "
+    if by_labels(result, cost):
+        where = f"in a different state{f' ({state_name})' if state_name else ''} than {names[0]}"
+        share = "none" if result.distance <= 0.0 else about + percent(result.distance).replace("< ", "less than ")
+        return f"On {share.replace('about less', 'less')} of the steps that matter, {names[1]} is {where}."
+    ends = possible(result, cost)
+    kind, _, column = (cost_name or "").partition(":")
+    differ = f"differ in {column!r} by" if kind in ("reward", "attribute") and column else "differ by"
+    text = f"On the steps that matter, {names[0]} and {names[1]} {differ} {about}{figure(result.distance)} on average"
+    if ends is None:
+        return f"{text}."
+    if ends[0] != 0.0:
+        return f"{text}, where {figure(ends[0])} to {figure(ends[1])} is possible."
+    return f"{text}: {percent(result.distance / ends[1])} of the largest difference there can be, {figure(ends[1])}."
+
+
+def steps_that_matter(result: Result) -> str:
+    """What the discount does."""
+    return (
+        f"With discount {result.discount:g} about the first {1.0 / (1.0 - result.discount):.3g} steps matter; earlier "
+        "ones count more. The two are run side by side so that they differ as little as they can."
+    )
+
+
+def certainty(result: Result, cost: ArrayLike | None = None) -> str:
+    """How sure the number is: the proof, the interval and what it says about a difference, or that there is neither."""
+    if result.claim is Claim.PROVED:
+        return f"Both processes are known, and the number is proved to {result.bounds.high - result.bounds.low:.1g}."
+    if result.claim is Claim.NOTHING:
+        return f"This is where {result.n_steps:,} steps led; nothing is proved about how near that is."
+    if result.confidence_interval is None:
+        return "It is estimated from recordings; no interval was asked for, so its error is not known."
+    low, high, level = result.confidence_interval
+    shown = percent if by_labels(result, cost) else figure
+    text = f"With {100 * level:g} % confidence the true value lies between {shown(low)} and {shown(high)}"
+    if _differs(result, cost):
+        return f"{text}: more than chance alone would give."
+    return f"{text}. That includes no difference at all."
+
+
+def _differs(result: Result, cost: ArrayLike | None) -> bool:
+    """Whether the interval excludes the least possible distance."""
+    ends = possible(result, cost)
+    least = 0.0 if ends is None else ends[0]
+    return result.confidence_interval is not None and result.confidence_interval.low > least
+
+
+def by_test(result: Result, cost: ArrayLike | None = None) -> str:
+    """What the permutation test of "the same process" adds; empty where there is none."""
+    pvalue = None if result.makeup is None or not result.n_samples else result.makeup.pvalue()
+    if pvalue is None:
+        return ""
+    seen, interval = pvalue <= _LEVEL, _differs(result, cost)
+    said = f"(p = {pvalue:.3g})"
+    if seen and interval:
+        return f"A permutation test agrees: one process would rarely give recordings as different as these {said}."
+    if seen:
+        return f"A permutation test does tell the recordings apart {said}: they differ; how much remains uncertain."
+    if interval:
+        return f"A permutation test does not tell the recordings apart, though {said}: do not build on this."
+    return f"A permutation test does not tell the recordings apart either {said}: they show no difference."
+
+
+def more_or_less(step: TransitionShare, names: tuple[str, str]) -> str:
+    """In which direction the probability of a step differs.
+
+    Examples
+    --------
+    >>> step = TransitionShare("cart", "paid", 0.02, 0.001, True, 0.5, 0.25)
+    >>> more_or_less(step, ("May", "June"))
+    'less often in June: 25.0 % instead of 50.0 %'
+    """
+    often = "more" if step.probability_y > step.probability_x else "less"
+    return f"{often} often in {names[1]}: {percent(step.probability_y)} instead of {percent(step.probability_x)}"
 
 
 def sentence(result: Result, names: tuple[str, str] = ("X", "Y")) -> str:
-    """The answer in words.
+    """The number and how sure it is, in a sentence.
 
     Examples
     --------
@@ -39,22 +179,34 @@ def before_correction(result: Result) -> tuple[str, str] | None:
     if result.plugin is None:
         return None
     name = "estimated chains" if result.estimate is None else "before correction"
-    return name, f"{result.plugin:.6g}, proved to {result.bounds.high - result.bounds.low:.1g} for the estimated chains"
+    shown = figure(result.plugin)
+    return name, f"{shown}, proved to {result.bounds.high - result.bounds.low:.1g} for the estimated chains"
 
 
 def named(messages: Iterable[str], names: tuple[str, str]) -> list[str]:
-    """Messages about x and y in the names of the two, each once; one that holds for both is said of both.
+    """Messages about x and y in the names of the two, each once, the most important first.
+
+    One that holds for both is said of both.
 
     Examples
     --------
-    >>> named(["x: few data", "y: few data", "y: odd", "no interval"], ("May", "June"))
-    ['May and June: few data', 'June: odd', 'no interval']
+    >>> named(["x: few", "y: few", "y: odd", "no interval", "an interval is too narrow then"], ("May", "June"))
+    ['an interval is too narrow then', 'May and June: few', 'June: odd', 'no interval']
     """
-    unique = list(dict.fromkeys(messages))
     told: dict[str, list[str]] = {}  # what is said, and of whom
-    for message in unique:
+    for message in dict.fromkeys(messages):
         side, _, rest = message.partition(": ")
         about = {"x": [names[0]], "y": [names[1]]}.get(side, []) if rest else []
         told.setdefault(rest if about else message, []).extend(about)
     said = (f"{' and '.join(about)}: {text}" if about else text for text, about in told.items())
-    return list(dict.fromkeys(said))  # a message may have come with a name already
+    return sorted(dict.fromkeys(said), key=_rank)  # a message may have come with a name already
+
+
+def _rank(message: str) -> int:
+    return next((k for k, words in enumerate(_FIRST) if words in message), len(_FIRST))
+
+
+def short(names: tuple[str, str], longest: int = 60) -> tuple[str, str]:
+    """Names as plain text that fits."""
+    first, second = (label_text(name, longest) for name in names)
+    return first, second

@@ -1,0 +1,46 @@
+"""Pictures of finished results. Each function takes a record and an optional `ax`, and returns the `ax`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from somcot.plots.drawing import NAMES
+from somcot.plots.maps import coupling, decoder, encoder
+from somcot.plots.numbers import contributions, intervals, title, trace
+from somcot.plots.states import graph, visits
+from somcot.result import Result
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "contributions", "coupling", "decoder", "encoder", "graph", "intervals", "overview", "trace", "visits",
+]  # fmt: skip
+
+
+def overview(result: Result, *, names: tuple[str, str] = NAMES) -> Figure:
+    """Everything at a glance: encoder, decoder, pairs, the run, and both chains.
+
+    Parameters
+    ----------
+    result : Result
+    names : (str, str)
+        What to call the two processes.
+    """
+    import matplotlib as mpl
+    import matplotlib.pyplot as plt
+
+    picture, axes = plt.subplots(2, 3, figsize=(16, 9.5), layout="constrained")
+    encoder(result, ax=axes[0, 0], names=names)
+    decoder(result, ax=axes[0, 1], names=names)
+    coupling(result, ax=axes[0, 2], names=names)
+    trace(result, ax=axes[1, 0])
+    for ax, side in zip(axes[1, 1:], ("x", "y"), strict=True):
+        if result.plan is None:
+            ax.set_axis_off()
+        else:
+            graph(result, side, ax=ax, names=names)
+    picture.suptitle(title(result, names))
+    if "inline" in mpl.get_backend():  # a notebook shows the figure that is returned; an open one it would show again
+        plt.close(picture)
+    return picture

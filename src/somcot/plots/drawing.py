@@ -1,0 +1,82 @@
+"""What all pictures share: axes, names, labels that fonts can show, bars and graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.text import label_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["NAMES", "axes", "bar_labels", "circle", "heat_map", "shown"]
+
+NAMES = ("X", "Y")
+_MAX_TICKS = 15
+
+
+def axes(ax: Axes | None) -> Axes:
+    """The given axes, or those of a new figure."""
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(layout="constrained")[1]
+
+
+def shown(label: Hashable, longest: int = 16) -> str:
+    """A label for matplotlib: short, without formulas, and without characters its fonts lack (they warn)."""
+    text = ",".join(map(str, label)) if isinstance(label, tuple) else str(label)
+    plain = "".join(c if c.isprintable() and ord(c) < 0x2E80 else "\u25a1" for c in label_text(text, longest))
+    return plain.replace("$", r"\$")
+
+
+def heat_map(values: Floats, rows: Sequence[Hashable], columns: Sequence[Hashable], ax: Axes | None) -> Axes:
+    """Cells darker for larger values, with labels for the rows and columns."""
+    ax = axes(ax)
+    image = ax.imshow(values, vmin=0.0, vmax=max(float(values.max()), 1e-12), cmap="Blues", aspect="auto")
+    ax.figure.colorbar(image, ax=ax, label="probability", shrink=0.9)
+    _ticks(ax.yaxis, rows)
+    _ticks(ax.xaxis, columns)
+    ax.tick_params(axis="x", rotation=90 if max(len(shown(label)) for label in columns) > 2 else 0)
+    return ax
+
+
+def _ticks(axis: Any, labels: Sequence[Hashable]) -> None:
+    """Label every state, or evenly spaced ones when there are too many to read."""
+    step = -(-len(labels) // _MAX_TICKS)
+    axis.set_ticks(np.arange(0, len(labels), step), [shown(label) for label in labels[::step]])
+
+
+def bar_labels(ax: Axes, labels: Sequence[str]) -> None:
+    """Names of horizontal bars, the first on top."""
+    ax.set_yticks(np.arange(len(labels)), labels)
+    ax.set_ylim(len(labels) - 0.4, -0.6)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def circle(ax: Axes, law: Floats, labels: Sequence[Hashable], shades: NDArray[Any] | str) -> None:
+    """States on a circle: dots grow with the rows' sums, arrows with the entries."""
+    angle = np.pi / 2 - 2 * np.pi * np.arange(len(labels)) / max(len(labels), 1)
+    place = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    between = law - np.diag(np.diag(law))
+    top = float(between.max()) or 1.0
+    for i, j in np.argwhere(between > 0.02 * top).tolist():
+        share = float(between[i, j]) / top
+        ax.annotate(
+            "", xy=tuple(place[j]), xytext=tuple(place[i]),
+            arrowprops={"arrowstyle": "-|>", "connectionstyle": "arc3,rad=0.12", "shrinkA": 8, "shrinkB": 8,
+                        "alpha": 0.2 + 0.6 * share, "linewidth": 0.5 + 3 * share, "color": "0.35"},
+        )  # fmt: skip
+    time = law.sum(axis=1)
+    ax.scatter(place[:, 0], place[:, 1], s=30 + 600 * time / max(float(time.max()), 1e-300), c=shades, zorder=3)
+    for (x, y), label in zip(place.tolist(), labels, strict=True):
+        side = "center" if abs(x) < 0.2 else "left" if x > 0 else "right"
+        ax.text(1.17 * x, 1.17 * y, shown(label), ha=side, va="center", fontsize="small")
+    ax.set(xlim=(-1.7, 1.7), ylim=(-1.45, 1.45), aspect="equal")
+    ax.set_axis_off()

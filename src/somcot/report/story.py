@@ -1,0 +1,147 @@
+"""What everybody reads: what the number means, whether it is real, where it comes from, who corresponds to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import NamedTuple
+
+from somcot.makeup import Contributions, PairShare
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.text import figure, percent
+from somcot.report import drawings
+from somcot.report.tables import bold, cell, share, table, text
+from somcot.report.words import (
+    by_labels,
+    by_test,
+    certainty,
+    meaning,
+    more_or_less,
+    possible,
+    span,
+    steps_that_matter,
+)
+from somcot.result import Claim, Result
+
+__all__ = ["Subject", "head", "matching", "warnings", "where"]
+
+_TOP = 5  # parts of the distance that are told in words
+_ROWS = 12
+
+
+class Subject(NamedTuple):
+    """What a report is about: the result, its cost where that is known, and what to call everything."""
+
+    result: Result
+    cost: Floats | None
+    names: tuple[str, str]
+    cost_name: str | None = None
+    state_name: str | None = None
+    known: float | None = None
+
+
+def head(about: Subject) -> str:
+    """The question, the answer in words, the number on its scale and how sure it is."""
+    result, names = about.result, about.names
+    said = meaning(result, about.cost, names, cost_name=about.cost_name, state_name=about.state_name)
+    real = " ".join(filter(None, (certainty(result, about.cost), by_test(result, about.cost))))
+    return (
+        f"<h1>How far apart are {escape(names[0])} and {escape(names[1])}?</h1>"
+        f'<p class="lead">{escape(said)}</p><p>{escape(real)}</p>{_picture(about)}'
+        f'<p class="note">{escape(steps_that_matter(result))}</p>'
+    )
+
+
+def _picture(about: Subject) -> str:
+    """The number between the least and the largest it could be; between 0 and itself where that is not known."""
+    result, (low, high) = about.result, span(about.result)
+    ticks = {} if about.known is None else {"truth": about.known}
+    ends = possible(result, about.cost)
+    top = max(high, result.distance, *ticks.values()) if ticks else max(high, result.distance)
+    start, end = ends or (min(0.0, low, result.distance), 1.25 * top or 1.0)
+    words = ("alike", "as different as can be") if ends is not None and start == 0.0 else ("", "")
+    picture = drawings.interval(result.distance, low=low, high=high, ends=(start, end), words=words, ticks=ticks)
+    caption = "The distance on the scale of what is possible" if ends is not None else "The distance"
+    return f"<figure><figcaption>{escape(caption + _band(result))}</figcaption>{picture}</figure>"
+
+
+def _band(result: Result) -> str:
+    low, high = (figure(end) for end in span(result))
+    if result.confidence_interval is not None:
+        return f"; the band is its {100 * result.confidence_interval.level:g} % confidence interval, {low} to {high}."
+    return f"; proved between {low} and {high}." if result.claim is Claim.PROVED and low != high else "."
+
+
+def warnings(messages: Sequence[str]) -> str:
+    """Notes, each message once."""
+    unique = list(dict.fromkeys(messages))
+    if not unique:
+        return ""
+    items = "".join(f"<li>{escape(message)}</li>" for message in unique)
+    return f'<div class="warnings"><strong>Notes</strong><ul>{items}</ul></div>'
+
+
+def where(about: Subject, found: Contributions | None) -> str:
+    """The largest parts of the distance, each in a sentence with its direction."""
+    if found is None:
+        return ""
+    body = ""
+    if found.transitions:
+        items = "".join(
+            f"<li>{bold(t.state)} is followed by {bold(t.next_state)} {escape(more_or_less(t, about.names))}"
+            f"{_mark(about.result, t.marked)}</li>"
+            for t in found.transitions[:_TOP]
+        )
+        body += f"<p>The steps that differ and matter most:</p><ol>{items}</ol>"
+    if found.pairs:
+        total = float((about.result.state_law * about.cost).sum()) if about.cost is not None else 0.0
+        items = "".join(f"<li>{_pair(about, p, total or 1.0)}</li>" for p in found.pairs[:_TOP])
+        body += f"<p>What comes of it, when the two run side by side:</p><ol>{items}</ol>"
+    if not body:
+        return ""
+    return f"<h2>Where they differ</h2>{body}{_legend(about.result)}"
+
+
+def _pair(about: Subject, pair: PairShare, total: float) -> str:
+    names = about.names
+    price = "" if by_labels(about.result, about.cost) else f", at a cost of {figure(pair.cost)} each time"
+    return (
+        f"{text(names[0], 40)} is in {bold(pair.x)} while {text(names[1], 40)} is in {bold(pair.y)}: "
+        f"{escape(percent(pair.occupancy))} of the time{price}, {escape(percent(pair.amount / total))} of the distance"
+        f"{_mark(about.result, pair.marked)}"
+    )
+
+
+def _mark(result: Result, marked: bool) -> str:
+    if not result.n_samples:
+        return ""
+    return ' <span class="tag clear">clear</span>' if marked else ' <span class="tag">may be chance</span>'
+
+
+def _legend(result: Result) -> str:
+    if result.claim is not Claim.ESTIMATED:
+        return ""
+    return (
+        '<p class="note">Clear: no accident of the recordings, at a false discovery rate of 5 %. Shares are those of '
+        "the estimated chains, before the correction for bias.</p>"
+    )
+
+
+def matching(about: Subject) -> str:
+    """Which states go together, most visited first."""
+    result = about.result
+    first, second = (text(name, 40) for name in about.names)
+    found = result.matches()
+    rows = [[cell(m.x), cell(m.y), share(m.probability), share(m.occupancy)] for m in found[:_ROWS]]
+    shared = set(result.states_x) & set(result.states_y)
+    known = [m for m in found if m.x in shared]
+    same = sum(m.x == m.y for m in known)
+    said = (
+        f"<p>Of the {len(known)} states that both have, {same} go most often with the one of the same name.</p>"
+        if known
+        else ""
+    )
+    noise = '<p class="note">Solved to the level of the sampling noise.</p>' if result.maps.at_noise_level else ""
+    more = f'<p class="note">The {_ROWS} most visited of {len(found):,}.</p>' if len(found) > _ROWS else ""
+    body = table([f"state of {first}", f"goes with, in {second}", "!how often", "!share of time"], rows)
+    return f"<h2>Who corresponds to whom</h2>{said}{body}{more}{noise}"
