@@ -30,7 +30,8 @@ def records() -> dict[str, Any]:
     data = somcot.distance(a, b, cost, discount=0.9, confidence=0.9, rng=0)
     process = mdp.MDP(np.full((4, 2, 4), 0.25), np.arange(8.0).reshape(4, 2), states=LABELS, actions=LABELS[:2])
     return {
-        "chain": x, "samples": a, "counts": somcot.Counts.from_samples(a), "independent": x.sample_occupancy(50, 0.9, rng=0), "known": known, "data": data,
+        "chain": x, "samples": a, "counts": somcot.Counts.from_samples(a),
+        "independent": x.sample_occupancy(50, 0.9, rng=0), "known": known, "data": data,
         "stream": somcot.distance(x, y, cost, discount=0.9, method="somcot", n_steps=50, rng=0),
         "contributions": data.contributions(), "estimate": data.estimate,
         "test": somcot.same_process(a, b, cost, discount=0.9), "order": somcot.markov_order(a, max_order=1),
@@ -40,8 +41,8 @@ def records() -> dict[str, Any]:
 
 
 NAMES = [
-    "chain", "samples", "counts", "independent", "known", "data", "stream", "contributions", "estimate", "test", "order", "mdp",
-    "aggregation", "plan",
+    "chain", "samples", "counts", "independent", "known", "data", "stream", "contributions", "estimate", "test",
+    "order", "mdp", "aggregation", "plan",
 ]  # fmt: skip
 
 

@@ -27,8 +27,8 @@ _STYLE = (
     # Notebooks style tables too, and more specifically: alignment and stripes have to be insisted on.
     ".somcot-card tr{background:none!important}"
     ".somcot-card tr,.somcot-card td,.somcot-card th{border:0;color:inherit}"
-    ".somcot-card td,.somcot-card th{text-align:left!important;padding:1px 12px 1px 0;vertical-align:top;max-width:30em;"
-    "white-space:normal;overflow-wrap:anywhere;line-height:1.4}"
+    ".somcot-card td,.somcot-card th{text-align:left!important;padding:1px 12px 1px 0;vertical-align:top;"
+    "max-width:30em;white-space:normal;overflow-wrap:anywhere;line-height:1.4}"
     ".somcot-card th{font-weight:600}.somcot-card td.n,.somcot-card th.n{text-align:right!important;white-space:nowrap}"
     ".somcot-card td.c{text-align:right!important;padding:1px 6px}.somcot-card .big{font-size:1.35em;font-weight:650}"
     ".somcot-card .soft{opacity:.7}.somcot-card ul{margin:.2em 0;padding-left:1.3em}"
