@@ -26,6 +26,8 @@ if _TYPE_CHECKING:  # for readers and type checkers; at run time `__getattr__` d
     from somcot import costs
     from somcot.api import distance, markov_order, metric, same_process
     from somcot.chains import MarkovChain, block_chain, random_walk
+    from somcot.many.matrix import distance_matrix
+    from somcot.many.record import DistanceMatrix
     from somcot.plumbing.errors import ConvergenceWarning, DataWarning, UnseenStateWarning
     from somcot.plumbing.memory import MemoryLimitError
     from somcot.problem import Problem
@@ -41,6 +43,7 @@ __all__ = [
     "ConvergenceWarning",
     "Counts",
     "DataWarning",
+    "DistanceMatrix",
     "MarkovChain",
     "MemoryLimitError",
     "Problem",
@@ -51,6 +54,7 @@ __all__ = [
     "block_chain",
     "costs",
     "distance",
+    "distance_matrix",
     "markov_order",
     "metric",
     "random_walk",
@@ -76,6 +80,8 @@ _SUBMODULES = frozenset(
 _HOMES = {
     "somcot.api": ("distance", "markov_order", "metric", "same_process"),
     "somcot.chains": ("MarkovChain", "block_chain", "random_walk"),
+    "somcot.many.matrix": ("distance_matrix",),
+    "somcot.many.record": ("DistanceMatrix",),
     "somcot.plumbing.errors": ("ConvergenceWarning", "DataWarning", "UnseenStateWarning"),
     "somcot.plumbing.memory": ("MemoryLimitError",),
     "somcot.problem": ("Problem",),

@@ -17,7 +17,7 @@ from somcot.plumbing.discounting import Kernel
 from somcot.plumbing.memory import require
 from somcot.problem import UnitProblem
 
-__all__ = ["Improvement", "Sweep"]
+__all__ = ["Improvement", "Sweep", "transport_values"]
 
 # Work of one slice, in cells of cost matrices: about 30 ms, so that signals get through.
 _SLICE = 500_000
@@ -192,6 +192,27 @@ class Sweep:
         i, j = np.divmod(self._bases.cells, columns)
         following = self.pairs.index[self._x.indices[self._x.indptr[x] + i], self._y.indices[self._y.indptr[y] + j]]
         return row, following, change
+
+
+def transport_values(V: Floats, x: Support, y: Support, pair_x: NDArray[np.int32], pair_y: NDArray[np.int32]) -> Floats:
+    """Optimal transport values of pairs of rows against the cost V, upper bounds; `x` and `y` may hold any rows.
+
+    Any number of kernels can be laid end to end in `x` and `y`: a pair names rows, and entries name columns of V.
+    """
+    rows, columns = np.diff(x.indptr)[pair_x], np.diff(y.indptr)[pair_y]
+    n_arcs = int(rows.sum() + columns.sum()) - len(rows)
+    bases = Bases(
+        np.concatenate([[0], np.cumsum(rows + columns - 1)]).astype(np.int64),
+        np.zeros(n_arcs, dtype=np.int32),
+        np.zeros(n_arcs, dtype=np.int64),
+        np.zeros(len(rows), dtype=np.uint8),
+    )
+    unit = 1 << int(2 * x.max_row + 1).bit_length()
+    one, other = _rows(x, 2**61 // unit), _rows(y, 2**61 // unit)
+    low, high, value = (np.empty(len(pair_x)) for _ in range(3))
+    for lo, hi in cut(rows * columns + 16, _SLICE):
+        optimise(lo, hi, V, pair_x, pair_y, one, other, unit, bases, bases, low, high, value)
+    return high
 
 
 def _rows(support: Support, total: int) -> Rows:

@@ -108,6 +108,12 @@ def _gradients() -> None:
         _ = solution.gradient, solution.is_smooth, solution.second(solution.gradient)
 
 
+def _many() -> None:
+    x, y = _episodes()
+    somcot.distance_matrix([*_chains(), x, y], _cost(), discount=DISCOUNT, confidence=0.9)
+    somcot.distance_matrix([x, somcot.Counts.from_samples(x)], _cost(), discount=DISCOUNT, confidence=0.5)
+
+
 def _saddle() -> None:
     for x, y in (_chains(), _occupancies()):
         _ = somcot.distance(x, y, _cost(), discount=DISCOUNT, method="saddle", max_steps=10).encoder
@@ -133,6 +139,7 @@ _QUESTIONS: dict[str, Callable[[], None]] = {
     "derivatives": _gradients,
     "saddle point": _saddle,
     "estimate from data": _estimate,
+    "many distances": _many,
     "Sinkhorn value iteration": _sinkhorn,
     "draws from a chain": _draws,
     "SOMCOT, full support": partial(_somcot, "full"),

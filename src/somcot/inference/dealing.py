@@ -142,6 +142,20 @@ class RowDeck:
             drawn = deal_rows(self.total, self.support.indptr, sizes[None, :], rng)[0]
         return drawn
 
+    def dealt(self, rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+        """Probabilities of both groups in `n` regroupings, for episodes: two arrays of shape (n, n_entries)."""
+        support = self.support
+        sizes = np.broadcast_to(support.row_sums(self.observed), (n, len(support.indptr) - 1))
+        first = deal_rows(self.total, support.indptr, sizes, rng)
+        return self.shares_of(first), self.shares_of(self.total - first)
+
+    def shares_of(self, counts: Labels) -> Floats:
+        """Counts of many groups divided by their row sums; rows without counts take those of both together."""
+        support = self.support
+        totals = np.add.reduceat(counts, support.indptr[:-1], axis=1)[:, support.rows]
+        found: Floats = np.where(totals > 0, counts / np.maximum(totals, 1), support.probabilities)
+        return found
+
     def counts(self, grouping: Labels) -> Floats:
         """How often each group shows each entry of the support, start row last, shape (2, n_entries)."""
         return np.stack([grouping, self.total - grouping]).astype(np.float64)

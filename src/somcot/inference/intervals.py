@@ -55,7 +55,7 @@ def standard_error(x: Model, y: Model, gradient: Gradient, scale: float = 1.0, *
     return float(np.sqrt(total))
 
 
-def saturation(models: tuple[Model, Model], discount: float) -> float:
+def saturation(models: tuple[Model, ...], discount: float) -> float:
     """Expected total-variation error of the kernels, accumulated over the horizon; above 3 data are too few."""
     total = 0.0
     for model in models:

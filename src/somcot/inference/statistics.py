@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.bellman.pairs import Pairs, reachable_pairs
-from somcot.bellman.sweep import Sweep
+from somcot.bellman.sweep import Sweep, transport_values
 from somcot.chains import Support
 from somcot.inference.dealing import AnyDeck
 from somcot.plumbing.arrays import Floats
@@ -91,6 +91,17 @@ class Slope:
         inner = float(self.weight @ moved[:-1])
         return self.constant + self.discount * inner + (1.0 - self.discount) * float(moved[-1])
 
+    def of_many(self, support: Support, p: Floats, q: Floats) -> Floats:
+        """Of many pairs of kernels with the entries of one support, a row of probabilities for each: one call."""
+        n_kernels, n_rows = len(p), len(support.indptr) - 1
+        own = np.append(self.pairs.x, n_rows - 1), np.append(self.pairs.y, n_rows - 1)
+        shift = n_rows * np.arange(n_kernels)[:, None]
+        pair_x, pair_y = ((pairs + shift).ravel().astype(np.int32) for pairs in own)
+        moved = transport_values(self.V, _stacked(support, p), _stacked(support, q), pair_x, pair_y)
+        moved = moved.reshape(n_kernels, -1)
+        inner = (moved[:, :-1] * self.weight).sum(axis=1)
+        return np.asarray(self.constant + self.discount * inner + (1.0 - self.discount) * moved[:, -1])
+
     def __call__(self, deck: AnyDeck, labels: NDArray[np.int64]) -> float:
         """Two groups: their distance. More: the squared distances to the pooled process, weighted by size."""
         kernels = deck.kernels(labels)
@@ -162,6 +173,14 @@ def _occupancy(support: Support, discount: float) -> Floats:
     start[support.indices[end:]] = support.probabilities[end:]
     kernel = Kernel(support.indptr[:-1], support.indices[:end], support.probabilities[:end])
     return discounted_occupancy(kernel, start, discount)
+
+
+def _stacked(support: Support, shares: Floats) -> Support:
+    """Kernels with the entries of one support laid end to end, without the entries of probability 0."""
+    keep = shares > 0
+    lengths = np.add.reduceat(keep.astype(np.int64), support.indptr[:-1], axis=1)
+    indptr = np.concatenate([[0], np.cumsum(lengths.ravel())]).astype(np.int64)
+    return Support(indptr, np.broadcast_to(support.indices, shares.shape)[keep], shares[keep])
 
 
 def _positive(support: Support) -> Support:

@@ -1,0 +1,1 @@
+"""Many processes at once: matrices of distances, groups, model selection, clusters of machines."""

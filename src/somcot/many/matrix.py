@@ -1,0 +1,286 @@
+"""Distances between many processes: one call, on one core, all cores or a cluster, with the same bits."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import warnings
+from collections.abc import Hashable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from somcot.bellman.slices import cut, thread_count
+from somcot.many.cluster import check_client, on_cluster
+from somcot.many.groups import Member, check_cost_shape, cost_between, members, named
+from somcot.many.plan import ORDINARY, Options, Plan, is_symmetric, make_plan, units_of
+from somcot.many.record import DistanceMatrix, Reason
+from somcot.many.storing import Board
+from somcot.many.work import FIELDS, Cells, run
+from somcot.plumbing.files import exclusive
+from somcot.plumbing.progress import Report, meter
+from somcot.plumbing.validation import check_confidence, check_discount, check_rng
+from somcot.problem import ChainOrData
+from somcot.solvers.methods import METHODS
+
+__all__ = ["distance_matrix", "forecast", "prepare"]
+
+_SPLITS = 4
+_CHUNK, _TASK = 0.25, 1.5  # seconds of work: between two looks at the clock here, and in a task for a cluster
+
+
+def distance_matrix(
+    processes: Mapping[Any, ChainOrData] | Sequence[ChainOrData],
+    cost: ArrayLike | str | Any = "labels",
+    *,
+    discount: float,
+    others: Mapping[Any, ChainOrData] | Sequence[ChainOrData] | None = None,
+    confidence: float | None = None,
+    simultaneous: bool = False,
+    tests: str | None = None,
+    method: str = "auto",
+    rng: int | np.random.Generator | None = None,
+    threads: int | None = None,
+    client: Any = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: bool = True,
+    progress: bool = False,
+) -> DistanceMatrix:
+    """Distances between many processes.
+
+    Each cell is what `distance` would find, within 1e-12 of the cost's range for known chains; for data every recording
+    is fitted and split once, not once for each pair. Chains with equal kernels are solved together. The bits do not
+    depend on threads, chunks or a cluster.
+
+    Parameters
+    ----------
+    processes : mapping of label to process, or sequence
+        MarkovChain, Samples or Counts, also mixed; a sequence gets the labels 0, 1, ...
+    cost : {"labels", "features"}, array_like or function
+        An array where all share their states; or a function of two processes that returns one. Further names as for
+        `costs.between`.
+    discount : float
+        As for `distance`.
+    others : mapping or sequence, optional
+        Processes for the columns; by default the same as the rows.
+    confidence : float, optional
+        Level of the intervals for data, such as 0.9. Their lower ends are checked by dealing single transitions anew.
+    simultaneous : bool
+        Let all intervals hold together at that level (Bonferroni); about 2.7 times as wide for 100 processes.
+    tests : {None, "bh", "by"}
+        Permutation p-values of "the same process" for all pairs of Samples, corrected for their number: by Benjamini
+        and Hochberg, or by Benjamini and Yekutieli (any dependence). Each takes as long as `same_process`.
+    method : str
+        As for `distance`; "auto", "exact" and "plugin" are done in batches, others pair by pair.
+    rng : None, int or numpy.random.Generator
+        Seed of the splits; None uses a fixed one.
+    threads : int, optional
+        By default one per core.
+    client : dask.distributed.Client, optional
+        Do the work on this cluster.
+    checkpoint : path, optional
+        File to keep finished cells in; a later call with the same arguments goes on from there.
+    resume : bool
+        False: refuse a checkpoint that exists.
+    progress : bool
+        Show a progress line on standard error.
+
+    Returns
+    -------
+    DistanceMatrix
+        After Ctrl-C too, with NaN in the cells that are missing.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> walks = [somcot.random_walk(5, theta) for theta in (0.4, 0.5, 0.8)]
+    >>> data = {f"week {i}": walk.sample(200, 50, rng=i) for i, walk in enumerate(walks)}
+    >>> reward = somcot.costs.absolute([1, 0, 0, 0, -1], [1, 0, 0, 0, -1])
+    >>> found = somcot.distance_matrix(data, reward, discount=0.9, confidence=0.9)
+    >>> truth = somcot.distance_matrix(walks, reward, discount=0.9)
+    >>> inside = (found.low <= truth.values) & (truth.values <= found.high)
+    >>> bool(inside[~np.eye(3, dtype=bool)].all())
+    True
+    """
+    began = time.perf_counter()
+    asked = Options(discount, method, confidence, simultaneous, tests, _seed(rng))
+    plan = prepare(processes, cost, asked, others=others)
+    if client is not None:
+        check_client(client)
+    if checkpoint is None:
+        return replace(_run(plan, Board(plan, None, resume=resume), threads, client, progress), seconds=_since(began))
+    with exclusive(checkpoint):
+        board = Board(plan, checkpoint, resume=resume)
+        return replace(_run(plan, board, threads, client, progress), seconds=_since(began))
+
+
+def _seed(rng: int | np.random.Generator | None) -> int:
+    return int(check_rng(0 if rng is None else rng).integers(2**62))
+
+
+def _since(began: float) -> float:
+    return time.perf_counter() - began
+
+
+def forecast(plan: Plan, threads: int | None = None) -> float:
+    """About how many seconds a plan takes, within a factor of about three."""
+    return float(plan.seconds.sum()) / thread_count(threads)
+
+
+def prepare(processes: Any, cost: Any, asked: Options, *, others: Any = None) -> Plan:
+    """Check what was asked, fit every process, and list the jobs."""
+    discount = check_discount(asked.discount)
+    check_confidence(asked.confidence)
+    if not isinstance(asked.method, str) or asked.method not in METHODS:
+        raise ValueError(f"method: found {asked.method!r}, expected one of {', '.join(map(repr, METHODS))}")
+    if asked.tests not in (None, "bh", "by"):
+        raise ValueError(f"tests: found {asked.tests!r}, expected None, 'bh' or 'by'")
+    if cost is None:
+        raise TypeError("cost: found None, expected an array, a name such as 'labels', or a function")
+    given = named("processes", processes)
+    across = None if others is None else named("others", others)
+    if across is None and len(given) < 2:
+        raise ValueError("processes: found one, expected at least two; or give others= to compare it with")
+    n_splits = _SPLITS if asked.method == "auto" else 0
+    orders: dict[frozenset[Hashable], tuple[Hashable, ...]] = {}
+    rows = members("processes", given, discount, n_splits, ([asked.seed, i] for i in range(len(given))), orders)
+    columns = rows
+    if across is not None:
+        seeds = ([asked.seed, len(rows) + i] for i in range(len(across)))
+        columns = members("others", across, discount, n_splits, seeds, orders)
+    check_cost_shape(cost, (rows, columns))
+    symmetric = across is None and is_symmetric(cost, rows)
+    n_cells = len(rows) * (len(rows) - 1) // 2 if symmetric else len(rows) * len(columns)
+    level = asked.confidence
+    if level is not None and asked.simultaneous:
+        level = 1.0 - (1.0 - level) / max(n_cells, 1)
+    return make_plan(rows, columns, cost, asked._replace(n_splits=n_splits, level=level, symmetric=symmetric))
+
+
+def _run(plan: Plan, board: Board, threads: int | None, client: Any, progress: bool) -> DistanceMatrix:
+    n_threads = thread_count(threads)
+    report = meter(len(plan.kind)) if progress else None
+    left = np.flatnonzero(~board.done)
+    interrupted = False
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            if client is not None:
+                chunks = _chunks(plan, left, _TASK)
+                for jobs in on_cluster(plan, chunks, client, lambda found: _keep(board, found, report)):
+                    _keep(board, run(plan, jobs), report)
+            else:
+                _here(plan, board, left, n_threads, report)
+        except KeyboardInterrupt:
+            interrupted = True
+    board.save()
+    own = [w for w in caught if str(w.message).startswith(("checkpoint:", "client:"))]
+    for warning in own:
+        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    reasons = _reasons(plan, board)
+    _diagonal(plan, board)
+    notes = dict.fromkeys(note for side in (plan.rows, plan.columns) for m in side for note in m.notes)
+    fields = {name: board.fields[k] for k, name in enumerate(FIELDS)}
+    data = any(m.is_data for m in (*plan.rows, *plan.columns))
+    shown = plan.options.method if data or plan.options.method != "auto" else "exact"
+    return DistanceMatrix(
+        tuple(m.label for m in plan.rows),
+        tuple(m.label for m in plan.columns),
+        **fields,
+        discount=plan.options.discount,
+        method=shown,
+        confidence=plan.options.confidence,
+        simultaneous=plan.options.simultaneous,
+        tests=plan.options.tests,
+        square=plan.rows is plan.columns,
+        symmetric=plan.options.symmetric,
+        interrupted=interrupted,
+        reasons=reasons,
+        notes=tuple(notes),
+    )
+
+
+def _chunks(plan: Plan, jobs: Any, seconds: float) -> list[Any]:
+    if not len(jobs):
+        return []
+    work = np.maximum(1e6 * plan.seconds[jobs], 1).astype(np.int64)
+    return [jobs[lo:hi] for lo, hi in cut(work, int(1e6 * seconds))]
+
+
+def _here(plan: Plan, board: Board, left: Any, n_threads: int, report: Report | None) -> None:
+    """Batches on threads, then what takes the ordinary way, which has threads of its own."""
+    batched, ordinary = (left[plan.kind[left] != ORDINARY], left[plan.kind[left] == ORDINARY])
+    chunks = _chunks(plan, batched, _CHUNK)
+    if n_threads == 1 or len(chunks) == 1:
+        for jobs in chunks:
+            _keep(board, run(plan, jobs), report)
+    elif chunks:
+        _on_threads(plan, board, chunks, n_threads, report)
+    for jobs in _chunks(plan, ordinary, _CHUNK):
+        _keep(board, run(plan, jobs), report)
+
+
+def _on_threads(plan: Plan, board: Board, chunks: list[Any], n_threads: int, report: Report | None) -> None:
+    stop = threading.Event()
+    pool = ThreadPoolExecutor(min(n_threads, len(chunks)))
+    running: set[Future[list[tuple[int, Cells]]]] = {pool.submit(run, plan, jobs, stop.is_set) for jobs in chunks}
+    try:
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                _keep(board, future.result(), report)
+    except KeyboardInterrupt:
+        stop.set()
+        for future in running:
+            if not future.cancel():
+                board.keep(future.result())
+        raise
+    finally:
+        stop.set()
+        pool.shutdown(cancel_futures=True)
+
+
+def _keep(board: Board, found: list[tuple[int, Cells]], report: Report | None) -> None:
+    board.keep(found)
+    if report is not None:
+        value = found[-1][1].fields[-1, 0] if found else np.nan
+        report(int(board.done.sum()), len(board.done), float(value))
+
+
+def _reasons(plan: Plan, board: Board) -> tuple[Reason, ...]:
+    """Why cells are NaN: what went wrong there, a process that could not be fitted, or no time."""
+    found = dict(board.reasons)
+    for i, x in enumerate(plan.rows):
+        for j, y in enumerate(plan.columns):
+            if x.reason or y.reason:
+                found[i, j] = x.reason or y.reason
+    for job in np.flatnonzero(~board.done):
+        for i, j in plan.cells(int(job)):
+            for cell in ((i, j), (j, i)) if plan.options.symmetric else ((i, j),):
+                found[cell] = "not computed: interrupted"
+    return tuple(Reason(i, j, text) for (i, j), text in sorted(found.items()))
+
+
+def _diagonal(plan: Plan, board: Board) -> None:
+    """A recording is at the least distance from itself; there is nothing to estimate."""
+    if plan.rows is not plan.columns:
+        return
+    for i, member in enumerate(plan.rows):
+        if member.is_data and member.model is not None:
+            least = _least(plan, member)
+            for name in ("values", "plugin", "uncut"):
+                board.fields[FIELDS.index(name), i, i] = least
+            board.fields[FIELDS.index("standard_error"), i, i] = 0.0
+            if plan.options.level is not None:
+                board.fields[FIELDS.index("low"), i, i] = board.fields[FIELDS.index("high"), i, i] = least
+
+
+def _least(plan: Plan, member: Member) -> float:
+    try:
+        return units_of(np.asarray(cost_between(plan.cost, member, member), dtype=np.float64)).offset
+    except (TypeError, ValueError):
+        return float("nan")

@@ -1,0 +1,231 @@
+"""The plan of a matrix: which jobs there are, what each will take, and all they need, ready to be sent elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from somcot import costs
+from somcot.chains import MarkovChain, Support
+from somcot.many.groups import Cost, Kernel, Member, cost_between, equal_kernels
+from somcot.plumbing.arrays import Floats, Ints
+from somcot.samples import Samples
+
+__all__ = ["DATA", "EXACT", "ORDINARY", "Options", "Plan", "Units", "is_symmetric", "make_plan", "units_of"]
+
+EXACT, DATA, ORDINARY = 0, 1, 2  # kinds of jobs: equal kernels, one pair of recordings, whatever else there is
+_LARGEST = 2500  # pairs of states up to which problems are solved in batches
+_METHODS = ("auto", "exact", "plugin")  # those that batches know
+
+
+class Options(NamedTuple):
+    """What was asked for; `level` is that of a single interval and `seed` that of all random numbers."""
+
+    discount: float
+    method: str
+    confidence: float | None
+    simultaneous: bool
+    tests: str | None
+    seed: int
+    n_splits: int = 0
+    level: float | None = None
+    symmetric: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """All jobs of a matrix and what they need; a pure function of it and a range of jobs is all that is ever run.
+
+    Attributes
+    ----------
+    rows, columns : list of Member
+        The same list where processes are compared with each other.
+    cost : array, str or function
+    options : Options
+    kernels_x, kernels_y : list of Kernel
+    kind, a, b : ndarray of int64, shape (n_jobs,)
+        Kernels for exact jobs, members for the others.
+    seconds : ndarray, shape (n_jobs,)
+        About how long each takes on one core.
+    """
+
+    rows: list[Member]
+    columns: list[Member]
+    cost: Cost
+    options: Options
+    kernels_x: list[Kernel]
+    kernels_y: list[Kernel]
+    kind: Ints
+    a: Ints
+    b: Ints
+    seconds: Floats
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the matrix."""
+        return len(self.rows), len(self.columns)
+
+    def fingerprint(self) -> str:
+        """A hash of all that the results depend on."""
+        digest = hashlib.sha256(repr((self.options, self.shape, _cost_name(self.cost))).encode())
+        for member in [*self.rows, *self.columns]:
+            digest.update(repr((member.label, member.reason, tuple(member.process.states))).encode())
+            if member.model is not None:
+                for array in (*member.support, member.model.counts, member.halves):
+                    digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def part(self, jobs: Sequence[int]) -> Plan:
+        """The same plan with the processes of some jobs only, to be sent elsewhere."""
+        used = [{k for job in jobs for k in {cell[side] for cell in self.cells(job)}} for side in (0, 1)]
+        rows = [m if k in used[0] else _ABSENT for k, m in enumerate(self.rows)]
+        columns = [m if k in used[1] else _ABSENT for k, m in enumerate(self.columns)]
+        return replace(self, rows=[self._packed(m) for m in rows], columns=[self._packed(m) for m in columns])
+
+    def _packed(self, member: Member) -> Member:
+        """Without what only the ordinary way and tests look at, where neither is needed."""
+        if self.options.tests or (self.kind == ORDINARY).any() or not isinstance(member.process, Samples):
+            return member
+        counts = member.process.counted
+        assert member.model is not None
+        return replace(member, process=counts, model=replace(member.model, samples=counts))
+
+    def cells(self, job: int) -> Iterable[tuple[int, int]]:
+        """The cells that a job fills, its own order; the transposed ones of a symmetric matrix not named."""
+        a, b = int(self.a[job]), int(self.b[job])
+        if self.kind[job] != EXACT:
+            return [(a, b)]
+        upper = self.options.symmetric and a == b
+        x, y = self.kernels_x[a].members, self.kernels_y[b].members
+        return [(i, j) for i in x for j in y if not upper or i <= j]
+
+
+_ABSENT = Member(None, MarkovChain([[1.0]]), None, np.empty((0, 0)))
+
+
+class Units(NamedTuple):
+    """A cost scaled to [0, 1], and the way back."""
+
+    offset: float
+    scale: float
+    most: float
+    unit: Floats
+
+    def to_user(self, value: float) -> float:
+        """Undo the shift and the scale for a distance."""
+        return min(max(self.offset + self.scale * value, self.offset), self.most)
+
+
+def units_of(table: Floats) -> Units:
+    """As `somcot.Problem` does it."""
+    least, most = float(table.min()), float(table.max())
+    scale = float(most - least) or abs(most) or 1.0
+    return Units(least, scale, most, np.ascontiguousarray((table - least) / scale))
+
+
+def make_plan(rows: list[Member], columns: list[Member], cost: Cost, options: Options) -> Plan:
+    """List the jobs: pairs of kernels among known chains, pairs of recordings, and those that batches cannot do."""
+    group = not callable(cost) and (not isinstance(cost, str) or cost == "labels")
+    within = columns is rows
+    batched = options.method in _METHODS and cost_is_known(cost, rows, columns)
+    known = [
+        [i for i, m in enumerate(side) if batched and m.model is not None and (not m.is_data or options.n_splits == 0)]
+        for side in (rows, columns)
+    ]
+    kernels_x = equal_kernels(rows, known[0], group=group)
+    kernels_y = kernels_x if within else equal_kernels(columns, known[1], group=group)
+    jobs = [
+        *_exact_jobs(kernels_x, kernels_y, upper=within and options.symmetric),
+        *_single_jobs(rows, columns, options, batched=batched, exact=(set(known[0]), set(known[1]))),
+    ]
+    kind, a, b = (np.array([job[k] for job in jobs], dtype=np.int64) for k in range(3))
+    seconds = np.array([job[3] for job in jobs], dtype=np.float64)
+    return Plan(rows, columns, cost, options, kernels_x, kernels_y, kind, a, b, seconds)
+
+
+def cost_is_known(cost: Cost, rows: list[Member], columns: list[Member]) -> bool:
+    """Whether the cost is no estimate."""
+    if not callable(cost):
+        return not isinstance(cost, costs.FeatureCost) and not (isinstance(cost, str) and cost == "features")
+    try:
+        return not isinstance(costs.between(cost, rows[0].process, columns[-1].process), costs.FeatureCost)
+    except Exception:  # whatever a user's function raises: the cell of that pair will say so
+        return True
+
+
+def _exact_jobs(x: Sequence[Kernel], y: Sequence[Kernel], *, upper: bool) -> list[tuple[int, int, int, float]]:
+    jobs = []
+    for a, one in enumerate(x):
+        for b, other in enumerate(y):
+            if upper and b < a:
+                continue
+            if len(one.support.indptr) * len(other.support.indptr) > _LARGEST + 2 * _LARGEST**0.5 * one.n_starts:
+                seconds = 2.0 * _work(_shape(one.support), _shape(other.support)) + 1e-2
+                cells = ((i, j) for i in one.members for j in other.members if not upper or a < b or i <= j)
+                jobs += [(ORDINARY, i, j, seconds) for i, j in cells]
+                continue
+            n_starts = one.n_starts * other.n_starts
+            work = _work(_shape(one.support), _shape(other.support)) + 2e-6 * n_starts
+            jobs.append((EXACT, a, b, work))
+    return jobs
+
+
+def _single_jobs(
+    rows: list[Member], columns: list[Member], options: Options, *, batched: bool, exact: tuple[set[int], set[int]]
+) -> list[tuple[int, int, int, float]]:
+    jobs = []
+    for i, x in enumerate(rows):
+        for j, y in enumerate(columns):
+            same = columns is rows and i == j
+            if (i in exact[0] and j in exact[1]) or (columns is rows and options.symmetric and j < i):
+                continue
+            if x.model is None or y.model is None or (same and x.is_data):
+                continue
+            work = _work(_shape(x.support), _shape(y.support))
+            size = x.process.n_states * y.process.n_states
+            kind = DATA if batched and x.is_plain and y.is_plain and size <= _LARGEST else ORDINARY
+            solves = 2.0 * (2 * options.n_splits + 1) if kind == DATA else 20.0
+            aside = (1e-3 if kind == DATA else 1e-2) + (0.05 if options.tests else 0.0)
+            jobs.append((kind, i, j, solves * work + aside))
+    return jobs
+
+
+def _shape(support: Support) -> tuple[int, float]:
+    indptr = support.indptr
+    return len(indptr) - 2, float(indptr[-2]) / max(len(indptr) - 2, 1)
+
+
+def _work(x: tuple[int, float], y: tuple[int, float]) -> float:
+    """Seconds of one exact solution, within a factor of about three on a desktop machine."""
+    (n, k), (m, j) = x, y
+    return 6.0 * n * m * (0.4e-6 + 0.1e-6 * (k + j) + 0.02e-6 * k * j)
+
+
+def _cost_name(cost: Cost) -> str:
+    if isinstance(cost, str):
+        return cost
+    if callable(cost):
+        return f"{getattr(cost, '__module__', '')}.{getattr(cost, '__qualname__', type(cost).__name__)}"
+    return hashlib.sha256(np.ascontiguousarray(np.asarray(cost, dtype=np.float64)).tobytes()).hexdigest()
+
+
+def is_symmetric(cost: Cost, members: Sequence[Member]) -> bool:
+    """Whether the cost from x to y is that from y to x: then so is the distance."""
+    if isinstance(cost, str):
+        return True
+    if not callable(cost):
+        array = np.asarray(costs.between(cost, members[0].process, members[0].process))
+        return array.ndim == 2 and array.shape[0] == array.shape[1] and bool(np.array_equal(array, array.T))
+    fitted = [m for m in members if m.model is not None]
+    try:
+        return all(
+            np.array_equal(np.asarray(cost_between(cost, x, y)), np.asarray(cost_between(cost, y, x)).T)
+            for k, x in enumerate(fitted)
+            for y in fitted[k:]
+        )
+    except Exception:  # whatever a user's function raises: the cell of that pair will say so
+        return False

@@ -1,0 +1,254 @@
+"""The answer of `distance_matrix`: distances with intervals, and what one usually does with them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.storage import load, save
+from somcot.plumbing.validation import check_count
+from somcot.recorded.labels import listing
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["DistanceMatrix", "Reason", "adjusted_pvalues"]
+
+
+class Reason(NamedTuple):
+    """Why there is no number in row i, column j."""
+
+    i: int
+    j: int
+    text: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DistanceMatrix:
+    """Distances between many processes, as `somcot.distance_matrix` returns them.
+
+    Attributes
+    ----------
+    labels, other_labels : tuple of hashable
+        Of the rows, n of them, and of the columns, m; the same where processes are compared with each other.
+    values : ndarray, shape (n, m)
+        The distances: exact for known chains, corrected estimates for data (0 on their diagonal). NaN where a pair
+        failed; `status` says why.
+    plugin : ndarray, shape (n, m)
+        Distances of the estimated chains, not corrected: these form a metric. NaN for known chains.
+    low, high : ndarray, shape (n, m)
+        Confidence interval of each cell for data, the proved bracket for known chains. NaN where nothing was asked.
+    standard_error : ndarray, shape (n, m)
+        Of the plug-in; NaN for known chains.
+    uncut : ndarray, shape (n, m)
+        The corrected values without cuts and switches, for ranking and clustering: they may be negative, but processes
+        that are alike do not all get the same 0.
+    pvalues : ndarray, shape (n, m)
+        Permutation p-values of "the same process" where they were asked for; `adjusted` has them corrected.
+    discount, method, confidence, simultaneous, tests
+        What was asked for.
+    square : bool
+        Whether processes are compared with each other.
+    symmetric : bool
+        Whether the matrix is, so that only one triangle was computed.
+    interrupted : bool
+        Whether Ctrl-C came first; the cells that are missing are NaN.
+    reasons : tuple of Reason
+        Why cells are NaN.
+    notes : tuple of str
+        What to know of the data, each prefixed with its label.
+    seconds : float
+
+    Examples
+    --------
+    >>> import somcot
+    >>> walks = {theta: somcot.random_walk(5, theta) for theta in (0.3, 0.4, 0.7)}
+    >>> found = somcot.distance_matrix(walks, abs(np.subtract.outer(np.arange(5), np.arange(5))), discount=0.9)
+    >>> found
+    DistanceMatrix(3 x 3, exact, discount 0.9)
+    >>> found.values.round(3)
+    array([[0.   , 0.147, 0.835],
+           [0.147, 0.   , 0.687],
+           [0.835, 0.687, 0.   ]])
+    >>> found.clusters(2)
+    array([0, 0, 1])
+    """
+
+    labels: tuple[Hashable, ...]
+    other_labels: tuple[Hashable, ...]
+    values: Floats
+    plugin: Floats
+    low: Floats
+    high: Floats
+    standard_error: Floats
+    uncut: Floats
+    pvalues: Floats
+    discount: float
+    method: str
+    confidence: float | None = None
+    simultaneous: bool = False
+    tests: str | None = None
+    square: bool = True
+    symmetric: bool = False
+    interrupted: bool = False
+    reasons: tuple[Reason, ...] = ()
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns."""
+        return len(self.labels), len(self.other_labels)
+
+    @property
+    def status(self) -> NDArray[np.object_]:
+        """Why a cell is NaN, empty where it is not, shape (n, m)."""
+        table = np.full(self.shape, "", dtype=object)
+        for i, j, text in self.reasons:
+            table[i, j] = text
+        return table
+
+    @property
+    def n_failed(self) -> int:
+        """How many cells are NaN."""
+        return int(np.isnan(self.values).sum())
+
+    @property
+    def adjusted(self) -> Floats:
+        """P-values corrected for their number (Benjamini-Hochberg, or Benjamini-Yekutieli), shape (n, m)."""
+        if self.tests is None:
+            return self.pvalues
+        chosen = ~np.isnan(self.pvalues)
+        if self.symmetric:
+            chosen = np.triu(chosen, 1)
+        table = np.full(self.shape, np.nan)
+        table[chosen] = adjusted_pvalues(self.pvalues[chosen], any_dependence=self.tests == "by")
+        if self.symmetric:
+            table.T[chosen] = table[chosen]
+        return table
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The distances as a frame with labels."""
+        import pandas
+
+        return pandas.DataFrame(self.values, index=list(self.labels), columns=list(self.other_labels))
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One record for each pair, the diagonal and the lower triangle of a symmetric matrix left out."""
+        status, adjusted = self.status, self.adjusted
+        for i, x in enumerate(self.labels):
+            for j, y in enumerate(self.other_labels):
+                if self.symmetric and j <= i:
+                    continue
+                numbers = {
+                    "distance": self.values, "low": self.low, "high": self.high, "plugin": self.plugin,
+                    "standard_error": self.standard_error, "uncut": self.uncut, "pvalue": self.pvalues,
+                    "adjusted_pvalue": adjusted,
+                }  # fmt: skip
+                record: dict[str, Any] = {"x": x, "y": y}
+                record |= {name: None if np.isnan(t[i, j]) else float(t[i, j]) for name, t in numbers.items()}
+                yield record | {"status": status[i, j]}
+
+    def linkage(self, method: str = "average") -> Floats:
+        """Hierarchical clustering, in the form of `scipy.cluster.hierarchy`.
+
+        On the uncut values, where the least one, if negative, is added to all: that changes no comparison.
+
+        Parameters
+        ----------
+        method : str
+            "average", "single", "complete" or "weighted".
+        """
+        from scipy.cluster.hierarchy import linkage
+        from scipy.spatial.distance import squareform
+
+        known = ("average", "single", "complete", "weighted")
+        if method not in known:
+            raise ValueError(f"method: found {method!r}, expected one of {', '.join(known)}")
+        found: Floats = linkage(squareform(self._comparable(), checks=False), method)
+        return found
+
+    def clusters(self, k: int, method: str = "average") -> NDArray[np.int64]:
+        """Cut the clustering into at most k groups: a number for each label, in the order in which they occur."""
+        from scipy.cluster.hierarchy import fcluster
+
+        k = check_count("k", k)
+        if k > len(self.labels):
+            raise ValueError(f"k: found {k}, expected at most {len(self.labels)}, the number of processes")
+        raw = fcluster(self.linkage(method), k, "maxclust") if len(self.labels) > 1 else np.ones(1)
+        names: dict[float, int] = {}
+        return np.array([names.setdefault(c, len(names)) for c in raw.tolist()], dtype=np.int64)
+
+    def embedding(self, n_dimensions: int = 2) -> Floats:
+        """Points whose distances are as near to these as can be (classical scaling), shape (n, n_dimensions)."""
+        d = self._comparable()
+        n, k = len(d), check_count("n_dimensions", n_dimensions)
+        centre = np.eye(n) - 1.0 / n
+        values, vectors = np.linalg.eigh(-0.5 * centre @ (d * d) @ centre)
+        order = np.argsort(-values, kind="stable")[:k]
+        points = vectors[:, order] * np.sqrt(np.maximum(values[order], 0.0))
+        points = np.pad(points, ((0, 0), (0, k - points.shape[1])))
+        # Eigenvectors have no sign of their own: the entry farthest from 0 is positive.
+        signs = np.sign(points[np.abs(points).argmax(axis=0), np.arange(k)])
+        return np.asarray(points * np.where(signs == 0, 1.0, signs))
+
+    def _comparable(self) -> Floats:
+        """Symmetric values without negative ones and NaN, 0 on the diagonal."""
+        if not self.square:
+            raise ValueError("others: clusters and maps are for processes compared with each other; leave out others=")
+        table = 0.5 * (self.uncut + self.uncut.T)
+        np.fill_diagonal(table, 0.0)
+        bad = np.isnan(table)
+        if bad.any():
+            worst = np.argsort(-bad.sum(axis=1), kind="stable")
+            names = listing(self.labels[i] for i in worst[: int((bad.sum(axis=1) > 0).sum())])
+            raise ValueError(
+                f"values: {int(bad.sum()) // 2} pair(s) have no distance ({names}); see status, and leave those out"
+            )
+        off = ~np.eye(len(table), dtype=np.bool_)
+        least = float(table[off].min()) if off.any() else 0.0
+        return np.where(off, table - min(least, 0.0), 0.0)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to a file that holds no code; labels must be text, numbers or tuples of them."""
+        save(path, self, "distance matrix")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> DistanceMatrix:
+        """Read what `save` wrote."""
+        found = load(path, "distance matrix", (cls, Reason))
+        if not isinstance(found, cls):
+            raise ValueError(f"{os.fspath(path)}: not a somcot distance matrix file")
+        for name in ("values", "plugin", "low", "high", "standard_error", "uncut", "pvalues"):
+            if getattr(found, name).shape != found.shape:
+                raise ValueError(f"{os.fspath(path)}: not a somcot distance matrix file ({name} has another shape)")
+        return found
+
+    def __repr__(self) -> str:
+        n, m = self.shape
+        failed = f", {self.n_failed} failed" if self.n_failed else ""
+        level = "" if self.confidence is None else f", {100 * self.confidence:g} % intervals"
+        return f"DistanceMatrix({n} x {m}, {self.method}, discount {self.discount:g}{level}{failed})"
+
+
+def adjusted_pvalues(pvalues: Floats, *, any_dependence: bool = False) -> Floats:
+    """Benjamini and Hochberg's adjusted p-values; Benjamini and Yekutieli's hold for any dependence.
+
+    Examples
+    --------
+    >>> adjusted_pvalues(np.array([0.01, 0.04, 0.03]))
+    array([0.03, 0.04, 0.04])
+    """
+    n = len(pvalues)
+    order = np.argsort(pvalues, kind="stable")
+    factor = float((1.0 / np.arange(1, n + 1)).sum()) if any_dependence else 1.0
+    scaled = pvalues[order] * n * factor / np.arange(1, n + 1)
+    adjusted = np.empty(n)
+    adjusted[order] = np.minimum(np.minimum.accumulate(scaled[::-1])[::-1], 1.0)
+    return adjusted

@@ -1,0 +1,375 @@
+"""Matrices of distances: equal to single distances, equal bits however they are computed, nothing lost."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import somcot
+from somcot import Counts, MarkovChain, Samples, costs, distance_matrix
+from somcot.many import batch, matrix, work
+from somcot.many.record import DistanceMatrix
+from somcot.many.work import FIELDS
+from somcot.plumbing.container import CheckpointError
+from somcot.plumbing.errors import DataWarning
+
+N = 6
+COST = np.abs(np.subtract.outer(np.arange(N), np.arange(N))) / (N - 1.0)
+WALKS = [somcot.random_walk(N, theta, start=start) for theta in (0.3, 0.5, 0.7) for start in (0, 2)]
+DATA = {f"set {i}": walk.sample(60, 40, rng=i) for i, walk in enumerate(WALKS)}
+
+
+def dense(n: int, seed: int) -> MarkovChain:
+    rng = np.random.default_rng(seed)
+    return MarkovChain(rng.dirichlet(np.ones(n), n), rng.dirichlet(np.ones(n)))
+
+
+def same(a: DistanceMatrix, b: DistanceMatrix) -> bool:
+    return all(np.array_equal(getattr(a, name), getattr(b, name), equal_nan=True) for name in FIELDS)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", somcot.UnseenStateWarning)
+        warnings.simplefilter("ignore", DataWarning)
+        yield
+
+
+@pytest.mark.parametrize("discount", [0.5, 0.99, 0.999])
+def test_known_chains_are_as_far_apart_as_one_by_one(discount: float) -> None:
+    uniform = MarkovChain(WALKS[0].transition, np.full(N, 1 / N))
+    chains = [*WALKS, uniform, dense(N, 1), dense(N, 2)]
+    found = distance_matrix(chains, COST, discount=discount)
+    assert found.method == "exact"
+    assert not found.n_failed
+    for i, x in enumerate(chains):
+        assert found.values[i, i] == 0.0
+        for j, y in enumerate(chains):
+            alone = somcot.distance(x, y, COST, discount=discount)
+            assert found.values[i, j] == pytest.approx(alone.distance, abs=1e-12)
+            assert found.low[i, j] <= alone.bounds.high
+            assert found.high[i, j] >= alone.bounds.low
+            assert found.low[i, j] - 1e-15 <= found.values[i, j] <= found.high[i, j] + 1e-15
+    assert np.array_equal(found.values, found.values.T)
+
+
+def test_equal_kernels_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def counting(lo: int, hi: int, *rest: Any) -> None:
+        seen.append(hi - lo)
+        batch.compare(lo, hi, *rest)
+
+    monkeypatch.setattr(work, "compare", counting)
+    found = distance_matrix(WALKS, COST, discount=0.9)
+    assert sum(seen) == 6  # three kernels: six pairs of them, not 21 pairs of chains
+    assert not found.n_failed
+
+
+def test_costs_that_are_not_symmetric_and_rectangles() -> None:
+    cost = COST + np.triu(np.ones((N, N)))
+    found = distance_matrix(WALKS[:3], cost, discount=0.8)
+    assert not found.symmetric
+    across = distance_matrix(WALKS[:3], cost, discount=0.8, others={"a": WALKS[4], "b": dense(N, 3)})
+    for i in range(3):
+        for j in range(3):
+            alone = somcot.distance(WALKS[i], WALKS[j], cost, discount=0.8).distance
+            assert found.values[i, j] == pytest.approx(alone, abs=1e-12)
+        for j, y in enumerate((WALKS[4], dense(N, 3))):
+            alone = somcot.distance(WALKS[i], y, cost, discount=0.8).distance
+            assert across.values[i, j] == pytest.approx(alone, abs=1e-12)
+    assert (across.shape, across.other_labels) == ((3, 2), ("a", "b"))
+
+
+def test_states_of_their_own_and_in_any_order() -> None:
+    x = MarkovChain([[0.5, 0.5, 0], [0, 0.5, 0.5], [1, 0, 0]], states=list("abc"))
+    turned = MarkovChain([[0, 1, 0], [0, 0.5, 0.5], [0.5, 0, 0.5]], "a", states=list("cab"))
+    larger = dense(4, 0)
+    larger = MarkovChain(larger.transition, larger.initial, states=list("abcd"))
+    found = distance_matrix([x, turned, larger], discount=0.9)
+    assert found.values[0, 1] == 0.0
+    alone = somcot.distance(turned, larger, costs.labels(turned.states, larger.states), discount=0.9)
+    assert found.values[1, 2] == pytest.approx(alone.distance, abs=1e-12)
+    data = [chain.sample(80, 20, rng=k) for k, chain in enumerate((x, turned, larger))]
+    both = distance_matrix(data, discount=0.9, confidence=0.9)
+    for i in range(3):
+        for j in range(i + 1, 3):
+            one = somcot.distance(data[i], data[j], discount=0.9)
+            assert one.plugin is not None
+            assert both.plugin[i, j] == pytest.approx(one.plugin, abs=1e-12)
+
+
+def test_large_problems_take_the_ordinary_way() -> None:
+    chains = [somcot.random_walk(60, theta) for theta in (0.4, 0.5)]
+    cost = np.abs(np.subtract.outer(np.arange(60), np.arange(60))) / 59
+    found = distance_matrix(chains, cost, discount=0.9)
+    assert found.values[0, 1] == somcot.distance(chains[0], chains[1], cost, discount=0.9).distance
+    assert found.values[0, 0] == 0.0
+
+
+def test_data_get_what_a_single_distance_gets() -> None:
+    mixed: dict[str, Any] = {**DATA, "known": WALKS[1], "counted": Counts.from_samples(DATA["set 2"])}
+    found = distance_matrix(mixed, COST, discount=0.9, confidence=0.9)
+    assert found.confidence == 0.9
+    names = list(mixed)
+    shifted = 0
+    for i, x in enumerate(names):
+        assert found.values[i, i] == 0.0
+        for j in range(i + 1, len(names)):
+            one = somcot.distance(mixed[x], mixed[names[j]], COST, discount=0.9, confidence=0.9)
+            assert one.plugin is not None
+            assert one.estimate is not None
+            assert one.confidence_interval is not None
+            assert found.plugin[i, j] == pytest.approx(one.plugin, abs=1e-12)
+            assert found.standard_error[i, j] == pytest.approx(one.estimate.standard_error, abs=1e-12)
+            assert found.low[i, j] <= found.values[i, j] <= found.high[i, j]
+            wide = one.confidence_interval.high - one.confidence_interval.low
+            assert abs(found.high[i, j] - one.confidence_interval.high) < 0.3 * wide  # splits differ, no more
+            shifted += abs(found.values[i, j] - one.distance) > 0.3 * wide
+    assert shifted <= 2
+    assert found.values[names.index("set 2"), names.index("counted")] == 0.0
+
+
+def test_intervals_that_hold_together_are_wider() -> None:
+    one, all_ = (distance_matrix(DATA, COST, discount=0.9, confidence=0.9, simultaneous=s) for s in (False, True))
+    off = ~np.eye(len(DATA), dtype=bool)
+    assert np.array_equal(one.values, all_.values)
+    assert (all_.high[off] > one.high[off]).all()
+    assert (all_.low[off] <= one.low[off]).all()
+
+
+@pytest.mark.parametrize("threads", [2, 4])
+def test_equal_bits_for_any_number_of_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    mixed: list[Any] = [*WALKS, *DATA.values()]
+    one = distance_matrix(mixed, COST, discount=0.9, confidence=0.9, threads=1)
+    monkeypatch.setattr(matrix, "_CHUNK", 0.005)
+    assert same(one, distance_matrix(mixed, COST, discount=0.9, confidence=0.9, threads=threads))
+
+
+@pytest.mark.parametrize("chunk", [1e-6, 0.004, 100.0])
+def test_equal_bits_for_any_chunk(chunk: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    mixed: list[Any] = [*WALKS[:3], *list(DATA.values())[:4]]
+    one = distance_matrix(mixed, COST, discount=0.9, confidence=0.9, threads=1)
+    monkeypatch.setattr(matrix, "_CHUNK", chunk)
+    monkeypatch.setattr(work, "_SLICE", 1 if chunk < 1e-3 else 10**9)
+    assert same(one, distance_matrix(mixed, COST, discount=0.9, confidence=0.9, threads=1))
+
+
+def test_a_cell_does_not_depend_on_the_others() -> None:
+    few = distance_matrix(list(DATA.values())[:2], COST, discount=0.9, confidence=0.9)
+    many = distance_matrix(DATA, COST, discount=0.9, confidence=0.9)
+    assert few.values[0, 1] == many.values[0, 1]
+    assert few.high[0, 1] == many.high[0, 1]
+
+
+def test_seeds() -> None:
+    a, b, c = (distance_matrix(DATA, COST, discount=0.9, rng=seed) for seed in (1, 1, 2))
+    assert same(a, b)
+    assert not same(a, c)
+
+
+def test_plugin_and_other_methods() -> None:
+    found = distance_matrix(DATA, COST, discount=0.9, method="plugin")
+    auto = distance_matrix(DATA, COST, discount=0.9)
+    assert found.values == pytest.approx(auto.plugin, abs=1e-12)
+    assert np.isnan(found.low[0, 1])
+    lp = distance_matrix(WALKS[:2], COST, discount=0.9, method="lp")
+    assert lp.values[0, 1] == pytest.approx(somcot.distance(WALKS[0], WALKS[1], COST, discount=0.9).distance, abs=1e-6)
+
+
+def test_features_and_functions() -> None:
+    rng = np.random.default_rng(0)
+    sets = [
+        Samples.from_trajectories(
+            rng.integers(0, 2, (30, 20)).tolist(), rewards=(rng.random((30, 20)) + k).tolist(), states=[0, 1]
+        )
+        for k in range(3)
+    ]
+    found = distance_matrix(sets, "features", discount=0.5, confidence=0.9)
+    one = somcot.distance(sets[0], sets[1], "features", discount=0.5, confidence=0.9)
+    assert found.plugin[0, 1] == pytest.approx(one.plugin, abs=1e-12)
+    by_function = distance_matrix(WALKS[:3], lambda x, y: COST, discount=0.9)
+    assert by_function.symmetric
+    assert by_function.values == pytest.approx(distance_matrix(WALKS[:3], COST, discount=0.9).values, abs=1e-12)
+
+
+def test_one_failing_pair_is_its_own_affair() -> None:
+    def picky(x: Any, y: Any) -> Any:
+        if x is WALKS[0] and y is WALKS[2]:
+            raise RuntimeError("no price for these two")
+        return COST
+
+    found = distance_matrix(WALKS[:3], picky, discount=0.9)
+    assert found.n_failed == 1
+    assert found.status[0, 2] == "RuntimeError: no price for these two"
+    assert found.status[0, 1] == ""
+    with pytest.raises(ValueError, match=r"1 pair.s. have no distance .* leave those out|0 pair"):
+        found.linkage()
+    bad = Samples.from_trajectories([[0, 1], [1, 0]], states=range(N), terminated=[True, False])
+    broken = Samples(bad.states, bad.now, bad.following, bad.offsets, bad.terminated, stationary=True)
+    rest = distance_matrix({"good": DATA["set 0"], "fine": DATA["set 1"], "bad": broken}, COST, discount=0.9)
+    assert np.isfinite(rest.values[0, 1])
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    for bad, error, message in (
+        ([], ValueError, "processes: empty"),
+        ([WALKS[0]], ValueError, "processes: found one, expected at least two"),
+        (WALKS[0], TypeError, "found one MarkovChain, expected several"),
+        (7, TypeError, "processes: found int"),
+        ([WALKS[0], np.eye(3)], TypeError, r"processes\[1\]: found ndarray.*MarkovChain\(matrix\)"),
+        ([("a", WALKS[0]), ("a", WALKS[1])], ValueError, "the label 'a' occurs twice"),
+        ([WALKS[0], somcot.random_walk(3)], ValueError, "cost: an array is for processes with the same states"),
+    ):
+        with pytest.raises(error, match=message):
+            distance_matrix(bad, COST, discount=0.9)  # type: ignore[arg-type]
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"cost": np.eye(3)}, "cost: shape is"),
+        ({"cost": "nonsense"}, "cost: found 'nonsense'"),
+        ({"discount": 1.5}, "discount"),
+        ({"method": "none"}, "method: found 'none'"),
+        ({"tests": "all"}, "tests: found 'all'"),
+        ({"confidence": 2.0}, "confidence"),
+        ({"others": []}, "others: empty"),
+    ]
+    for options, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            distance_matrix(WALKS, **{"cost": COST, "discount": 0.9, **options})
+    with pytest.raises(TypeError, match="client: found str"):
+        distance_matrix(WALKS, COST, discount=0.9, client="tcp://nowhere")
+
+
+def test_pvalues_corrected_for_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work, "_PERMUTATIONS", 99)
+    from scipy.stats import false_discovery_control
+
+    sets = [walk.sample(15, 20, rng=k) for k, walk in enumerate((WALKS[0], WALKS[0], WALKS[5]))]
+    found = distance_matrix(sets, COST, discount=0.9, tests="bh")
+    upper = np.triu_indices(3, 1)
+    assert len(set(found.pvalues[upper])) > 1
+    assert found.adjusted[upper] == pytest.approx(false_discovery_control(found.pvalues[upper]))
+    assert found.pvalues[0, 2] == 0.01
+    assert np.isnan(found.adjusted[0, 0])
+    careful = distance_matrix(sets, COST, discount=0.9, tests="by")
+    assert careful.adjusted[upper] == pytest.approx(false_discovery_control(found.pvalues[upper], method="by"))
+
+
+class StoppedError(Exception):
+    pass
+
+
+def interrupt_after(monkeypatch: pytest.MonkeyPatch, n: int, error: type[BaseException]) -> None:
+    calls = iter(range(10**6))
+
+    def some(*arguments: Any) -> Any:
+        if next(calls) >= n:
+            raise error
+        return work.run(*arguments)
+
+    monkeypatch.setattr(matrix, "run", some)
+    monkeypatch.setattr(matrix, "_CHUNK", 0.005)
+
+
+def test_ctrl_c_keeps_what_is_done_and_a_later_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask: dict[str, Any] = {"cost": COST, "discount": 0.9, "confidence": 0.9, "threads": 1}
+    whole = distance_matrix(DATA, **ask)
+    path = tmp_path / "d.ck"
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 2, KeyboardInterrupt)
+        part = distance_matrix(DATA, checkpoint=path, **ask)
+    assert part.interrupted
+    missing = np.isnan(part.values)
+    assert 0 < missing.sum() < missing.size
+    assert np.array_equal(part.values[~missing], whole.values[~missing])
+    assert set(part.status[missing]) == {"not computed: interrupted"}
+    rest = distance_matrix(DATA, checkpoint=path, **ask)
+    assert same(rest, whole)
+    assert not rest.interrupted
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 0, StoppedError)
+        assert same(distance_matrix(DATA, checkpoint=path, **ask), whole)  # nothing is left to do
+    for other in ({"discount": 0.8}, {"rng": 5}, {"confidence": 0.8}, {"cost": 2 * COST}):
+        with pytest.raises(CheckpointError, match="other processes or options"):
+            distance_matrix(DATA, checkpoint=path, **{**ask, **other})
+    with pytest.raises(CheckpointError, match="other processes or options"):
+        distance_matrix({**DATA, "set 0": DATA["set 1"]}, checkpoint=path, **ask)
+    with pytest.raises(ValueError, match="exists already; pass resume=True"):
+        distance_matrix(DATA, checkpoint=path, resume=False, **ask)
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(CheckpointError, match="damaged"):
+        distance_matrix(DATA, checkpoint=path, **ask)
+
+
+def test_a_full_disk_costs_the_file_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("somcot.plumbing.container.write", full)
+    with pytest.warns(DataWarning, match="could not be written .*No space left"):
+        found = distance_matrix(WALKS, COST, discount=0.9, checkpoint=tmp_path / "d.ck")
+    assert not found.n_failed
+
+
+WORKER = """
+import sys, warnings, numpy as np, somcot
+from tests.many.test_matrix import COST, DATA
+from somcot.many import matrix, storing
+warnings.simplefilter("ignore")
+storing._EVERY, matrix._CHUNK = 0.0, 0.01
+sets = list(DATA.values()) * 3
+found = somcot.distance_matrix(sets, COST, discount=0.9, confidence=0.9, threads=2, checkpoint=sys.argv[1])
+found.save(sys.argv[2])
+"""
+
+
+@pytest.mark.slow
+def test_twenty_kills_of_the_run_change_nothing(tmp_path: Path) -> None:
+    whole = distance_matrix(list(DATA.values()) * 3, COST, discount=0.9, confidence=0.9)
+    ck, out = tmp_path / "d.ck", tmp_path / "d.matrix"
+    rng = np.random.default_rng(0)
+    kills = 0
+    for _ in range(200):
+        process = subprocess.Popen([sys.executable, "-c", WORKER, str(ck), str(out)], cwd=Path(__file__).parents[2])
+        if kills < 20:
+            before = ck.stat().st_mtime_ns if ck.exists() else 0
+            while process.poll() is None and (not ck.exists() or ck.stat().st_mtime_ns == before):
+                time.sleep(0.01)
+            time.sleep(float(rng.random()) * 0.05)
+            if process.poll() is None:
+                os.kill(process.pid, signal.SIGKILL)
+                kills += 1
+                process.wait()
+                continue
+        process.wait()
+        break
+    assert kills == 20
+    assert same(DistanceMatrix.load(out), whole)
+
+
+@pytest.mark.statistical
+def test_coverage_through_the_batch_is_that_of_single_distances() -> None:
+    """200 seeds at nominal 90 %: the two may differ by chance only, and both hold their level."""
+    chains = [somcot.random_walk(5, theta) for theta in (0.5, 0.5, 0.55, 0.7)]
+    cost = costs.absolute([1, 0, 0, 0, -1], [1, 0, 0, 0, -1])
+    truth = distance_matrix(chains, cost, discount=0.9).values
+    upper = np.triu_indices(4, 1)
+    batch, single = np.zeros(6), np.zeros(6)
+    for seed in range(200):
+        data = [chain.sample(40, 50, rng=10 * seed + k) for k, chain in enumerate(chains)]
+        found = distance_matrix(data, cost, discount=0.9, confidence=0.9)
+        batch += ((found.low <= truth) & (truth <= found.high))[upper]
+        for k, (i, j) in enumerate(zip(*upper, strict=True)):
+            ends = somcot.distance(data[i], data[j], cost, discount=0.9, confidence=0.9).confidence_interval
+            assert ends is not None
+            single[k] += ends.low <= truth[i, j] <= ends.high
+    assert np.abs(batch - single).max() <= 12  # of 200: four standard deviations of a difference that is mostly shared
+    assert batch.min() >= 168
