@@ -364,7 +364,10 @@ OPTIONS: dict[str, tuple[list[str], list[str]]] = {
     "columns of an array": (["info", "good.npy", "--state", "page"], ["--state", "table"]),
     "unknown start": (["info", "good.edges", "--start", "z"], ["'z'", "not a state"]),
     "unknown dangling": (["info", "good.edges", "--dangling", "jump"], ["'jump'", "self-loop"]),
-    "test of chains": (["test", "good.edges", "good.edges", "--discount", "0.9"], ["good.edges", "no recorded episodes"]),
+    "test of chains": (
+        ["test", "good.edges", "good.edges", "--discount", "0.9"],
+        ["good.edges", "no recorded episodes"],
+    ),
     "no permutations": (["test", *GOOD_PAIR, "--discount", "0.9", "--permutations", "0"], ["--permutations"]),
     "permutations without end": (
         ["test", *GOOD_PAIR, "--discount", "0.9", "--permutations", "99999999999999999999"],

@@ -16,10 +16,6 @@ def of_points(points: Any, **more: Any) -> DistanceMatrix:
     labels = tuple(f"p{i}" for i in range(len(d)))
     others = ("plugin", "low", "high", "standard_error", "pvalues")
     fields: dict[str, Any] = {"values": d, "uncut": d, **dict.fromkeys(others, nothing)}
-        "values": d,
-        "uncut": d,
-        **dict.fromkeys(("plugin", "low", "high", "standard_error", "pvalues"), nothing),
-    }
     return DistanceMatrix(labels, labels, **(fields | more), discount=0.9, method="exact", symmetric=True)
 
 
