@@ -5,9 +5,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 BENCH  := .venv-bench
+LOSS   := .venv-loss
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all campaign check format bench docs clean
+.PHONY: help setup demo test test-loss test-all campaign check format bench docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -29,8 +30,19 @@ demo: $(READY) ## run the main job on bundled data, draw a picture into out/
 test: $(READY) ## run the tests (under 10 minutes)
 	@$(BIN)/python -m pytest -q -n 2 -m "not slow and not statistical and not campaign"
 
+test-loss: $(LOSS)/.ready ## run the tests of somcot.torch and somcot.jax in an environment that has both
+	@OMP_NUM_THREADS=1 $(LOSS)/bin/python -m pytest -q tests/test_torch.py tests/test_jax.py src/somcot/torch.py src/somcot/jax.py
+
+$(LOSS)/.ready: pyproject.toml tests/requirements-loss.txt
+	@echo "test-loss: creating $(LOSS) with PyTorch and JAX (1 GB)"
+	@test -x $(LOSS)/bin/python || $(PYTHON) -m venv $(LOSS)
+	@$(LOSS)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	@$(LOSS)/bin/python -m pip install --quiet --disable-pip-version-check -e . -r tests/requirements-loss.txt
+	@touch $@
+
 test-all: $(READY) ## run all tests, slow and statistical ones too, random ones on new examples
 	@SOMCOT_EXAMPLES=new $(BIN)/python -m pytest -q -n 2 -m "not campaign"
+	@$(MAKE) --no-print-directory test-loss
 
 campaign: $(READY) ## run the reliability campaign (about 30 minutes), write its table to out/campaign.md
 	@mkdir -p out && rm -f out/campaign.jsonl
@@ -63,5 +75,5 @@ docs: $(READY) ## build the documentation into docs/_build
 	@echo "docs: open docs/_build/html/index.html"
 
 clean: ## remove environments, caches and outputs
-	rm -rf $(VENV) $(BENCH) out docs/_build build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BENCH) $(LOSS) out docs/_build build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,6 +1,7 @@
 """Sphinx configuration."""
 
 from importlib.resources import files
+from importlib.util import find_spec
 
 from sphinx.domains.python import PyObject
 from sphinx.util.docfields import TypedField
@@ -17,6 +18,7 @@ html_show_sourcelink = False
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 autodoc_typehints = "none"
+autodoc_mock_imports = [name for name in ("jax", "torch") if find_spec(name) is None]
 napoleon_google_docstring = False
 napoleon_use_ivar = True
 napoleon_use_rtype = False

@@ -58,7 +58,7 @@ def test_derivatives_of_tables_take_any_weights(sparse: bool) -> None:
 def test_second_derivatives_match_differences_of_the_first(seed: int) -> None:
     arrays, rng = random_arrays(seed, (2,), 4, 3), np.random.default_rng(seed)
     solution = solve_arrays(arrays)
-    assert solution.is_smooth
+    assert solution.is_smooth()
     steps = Inputs(*(0.1 * random_direction(rng, arrays, k) for k in range(6)))._replace(discount=np.zeros(2))
     found = solution.second(steps)
     ends = [
@@ -80,7 +80,7 @@ def test_ties_are_told_and_do_not_matter_through_features() -> None:
         return P, Q, np.abs(r[:, None] - s[None, :]) + extra, discount, p, q
 
     found = solve_arrays(at(r))
-    assert not found.is_smooth
+    assert not found.is_smooth()
     step = rng.normal(size=6)
     through = float((found.gradient.cost * np.sign(r[:, None] - s[None, :]) * step[:, None]).sum())
     up, down = (float(solve_arrays(at(r + sign * H * step)).value) for sign in (1.0, -1.0))
@@ -97,6 +97,14 @@ def test_ties_are_told_and_do_not_matter_through_features() -> None:
     assert apart is not None
     assert tied.margin.cost < 1e-12 < 1e-6 < apart.margin.cost
     assert tied.margin.mass > 1e-6
+
+
+def test_uniform_starts_do_harm_only_where_they_move() -> None:
+    P, Q, cost, discount, _, _ = random_arrays(2, (), 4, 4)
+    u = np.full(4, 0.25)
+    found = solve_arrays((P, Q, cost, discount, u, u))
+    assert not found.is_smooth()
+    assert found.is_smooth(starts=False)
 
 
 def test_no_slope_at_the_bottom() -> None:

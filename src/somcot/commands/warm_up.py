@@ -105,7 +105,7 @@ def _gradients() -> None:
     warm = WarmStart()
     for _ in range(2):
         solution = solve_arrays(tuple(np.asarray(a, dtype=np.float64) for a in arrays), warm)
-        _ = solution.gradient, solution.is_smooth, solution.second(solution.gradient)
+        _ = solution.gradient, solution.is_smooth(), solution.second(solution.gradient)
 
 
 def _many() -> None:

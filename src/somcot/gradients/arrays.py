@@ -20,7 +20,7 @@ from somcot.gradients.stack import Stack
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.validation import check_finite
 
-__all__ = ["NAMES", "NDIMS", "ArraySolution", "Inputs", "check_shapes", "solve_arrays"]
+__all__ = ["NAMES", "NDIMS", "ArraySolution", "Inputs", "check_arrays", "check_shapes", "solve_arrays"]
 
 NAMES = ("P_x", "P_y", "cost", "discount", "initial_x", "initial_y")
 NDIMS = (2, 2, 2, 0, 1, 1)
@@ -85,10 +85,13 @@ class ArraySolution:
         weights = np.broadcast_to(weight, (*self.lead, *shape[1:])).reshape(shape)
         return self._inputs(slopes.metric_slopes(self.solved, weights))
 
-    @cached_property
-    def is_smooth(self) -> bool:
-        """Whether second derivatives exist: no other coupling is optimal, nor one after a tiny change."""
-        mass, cost = slopes.margins(self.solved)
+    def is_smooth(self, *, starts: bool = True) -> bool:
+        """Whether second derivatives exist: no other coupling is optimal, nor one after a tiny change.
+
+        Uniform start laws of equal size, the default of the loss functions, are as degenerate as can be; where start
+        laws do not change (``starts=False``) that does no harm.
+        """
+        mass, cost = slopes.margins(self.solved, starts=starts)
         return bool((mass > _SMOOTH).all() and (cost > _SMOOTH * self.solved.stack.scale).all())
 
     def second(self, along: Inputs) -> Inputs:
@@ -129,10 +132,29 @@ def solve_arrays(
     given: tuple[NDArray[Any], ...], warm: WarmStart | None = None, threads: int | None = None
 ) -> ArraySolution:
     """Check and solve: one array for each name of `NAMES`, leading axes broadcast against each other."""
+    rows_x, rows_y, cost, discount, sums_x, sums_y, lead = check_arrays(given)
+    stack = Stack.from_rows(rows_x, rows_y, cost, discount)
+    return ArraySolution(solve(stack, warm, threads), rows_x, rows_y, sums_x, sums_y, lead)
+
+
+class Checked(NamedTuple):
+    """What `check_arrays` makes of six arrays; the leading axes of all are one."""
+
+    rows_x: Floats
+    rows_y: Floats
+    cost: Floats
+    discount: Floats
+    sums_x: Floats
+    sums_y: Floats
+    lead: tuple[int, ...]
+
+
+def check_arrays(given: tuple[NDArray[Any], ...]) -> Checked:
+    """Refuse what is no problem, naming the array and the place."""
     arrays = [np.asarray(a, dtype=np.float64) for a in given]
+    lead = check_shapes([a.shape for a in arrays])
     for name, array in zip(NAMES, arrays, strict=True):
         check_finite(name, array)
-    lead = check_shapes([a.shape for a in arrays])
     outside = (arrays[3] <= 0.0) | (arrays[3] >= 1.0)
     if outside.any():
         raise ValueError(f"discount: found {arrays[3][outside][0]}, expected numbers strictly between 0 and 1")
@@ -142,8 +164,7 @@ def solve_arrays(
     ]
     rows_x, sums_x = _normalised("x", flat[0], flat[4])
     rows_y, sums_y = _normalised("y", flat[1], flat[5])
-    stack = Stack.from_rows(rows_x, rows_y, flat[2], flat[3])
-    return ArraySolution(solve(stack, warm, threads), rows_x, rows_y, sums_x, sums_y, lead)
+    return Checked(rows_x, rows_y, flat[2], flat[3], sums_x, sums_y, lead)
 
 
 def check_shapes(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:

@@ -91,13 +91,17 @@ def _slopes(solved: Solved, flow: _Flow) -> Slopes:
     )
 
 
-def margins(solved: Solved) -> tuple[Floats, Floats]:
-    """How far the couplings of visited pairs are from others: in mass and in cost, each (n_problems,)."""
+def margins(solved: Solved, *, starts: bool = True) -> tuple[Floats, Floats]:
+    """How far the couplings of visited pairs are from others: in mass and in cost, each (n_problems,).
+
+    Masses of the start laws do not count when these are known to stay (``starts=False``).
+    """
     stack = solved.stack
     visited = (solved.occupancy > 0.0).ravel()
-    flow, cost = solved.sweep.margins(stack.table(solved.V), np.append(visited, False))
-    least = [values[:-1].reshape(stack.shape[0], -1).min(axis=1) for values in (flow, cost)]
-    return least[0], stack.scale * np.maximum(least[1], 0.0)
+    found = solved.sweep.margins(stack.table(solved.V), np.append(visited, False))
+    mass, cost = (values[:-1].reshape(stack.shape[0], -1) for values in found)
+    mass = mass if starts else mass[:, :-1]
+    return mass.min(axis=1), stack.scale * np.maximum(cost.min(axis=1), 0.0)
 
 
 def second_slopes(solved: Solved, along: Slopes) -> Slopes:

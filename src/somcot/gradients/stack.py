@@ -50,7 +50,8 @@ class Stack:
         scale = cost.max(axis=(1, 2)) - offset
         scale[scale == 0.0] = 1.0
         unit = (cost - offset[:, None, None]) / scale[:, None, None]
-        return cls(_support(rows_x, rows_x.shape[2]), _support(rows_y, 0), unit, offset, scale, discount)
+        own = np.array(discount)  # a view of what the caller holds may be read-only, another type to compile for
+        return cls(_support(rows_x, rows_x.shape[2]), _support(rows_y, 0), unit, offset, scale, own)
 
     @classmethod
     def from_problem(cls, problem: Problem) -> Stack:

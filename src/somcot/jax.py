@@ -1,0 +1,151 @@
+"""The distance as a loss in JAX: exact values and first derivatives, under `jit`, `vmap` and `grad`.
+
+>>> import jax, jax.numpy as jnp, somcot.jax
+>>> target = jnp.array([[0.8, 0.2, 0.0], [0.1, 0.8, 0.1], [0.0, 0.2, 0.8]])
+>>> reward = jnp.array([1.0, 0.0, -1.0])
+>>> cost = jnp.abs(reward[:, None] - reward[None, :])
+>>> def loss(logits):
+...     return somcot.jax.distance(jax.nn.softmax(logits), target, cost, 0.9)
+>>> value, slope = jax.jit(jax.value_and_grad(loss))(jnp.zeros((3, 3)))
+>>> round(float(value), 5), bool(jnp.abs(slope).max() > 0)
+(0.58087, True)
+
+The work is done on the host in float64, whatever the dtype; enable ``jax_enable_x64`` to see all of its digits. Start
+laws are uniform unless given, unlike those of `MarkovChain`: a state that nobody visits gets no derivative. There are
+no warm starts: a jitted function has no memory. Mistakes in the numbers (rows that do not sum to 1, NaN) surface as
+errors when the compiled function runs, within JAX's own; mistakes in shapes when it is traced.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from somcot.gradients.arrays import NAMES, NDIMS, check_arrays, check_shapes, solve_arrays
+
+try:
+    import jax
+    import jax.numpy as jnp
+except ImportError:
+    raise ImportError("somcot.jax needs JAX: pip install 'somcot[jax]'") from None
+
+__all__ = ["distance", "metric"]
+
+
+def distance(P_x: Any, P_y: Any, cost: Any, discount: Any, initial_x: Any = None, initial_y: Any = None) -> Any:
+    """The exact distance of two chains, differentiable in everything it depends on.
+
+    Parameters
+    ----------
+    P_x, P_y : Array, shape ([batch,] n_x, n_x) and ([batch,] n_y, n_y)
+        Transition kernels. A leading axis on any argument makes a batch; `jax.vmap` does the same.
+    cost : Array, shape ([batch,] n_x, n_y)
+    discount : float or Array, shape ([batch])
+    initial_x, initial_y : Array, shape ([batch,] n_x) and ([batch,] n_y), optional
+        Start laws, uniform by default.
+
+    Returns
+    -------
+    Array, shape () or (batch,)
+        First derivatives, backward (`grad`, `vjp`) and forward (`jvp`, `jacfwd`). Second ones are refused; see
+        `somcot.torch.distance` for them.
+    """
+    return _batched(_distance, _arrays(P_x, P_y, cost, discount, initial_x, initial_y))
+
+
+def metric(P_x: Any, P_y: Any, cost: Any, discount: Any) -> Any:
+    """The exact distances of all pairs of states, ([batch,] n_x, n_y); arguments as for `distance`.
+
+    First derivatives, backward only.
+    """
+    return _batched(_metric, _arrays(P_x, P_y, cost, discount, None, None))
+
+
+def _arrays(*given: Any) -> list[Any]:
+    arrays = [_array(name, value) for name, value in zip(NAMES[:4], given, strict=False)]
+    dtype = jnp.result_type(*arrays[:3])
+    for kernel, start in zip(arrays[:2], given[4:], strict=True):
+        n = kernel.shape[-1] if kernel.ndim else 1
+        arrays.append(jnp.full((n,), 1.0 / max(n, 1), dtype) if start is None else _array(NAMES[len(arrays)], start))
+    lead = check_shapes([a.shape for a in arrays])
+    if len(lead) > 1:
+        raise ValueError(f"leading axes are {lead}, expected one at most; use jax.vmap for more")
+    if not any(isinstance(a, jax.core.Tracer) for a in arrays):
+        check_arrays(tuple(np.asarray(a, dtype=np.float64) for a in arrays))  # a plain error; the host's is wrapped
+    return [a.astype(dtype) for a in arrays]
+
+
+def _array(name: str, value: Any) -> Any:
+    try:
+        array = jnp.asarray(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: found {type(value).__name__}, expected an array of numbers") from None
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        if isinstance(value, (jax.Array, np.ndarray)):
+            raise TypeError(f"{name}: found an array of {array.dtype}, expected floating point; call .astype(float)")
+        array = array.astype(float)
+    return array
+
+
+def _batched(function: Any, arrays: list[Any]) -> Any:
+    axes = tuple(0 if a.ndim > k else None for a, k in zip(arrays, NDIMS, strict=True))
+    return function(*arrays) if axes == (None,) * 6 else jax.vmap(function, in_axes=axes)(*arrays)
+
+
+def _host(question: str, *arrays: Any) -> Any:
+    """What the host is asked: "value", "gradient" or "metric" of six arrays, or "pull" with weights after them."""
+    solution = solve_arrays(tuple(np.asarray(a, dtype=np.float64) for a in arrays[:6]))
+    if question == "pull":
+        answer: Any = solution.metric_gradient(np.asarray(arrays[6], dtype=np.float64))
+    else:
+        answer = getattr(solution, question)
+    dtype = np.asarray(arrays[0]).dtype
+    return tuple(part.astype(dtype) for part in answer) if isinstance(answer, tuple) else answer.astype(dtype)
+
+
+def _ask(question: str, shapes: Any, *arrays: Any) -> Any:
+    """Call the host from compiled code; whoever differentiates that is told what there is."""
+
+    @jax.custom_jvp  # type: ignore[untyped-decorator]
+    def call(*arrays: Any) -> Any:
+        return jax.pure_callback(lambda *a: _host(question, *a), shapes, *arrays, vmap_method="expand_dims")
+
+    @call.defjvp  # type: ignore[untyped-decorator]
+    def refuse(primals: Any, tangents: Any) -> Any:
+        raise NotImplementedError(
+            "somcot.jax has first derivatives only: no Hessians, no grad of grad; somcot.torch.distance has second ones"
+        )
+
+    return call(*arrays)
+
+
+def _like(*arrays: Any) -> Any:
+    return tuple(jax.ShapeDtypeStruct(a.shape, arrays[0].dtype) for a in arrays)
+
+
+@jax.custom_jvp  # type: ignore[untyped-decorator]
+def _distance(*arrays: Any) -> Any:
+    return _ask("value", jax.ShapeDtypeStruct((), arrays[0].dtype), *arrays)
+
+
+@_distance.defjvp  # type: ignore[untyped-decorator]
+def _distance_jvp(primals: Any, tangents: Any) -> Any:
+    slopes = _ask("gradient", _like(*primals), *primals)
+    return _distance(*primals), sum((slope * t).sum() for slope, t in zip(slopes, tangents, strict=True))
+
+
+@jax.custom_vjp  # type: ignore[untyped-decorator]
+def _metric(*arrays: Any) -> Any:
+    return _ask("metric", jax.ShapeDtypeStruct(arrays[2].shape, arrays[0].dtype), *arrays)
+
+
+def _metric_forward(*arrays: Any) -> Any:
+    return _metric(*arrays), arrays
+
+
+def _metric_backward(arrays: Any, weight: Any) -> Any:
+    return _ask("pull", _like(*arrays), *arrays, weight)
+
+
+_metric.defvjp(_metric_forward, _metric_backward)
