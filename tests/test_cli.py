@@ -371,3 +371,68 @@ def test_bundled_data_are_what_the_script_makes(tmp_path: Path) -> None:
 
 def test_reproduce_is_handed_on(command: Command, tmp_path: Path) -> None:
     assert "pendulum" in command("reproduce", "--help", cwd=tmp_path).stdout
+
+
+CLICKS = """who,when,page
+1,2026-05-01T10:00:00,Home
+1,2026-05-01T10:05:00,cart
+1,2026-05-01T14:00:00, home
+2,2026-05-01T10:00:00,HOME
+3,2026-05-01T10:00:00,Home
+3,2026-05-01T10:01:00,faq 1
+"""
+
+
+def test_a_log_as_it_is(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(CLICKS)
+    (tmp_path / "b.csv").write_text(CLICKS.replace("Home", "home").replace("faq 1", "faq 2"))
+    columns = ["--sequence", "who", "--time", "when", "--state", "page"]
+    asked = [*columns, "--end", "left", "--gap", "30m", "--tidy", "--top", "2", "--other", "rest"]
+    found = answer(command("info", "a.csv", *asked, "--json", cwd=tmp_path))
+    assert (found["n_episodes"], found["n_terminated"], found["n_transitions"]) == (4, 4, 6)
+    assert set(found["states"]) == {"Home", "cart", "rest", "left"}
+    both = answer(command("distance", "a.csv", "b.csv", *asked, "--discount", "0.8", "--json", cwd=tmp_path))
+    assert both["only_x"] == both["only_y"] == []  # spellings and rare states are those of both together
+    assert any("2 rare states are taken as one, 'rest'" in text for text in both["warnings"])
+    plain = answer(command("info", "a.csv", *columns, "--json", cwd=tmp_path))
+    assert any(
+        "3 states differ only in case or blanks: ' home', 'HOME', 'Home'; pass --tidy" in t for t in plain["warnings"]
+    )
+    shown = command("info", "a.csv", *columns, cwd=tmp_path).stdout
+    assert "' home', HOME, Home, cart, 'faq 1'" in shown
+
+
+def test_ends_are_advised_without_circles(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("who,page\n1,home\n1,cart\n1,paid\n2,home\n2,cart\n3,home\n3,home\n")
+    columns = ["info", "a.csv", "--sequence", "who", "--state", "page", "--json"]
+    assert any("pass --end left, say" in t for t in answer(command(*columns, cwd=tmp_path))["warnings"])
+    ended = answer(command(*columns, "--terminated", "all", cwd=tmp_path))["warnings"]
+    assert any("pass --end left, say, instead of --terminated" in t for t in ended)
+    assert answer(command(*columns, "--end", "left", cwd=tmp_path))["warnings"] == []
+
+
+def test_event_logs_and_folders(command: Command, tmp_path: Path) -> None:
+    made = "".join(
+        f'<trace><string key="concept:name" value="{k}"/>'
+        + "".join(
+            f'<event><string key="concept:name" value="{name}"/>'
+            f'<date key="time:timestamp" value="2026-05-0{t}"/></event>'
+            for t, name in enumerate("abca"[: 2 + k % 3], 1)
+        )
+        + "</trace>"
+        for k in range(9)
+    )
+    (tmp_path / "log.xes.gz").write_bytes(gzip.compress(f"<log>{made}</log>".encode()))
+    (tmp_path / "table").mkdir()
+    for part in range(2):
+        rows = [f"{k},{t},{s}" for k in range(9) if k % 2 == part for t, s in enumerate("abca"[: 2 + k % 3])]
+        (tmp_path / "table" / f"{part}.csv").write_text("\n".join(["sequence,time,state", *rows]) + "\n")
+    found = answer(
+        command("distance", "log.xes.gz", "table", "--end", "z", "--discount", "0.8", "--json", cwd=tmp_path)
+    )
+    assert found["plugin"] == 0.0
+    assert found["x"]["n_transitions"] == found["y"]["n_transitions"]
+    done = command("info", "table", "--classifier", "x", cwd=tmp_path)
+    assert (done.returncode, "--classifier: only for log files" in done.stderr) == (2, True)
+    done = command("info", "table", "--other", "x", cwd=tmp_path)
+    assert (done.returncode, "--other x: only together with --top N" in done.stderr) == (2, True)

@@ -352,6 +352,15 @@ OPTIONS: dict[str, tuple[list[str], list[str]]] = {
         ["'odd'", "uniform"],
     ),
     "unknown missing": (["info", "good.csv", "--state", "page", "--missing", "drop"], ["'drop'", "cut"]),
+    "gap of nothing": (["info", "good.csv", "--state", "page", "--gap", "30m"], ["gap", "--time"]),
+    "gap in words": (["info", "good.csv", "--state", "page", "--gap", "a while"], ["gap", "'a while'", "30m"]),
+    "end that is a state": (["info", "good.csv", "--state", "page", "--end", "home"], ["end", "'home'", "already"]),
+    "top 0": (["info", "good.csv", "--state", "page", "--top", "0"], ["--top", "0"]),
+    "other that is frequent": (
+        ["info", "good.csv", "--state", "page", "--top", "1", "--other", "home"],
+        ["other", "'home'"],
+    ),
+    "lifecycle of a table": (["info", "good.csv", "--state", "page", "--lifecycle", "all"], ["--lifecycle", "log"]),
     "unknown encoding": (["info", "good.csv", "--state", "page", "--encoding", "klingon"], ["'klingon'", "latin-1"]),
     "long delimiter": (["info", "good.csv", "--state", "page", "--delimiter", "::"], ["'::'", "single"]),
     "flag column of text": (

@@ -89,11 +89,15 @@ def _parquet(path: Path) -> None:
 
 GRAPH = """<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><graph edgedefault="undirected"><node id="a"/>
 <node id="b"/><edge source="a" target="b"/></graph></graphml>"""
+LOG = """<log><trace><string key="concept:name" value="1"/>
+<event><string key="concept:name" value="a"/><date key="time:timestamp" value="2026-05-01"/></event>
+<event><string key="concept:name" value="b"/><date key="time:timestamp" value="2026-05-02"/></event></trace></log>"""
 WRITERS: dict[str, Callable[[Path], object]] = {
     "csv": lambda path: path.write_text("time,state\n1,a\n2,b\n"),
     "tsv": lambda path: path.write_text("time\tstate\n1\ta\n2\tb\n"),
     "jsonl": lambda path: path.write_text('{"state": "a"}\n{"state": "b"}\n'),
     "parquet": _parquet,
+    "xes": lambda path: path.write_text(LOG),
     "npy": _saved,
     "npz": _saved,
     "graphml": lambda path: path.write_text(GRAPH),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from somcot import costs
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Codes, Floats
 from somcot.plumbing.errors import DataWarning, warn
-from somcot.plumbing.validation import check_count, check_discount, check_rng
+from somcot.plumbing.validation import check_count, check_discount, check_labels, check_rng
 from somcot.recorded import recording
 from somcot.recorded.counting import PairCounts, count_pairs
 from somcot.recorded.counts import Counts, choose_start
@@ -102,6 +102,7 @@ class Samples:
         terminated: bool | Sequence[bool] | NDArray[np.bool_] = False,
         initial: Hashable | ArrayLike | Mapping[Any, float] | None = None,
         rewards: Any = None,
+        end: Hashable | None = None,
     ) -> Samples:
         """Collect episodes given as sequences of states.
 
@@ -122,15 +123,24 @@ class Samples:
         rewards : sequence of array_like or mapping, optional
             One array per trajectory, with a reward for each state in it or for each step (then it belongs to
             the state left); or the known reward of each label. Their means are `features`.
+        end : hashable, optional
+            A last state for every episode, such as "left", which is absorbing; trajectories of one state have a step
+            then. Where `terminated` is given for each, only for those that ended.
 
         Examples
         --------
         >>> Samples.from_trajectories([[0, 1, 1, 0], [0, 0, 1]]).counts()
         array([[1, 2],
                [1, 1]])
+        >>> Samples.from_trajectories([["home", "cart"], ["home"]], end="left").chain().transition
+        array([[0. , 0. , 1. ],
+               [0.5, 0. , 0.5],
+               [0. , 0. , 1. ]])
         """
-        episodes = recording.read_trajectories(trajectories, terminated)
+        episodes = recording.read_trajectories(trajectories, terminated, end=end)
         (codes,), labels = encode([episodes.labels], states, episodes.place)
+        if end is not None:
+            episodes, codes, labels = episodes.with_end(end, codes, labels)
         first = episodes.boundaries[:-1]
         keep_now, keep_following = np.ones(len(codes), np.bool_), np.ones(len(codes), np.bool_)
         keep_now[episodes.boundaries[1:] - 1] = False
@@ -402,6 +412,34 @@ class Samples:
             offsets=found.offsets,
             terminated=None if self.terminated is None else self.terminated[found.kept],
             rewards=None if self.rewards is None else self.rewards.at(last),
+        )
+
+    def relabel(self, names: Mapping[Any, Hashable] | Callable[[Any], Hashable]) -> Samples:
+        """Give states other labels; those that get the same one become one state.
+
+        Parameters
+        ----------
+        names : mapping or function
+            From old labels to new ones; a mapping may leave out labels that stay.
+
+        Examples
+        --------
+        >>> Samples.from_trajectories([["home", "cart", "Cart", "home"]]).relabel(str.lower).counts()
+        array([[1, 1],
+               [1, 0]])
+        """
+        new = [names(label) if callable(names) else names.get(label, label) for label in self.states]
+        labels = check_labels("names", dict.fromkeys(new))
+        refuse_lookalikes("names", labels, {type(label) for label in labels})
+        index = {label: k for k, label in enumerate(labels)}
+        places = np.array([index[label] for label in new], dtype=np.int32)
+        return replace(
+            self,
+            states=labels,
+            now=places[self.now],
+            following=places[self.following],
+            initial=None if self.initial is None else np.bincount(places, self.initial, len(labels)).astype(np.float64),
+            rewards=None if self.rewards is None else self.rewards.joined(places, len(labels)),
         )
 
     def resample(self, rng: int | np.random.Generator | None = None) -> Samples:

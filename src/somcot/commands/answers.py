@@ -31,6 +31,10 @@ _SHARES = 20
 _SPELLED = {
     "pass terminated=True": "pass --terminated all",
     "terminated=True": "--terminated all",
+    "pass end='left', say, instead of terminated": "pass --end left, say, instead of --terminated",
+    "pass end='left'": "pass --end left",
+    "pass tidy=True": "pass --tidy",
+    "pass lifecycle='all'": "pass --lifecycle all",
     "overlap (sliding=True)": "overlap (--sliding)",
     "with sliding=False": "without --sliding",
 }

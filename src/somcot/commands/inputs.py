@@ -12,12 +12,15 @@ from somcot.commands.reading import Reading, flag, takers
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.problem import ChainOrData, Data
 from somcot.readers.files import read
-from somcot.readers.formats import kind_of
+from somcot.readers.formats import KINDS, kind_of
 from somcot.readers.inputs import Input, format_of, identify
+from somcot.readers.spelling import join_rare, note_spellings, spellings, tidy_labels
 from somcot.readers.tables import fit_bins
 from somcot.recorded.labels import listing
 
 __all__ = ["NamedProcess", "match_labels", "read_processes"]
+
+_TOGETHER = ("top", "other")  # settled for all files at once
 
 
 class NamedProcess(NamedTuple):
@@ -38,16 +41,33 @@ def read_processes(paths: Sequence[str], reading: Reading, reward: str | None = 
         if not set(takers(name)) & set(kinds):
             files = " and ".join(f"{kind} files" for kind in takers(name))
             raise ValueError(f"{flag(name)}: only for {files}, but {sources[0].name} is {kinds[0]}; leave it out")
-    if reward is not None and "table" not in kinds:
+    if reading.other is not None and reading.top is None:
+        raise ValueError(f"--other {reading.other}: only together with --top N; leave it out")
+    if reward is not None and not any("reward" in KINDS[kind].options() for kind in kinds):
         raise ValueError(f"--cost reward:{reward}: only tables have reward columns; give the cost as a matrix file")
     bins = _shared_bins(sources, kinds, reading)
     found = []
     for source, kind in zip(sources, kinds, strict=True):
-        options = reading.for_kind(kind)
-        if kind == "table":
-            options |= {"bins": bins, "reward": reward}
+        options = {name: value for name, value in reading.for_kind(kind).items() if name not in _TOGETHER}
+        options |= {n: v for n, v in (("bins", bins), ("reward", reward)) if n in KINDS[kind].options()}
         found.append(NamedProcess(source.name, read(source, **options)))
-    return found
+    return _with_shared_labels(found, reading)
+
+
+def _with_shared_labels(processes: list[NamedProcess], reading: Reading) -> list[NamedProcess]:
+    """Spellings and rare states are settled for all recordings together, so that equal labels mean the same."""
+    recordings = [p.value for p in processes if isinstance(p.value, Samples)]
+    if reading.tidy:
+        recordings = tidy_labels(recordings)
+    if reading.top is not None and recordings:
+        joined = join_rare(recordings, reading.top, other=reading.other or "other")
+        before, after = ({label for r in rs for label in r.states} for rs in (recordings, joined))
+        if len(after) < len(before):
+            n = len(before - after)
+            warn(f"{n:,} rare states are taken as one, {reading.other or 'other'!r} (--top {reading.top})", DataWarning)
+        recordings = joined
+    rest = iter(recordings)
+    return [p._replace(value=next(rest)) if isinstance(p.value, Samples) else p for p in processes]
 
 
 def _identified(path: str, format: str | None) -> Input:  # noqa: A002
@@ -105,12 +125,16 @@ def match_labels(x: NamedProcess, y: NamedProcess) -> tuple[NamedProcess, NamedP
     >>> x.value.states
     ('0', '1')
     """
-    numbers = [p for p in (x, y) if all(type(label) is int for label in p.value.states)]
-    texts = [p for p in (x, y) if any(isinstance(label, str) for label in p.value.states)]
+    numbers = [p for p in (x, y) if any(type(label) is int for label in p.value.states)]
+    texts = [p for p in (x, y) if any(isinstance(label, str) for label in p.value.states) and p not in numbers]
     if len(numbers) == 1 and len(texts) == 1:
         message = f"states are numbers in {numbers[0].name} and text in {texts[0].name}; the numbers are taken as text"
         warn(message, DataWarning)
         x, y = (p._replace(value=_as_text(p.value)) if p is numbers[0] else p for p in (x, y))
+    known = set(x.value.states), set(y.value.states)
+    groups = spellings([*x.value.states, *y.value.states])
+    across = [label for group in groups if not any(side.issuperset(group) for side in known) for label in group]
+    note_spellings(f"{x.name} and {y.name}", across)
     if not set(x.value.states) & set(y.value.states):
         warn(
             f"no state is called the same in {x.name} and {y.name}: {listing(x.value.states, 4)} against "

@@ -33,6 +33,12 @@ class Reading:
     terminated: Annotated[
         str | None, typer.Option(metavar="all|COLUMN", help="Sequences end for good, all or where true.")
     ] = None
+    end: Annotated[
+        str | None, typer.Option(metavar="LABEL", help="Add a last state of this name to every sequence.")
+    ] = None
+    gap: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Cut a sequence after a longer pause: 30m, 2h, 1d, 45s.")
+    ] = None
     bins: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN=N", help="Cut a numeric state column into bins.")
     ] = None
@@ -41,6 +47,19 @@ class Reading:
     ] = None
     missing: Annotated[
         str | None, typer.Option(metavar="error|cut", help="Refuse rows without a state, or cut there.")
+    ] = None
+    tidy: Annotated[bool, typer.Option("--tidy", help="Take labels that differ only in case or blanks as one.")] = False
+    top: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Keep the N most frequent states of both, join the others.")
+    ] = None
+    other: Annotated[
+        str | None, typer.Option(metavar="LABEL", help="What to call the joined ones; 'other' by default.")
+    ] = None
+    classifier: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Classifier of an event log that says what a state is.")
+    ] = None
+    lifecycle: Annotated[
+        str | None, typer.Option(metavar="NAME|all", help="Events of a log to keep; 'complete' by default.")
     ] = None
     lag: Annotated[int | None, typer.Option(min=1, metavar="N", help="Frames per step of integer trajectories.")] = None
     sliding: Annotated[bool, typer.Option("--sliding", help="Count steps from every frame.")] = False

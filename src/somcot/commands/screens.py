@@ -15,7 +15,7 @@ from somcot.commands.answers import Answer, names_of, one_sided, process_facts
 from somcot.commands.inputs import NamedProcess
 from somcot.commands.sizes import Size, readable
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.text import figure, label_text
+from somcot.plumbing.text import figure, label_text, listed_label
 from somcot.report import before_correction
 from somcot.result import Claim, Status
 from somcot.samples import Samples
@@ -196,7 +196,7 @@ def _grid() -> Table:
 
 def _names(labels: Sequence[Hashable], most: int = 10) -> str:
     more = f" and {len(labels) - most:,} more" if len(labels) > most else ""
-    return ", ".join(label_text(label, 30) for label in labels[:most]) + more
+    return ", ".join(listed_label(label, 30) for label in labels[:most]) + more
 
 
 def _duration(seconds: float) -> str:

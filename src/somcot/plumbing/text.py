@@ -4,7 +4,9 @@ from collections.abc import Hashable
 from dataclasses import fields
 from typing import Any
 
-__all__ = ["LONGEST", "brief", "brief_record", "decimals", "figure", "label_text", "percent", "shown_fields"]
+__all__ = [
+    "LONGEST", "brief", "brief_record", "decimals", "figure", "label_text", "listed_label", "percent", "shown_fields",
+]  # fmt: skip
 
 LONGEST = 18
 _LISTED = 6  # numbers of a tuple that are shown; more are counted
@@ -17,10 +19,32 @@ def label_text(label: Hashable, longest: int = LONGEST) -> str:
     --------
     >>> label_text(("home", 3)), label_text("x" * 30, 8)
     ('home, 3', 'xxxxxxx…')
+
+    Blanks that nobody would see are put into quotes:
+
+    >>> label_text(" home"), label_text("my home")
+    ("' home'", 'my home')
     """
-    text = ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
+    text = ", ".join(map(_visible, label)) if isinstance(label, tuple) else _visible(label)
     text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
     return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def _visible(label: object) -> str:
+    text = str(label)
+    return text if text and text == " ".join(text.split()) else f"'{text}'"
+
+
+def listed_label(label: Hashable, longest: int = LONGEST) -> str:
+    """A label in a row of them: in quotes where a blank or a comma would take it apart.
+
+    Examples
+    --------
+    >>> listed_label("my home"), listed_label("home")
+    ("'my home'", 'home')
+    """
+    text = label_text(label, longest)
+    return f"'{text}'" if isinstance(label, str) and not text.startswith("'") and (" " in text or "," in text) else text
 
 
 def figure(value: float) -> str:

@@ -8,7 +8,8 @@ from somcot.readers.dtrajs import from_dtrajs, from_model, read_arrays
 from somcot.readers.files import read
 from somcot.readers.graphs import from_graph, read_graph
 from somcot.readers.rl import from_env, from_minari
-from somcot.readers.tables import fit_bins, from_table
+from somcot.readers.spelling import join_rare, tidy_labels
+from somcot.readers.tables import fit_bins, from_table, from_xes
 from somcot.readers.tabular import from_tabular
 
 __all__ = [
@@ -21,7 +22,10 @@ __all__ = [
     "from_model",
     "from_table",
     "from_tabular",
+    "from_xes",
+    "join_rare",
     "read",
     "read_arrays",
     "read_graph",
+    "tidy_labels",
 ]

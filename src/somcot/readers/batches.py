@@ -1,4 +1,4 @@
-"""Tables as batches of columns: CSV, TSV, JSON lines and Parquet files, frames and Arrow tables."""
+"""Tables as batches of columns: CSV, TSV, JSON lines, Parquet and XES files, folders of them, frames."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO, Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
 
+from somcot.readers.folders import open_folder
+from somcot.readers.frames import is_frame, open_frame
 from somcot.readers.inputs import Input, as_utf8, identify, open_bytes, whole
+from somcot.readers.table import Table
+from somcot.readers.xes import open_log
 
-__all__ = ["Table", "arrow", "is_arrow_integer", "open_table"]
+__all__ = ["arrow", "is_arrow_integer", "open_table"]
 
 _BLOCK = 1 << 22  # bytes of CSV read at a time, hence the longest line
 _LINE = 1 << 22
@@ -24,15 +28,6 @@ _FOREIGN = {
     b"\x28\xb5\x2f\xfd": "a zstandard archive", b"7z\xbc\xaf": "a 7z archive", b"PAR1": "a Parquet file",
     b"\xd0\xcf\x11\xe0": "an old spreadsheet", b"%PDF": "a PDF file",
 }  # fmt: skip
-
-
-class Table(NamedTuple):
-    """A table that is not read yet: its columns by name, and how to get batches of some of them."""
-
-    name: str
-    columns: list[str]
-    is_text: bool
-    batches: Callable[[Sequence[str]], Iterator[dict[str, Any]]]
 
 
 def arrow() -> Any:
@@ -49,44 +44,31 @@ def open_table(
     format: str | None = None,  # noqa: A002
     encoding: str = "utf-8",
     delimiter: str | None = None,
+    lifecycle: str | None = None,
 ) -> Iterator[Table]:
-    """Open a file, a frame or an Arrow table."""
-    pa = arrow()
-    if hasattr(data, "collect") and not _is_frame(data):  # a lazy frame
-        data = data.collect()
-    if isinstance(data, Input) or not _is_frame(data):
-        if not isinstance(data, (str, os.PathLike, Input)):
+    """Open a file, a folder of files, a frame or anything that Arrow can stream."""
+    if isinstance(data, (str, os.PathLike)):
+        data = identify(data, format)
+    if not isinstance(data, Input):
+        if not is_frame(data):
             raise TypeError(
                 f"data: found {type(data).__name__}, expected a file name, a pandas or polars frame, an Arrow table or "
                 "a mapping of columns"
             )
-        source = data if isinstance(data, Input) else identify(data, format)
-        with _named(source), open_bytes(source) as stream:
-            yield _open_file(source, stream, encoding, delimiter)
+        with open_frame(data) as table:
+            yield table
         return
-    name = f"{type(data).__module__.split('.')[0]} {type(data).__name__}"
-    with _named_frame(name):
-        table = pa.table(dict(data)) if isinstance(data, Mapping) else data
-        reader = table.to_reader() if hasattr(table, "to_reader") else pa.RecordBatchReader.from_stream(table)
-        objects = _object_columns(data)
-        yield Table(name, list(reader.schema.names), False, lambda wanted: _from_reader(name, reader, wanted, objects))
 
+    @contextlib.contextmanager
+    def opened(source: Input) -> Iterator[Table]:
+        with _named(source), open_bytes(source) as stream:
+            yield _open_file(source, stream, encoding, delimiter, lifecycle)
 
-@contextlib.contextmanager
-def _named_frame(name: str) -> Iterator[None]:
-    """Give errors of Arrow about a frame in memory the name of the frame and a remedy."""
-    pa = arrow()
-    try:
-        yield
-    except pa.ArrowException as error:
-        first = str(error).strip().partition("\n")[0]
-        raise ValueError(f"{name}: a column cannot be read ({first[:160]}); convert it to text or numbers") from None
-
-
-def _object_columns(data: Any) -> set[str]:
-    """Columns of a polars frame with Python objects, which Arrow would take for the bytes of their addresses."""
-    schema = getattr(data, "schema", None) if type(data).__module__.startswith("polars") else None
-    return set() if schema is None else {column for column, kind in dict(schema).items() if str(kind) == "Object"}
+    if data.path is not None and data.path.is_dir():
+        yield open_folder(data.path, lambda path, kind: opened(Input(str(path), kind, path)))
+        return
+    with opened(data) as table:
+        yield table
 
 
 def is_arrow_integer(values: Any) -> bool:
@@ -94,18 +76,18 @@ def is_arrow_integer(values: Any) -> bool:
     return hasattr(values, "null_count") and bool(arrow().types.is_integer(values.type))
 
 
-def _is_frame(data: Any) -> bool:
-    return isinstance(data, Mapping) or hasattr(data, "__arrow_c_stream__")
-
-
-def _open_file(source: Input, stream: IO[bytes], encoding: str, delimiter: str | None) -> Table:
+def _open_file(source: Input, stream: IO[bytes], encoding: str, delimiter: str | None, lifecycle: str | None) -> Table:
+    if source.format == "xes":
+        return open_log(source, stream, lifecycle)
     if source.format == "parquet":
         return _parquet(source, stream)
     if source.format == "jsonl":
         return _json_lines(source, as_utf8(stream, encoding))
     if source.format in ("csv", "tsv"):
         return _csv(source, as_utf8(stream, encoding), delimiter)
-    raise ValueError(f"{source.name}: a {source.format} file is no table; expected CSV, TSV, Parquet or JSON lines")
+    raise ValueError(
+        f"{source.name}: a {source.format} file is no table; expected CSV, TSV, Parquet, JSON lines or XES"
+    )
 
 
 @contextlib.contextmanager
@@ -296,11 +278,3 @@ def _parquet(source: Input, stream: IO[bytes]) -> Table:
                 yield {name: batch.column(name) for name in wanted}
 
     return Table(source.name, names, False, batches)
-
-
-def _from_reader(name: str, reader: Any, wanted: Sequence[str], objects: set[str]) -> Iterator[dict[str, Any]]:
-    for column in objects.intersection(wanted):
-        raise ValueError(f"{name}: column {column!r} holds Python objects; convert it to text or numbers")
-    places = {column: reader.schema.get_field_index(column) for column in wanted}
-    for batch in reader:
-        yield {column: batch.column(place) for column, place in places.items()}

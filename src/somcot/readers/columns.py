@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -151,8 +151,10 @@ class LabelColumn:
 class NumberColumn:
     """A column of numbers or times; integers and times stay exact."""
 
-    def __init__(self, source: str, name: str, *, times: bool = False) -> None:
-        self.source, self.name, self.times = source, name, times
+    def __init__(
+        self, source: str, name: str, *, times: bool = False, place: Callable[[int], str] = "row {}".format
+    ) -> None:
+        self.source, self.name, self.times, self.place = source, name, times, place
         self.parts: list[NDArray[Any]] = []
         self.n_rows = 0
         self.kind: str | None = None  # of times: numbers, or times with or without a zone
@@ -178,7 +180,9 @@ class NumberColumn:
             self._is_of_kind(0, _TIMES if zone is None else _ZONED, kind)
             return self._complete(values, values.cast(pa.timestamp("us", zone), safe=False))
         if self.times and (pa.types.is_time(kind) or pa.types.is_duration(kind)):
-            return self._complete(values, values.cast(pa.int64() if kind.bit_width == 64 else pa.int32()))
+            self._is_of_kind(0, _TIMES, kind)
+            unit = pa.duration("us") if pa.types.is_duration(kind) else pa.time64("us")
+            return self._complete(values, values.cast(unit, safe=False))
         if pa.types.is_integer(kind):
             return self._complete(values, values.cast(pa.int64()) if str(kind) != "uint64" else values)
         if pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind):
@@ -257,7 +261,15 @@ class NumberColumn:
         self.kind = kind
 
     def _refused(self, i: int, what: str) -> ValueError:
-        return ValueError(f"{self.source}: row {self.n_rows + i + 1}, column {self.name!r}: {what}")
+        return ValueError(f"{self.source}: {self._place(i)}, column {self.name!r}: {what}")
+
+    def _place(self, i: int) -> str:
+        return self.place(self.n_rows + i + 1)
+
+    @property
+    def holds_times(self) -> bool:
+        """Whether its numbers are microseconds rather than what the user wrote."""
+        return self.kind in (_TIMES, _ZONED)
 
     @property
     def _wanted(self) -> str:
@@ -265,7 +277,7 @@ class NumberColumn:
 
     def _missing(self, i: int, value: Any) -> ValueError:
         return ValueError(
-            f"{self.source}: row {self.n_rows + i + 1}, column {self.name!r}: the entry is missing "
+            f"{self.source}: {self._place(i)}, column {self.name!r}: the entry is missing "
             f"({_shown(value)}); fill it in or remove the row"
         )
 
@@ -289,8 +301,7 @@ class FlagColumn(NumberColumn):
         found = _TRUTH.get(str(value).strip().lower().removesuffix(".0"))
         if found is None:
             raise ValueError(
-                f"{self.source}: row {self.n_rows + i + 1}, column {self.name!r}: found {_shown(value)}, expected "
-                "true or false"
+                f"{self.source}: {self._place(i)}, column {self.name!r}: found {_shown(value)}, expected true or false"
             )
         return int(found)
 

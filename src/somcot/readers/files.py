@@ -1,4 +1,4 @@
-"""Any file a user may name: table, arrays or graph, told apart by ending or first bytes."""
+"""Any file a user may name: table, event log, arrays or graph, told apart by ending or first bytes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ def read(
     Parameters
     ----------
     path : path or "-"
-        Tables (.csv .tsv .jsonl .parquet), arrays (.npy .npz) or graphs (.graphml .edges); "-" is standard input.
+        Tables (.csv .tsv .jsonl .parquet) or a folder of them, event logs (.xes), arrays (.npy .npz) or graphs
+        (.graphml .edges); "-" is standard input.
     format : str, optional
-        One of csv, tsv, jsonl, parquet, npy, npz, graphml, edges, where the ending does not tell.
+        One of csv, tsv, jsonl, parquet, xes, npy, npz, graphml, edges, where the ending does not tell.
     **options
-        Those of `from_table`, `read_arrays` or `read_graph`; the ones of other kinds of file are refused.
+        Those of `from_table`, `from_xes`, `read_arrays` or `read_graph`; the ones of other kinds of file are refused.
 
     Examples
     --------

@@ -42,6 +42,7 @@ class Format(NamedTuple):
 
 _KINDS = (
     Kind("table", "tables", "somcot.readers.tables:from_table"),
+    Kind("log", "event logs", "somcot.readers.tables:from_xes"),
     Kind("arrays", "arrays", "somcot.readers.dtrajs:read_arrays"),
     Kind("graph", "graphs", "somcot.readers.graphs:read_graph"),
 )
@@ -50,6 +51,7 @@ _FORMATS = (
     Format("tsv", (".tsv", ".tab"), "table"),
     Format("jsonl", (".jsonl", ".ndjson"), "table"),
     Format("parquet", (".parquet", ".pq"), "table", (b"PAR1",)),
+    Format("xes", (".xes",), "log"),
     Format("npy", (".npy",), "arrays", (b"\x93NUM",)),
     Format("npz", (".npz",), "arrays", (b"PK\x03\x04", b"PK\x05\x06")),
     Format("graphml", (".graphml",), "graph"),

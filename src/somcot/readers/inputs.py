@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from somcot.plumbing.memory import memory_limit
+from somcot.readers.folders import format_of_folder
 from somcot.readers.formats import ENDINGS, FORMATS, MAGIC
 
 __all__ = ["Input", "as_utf8", "format_of", "identify", "is_zipped", "open_bytes", "whole"]
@@ -46,6 +47,8 @@ def identify(path: str | os.PathLike[str], format: str | None = None) -> Input: 
         return _of_stream(_STDIN, _stdin(), format)
     _refuse_address(os.fspath(path))
     file = _expanded(path)
+    if file.is_dir():
+        return _of_folder(file, format)
     format = format or format_of(file)  # noqa: A001
     if file.exists() and not file.is_file() and not file.is_dir():
         return _of_stream(str(file), _opened(file), format)
@@ -53,6 +56,14 @@ def identify(path: str | os.PathLike[str], format: str | None = None) -> Input: 
         with _opened(file) as stream:
             format = _sniff(str(file), stream.read(4), None)  # noqa: A001
     return Input(str(file), format, file)
+
+
+def _of_folder(folder: Path, format: str | None) -> Input:  # noqa: A002
+    """A folder of tables is one table; other kinds of files have to be named."""
+    found = format_of_folder(folder)
+    if format not in (None, found):
+        raise ValueError(f"{folder}: a folder of {found} files, and format asks for {format}; leave it out")
+    return Input(str(folder), found, folder)
 
 
 def format_of(path: str | os.PathLike[str]) -> str | None:

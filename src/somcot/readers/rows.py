@@ -1,4 +1,4 @@
-"""Rows of a table collected, sorted by sequence and time, cut into sequences."""
+"""Rows of a table collected, column by column."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.errors import DataWarning, warn
-from somcot.readers.batches import Table, is_arrow_integer
+from somcot.readers.batches import is_arrow_integer
 from somcot.readers.bins import Bins, fit_edges
 from somcot.readers.columns import FlagColumn, LabelColumn, NumberColumn
-from somcot.readers.episodes import join
-from somcot.samples import Samples
+from somcot.readers.table import Table
 
-__all__ = ["BinSpec", "Columns", "Order", "Roles", "finite"]
+__all__ = ["BinSpec", "Columns", "Roles", "finite"]
 
 BinSpec = int | ArrayLike
 
@@ -44,17 +42,22 @@ class Columns:
 
     def __init__(self, table: Table, roles: Roles, bins: Mapping[str, BinSpec]) -> None:
         self.source, self.roles, self.bins = table.name, roles, bins
-        self.is_text = table.is_text
+        self.is_text, self.place = table.is_text, table.place
         self.state: dict[str, LabelColumn | NumberColumn] = {
-            name: NumberColumn(table.name, name) if name in bins else self._labels(name) for name in roles.state
+            name: self._numbers(name) if name in bins else self._labels(name) for name in roles.state
         }
         self.sequence: LabelColumn | NumberColumn | None = None
-        self.time = None if roles.time is None else NumberColumn(table.name, roles.time, times=True)
-        self.reward = None if roles.reward is None else NumberColumn(table.name, roles.reward)
-        self.terminated = None if roles.terminated is None else FlagColumn(table.name, roles.terminated)
+        self.time = None if roles.time is None else self._numbers(roles.time, times=True)
+        self.reward = None if roles.reward is None else self._numbers(roles.reward)
+        self.terminated = (
+            None if roles.terminated is None else FlagColumn(table.name, roles.terminated, place=self.place)
+        )
 
     def _labels(self, name: str) -> LabelColumn:
         return LabelColumn(self.source, name, is_text=self.is_text)
+
+    def _numbers(self, name: str, *, times: bool = False) -> NumberColumn:
+        return NumberColumn(self.source, name, times=times, place=self.place)
 
     def add(self, batch: Mapping[str, Any]) -> None:
         """Take in one batch of rows."""
@@ -64,7 +67,7 @@ class Columns:
         if roles.sequence is not None:
             if self.sequence is None:
                 whole = is_arrow_integer(batch[roles.sequence])
-                self.sequence = NumberColumn(self.source, roles.sequence) if whole else self._labels(roles.sequence)
+                self.sequence = self._numbers(roles.sequence) if whole else self._labels(roles.sequence)
             self.sequence.add(batch[roles.sequence])
         for numbers in (self.time, self.reward, self.terminated):
             if numbers is not None:
@@ -93,107 +96,6 @@ class Columns:
         codes = np.full(len(values), -1, dtype=np.int64)
         codes[known] = places
         return codes, list(grid.labels_of(seen))
-
-
-class Order:
-    """Rows sorted by sequence and time, with where each sequence begins."""
-
-    def __init__(self, columns: Columns) -> None:
-        self.source, self.columns = columns.source, columns
-        self.sequence = self._sequence_codes()
-        self.times = None if columns.time is None else columns.time.finish()
-        self.rows = self._sorted()
-
-    def _sequence_codes(self) -> NDArray[Any] | None:
-        column = self.columns.sequence
-        if column is None:
-            return None
-        codes = column.finish() if isinstance(column, NumberColumn) else column.finish()[0]
-        missing = np.isnan(codes) if isinstance(column, NumberColumn) and codes.dtype.kind == "f" else codes < 0
-        if isinstance(column, NumberColumn) and codes.dtype.kind != "f":
-            return codes
-        if missing.any():
-            raise ValueError(
-                f"{self.source}: row {int(missing.argmax()) + 1}, column {column.name!r}: the entry is missing "
-                f"({int(missing.sum())} such rows); say which sequence the row belongs to, or remove it"
-            )
-        return codes
-
-    def _sorted(self) -> NDArray[np.int64] | None:
-        """How to sort the rows; None when they are in order. Disorder and ties are reported."""
-        sequence, times = self.sequence, self.times
-        rows = None
-        if sequence is not None and (sequence[1:] < sequence[:-1]).any():
-            rows = np.argsort(sequence, kind="stable")
-        if times is None:
-            return rows
-        moments = times if rows is None else times[rows]
-        same = self._same(rows)
-        back = same & (moments[1:] < moments[:-1])
-        if back.any():
-            self._warn(int(back.sum()), "row(s) come before an earlier one of their sequence; sorted by time")
-            rows = np.argsort(times, kind="stable") if sequence is None else np.lexsort((times, sequence))
-            moments = times[rows]
-        ties = int(np.count_nonzero(self._same(rows) & (moments[1:] == moments[:-1])))
-        if ties:
-            self._warn(ties, "row(s) have the same time as the one before in their sequence; kept in the order found")
-        return rows
-
-    def _same(self, rows: NDArray[np.int64] | None) -> NDArray[np.bool_]:
-        """Whether each row but the first belongs to the sequence of the row before."""
-        if self.sequence is None:
-            n = 0 if self.times is None else len(self.times)
-            return np.ones(max(n - 1, 0), dtype=np.bool_)
-        ordered = self.sequence if rows is None else self.sequence[rows]
-        same: NDArray[np.bool_] = ordered[1:] == ordered[:-1]
-        return same
-
-    def _ordered(self, values: NDArray[Any]) -> NDArray[Any]:
-        return values if self.rows is None else values[self.rows]
-
-    def _warn(self, n: int, what: str) -> None:
-        warn(f"{self.source}: {n:,} {what}", DataWarning)
-
-    def samples(self, codes: NDArray[Any], states: tuple[Hashable, ...], ended: bool, missing: str) -> Samples:
-        """Cut the rows into sequences and hand them over."""
-        columns = self.columns
-        absent = codes < 0
-        if absent.any() and missing == "error":
-            raise ValueError(
-                f"{self.source}: row {int(absent.argmax()) + 1} has no {' / '.join(columns.roles.state)} "
-                f"({int(absent.sum()):,} such row(s)); fill it in, remove it, or pass missing='cut' (--missing cut)"
-            )
-        codes = self._ordered(codes)
-        begins = np.ones(len(codes), dtype=np.bool_)
-        if self.sequence is None:
-            begins[1:] = False
-        else:
-            begins[1:] = ~self._same(self.rows)
-        flags = None if columns.terminated is None else self._ordered(columns.terminated.finish()) > 0
-        if flags is not None:
-            begins[1:] |= flags[:-1]
-        rewards = None if columns.reward is None else self._ordered(columns.reward.floats())
-        if absent.any():
-            codes, begins, flags, rewards = _cut(codes, begins, flags, rewards)
-        starts = np.flatnonzero(begins)
-        ends = ended if flags is None else flags[np.append(starts[1:], len(codes)) - 1]
-        return join(codes, starts, states, terminated=ends, rewards=rewards, source=self.source)
-
-
-def _cut(
-    codes: NDArray[Any], begins: NDArray[np.bool_], flags: NDArray[np.bool_] | None, rewards: Floats | None
-) -> tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.bool_] | None, Floats | None]:
-    """Leave out rows without a state; the row after one begins a sequence."""
-    known = codes >= 0
-    begins[1:] |= ~known[:-1]
-    if not known.any():
-        raise ValueError("missing: no row has a state, nothing is left after cutting")
-    return (
-        codes[known],
-        begins[known],
-        None if flags is None else flags[known],
-        None if rewards is None else rewards[known],
-    )
 
 
 def _combine(columns: list[NDArray[Any]], sizes: list[int]) -> tuple[NDArray[Any], list[tuple[int, ...]]]:

@@ -306,14 +306,13 @@ class Counts:
             (
                 never_left & self.seen & ~self.terminal,
                 UnseenStateWarning,
-                "entered but never left, taken as absorbing; pass terminated=True for episodes that end there, "
-                "or record longer",
+                f"entered but never left, taken as absorbing; {self._remedy(never_left)}, or record longer",
             ),
             (
                 self.all_ended & ~self.terminal,
                 DataWarning,
-                "ended episodes for good but are left in others, so not taken as absorbing; remove steps from the "
-                "end of one episode to the start of the next, or give final states labels of their own",
+                "ended episodes for good but are left in others, so not taken as absorbing; give the episodes a last "
+                "state of their own: pass end='left', say, instead of terminated",
             ),
         ]
         for mask, category, what in cases:
@@ -326,6 +325,15 @@ class Counts:
                 "first states are guesses; pass initial, or the steps in order of time with episode",
                 DataWarning,
             )
+
+    def _remedy(self, never_left: Bools) -> str:
+        """What to pass: that episodes end for good, where this contradicts nothing, or a last state for them."""
+        entered = np.zeros(self.n_states, dtype=np.int64)
+        np.add.at(entered, self.pair_counts.columns, self.pair_counts.values)
+        last = self.start_counts + entered - self.visits  # how many episodes stopped in each state
+        if self.n_episodes == 0 or not last[~never_left].any():
+            return "pass terminated=True for episodes that end there"
+        return "pass end='left', say, to give episodes that are over a last state"
 
     def halves(self, rng: np.random.Generator) -> tuple[Counts, Counts]:
         """A random half of the transitions and the rest: for independent samples, whose order says nothing."""

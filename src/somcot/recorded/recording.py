@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from somcot.plumbing.arrays import Codes, Floats
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.validation import check_start_law, real_array
+from somcot.recorded.endings import check_end, insert_after
 from somcot.recorded.labels import Column, column, encode, listing
 
 Integers = NDArray[np.int64]
@@ -35,6 +36,15 @@ class RewardSums(NamedTuple):
         number = np.bincount(codes, minlength=n).astype(np.int64)
         apart = rewards - (total / np.maximum(number, 1))[codes]
         return cls(total, number, np.bincount(codes, apart * apart, n).astype(np.float64))
+
+    def joined(self, places: Codes, n: int) -> RewardSums:
+        """Those of n states, of which number places[k] takes in state k."""
+        total: Floats = np.bincount(places, self.total, n).astype(np.float64)
+        number = np.zeros(n, dtype=np.int64)
+        np.add.at(number, places, self.number)
+        apart = self.total / np.maximum(self.number, 1) - (total / np.maximum(number, 1))[places]
+        squares: Floats = np.bincount(places, self.squares + self.number * apart**2, n).astype(np.float64)
+        return RewardSums(total, number, squares)
 
     def at(self, states: Codes) -> RewardSums:
         """Those of given states, for states made from these."""
@@ -67,6 +77,18 @@ class Episodes(NamedTuple):
         i = int(np.searchsorted(self.boundaries, row, side="right")) - 1
         return f"trajectories[{self.source[i]}][{row - self.boundaries[i]}]"
 
+    def with_end(
+        self, end: Hashable, codes: Codes, labels: tuple[Hashable, ...]
+    ) -> tuple[Episodes, Codes, tuple[Hashable, ...]]:
+        """One more state for each of those that ended, a new one or the one of that name; and the codes with it."""
+        check_end(end, tuple(labels[k] for k in np.unique(codes)))
+        states = labels if end in labels else (*labels, end)
+        where = self.boundaries[1:] - 1 if self.terminated is None else self.boundaries[1:][self.terminated] - 1
+        longer = insert_after(codes, where, states.index(end))
+        ended = np.ones(len(self.source), np.bool_) if self.terminated is None else self.terminated
+        boundaries = self.boundaries + np.concatenate([[0], np.cumsum(ended)])
+        return self._replace(boundaries=boundaries, terminated=ended), longer, states
+
     def reward_sums(self, rewards: Any, codes: Codes, labels: tuple[Hashable, ...]) -> RewardSums | None:
         """Add up rewards given per label, or per trajectory with one for each state or each step."""
         if rewards is None or isinstance(rewards, Mapping):
@@ -95,8 +117,11 @@ class RecordedSteps(NamedTuple):
     n_gaps: int
 
 
-def read_trajectories(trajectories: Iterable[Any], terminated: Any) -> Episodes:
-    """Check trajectories, drop those without a step and lay the rest end to end."""
+def read_trajectories(trajectories: Iterable[Any], terminated: Any, *, end: Hashable | None = None) -> Episodes:
+    """Check trajectories, drop those without a step and lay the rest end to end.
+
+    With an `end`, which those that ended are to get, one state is enough for a step. `terminated` then says who ended.
+    """
     if isinstance(trajectories, (str, bytes, Mapping)):
         raise TypeError(f"trajectories: found a {type(trajectories).__name__}, expected a list of sequences")
     try:
@@ -106,7 +131,8 @@ def read_trajectories(trajectories: Iterable[Any], terminated: Any) -> Episodes:
     columns = [column(f"trajectories[{i}]", values) for i, values in enumerate(given)]
     lengths = np.array([len(c) for c in columns], dtype=np.int64)
     ends = _episode_flags(terminated, len(given))
-    source = np.flatnonzero(lengths >= 2)
+    closed = np.ones(len(given), np.bool_) if ends is None or terminated is True else ends
+    source = np.flatnonzero(lengths + (closed if end is not None else 0) >= np.where(lengths, 2, 3))
     _report_short(len(given), len(source))
     arrays = [c for c in (columns[i] for i in source) if isinstance(c, np.ndarray)]
     whole = len(arrays) == len(source)

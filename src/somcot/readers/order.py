@@ -1,0 +1,184 @@
+"""Rows sorted by sequence and time, cut into sequences, each with its end, and handed over as `Samples`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.errors import DataWarning, warn
+from somcot.readers.columns import NumberColumn
+from somcot.readers.durations import check_gap, gap_in_column
+from somcot.readers.episodes import join
+from somcot.readers.rows import Columns
+from somcot.readers.spelling import join_rare, note_spellings, tidy_labels
+from somcot.recorded.endings import check_end, insert_after
+from somcot.samples import Samples
+
+__all__ = ["Order", "Wishes"]
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What is to become of the rows once they are read; the words are those of `from_table`."""
+
+    terminated: Any = False
+    end: Hashable = None
+    gap: Any = None
+    missing: str = "error"
+    tidy: bool = False
+    top: int | None = None
+    other: Hashable = "other"
+    initial: Any = None
+
+    def __post_init__(self) -> None:
+        if self.missing not in ("error", "cut"):
+            raise ValueError(f"missing: found {self.missing!r}, expected 'error' or 'cut'")
+        if not isinstance(self.terminated, (bool, np.bool_, str)):
+            raise TypeError(f"terminated: found {self.terminated!r}, expected True, False or the name of a column")
+        object.__setattr__(self, "gap", check_gap(self.gap))
+
+    def samples(self, columns: Columns, binning: str = "quantile") -> Samples:
+        """The rows as sequences, with everything done to them that was wished for."""
+        codes, states = columns.states(binning)
+        found = Order(columns).samples(codes, states, self)
+        if self.tidy:
+            (found,) = tidy_labels([found])
+        else:
+            note_spellings(columns.source, found.states)
+        if self.top is not None:
+            (found,) = join_rare([found], self.top, other=self.other)
+        return found.with_start(self.initial)
+
+
+class Order:
+    """Rows sorted by sequence and time, with where each sequence begins."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.source, self.columns = columns.source, columns
+        self.sequence = self._sequence_codes()
+        self.times = None if columns.time is None else columns.time.finish()
+        self.rows = self._sorted()
+
+    def _sequence_codes(self) -> NDArray[Any] | None:
+        column = self.columns.sequence
+        if column is None:
+            return None
+        codes = column.finish() if isinstance(column, NumberColumn) else column.finish()[0]
+        missing = np.isnan(codes) if isinstance(column, NumberColumn) and codes.dtype.kind == "f" else codes < 0
+        if isinstance(column, NumberColumn) and codes.dtype.kind != "f":
+            return codes
+        if missing.any():
+            place = self.columns.place(int(missing.argmax()) + 1)
+            raise ValueError(
+                f"{self.source}: {place}, column {column.name!r}: the entry is missing "
+                f"({int(missing.sum())} such rows); say which sequence the row belongs to, or remove it"
+            )
+        return codes
+
+    def _sorted(self) -> NDArray[np.int64] | None:
+        """How to sort the rows; None when they are in order. Disorder and ties are reported."""
+        sequence, times = self.sequence, self.times
+        rows = None
+        if sequence is not None and (sequence[1:] < sequence[:-1]).any():
+            rows = np.argsort(sequence, kind="stable")
+        if times is None:
+            return rows
+        moments = times if rows is None else times[rows]
+        same = self._same(rows)
+        back = same & (moments[1:] < moments[:-1])
+        if back.any():
+            self._warn(int(back.sum()), "row(s) come before an earlier one of their sequence; sorted by time")
+            rows = np.argsort(times, kind="stable") if sequence is None else np.lexsort((times, sequence))
+            moments = times[rows]
+        ties = int(np.count_nonzero(self._same(rows) & (moments[1:] == moments[:-1])))
+        if ties:
+            self._warn(ties, "row(s) have the same time as the one before in their sequence; kept in the order found")
+        return rows
+
+    def _same(self, rows: NDArray[np.int64] | None) -> NDArray[np.bool_]:
+        """Whether each row but the first belongs to the sequence of the row before."""
+        if self.sequence is None:
+            n = 0 if self.times is None else len(self.times)
+            return np.ones(max(n - 1, 0), dtype=np.bool_)
+        ordered = self.sequence if rows is None else self.sequence[rows]
+        same: NDArray[np.bool_] = ordered[1:] == ordered[:-1]
+        return same
+
+    def _ordered(self, values: NDArray[Any]) -> NDArray[Any]:
+        return values if self.rows is None else values[self.rows]
+
+    def _warn(self, n: int, what: str) -> None:
+        warn(f"{self.source}: {n:,} {what}", DataWarning)
+
+    def samples(self, codes: NDArray[Any], states: tuple[Hashable, ...], wishes: Wishes) -> Samples:
+        """Cut the rows into sequences and hand them over."""
+        absent = codes < 0
+        if absent.any() and wishes.missing == "error":
+            place, states_ = self.columns.place(int(absent.argmax()) + 1), " / ".join(self.columns.roles.state)
+            raise ValueError(
+                f"{self.source}: {place} has no {states_} ({int(absent.sum()):,} such row(s)); fill it in, remove it, "
+                "or pass missing='cut' (--missing cut)"
+            )
+        flags = None if self.columns.terminated is None else self._ordered(self.columns.terminated.finish()) > 0
+        begins = self._begins(len(codes), wishes.gap)
+        if flags is not None:
+            begins[1:] |= flags[:-1]
+        is_last = np.append(begins[1:], True)
+        # Where a sequence ended for good: its last row, unless that is said row by row.
+        ended = is_last & (bool(wishes.terminated) or wishes.end is not None if flags is None else flags)
+        rewards = None if self.columns.reward is None else self._ordered(self.columns.reward.floats())
+        rows = _Rows(self._ordered(codes), begins, ended, rewards)
+        if absent.any():
+            rows = rows.without_missing()
+        if wishes.end is not None:
+            check_end(wishes.end, states)
+            rows, states = rows.with_end(len(states)), (*states, wishes.end)
+        starts = np.flatnonzero(rows.begins)
+        ends = rows.ended[np.append(starts[1:], len(rows.codes)) - 1]
+        return join(rows.codes, starts, states, terminated=ends, rewards=rows.rewards, source=self.source)
+
+    def _begins(self, n: int, gap: float | timedelta | None) -> NDArray[np.bool_]:
+        """Which rows begin a sequence: the first of each, and those after a pause."""
+        begins = np.ones(n, dtype=np.bool_)
+        begins[1:] = False if self.sequence is None else ~self._same(self.rows)
+        if gap is not None:
+            longest = gap_in_column(gap, self.source, self.columns.time)
+            assert self.times is not None
+            moments = self._ordered(self.times)
+            pauses = moments[1:] - moments[:-1]
+            # In order within a sequence, so no difference is negative, only too large for its type.
+            begins[1:] |= (pauses.view(np.uint64) if pauses.dtype.kind == "i" else pauses) > longest
+        return begins
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows in order: states, whether one begins a sequence, whether the process ended after it, and rewards."""
+
+    codes: NDArray[Any]
+    begins: NDArray[np.bool_]
+    ended: NDArray[np.bool_]
+    rewards: Floats | None
+
+    def without_missing(self) -> _Rows:
+        """Leave out rows without a state; the row after one begins a sequence."""
+        known = self.codes >= 0
+        begins = self.begins.copy()
+        begins[1:] |= ~known[:-1]
+        if not known.any():
+            raise ValueError("missing: no row has a state, nothing is left after cutting")
+        rewards = None if self.rewards is None else self.rewards[known]
+        return _Rows(self.codes[known], begins[known], self.ended[known], rewards)
+
+    def with_end(self, code: int) -> _Rows:
+        """A last row with this state wherever the process ended."""
+        where = np.flatnonzero(self.ended)
+        ended = insert_after(np.zeros_like(self.ended), where, True)
+        rewards = None if self.rewards is None else insert_after(self.rewards, where, np.nan)
+        return _Rows(insert_after(self.codes, where, code), insert_after(self.begins, where, False), ended, rewards)

@@ -1,0 +1,302 @@
+"""Event logs in XES (IEEE 1849), as tables: a row per event, the attributes of its trace as columns ``case:NAME``.
+
+The names are those that pm4py gives to the columns of its frames. Files are read as a stream by expat, which follows no
+reference out of the file; a DOCTYPE, the only place where entities can be declared, is refused.
+"""
+
+from __future__ import annotations
+
+import bisect
+import gzip
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
+from typing import IO, Any
+from xml.parsers import expat
+
+from somcot.plumbing.errors import DataWarning, warn
+from somcot.readers.inputs import Input
+from somcot.readers.plain_events import MARK, Columns, PlainEvents
+from somcot.readers.table import Table
+
+__all__ = ["ACTIVITY", "CASE", "TIME", "TRANSITION", "open_log"]
+
+CASE, ACTIVITY, TIME, TRANSITION = "case:concept:name", "concept:name", "time:timestamp", "lifecycle:transition"
+_UTF8 = ("utf-8", "us-ascii")
+_HEAD = 1 << 20  # bytes that are looked at for the names of columns
+_CHUNK = 1 << 18
+_ELEMENT = 1 << 24  # bytes without the end of an element
+_ROWS = 1 << 16
+
+
+def open_log(source: Input, stream: IO[bytes], lifecycle: str | None = None) -> Table:
+    """An event log as a table.
+
+    Parameters
+    ----------
+    source, stream
+        Where it comes from, unpacked already.
+    lifecycle : str, optional
+        Keep events with this ``lifecycle:transition``, whatever its case, and those without any; "all" keeps all. By
+        default "complete", unless the transition is asked for as a column.
+    """
+    head = _read(source, stream, _HEAD, 0)
+    names = _Names(source)
+    names.feed(head)
+    places = _Places()
+
+    def batches(wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
+        chosen = lifecycle or ("all" if TRANSITION in wanted else "complete")
+        events = _Events(source, wanted, chosen.lower(), places)
+        if names.encoding not in _UTF8:
+            events.plain = None  # the pattern reads UTF-8
+        return _batches(events, source, head, stream)
+
+    return Table(source.name, list(names.columns), True, batches, places.name, False, names.classifiers)
+
+
+def _read(source: Input, stream: IO[bytes], size: int, line: int) -> bytes:
+    try:
+        return stream.read(size)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        where = f" after line {line}" if line else ""
+        raise ValueError(
+            f"{source.name}: the gzip data are damaged{where} ({error}); copy or compress it again"
+        ) from None
+
+
+def _batches(events: _Events, source: Input, head: bytes, stream: IO[bytes]) -> Iterator[dict[str, Any]]:
+    chunk = head
+    while chunk:
+        events.take(chunk)
+        if events.n_rows >= _ROWS:
+            yield events.batch()
+        chunk = _read(source, stream, _CHUNK, events.parser.CurrentLineNumber)
+    events.finish()
+    if events.n_rows:
+        yield events.batch()
+
+
+class _Parser:
+    """Expat with its errors in our words."""
+
+    def __init__(self, source: Input) -> None:
+        self.source, self.n_bytes = source, 0
+        self.parser = expat.ParserCreate()
+        self.parser.ordered_attributes = True  # a list is made faster than a dictionary
+        self.parser.StartDoctypeDeclHandler = self._refuse_doctype
+
+    def feed(self, data: bytes, *, final: bool = False) -> None:
+        """Parse some more."""
+        self.n_bytes += len(data)
+        try:
+            self.parser.Parse(data, final)
+        except expat.ExpatError as error:
+            raise ValueError(f"{self.source.name}: {self._explained(error)}; export the log again") from None
+        if self.n_bytes - max(self.parser.CurrentByteIndex, 0) > _ELEMENT and not final:
+            raise self.refused(f"an element is longer than {_ELEMENT >> 20} MB", "check how the log was written")
+
+    def _explained(self, error: expat.ExpatError) -> str:
+        text = expat.ErrorString(error.code)
+        if error.code in (expat.errors.codes[expat.errors.XML_ERROR_NO_ELEMENTS],) or "unclosed" in text:
+            return f"the log ends too soon, in line {error.lineno}"
+        return f"line {error.lineno}, column {error.offset + 1}: not valid XML ({text})"
+
+    def _refuse_doctype(self, *_: Any) -> None:
+        raise self.refused("a DOCTYPE, which could declare entities", "logs need none: remove it")
+
+    def refused(self, what: str, remedy: str, line: int | None = None) -> ValueError:
+        """An error at this line of the file."""
+        number = self.parser.CurrentLineNumber if line is None else line
+        return ValueError(f"{self.source.name}: line {number}: {what}; {remedy}")
+
+
+def _pair(attributes: Sequence[str]) -> tuple[str | None, str | None]:
+    """Key and value of an attribute, in whatever order they stand."""
+    found = dict(zip(attributes[::2], attributes[1::2], strict=True))
+    return found.get("key"), found.get("value")
+
+
+class _Names(_Parser):
+    """The attributes that the beginning of a log names, and its classifiers."""
+
+    def __init__(self, source: Input) -> None:
+        super().__init__(source)
+        self.columns = dict.fromkeys([CASE, ACTIVITY, TIME])
+        self.classifiers: dict[str, list[str]] = {}
+        self.encoding = "utf-8"
+        self._path: list[str] = []
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = lambda _: self._path.pop()
+        self.parser.XmlDeclHandler = self._declared
+
+    def _declared(self, _version: str, encoding: str | None, _standalone: int) -> None:
+        self.encoding = (encoding or "utf-8").lower()
+
+    def _start(self, tag: str, attributes: list[str]) -> None:
+        tag = tag.rpartition(":")[2]
+        if not self._path and tag != "log":
+            raise self.refused(f"the root is <{tag[:40]}>, expected <log>", "is this an XES file?")
+        above = self._path[-1] if self._path else ""
+        self._path.append(tag)
+        if tag == "classifier":
+            given = dict(zip(attributes[::2], attributes[1::2], strict=True))
+            self.classifiers[given.get("name", "")] = given.get("keys", "").split()
+        key = _pair(attributes)[0]
+        if key is not None and tag != "event" and above in ("event", "trace"):
+            self.columns[key if above == "event" else f"case:{key}"] = None
+
+
+class _Places:
+    """Where the rows stand in the file, for messages."""
+
+    def __init__(self) -> None:
+        self.events: list[int] = []  # their numbers within their traces
+        self.ends: list[int] = []  # rows up to the end of each trace
+        self.traces: list[tuple[int, str | None]] = []  # their lines and names
+
+    def name(self, row: int) -> str:
+        k = bisect.bisect_left(self.ends, row)
+        line, name = self.traces[k]
+        return f"event {self.events[row - 1]} of trace {k + 1}{'' if name is None else f' {name!r}'} (line {line})"
+
+
+class _Events(_Parser):
+    """The columns wanted, in the order of the file; the last column is the transition where it is not wanted."""
+
+    def __init__(self, source: Input, wanted: Sequence[str], lifecycle: str, places: _Places) -> None:
+        super().__init__(source)
+        self.wanted, self.lifecycle, self.places = list(wanted), lifecycle, places
+        of_event = {name: k for k, name in enumerate(wanted) if not name.startswith("case:")}
+        self.of_trace = {name.removeprefix("case:"): k for k, name in enumerate(wanted) if name.startswith("case:")}
+        self.slots = {TRANSITION: len(wanted)} | of_event
+        self.n_slots = len(wanted) + 1
+        self.plain: PlainEvents | None = PlainEvents(self.slots, self.n_slots)
+        self.columns: Columns = [[] for _ in range(self.n_slots)]
+        self.left_out: Counter[str] = Counter()
+        self.n_events = self.n_empty = 0
+        self.seen: set[int] = set()  # columns that some event has
+        self._path: list[str] = []
+        self._row: list[str | None] | None = None
+        self._begin_trace()
+        self.parser.StartElementHandler, self.parser.EndElementHandler = self._start, self._end
+
+    @property
+    def n_rows(self) -> int:
+        """Rows collected and not handed over yet."""
+        return len(self.columns[-1])
+
+    def take(self, data: bytes) -> None:
+        """Parse some more, plain events by the short cut."""
+        self.feed(data if self.plain is None else self.plain.shortened(data))
+
+    def batch(self) -> dict[str, Any]:
+        """The rows collected so far; times as Arrow text, which is parsed at once."""
+        import pyarrow as pa
+
+        found = dict(zip(self.wanted, self.columns, strict=False))
+        self._note_seen()
+        self.columns = [[] for _ in range(self.n_slots)]
+        return {name: pa.array(v, pa.string()) if name == TIME else v for name, v in found.items()}
+
+    def _note_seen(self) -> None:
+        self.seen.update(k for k, column in enumerate(self.columns) if column.count(None) < len(column))
+
+    def finish(self) -> None:
+        """After the last byte: complain of what is missing, and say what was left out."""
+        self.feed(b"" if self.plain is None else self.plain.rest(), final=True)
+        name, n = self.source.name, sum(self.left_out.values())
+        if not self.n_events:
+            raise ValueError(f"{name}: no trace has an event; check how the log was written")
+        kinds = ", ".join(f"{kind!r} ({number:,})" for kind, number in self.left_out.most_common(5))
+        if n == self.n_events:
+            raise ValueError(
+                f"{name}: no event has the lifecycle {self.lifecycle!r}; found {kinds}: pass one of them, or 'all' "
+                "(--lifecycle)"
+            )
+        if n:
+            warn(
+                f"{name}: {n:,} of {self.n_events:,} events are not {self.lifecycle!r} and left out: {kinds}; pass "
+                "lifecycle='all' to keep them",
+                DataWarning,
+            )
+        if self.n_empty:
+            warn(f"{name}: {self.n_empty:,} trace(s) without an event", DataWarning)
+        self._refuse_unknown()
+
+    def _refuse_unknown(self) -> None:
+        self._note_seen()
+        for k, column in enumerate(self.wanted):
+            if k not in self.seen and column not in (CASE, ACTIVITY, TIME):
+                raise ValueError(
+                    f"{self.source.name}: no event has the attribute {column!r}; check the spelling (those of traces "
+                    "are called case:NAME)"
+                )
+
+    def _start(self, tag: str, attributes: list[str]) -> None:
+        """Log, trace, event and attribute stand at depths 0, 1, 2 and 3; what is further in describes attributes."""
+        tag, depth = tag.rpartition(":")[2], len(self._path)
+        self._path.append(tag)
+        if depth == 3 and self._row is not None:
+            key, value = _pair(attributes)
+            if key in self.slots:
+                self._row[self.slots[key]] = value
+        elif depth == 2 and self._path[1] == "trace":
+            if tag != "event":
+                key, value = _pair(attributes)
+                self._trace[key or ""] = value
+            elif attributes[:1] == [MARK]:
+                self._announced(attributes[1])
+            else:
+                self._row = [None] * self.n_slots
+        elif depth == 1 and tag == "trace":
+            self._begin_trace()
+        elif depth == 1 and tag == "event":
+            raise self.refused("an event outside of every trace", "put it into the trace it belongs to")
+        elif depth == 0 and tag != "log":
+            raise self.refused(f"the root is <{tag[:40]}>, expected <log>", "is this an XES file?")
+
+    def _end(self, _: str) -> None:
+        tag, depth = self._path.pop(), len(self._path)
+        if depth == 2 and self._row is not None:
+            for column, value in zip(self._members, self._row, strict=True):
+                column.append(value)
+            self._row = None
+        elif depth == 1 and tag == "trace":
+            self._end_trace()
+
+    def _begin_trace(self) -> None:
+        self._members: Columns = [[] for _ in range(self.n_slots)]
+        self._trace: dict[str, str | None] = {}
+        self._line = self.parser.CurrentLineNumber
+
+    def _announced(self, number: str) -> None:
+        """The plain events of this trace."""
+        run = None if self.plain is None else self.plain.runs.pop(number, None)
+        if run is None:
+            raise self.refused(f"an event has the attribute {MARK}", "remove it")
+        for column, values in zip(self._members, run, strict=True):
+            column += values
+
+    def _end_trace(self) -> None:
+        """Take the events of the trace in, except those whose transition is not asked for."""
+        members, transitions = self._members, self._members[self.slots[TRANSITION]]
+        n = len(transitions)
+        numbers: Iterable[int] = range(1, n + 1)
+        self.n_events += n
+        self.n_empty += not n
+        kinds = set(transitions)
+        kept = {kind for kind in kinds if kind is None or self.lifecycle in ("all", kind.lower())}
+        if kept != kinds:
+            chosen = [kind in kept for kind in transitions]
+            self.left_out.update(kind for kind in transitions if kind is not None and kind not in kept)
+            members, numbers = [list(compress(column, chosen)) for column in members], compress(numbers, chosen)
+            n = sum(chosen)
+        for name, k in self.of_trace.items():
+            members[k] = [self._trace.get(name)] * n
+        for column, values in zip(self.columns, members, strict=True):
+            column += values
+        self.places.events += numbers
+        self.places.ends.append(len(self.places.events))
+        self.places.traces.append((self._line, self._trace.get("concept:name")))

@@ -1,0 +1,308 @@
+"""Real logs: no row for the end, pauses between visits, three spellings of one page, many rare ones, folders."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import somcot
+from somcot import Samples
+from somcot.plumbing.errors import DataWarning
+from somcot.readers import fit_bins, from_table, join_rare, read, tidy_labels
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+ds = pytest.importorskip("pyarrow.dataset")
+
+labels = st.sampled_from("abc")
+
+
+def counts(samples: Any) -> list[list[int]]:
+    found: list[list[int]] = np.asarray(samples.counts()).tolist()
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(labels, min_size=1, max_size=5), min_size=1, max_size=6))
+def test_an_end_is_one_more_state_of_every_sequence(trajectories: list[list[str]]) -> None:
+    """The same as appending it by hand, as a table and as trajectories."""
+    by_hand = Samples.from_trajectories([[*t, "z"] for t in trajectories], terminated=True)
+    found = Samples.from_trajectories(trajectories, end="z")
+    rows = [(i, label) for i, t in enumerate(trajectories) for label in t]
+    frame = {"sequence": [i for i, _ in rows], "state": [label for _, label in rows]}
+    for samples in (found, from_table(frame, end="z")):
+        assert samples.states == by_hand.states
+        assert counts(samples) == counts(by_hand)
+        assert samples.start_counts.tolist() == by_hand.start_counts.tolist()
+        assert samples.terminal.tolist() == by_hand.terminal.tolist()
+        assert samples.terminated is not None
+        assert samples.terminated.all()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # nothing to note: everybody leaves in the end
+            samples.chain()
+
+
+def test_only_those_that_ended_get_an_end() -> None:
+    found = Samples.from_trajectories([[1, 2], [2, 1, 2], [1]], terminated=[True, False, True], end="over")
+    assert found.states == (1, 2, "over")
+    assert counts(found) == [[0, 2, 1], [1, 0, 1], [0, 0, 0]]
+    assert found.terminated is not None
+    assert found.terminated.tolist() == [True, False, True]
+    frame = {"sequence": [0, 0, 1, 1, 1, 2], "state": [1, 2, 2, 1, 2, 1], "done": [0, 1, 0, 0, 0, 1]}
+    table = from_table(frame, terminated="done", end="over")
+    assert (table.states, counts(table)) == (found.states, counts(found))
+    with pytest.warns(DataWarning, match="1 of 2 have fewer than two states"):
+        Samples.from_trajectories([[1, 2], [1]], terminated=[True, False], end="over")
+    with pytest.warns(DataWarning, match="1 of 2 have fewer than two states"):
+        assert Samples.from_trajectories([[1], []], end="over").n_episodes == 1
+
+
+def test_rewards_and_missing_rows_with_an_end() -> None:
+    frame = {"sequence": [0, 0, 0, 1], "state": ["a", None, "b", "a"], "gain": [1.0, 2.0, 3.0, 5.0]}
+    with pytest.warns(DataWarning, match="1 of 3 sequences have a single row"):  # cut off, so it did not end there
+        found = from_table(frame, missing="cut", reward="gain", end="z")
+    assert counts(found) == [[0, 0, 1], [0, 0, 1], [0, 0, 0]]
+    assert found.features is not None
+    assert found.features.tolist() == [3.0, 3.0, 0.0]
+    rewarded = Samples.from_trajectories([["a", "b"]], rewards=[[1.0, 2.0]], end="z")
+    assert rewarded.features is not None
+    assert rewarded.features.tolist() == [1.0, 2.0, 0.0]
+
+
+def test_a_sequence_that_was_cut_did_not_end() -> None:
+    frame = {"state": ["a", "b", None, "a", "b"]}
+    found = from_table(frame, missing="cut", terminated=True)
+    assert found.terminated is not None
+    assert found.terminated.tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("end", "error"), [("a", "already"), ("1", "look the same"), (None, None), (float("nan"), "NaN")]
+)
+def test_ends_that_are_none(end: Any, error: str | None) -> None:
+    rows: list[Any] = ["a", 1, "a"] if end != "a" else ["a", "b", "a"]
+    if error is None:
+        assert Samples.from_trajectories([["a", "b"]], end=end).n_states == 2
+        return
+    with pytest.raises((ValueError, TypeError), match=error):
+        Samples.from_trajectories([rows], end=end)
+    with pytest.raises((ValueError, TypeError), match=error):
+        from_table({"state": [r for r in rows if isinstance(r, str)] if error == "already" else [1, 2]}, end=end)
+
+
+def test_notes_on_ends_do_not_go_round_in_circles() -> None:
+    """Following each note leads to data without notes."""
+    logs = [["home", "cart", "paid"], ["home", "cart"], ["home", "home"]]
+    with pytest.warns(somcot.UnseenStateWarning, match="never left.*pass end='left', say"):
+        Samples.from_trajectories(logs).chain()
+    with pytest.warns(
+        DataWarning, match="ended episodes for good but are left in others.*pass end='left', say, instead"
+    ):
+        Samples.from_trajectories(logs, terminated=True).chain()
+    closed = [["home", "left"], ["home", "cart", "left"]]
+    with pytest.warns(somcot.UnseenStateWarning, match="never left.*pass terminated=True"):
+        Samples.from_trajectories(closed).chain()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Samples.from_trajectories(logs, end="left").chain()
+        Samples.from_trajectories(closed, terminated=True).chain()
+
+
+MOMENTS = ["2026-05-01T10:00:00", "2026-05-01T10:30:00", "2026-05-01T11:00:01", "2026-05-01T11:00:02"]
+
+
+@pytest.mark.parametrize("gap", ["30m", "1800s", "0.5h", " 30 M ", dt.timedelta(minutes=30), np.timedelta64(30, "m")])
+@pytest.mark.parametrize("kind", ["text", "times", "zoned", "days"])
+def test_a_longer_pause_cuts(gap: Any, kind: str) -> None:
+    """Exactly 30 minutes do not cut, one second more does."""
+    times: Any = MOMENTS
+    if kind == "times":
+        times = [dt.datetime.fromisoformat(m) for m in MOMENTS]
+    if kind == "zoned":
+        times = [f"{m}+02:00" for m in MOMENTS]
+    if kind == "days":
+        times = pa.array([0, 1800, 3601, 3602], pa.duration("s"))
+    samples = from_table({"time": times, "state": ["a", "b", "c", "d"]}, gap=gap)
+    assert samples.offsets is not None
+    assert samples.offsets.tolist() == [0, 1, 2]
+
+
+def test_gaps_in_plain_numbers() -> None:
+    frame = {"sequence": [0, 0, 0, 1, 1], "time": [0, 10, 21, 22, 30], "state": list("abcab")}
+    assert from_table(frame, gap=10, end="z").n_episodes == 3
+    wide = {"time": [-(2**63), 0, 2**63 - 1], "state": list("aba")}
+    with pytest.raises(ValueError, match="no sequence has two rows"):
+        from_table(wide, gap="1000")
+    floats = {"time": [0.0, 0.5, 2.0], "state": list("aba")}
+    assert from_table(floats, gap=0.5, end="z").n_episodes == 2
+
+
+@pytest.mark.parametrize(
+    "gap", ["30 minutes", "m", "", "-5m", "0s", 0, -1, float("nan"), float("inf"), True, [3], "1e400d", "9" * 400 + "d"]
+)
+def test_gaps_that_are_none(gap: Any) -> None:
+    with pytest.raises((ValueError, TypeError), match="gap: found"):
+        from_table({"time": [0, 1], "state": ["a", "b"]}, gap=gap)
+
+
+def test_gaps_of_the_wrong_kind() -> None:
+    with pytest.raises(
+        ValueError, match=r"'time' holds plain numbers, and gap is a time; .*such as 1800 where they are seconds"
+    ):
+        from_table({"time": [0, 1], "state": ["a", "b"]}, gap="30m")
+    with pytest.raises(ValueError, match=r"'time' holds times, and gap is the plain number 30; .*30s, 30m, 30h or 30d"):
+        from_table({"time": MOMENTS[:2], "state": ["a", "b"]}, gap=30)
+    with pytest.raises(ValueError, match=r"no column holds times; pass time \(--time COLUMN\)"):
+        from_table({"state": ["a", "b"]}, gap=30)
+
+
+def test_spellings_are_noted_and_tidied() -> None:
+    frame = {"state": ["Home", " home", "HOME", "cart", "Home", "big  cart", "Big cart"]}
+    with pytest.warns(
+        DataWarning, match=r"5 states differ only in case or blanks: ' home', 'HOME', 'Home'; .*tidy=True"
+    ):
+        from_table(frame)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        samples = from_table(frame, tidy=True)
+    assert set(samples.states) == {"Home", "cart", "Big cart"}
+    assert samples.n_transitions == 6
+    a, b = Samples.from_trajectories([["A", "b", "A"]]), Samples.from_trajectories([["a", "B"], ["a", "B"], ["a", "b"]])
+    assert [set(s.states) for s in tidy_labels([a, b])] == [{"a", "B"}, {"a", "B"}]
+    pairs = from_table({"u": ["A ", "a"], "v": [1, 1]}, state=["u", "v"], tidy=True)
+    assert pairs.states == (("A", 1),)
+
+
+def test_rare_states_are_joined_over_both_sides() -> None:
+    a = Samples.from_trajectories([["home", "x1", "home", "x2", "left"]], terminated=True)
+    b = Samples.from_trajectories([["cart", "cart", "x3", "cart", "left"]], terminated=True)
+    x, y = join_rare([a, b], 2)
+    assert set(x.states) == {"home", "other", "left"}  # the end is kept beside the two
+    assert set(y.states) == {"cart", "other", "left"}
+    assert x.terminal[x.states.index("left")]
+    assert from_table({"state": list("aaabac")}, top=1, other="rest").states == ("a", "rest")
+    assert join_rare([a], 99)[0] is a
+    with pytest.raises(ValueError, match="other: 'home' is a frequent state"):
+        join_rare([a, b], 2, other="home")
+    with pytest.raises(ValueError, match="top: found 0"):
+        join_rare([a], 0)
+
+
+def test_joined_states_keep_rewards_and_starts() -> None:
+    samples = Samples.from_trajectories(
+        [["a", "b", "c"], ["b", "a", "c"]], rewards=[[1, 2, 9], [4, 6, 9]], initial={"a": 0.25, "b": 0.75}
+    )
+    joined = samples.relabel({"b": "a"})
+    assert joined.initial is not None
+    assert joined.initial.tolist() == [1.0, 0.0]
+    again = Samples.from_trajectories([["a", "a", "c"], ["a", "a", "c"]], rewards=[[1, 2, 9], [4, 6, 9]])
+    assert joined.rewards is not None
+    assert again.rewards is not None
+    np.testing.assert_allclose(joined.rewards, again.rewards)
+    with pytest.raises(ValueError, match="names: label 0 is"):
+        samples.relabel({"a": float("nan")})
+
+
+FRAME: dict[str, list[Any]] = {"sequence": [1, 1, 2, 2, 2], "time": [0, 1, 0, 1, 2], "state": list("abaab")}
+WANTED = Samples.from_trajectories([["a", "b"], ["a", "a", "b"]])
+
+
+def frames(folder: Path) -> dict[str, Any]:
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    table = pa.table(FRAME)
+    (folder / "d").mkdir()
+    pq.write_table(table, folder / "d" / "p.parquet")
+    odd = pd.DataFrame(FRAME).assign(junk=[1, "x", None, {}, []])  # Arrow could not convert the column nobody asks for
+    return {
+        "pandas with a column of anything": odd,
+        "filtered pandas": pd.DataFrame(FRAME)[lambda f: f.time >= 0]
+        .sample(frac=1, random_state=1)
+        .sort_values("time"),
+        "lazy": pl.LazyFrame(FRAME).with_columns(junk=pl.lit(1)),
+        "scanned": pl.scan_parquet(folder / "d" / "p.parquet"),
+        "dataset": ds.dataset(folder / "d"),
+        "reader": table.to_reader(max_chunksize=2),
+        "record batch": table.to_batches()[0],
+        "folder": folder / "d",
+    }
+
+
+def test_whatever_holds_columns(tmp_path: Path) -> None:
+    for name, data in frames(tmp_path).items():
+        samples = from_table(data)
+        assert (samples.states, counts(samples)) == (WANTED.states, counts(WANTED)), name
+
+
+def test_a_duckdb_relation(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    pq.write_table(pa.table(FRAME), tmp_path / "p.parquet")
+    relation = duckdb.sql(f"SELECT * FROM '{tmp_path / 'p.parquet'}' WHERE time >= 0")
+    assert counts(from_table(relation)) == counts(WANTED)
+
+
+def partitioned(folder: Path) -> Path:
+    root = folder / "clicks"
+    for month, state in (("may", "a"), ("june", "b")):
+        part = root / f"month={month}" / "shop=S%C3%BCd"
+        part.mkdir(parents=True)
+        (part / "part-0.csv").write_text(f"user,page\n1,{state}\n1,c\n")
+        (part / "part-1.csv.gz").write_bytes(gzip.compress(f"page,user\nc,2\n{state},2\n".encode()))
+    (root / "_SUCCESS").touch()
+    (root / ".part.csv.crc").write_text("x")
+    return root
+
+
+def test_a_folder_is_one_table(tmp_path: Path) -> None:
+    root = partitioned(tmp_path)
+    samples = from_table(root, sequence="user", state="page")
+    assert samples.states == ("a", "b", "c")
+    assert samples.n_transitions == 6
+    months = from_table(root, sequence="month", state=["shop", "page"])
+    assert months.states == (("Süd", "a"), ("Süd", "b"), ("Süd", "c"))
+    assert read(root, sequence="month", state="month").states == ("june", "may")
+    numbers = tmp_path / "numbers"
+    numbers.mkdir()
+    for k in (0, 10):
+        (numbers / f"{k}.csv").write_text(f"speed\n{k}\n{k + 1}\n")
+    assert fit_bins([numbers], {"speed": 2}, binning="uniform")["speed"].tolist() == [5.5]
+
+
+def test_folders_that_are_no_table(tmp_path: Path) -> None:
+    root = partitioned(tmp_path)
+    with pytest.raises(
+        ValueError, match=r"clicks: there is no column 'side'; the columns are 'user', 'page', 'month', 'shop'"
+    ):
+        from_table(root, state="side")
+    (root / "month=may" / "z9.csv").write_text("user,page\n3,\n3,a\n")
+    with pytest.raises(ValueError, match=r"z9\.csv: row 1 has no page"):
+        from_table(root, sequence="user", state="page")
+    with pytest.raises(ValueError, match=r"z9\.csv: no folder above it is called shop="):
+        from_table(root, sequence="shop", state="page", missing="cut")
+    (root / "month=may" / "z9.csv").write_text("user,side\n3,a\n")
+    with pytest.raises(ValueError, match=r"z9\.csv: there is no single column 'page'"):
+        from_table(root, sequence="user", state="page")
+    (root / "x.parquet").touch()
+    with pytest.raises(ValueError, match=r"a folder with both .*csv.* and x\.parquet"):
+        from_table(root, state="page")
+    with pytest.raises(ValueError, match=r"a folder without tables; expected files ending in \.csv"):
+        read(_with_arrays(tmp_path))
+
+
+def test_folders_are_not_walked_in_circles(tmp_path: Path) -> None:
+    root = partitioned(tmp_path)
+    (root / "again").symlink_to(root)
+    assert from_table(root, sequence="user", state="page").n_transitions == 6
+
+
+def _with_arrays(folder: Path) -> Path:
+    (folder / "nothing").mkdir()
+    (folder / "nothing" / "a.npy").touch()
+    return folder / "nothing"
