@@ -17,6 +17,7 @@ from somcot.readers.inputs import Input, format_of, identify
 from somcot.readers.spelling import join_rare, note_spellings, spellings, tidy_labels
 from somcot.readers.tables import fit_bins
 from somcot.recorded.labels import listing
+from somcot.samples import Samples
 
 __all__ = ["NamedProcess", "match_labels", "read_processes"]
 
