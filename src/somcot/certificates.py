@@ -33,6 +33,11 @@ round to nearest and no overflow, every rounding on the way is charged:
    back, offset + scale * d, gives one unit in the last place outwards for each of its two operations and is clipped
    again in the user's own units (`Problem.bounds_to_user`): a bracket of width 0 next to the truth cannot occur.
 
+6. *Smaller problems* (`bellman.reduce`). Rows of merged states that differ by d_x and d_y (total absolute difference)
+   change an optimal transport by at most (d_x + d_y) / 2 times the spread of V, the start laws likewise; together
+   less than slack = d_x + d_y times that spread. The lifted V is constant on blocks, so its transport problems are
+   those of the blocks. States left out are charged as said in `bellman.reduce.truncation`.
+
 Bounds that are not finite (potentials beyond floating point) count as unknown: 0 and 1.
 """
 
@@ -136,7 +141,7 @@ def upper_bound(problem: Problem, coupling: Coupling) -> float:
     return value + float(3.0 * causal_x + 3.0 * causal_y + flow) / (1.0 - problem.discount) + 2.0 * float(start)
 
 
-def bounds_from(discount: float, V: Floats, cost: Floats, found: Improvement) -> Bounds:
+def bounds_from(discount: float, V: Floats, cost: Floats, found: Improvement, slack: float = 0.0) -> Bounds:
     """Bounds of the distance between the start laws, in units of the unit cost.
 
     Parameters
@@ -146,11 +151,14 @@ def bounds_from(discount: float, V: Floats, cost: Floats, found: Improvement) ->
         Potential and unit cost on the pairs of the sweep.
     found : Improvement
         What the sweep found against V.
+    slack : float
+        How far the rows may be from those that are meant, both chains together (6 above).
     """
     with np.errstate(over="ignore", invalid="ignore"):
         least, most = _residual_range(discount, V, cost, found)
-        low = (1.0 - discount) * found.low[-1:] + least
-        high = (1.0 - discount) * found.high[-1:] + most
+        off = 0.0 if slack == 0.0 else slack * (float(V.max() - V.min()) + rounding(V))
+        low = (1.0 - discount) * found.low[-1:] + least - off
+        high = (1.0 - discount) * found.high[-1:] + most + off
     return Bounds(float(_known(low, 0.0)[0]), float(_known(high, 1.0)[0]))
 
 

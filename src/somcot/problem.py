@@ -27,13 +27,15 @@ Process = ChainOrData | Stream  # the three ways of knowing a process
 class UnitProblem:
     """What compiled code sees of a problem: supports, the cost scaled to [0, 1] and the discount.
 
-    The supports may hold entries of probability 0: successors that take part without mass.
+    The supports may hold entries of probability 0: successors that take part without mass. Rows may differ from those
+    that are meant by at most `slack` (total absolute difference, both chains together), which widens brackets.
     """
 
     support_x: Support
     support_y: Support
     cost: Floats
     discount: float
+    slack: float = 0.0
 
     @property
     def shape(self) -> tuple[int, int]:

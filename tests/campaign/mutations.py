@@ -55,7 +55,7 @@ MUTANTS = (
     Mutant("bellman/sweep.py", "2 * support_x.max_row + 1", "1 * support_x.max_row + 1", (TRANSPORT, EXACT)),
     Mutant("bellman/tree.py", "if p < n and flow[p] < least:", "if p >= n and flow[p] < least:", (TRANSPORT,)),
     Mutant(
-        "plumbing/discounting.py", "    law[~_reachable(kernel, start)] = 0.0\n", "",
+        "plumbing/discounting.py", "    law[~reachable(kernel, start)] = 0.0\n", "",
         ("tests/plumbing/test_discounting.py", "tests/test_chains.py"),
     ),
     Mutant(

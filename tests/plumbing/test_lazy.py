@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import somcot
-from somcot.solvers import policy_iteration
-from tests.instances import walks
+from somcot.plumbing.discounting import Kernel, discounted_occupancy
+from somcot.solvers import recovery
+from tests.instances import Floats, walks
 
 
 def solved() -> somcot.Result:
@@ -18,9 +19,13 @@ def solved() -> somcot.Result:
 
 
 def test_a_distance_does_not_wait_for_its_coupling(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-    compute = policy_iteration.occupancy_coupling
-    monkeypatch.setattr(policy_iteration, "occupancy_coupling", lambda *a: calls.append(1) or compute(*a))
+    calls: list[int] = []
+
+    def counted(kernel: Kernel, start: Floats, discount: float) -> Floats:
+        calls.append(1)
+        return discounted_occupancy(kernel, start, discount)
+
+    monkeypatch.setattr(recovery, "discounted_occupancy", counted)
     result = solved()
     assert calls == []
     assert result.state_law.sum() == pytest.approx(1.0, abs=1e-12)
@@ -29,7 +34,7 @@ def test_a_distance_does_not_wait_for_its_coupling(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_distance_is_the_cost_of_the_coupling_that_comes_later() -> None:
-    x, y, cost = walks(6, 0.7)
+    cost = walks(6, 0.7)[2]
     result = solved()
     assert float((result.state_law * cost).sum()) == pytest.approx(result.distance, abs=1e-13)
 

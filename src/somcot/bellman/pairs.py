@@ -13,7 +13,7 @@ from somcot.plumbing.jit import kernel
 from somcot.plumbing.memory import require
 from somcot.problem import UnitProblem
 
-__all__ = ["PairChoice", "Pairs", "all_pairs", "choose", "reachable_pairs"]
+__all__ = ["PairChoice", "Pairs", "all_pairs", "choose", "folded", "reachable_pairs"]
 
 PairChoice = Literal["reachable", "all"]
 
@@ -28,11 +28,14 @@ class Pairs:
         Pair k is (x[k], y[k]).
     index : ndarray of int32, shape (n_x, n_y)
         Position of each pair, -1 where it does not take part.
+    folded : bool
+        Whether a pair stands for its mirror image too: then x <= y and `index` is symmetric.
     """
 
     x: NDArray[np.int32]
     y: NDArray[np.int32]
     index: NDArray[np.int32]
+    folded: bool = False
 
     def __len__(self) -> int:
         return len(self.x)
@@ -40,8 +43,18 @@ class Pairs:
     def table(self, values: Floats, missing: float = 0.0) -> Floats:
         """Values of the pairs as an (n_x, n_y) table, `missing` where a pair does not take part."""
         table = np.full(self.index.shape, missing)
-        table[self.x, self.y] = values
+        self.put(table, values)
         return table
+
+    def put(self, table: Floats, values: Floats) -> None:
+        """Write the values of the pairs into an (n_x, n_y) table."""
+        table[self.x, self.y] = values
+        if self.folded:
+            table[self.y, self.x] = values
+
+    def unfolded(self) -> Pairs:
+        """The same pairs, each for itself alone."""
+        return _from_mask(self.index >= 0) if self.folded else self
 
 
 def choose(problem: UnitProblem, pairs: PairChoice) -> Pairs:
@@ -68,6 +81,17 @@ def reachable_pairs(problem: UnitProblem) -> Pairs:
     mask, half = np.zeros((n_x, n_y), dtype=np.bool_), np.zeros((n_x, n_y + 1), dtype=np.bool_)
     _close(*problem.support_x[:2], *problem.support_y[:2], mask, half, np.empty(n_x * n_y + 1, dtype=np.int64))
     return _from_mask(mask)
+
+
+def folded(pairs: Pairs) -> Pairs:
+    """Half of the pairs, where the two chains and both orders of their states are alike; all, where half are more."""
+    mask = pairs.index >= 0
+    x, y = np.nonzero(np.triu(mask | mask.T))
+    if len(x) >= len(pairs):
+        return pairs
+    index = np.full(mask.shape, -1, dtype=np.int32)
+    index[x, y] = index[y, x] = np.arange(len(x), dtype=np.int32)
+    return Pairs(x.astype(np.int32), y.astype(np.int32), index, folded=True)
 
 
 def _from_mask(mask: NDArray[np.bool_]) -> Pairs:

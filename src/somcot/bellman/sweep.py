@@ -126,6 +126,25 @@ class Sweep:
         start[indices[begin:end]] = data[begin:end]
         return Kernel(indptr[: n + 1], indices[:begin], data[:begin]), start
 
+    def unfolded(self, problem: UnitProblem) -> Sweep:
+        """The same plans with every pair for itself; a mirror image has the plan of its pair, turned over."""
+        if not self.pairs.folded:
+            return self
+        whole = Sweep(problem, self.pairs.unfolded(), self.threads)
+        x, y = whole.pairs.x, whole.pairs.y
+        source = np.append(self.pairs.index[x, y], len(self.pairs))
+        lengths = np.diff(whole._bases.ptr)
+        arcs = np.arange(lengths.sum()) + np.repeat(self._bases.ptr[source] - whole._bases.ptr[:-1], lengths)
+        cells = self._bases.cells[arcs]
+        # A cell is i * columns + j; the turned-over plan has rows for columns.
+        rows, columns = (np.diff(side.indptr) for side in (self._x, self._y))
+        turned = np.repeat(np.append(x > y, False), lengths)
+        n, m = (np.repeat(sizes[at], lengths) for sizes, at in ((rows, whole._pair_x), (columns, whole._pair_y)))
+        whole._bases.cells[:] = np.where(turned, cells % n * m + cells // n, cells)
+        whole._bases.flows[:] = self._bases.flows[arcs]
+        whole._bases.known[:] = self._bases.known[source]
+        return whole
+
     def gap_of(self, V: Floats, other: Sweep, weight: Floats) -> float:
         """How much more than optimal another sweep's plans cost against this one's potentials.
 

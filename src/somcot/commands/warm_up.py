@@ -90,6 +90,15 @@ def _exact() -> None:
     problem = somcot.Problem(x, y, _cost(), DISCOUNT)
     certificates.bracket(problem, somcot.metric(x, y, _cost(), discount=DISCOUNT))
     certificates.lower_bound(problem, 2)
+    _smaller()
+
+
+def _smaller() -> None:
+    """Problems that are solved as smaller ones: rare states, states that are alike."""
+    far, split = somcot.random_walk(99, 0.3), somcot.block_chain(somcot.random_walk(3), 9)
+    reward = [1.0] + [0.0] * 98
+    result = somcot.distance(far, split, [[abs(r - k // 9) for k in range(27)] for r in reward], discount=DISCOUNT)
+    _ = result.encoder, result.gradient
 
 
 def _estimate() -> None:

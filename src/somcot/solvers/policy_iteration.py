@@ -9,32 +9,27 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 
 from somcot.bellman.pairs import PairChoice, Pairs, choose
+from somcot.bellman.reduce import LEFT_OUT, Reduced, reduced, whole
 from somcot.bellman.sweep import Improvement, Sweep
 from somcot.certificates import bounds_from, rounding
+<<<<<<< HEAD
 from somcot.couplings import Coupling
 from somcot.derivatives import Gradient, Margin, discount_slope, row_gradient
 from somcot.makeup import Makeup, RowCounts
+=======
+>>>>>>> 7eac163 (Smaller problems with the same answer: states that behave alike are merged, rare ones left out, mirror images solved once)
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.discounting import discounted_value, reachable, relative_value
-from somcot.plumbing.lazy import Later
-from somcot.plumbing.validation import check_count
+from somcot.plumbing.discounting import discounted_value, relative_value
+from somcot.plumbing.validation import check_count, check_flag, check_number
 from somcot.problem import Problem, UnitProblem
 from somcot.result import Bounds, Result, Status
-from somcot.solvers.assemble import (
-    Ending,
-    Joint,
-    assemble_coupling,
-    assemble_value,
-    joint,
-    occupancy_coupling,
-)
+from somcot.solvers.recovery import Solved, result_of
 
-__all__ = ["Solution", "gradient", "iterate", "metric", "solve", "solve_in_full"]
+__all__ = ["Solution", "iterate", "metric", "solve", "solve_in_full"]
 
 _EPS = float(np.finfo(np.float64).eps)
 _TARGET = 1e-9  # width of the bracket, relative to the range of the cost, that counts as converged
@@ -84,6 +79,8 @@ def solve(
     pairs: PairChoice = "reachable",
     threads: int | None = None,
     max_sweeps: int = 200,
+    tolerance: float = LEFT_OUT,
+    reduce: bool = True,
 ) -> Result:
     """Solve exactly.
 
@@ -96,19 +93,35 @@ def solve(
         Threads for the transport problems, by default one per core; the result does not depend on it.
     max_sweeps : int
         Rounds of improvement to allow; a handful is normal.
+    tolerance : float
+        What leaving out states that hardly occur may add to the bracket, relative to the range of the cost. Larger
+        values leave out more and are faster on local chains; 0 keeps all states.
+    reduce : bool
+        Solve the smallest problem with the same answer: rare states left out, states that behave alike merged, each
+        pair once where a chain is compared with itself.
     """
-    return solve_in_full(problem, pairs=pairs, threads=threads, max_sweeps=max_sweeps)[1]
+    began = time.perf_counter()
+    check_flag("reduce", reduce)
+    if not 0.0 <= check_number("tolerance", tolerance) < 1.0:
+        raise ValueError(f"tolerance: found {tolerance}, expected a share of the cost's range, at least 0 and below 1")
+    small = whole(problem.unit)
+    if reduce:
+        small = reduced(problem.unit, tolerance if pairs == "reachable" else 0.0)
+    solution = iterate(small.problem, small.pairs(pairs), threads=threads, max_sweeps=max_sweeps)
+    return result_of(Solved(problem, small, solution.sweep, solution.V), solution, _message(solution, small), began)
 
 
 def solve_in_full(
     problem: Problem, *, pairs: PairChoice = "reachable", threads: int | None = None, max_sweeps: int = 200
 ) -> tuple[Solution, Result]:
-    """Solve exactly, keeping the bases and potentials for whoever goes on from there."""
+    """Solve exactly on all states, keeping the bases and potentials for whoever goes on from there."""
     began = time.perf_counter()
     solution = iterate(problem.unit, choose(problem.unit, pairs), threads=threads, max_sweeps=max_sweeps)
-    return solution, _result(problem, solution, began)
+    solved = Solved(problem, whole(problem.unit), solution.sweep, solution.V)
+    return solution, result_of(solved, solution, _message(solution), began)
 
 
+<<<<<<< HEAD
 def _result(problem: Problem, solution: Solution, began: float) -> Result:
     """What was found as a Result; the coupling and all that follows from it wait until they are asked for."""
     coupling = Later(partial(_coupling, problem, solution))
@@ -167,11 +180,16 @@ def gradient(problem: Problem, solution: Solution, coupling: Coupling) -> Gradie
 
 
 def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 200) -> Floats:
+=======
+def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 200, reduce: bool = True) -> Floats:
+>>>>>>> 7eac163 (Smaller problems with the same answer: states that behave alike are merged, rare ones left out, mirror images solved once)
     """Exact distance from every pair of states, (n_x, n_y)."""
-    solution = iterate(problem.unit, choose(problem.unit, "all"), threads=threads, max_sweeps=max_sweeps)
+    small = reduced(problem.unit) if reduce else whole(problem.unit)
+    solution = iterate(small.problem, small.pairs("all"), threads=threads, max_sweeps=max_sweeps)
     if solution.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
-    table = problem.offset + problem.scale * (1.0 - problem.discount) * solution.V.reshape(problem.shape)
+    V = small.spread(solution.pairs.table(solution.V))
+    table = problem.offset + problem.scale * (1.0 - problem.discount) * V
     return np.clip(table, problem.cost.min(), problem.cost.max())
 
 
@@ -203,7 +221,7 @@ def iterate(
     left = 0.0
     try:
         for step in range(check_count("max_sweeps", max_sweeps)):
-            table[pairs.x, pairs.y] = solution.V
+            pairs.put(table, solution.V)
             found = solution.sweep.improve(table)
             solution.found = found
             residual = (_residual if rough else _record)(problem, solution, cost, solution.V, found)
@@ -239,7 +257,7 @@ def _looks_solved(problem: UnitProblem, solution: Solution, cost: Floats, left: 
     It is on walks, where a sweep against a rough potential would only take plans that are as good for worse ones.
     """
     pairs = solution.pairs
-    sample = Pairs(pairs.x[::_SAMPLE], pairs.y[::_SAMPLE], pairs.index)
+    sample = Pairs(pairs.x[::_SAMPLE], pairs.y[::_SAMPLE], pairs.index, pairs.folded)
     found = Sweep(problem, sample, solution.sweep.threads).improve(pairs.table(solution.V))
     return _residual(problem, solution, cost[::_SAMPLE], solution.V[::_SAMPLE], found) <= 4.0 * left
 
@@ -259,7 +277,7 @@ def _polish(problem: UnitProblem, solution: Solution, cost: Floats) -> Status:
             break
         W, more = relative_value(solution.sweep.kernel()[0], cost - gain, problem.discount, W)
         gain += more
-        table[pairs.x, pairs.y] = W
+        pairs.put(table, W)
         found = solution.sweep.improve(table)
         _record(problem, solution, cost, W, found, gain)
         level = gain / (1.0 - problem.discount)
@@ -274,7 +292,7 @@ def _record(
     problem: UnitProblem, solution: Solution, cost: Floats, V: Floats, found: Improvement, gain: float = 0.0
 ) -> float:
     """Take note of a sweep against V; returns the largest Bellman residual, the gain apart."""
-    latest = bounds_from(problem.discount, V, cost, found)
+    latest = bounds_from(problem.discount, V, cost, found, problem.slack)
     # Every sweep gives a valid bracket, so the tightest ends seen so far hold.
     solution.bounds = Bounds(max(solution.bounds.low, latest.low), min(solution.bounds.high, latest.high))
     residual = _residual(problem, solution, cost, V, found, gain)
@@ -290,7 +308,12 @@ def _residual(
     return float(np.abs(cost - gain + problem.discount * found.value[:-1] - V).max())
 
 
-def _message(solution: Solution) -> str:
+def _message(solution: Solution, small: Reduced | None = None) -> str:
+    words = "" if small is None else small.words()
+    return _ending(solution) + (f" Before that, {words}." if words else "")
+
+
+def _ending(solution: Solution) -> str:
     proof = f"the bracket is {solution.width:.1g} of the cost range wide after {solution.n_steps} sweeps"
     return {
         Status.CONVERGED: f"Solved exactly: {proof}.",
