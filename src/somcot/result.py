@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from somcot.couplings import Coupling, Residuals
-from somcot.derivatives import Gradient, RowGradient
+from somcot.derivatives import Gradient, Margin, RowGradient
 from somcot.makeup import Contributions, Makeup, RowCounts
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.cards import record_card
@@ -380,6 +380,7 @@ class Result:
             Gradient,
             Makeup,
             Maps,
+            Margin,
             Residuals,
             Result,
             RowCounts,

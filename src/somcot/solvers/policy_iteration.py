@@ -16,12 +16,6 @@ from somcot.bellman.pairs import PairChoice, Pairs, choose
 from somcot.bellman.reduce import LEFT_OUT, Reduced, reduced, whole
 from somcot.bellman.sweep import Improvement, Sweep
 from somcot.certificates import bounds_from, rounding
-<<<<<<< HEAD
-from somcot.couplings import Coupling
-from somcot.derivatives import Gradient, Margin, discount_slope, row_gradient
-from somcot.makeup import Makeup, RowCounts
-=======
->>>>>>> 7eac163 (Smaller problems with the same answer: states that behave alike are merged, rare ones left out, mirror images solved once)
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.discounting import discounted_value, relative_value
 from somcot.plumbing.validation import check_count, check_flag, check_number
@@ -121,68 +115,7 @@ def solve_in_full(
     return solution, result_of(solved, solution, _message(solution), began)
 
 
-<<<<<<< HEAD
-def _result(problem: Problem, solution: Solution, began: float) -> Result:
-    """What was found as a Result; the coupling and all that follows from it wait until they are asked for."""
-    coupling = Later(partial(_coupling, problem, solution))
-    V = solution.pairs.table(solution.V, np.nan)
-    ending = Ending("exact", solution.status, _message(solution), solution.n_steps, began, solution.trace)
-    more = {
-        "gradient": Later(partial(_gradient, problem, solution, coupling)),
-        "makeup": Makeup(problem.cost, RowCounts.known(problem.x.support), RowCounts.known(problem.y.support)),
-    }
-    if solution.status is not Status.CONVERGED:  # the coupling is what there is to show
-        return assemble_coupling(problem, coupling(), V, solution.bounds, ending, **more)
-    found = Later(partial(_joint, problem, coupling))
-    return assemble_value(problem, _unit_distance(problem.unit, solution), found, V, solution.bounds, ending, **more)
-
-
-def _unit_distance(problem: UnitProblem, solution: Solution) -> float:
-    """What the potential says, or exactly 0 where the coupling never leaves the pairs of least cost."""
-    if solution.bounds.low <= 0.0:
-        seen = reachable(*solution.sweep.kernel())
-        if not problem.cost[solution.pairs.x[seen], solution.pairs.y[seen]].any():
-            return 0.0
-    return solution.trace["distance"][-1]
-
-
-def _coupling(problem: Problem, solution: Solution) -> Coupling:
-    return occupancy_coupling(problem, solution.pairs, *solution.sweep.kernel())
-
-
-def _joint(problem: Problem, coupling: Later[Coupling]) -> Joint:
-    return joint(problem, coupling())
-
-
-def _gradient(problem: Problem, solution: Solution, coupling: Later[Coupling]) -> Gradient:
-    return gradient(problem, solution, coupling())
-
-
-def gradient(problem: Problem, solution: Solution, coupling: Coupling) -> Gradient:
-    """Derivatives of the distance at the solution, from the transport potentials of the last sweep."""
-    pairs = solution.pairs
-    law = coupling.state_law()
-    V = pairs.table(solution.V)
-    weight = np.append(problem.discount * law[pairs.x, pairs.y], 1.0 - problem.discount)
-    slots_x, slots_y = solution.sweep.potential_sums(V, weight)
-    visits = law[pairs.x, pairs.y]
-    unit_distance = float((visits * problem.unit_cost[pairs.x, pairs.y]).sum())
-    mass, cost = (float(least.min()) for least in solution.sweep.margins(V, np.append(visits > 0.0, True)))
-    V[pairs.index < 0] = np.nan
-    return Gradient(
-        row_gradient(problem.x, slots_x, problem.scale),
-        row_gradient(problem.y, slots_y, problem.scale),
-        law,
-        problem.offset + problem.scale * ((1.0 - problem.discount) * V),
-        problem.scale * discount_slope(visits, solution.V, unit_distance, problem.discount),
-        Margin(mass, problem.scale * max(cost, 0.0)),
-    )
-
-
-def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 200) -> Floats:
-=======
 def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 200, reduce: bool = True) -> Floats:
->>>>>>> 7eac163 (Smaller problems with the same answer: states that behave alike are merged, rare ones left out, mirror images solved once)
     """Exact distance from every pair of states, (n_x, n_y)."""
     small = reduced(problem.unit) if reduce else whole(problem.unit)
     solution = iterate(small.problem, small.pairs("all"), threads=threads, max_sweeps=max_sweeps)

@@ -15,7 +15,7 @@ from somcot.bellman.reduce import LEFT_OUT, Reduced, Side
 from somcot.bellman.reduce.lift import embedded, lifted, potential_slots
 from somcot.bellman.sweep import Sweep
 from somcot.couplings import Coupling
-from somcot.derivatives import Gradient, RowGradient, row_gradient
+from somcot.derivatives import Gradient, Margin, RowGradient, discount_slope, row_gradient
 from somcot.makeup import Makeup, RowCounts
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.discounting import discounted_occupancy, reachable
@@ -126,7 +126,29 @@ def gradient(solved: Solved, law: Floats) -> Gradient:
             (problem.y, small.y, small.cut.support_y, slots[1]),
         )
     )
-    return Gradient(x, y, law, problem.offset + problem.scale * (rest * _potential(solved)))
+    visited = law > 0.0
+    V = small.spread(solved.sweep.pairs.table(solved.V))[visited]
+    unit_distance = float((law[visited] * problem.unit_cost[visited]).sum())
+    return Gradient(
+        x,
+        y,
+        law,
+        problem.offset + problem.scale * (rest * _potential(solved)),
+        problem.scale * discount_slope(law[visited], V, unit_distance, problem.discount),
+        _margin(solved, sweep, law),
+    )
+
+
+def _margin(solved: Solved, sweep: Sweep, law: Floats) -> Margin:
+    """How far the coupling is from another one; states that behave alike can always be exchanged."""
+    small = solved.small
+    if small.x.quotient is not None or small.y.quotient is not None:
+        return Margin(0.0, 0.0)
+    visited = np.zeros(small.cut.shape, dtype=np.bool_)
+    visited[: len(small.x.kept), : len(small.y.kept)] = law[np.ix_(small.x.kept, small.y.kept)] > 0.0
+    wanted = np.append(visited[sweep.pairs.x, sweep.pairs.y], True)
+    mass, cost = (float(least.min()) for least in sweep.margins(solved.sweep.pairs.table(solved.V), wanted))
+    return Margin(mass, solved.problem.scale * max(cost, 0.0))
 
 
 def _row_gradient(chain: MarkovChain, side: Side, support: Support, slots: Floats, problem: Problem) -> RowGradient:
