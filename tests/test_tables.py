@@ -102,6 +102,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "npz": _saved,
     "graphml": lambda path: path.write_text(GRAPH),
     "edges": lambda path: path.write_text("a b\n"),
+    "tra": lambda path: path.write_text("2 2\n0 1 1\n1 0 1\n"),
 }
 
 

@@ -135,7 +135,7 @@ def test_refused() -> None:
     with pytest.raises(TypeError, match=r"policy: returned \[0.5\], expected actions of type int64"):
         from_env(Ladder(), lambda observation: 0.5)
     with pytest.raises(TypeError, match="batched: found 'no', expected True or False"):
-        from_env(Ladder(), batched="no")  # type: ignore[arg-type]
+        from_env(Ladder(), batched="no")
 
 
 @pytest.mark.parametrize("said", [None, 1, (1, 2, 3)])
@@ -213,3 +213,44 @@ def test_two_policies_can_be_compared() -> None:
     cost = somcot.costs.labels(up.states, idle.states)
     value = somcot.distance(up.chain(), idle.chain(), cost, discount=0.5).distance
     assert value == pytest.approx(0.5)  # together at the start, apart ever after
+
+
+def test_actions_are_counted_into_a_decision_process() -> None:
+    taken = iter([0, 1, 1, 1, 0, 1, 0, 1, 0, 1, 1, 1])
+    process = from_env(Ladder(), lambda observation: next(taken), n_steps=10, actions=True)
+    assert process.states == (0, 1, 2, "terminated")
+    assert process.actions == (0, 1)
+    np.testing.assert_array_equal(process.transitions[:, 0], np.eye(4))
+    np.testing.assert_array_equal(process.transitions[:, 1], np.eye(4)[[1, 2, 3, 3]])
+    np.testing.assert_array_equal(process.rewards, [[0, 0], [1, 1], [2, 2], [0, 0]])
+    np.testing.assert_array_equal(process.initial, [1, 0, 0, 0])
+
+
+def test_actions_that_nobody_tried_are_said() -> None:
+    with pytest.warns(
+        somcot.UnseenStateWarning, match="3 of 8 actions were never tried, the first in state 0 action 0"
+    ):
+        process = from_env(Ladder(), lambda observation: 1, n_steps=9, actions=True)
+    np.testing.assert_array_equal(process.transitions[:, 0], np.eye(4))
+    assert process.rewards[:3, 0].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_frozen_lake_that_was_walked_is_the_lake_of_the_table() -> None:
+    from somcot.readers import from_tabular
+
+    walked = from_env("FrozenLake-v1", None, n_steps=20_000, n_envs=4, actions=True, rng=0)
+    table = from_tabular("FrozenLake-v1")
+    seen = [table.states.index(state) for state in walked.states]
+    assert set(walked.states) == {*range(16), "terminated"} - {5, 7, 11, 12, 15}  # holes and goal are left at once
+    often = [walked.states.index(state) for state in (0, 1, 2, 4, 8)]
+    expected = table.transitions[np.ix_(seen, range(4), seen)]
+    np.testing.assert_allclose(walked.transitions[often], expected[often], atol=0.1)
+    assert walked.rewards[walked.states.index(14)].max() > 0.1
+    assert (walked.rewards[often] == 0).all()
+
+
+def test_actions_that_are_not_discrete() -> None:
+    with pytest.raises(ValueError, match=r"env: actions are Box.*expected a discrete space"):
+        from_env("Pendulum-v1", None, n_steps=10, bins=3, actions=True)
+    with pytest.raises(TypeError, match="actions: found 'yes', expected True or False"):
+        from_env(Ladder(), None, n_steps=10, actions="yes")  # type: ignore[call-overload]

@@ -118,6 +118,6 @@ def takers(name: str) -> list[str]:
     Examples
     --------
     >>> takers("initial")
-    ['table', 'arrays', 'graph']
+    ['table', 'arrays', 'graph', 'prism']
     """
     return [kind.name for kind in KINDS.values() if name in kind.options()]

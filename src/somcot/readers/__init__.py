@@ -7,6 +7,7 @@ from somcot.readers.bins import Bins
 from somcot.readers.dtrajs import from_dtrajs, from_model, read_arrays
 from somcot.readers.files import read
 from somcot.readers.graphs import from_graph, read_graph
+from somcot.readers.prism import from_prism, read_prism
 from somcot.readers.rl import from_env, from_minari
 from somcot.readers.spelling import join_rare, tidy_labels
 from somcot.readers.tables import fit_bins, from_table, from_xes
@@ -20,6 +21,7 @@ __all__ = [
     "from_graph",
     "from_minari",
     "from_model",
+    "from_prism",
     "from_table",
     "from_tabular",
     "from_xes",
@@ -27,5 +29,6 @@ __all__ = [
     "read",
     "read_arrays",
     "read_graph",
+    "read_prism",
     "tidy_labels",
 ]

@@ -24,12 +24,13 @@ def read(
     Parameters
     ----------
     path : path or "-"
-        Tables (.csv .tsv .jsonl .parquet) or a folder of them, event logs (.xes), arrays (.npy .npz) or graphs
-        (.graphml .edges); "-" is standard input.
+        Tables (.csv .tsv .jsonl .parquet) or a folder of them, event logs (.xes), arrays (.npy .npz), graphs
+        (.graphml .edges) or PRISM files (.tra); "-" is standard input.
     format : str, optional
-        One of csv, tsv, jsonl, parquet, xes, npy, npz, graphml, edges, where the ending does not tell.
+        One of csv, tsv, jsonl, parquet, xes, npy, npz, graphml, edges, tra, where the ending does not tell.
     **options
-        Those of `from_table`, `from_xes`, `read_arrays` or `read_graph`; the ones of other kinds of file are refused.
+        Those of `from_table`, `from_xes`, `read_arrays`, `read_graph` or `read_prism`; the ones of other kinds of file
+        are refused.
 
     Examples
     --------

@@ -45,6 +45,7 @@ _KINDS = (
     Kind("log", "event logs", "somcot.readers.tables:from_xes"),
     Kind("arrays", "arrays", "somcot.readers.dtrajs:read_arrays"),
     Kind("graph", "graphs", "somcot.readers.graphs:read_graph"),
+    Kind("prism", "PRISM files", "somcot.readers.prism:read_prism"),
 )
 _FORMATS = (
     Format("csv", (".csv",), "table"),
@@ -56,6 +57,7 @@ _FORMATS = (
     Format("npz", (".npz",), "arrays", (b"PK\x03\x04", b"PK\x05\x06")),
     Format("graphml", (".graphml",), "graph"),
     Format("edges", (".edges", ".edgelist"), "graph"),
+    Format("tra", (".tra",), "prism"),
 )
 KINDS = {row.name: row for row in _KINDS}
 FORMATS = {row.name: row for row in _FORMATS}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from somcot.readers.episodes import join
 from somcot.recorded.labels import column, encode
 from somcot.samples import Samples
 
-__all__ = ["Episode", "to_samples"]
+__all__ = ["Episode", "Labelled", "label", "to_samples"]
 
 
 @dataclass
@@ -26,11 +26,29 @@ class Episode:
     observations: list[Any]
     rewards: list[float] = field(default_factory=list)
     terminated: bool = False
+    actions: list[Any] = field(default_factory=list)
+
+
+class Labelled(NamedTuple):
+    """The states of all observations in a row: codes, where episodes begin, how long they are, whether they ended."""
+
+    codes: NDArray[Any]
+    labels: tuple[Hashable, ...]
+    begins: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    ended: NDArray[np.bool_]
 
 
 def to_samples(name: str, episodes: list[Episode], space: Any, bins: Any, transform: Any, terminal: Any) -> Samples:
     """Label the observations and join the episodes; arguments as for `from_env`."""
     episodes = [e for e in episodes if e.rewards]
+    codes, labels, begins, _, ended = label(name, episodes, space, bins, transform, terminal)
+    rewards = np.concatenate([[*e.rewards, np.nan] for e in episodes])
+    return join(codes, begins, labels, terminated=ended, rewards=rewards, source=name)
+
+
+def label(name: str, episodes: list[Episode], space: Any, bins: Any, transform: Any, terminal: Any) -> Labelled:
+    """The state of each observation; arguments as for `from_env`."""
     if not episodes:
         raise ValueError(f"{name}: no episode has a step; record longer")
     lengths = np.array([len(e.observations) for e in episodes])
@@ -47,8 +65,7 @@ def to_samples(name: str, episodes: list[Episode], space: Any, bins: Any, transf
         terminal = "terminated"
     if terminal is not None and ended.any():
         codes, labels = _mark_ends(codes, labels, (begins + lengths - 1)[ended], terminal)
-    rewards = np.concatenate([[*e.rewards, np.nan] for e in episodes])
-    return join(codes, begins, labels, terminated=ended, rewards=rewards, source=name)
+    return Labelled(codes, labels, begins, lengths, ended)
 
 
 def _stacked(name: str, episodes: list[Episode]) -> NDArray[Any]:

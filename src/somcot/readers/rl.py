@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
+from somcot.mdp import MDP
 from somcot.plumbing.validation import check_count, check_flag
+from somcot.readers.actions import check_actions, to_mdp
 from somcot.readers.bins import Bins
-from somcot.readers.observations import Episode, to_samples
+from somcot.readers.observations import Episode, label, to_samples
 from somcot.samples import Samples
 
 __all__ = ["from_env", "from_minari"]
@@ -17,7 +19,11 @@ __all__ = ["from_env", "from_minari"]
 Policy = Callable[[Any], Any]
 
 
-def from_env(
+@overload
+def from_env(env: Any, policy: Any = None, *, actions: Literal[True], **options: Any) -> MDP: ...
+@overload
+def from_env(env: Any, policy: Any = None, *, actions: Literal[False] = False, **options: Any) -> Samples: ...
+def from_env(  # type: ignore[misc]  # the options are those below
     env: Any,
     policy: Any = None,
     *,
@@ -29,7 +35,8 @@ def from_env(
     batched: bool = False,
     rng: int | None = None,
     env_options: Mapping[str, Any] | None = None,
-) -> Samples:
+    actions: bool = False,
+) -> Samples | MDP:
     """Roll out a Gymnasium environment under a policy.
 
     Parameters
@@ -58,11 +65,15 @@ def from_env(
     env_options : mapping, optional
         Passed on to ``gymnasium.make_vec``, such as ``{"g": 9.81}``.
 
+    actions : bool
+        Keep the actions and count a decision process, for environments with discrete actions. The policy should try
+        all of them everywhere, as acting at random does; what it never tried is assumed to stay in place.
+
     Returns
     -------
-    Samples
+    Samples, or MDP with ``actions=True``
         A terminated end is absorbing, a truncated one only stops the episode. ``features`` is the mean reward on
-        leaving each state.
+        leaving each state. In an MDP, terminated episodes always end in a state of their own.
 
     Examples
     --------
@@ -77,12 +88,19 @@ def from_env(
     try:
         _refuse_loose(vector.single_observation_space)
         vector.action_space.seed(rng)
+        if check_flag("actions", actions):
+            check_actions("env", vector.single_action_space)
         act = _actor(vector, policy, batched)
         episodes = _roll_out(vector, act, n_steps, rng)
     finally:
         if own:
             vector.close()
     name = env if isinstance(env, str) else type(getattr(env, "unwrapped", env)).__name__
+    if actions:
+        stepped = [e for e in episodes if e.rewards]
+        ending = "terminated" if terminal is None else terminal
+        labelled = label(name, stepped, vector.single_observation_space, bins, transform, ending)
+        return to_mdp(name, stepped, labelled, vector.single_action_space)
     return to_samples(name, episodes, vector.single_observation_space, bins, transform, terminal)
 
 
@@ -227,7 +245,8 @@ def _roll_out(vector: Any, act: Policy, n_steps: int, rng: int | None) -> list[E
     finished: list[Episode] = []
     left = n_steps
     while left > 0:
-        observations, rewards, terminated, truncated, _ = vector.step(act(observations))
+        actions = act(observations)
+        observations, rewards, terminated, truncated, _ = vector.step(actions)
         for i in range(n):
             episode = running[i]
             if episode is None:  # this step was the reset
@@ -238,6 +257,7 @@ def _roll_out(vector: Any, act: Policy, n_steps: int, rng: int | None) -> list[E
             left -= 1
             episode.observations.append(_copied(observations, i))
             episode.rewards.append(float(rewards[i]))
+            episode.actions.append(actions[i])
             if terminated[i] or truncated[i]:
                 episode.terminated = bool(terminated[i])
                 finished.append(episode)
