@@ -13,6 +13,7 @@ import typer
 
 from somcot import __version__
 from somcot.commands import signals
+from somcot.commands.help import WIDEST, Commands, Grouped
 from somcot.commands.options import (
     Cost,
     Discount,
@@ -29,11 +30,12 @@ from somcot.plumbing.text import label_text
 
 __all__ = ["app", "main"]
 
+TRYING, SETTING_UP = "Trying it out", "Setting up"  # groups in the list of commands
 OK, FAILED, BAD_INPUT, NOT_CONVERGED, TOO_LARGE, CLOSED_PIPE = 0, 1, 2, 4, 5, 141
 
 app = typer.Typer(
-    name="somcot", pretty_exceptions_enable=False, rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    name="somcot", pretty_exceptions_enable=False, rich_markup_mode=None, cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST},
 )  # fmt: skip
 
 
@@ -121,7 +123,7 @@ def _options(
     """How far apart are two Markov processes?"""
 
 
-@app.command()
+@app.command(cls=Grouped)
 @reads_files
 def distance(
     a: FileA,
@@ -145,7 +147,7 @@ def distance(
     )  # fmt: skip
 
 
-@app.command("test")
+@app.command("test", cls=Grouped)
 @reads_files
 def same_process(
     a: FileA,
@@ -165,7 +167,7 @@ def same_process(
     return run.test(a, b, reading, cost=cost, discount=discount, permutations=permutations, seed=seed, as_json=json)
 
 
-@app.command()
+@app.command(cls=Grouped)
 @reads_files
 def metric(
     a: FileA,
@@ -184,7 +186,7 @@ def metric(
     return run.metric(a, b, reading, cost=cost, discount=discount, as_json=json, out=out)
 
 
-@app.command()
+@app.command(cls=Grouped)
 @reads_files
 def info(
     file: Annotated[str, typer.Argument(metavar="FILE", help="File to look into, or - for standard input.")],
@@ -197,7 +199,7 @@ def info(
     return run.info(file, reading, as_json=json)
 
 
-@app.command()
+@app.command(cls=Grouped, rich_help_panel=TRYING)
 def demo(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for report and figure.")] = Path("out"),
 ) -> int:
@@ -208,7 +210,7 @@ def demo(
     return demonstration.run(out, console())
 
 
-@app.command("warm-up")
+@app.command("warm-up", cls=Grouped, rich_help_panel=SETTING_UP)
 def warm_up() -> int:
     """Compile everything now, so that later answers need not wait."""
     from somcot.commands import warm_up as warming
@@ -220,18 +222,22 @@ def warm_up() -> int:
 @app.command(
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
     add_help_option=False,
+    rich_help_panel=TRYING,
 )
 def reproduce(context: typer.Context) -> int:
     """Make the figures of the paper again."""
     from somcot.experiments.command import register
 
-    inner = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None, add_completion=False)
-    register(inner)
+    settings = {"help_option_names": ["-h", "--help"], "max_content_width": WIDEST}
+    inner = typer.Typer(
+        pretty_exceptions_enable=False, rich_markup_mode=None, add_completion=False, context_settings=settings
+    )
+    register(inner, Grouped)
     found = inner(args=context.args, standalone_mode=False, prog_name="somcot reproduce")
     return found if isinstance(found, int) else OK
 
 
-@app.command()
+@app.command(cls=Grouped, rich_help_panel=SETTING_UP)
 def completion(shell: Annotated[Shell, typer.Argument(help="Which shell.")]) -> int:
     """Print a completion script for bash, zsh or fish."""
     from typer._completion_shared import get_completion_script

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from io import StringIO
 from pathlib import Path
@@ -12,6 +13,8 @@ from rich.console import Console
 from somcot.commands import demo, run
 from somcot.commands.reading import Reading
 from somcot.data import clickstream
+
+README = Path(__file__).parents[2] / "README.md"
 
 
 @pytest.fixture
@@ -34,6 +37,14 @@ def test_the_answer_is_out_before_files_are_written(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"report\.html"):
         demo.run(tmp_path, Console(file=screen, width=200))
     assert "0.1176" in screen.getvalue()
+
+
+def test_readme_shows_what_the_demo_prints(tmp_path: Path) -> None:
+    screen = StringIO()
+    assert demo.run(tmp_path, Console(file=screen, width=300)) == 0
+    (shown,) = re.findall(r"^```text\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
+    for line in shown.splitlines():
+        assert line in screen.getvalue()
 
 
 @pytest.mark.usefixtures("no_matplotlib")

@@ -18,7 +18,7 @@ from somcot.commands.inputs import NamedProcess
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.text import label_text
 from somcot.problem import Data
-from somcot.report import named
+from somcot.report import meaning, named
 from somcot.result import Claim, Result
 from somcot.samples import Samples
 
@@ -37,6 +37,7 @@ _SPELLED = {
     "pass lifecycle='all'": "pass --lifecycle all",
     "overlap (sliding=True)": "overlap (--sliding)",
     "with sliding=False": "without --sliding",
+    "somcot.same_process tests": "somcot test says",
 }
 
 
@@ -53,11 +54,17 @@ class Answer:
     warnings: list[str]
     command: str
     files: dict[str, str] = field(default_factory=dict)
+    state_name: str | None = None  # what a state is, such as "page"
 
     @property
     def names(self) -> tuple[str, str]:
         """What to call the two, on every screen and in every file."""
         return names_of(self.x, self.y)
+
+    @property
+    def meaning(self) -> str:
+        """What the number means, in a sentence."""
+        return meaning(self.result, self.cost, self.names, cost_name=self.cost_name, state_name=self.state_name)
 
     @property
     def notes(self) -> list[str]:
@@ -141,6 +148,7 @@ def to_json(answer: Answer) -> dict[str, Any]:
             "somcot": somcot.__version__,
             "command": "distance",
             "distance": r.distance,
+            "meaning": answer.meaning,
             "confidence_interval": None if r.confidence_interval is None else r.confidence_interval._asdict(),
             "claim": r.claim.value,
             "bounds": r.bounds._asdict() if r.claim is Claim.PROVED else None,

@@ -67,7 +67,7 @@ def write_files(answer: Answer, html: Path | None, plot: Path | None, known: flo
         report.write(
             html, answer.result, cost=answer.cost, x=answer.x.value, y=answer.y.value,
             names=answer.names, cost_name=answer.cost_name, warnings=answer.notes,
-            command=answer.command, known=known,
+            command=answer.command, known=known, state_name=answer.state_name,
         )  # fmt: skip
         answer.files["report"] = str(html)
     if plot is not None:

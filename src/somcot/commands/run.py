@@ -77,6 +77,8 @@ def distance(
             progress=sys.stderr.isatty(),
         )
     answer = Answer(result, x, y, np.asarray(table), cost, seed, messages, command)
+    if reading.state is not None and len(reading.state) == 1:
+        answer.state_name = reading.state[0]
     try:  # the answer first: no full disk and no failing drawing can take it away
         _show_answer(answer, {"report": html, "figure": plot} if as_json else None)
     finally:  # and the files even if nobody reads the answer to its end

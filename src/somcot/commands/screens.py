@@ -12,23 +12,24 @@ from rich.table import Table
 from rich.text import Text
 
 from somcot.commands.answers import Answer, names_of, one_sided, process_facts
+from somcot.commands.columns import file_name, most_visited, parts
 from somcot.commands.inputs import NamedProcess
 from somcot.commands.sizes import Size, readable
+from somcot.inference.permutation import verdict
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.text import figure, label_text, listed_label
-from somcot.report import before_correction
+from somcot.report import before_correction, by_test, certainty
 from somcot.result import Claim, Status
 from somcot.samples import Samples
 from somcot.solvers.methods import describe
 
 __all__ = ["show_distance", "show_files", "show_info", "show_metric", "show_test"]
 
-_MATCHES = 8
 _MATRIX = 12
 
 
 def show_distance(console: Console, answer: Answer, *, known: float | None = None) -> None:
-    """The number with its interval, how it came about, who corresponds to whom, and notes."""
+    """What the number means, how sure it is, how it came about; notes; where it comes from and who goes with whom."""
     r = answer.result
     facts = _grid()
     facts.add_row(
@@ -48,27 +49,14 @@ def show_distance(console: Console, answer: Answer, *, known: float | None = Non
     facts.add_row("method", describe(r.method))
     facts.add_row("asked", f"cost {label_text(answer.cost_name, 60)}, discount {r.discount:g}")
     for name, process in zip(answer.names, (answer.x, answer.y), strict=True):
-        facts.add_row(Text(_file(name, 24)), _described(process))
+        facts.add_row(Text(file_name(name, 24)), _described(process))
     facts.add_row("time", f"{r.seconds:.2g} s, {r.n_steps:,} steps, {r.status.value}")
-    title = Text(" and ".join(_file(name, 30) for name in answer.names))
-    console.print(Panel(facts, title=title, title_align="left", expand=False))
-    console.print(_matches(answer))
+    title = Text(" and ".join(file_name(name, 30) for name in answer.names))
+    said = " ".join(filter(None, (certainty(r, answer.cost), by_test(r, answer.cost))))
+    words = Group(Text(answer.meaning, style="bold"), Text(said), Text(), facts)
+    console.print(Panel(words, title=title, title_align="left", expand=False))
     _after(console, answer)
-
-
-def _matches(answer: Answer) -> Table:
-    table = Table(title="Strongest correspondences", title_justify="left", box=None, pad_edge=False)
-    first, second = (_file(name, 24) for name in answer.names)
-    table.add_column(Text(f"state in {first}"))
-    table.add_column(Text(f"goes with, in {second}"))
-    table.add_column("how often", justify="right")
-    table.add_column("time", justify="right")
-    for match in answer.result.matches()[:_MATCHES]:
-        table.add_row(
-            Text(label_text(match.x, 30)), Text(label_text(match.y, 30)), f"{100 * match.probability:.0f} %",
-            f"{100 * match.occupancy:.1f} %",
-        )  # fmt: skip
-    return table
+    console.print(parts(answer))
 
 
 def _after(console: Console, answer: Answer) -> None:
@@ -98,26 +86,28 @@ def _notes(console: Console, messages: Iterable[str]) -> None:
 def show_test(console: Console, found: dict[str, Any], names: tuple[str, str]) -> None:
     """The verdict of the same-process test in words."""
     p, n = found["pvalue"], found["n_permutations"]
-    verdict = (
-        "The two differ: the same process would rarely give data as different as these."
-        if p <= 0.05
-        else "No difference shown: the same process may well give data as different as these."
-    )
     facts = _grid()
     facts.add_row("p-value", Text(f"{p:.3g}", style="bold green" if p <= 0.05 else "bold yellow"))
     facts.add_row("distance", f"{found['statistic']:.6g} between the estimated chains")
     early = "; more could not change the answer" if found["stopped_early"] else ""
     facts.add_row("compared", f"with {n:,} random regroupings of the recordings{early}")
     for name, key in zip(names, "xy", strict=True):
-        facts.add_row(Text(_file(name, 24)), _facts_line(found[key]))
-    console.print(Panel(Group(Text(verdict), Text(), facts), title="same process?", title_align="left", expand=False))
+        facts.add_row(Text(file_name(name, 24)), _facts_line(found[key]))
+    console.print(
+        Panel(
+            Group(Text(verdict(p), style="bold"), Text(), facts),
+            title="same process?",
+            title_align="left",
+            expand=False,
+        )
+    )
     _notes(console, found["warnings"])
 
 
 def show_metric(console: Console, x: NamedProcess, y: NamedProcess, values: Floats, messages: Iterable[str]) -> None:
     """Distances from every pair of states, or the corner that fits on a screen."""
-    n, m = min(values.shape[0], _MATRIX), min(values.shape[1], _MATRIX - 4)
-    first, second = (_file(name, 30) for name in names_of(x, y))
+    n, m = min(values.shape[0], _MATRIX), _fitting(console.width - 20, y.value.states)
+    first, second = (file_name(name, 30) for name in names_of(x, y))
     title = Text(f"Distance from each state of {first} (down) and of {second} (across)")
     table = Table(title=title, title_justify="left", box=None)
     table.add_column("")
@@ -129,6 +119,12 @@ def show_metric(console: Console, x: NamedProcess, y: NamedProcess, values: Floa
     if (n, m) != values.shape:
         console.print(Text(f"the first {n} x {m} of {values.shape[0]} x {values.shape[1]}; --out FILE.csv writes all"))
     _notes(console, messages)
+
+
+def _fitting(room: int, labels: Sequence[Hashable]) -> int:
+    """How many columns of numbers fit beside each other, at least four."""
+    ends = np.cumsum([max(len(label_text(label, 10)), 6) + 2 for label in labels])
+    return min(max(int(np.searchsorted(ends, room, side="right")), 4), len(labels))
 
 
 def show_info(console: Console, process: NamedProcess, size: Size, messages: Sequence[str]) -> None:
@@ -148,21 +144,10 @@ def show_info(console: Console, process: NamedProcess, size: Size, messages: Seq
     facts.add_row(
         "a distance", f"to a like process: about {_duration(size.seconds)} and {readable(size.n_bytes)} of memory"
     )
-    console.print(Panel(facts, title=Text(_file(process.name, 60)), title_align="left", expand=False))
+    console.print(Panel(facts, title=Text(file_name(process.name, 60)), title_align="left", expand=False))
     if isinstance(value, Samples):
-        console.print(_most_visited(value))
+        console.print(most_visited(value))
     _notes(console, messages)
-
-
-def _most_visited(samples: Samples) -> Table:
-    table = Table(title="Most visited", title_justify="left", box=None, pad_edge=False)
-    table.add_column("state")
-    table.add_column("steps from it", justify="right")
-    table.add_column("share", justify="right")
-    for k in np.argsort(-samples.visits, kind="stable")[:_MATCHES]:
-        share = 100 * samples.visits[k] / max(samples.n_transitions, 1)
-        table.add_row(Text(label_text(samples.states[k], 30)), f"{samples.visits[k]:,}", f"{share:.1f} %")
-    return table
 
 
 def _ends(samples: Samples) -> str:
@@ -179,12 +164,6 @@ def _facts_line(facts: dict[str, Any]) -> str:
         return f"known chain, {facts['n_states']:,} states, {facts['n_transitions']:,} transitions"
     data = f"{facts['n_transitions']:,} transitions in {facts['n_episodes']:,} sequences"
     return f"{data}, {facts['n_states']:,} states"
-
-
-def _file(name: str, longest: int = 36) -> str:
-    """The end of a path, which tells more than its beginning."""
-    shown = label_text(name, 4096)
-    return shown if len(shown) <= longest else "\u2026" + shown[1 - longest :]
 
 
 def _grid() -> Table:

@@ -36,16 +36,17 @@ class Name(enum.StrEnum):
     ALL = "all"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the ``reproduce`` command to an application."""
-    app.command()(reproduce)
+def register(app: typer.Typer, cls: Any = None) -> None:
+    """Add the ``reproduce`` command to an application, as a command of this class."""
+    app.command(cls=cls)(reproduce)
 
 
 def reproduce(
     name: Annotated[Name, typer.Argument(help="Which figure of the paper, or all of them.", show_default=False)],
     quick: Annotated[bool, typer.Option("--quick", help="A smaller version, within a minute each.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for figures and numbers.")] = Path("out") / "reproduce",
-    seed: Annotated[int, typer.Option(min=0, help="The first of the seeds; the next ones follow it.")] = 0,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for figures and numbers.")] = Path("out")
+    / "reproduce",
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="The first of the seeds; the next ones follow it.")] = 0,
 ) -> None:
     """Make the paper's figures again: PNG, SVG and the numbers behind them as JSON."""
     from rich.console import Console

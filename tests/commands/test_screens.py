@@ -1,0 +1,83 @@
+"""Screens: what the number means comes first, wide terminals hold more, and nothing is claimed beyond what is known."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import somcot
+from somcot.commands import screens
+from somcot.commands.answers import Answer
+from somcot.commands.inputs import NamedProcess
+
+
+def shown(answer: Answer, width: int) -> str:
+    screen = StringIO()
+    screens.show_distance(Console(file=screen, width=width, highlight=False, markup=False), answer)
+    return screen.getvalue()
+
+
+def answer_to(x: somcot.MarkovChain | somcot.Samples, y: somcot.MarkovChain | somcot.Samples) -> Answer:
+    cost = somcot.costs.labels(x.states, y.states)
+    result = somcot.distance(x, y, cost, discount=0.9, confidence=0.9, rng=0)
+    notes = ["x: odd", "y: odd", "an interval is too narrow then"]
+    return Answer(result, NamedProcess("may.csv", x), NamedProcess("june.csv", y), cost, "labels", 0, notes, "")
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Answer:
+    x, y = (somcot.random_walk(5, theta).sample(200, 20, rng=k) for k, theta in enumerate((0.3, 0.6)))
+    answer = answer_to(x, y)
+    answer.state_name = "place"
+    return answer
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_it_fits_and_begins_with_the_meaning(width: int, recorded: Answer) -> None:
+    text = shown(recorded, width)
+    assert max(map(len, text.splitlines())) <= width
+    order = ["of the steps that matter", "With 90 % confidence", "distance ", "Notes", "Steps that differ", "Strongest"]
+    assert sorted(order, key=text.index) == order
+    assert "(place)" in text
+
+
+def test_wide_terminals_show_tables_side_by_side(recorded: Answer) -> None:
+    def beside(width: int) -> bool:
+        return any(
+            "Steps that differ" in line and "What comes of it" in line for line in shown(recorded, width).splitlines()
+        )
+
+    assert not beside(80)
+    assert beside(120)
+
+
+def test_notes_are_said_once_of_both_the_most_important_first(recorded: Answer) -> None:
+    text = shown(recorded, 120)
+    notes = [line.rstrip() for line in text.splitlines() if line.startswith("- ")]
+    assert notes[:2] == ["- an interval is too narrow then", "- may.csv and june.csv: odd"]
+
+
+def test_known_chains_are_proved_and_nothing_of_them_is_chance() -> None:
+    x, y = (somcot.MarkovChain([[p, 1 - p], [0.5, 0.5]], states=["home", "cart"]) for p in (0.9, 0.8))
+    text = shown(answer_to(x, y), 80)
+    assert "On 10.6 % of the steps that matter, june.csv is in a different state than may.csv." in " ".join(
+        text.replace("│", " ").split()
+    )
+    assert "proved to" in text
+    assert "confidence" not in text
+    assert "permutation" not in text
+    assert "yes" not in text
+
+
+def test_a_method_that_keeps_no_parts_still_shows_the_rest() -> None:
+    walk = somcot.random_walk(3)
+    cost = np.ones((3, 3))
+    result = somcot.distance(walk, walk, cost, discount=0.9, method="somcot", n_steps=50, rng=0)
+    sides = NamedProcess("a.npy", walk), NamedProcess("b.npy", walk)
+    text = shown(Answer(result, *sides, cost, "cost.csv", 0, [], ""), 80)
+    assert "nothing is proved" in " ".join(text.replace("│", " ").split())
+    assert "Strongest correspondences" in text
+    assert "Steps that differ" not in text
