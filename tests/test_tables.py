@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
+from typing import get_type_hints
 
 import numpy as np
 import pytest
@@ -148,3 +149,18 @@ def test_every_list_of_formats_is_the_table() -> None:
     assert f"One of {', '.join(FORMATS)}," in text
     for kind in KINDS:
         assert f"({' '.join(endings_of(kind))})" in text
+
+
+@pytest.mark.parametrize("name", [row.name for row in fields(Reading) if row.name != "format"])
+def test_the_group_of_an_option_names_the_files_that_take_it(name: str) -> None:
+    (option,) = get_type_hints(Reading, include_extras=True)[name].__metadata__
+    kinds = [KINDS[kind].plural for kind in takers(name)]
+    assert option.rich_help_panel == (f"Reading {' and '.join(kinds)}" if len(kinds) <= 2 else "Reading files")
+
+
+def test_readers_are_loaded_when_used_and_all_are_found() -> None:
+    for name in somcot.readers.__all__:
+        assert getattr(somcot.readers, name).__name__ == name
+    with pytest.raises(AttributeError, match="has no attribute 'from_nothing'"):
+        _ = somcot.readers.from_nothing
+    assert dir(somcot.readers) == sorted(somcot.readers.__all__)

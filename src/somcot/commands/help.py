@@ -1,20 +1,18 @@
 """Help pages: options in groups, two examples for each command, as wide as the terminal allows.
 
-Plain text, because rich takes longer to load than `--help` may take. Which files take a reading option their readers'
-signatures say, so a new option finds its group by itself.
+Plain text, because rich takes longer to load than `--help` may take.
 """
 
 from __future__ import annotations
 
-import inspect
 import textwrap
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from somcot.commands.reading import Reading, takers
-from somcot.readers.formats import KINDS
+from somcot.commands.reading import FILES, Reading
 
 __all__ = ["EXAMPLES", "WIDEST", "Commands", "Example", "Grouped"]
 
@@ -22,7 +20,7 @@ WIDEST = 120  # columns; longer lines are hard to read
 _LAST = {"Output": 1, "Options": 2}  # groups that come after all others
 _OUTPUT = ("json", "html", "plot", "out")
 _WITH_COLUMNS = "--sequence session --time time --state page"
-_DISTANCE = f"somcot distance may.csv june.csv {_WITH_COLUMNS} --discount 0.9 --html report.html"
+_DISTANCE = f"somcot distance may.csv june.csv {_WITH_COLUMNS} --end left --discount 0.9 --html report.html"
 
 
 class Example(NamedTuple):
@@ -51,7 +49,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "info": (
         Example("a table of events", f"somcot info may.csv {_WITH_COLUMNS}"),
-        Example("from a pipe", f"zcat may.csv.gz | somcot info - {_WITH_COLUMNS}"),
+        Example("an event log", "somcot info log.xes.gz --end done"),
     ),
     "demo": (
         Example("into the folder out", "somcot demo"),
@@ -119,10 +117,10 @@ def _group(parameter: Any) -> str:
         return "Options"
     if parameter.name in _OUTPUT:
         return "Output"
-    if parameter.name not in inspect.signature(Reading).parameters:
-        return "Question"
-    kinds = takers(parameter.name)
-    return f"Reading {KINDS[kinds[0]].plural}" if len(kinds) == 1 else "Reading files"
+    if parameter.name in {row.name for row in fields(Reading)}:
+        panel = getattr(parameter, "rich_help_panel", None)
+        return panel if isinstance(panel, str) else FILES
+    return "Question"
 
 
 def _section(formatter: Any, heading: str, rows: list[tuple[str, str]]) -> None:

@@ -16,69 +16,117 @@ from somcot.readers.formats import FORMATS, KINDS
 
 __all__ = ["Reading", "flag", "takers"]
 
+# Groups of the help: by the files whose readers take an option, written down here since loading readers takes time.
+TABLES, EVENTS, LOGS = "Reading tables", "Reading tables and event logs", "Reading event logs"
+ARRAYS, GRAPHS, FILES = "Reading arrays", "Reading graphs", "Reading files"
+
 
 @dataclass(frozen=True)
 class Reading:
     """How files are to be read; None and False are what was not asked for."""
 
     sequence: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column that tells sequences (users, episodes) apart.")
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Column that tells sequences (users, episodes) apart.", rich_help_panel=EVENTS
+        ),
     ] = None
-    time: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column that orders the rows of a sequence.")] = (
-        None
-    )
+    time: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column that orders the rows of a sequence.", rich_help_panel=EVENTS),
+    ] = None
     state: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Column with the state; give it again for several.")
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN", help="Column with the state; give it again for several.", rich_help_panel=EVENTS
+        ),
     ] = None
     terminated: Annotated[
-        str | None, typer.Option(metavar="all|COLUMN", help="Sequences end for good, all or where true.")
+        str | None,
+        typer.Option(metavar="all|COLUMN", help="Sequences end for good, all or where true.", rich_help_panel=EVENTS),
     ] = None
     end: Annotated[
-        str | None, typer.Option(metavar="LABEL", help="Add a last state of this name to every sequence.")
+        str | None,
+        typer.Option(metavar="LABEL", help="Add a last state of this name to every sequence.", rich_help_panel=EVENTS),
     ] = None
     gap: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Cut a sequence after a longer pause: 30m, 2h, 1d, 45s.")
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Cut a sequence after a longer pause: 30m, 2h, 1d, 45s.", rich_help_panel=EVENTS
+        ),
     ] = None
     bins: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN=N", help="Cut a numeric state column into bins.")
+        list[str] | None,
+        typer.Option(metavar="COLUMN=N", help="Cut a numeric state column into bins.", rich_help_panel=TABLES),
     ] = None
     binning: Annotated[
-        str | None, typer.Option(metavar="quantile|uniform", help="Equally filled or equally wide bins.")
+        str | None,
+        typer.Option(metavar="quantile|uniform", help="Equally filled or equally wide bins.", rich_help_panel=TABLES),
     ] = None
     missing: Annotated[
-        str | None, typer.Option(metavar="error|cut", help="Refuse rows without a state, or cut there.")
+        str | None,
+        typer.Option(metavar="error|cut", help="Refuse rows without a state, or cut there.", rich_help_panel=EVENTS),
     ] = None
-    tidy: Annotated[bool, typer.Option("--tidy", help="Take labels that differ only in case or blanks as one.")] = False
+    tidy: Annotated[
+        bool,
+        typer.Option("--tidy", help="Take labels that differ only in case or blanks as one.", rich_help_panel=EVENTS),
+    ] = False
     top: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Keep the N most frequent states of both, join the others.")
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Keep the N most frequent states of both, join the others.", rich_help_panel=EVENTS
+        ),
     ] = None
     other: Annotated[
-        str | None, typer.Option(metavar="LABEL", help="What to call the joined ones; 'other' by default.")
+        str | None,
+        typer.Option(metavar="LABEL", help="What to call the joined ones; 'other' by default.", rich_help_panel=EVENTS),
     ] = None
     classifier: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Classifier of an event log that says what a state is.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Classifier of an event log that says what a state is.", rich_help_panel=LOGS
+        ),
     ] = None
     lifecycle: Annotated[
-        str | None, typer.Option(metavar="NAME|all", help="Events of a log to keep; 'complete' by default.")
+        str | None,
+        typer.Option(metavar="NAME|all", help="Events of a log to keep; 'complete' by default.", rich_help_panel=LOGS),
     ] = None
-    lag: Annotated[int | None, typer.Option(min=1, metavar="N", help="Frames per step of integer trajectories.")] = None
-    sliding: Annotated[bool, typer.Option("--sliding", help="Count steps from every frame.")] = False
-    directed: Annotated[bool, typer.Option("--directed", help="Edges of an edge list have a direction.")] = False
+    lag: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Frames per step of integer trajectories.", rich_help_panel=ARRAYS),
+    ] = None
+    sliding: Annotated[
+        bool, typer.Option("--sliding", help="Count steps from every frame.", rich_help_panel=ARRAYS)
+    ] = False
+    directed: Annotated[
+        bool, typer.Option("--directed", help="Edges of an edge list have a direction.", rich_help_panel=GRAPHS)
+    ] = False
     weight: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Edge attribute with weights (GraphML); 'weight' by default.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Edge attribute with weights (GraphML); 'weight' by default.", rich_help_panel=GRAPHS
+        ),
     ] = None
     dangling: Annotated[
-        str | None, typer.Option(metavar="self-loop|restart|error", help="Nodes without a way out.")
+        str | None,
+        typer.Option(metavar="self-loop|restart|error", help="Nodes without a way out.", rich_help_panel=GRAPHS),
     ] = None
     initial: Annotated[
         str | None,
         typer.Option(
-            "--start", metavar="STATE", help="First state of a chain, walk or recording, or stationary: the long run."
+            "--start",
+            metavar="STATE",
+            help="First state of a chain, walk or recording, or stationary: the long run.",
+            rich_help_panel=FILES,
         ),
     ] = None
     format: Annotated[str | None, one_of(FORMATS, "{}, where no ending tells.")] = None
-    encoding: Annotated[str | None, typer.Option(metavar="NAME", help="Of text files; utf-8 by default.")] = None
-    delimiter: Annotated[str | None, typer.Option(metavar="SIGN", help="Of CSV files; found out by default.")] = None
+    encoding: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of text files; utf-8 by default.", rich_help_panel=TABLES)
+    ] = None
+    delimiter: Annotated[
+        str | None, typer.Option(metavar="SIGN", help="Of CSV files; found out by default.", rich_help_panel=TABLES)
+    ] = None
 
     def given(self) -> dict[str, Any]:
         """The options that were asked for, that for the choice of format aside."""

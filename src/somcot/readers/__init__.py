@@ -3,15 +3,20 @@
 One module per world; packages they need are imported when used.
 """
 
-from somcot.readers.bins import Bins
-from somcot.readers.dtrajs import from_dtrajs, from_model, read_arrays
-from somcot.readers.files import read
-from somcot.readers.graphs import from_graph, read_graph
-from somcot.readers.prism import from_prism, read_prism
-from somcot.readers.rl import from_env, from_minari
-from somcot.readers.spelling import join_rare, tidy_labels
-from somcot.readers.tables import fit_bins, from_table, from_xes
-from somcot.readers.tabular import from_tabular
+import importlib as _importlib
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
+if _TYPE_CHECKING:  # for readers and type checkers; at run time `__getattr__` does it
+    from somcot.readers.bins import Bins
+    from somcot.readers.dtrajs import from_dtrajs, from_model, read_arrays
+    from somcot.readers.files import read
+    from somcot.readers.graphs import from_graph, read_graph
+    from somcot.readers.prism import from_prism, read_prism
+    from somcot.readers.rl import from_env, from_minari
+    from somcot.readers.spelling import join_rare, tidy_labels
+    from somcot.readers.tables import fit_bins, from_table, from_xes
+    from somcot.readers.tabular import from_tabular
 
 __all__ = [
     "Bins",
@@ -32,3 +37,28 @@ __all__ = [
     "read_prism",
     "tidy_labels",
 ]
+
+# Loaded on first use: the table of formats, which `somcot --help` shows, needs none of them.
+_HOMES = {
+    "bins": ("Bins",),
+    "dtrajs": ("from_dtrajs", "from_model", "read_arrays"),
+    "files": ("read",),
+    "graphs": ("from_graph", "read_graph"),
+    "prism": ("from_prism", "read_prism"),
+    "rl": ("from_env", "from_minari"),
+    "spelling": ("join_rare", "tidy_labels"),
+    "tables": ("fit_bins", "from_table", "from_xes"),
+    "tabular": ("from_tabular",),
+}
+
+
+def __getattr__(name: str) -> _Any:
+    home = next((module for module, names in _HOMES.items() if name in names), None)
+    if home is None:
+        raise AttributeError(f"module 'somcot.readers' has no attribute {name!r}")
+    found = globals()[name] = getattr(_importlib.import_module(f"somcot.readers.{home}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
