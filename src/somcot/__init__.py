@@ -34,12 +34,14 @@ if _TYPE_CHECKING:  # for readers and type checkers; at run time `__getattr__` d
     from somcot.recorded.counts import Counts
     from somcot.result import Bounds, ConfidenceInterval, Result, Status
     from somcot.samples import Samples
+    from somcot.timed import ContinuousChain, TimeChain
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Bounds",
     "ConfidenceInterval",
+    "ContinuousChain",
     "ConvergenceWarning",
     "Counts",
     "DataWarning",
@@ -50,6 +52,7 @@ __all__ = [
     "Result",
     "Samples",
     "Status",
+    "TimeChain",
     "UnseenStateWarning",
     "block_chain",
     "costs",
@@ -68,6 +71,7 @@ _SUBMODULES = frozenset(
         "couplings",
         "derivatives",
         "gradients",
+        "hidden",
         "mdp",
         "plots",
         "readers",
@@ -88,6 +92,7 @@ _HOMES = {
     "somcot.recorded.counts": ("Counts",),
     "somcot.result": ("Bounds", "ConfidenceInterval", "Result", "Status"),
     "somcot.samples": ("Samples",),
+    "somcot.timed": ("ContinuousChain", "TimeChain"),
 }
 
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from somcot import costs
 from somcot.chains import MarkovChain
+from somcot.clocks import Clock
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.signatures import option_names
@@ -19,6 +20,7 @@ from somcot.problem import Data, Problem, Process
 from somcot.result import Result
 from somcot.samples import Samples
 from somcot.solvers.methods import METHODS, Method
+from somcot.timed import ContinuousChain, TimeChain, Timed
 
 if TYPE_CHECKING:
     from somcot.inference.order import MarkovOrder
@@ -28,11 +30,14 @@ __all__ = ["distance", "markov_order", "metric", "same_process"]
 
 
 def distance(
-    x: Process,
-    y: Process,
+    x: Process | TimeChain | ContinuousChain,
+    y: Process | TimeChain | ContinuousChain,
     cost: costs.Cost = "labels",
     *,
-    discount: float,
+    discount: float | None = None,
+    horizon: int | None = None,
+    rate: float | None = None,
+    total: bool = False,
     method: str = "auto",
     confidence: float | None = None,
     rng: int | np.random.Generator | None = None,
@@ -42,18 +47,27 @@ def distance(
     """How far apart two Markov processes are: the bisimulation metric.
 
     The least value of ``(1 - discount) * E[sum_t discount^t * cost(X_t, Y_t)]`` over all ways to run the two processes
-    side by side without looking into the other's future (bicausal couplings).
+    side by side without looking into the other's future (bicausal couplings). Exactly one of `discount`, `horizon`,
+    `rate` and `total` says how the costs of single moments add up; ``docs/clocks.md`` helps to choose.
 
     Parameters
     ----------
     x, y : MarkovChain, Samples, Counts or Stream
-        The two processes: a known kernel, recorded data, or a source to draw from.
+        The two processes: a known kernel, recorded data, or a source to draw from. Also TimeChain with `horizon`,
+        ContinuousChain with `rate`.
     cost : array_like, shape (n_x, n_y), str or function, optional
         What it costs to be in state i of x and state j of y; finite numbers. By default "labels": 0 where states are
         called the same, 1 elsewhere. "features" is the difference of mean rewards; `costs.between` lists the other
-        names; a function takes x and y and returns the array.
+        names; a function takes x and y and returns the array. With `horizon` also a list, one table for each time.
     discount : float
-        Strictly between 0 and 1; 1 / (1 - discount) is the number of steps that matter.
+        Between 0 and 1; 1 / (1 - discount) is the number of steps that matter. 1 asks for the long-run average from the
+        chains' starts (`MarkovChain.stationary` has the stationary one); data are estimated at 1 - 1e-4.
+    horizon : int
+        T: the mean cost of the times 0, ..., T - 1.
+    rate : float
+        r: ``E[integral of r e^(-r t) cost(X_t, Y_t) dt]``, for chains in continuous time.
+    total : bool
+        The total cost until both processes have ended (reached a state that is never left).
     method : {"auto", "exact", "plugin", "saddle", "somcot", "sinkhorn", "lp"}
         "auto" is "exact" for two chains, the bias-corrected estimate for data and "somcot" for streams. "plugin" is the
         distance of the estimated chains, "saddle" the paper's saddle point solved on them, "somcot" the paper's
@@ -97,13 +111,16 @@ def distance(
     check_confidence(confidence)
     if not callable(progress):
         check_flag("progress", progress)
-    data = any(isinstance(process, Data) for process in (x, y))
+    clock = Clock.chosen(discount, horizon, rate, total)
     chosen = _method_for(method, x, y)
+    data = any(isinstance(process, Data) for process in (x, y))
+    if clock.name != "discount" or isinstance(x, Timed) or isinstance(y, Timed):
+        return _other_clock(x, y, cost, clock, method, {"confidence": confidence, "rng": rng, **options})
     solver = METHODS["plugin"] if chosen.name == "exact" and data else chosen
     solve = solver.load()
     given = _checked_options(
         solver.name, option_names(solve), options,
-        discount=discount, confidence=confidence, rng=rng, progress=progress,
+        discount=clock.value, confidence=confidence, rng=rng, progress=progress,
     )  # fmt: skip
     if confidence is not None and data and "confidence" not in given:
         warn(f"confidence: method {chosen.name!r} gives no interval; method='auto' does", DataWarning)
@@ -114,19 +131,40 @@ def distance(
     if solver.takes != "chains":
         found = solve(x, y, table, **given)
         return replace(found, method=chosen.name)
-    found = solve(Problem(_chain("x", x), _chain("y", y), table, discount), **given)
+    found = solve(Problem(_chain("x", x), _chain("y", y), table, clock), **given)
     sizes = [process.n_transitions if isinstance(process, Data) else 0 for process in (x, y)]
     return replace(found, samples=(sizes[0], sizes[1]), plugin=found.distance) if data else found
 
 
+def _other_clock(x: Any, y: Any, cost: Any, clock: Clock, method: str, given: dict[str, Any]) -> Result:
+    """Everything but a discount below 1."""
+    from somcot.inference import clocked  # compiled code, which `import somcot` must not wait for
+
+    clocked.check_clock(clock, method, x, y)
+    if clock.name == "average" and any(isinstance(process, Data) for process in (x, y)):
+        found = distance(x, y, cost, discount=clocked.DATA_DISCOUNT, method=method, **given)
+        return clocked.settling_warning(found)
+    allowed = ["threads"] if clock.name == "horizon" else ["pairs", "threads", "max_sweeps"]
+    options = {name: value for name, value in given.items() if name not in ("confidence", "rng")}
+    return clocked.distance(x, y, cost, clock, **_checked_options("exact", allowed, options))
+
+
 def metric(
-    x: MarkovChain, y: MarkovChain, cost: costs.Cost = "labels", *, discount: float, threads: int | None = None
+    x: MarkovChain | TimeChain | ContinuousChain,
+    y: MarkovChain | TimeChain | ContinuousChain,
+    cost: costs.Cost = "labels",
+    *,
+    discount: float | None = None,
+    horizon: int | None = None,
+    rate: float | None = None,
+    total: bool = False,
+    threads: int | None = None,
 ) -> Floats:
     """Exact distance from every pair of states, whatever the chains' own start.
 
     Parameters
     ----------
-    x, y, cost, discount
+    x, y, cost, discount, horizon, rate, total
         As for `distance`.
     threads : int, optional
         Threads to use, by default one per core.
@@ -145,10 +183,13 @@ def metric(
     array([[0.2, 0.7],
            [0.7, 0.2]])
     """
-    from somcot.solvers import policy_iteration  # compiled code, which `import somcot` must not wait for
+    from somcot.inference import clocked  # compiled code, which `import somcot` must not wait for
 
-    chains = _chain("x", x), _chain("y", y)
-    return policy_iteration.metric(Problem(*chains, costs.between(cost, x, y), discount), threads=threads)
+    clock = Clock.chosen(discount, horizon, rate, total)
+    if clock.name in ("discount", "average") and not (isinstance(x, Timed) or isinstance(y, Timed)):
+        x, y = _chain("x", x), _chain("y", y)
+    clocked.check_clock(clock, "exact", x, y)
+    return clocked.metric(x, y, cost, clock, threads)
 
 
 def same_process(
@@ -258,7 +299,7 @@ def markov_order(samples: Samples, *, max_order: int = 3, rng: int | np.random.G
     return test(samples, max_order=max_order, rng=rng)
 
 
-def _method_for(name: str, x: Process, y: Process) -> Method:
+def _method_for(name: str, x: object, y: object) -> Method:
     if not isinstance(name, str) or name not in METHODS:
         known = ", ".join(repr(row) for row in METHODS)
         raise ValueError(f"method: found {name!r}, expected one of {known}")

@@ -39,6 +39,24 @@ round to nearest and no overflow, every rounding on the way is charged:
    those of the blocks. States left out are charged as said in `bellman.reduce.truncation`.
 
 Bounds that are not finite (potentials beyond floating point) count as unknown: 0 and 1.
+
+Close to discount 1, and at 1
+-----------------------------
+V grows with 1 / (1 - discount), and so would 4. Instead (`class_gains`, `settled_bounds`):
+
+6. *On a set of pairs that no coupling leaves*, let c + discount * OT(h) - h lie between l and h' for any h. Put
+   V = h + gain / (1 - discount) into the inequality above: the distance from a pair s of the set lies in
+   (1 - discount) h(s) + [l, h']. At discount 1 the long-run average lies in [l, h']: under any coupling
+   E c(X_t, Y_t) >= l + E h(X_t, Y_t) - E h(X_{t+1}, Y_{t+1}), and the average of the right side over t < T tends to l;
+   under the plans found the same holds from above. Rounding is that of 4 with h for V.
+7. *On pairs that are left for good* (a member is transient), the distance solves D = (1 - discount) c + discount OT(D).
+   Let t_x >= 1 + discount * P t_x on the transient states of X and 0 on all others, t_y likewise, and let some D miss
+   its equation by at most r there and be off by at most s on all other pairs. Then D + s + r (t_x + t_y) is at least as
+   large as its own right side: the added function is a sum of one of x and one of y, which every coupling transports
+   at the same cost, and t_x + t_y falls by at least 1 in a step from such a pair. So it lies above the distance, and
+   D - s - r (t_x + t_y) below. (At discount 1 because such pairs are left for good under every coupling.) The start
+   laws are one more such row: the bracket is OT(start laws; D) -+ (s + r E[t_x + t_y]). Total costs have c for
+   (1 - discount) c. That t_x is large enough is checked in floating point, its rounding charged (`bellman.classes`).
 """
 
 from __future__ import annotations
@@ -48,6 +66,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from somcot.bellman.classes import Groups
 from somcot.bellman.pairs import all_pairs
 from somcot.bellman.sweep import Improvement, Sweep
 from somcot.couplings import Coupling, residuals
@@ -56,7 +75,10 @@ from somcot.plumbing.validation import check_count, real_array
 from somcot.problem import Problem
 from somcot.result import Bounds
 
-__all__ = ["Bracket", "bounds_from", "bracket", "centred", "lower_bound", "rounding", "upper_bound"]
+__all__ = [
+    "Bracket", "Settled", "bounds_from", "bracket", "centred", "class_gains", "lower_bound", "rounding",
+    "settled_bounds", "upper_bound",
+]  # fmt: skip
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -160,6 +182,80 @@ def bounds_from(discount: float, V: Floats, cost: Floats, found: Improvement, sl
         low = (1.0 - discount) * found.low[-1:] + least - off
         high = (1.0 - discount) * found.high[-1:] + most + off
     return Bounds(float(_known(low, 0.0)[0]), float(_known(high, 1.0)[0]))
+
+
+class Settled(NamedTuple):
+    """A bracket from pairs that are left for good (7 above).
+
+    Attributes
+    ----------
+    bounds : Bounds
+    time : float
+        E[t_x + t_y] of the start: how much each unit of rounding counts.
+    slack : float
+        How far the value may be off on all other pairs.
+    n_sweeps : int
+        Sweeps that it took.
+    """
+
+    bounds: Bounds
+    time: float
+    slack: float
+    n_sweeps: int = 0
+
+    @property
+    def width(self) -> float:
+        """Width of the bracket."""
+        return self.bounds.high - self.bounds.low
+
+    def tighter(self, other: Settled) -> Settled:
+        """Both hold, so the tightest ends do."""
+        low, high = max(self.bounds.low, other.bounds.low), min(self.bounds.high, other.bounds.high)
+        return Settled(Bounds(low, high), self.time, self.slack, self.n_sweeps + 1)
+
+
+def class_gains(discount: float, h: Floats, cost: Floats, found: Improvement, groups: Groups) -> tuple[Floats, Floats]:
+    """Bounds of the gain of each class of pairs, in units of the unit cost (6 above).
+
+    Parameters
+    ----------
+    discount : float
+        At most 1.
+    h, cost : ndarray, shape (n_pairs,)
+        Relative potential and unit cost on the pairs of the sweep.
+    found : Improvement
+        What the sweep found against h.
+    groups : Groups
+        The classes.
+    """
+    charged = 8.0 * _EPS * (1.0 + groups.largest(np.abs(h)))
+    low = -groups.largest(h - (cost + discount * found.low[:-1])) - charged
+    high = groups.largest(cost + discount * found.high[:-1] - h) + charged
+    return _known(low, 0.0), _known(high, 1.0)
+
+
+def settled_bounds(discount: float, cost: Floats, D: Floats, found: Improvement, known: Settled) -> Settled:
+    """Bounds of the least cost between the start laws where the pairs of a sweep are left for good (7 above).
+
+    Parameters
+    ----------
+    discount : float
+        At most 1.
+    cost, D : ndarray, shape (n_pairs,)
+        What a visit to a pair costs, and the value in question.
+    found : Improvement
+        What the sweep found against D.
+    known : Settled
+        Time and slack; its bounds are not used.
+    """
+    time, slack = known.time, known.slack
+    charged = rounding(np.append(D, found.high[-1]))
+    with np.errstate(over="ignore", invalid="ignore"):
+        below = max(0.0, float((D - (cost + discount * found.low[:-1])).max(initial=0.0)) + charged) if len(D) else 0.0
+        above = max(0.0, float((cost + discount * found.high[:-1] - D).max(initial=0.0)) + charged) if len(D) else 0.0
+        low = float(found.low[-1] - (slack + charged) - (below * time if below else 0.0))
+        high = float(found.high[-1] + (slack + charged) + (above * time if above else 0.0))
+    return Settled(Bounds(low, high), time, slack)
 
 
 def centred(V: Floats) -> Floats:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from somcot.clocks import Clock
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.cards import SHOWN, card, grid
 from somcot.plumbing.matrices import from_frame, square_matrix, stochastic
+from somcot.plumbing.memory import require
 from somcot.plumbing.text import label_text, percent
 from somcot.plumbing.validation import (
     check_count,
@@ -159,17 +161,20 @@ class MarkovChain:
     def state_occupancy(self, discount: float) -> Floats:
         """Discounted occupancy of states: the law of X_G with G geometric on 0, 1, 2, ...
 
+        At discount 1 its limit, the share of time spent in each state in the long run.
+
         Returns
         -------
         ndarray, shape (n,)
             ``(1 - discount) * sum_t discount^t P(X_t = x)``.
         """
-        from somcot.plumbing.discounting import Kernel, discounted_occupancy  # compiled code: loaded when used
+        from somcot.plumbing.anchoring import law_over_time  # compiled code: loaded when used
+        from somcot.plumbing.discounting import Kernel
 
         indptr, indices, probabilities = self.support
         n_entries = indptr[-2]
         kernel = Kernel(indptr[:-1], indices[:n_entries], probabilities[:n_entries])
-        return discounted_occupancy(kernel, self.initial, check_discount(discount))
+        return law_over_time(kernel, self.initial, Clock.discounting(discount).discount)
 
     def occupancy(self, discount: float) -> Floats | csr_array:
         """Discounted occupancy of transitions, nu_X of the paper: the law of (X_G, X_{G+1}).
@@ -185,6 +190,93 @@ class MarkovChain:
         result = self.transition.copy()
         result.data = result.data * np.repeat(weight, np.diff(result.indptr))
         return result
+
+    def stationary(self) -> MarkovChain:
+        """The same chain, started in its long-run law: the share of time it spends in each state.
+
+        Unique where every state leads to every other; where several classes are never left, the chain's own start
+        decides how likely each one is.
+
+        Examples
+        --------
+        >>> MarkovChain([[0.9, 0.1], [0.3, 0.7]]).stationary().initial.round(12)
+        array([0.75, 0.25])
+        """
+        law = self.state_occupancy(1.0)
+        return MarkovChain(self.transition, law, states=self.states, features=self.features, normalize=True)
+
+    def jumps(self) -> MarkovChain:
+        """The chain of changes: each step leads to another state, as often as the chain goes there when it moves.
+
+        States that are never left stay. How long states last no longer matters.
+
+        Examples
+        --------
+        >>> random_walk(3, 0.7).jumps().transition
+        array([[0. , 1. , 0. ],
+               [0.3, 0. , 0.7],
+               [0. , 1. , 0. ]])
+        """
+        indptr, indices, probabilities = self.support
+        n_entries, rows = int(indptr[-2]), self.support.rows
+        own = (indices == rows) & (np.arange(len(rows)) < n_entries)
+        left = np.bincount(rows[:n_entries], weights=np.where(own, 0.0, probabilities)[:n_entries])
+        data = np.where(own, left[np.minimum(rows, self.n_states - 1)] == 0.0, probabilities)[:n_entries]
+        return self._with_kernel(indptr[:-1], indices[:n_entries], data)
+
+    def words(self, k: int) -> MarkovChain:
+        """The chain of words of k states: the last k states are the state, as `Samples.with_order` has it for data.
+
+        It starts with the first k states of the chain. A cost between words is usually one between last letters.
+
+        Examples
+        --------
+        >>> pairs = random_walk(3, 0.7).words(2)
+        >>> pairs.states
+        ((0, 0), (0, 1), (1, 0), (1, 2), (2, 1), (2, 2))
+        >>> pairs.initial
+        array([0.9, 0.1, 0. , 0. , 0. , 0. ])
+        """
+        from scipy.sparse import csr_array
+
+        if check_count("k", k) == 1:
+            return self
+        indptr, indices, probabilities = self.support
+        letters, law = np.arange(self.n_states)[:, None], self.initial
+        for _ in range(k - 1):
+            sizes = np.diff(indptr)[letters[:, -1]]
+            require(16.0 * (letters.shape[1] + 2) * float(sizes.sum()), f"words of {k} states", "choose a smaller k")
+            word = np.repeat(np.arange(len(letters)), sizes)
+            spot = np.arange(len(word)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + indptr[letters[word, -1]]
+            letters, law = np.column_stack([letters[word], indices[spot]]), law[word] * probabilities[spot]
+        # The next letter leads to the words that begin with the other k - 1; words are in lexicographic order.
+        number = {tuple(word): i for i, word in enumerate(letters.tolist())}
+        rows, columns, data = [], [], []
+        for i, word in enumerate(letters.tolist()):
+            for t in range(indptr[word[-1]], indptr[word[-1] + 1]):
+                rows.append(i)
+                columns.append(number[(*word[1:], int(indices[t]))])
+                data.append(probabilities[t])
+        kernel = csr_array((data, (rows, columns)), shape=(len(letters), len(letters)))
+        return MarkovChain(
+            kernel if self.is_sparse else kernel.toarray(),
+            law,
+            states=[tuple(self.states[i] for i in word) for word in letters.tolist()],
+            normalize=True,
+            features=None if self.features is None else self.features[letters[:, -1]],
+        )
+
+    def _with_kernel(self, indptr: NDArray[np.int64], indices: NDArray[np.int32], data: Floats) -> MarkovChain:
+        from scipy.sparse import csr_array
+
+        kernel = csr_array((data, indices, indptr), shape=(self.n_states, self.n_states))
+        return MarkovChain(
+            kernel if self.is_sparse else kernel.toarray(),
+            self.initial,
+            states=self.states,
+            normalize=True,
+            features=self.features,
+        )
 
     def sample(self, n_episodes: int, n_steps: int, *, rng: int | np.random.Generator | None = None) -> Samples:
         """Draw episodes of `n_steps` transitions that begin in the start law.

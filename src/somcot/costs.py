@@ -21,7 +21,7 @@ from somcot.plumbing.validation import check_count, check_flag, check_labels, re
 
 __all__ = [
     "NAMED", "Cost", "FeatureCost", "FeatureMeans", "absolute", "aligned", "attribute", "between", "check_cost",
-    "degree", "euclidean", "from_features", "labels", "neighbourhood",
+    "degree", "emissions", "euclidean", "from_features", "labels", "neighbourhood",
 ]  # fmt: skip
 
 Cost = ArrayLike | str | Callable[[Any, Any], ArrayLike]  # what `between` takes
@@ -425,6 +425,33 @@ def _support(side: str, process: Any) -> Any:
         kind = type(process).__name__
         raise ValueError(f"{side}: found {kind}, but only known chains have neighbours; read a graph, or use .chain()")
     return found
+
+
+def emissions(emissions_x: ArrayLike, emissions_y: ArrayLike, cost: ArrayLike) -> Floats:
+    """Cost between hidden states: the least cost between what they emit, each law on its own.
+
+    With it the distance of hidden chains is that of "hidden state first, then emission", an upper bound of the distance
+    of the chains of (state, emission); `somcot.hidden` has that, and says why the two differ.
+
+    Parameters
+    ----------
+    emissions_x, emissions_y : array_like, shape (n_x, m_x) and (n_y, m_y)
+        ``emissions_x[i, o]`` is the probability that state i of X emits o.
+    cost : array_like, shape (m_x, m_y)
+        Between emissions.
+
+    Returns
+    -------
+    ndarray, shape (n_x, n_y)
+
+    Examples
+    --------
+    >>> emissions([[0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0]], [[0, 1], [1, 0]])
+    array([[0.5, 0.5]])
+    """
+    from somcot.hidden import emission_cost  # optimal transport, layers above this one
+
+    return emission_cost(emissions_x, emissions_y, cost)
 
 
 def euclidean(a: ArrayLike, b: ArrayLike) -> Floats:

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.chains import MarkovChain
+from somcot.chains import MarkovChain, Support
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.text import brief_record
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = ["Gradient", "Margin", "RowGradient", "discount_slope", "row_gradient"]
+__all__ = ["Gradient", "Margin", "RowGradient", "TimeGradient", "discount_slope", "row_gradient", "rows_centred"]
 
 
 class Margin(NamedTuple):
@@ -96,7 +96,7 @@ class Gradient:
     initial_x, initial_y : ndarray, shape (n_x,) and (n_y,)
         With respect to each start law, the coupling of the two being optimal.
     discount : float
-        With respect to the discount.
+        With respect to the discount (from below, at 1), or the rate; NaN where there is neither.
     margin : Margin
         Where the derivatives are the only ones.
     """
@@ -139,12 +139,41 @@ def discount_slope(law: Floats, V: Floats, distance: float, discount: float) -> 
     return (float((law * V).sum()) - distance) / discount - distance / (1.0 - discount)
 
 
+@dataclass(frozen=True, eq=False)
+class TimeGradient:
+    """Derivatives of a distance whose kernels change with time.
+
+    Attributes
+    ----------
+    transition_x, transition_y : tuple of ndarray, shapes (n_t, n_{t+1})
+        With respect to the kernel of each step, rows centred under it; 0 where a transition does not occur.
+    cost : tuple of ndarray, shapes (n_t, m_t)
+        With respect to the cost of each time.
+    initial : ndarray, shape (n_0, m_0)
+        With respect to the law of the first pair; NaN for pairs that were not computed.
+    initial_x, initial_y : ndarray, shape (n_0,) and (m_0,)
+        With respect to each start law, centred, 0 where the law is 0.
+    """
+
+    transition_x: tuple[Floats, ...]
+    transition_y: tuple[Floats, ...]
+    cost: tuple[Floats, ...]
+    initial: Floats
+    initial_x: Floats
+    initial_y: Floats
+
+
+def rows_centred(support: Support, slots: Floats, scale: float) -> Floats:
+    """Numbers per entry of a support, less the mean of their row, times `scale`."""
+    means = support.row_sums(support.probabilities * slots)
+    with np.errstate(over="ignore"):  # infinite where costs are that large
+        return np.asarray(scale * (slots - means[support.rows]))
+
+
 def row_gradient(chain: MarkovChain, slots: Floats, scale: float) -> RowGradient:
     """From one number per entry of the chain's support (start row last), any constant per row allowed."""
-    indptr, indices, probabilities = chain.support
-    means = chain.support.row_sums(probabilities * slots)
-    with np.errstate(over="ignore"):  # infinite where costs are that large
-        centred = scale * (slots - means[chain.support.rows])
+    indptr, indices, _ = chain.support
+    centred = rows_centred(chain.support, slots, scale)
     n_entries = int(indptr[-2])
     initial = np.zeros(chain.n_states)
     initial[indices[n_entries:]] = centred[n_entries:]

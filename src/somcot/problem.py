@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain, Support
+from somcot.clocks import Clock
 from somcot.costs import FeatureCost, aligned, check_cost
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.validation import check_discount
@@ -60,19 +61,20 @@ class Problem:
     x: MarkovChain
     y: MarkovChain
     cost: Floats
-    discount: float
+    clock: Clock
     _least: float | None
 
     def __repr__(self) -> str:
         (n, m), cost = self.shape, f"cost from {self.cost.min():.4g} to {self.cost.max():.4g}"
-        return f"Problem({n} x {m} states, {cost}, discount {self.discount:g})"
+        return f"Problem({n} x {m} states, {cost}, {self.clock})"
 
-    def __init__(self, x: MarkovChain, y: MarkovChain, cost: ArrayLike, discount: float) -> None:
+    def __init__(self, x: MarkovChain, y: MarkovChain, cost: ArrayLike, discount: float | Clock) -> None:
         object.__setattr__(self, "x", x)
         object.__setattr__(self, "y", y)
         object.__setattr__(self, "_least", 0.0 if isinstance(cost, FeatureCost) else None)
         object.__setattr__(self, "cost", check_cost(aligned(cost, x.states, y.states), x.n_states, y.n_states))
-        object.__setattr__(self, "discount", check_discount(discount))
+        clock = discount if isinstance(discount, Clock) else Clock("discount", check_discount(discount))
+        object.__setattr__(self, "clock", clock)
         self.cost.setflags(write=False)
 
     @property
@@ -81,16 +83,26 @@ class Problem:
         return self.x.n_states, self.y.n_states
 
     @property
+    def discount(self) -> float:
+        """The factor from one step to the next; 1 for the long-run average and for totals."""
+        return self.clock.discount
+
+    @property
     def offset(self) -> float:
         """The least cost; solvers work with ``(cost - offset) / scale``, which lies in [0, 1].
 
-        Where the cost is estimated, the least it could be: its own minimum is noise.
+        Where the cost is estimated, the least it could be: its own minimum is noise. A total cannot be shifted: the
+        number of steps depends on the coupling.
         """
+        if self.clock.name == "total":
+            return 0.0
         return float(self.cost.min()) if self._least is None else self._least
 
     @property
     def scale(self) -> float:
-        """The range of the cost; its size when the cost is constant, or 1 when it is 0."""
+        """The range of the cost; its size when the cost is constant, or 1 when it is 0. The size, for a total."""
+        if self.clock.name == "total":
+            return float(np.abs(self.cost).max()) or 1.0
         return float(self.cost.max() - self.offset) or abs(float(self.cost.max())) or 1.0
 
     @cached_property
@@ -129,8 +141,11 @@ class Problem:
     def potential_to_user(self, unit_potential: Floats) -> Floats:
         """Undo the shift and the scale for a potential V, with distance = (1 - discount) V(start).
 
-        Infinite where it leaves floating point: V may be 1 / (1 - discount) times as large as the costs.
+        Infinite where it leaves floating point: V may be 1 / (1 - discount) times as large as the costs. At discount 1
+        potentials are relative, or those of a total, and have no shift.
         """
+        if self.discount == 1.0:
+            return self.scale * unit_potential
         rest = 1.0 - self.discount
         with np.errstate(over="ignore", invalid="ignore"):
             V = self.scale * unit_potential + self.offset / rest

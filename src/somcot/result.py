@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from somcot.clocks import Clock
 from somcot.couplings import Coupling, Residuals
-from somcot.derivatives import Gradient, Margin, RowGradient
+from somcot.derivatives import Gradient, Margin, RowGradient, TimeGradient
 from somcot.makeup import Contributions, Makeup, RowCounts
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.cards import record_card
@@ -203,6 +204,14 @@ class Result:
         What `diagnose` says.
     makeup : Makeup or None
         What `contributions` works with.
+    settling : float or None
+        Steps until the start is forgotten, where discounts are close to 1 or there is none: the spread of the potential
+        within the pairs that lead to each other, per range of the cost. Distances at discount g and in the long run
+        differ by at most (1 - g) times that, times the range of the cost.
+    time_gradient : TimeGradient or None
+        In place of `gradient` where kernels change with time.
+    clock : Clock
+        How the costs of single moments add up: a discount, the long-run average, a horizon, a rate or a total.
     """
 
     distance: float
@@ -229,6 +238,9 @@ class Result:
     duals: Duals | None = None
     notes: tuple[str, ...] = ()
     makeup: Makeup | None = None
+    settling: float | None = None
+    time_gradient: TimeGradient | None = None
+    clock: Clock = Clock("discount")  # noqa: RUF009 - a tuple never changes
 
     @property
     def converged(self) -> bool:
@@ -373,6 +385,7 @@ class Result:
 
         records = (
             Bounds,
+            Clock,
             ConfidenceInterval,
             Coupling,
             Duals,
@@ -386,6 +399,7 @@ class Result:
             RowCounts,
             RowGradient,
             Status,
+            TimeGradient,
         )
         found = load(path, "result", records)
         if not isinstance(found, cls):

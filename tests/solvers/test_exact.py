@@ -213,15 +213,25 @@ def test_discounts_next_to_one_are_proved(discount: float) -> None:
 
 
 def test_where_rounding_sets_the_limit_it_is_said() -> None:
-    """Frozen chains: the spread of the potential is 1 / (1 - discount) too."""
-    x, y = MarkovChain(np.eye(2), [0.5, 0.5]), MarkovChain(np.eye(2), [0.3, 0.7])
-    near = somcot.distance(x, y, 1.0 - np.eye(2), discount=1 - 1e-9)
+    """Cycles that all but never slip: the spread of the potential is 1 / (1 - discount) too."""
+    kernel = (1 - 1e-14) * np.roll(np.eye(4), 1, axis=1) + 1e-14 * np.eye(4)
+    x, y = MarkovChain(kernel, 0), MarkovChain(kernel, 1)
+    near = somcot.distance(x, y, 1.0 - np.eye(4), discount=1 - 1e-4)
     assert near.converged
-    assert near.bounds.high - near.bounds.low <= 1e-5
-    nearest = somcot.distance(x, y, 1.0 - np.eye(2), discount=float(np.nextafter(1, 0)))
+    assert near.bounds.high - near.bounds.low <= 1e-9
+    nearest = somcot.distance(x, y, 1.0 - np.eye(4), discount=1 - 1e-12)
     assert nearest.status is Status.ROUNDING
     assert not nearest.converged
     assert "as far as floating point allows" in nearest.message
+    assert oracle.distance(x, y, 1.0 - np.eye(4), 1 - 1e-12).inside(*nearest.bounds)
+
+
+def test_chains_that_never_move_are_no_harder_close_to_one() -> None:
+    """The spread of the potential is 1 / (1 - discount), but not within the pairs that lead to each other."""
+    x, y = MarkovChain(np.eye(2), [0.5, 0.5]), MarkovChain(np.eye(2), [0.3, 0.7])
+    nearest = somcot.distance(x, y, 1.0 - np.eye(2), discount=float(np.nextafter(1, 0)))
+    assert nearest.converged
+    assert nearest.bounds.high - nearest.bounds.low <= 1e-13
     assert nearest.bounds.low <= 0.2 <= nearest.bounds.high
 
 

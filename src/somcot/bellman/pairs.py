@@ -13,7 +13,7 @@ from somcot.plumbing.jit import kernel
 from somcot.plumbing.memory import require
 from somcot.problem import UnitProblem
 
-__all__ = ["PairChoice", "Pairs", "all_pairs", "choose", "folded", "reachable_pairs"]
+__all__ = ["PairChoice", "Pairs", "all_pairs", "choose", "folded", "pairs_where", "reachable_pairs"]
 
 PairChoice = Literal["reachable", "all"]
 
@@ -68,7 +68,7 @@ def choose(problem: UnitProblem, pairs: PairChoice) -> Pairs:
 
 def all_pairs(problem: UnitProblem) -> Pairs:
     """Every pair of states."""
-    return _from_mask(np.ones(problem.shape, dtype=np.bool_))
+    return pairs_where(np.ones(problem.shape, dtype=np.bool_))
 
 
 def reachable_pairs(problem: UnitProblem) -> Pairs:
@@ -80,7 +80,7 @@ def reachable_pairs(problem: UnitProblem) -> Pairs:
     n_x, n_y = problem.shape
     mask, half = np.zeros((n_x, n_y), dtype=np.bool_), np.zeros((n_x, n_y + 1), dtype=np.bool_)
     _close(*problem.support_x[:2], *problem.support_y[:2], mask, half, np.empty(n_x * n_y + 1, dtype=np.int64))
-    return _from_mask(mask)
+    return pairs_where(mask)
 
 
 def folded(pairs: Pairs) -> Pairs:
@@ -94,7 +94,8 @@ def folded(pairs: Pairs) -> Pairs:
     return Pairs(x.astype(np.int32), y.astype(np.int32), index, folded=True)
 
 
-def _from_mask(mask: NDArray[np.bool_]) -> Pairs:
+def pairs_where(mask: NDArray[np.bool_]) -> Pairs:
+    """The pairs that an (n_x, n_y) table marks."""
     x, y = np.nonzero(mask)
     index = np.full(mask.shape, -1, dtype=np.int32)
     index[mask] = np.arange(len(x), dtype=np.int32)

@@ -54,12 +54,21 @@ class Sweep:
         Threads to use, by default one per core. The result has the same bits whatever the number.
     hints : Sweep, optional
         On the same pairs and the same entries of the supports; its bases give the prices to start from.
+    targets : Pairs, optional
+        Where steps lead, by default the pairs themselves: other ones when only some pairs are to be solved, or when
+        the states change from one time to the next.
     """
 
     def __init__(
-        self, problem: UnitProblem, pairs: Pairs, threads: int | None = None, hints: Sweep | None = None
+        self,
+        problem: UnitProblem,
+        pairs: Pairs,
+        threads: int | None = None,
+        hints: Sweep | None = None,
+        targets: Pairs | None = None,
     ) -> None:
         self.pairs = pairs
+        self.targets = pairs if targets is None else targets
         self.threads = thread_count(threads)
         n_x, n_y = problem.shape
         support_x, support_y = problem.support_x, problem.support_y
@@ -112,16 +121,16 @@ class Sweep:
         return Improvement(low, high, value, changed)
 
     def kernel(self) -> tuple[Kernel, Floats]:
-        """The current transition coupling over pairs, (n_pairs, n_pairs), and the law of the first pair, (n_pairs,)."""
+        """The current transition coupling, (n_pairs, n_targets), and the law of the first pair, (n_targets,)."""
         n, n_arcs = len(self.pairs), len(self._bases.cells)
         indptr = np.zeros(n + 2, dtype=np.int64)
         indices = np.empty(n_arcs, dtype=np.int32)
         data = np.empty(n_arcs)
         kernel_entries(
-            self._pair_x, self._pair_y, self._x, self._y, self._unit, self._bases, self.pairs.index,
+            self._pair_x, self._pair_y, self._x, self._y, self._unit, self._bases, self.targets.index,
             indptr, indices, data,
         )  # fmt: skip
-        start = np.zeros(n)
+        start = np.zeros(len(self.targets))
         begin, end = indptr[n], indptr[n + 1]
         start[indices[begin:end]] = data[begin:end]
         return Kernel(indptr[: n + 1], indices[:begin], data[:begin]), start

@@ -101,6 +101,11 @@ def _smaller() -> None:
     _ = result.encoder, result.gradient
 
 
+def _close() -> None:
+    x, y = _chains()
+    somcot.distance(x, y, _cost(), discount=1 - 1e-6)
+
+
 def _estimate() -> None:
     for data in (_episodes(), _occupancies()):
         result = somcot.distance(*data, _cost(), discount=DISCOUNT, confidence=0.9)
@@ -146,6 +151,7 @@ def _somcot(support: str) -> None:
 _QUESTIONS: dict[str, Callable[[], None]] = {
     "exact distance": _exact,
     "derivatives": _gradients,
+    "discounts close to 1": _close,
     "saddle point": _saddle,
     "estimate from data": _estimate,
     "many distances": _many,

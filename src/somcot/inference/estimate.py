@@ -163,7 +163,7 @@ def estimate(
     evidence = Evidence(
         (bare.distance - problem.offset) / problem.scale,
         error,
-        intervals.saturation(models, problem.discount),
+        intervals.saturation(models, problem.discount, float(np.ptp(solution.V))),
         crossfit.cross_fit(whole, n_splits=n_splits, rng=generator, threads=threads),
         None if pooled is None or order is None else pooled_distance(whole, pooled, order, threads),
     )

@@ -13,6 +13,7 @@ from somcot.bellman.pairs import reachable_pairs
 from somcot.derivatives import Gradient, RowGradient
 from somcot.inference.crossfit import Plugin
 from somcot.inference.model import Model
+from somcot.plumbing.anchoring import CLOSE
 from somcot.plumbing.arrays import Floats
 from somcot.problem import UnitProblem
 from somcot.result import Bounds, Status
@@ -55,15 +56,20 @@ def standard_error(x: Model, y: Model, gradient: Gradient, scale: float = 1.0, *
     return float(np.sqrt(total))
 
 
-def saturation(models: tuple[Model, ...], discount: float) -> float:
-    """Expected total-variation error of the kernels, accumulated over the horizon; above 3 data are too few."""
+def saturation(models: tuple[Model, ...], discount: float, settling: float = np.inf) -> float:
+    """Expected total-variation error of the kernels, accumulated over the horizon; above 3 data are too few.
+
+    Close to discount 1 errors add up no longer than it takes to settle, `settling` steps.
+    """
+    steps = 1.0 / (1.0 - discount)
+    steps = min(steps, settling) if discount > CLOSE else steps
     total = 0.0
     for model in models:
         support, visits = model.chain.support, model.totals[:-1]
         spread = support.row_sums(np.sqrt(support.probabilities * (1.0 - support.probabilities)))[:-1]
         error = np.where(visits > 0, 0.5 * np.sqrt(2.0 / np.pi) * spread / np.sqrt(np.maximum(visits, 1)), 0.0)
         total += float(model.chain.state_occupancy(discount) @ error)
-    return total / (1.0 - discount)
+    return total * steps
 
 
 def bootstrap(whole: Plugin, plugin: float, confidence: float, n_resamples: int, rng: np.random.Generator) -> Bounds:

@@ -72,9 +72,10 @@ def discounted_value(
     Parameters
     ----------
     kernel : Kernel, shape (n, n)
-        Rows sum to 1.
+        Rows sum to at most 1.
     cost : ndarray, shape (n,)
     discount : float
+        At most 1; at 1 every row must lead out of the kernel sooner or later.
     guess : ndarray, shape (n,), optional
         Where to start.
     accuracy : float, optional
@@ -146,7 +147,9 @@ def _solve(kernel: Kernel, b: Floats, discount: float, x: Floats, accuracy: floa
     if _krylov(*kernel, discount, b, x, min(2000, 200 + kernel.n), accuracy):
         return x
     density = max(len(kernel.data) / kernel.n, 1.0)
-    steps = int(np.ceil(np.log(_EPS) / np.log(discount)))
+    # Close to 1 the discount promises nothing, and patience is the limit: what is left over, brackets will show.
+    limit = max(10.0 * _PATIENCE / max(len(kernel.data), 1), 1e5)
+    steps = int(np.ceil(min(np.log(_EPS) / np.log(discount), limit) if discount < 1.0 else limit))
     factorise = kernel.n <= _SMALL or steps * len(kernel.data) > _PATIENCE
     if factorise and kernel.n * density * density <= _FACTORISABLE:
         _factorised(kernel, b, discount, x)
@@ -160,7 +163,10 @@ def _factorised(kernel: Kernel, b: Floats, discount: float, x: Floats) -> None:
     from scipy.sparse.linalg import splu
 
     system = eye_array(kernel.n, format="csr") - discount * kernel.to_scipy()
-    factor = splu(system.tocsc())
+    try:
+        factor = splu(system.tocsc())
+    except RuntimeError:  # singular in floating point, at discount 1 only: x stays as good as it was
+        return
     x[:] = factor.solve(b)
     x += factor.solve(b - system @ x)
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from somcot.bellman.pairs import Pairs
+from somcot.clocks import Clock
 from somcot.couplings import Coupling, Residuals, conditional, residuals
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.discounting import Kernel, discounted_occupancy
@@ -17,20 +18,24 @@ from somcot.problem import Problem
 from somcot.result import Bounds, DeferredMaps, Maps, Result, Status
 
 __all__ = [
-    "Answer", "Ending", "Joint", "Question", "assemble", "assemble_coupling", "assemble_value", "joint",
+    "Answer", "Ending", "Joint", "Question", "assemble", "assemble_coupling", "assemble_value", "coupling_of", "joint",
     "occupancy_coupling",
 ]  # fmt: skip
 
 
 def occupancy_coupling(problem: Problem, pairs: Pairs, kernel: Kernel, start: Floats) -> Coupling:
     """The occupancy coupling that a transition coupling induces."""
-    law = discounted_occupancy(kernel, start, problem.discount)
+    return coupling_of(problem.shape, pairs, kernel, discounted_occupancy(kernel, start, problem.discount), start)
+
+
+def coupling_of(shape: tuple[int, int], pairs: Pairs, kernel: Kernel, law: Floats, start: Floats) -> Coupling:
+    """The occupancy coupling of a transition coupling whose occupancy of pairs is `law`."""
     now = np.repeat(np.arange(len(pairs)), np.diff(kernel.indptr))
     mass = law[now] * kernel.data
     keep = mass > 0
     now, following = now[keep], kernel.indices[keep]
     x, y, next_x, next_y = pairs.x[now], pairs.y[now], pairs.x[following], pairs.y[following]
-    return Coupling(problem.shape, x, y, next_x, next_y, mass[keep], pairs.table(start))
+    return Coupling(shape, x, y, next_x, next_y, mass[keep], pairs.table(start))
 
 
 class Question(NamedTuple):
@@ -39,11 +44,12 @@ class Question(NamedTuple):
     discount: float
     states_x: tuple[Hashable, ...]
     states_y: tuple[Hashable, ...]
+    clock: Clock | None = None
 
     @classmethod
     def of(cls, problem: Problem) -> Question:
         """What a problem between known chains asks."""
-        return cls(problem.discount, problem.x.states, problem.y.states)
+        return cls(problem.discount, problem.x.states, problem.y.states, problem.clock)
 
 
 class Answer(NamedTuple):
@@ -71,8 +77,12 @@ class Ending(NamedTuple):
 
 def assemble(question: Question, answer: Answer, ending: Ending, **more: Any) -> Result:
     """Collect what every Result holds, and `more` of its fields: the one place where one is made."""
+    discount, states_x, states_y, clock = question
     return Result(
-        **question._asdict(),
+        discount=discount,
+        states_x=states_x,
+        states_y=states_y,
+        clock=clock or Clock("discount", discount),
         **answer._asdict(),
         method=ending.method,
         status=ending.status,

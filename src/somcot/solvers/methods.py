@@ -53,7 +53,7 @@ _ROWS = (
     ),
     Method(
         "exact",
-        "somcot.solvers.policy_iteration:solve",
+        "somcot.solvers.exact:solve",
         "chains",
         "exact: policy iteration with exact transport",
         "two known chains",

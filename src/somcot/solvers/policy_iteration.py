@@ -26,8 +26,8 @@ from somcot.solvers.recovery import Solved, result_of
 __all__ = ["Solution", "iterate", "metric", "solve", "solve_in_full"]
 
 _EPS = float(np.finfo(np.float64).eps)
-_TARGET = 1e-9  # width of the bracket, relative to the range of the cost, that counts as converged
-_WIDEST = 1e-4  # ... and the most it may be where rounding allows no less
+TARGET = 1e-9  # width of the bracket, relative to the range of the cost, that counts as converged
+WIDEST = 1e-4  # ... and the most it may be where rounding allows no less
 _SMALL_SUPPORTS = 30.0  # cells of the transport problem of a pair, on average, up to which evaluation is the dear part
 _LEFT = 1e-2  # ... and the part of the Bellman residual that early evaluations leave
 _FEW = 1e-4  # share of the plans that changed, up to which the next evaluation is in full
@@ -206,7 +206,7 @@ def _polish(problem: UnitProblem, solution: Solution, cost: Floats) -> Status:
     found = solution.found
     assert found is not None
     for _ in range(_POLISHES):
-        if solution.width <= _TARGET:
+        if solution.width <= TARGET:
             break
         W, more = relative_value(solution.sweep.kernel()[0], cost - gain, problem.discount, W)
         gain += more
@@ -218,7 +218,7 @@ def _polish(problem: UnitProblem, solution: Solution, cost: Floats) -> Status:
         solution.found = Improvement(found.low + level, found.high + level, found.value + level, found.changed)
     # Of the sweep itself: `solution.found` is at the level of V, whose rounding may swallow the difference.
     allowed = 8.0 * rounding(W) + 4.0 * float((found.high - found.low).max())
-    return Status.CONVERGED if solution.width <= max(_TARGET, min(_WIDEST, allowed)) else Status.ROUNDING
+    return Status.CONVERGED if solution.width <= max(TARGET, min(WIDEST, allowed)) else Status.ROUNDING
 
 
 def _record(

@@ -1,0 +1,131 @@
+"""Hidden Markov chains: states that are not seen, and what they emit.
+
+Two distances, and they are not the same:
+
+* *together*: the pair (state, emission) is the state (`HiddenChain.joint`, `joint_cost`). A step of a coupling chooses
+  next states and emissions of both sides at once.
+* *hidden state first*: the hidden chains with the cost `costs.emissions`, the transport cost between the laws of what
+  two states emit. Each step first couples the next states, and only then, knowing both, what they emit.
+
+The second allows less to a coupling, so it is an **upper bound** of the first. One state that emits a fair coin,
+against a chain that draws one of two states and shows which: the first distance is 0, the second 1/2.
+Neither is a distance between the emissions alone, whose past does not tell the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from somcot.bellman.pairs import all_pairs
+from somcot.bellman.sweep import Sweep
+from somcot.chains import MarkovChain
+from somcot.costs import check_cost
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.validation import check_labels, real_array
+from somcot.problem import UnitProblem
+from somcot.timed import TimeChain
+
+__all__ = ["HiddenChain", "emission_cost", "joint_cost"]
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class HiddenChain:
+    """A hidden Markov chain with finitely many emissions.
+
+    Parameters
+    ----------
+    transition : array_like, shape (n, n)
+        Of the hidden states.
+    emissions : array_like, shape (n, m)
+        ``emissions[i, o]`` is the probability that state i emits o.
+    initial, states, normalize
+        As for `somcot.MarkovChain`.
+    symbols : sequence of hashable, optional
+        What is emitted; by default 0, 1, ..., m-1.
+
+    Examples
+    --------
+    >>> coin = HiddenChain([[1.0]], [[0.5, 0.5]], symbols=["heads", "tails"])
+    >>> coin
+    HiddenChain(1 states, 2 symbols)
+    >>> coin.joint().states
+    ((0, 'heads'), (0, 'tails'))
+    """
+
+    chain: MarkovChain
+    emissions: Floats
+    symbols: tuple[Hashable, ...]
+
+    def __init__(
+        self,
+        transition: ArrayLike | Any,
+        emissions: ArrayLike,
+        initial: Hashable | ArrayLike = 0,
+        *,
+        states: Iterable[Hashable] | None = None,
+        symbols: Iterable[Hashable] | None = None,
+        normalize: bool = False,
+    ) -> None:
+        chain = MarkovChain(transition, initial, states=states, normalize=normalize)
+        table = _laws("emissions", emissions, normalize=normalize)
+        if len(table) != chain.n_states:
+            raise ValueError(
+                f"emissions: found {len(table)} rows for {chain.n_states} states; give exactly one per state"
+            )
+        names = range(table.shape[1]) if symbols is None else symbols
+        object.__setattr__(self, "chain", chain)
+        object.__setattr__(self, "emissions", table)
+        object.__setattr__(self, "symbols", check_labels("symbols", names, table.shape[1], "symbol"))
+
+    def joint(self) -> MarkovChain:
+        """The chain of (state, emission), on the pairs that occur."""
+        state, symbol = np.nonzero(self.emissions)
+        mass = self.emissions[state, symbol]
+        kernel = self.chain.transition
+        dense = kernel if isinstance(kernel, np.ndarray) else kernel.toarray()
+        labels = [(self.chain.states[i], self.symbols[o]) for i, o in zip(state, symbol, strict=True)]
+        return MarkovChain(
+            dense[np.ix_(state, state)] * mass, self.chain.initial[state] * mass, states=labels, normalize=True
+        )
+
+    def __repr__(self) -> str:
+        return f"HiddenChain({self.chain.n_states} states, {len(self.symbols)} symbols)"
+
+
+def joint_cost(x: HiddenChain, y: HiddenChain, cost: ArrayLike) -> Floats:
+    """A cost between symbols, (m_x, m_y), as one between the states of ``x.joint()`` and ``y.joint()``."""
+    table = check_cost(cost, len(x.symbols), len(y.symbols))
+    return np.asarray(table[np.ix_(np.nonzero(x.emissions)[1], np.nonzero(y.emissions)[1])])
+
+
+def emission_cost(emissions_x: ArrayLike, emissions_y: ArrayLike, cost: ArrayLike) -> Floats:
+    """Transport cost between the laws of what two states emit; see `somcot.costs.emissions`."""
+    laws = [_laws(name, table) for name, table in (("emissions_x", emissions_x), ("emissions_y", emissions_y))]
+    table = check_cost(cost, laws[0].shape[1], laws[1].shape[1])
+    supports = [TimeChain([law]).support(0) for law in laws]
+    unit = UnitProblem(supports[0], supports[1], np.zeros((len(laws[0]), len(laws[1]))), 1.0)
+    everything = all_pairs(UnitProblem(supports[0], supports[1], table, 1.0))
+    sweep = Sweep(unit, all_pairs(unit), targets=everything)
+    return np.asarray(sweep.improve(np.ascontiguousarray(table)).value[:-1].reshape(unit.shape))
+
+
+def _laws(name: str, table: ArrayLike, *, normalize: bool = False) -> Floats:
+    """Rows of probabilities."""
+    found = real_array(name, table, 2)
+    if 0 in found.shape:
+        raise ValueError(f"{name}: shape is {found.shape}, expected at least one state and one symbol")
+    if found.min() < 0.0:
+        i, o = (int(k) for k in np.argwhere(found < 0.0)[0])
+        raise ValueError(f"{name}: the probability that state {i} emits {o} is {found[i, o]:.6g}, expected at least 0")
+    sums = found.sum(axis=1)
+    wrong = np.flatnonzero(sums <= 0.0 if normalize else ~(np.abs(sums - 1.0) <= 1e-8))
+    if wrong.size:
+        raise ValueError(f"{name}: row {int(wrong[0])} sums to {sums[wrong[0]]:.10g}, expected 1")
+    found /= sums[:, None]
+    found.setflags(write=False)
+    return found

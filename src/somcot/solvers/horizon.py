@@ -1,0 +1,341 @@
+"""Finite horizons, kernels and costs that may change with time: one backward pass, nothing to iterate.
+
+V_{T-1} = c_{T-1} and V_t = c_t + OT(P_t, Q_t; V_{t+1}); the distance is OT(start laws; V_0) / T. Every sweep gives
+bounds of its transports, and what they leave open adds up from the end to the start:
+
+    low_t = V_t - e_t,    e_t = e_{t+1} + max(V_t - c_t - low OT(V_{t+1})) + rounding,    likewise above,
+
+since OT moves by no more than its costs do. A forward pass then follows the plans, which the same sweeps find again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from somcot.bellman.pairs import Pairs, pairs_where, reachable_pairs
+from somcot.bellman.sweep import Sweep
+from somcot.certificates import rounding
+from somcot.chains import MarkovChain, Support
+from somcot.clocks import Clock
+from somcot.couplings import Residuals, conditional
+from somcot.derivatives import Gradient, Margin, TimeGradient, row_gradient, rows_centred
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.memory import require
+from somcot.problem import UnitProblem
+from somcot.result import Bounds, Maps, Result, Status
+from somcot.solvers.assemble import Answer, Ending, Question, assemble
+from somcot.timed import TimeChain
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+__all__ = ["Finite", "metric", "solve"]
+
+_WIDEST = 1e-4  # width of a bracket, relative to the range of the cost, that still counts as solved
+Chain = MarkovChain | TimeChain
+
+
+@dataclass(frozen=True, eq=False)
+class Finite:
+    """A problem with a horizon: two chains and a cost for each of the times 0, ..., T - 1."""
+
+    x: Chain
+    y: Chain
+    costs: tuple[Floats, ...]
+
+    @property
+    def n_times(self) -> int:
+        """The horizon T."""
+        return len(self.costs)
+
+    @cached_property
+    def offset(self) -> float:
+        """The least cost of all times."""
+        return min(float(cost.min()) for cost in self.costs)
+
+    @cached_property
+    def scale(self) -> float:
+        """The range of the costs; their size where they are constant, or 1 where they are 0."""
+        most = max(float(cost.max()) for cost in self.costs)
+        return most - self.offset or abs(most) or 1.0
+
+    @property
+    def repeats(self) -> bool:
+        """Whether both kernels stay the same."""
+        return isinstance(self.x, MarkovChain) and isinstance(self.y, MarkovChain)
+
+    def unit_cost(self, t: int) -> Floats:
+        """The cost of time t, shifted and scaled to [0, 1]."""
+        return np.ascontiguousarray((self.costs[t] - self.offset) / self.scale)
+
+    def step(self, t: int) -> UnitProblem:
+        """The transport problems of the step from t to t + 1."""
+        return UnitProblem(_support(self.x, t), _support(self.y, t), self.unit_cost(t), 1.0)
+
+
+@dataclass(eq=False)
+class _Steps:
+    """The sweep of each step; where nothing changes with time, the same one with its bases."""
+
+    problem: Finite
+    pairs: list[Pairs]
+    threads: int | None
+    known: dict[int, Sweep] = field(default_factory=dict)
+
+    def sweep(self, t: int) -> Sweep:
+        """Of the step from time t."""
+        place = 0 if self.problem.repeats else t
+        if place not in self.known:
+            if not self.problem.repeats:
+                self.known.clear()  # bases of many steps would fill the memory; finding them again is one more sweep
+            following = self.pairs[min(t + 1, len(self.pairs) - 1)]
+            self.known[place] = Sweep(self.problem.step(t), self.pairs[t], self.threads, targets=following)
+        return self.known[place]
+
+
+class _Backward(NamedTuple):
+    """What the backward pass found: V of every time, in units of the unit cost, and by how much it may be off."""
+
+    V: list[Floats]
+    below: float
+    above: float
+
+
+def solve(x: Chain, y: Chain, costs: tuple[Floats, ...], *, threads: int | None = None) -> Result:
+    """The least mean cost of the first T moments, with its bracket, coupling and gradient."""
+    began = time.perf_counter()
+    problem = Finite(x, y, costs)
+    steps = _Steps(problem, _reached(problem), threads)
+    back = _backward(problem, steps)
+    forward = _forward(problem, steps, back)
+    T, scale, offset = problem.n_times, problem.scale, problem.offset
+    low, high = (offset + scale * end / T for end in forward.ends)
+    low, high = float(np.nextafter(low, -np.inf)), float(np.nextafter(high, np.inf))
+    least, most = offset, max(float(cost.max()) for cost in costs)
+    bounds = Bounds(min(max(low, least), most), max(min(high, most), least))
+    value = float(sum((law * cost).sum() for law, cost in zip(forward.laws, costs, strict=True)) / T)
+    labels = [_union(chain, T) for chain in (x, y)]
+    law = _together(problem, forward.laws, labels) / T
+    potential = np.full((len(labels[0]), len(labels[1])), np.nan)
+    start = steps.pairs[0]
+    V = start.table(back.V[0][start.x, start.y], np.nan) * scale + T * offset
+    potential[: V.shape[0], : V.shape[1]] = V
+    answer = Answer(
+        min(max(value, bounds.low), bounds.high), bounds, Maps(conditional(law), conditional(law.T)), potential, law,
+        _residuals(problem, forward.laws), None,
+    )  # fmt: skip
+    width = (bounds.high - bounds.low) / scale
+    status = Status.CONVERGED if width <= _WIDEST else Status.ROUNDING
+    message = f"Solved exactly: the bracket is {width:.1g} of the cost range wide after {T} steps."
+    question = Question(1.0, labels[0], labels[1], Clock("horizon", float(T)))
+    found = assemble(question, answer, Ending("exact", status, message, T, began, {"step": [float(T)]}))
+    if problem.repeats:
+        return replace(found, gradient=_gradient(problem, forward, V / T))
+    return replace(found, time_gradient=_time_gradient(problem, forward, V / T))
+
+
+def metric(x: Chain, y: Chain, costs: tuple[Floats, ...], *, threads: int | None = None) -> Floats:
+    """The mean cost of the first T moments from every pair of states of time 0."""
+    problem = Finite(x, y, costs)
+    everything = [pairs_where(np.ones(cost.shape, dtype=np.bool_)) for cost in costs]
+    back = _backward(problem, _Steps(problem, everything, threads))
+    table = problem.offset + problem.scale * back.V[0] / problem.n_times
+    return np.clip(table, problem.offset, max(float(cost.max()) for cost in costs))
+
+
+def _backward(problem: Finite, steps: _Steps) -> _Backward:
+    T = problem.n_times
+    require(8.0 * sum(cost.size for cost in problem.costs), f"tables of {T} times", "choose a shorter horizon")
+    V = [problem.unit_cost(t) for t in range(T)]
+    below = above = 4.0 * np.finfo(np.float64).eps  # of the unit cost itself
+    for t in reversed(range(T - 1)):
+        pairs, cost = steps.pairs[t], V[t][steps.pairs[t].x, steps.pairs[t].y]
+        found = steps.sweep(t).improve(np.ascontiguousarray(V[t + 1]))
+        now = cost + found.value[:-1]
+        charged = rounding(now)
+        below += max(float((now - (cost + found.low[:-1])).max()), 0.0) + charged
+        above += max(float((cost + found.high[:-1] - now).max()), 0.0) + charged
+        V[t] = pairs.table(now)
+    return _Backward(V, below, above)
+
+
+class _Forward(NamedTuple):
+    """What the forward pass found: the law of pairs at every time, bounds of the total, and slopes of the kernels."""
+
+    laws: list[Floats]
+    ends: tuple[float, float]
+    slots_x: list[Floats]
+    slots_y: list[Floats]
+    margin: Margin
+
+
+def _forward(problem: Finite, steps: _Steps, back: _Backward) -> _Forward:
+    """Follow the plans from the start; at discount 1 the weight of a pair is its probability."""
+    T = problem.n_times
+    start = _start(problem, steps, back)
+    laws, slots_x, slots_y, margin = [start.law], [start.slots[0]], [start.slots[1]], start.margin
+    for t in range(T - 1):
+        pairs, sweep = steps.pairs[t], steps.sweep(t)
+        V = np.ascontiguousarray(back.V[t + 1])
+        sweep.improve(V)
+        kernel, _ = sweep.kernel()
+        now = laws[-1][pairs.x, pairs.y]
+        found = sweep.potential_sums(V, np.append(now, 0.0))
+        margin = _least(margin, sweep.margins(V, np.append(now > 0.0, False)))
+        slots_x.append(found[0])
+        slots_y.append(found[1])
+        rows = np.repeat(now, np.diff(kernel.indptr)) * kernel.data
+        following = np.bincount(kernel.indices, weights=rows, minlength=len(sweep.targets))
+        laws.append(sweep.targets.table(np.asarray(following, dtype=np.float64)))
+    return _Forward(laws, start.ends, slots_x, slots_y, margin)
+
+
+def _least(margin: Margin, found: tuple[Floats, Floats]) -> Margin:
+    """Of two margins, the smaller parts."""
+    return Margin(min(margin.mass, float(found[0].min())), min(margin.cost, max(float(found[1].min()), 0.0)))
+
+
+class _Start(NamedTuple):
+    law: Floats
+    ends: tuple[float, float]
+    slots: tuple[Floats, Floats]
+    margin: Margin
+
+
+def _start(problem: Finite, steps: _Steps, back: _Backward) -> _Start:
+    """The coupling of the start laws against V_0: one transport problem."""
+    n_x, n_y = problem.costs[0].shape
+    supports = [_start_only(chain.initial) for chain in (problem.x, problem.y)]
+    unit = UnitProblem(supports[0], supports[1], np.zeros((1, 1)), 1.0)
+    none = Pairs(np.zeros(0, np.int32), np.zeros(0, np.int32), np.full((1, 1), -1, np.int32))
+    everything = pairs_where(np.ones((n_x, n_y), dtype=np.bool_))
+    sweep = Sweep(unit, none, 1, targets=everything)
+    V = np.ascontiguousarray(back.V[0])
+    found = sweep.improve(V)
+    charged = rounding(found.high)
+    ends = float(found.low[-1]) - back.below - charged, float(found.high[-1]) + back.above + charged
+    margin = _least(Margin(1.0, np.inf), sweep.margins(V, np.ones(1, dtype=np.bool_)))
+    return _Start(everything.table(sweep.kernel()[1]), ends, sweep.potential_sums(V, np.ones(1)), margin)
+
+
+def _start_only(initial: Floats) -> Support:
+    """A support of one state that leads nowhere in particular, and the start law as its last row."""
+    first = np.flatnonzero(initial)
+    return Support(
+        np.array([0, 1, 1 + len(first)], dtype=np.int64),
+        np.append(0, first).astype(np.int32),
+        np.append(1.0, initial[first]),
+    )
+
+
+def _support(chain: Chain, t: int) -> Support:
+    return chain.support if isinstance(chain, MarkovChain) else chain.support(t)
+
+
+def _reached(problem: Finite) -> list[Pairs]:
+    """The pairs that any coupling can be in at each time (where nothing changes with time: at any time)."""
+    if problem.repeats:
+        return [reachable_pairs(problem.step(0))] * problem.n_times
+    mask = np.outer(problem.x.initial > 0, problem.y.initial > 0)
+    found = [pairs_where(mask)]
+    for t in range(problem.n_times - 1):
+        steps_x, steps_y = (_edges(chain, t) for chain in (problem.x, problem.y))
+        half = steps_x.T @ mask.astype(np.float64)
+        mask = np.asarray((steps_y.T @ half.T).T) > 0
+        found.append(pairs_where(mask))
+    return found
+
+
+def _edges(chain: Chain, t: int) -> csr_array:
+    from scipy.sparse import csr_array
+
+    kernel = csr_array(chain.transition if isinstance(chain, MarkovChain) else chain.transitions[t], copy=True)
+    kernel.data = (kernel.data > 0).astype(np.float64)
+    return kernel
+
+
+def _union(chain: Chain, n_times: int) -> tuple[Hashable, ...]:
+    """All labels of a chain up to the horizon, those of time 0 first."""
+    if isinstance(chain, MarkovChain):
+        return chain.states
+    return tuple(dict.fromkeys(label for level in chain.states[:n_times] for label in level))
+
+
+def _together(problem: Finite, tables: list[Floats], labels: list[tuple[Hashable, ...]]) -> Floats:
+    """Sum tables of all times, each placed by its labels."""
+    total = np.zeros((len(labels[0]), len(labels[1])))
+    if problem.repeats:
+        return np.asarray(np.sum(tables, axis=0))
+    places = [{label: i for i, label in enumerate(side)} for side in labels]
+    for t, table in enumerate(tables):
+        at = [
+            [place[label] for label in (chain.states if isinstance(chain, MarkovChain) else chain.states[t])]
+            for place, chain in zip(places, (problem.x, problem.y), strict=True)
+        ]
+        total[np.ix_(at[0], at[1])] += table
+    return total
+
+
+def _residuals(problem: Finite, laws: list[Floats]) -> Residuals:
+    """Mean absolute difference between the sides of the coupling and the chains' own laws, time by time."""
+    T = len(laws)
+    own = [_own_laws(chain, T) for chain in (problem.x, problem.y)]
+    gaps = [
+        sum(float(np.abs(law.sum(axis=1 - axis) - side).sum()) for law, side in zip(laws, own[axis], strict=True)) / T
+        for axis in range(2)
+    ]
+    return Residuals(sum(abs(float(law.sum()) - 1.0) for law in laws) / T, gaps[0], gaps[1])
+
+
+def _own_laws(chain: Chain, n_times: int) -> list[Floats]:
+    laws = [np.asarray(chain.initial)]
+    for t in range(n_times - 1):
+        kernel = chain.transition if isinstance(chain, MarkovChain) else chain.transitions[t]
+        laws.append(np.asarray(kernel.T @ laws[-1]))
+    return laws
+
+
+def _gradient(problem: Finite, forward: _Forward, initial: Floats) -> Gradient:
+    """Where nothing changes with time: slopes of all steps together, and of a cost that is added at every time."""
+    T = problem.n_times
+    sides = [
+        row_gradient(chain, np.sum([_padded(chain.support, slots[0]), *slots[1:]], axis=0), problem.scale / T)
+        for chain, slots in zip((problem.x, problem.y), (forward.slots_x, forward.slots_y), strict=True)
+        if isinstance(chain, MarkovChain)
+    ]
+    margin = forward.margin._replace(cost=problem.scale * forward.margin.cost)
+    return Gradient(sides[0], sides[1], np.asarray(np.sum(forward.laws, axis=0)) / T, initial, np.nan, margin)
+
+
+def _padded(support: Support, slots: Floats) -> Floats:
+    """Slopes of the start row among those of all rows."""
+    return np.append(np.zeros(int(support.indptr[-2])), slots[1:])
+
+
+def _time_gradient(problem: Finite, forward: _Forward, initial: Floats) -> TimeGradient:
+    T = problem.n_times
+    kernels, starts = [], []
+    for axis, (chain, slots) in enumerate(((problem.x, forward.slots_x), (problem.y, forward.slots_y))):
+        sizes = [cost.shape[axis] for cost in problem.costs]
+        steps = [rows_centred(_support(chain, t), slots[t + 1], problem.scale / T) for t in range(T - 1)]
+        kernels.append(tuple(_matrix(_support(chain, t), steps[t], sizes[t + 1]) for t in range(T - 1)))
+        first = rows_centred(_start_only(chain.initial), slots[0], problem.scale / T)
+        law = np.zeros(len(chain.initial))
+        law[np.flatnonzero(chain.initial)] = first[1:]
+        starts.append(law)
+    return TimeGradient(kernels[0], kernels[1], tuple(law / T for law in forward.laws), initial, starts[0], starts[1])
+
+
+def _matrix(support: Support, values: Floats, n_columns: int) -> Floats:
+    """Numbers per entry of one step, start row apart, as a dense matrix."""
+    from scipy.sparse import csr_array
+
+    n = int(support.indptr[-2])
+    shape = len(support.indptr) - 2, n_columns
+    return np.asarray(csr_array((values[:n], support.indices[:n], support.indptr[:-1]), shape=shape).toarray())

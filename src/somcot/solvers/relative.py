@@ -1,0 +1,323 @@
+"""Exact distances at discounts close to 1 and for the long-run average: policy iteration relative to reference pairs.
+
+Each class of pairs (`bellman.classes`) has one gain in the long run, so there
+
+    V = h + gain / (1 - discount),        h + gain = c + discount * OT(h),
+
+and h is only as large as it takes to settle, whatever the discount; at discount 1 the gain is the long-run average.
+Pairs that are left for good have D = (1 - discount) c + discount * OT(D), where D = (1 - discount) V is the distance
+from the pair. Both are solved by Howard's method, and each has its bracket (`certificates`).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.bellman.classes import Groups, absorption_times, chain_classes, expected_time, pair_classes, transitions
+from somcot.bellman.pairs import PairChoice, Pairs, choose, pairs_where
+from somcot.bellman.sweep import Sweep
+from somcot.certificates import Settled, class_gains
+from somcot.derivatives import Gradient, Margin, row_gradient
+from somcot.makeup import Makeup, RowCounts
+from somcot.plumbing.anchoring import Anchored, anchored, usual_rows
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.discounting import Kernel
+from somcot.plumbing.validation import check_count
+from somcot.problem import Problem, UnitProblem
+from somcot.result import Bounds, Result, Status
+from somcot.solvers.absorption import absorb, merged
+from somcot.solvers.assemble import Ending, assemble_coupling, coupling_of
+from somcot.solvers.policy_iteration import TARGET, WIDEST, iterate
+
+__all__ = ["Relative", "metric", "relative_solution", "solve"]
+
+_EPS = float(np.finfo(np.float64).eps)
+_WARM = 0.99  # discount of the rough solution that policies start from: most of them are nearly right already
+_ROUGH = 0.01  # ... and its accuracy
+_PATIENCE = 8  # sweeps without a better bracket or another potential after which rounding is held to be the limit
+_FAR = 1e6  # at discount 1: how much further apart than their gains closed sets of one class are taken to be
+Integers = NDArray[np.int64]
+
+
+@dataclass(eq=False)
+class Ergodic:
+    """Policy iteration on the pairs that are come back to for ever; units of the unit cost.
+
+    `low` and `high` bound the gain of each class.
+    """
+
+    sweep: Sweep
+    groups: Groups
+    cost: Floats
+    h: Floats
+    low: Floats
+    high: Floats
+    policy: Anchored | None = None
+    waited: int = 0
+    trace: dict[str, list[float]] = field(default_factory=lambda: {"step": [], "residual": []})
+
+    @property
+    def width(self) -> float:
+        """Of the widest bracket of a class."""
+        return float((self.high - self.low).max())
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the policy has one closed set in each class."""
+        return self.policy is not None and len(self.policy.references) == len(self.groups)
+
+    @property
+    def gain(self) -> Floats:
+        """The middle of the bounds of each class."""
+        return self.low + (self.high - self.low) / 2.0
+
+
+class Relative(NamedTuple):
+    """A solution relative to reference pairs.
+
+    Attributes
+    ----------
+    pairs : Pairs
+        All pairs that take part.
+    ergodic : Ergodic
+        On those that are come back to.
+    passing : Sweep
+        On those that are left for good, and the start; steps lead to `pairs`.
+    D : ndarray, shape (n_x, n_y)
+        The distance from each pair, in units of the unit cost; 0 where a pair takes no part.
+    settled : Settled
+    status : Status
+    """
+
+    pairs: Pairs
+    ergodic: Ergodic
+    passing: Sweep
+    D: Floats
+    settled: Settled
+    status: Status
+
+    @property
+    def settling(self) -> float:
+        """Steps until the start is forgotten: the spread of h within a class, per range of the cost."""
+        return float(self.ergodic.groups.spread(self.ergodic.h).max())
+
+    def policy(self) -> tuple[Kernel, Floats]:
+        """The transition coupling over all pairs, and the law of the first one."""
+        mine = self.ergodic.sweep.kernel()[0]
+        here, pairs = self.ergodic.sweep.pairs, self.pairs
+        theirs, start = self.passing.kernel()
+        rest = self.passing.pairs
+        return merged(
+            len(pairs),
+            (pairs.index[here.x, here.y], mine._replace(indices=pairs.index[here.x, here.y][mine.indices])),
+            (pairs.index[rest.x, rest.y], theirs),
+        ), start
+
+
+def solve(
+    problem: Problem, *, pairs: PairChoice = "reachable", threads: int | None = None, max_sweeps: int = 200
+) -> Result:
+    """Solve exactly; as `policy_iteration.solve`, for discounts close to 1 and for the long-run average."""
+    began = time.perf_counter()
+    found = relative_solution(problem.unit, choose(problem.unit, pairs), threads=threads, max_sweeps=max_sweeps)
+    kernel, start = found.policy()
+    weight = _usual(problem.unit, found.pairs)
+    law, visits = anchored(kernel, problem.discount, weight).laws(start)
+    coupling = coupling_of(problem.shape, found.pairs, kernel, law, start)
+    trace = found.ergodic.trace
+    ending = Ending("exact", found.status, _message(found, trace), len(trace["step"]), began, trace)
+    result = assemble_coupling(problem, coupling, _potential(problem, found), found.settled.bounds, ending)
+    makeup = Makeup(problem.cost, RowCounts.known(problem.x.support), RowCounts.known(problem.y.support))
+    return replace(
+        result, gradient=_gradient(problem, found, (kernel, start), law, visits), makeup=makeup, settling=found.settling
+    )
+
+
+def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 200) -> Floats:
+    """Exact distance from every pair of states, (n_x, n_y)."""
+    found = relative_solution(problem.unit, choose(problem.unit, "all"), threads=threads, max_sweeps=max_sweeps)
+    if found.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    return np.clip(problem.offset + problem.scale * found.D, problem.cost.min(), problem.cost.max())
+
+
+def relative_solution(
+    problem: UnitProblem, pairs: Pairs, *, threads: int | None = None, max_sweeps: int = 200
+) -> Relative:
+    """Solve on the classes of pairs, then on the pairs that lead to them."""
+    check_count("max_sweeps", max_sweeps)
+    chains = [transitions(support) for support in (problem.support_x, problem.support_y)]
+    classes = [chain_classes(chain) for chain in chains]
+    label = pair_classes(*classes)
+    inside = pairs.index >= 0
+    here, rest = pairs_where(inside & (label >= 0)), pairs_where(inside & (label < 0))
+    ergodic, status = _ergodic(problem, here, label[here.x, here.y], threads, max_sweeps)
+    D = np.zeros(problem.shape)
+    D[here.x, here.y] = (1.0 - problem.discount) * ergodic.h + ergodic.gain[ergodic.groups.label]
+    passing = Sweep(problem, rest, threads, targets=pairs)
+    times = [absorption_times(k, c.recurrent, problem.discount) for k, c in zip(chains, classes, strict=True)]
+    time = expected_time(problem.support_x, times[0]) + expected_time(problem.support_y, times[1])
+    D[rest.x, rest.y] = problem.cost[rest.x, rest.y]
+    first = Settled(Bounds(0.0, 1.0), time, ergodic.width / 2.0)
+    settled = absorb(passing, D, (1.0 - problem.discount) * D[rest.x, rest.y], problem.discount, first, max_sweeps)
+    allowed = 64.0 * _EPS * (1.0 + float(np.abs(ergodic.h).max()) + time)
+    close = settled.width <= max(TARGET, min(WIDEST, allowed))
+    if status is Status.CONVERGED and not close:
+        status = Status.ROUNDING
+    return Relative(pairs, ergodic, passing, D, settled, status)
+
+
+def _ergodic(
+    problem: UnitProblem, pairs: Pairs, label: Integers, threads: int | None, max_sweeps: int
+) -> tuple[Ergodic, Status]:
+    """Improve and evaluate until no class can get a better bracket."""
+    groups, cost = Groups.of(label), np.ascontiguousarray(problem.cost[pairs.x, pairs.y])
+    rough = replace(problem, discount=min(_WARM, problem.discount))
+    warm = iterate(rough, pairs, threads=threads, max_sweeps=max_sweeps, tolerance=_ROUGH)
+    if warm.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    state = Ergodic(warm.sweep, groups, cost, warm.V, np.zeros(len(groups)), np.ones(len(groups)))
+    weight, far = _usual(problem, pairs), _FAR
+    try:
+        for step in range(max_sweeps):
+            changed = _improve(problem, state)
+            limit = 64.0 * _EPS * (1.0 + float(np.abs(state.h).max()))
+            if step > 0 and (state.width <= limit or state.waited >= _PATIENCE):
+                return state, Status.CONVERGED
+            if step > 0 and changed == 0:
+                if state.is_single or problem.discount < 1.0 or far >= 1e15:
+                    return state, Status.CONVERGED
+                far *= 1e3
+            state.policy = anchored(state.sweep.kernel()[0], problem.discount, weight)
+            h = _evaluate(state, far)
+            if not np.isfinite(h).all():
+                return state, Status.ROUNDING
+            if np.abs(groups.centred(h) - state.h).max() > 1e-9 * (1.0 + np.abs(state.h).max()):
+                state.waited = 0
+            state.h = h
+    except KeyboardInterrupt:
+        if not state.trace["step"]:
+            raise
+        return state, Status.INTERRUPTED
+    return state, Status.STEP_LIMIT
+
+
+def _improve(problem: UnitProblem, state: Ergodic) -> int:
+    """A sweep against h; returns how many pairs got another plan."""
+    pairs, groups = state.sweep.pairs, state.groups
+    state.h = groups.centred(state.h)
+    found = state.sweep.improve(pairs.table(state.h))
+    low, high = class_gains(problem.discount, state.h, state.cost, found, groups)
+    before = state.width
+    # Every sweep bounds the gains, so the tightest ends seen so far hold.
+    state.low, state.high = np.maximum(state.low, low), np.minimum(state.high, high)
+    state.waited = 0 if state.width < 0.9 * before else state.waited + 1
+    residual = state.cost + problem.discount * found.value[:-1] - state.h - state.gain[groups.label]
+    state.trace["step"].append(len(state.trace["step"]) + 1.0)
+    state.trace["residual"].append(float(np.abs(residual).max()))
+    return found.changed
+
+
+def _evaluate(state: Ergodic, far: float) -> Floats:
+    """The relative value of the current policy.
+
+    A policy may have several closed sets inside one class of pairs, some better than others. The best one is the
+    measure of its class; the others stand higher by what they lose in gain, as long as the discount lets it count. So
+    the next improvement leads from them to the best. At discount 1 that would be infinitely high; `far` steps will do.
+    """
+    assert state.policy is not None
+    policy, label = state.policy, state.groups.label
+    references, length, discount = policy.references, policy.length, policy.discount
+    until = policy.until(state.cost)
+    own = until[references] / length[references]
+    best = references[np.lexsort((own, label[references]))]
+    best = best[np.append(True, label[best[1:]] != label[best[:-1]])]  # one for each class, in their order
+    gain = until[best] / length[best]
+    h = until - gain[label] * length
+    if not state.is_single:
+        level = np.zeros(len(h))
+        level[references] = (own - gain[label[references]]) * (1.0 / (1.0 - discount) if discount < 1.0 else far)
+        h += policy.until(discount * policy.step(level))
+        if discount == 1.0:
+            return np.asarray(h)
+    # One step of refinement: without it the rounding of `until` and `length`, which cancel, stays in h.
+    more = policy.until(state.cost - gain[label] + discount * policy.step(h) - h)
+    return np.asarray(h + more - (more[best] / length[best])[label] * length)
+
+
+def _gradient(
+    problem: Problem, found: Relative, policy: tuple[Kernel, Floats], law: Floats, visits: Floats
+) -> Gradient:
+    """Derivatives of the distance: long-run weights where pairs are come back to, visits before that."""
+    pairs, here, rest = found.pairs, found.ergodic.sweep.pairs, found.passing.pairs
+    at, before = pairs.index[here.x, here.y], pairs.index[rest.x, rest.y]
+    h = here.table(found.ergodic.h)
+    settled = found.ergodic.sweep.potential_sums(h, np.append(problem.discount * law[at], 0.0))
+    passing = found.passing.potential_sums(found.D, np.append(problem.discount * visits[before], 1.0))
+    side_x = row_gradient(problem.x, settled[0] + passing[0], problem.scale)
+    side_y = row_gradient(problem.y, settled[1] + passing[1], problem.scale)
+    D = np.where(pairs.index >= 0, found.D, np.nan)
+    slope = problem.scale * _discount_slope(problem, found, policy, law, visits)
+    margin = _margin(problem, found, law[at] > 0.0, visits[before] > 0.0)
+    return Gradient(side_x, side_y, pairs.table(law), problem.offset + problem.scale * D, slope, margin)
+
+
+def _discount_slope(
+    problem: Problem, found: Relative, policy: tuple[Kernel, Floats], law: Floats, visits: Floats
+) -> float:
+    """Derivative in the discount g (from below, at 1).
+
+    Where pairs are come back to, D(s) = (1 - g) h(s) + gain has the slope (E h - h(s)) / g, E over the time from s on;
+    before that D = (1 - g) c + g K D gives K D - c for every visit.
+    """
+    pairs, here, rest = found.pairs, found.ergodic.sweep.pairs, found.passing.pairs
+    at, before = pairs.index[here.x, here.y], pairs.index[rest.x, rest.y]
+    kernel, start = policy
+    only = np.zeros(len(pairs))
+    only[before] = visits[before]
+    steps = kernel.to_scipy()
+    entered = (start + problem.discount * (steps.T @ only))[at]
+    settled = float((law[at] * found.ergodic.h).sum() - (entered * found.ergodic.h).sum()) / problem.discount
+    moved = (steps @ found.D[pairs.x, pairs.y])[before] - problem.unit_cost[rest.x, rest.y]
+    return settled + float((visits[before] * moved).sum())
+
+
+def _margin(problem: Problem, found: Relative, often: NDArray[np.bool_], passed: NDArray[np.bool_]) -> Margin:
+    """How far from another coupling, in masses and in costs summed over time; at discount 1 D counts infinitely."""
+    h = found.ergodic.sweep.pairs.table(found.ergodic.h)
+    mass, cost = found.ergodic.sweep.margins(h, np.append(often, False))
+    first_mass, first_cost = found.passing.margins(found.D, np.append(passed, True))
+    per_time = 1.0 / (1.0 - problem.discount) if problem.discount < 1.0 else np.inf
+    before = max(float(first_cost.min()), 0.0)
+    least = min(float(cost.min()), before * per_time if before > 0.0 else 0.0)
+    return Margin(min(float(mass.min()), float(first_mass.min())), problem.scale * max(least, 0.0))
+
+
+def _potential(problem: Problem, found: Relative) -> Floats:
+    """V of the unit problem; at discount 1 h alone, where it is defined."""
+    if problem.discount < 1.0:
+        return np.where(found.pairs.index >= 0, found.D / (1.0 - problem.discount), np.nan)
+    return found.ergodic.sweep.pairs.table(found.ergodic.h, np.nan)
+
+
+def _usual(problem: UnitProblem, pairs: Pairs) -> Floats:
+    """How often each pair can at most occur: references are chosen among those that occur often."""
+    x, y = (usual_rows(transitions(support)) for support in (problem.support_x, problem.support_y))
+    return np.minimum(x[pairs.x], y[pairs.y])
+
+
+def _message(found: Relative, trace: dict[str, list[float]]) -> str:
+    proof = f"the bracket is {found.settled.width:.1g} of the cost range wide after {len(trace['step'])} sweeps"
+    return {
+        Status.CONVERGED: f"Solved exactly: {proof}.",
+        Status.ROUNDING: (
+            f"Solved as far as floating point allows: {proof}; it takes about {found.settling:.2g} steps to settle, "
+            "and a smaller discount gives more digits."
+        ),
+        Status.STEP_LIMIT: f"Stopped before the optimum was proved: {proof}; raise max_sweeps.",
+    }[found.status]

@@ -1,0 +1,171 @@
+"""Total cost until both processes have ended: no discount, no horizon.
+
+V = c + OT(V) on pairs that have not both ended, V = 0 where both have. Every state leads to one that is never left, so
+every coupling ends; the bracket is that of pairs that are left for good (`certificates`, 7).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.bellman.classes import absorption_times, chain_classes, expected_time, transitions
+from somcot.bellman.pairs import PairChoice, Pairs, choose, pairs_where
+from somcot.bellman.sweep import Sweep
+from somcot.certificates import Settled
+from somcot.chains import MarkovChain
+from somcot.couplings import Coupling, Residuals, conditional, residuals
+from somcot.derivatives import Gradient, Margin, row_gradient
+from somcot.makeup import Makeup, RowCounts
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.discounting import Kernel, discounted_value, reachable
+from somcot.plumbing.validation import check_count
+from somcot.problem import Problem
+from somcot.result import Bounds, Maps, Result, Status
+from somcot.solvers.absorption import absorb, merged
+from somcot.solvers.assemble import Answer, Ending, Question, assemble, coupling_of
+from somcot.solvers.policy_iteration import TARGET
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+__all__ = ["metric", "solve"]
+
+_EPS = float(np.finfo(np.float64).eps)
+
+
+class _Total(NamedTuple):
+    """The solution in units of the largest cost: V on all pairs, and the sweep of those that go on."""
+
+    pairs: Pairs
+    sweep: Sweep
+    V: Floats
+    settled: Settled
+
+
+def solve(
+    problem: Problem, *, pairs: PairChoice = "reachable", threads: int | None = None, max_sweeps: int = 200
+) -> Result:
+    """The least expected total cost until both chains have ended.
+
+    The state law is the expected number of visits to each pair before that, the potential the total from each pair.
+    """
+    began = time.perf_counter()
+    found = _solution(problem, pairs, threads, max_sweeps)
+    kernel, start = found.sweep.kernel()
+    places = found.pairs.index[found.sweep.pairs.x, found.sweep.pairs.y]
+    full = merged(len(found.pairs), (places, kernel))
+    visits = np.zeros(len(found.pairs))
+    visits[places] = _visits(full, start)[places]
+    coupling = coupling_of(problem.shape, found.pairs, full, visits, start)
+    low, high = (float(problem.scale * end) for end in found.settled.bounds)
+    law = found.pairs.table(visits)
+    answer = Answer(
+        min(max(float((law * problem.cost).sum()), low), high),
+        Bounds(float(np.nextafter(low, -np.inf)), float(np.nextafter(high, np.inf))),
+        Maps(conditional(law), conditional(law.T)),
+        np.where(found.pairs.index >= 0, problem.scale * found.V, np.nan),
+        law,
+        _residuals(problem, coupling, law, found),
+        coupling,
+    )
+    result = assemble(Question.of(problem), answer, _ending(found, began))
+    makeup = Makeup(problem.cost, RowCounts.known(problem.x.support), RowCounts.known(problem.y.support))
+    return replace(result, gradient=_gradient(problem, found, visits), makeup=makeup)
+
+
+def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 200) -> Floats:
+    """The total from every pair of states, (n_x, n_y)."""
+    return problem.scale * _solution(problem, "all", threads, max_sweeps).V
+
+
+def _solution(problem: Problem, choice: PairChoice, threads: int | None, max_sweeps: int) -> _Total:
+    check_count("max_sweeps", max_sweeps)
+    unit = problem.unit
+    chains = [transitions(support) for support in (unit.support_x, unit.support_y)]
+    ended = [
+        _ended(name, chain, kernel, everywhere=choice == "all")
+        for name, chain, kernel in zip("xy", (problem.x, problem.y), chains, strict=True)
+    ]
+    pairs = choose(unit, choice)
+    rest = pairs_where((pairs.index >= 0) & ~(ended[0][:, None] & ended[1]))
+    times = [absorption_times(kernel, done, 1.0) for kernel, done in zip(chains, ended, strict=True)]
+    steps = expected_time(unit.support_x, times[0]) + expected_time(unit.support_y, times[1])
+    sweep, V = Sweep(unit, rest, threads, targets=pairs), np.zeros(problem.shape)
+    nothing = Settled(Bounds(-np.inf, np.inf), steps, 0.0)
+    return _Total(pairs, sweep, V, absorb(sweep, V, unit.cost[rest.x, rest.y], 1.0, nothing, max_sweeps))
+
+
+def _ended(name: str, chain: MarkovChain, kernel: Kernel, *, everywhere: bool) -> NDArray[np.bool_]:
+    """Which states are never left; refuses chains that may go on for ever."""
+    classes = chain_classes(kernel)
+    stays = np.zeros(kernel.n)
+    rows = np.repeat(np.arange(kernel.n), np.diff(kernel.indptr))
+    np.add.at(stays, rows[rows == kernel.indices], kernel.data[rows == kernel.indices])
+    alone = classes.recurrent & (np.diff(kernel.indptr) == 1) & (stays > 0)
+    met = np.ones(kernel.n, dtype=np.bool_) if everywhere else reachable(kernel, chain.initial)
+    endless = np.flatnonzero(classes.recurrent & ~alone & met)
+    if endless.size:
+        state = chain.states[int(endless[0])]
+        n = int((classes.component == classes.component[endless[0]]).sum())
+        raise ValueError(
+            f"{name}: state {state!r} never ends, it is one of {n} states that are come back to for ever; total=True "
+            "needs every state to lead to one that is never left (probability 1 of staying); discount=1 compares "
+            "what goes on for ever"
+        )
+    return np.asarray(alone)
+
+
+def _visits(kernel: Kernel, start: Floats) -> Floats:
+    """Expected visits to each pair, those that are never left apart (their rows are empty)."""
+    found = np.maximum(discounted_value(kernel.transpose(), start, 1.0), 0.0)
+    return np.where(reachable(kernel, start), found, 0.0)
+
+
+def _gradient(problem: Problem, found: _Total, visits: Floats) -> Gradient:
+    rest = found.sweep.pairs
+    weight = np.append(visits[found.pairs.index[rest.x, rest.y]], 1.0)
+    slots_x, slots_y = found.sweep.potential_sums(found.V, weight)
+    mass, cost = found.sweep.margins(found.V, weight > 0.0)
+    return Gradient(
+        row_gradient(problem.x, slots_x, problem.scale),
+        row_gradient(problem.y, slots_y, problem.scale),
+        found.pairs.table(visits),
+        np.where(found.pairs.index >= 0, problem.scale * found.V, np.nan),
+        np.nan,
+        Margin(float(mass.min()), problem.scale * max(float(cost.min()), 0.0)),
+    )
+
+
+def _residuals(problem: Problem, coupling: Coupling, law: Floats, found: _Total) -> Residuals:
+    """Flow on the pairs that go on; causality with the visits of this coupling, whose number is its own choice."""
+    sides = (law.sum(axis=1), law.sum(axis=0))
+    nu = [_weighted(chain, side) for chain, side in zip((problem.x, problem.y), sides, strict=True)]
+    _, causal_x, causal_y = residuals(coupling, nu[0], nu[1], 1.0)
+    goes_on = found.sweep.pairs.index >= 0
+    flow = np.abs(law - coupling.next_law() - coupling.start)[goes_on].sum()
+    return Residuals(float(flow), causal_x, causal_y)
+
+
+def _weighted(chain: MarkovChain, weight: Floats) -> Floats | csr_array:
+    kernel = chain.transition
+    if isinstance(kernel, np.ndarray):
+        return np.asarray(weight[:, None] * kernel)
+    rows: csr_array = kernel.copy()
+    rows.data = rows.data * np.repeat(weight, np.diff(rows.indptr))
+    return rows
+
+
+def _ending(found: _Total, began: float) -> Ending:
+    width = found.settled.width
+    size = 1.0 + float(np.abs(found.V).max())
+    close = width <= max(TARGET, 64.0 * _EPS * (1.0 + found.settled.time)) * size
+    status = Status.CONVERGED if close else Status.ROUNDING
+    how = "Solved exactly" if close else "Solved as far as floating point allows"
+    n_sweeps = found.settled.n_sweeps
+    message = f"{how}: the bracket is {width:.1g} of the largest cost wide after {n_sweeps} sweeps."
+    return Ending("exact", status, message, n_sweeps, began, {"step": np.arange(1.0, n_sweeps + 1)})
