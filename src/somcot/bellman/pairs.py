@@ -54,7 +54,7 @@ class Pairs:
 
     def unfolded(self) -> Pairs:
         """The same pairs, each for itself alone."""
-        return _from_mask(self.index >= 0) if self.folded else self
+        return pairs_where(self.index >= 0) if self.folded else self
 
 
 def choose(problem: UnitProblem, pairs: PairChoice) -> Pairs:

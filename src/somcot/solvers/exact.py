@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from somcot.bellman.pairs import PairChoice
+from somcot.bellman.reduce import LEFT_OUT
 from somcot.plumbing.anchoring import CLOSE
 from somcot.plumbing.arrays import Floats
 from somcot.problem import Problem
@@ -18,6 +19,8 @@ def solve(
     pairs: PairChoice = "reachable",
     threads: int | None = None,
     max_sweeps: int = 200,
+    tolerance: float = LEFT_OUT,
+    reduce: bool = True,
 ) -> Result:
     """Solve exactly.
 
@@ -30,10 +33,19 @@ def solve(
         Threads for the transport problems, by default one per core; the result does not depend on it.
     max_sweeps : int
         Rounds of improvement to allow; a handful is normal.
+    tolerance : float
+        What leaving out states that hardly occur may add to the bracket, relative to the range of the cost. Larger
+        values leave out more and are faster on local chains; 0 keeps all states. At discounts up to 0.9995; close to 1
+        every state may count.
+    reduce : bool
+        Solve the smallest problem with the same answer: rare states left out, states that behave alike merged, each
+        pair once where a chain is compared with itself. At discounts up to 0.9995.
     """
-    if problem.clock.name == "total":
-        return total.solve(problem, pairs=pairs, threads=threads, max_sweeps=max_sweeps)
-    chosen = relative.solve if problem.discount > CLOSE else policy_iteration.solve
+    if problem.clock.name == "discount" and problem.discount <= CLOSE:
+        return policy_iteration.solve(
+            problem, pairs=pairs, threads=threads, max_sweeps=max_sweeps, tolerance=tolerance, reduce=reduce
+        )
+    chosen = total.solve if problem.clock.name == "total" else relative.solve
     return chosen(problem, pairs=pairs, threads=threads, max_sweeps=max_sweeps)
 
 

@@ -48,7 +48,7 @@ Integers = NDArray[np.int64]
 class Ergodic:
     """Policy iteration on the pairs that are come back to for ever; units of the unit cost.
 
-    `low` and `high` bound the gain of each class.
+    `low` and `high` bound the gain of each class; `gap` is what the last transports leave open.
     """
 
     sweep: Sweep
@@ -59,6 +59,7 @@ class Ergodic:
     high: Floats
     policy: Anchored | None = None
     waited: int = 0
+    gap: float = 0.0
     trace: dict[str, list[float]] = field(default_factory=lambda: {"step": [], "residual": []})
 
     @property
@@ -165,7 +166,7 @@ def relative_solution(
     D[rest.x, rest.y] = problem.cost[rest.x, rest.y]
     first = Settled(Bounds(0.0, 1.0), time, ergodic.width / 2.0)
     settled = absorb(passing, D, (1.0 - problem.discount) * D[rest.x, rest.y], problem.discount, first, max_sweeps)
-    allowed = 64.0 * _EPS * (1.0 + float(np.abs(ergodic.h).max()) + time)
+    allowed = 64.0 * _EPS * (1.0 + float(np.abs(ergodic.h).max()) + time) + 4.0 * ergodic.gap
     close = settled.width <= max(TARGET, min(WIDEST, allowed))
     if status is Status.CONVERGED and not close:
         status = Status.ROUNDING
@@ -218,6 +219,7 @@ def _improve(problem: UnitProblem, state: Ergodic) -> int:
     state.low, state.high = np.maximum(state.low, low), np.minimum(state.high, high)
     state.waited = 0 if state.width < 0.9 * before else state.waited + 1
     residual = state.cost + problem.discount * found.value[:-1] - state.h - state.gain[groups.label]
+    state.gap = float((found.high - found.low)[:-1].max())
     state.trace["step"].append(len(state.trace["step"]) + 1.0)
     state.trace["residual"].append(float(np.abs(residual).max()))
     return found.changed
