@@ -26,6 +26,7 @@ if _TYPE_CHECKING:  # for readers and type checkers; at run time `__getattr__` d
     from somcot import costs
     from somcot.api import distance, markov_order, metric, same_process
     from somcot.chains import MarkovChain, block_chain, random_walk
+    from somcot.lumping import Lumping, lump
     from somcot.many.matrix import distance_matrix
     from somcot.many.record import DistanceMatrix
     from somcot.plumbing.errors import ConvergenceWarning, DataWarning, UnseenStateWarning
@@ -46,6 +47,7 @@ __all__ = [
     "Counts",
     "DataWarning",
     "DistanceMatrix",
+    "Lumping",
     "MarkovChain",
     "MemoryLimitError",
     "Problem",
@@ -58,6 +60,7 @@ __all__ = [
     "costs",
     "distance",
     "distance_matrix",
+    "lump",
     "markov_order",
     "metric",
     "random_walk",
@@ -86,6 +89,7 @@ _HOMES = {
     "somcot.chains": ("MarkovChain", "block_chain", "random_walk"),
     "somcot.many.matrix": ("distance_matrix",),
     "somcot.many.record": ("DistanceMatrix",),
+    "somcot.lumping": ("Lumping", "lump"),
     "somcot.plumbing.errors": ("ConvergenceWarning", "DataWarning", "UnseenStateWarning"),
     "somcot.plumbing.memory": ("MemoryLimitError",),
     "somcot.problem": ("Problem",),
