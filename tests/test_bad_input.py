@@ -315,3 +315,20 @@ def test_constant_tiny_cost_has_a_tiny_bracket() -> None:
 def test_labels_that_only_look_alike() -> None:
     with pytest.warns(DataWarning, match=r"no label is shared, but 1 and '1' look alike"):
         assert costs.labels([1, 2], ["1", "2"]).all()
+
+
+@pytest.mark.parametrize(
+    "table", [lambda n: costs.labels(range(n), range(n)), lambda n: costs.absolute(range(n), range(n))]
+)
+def test_a_cost_that_memory_cannot_hold_is_refused_at_once(
+    table: Callable[[int], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not after the table was made: that stalls a machine for minutes."""
+    monkeypatch.setenv("SOMCOT_MEMORY_LIMIT", "1M")
+    with pytest.raises(MemoryLimitError, match="a cost between 2,000 and 2,000 states needs about"):
+        table(2000)
+
+
+def test_neighbourhoods_end() -> None:
+    with pytest.raises(ValueError, match="rounds: found 1001, expected at most 1,000"):
+        costs.neighbourhood(CHAIN, CHAIN, 1001)

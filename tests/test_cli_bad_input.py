@@ -48,6 +48,7 @@ def only(line: str) -> bool:
 
 # name: (content of bad.csv, words the error must hold)
 TABLES: dict[str, tuple[str | bytes, list[str]]] = {
+    "open quote": ('user,ts,page\n1,0,home\n1,1,"cart\n1,2,home\n1,3,cart\n', ["bad.csv", "never closed", "line 5"]),
     "empty file": ("", ["bad.csv", "empty", "check"]),
     "blank first line": ("\nuser,ts,page\n1,0,a\n", ["bad.csv: line 1", "header"]),
     "header only": ("user,ts,page\n", ["bad.csv", "no rows"]),
@@ -89,6 +90,10 @@ def test_bad_table(name: str, command: Command, folder: Path) -> None:
 # name: (what to put into bad.jsonl, words)
 JSON_LINES: dict[str, tuple[bytes, list[str]]] = {
     "broken JSON": (b'{"user":1,"ts":0,"page":"a"}\n{"user":1,\n', ["bad.jsonl: line 2", "JSON"]),
+    "name twice": (
+        b'{"user":1,"ts":0,"page":"a"}\n{"user":1,"ts":1,"page":"a","page":"b"}\n',
+        ["bad.jsonl: line 2", "'page' twice"],
+    ),
     "no object": (b"[1,2,3]\n", ["bad.jsonl: line 1", "object"]),
     "missing key": (b'{"user":1,"ts":0,"page":"a"}\n{"user":1,"ts":1}\n', ["bad.jsonl: line 2", "'page'"]),
     "null state": (b'{"user":1,"ts":0,"page":"a"}\n{"user":1,"ts":1,"page":null}\n', ["bad.jsonl: row 2", "no page"]),
@@ -199,6 +204,7 @@ def huge_claim() -> bytes:
 
 ARRAYS: dict[str, tuple[str, Callable[[], bytes], list[str]]] = {
     "pickled npy": ("npy", lambda: npy_of([{"a": 1}], allow_pickle=True), ["pickled", "never loaded", "savez"]),
+    "two chains": ("npz", lambda: npz_of(P=np.eye(2), transition_matrix=np.eye(3)), ["several chains", "P"]),
     "pickled npz": ("npz", lambda: npz_of(a=np.array([[1], [2, 3]], dtype=object)), ["'a'", "pickled"]),
     "zip bomb": ("npz", zip_bomb, ["zip bomb", "MB", "uncompressed"]),
     "huge header": ("npy", huge_claim, ["claims 8,000,000,000,000 bytes"]),
@@ -234,6 +240,12 @@ GRAPHS: dict[str, tuple[str, str | bytes, list[str]]] = {
     "four words": ("edges", "a b 1 2\n", ["line 1", "from to"]),
     "negative weight": ("edges", "a b 1\nb c -2\n", ["line 2", "-2", "at least 0"]),
     "text weight": ("edges", "a b heavy\n", ["line 1", "'heavy'"]),
+    "weight with underscores": ("edges", "a b 1_000\n", ["line 1", "'1_000'"]),
+    "unknown direction": (
+        "graphml",
+        '<graphml><graph edgedefault="both"><node id="a"/></graph></graphml>',
+        ["edgedefault", "'both'", "undirected"],
+    ),
     "infinite weight": ("edges", "a b inf\n", ["line 1", "'inf'"]),
     "comments only": ("edges", "# nothing\n", ["no edges"]),
     "not UTF-8": ("edges", b"a \xff\n", ["line 1", "UTF-8"]),
@@ -378,6 +390,16 @@ OPTIONS: dict[str, tuple[list[str], list[str]]] = {
         ["good.edges", "no recorded episodes"],
     ),
     "no permutations": (["test", *GOOD_PAIR, "--discount", "0.9", "--permutations", "0"], ["--permutations"]),
+    "report as the root": (["distance", *GOOD_PAIR, "--discount", "0.9", "--html", "/"], ["/", "cannot be written"]),
+    "NUL in a name": (["info", "bad\0.csv"], ["bad", "NUL"]),
+    "bins given twice": (
+        ["info", "good.csv", "--state", "reward", "--bins", "reward=2", "--bins", "reward=3"],
+        ["--bins", "reward", "twice"],
+    ),
+    "neighbourhoods without end": (
+        ["distance", "good.edges", "good.edges", "--discount", "0.9", "--cost", "neighbourhood:99999999999"],
+        ["rounds", "99999999999", "at most 1,000"],
+    ),
     "permutations without end": (
         ["test", *GOOD_PAIR, "--discount", "0.9", "--permutations", "99999999999999999999"],
         ["--permutations", "99999999999999999999", "10000000"],

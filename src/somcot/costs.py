@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.memory import require
 from somcot.plumbing.surroundings import histograms, n_successors
 from somcot.plumbing.text import brief_record
 from somcot.plumbing.validation import check_count, check_flag, check_labels, real_array
@@ -24,6 +25,7 @@ __all__ = [
     "degree", "emissions", "euclidean", "from_features", "labels", "neighbourhood",
 ]  # fmt: skip
 
+_ROUNDS = 1000  # steps around a state: by then every walk has forgotten where it began, or never will
 Cost = ArrayLike | str | Callable[[Any, Any], ArrayLike]  # what `between` takes
 # Costs with a name, and what they compare; those with a colon take something more.
 NAMED = {
@@ -54,8 +56,15 @@ def absolute(a: ArrayLike, b: ArrayLike) -> Floats:
     array([[0., 1., 2.],
            [1., 0., 1.]])
     """
+    x, y = real_array("a", a, 1), real_array("b", b, 1)
+    _require_table(len(x), len(y), copies=2)
     with np.errstate(over="ignore"):
-        return _finite(np.abs(np.subtract.outer(real_array("a", a, 1), real_array("b", b, 1))))
+        return _finite(np.abs(np.subtract.outer(x, y)))
+
+
+def _require_table(n_x: int, n_y: int, copies: int = 1) -> None:
+    """Refuse a table that memory cannot hold before it is begun: asking for it may stall the machine."""
+    require(8.0 * copies * n_x * n_y, f"a cost between {n_x:,} and {n_y:,} states", "merge states")
 
 
 class FeatureMeans(NamedTuple):
@@ -234,6 +243,7 @@ def labels(states_x: Iterable[Hashable], states_y: Iterable[Hashable]) -> Floats
     """
     x, y = check_labels("states_x", states_x), check_labels("states_y", states_y)
     column = {label: j for j, label in enumerate(y)}
+    _require_table(len(x), len(y))
     cost = np.ones((len(x), len(y)))
     for i, label in enumerate(x):
         if label in column:
@@ -286,7 +296,7 @@ def _named(text: str, x: Any, y: Any) -> ArrayLike | FeatureCost:
     if text == "degree":
         return degree(x, y)
     if name == "neighbourhood" and (text == name or (rest.isascii() and rest.isdigit())):
-        return neighbourhood(x, y) if text == name else neighbourhood(x, y, int(rest[:9]))
+        return neighbourhood(x, y) if text == name else neighbourhood(x, y, int(rest[:4000]))
     raise ValueError(f"cost: found {text!r}, expected an array, a function of x and y, or one of {', '.join(NAMED)}")
 
 
@@ -405,7 +415,7 @@ def neighbourhood(x: Any, y: Any, rounds: int = 2, *, attribute: str | None = No
     """
     from scipy.spatial.distance import cdist
 
-    rounds = check_count("rounds", rounds, at_least=0)
+    rounds = check_count("rounds", rounds, at_least=0, at_most=_ROUNDS)
     supports = _support("x", x), _support("y", y)
     if attribute is None:
         sides = [n_successors(support).tolist() for support in supports]
@@ -413,6 +423,7 @@ def neighbourhood(x: Any, y: Any, rounds: int = 2, *, attribute: str | None = No
         sides = [list(_attribute(side, process, attribute)) for side, process in (("x", x), ("y", y))]
     known = {label: k for k, label in enumerate(dict.fromkeys([*sides[0], *sides[1]]))}
     a, b = (histograms(support, side, known, rounds) for support, side in zip(supports, sides, strict=True))
+    _require_table(len(sides[0]), len(sides[1]), copies=2)
     total = np.zeros((len(sides[0]), len(sides[1])))
     for v, w in zip(a, b, strict=True):
         total += cdist(v, w, "cityblock")

@@ -119,3 +119,9 @@ def test_a_model_starts_as_its_page_says() -> None:
     assert from_model(model).initial.tolist() == [0.75, 0.25]
     page = (Path(__file__).parents[2] / "docs" / "readers.md").read_text(encoding="utf-8")
     assert "starts in its .stationary_distribution, or else uniformly" in page
+
+
+def test_a_lag_does_not_apply_to_a_chain(tmp_path: Path) -> None:
+    np.save(tmp_path / "k.npy", np.array([[0.5, 0.5], [0.2, 0.8]]))
+    with pytest.warns(somcot.DataWarning, match=r"k\.npy holds a chain, which has no frames"):
+        read_arrays(tmp_path / "k.npy", lag=3)

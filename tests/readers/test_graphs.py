@@ -69,6 +69,14 @@ def test_a_walk_that_starts_in_the_long_run(tmp_path: Path) -> None:
         from_graph(nx.Graph([(0, 1), (2, 3), (3, 4)]), initial="stationary")
 
 
+def test_a_weight_that_no_edge_has() -> None:
+    graph = nx.Graph()
+    graph.add_edge("a", "b", length=3)
+    with pytest.raises(ValueError, match="no edge has the attribute 'lenght' for weight"):
+        from_graph(graph, weight="lenght")
+    assert dense(from_graph(graph)).tolist() == dense(from_graph(graph, weight="length")).tolist()
+
+
 def test_refused_graphs() -> None:
     with pytest.raises(ValueError, match="no nodes"):
         from_graph(nx.Graph())

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ import pytest
 
 import somcot
 from somcot import MarkovChain, Samples
-from somcot.readers import Bins, from_dtrajs, from_graph, from_minari, from_table
+from somcot.readers import Bins, batches, from_dtrajs, from_graph, from_minari, from_table
 from somcot.readers import read as read_process
 from somcot.readers.columns import LabelColumn
 from somcot.readers.observations import Episode, to_samples
@@ -375,3 +376,37 @@ def test_standard_input_by_its_other_name(tmp_path: Path) -> None:
         check=False,
     )  # fmt: skip
     assert '"n_transitions": 1999' in done.stdout, done.stderr
+
+
+def test_a_quote_that_is_never_closed(tmp_path: Path) -> None:
+    """Rows after it would be one field; marks inside a field are just marks."""
+    (tmp_path / "open.csv").write_text('state\na\n"b\na\nb\n', encoding="utf-8")
+    with pytest.raises(
+        ValueError, match=r"open\.csv: a quotation mark is opened and never closed \(line 5 is the last"
+    ):
+        from_table(tmp_path / "open.csv")
+    (tmp_path / "pipe.csv").write_text('state\n5" pipe\nvalve\n5" pipe\n6" pipe\n', encoding="utf-8")
+    assert from_table(tmp_path / "pipe.csv").states == ('5" pipe', '6" pipe', "valve")
+    os.mkfifo(tmp_path / "fifo.csv")
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit((tmp_path / "fifo.csv").write_text, 'state\na\n"b\na\nb\n')
+        with pytest.warns(somcot.DataWarning, match=r"fifo\.csv: an odd number of quotation marks"):
+            from_table(tmp_path / "fifo.csv")
+
+
+def test_a_header_of_many_columns_takes_no_square_of_them() -> None:
+    names = [*(f"c{k}" for k in range(300_000)), "c1", "", ""]
+    assert batches._unique(names)[-3:] == ["c1 #300000", "", " #300002"]
+
+
+def test_periods_and_durations_are_called_by_their_names() -> None:
+    pandas = pytest.importorskip("pandas")
+    months = pandas.DataFrame({"state": pandas.PeriodIndex(["2026-01", "2026-03", "2026-01"], freq="M")})
+    assert from_table(months).states == ("2026-01", "2026-03")
+    months["page"] = ["c", "a", "b"]
+    months["state"] = pandas.PeriodIndex(["2026-03", "2026-01", "2026-02"], freq="M")
+    with pytest.warns(somcot.DataWarning, match="sorted by time"):
+        ordered = from_table(months, state="page", time="state")
+    assert np.asarray(ordered.counts()).tolist() == [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
+    spans = pandas.DataFrame({"state": pandas.to_timedelta([60, 3600, 60], unit="s")})
+    assert from_table(spans).states == ("0:01:00", "1:00:00")

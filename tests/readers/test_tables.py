@@ -257,3 +257,8 @@ def test_integer_and_text_sequences_agree() -> None:
     text = from_table({"sequence": [str(v) for v in q], "state": s})
     assert counts(whole) == counts(text)
     assert whole.n_episodes == text.n_episodes
+
+
+def test_uniform_bins_over_all_numbers() -> None:
+    found = from_table({"v": [-1.5e308, 1.5e308, 1.0, -1.0]}, state="v", bins=3, binning="uniform")
+    assert found.n_states == 3

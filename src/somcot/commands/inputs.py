@@ -92,6 +92,8 @@ def _shared_bins(sources: Sequence[Input], kinds: Sequence[str], reading: Readin
     for text in reading.bins:
         column, sign, number = text.rpartition("=")
         names = [column] if sign else list(reading.state or ())
+        for name in wanted.keys() & set(names):
+            raise ValueError(f"--bins: {name} is given twice; say once how to cut it")
         if not names:
             raise ValueError(f"--bins {text}: which column? Pass --state COLUMN --bins COLUMN={text}")
         wanted |= dict.fromkeys(names, _bin_spec(text, number))

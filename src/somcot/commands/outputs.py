@@ -53,7 +53,7 @@ def _same_file(a: Path, b: Path) -> bool:
 def _refuse_unwritable(path: Path) -> None:
     """Refuse folders and places where no file can be made; the folders themselves are made when writing."""
     target = Path(os.path.realpath(path))
-    folder = next(parent for parent in target.parents if parent.exists())
+    folder = next((parent for parent in target.parents if parent.exists()), target)  # the root has no parents
     if not folder.is_dir():
         raise ValueError(f"{path}: its folder cannot be made ({folder} is a file); name another place")
     special = target.exists() and not target.is_file()
@@ -71,7 +71,7 @@ def write_files(answer: Answer, html: Path | None, plot: Path | None, known: flo
         )  # fmt: skip
         answer.files["report"] = str(html)
     if plot is not None:
-        write_bytes(plot, _drawn(answer, plot.suffix.removeprefix(".")))
+        write_bytes(plot, _drawn(answer, plot.suffix.lower().removeprefix(".")))
         answer.files["figure"] = str(plot)
 
 
@@ -97,7 +97,7 @@ def _drawn(answer: Answer, kind: str) -> bytes:
 
 def save_matrix(path: Path, values: Floats, x: NamedProcess, y: NamedProcess) -> None:
     """Write distances of all pairs of states, as an array or with the labels."""
-    if path.suffix == ".npy":
+    if path.suffix.lower() == ".npy":
         array = io.BytesIO()
         np.save(array, values)
         write_bytes(path, array.getvalue())

@@ -59,7 +59,7 @@ def distance(
     check_discount(discount)
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"--confidence: found {confidence:g}, expected a number strictly between 0 and 1, such as 0.9")
-    if plot is not None and plot.suffix not in _PICTURES:
+    if plot is not None and plot.suffix.lower() not in _PICTURES:
         raise ValueError(f"--plot: found {str(plot)!r}, expected a file ending in {', '.join(_PICTURES)}")
     if plot is not None and not can_draw():
         raise ImportError("--plot: drawing needs matplotlib: pip install matplotlib")
@@ -131,7 +131,7 @@ def test(
 def metric(a: str, b: str, reading: Reading, *, cost: str, discount: float, as_json: bool, out: Path | None) -> int:
     """`somcot metric`."""
     check_discount(discount)
-    if out is not None and out.suffix not in (".csv", ".npy"):
+    if out is not None and out.suffix.lower() not in (".csv", ".npy"):
         raise ValueError(f"--out: found {str(out)!r}, expected a file ending in .csv or .npy")
     check_targets({"--out": out}, (a, b, cost))
     with caught() as messages:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
+from somcot.plumbing.errors import DataWarning, warn
 from somcot.readers.folders import open_folder
 from somcot.readers.frames import is_frame, open_frame
 from somcot.readers.inputs import Input, as_utf8, identify, open_bytes, whole
@@ -184,9 +185,10 @@ def _csv_batches(
     if not head:
         raise ValueError(f"{source.name}: only a header, no rows; check how the file was written")
     text = pa.dictionary(pa.int32(), pa.string())
+    counted = _Prefixed(head, stream)
     with _named(source):
         reader = pacsv.open_csv(
-            pa.PythonFile(_Prefixed(head, stream), mode="r"),
+            pa.PythonFile(counted, mode="r"),
             read_options=pacsv.ReadOptions(column_names=_unique(names), block_size=_BLOCK, use_threads=False),
             # In a table of one column an empty line is a missing entry, elsewhere just an empty line.
             parse_options=pacsv.ParseOptions(
@@ -198,25 +200,54 @@ def _csv_batches(
         )
         for batch in reader:
             yield {name: batch.column(k) for k, name in enumerate(wanted)}
+    if counted.quotes % 2:
+        _check_quotes(source, names, mark)
+
+
+def _check_quotes(source: Input, names: list[str], mark: str) -> None:
+    """Refuse a quotation mark that is never closed: all rows after it would be one field, and nobody would know.
+
+    Marks within a field, as in 5" pipe, are allowed, so an odd number of them proves nothing.
+    """
+    if source.path is None:
+        warn(f"{source.name}: an odd number of quotation marks; if one is never closed, rows are lost", DataWarning)
+        return
+    with open_bytes(source) as stream:
+        lines = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")
+        rows = csv.reader(lines, delimiter=mark, strict=True)
+        try:
+            for _ in rows:
+                pass
+        except csv.Error as error:
+            if "unexpected end of data" in str(error):
+                last = rows.line_num
+                raise ValueError(
+                    f"{source.name}: a quotation mark is opened and never closed (line {last} is the last); correct it"
+                ) from None
+        finally:
+            lines.detach()
 
 
 def _unique(names: list[str]) -> list[str]:
     """Repeated and empty names, which nobody asked for, get endings of their own."""
-    return [name if names.index(name) == k else f"{name} #{k}" for k, name in enumerate(names)]
+    first = {name: k for k, name in reversed(list(enumerate(names)))}
+    return [name if first[name] == k else f"{name} #{k}" for k, name in enumerate(names)]
 
 
 class _Prefixed(io.RawIOBase):
-    """A stream with a few bytes in front of it."""
+    """A stream with a few bytes in front of it, which counts quotation marks on the way."""
 
     def __init__(self, head: bytes, stream: IO[bytes]) -> None:
-        self._head, self._stream = head, stream
+        self._head, self._stream, self.quotes = head, stream, 0
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
         head, self._head = self._head, b""
-        return head + self._stream.read(max(size - len(head), 0) if size >= 0 else -1)
+        found = head + self._stream.read(max(size - len(head), 0) if size >= 0 else -1)
+        self.quotes += found.count(b'"')
+        return found
 
 
 def _json_lines(source: Input, stream: IO[bytes]) -> Table:
@@ -231,12 +262,26 @@ def _json_rows(source: Input, stream: IO[bytes]) -> Iterator[tuple[int, dict[str
             yield number, _json_row(source, number, line)
 
 
+class _RepeatedError(Exception):
+    """A name that an object has twice."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; of two entries with one name, one would be lost without a word."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _RepeatedError(next(name for k, (name, _) in enumerate(pairs) if name in dict(pairs[:k])))
+    return found
+
+
 def _json_row(source: Input, number: int, line: bytes) -> dict[str, Any]:
     place = f"{source.name}: line {number}"
     if len(line) > _LINE:
         raise ValueError(f"{place} is longer than {_LINE >> 20} MB; expected one small JSON object per line")
     try:
-        row = json.loads(line)
+        row = json.loads(line, object_pairs_hook=_once)
+    except _RepeatedError as error:
+        raise ValueError(f"{place} says {str(error)!r} twice; which is meant?") from None
     except UnicodeDecodeError:
         raise ValueError(f"{place} is not valid UTF-8; pass the right encoding") from None
     except (ValueError, RecursionError) as error:

@@ -146,6 +146,8 @@ def check_binning(how: str) -> None:
 def _inner(low: float, high: float, n: int) -> Floats:
     if not high > low:
         return np.empty(0)
+    if high - low == math.inf:  # beyond floating point, unlike the edges
+        return 2.0 * np.linspace(low / 2.0, high / 2.0, n + 1)[1:-1]
     return np.linspace(low, high, n + 1)[1:-1]
 
 

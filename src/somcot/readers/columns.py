@@ -27,8 +27,11 @@ def is_arrow(values: Any) -> bool:
     return hasattr(values, "null_count")
 
 
-def plain(values: Any) -> Any:
-    """An Arrow array without extension types: a UUID as text, a bool8 as a truth value, others as they are stored."""
+def plain(values: Any, *, times: bool = False) -> Any:
+    """An Arrow array without extension types: a UUID as text, a bool8 as a truth value, others as they are stored.
+
+    A period of pandas is stored as a number that means nothing without its unit: it becomes its name, or its beginning.
+    """
     import pyarrow as pa
 
     if isinstance(values, pa.ExtensionArray):
@@ -36,10 +39,23 @@ def plain(values: Any) -> Any:
         if name == "arrow.uuid":
             texts = [None if v is None else str(UUID(bytes=v)) for v in values.storage.to_pylist()]
             return pa.array(texts, pa.string())
+        if name == "pandas.period":
+            periods = values.to_pandas()
+            return pa.array(periods.dt.start_time if times else periods.astype(str).where(periods.notna(), None))
         return values.storage.cast(pa.bool_()) if name == "arrow.bool8" else plain(values.storage)
     if pa.types.is_decimal(values.type):  # the narrow ones know few operations
         return values.cast(pa.decimal256(values.type.precision, values.type.scale))
     return values
+
+
+def _as_text(values: Any) -> Any:
+    """Times as Arrow writes them; durations, which it would write as bare numbers, as Python does."""
+    import pyarrow as pa
+
+    if not pa.types.is_duration(values.type):
+        return values.cast(pa.string())
+    spans = values.cast(pa.duration("us")).to_pylist()
+    return pa.array([None if span is None else str(span) for span in spans], pa.string())
 
 
 class LabelColumn:
@@ -77,9 +93,9 @@ class LabelColumn:
             )
         if coded is None:
             text = pa.types.is_temporal(kind) or pa.types.is_string_view(kind)
-            coded = self._encoded(values.cast(pa.string()) if text else values)
+            coded = self._encoded(_as_text(values) if text else values)
         labels = coded.dictionary
-        codes = self._from_list((labels.cast(pa.string()) if pa.types.is_temporal(labels.type) else labels).to_pylist())
+        codes = self._from_list((_as_text(labels) if pa.types.is_temporal(labels.type) else labels).to_pylist())
         indices = coded.indices.cast(pa.int64())
         places = indices.fill_null(-1).to_numpy(zero_copy_only=False)
         if len(places) and (places.max() >= len(codes) or np.count_nonzero(places < 0) > indices.null_count):
@@ -161,7 +177,7 @@ class NumberColumn:
 
     def add(self, values: Batch) -> None:
         """Take in one batch."""
-        part = self._from_arrow(plain(values)) if is_arrow(values) else self._from_list(values)
+        part = self._from_arrow(plain(values, times=self.times)) if is_arrow(values) else self._from_list(values)
         infinite = np.isinf(part) if part.dtype.kind == "f" else np.zeros(0, dtype=np.bool_)
         if infinite.any():
             i = int(infinite.argmax())

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from somcot.chains import MarkovChain
+from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.validation import check_count, check_flag, real_array, refuse_masks
 from somcot.readers.episodes import join
 from somcot.readers.inputs import Input, identify
@@ -148,6 +149,13 @@ def read_arrays(
     if matrix is None:
         trajectories = [_as_list(source, name, a) for name, a in arrays.items()]
         return from_dtrajs(trajectories, lag=lag, sliding=sliding, initial=initial, source=source.name)
+    several = [name for name in _MATRIX_NAMES if name in arrays]
+    if len(several) > 1:
+        raise ValueError(
+            f"{source.name}: holds several chains, {' and '.join(several)}; save each in a file of its own"
+        )
+    if check_count("lag", lag) > 1 or check_flag("sliding", sliding):
+        warn(f"lag, sliding: {source.name} holds a chain, which has no frames; they do not apply to it", DataWarning)
     try:
         return _chain(matrix, arrays, initial)
     except (TypeError, ValueError) as error:

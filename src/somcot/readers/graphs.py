@@ -63,10 +63,10 @@ def from_graph(
     """
     if not hasattr(graph, "edges") or not hasattr(graph, "is_directed"):
         raise TypeError(f"graph: found {type(graph).__name__}, expected a networkx graph")
-    edges = (
-        (u, v, 1.0 if weight is None else (1.0 if (w := data.get(weight)) is None else w))
-        for u, v, data in graph.edges(data=True)
-    )
+    weights = [(u, v, None if weight is None else data.get(weight)) for u, v, data in graph.edges(data=True)]
+    if weight not in (None, "weight") and weights and all(w is None for _, _, w in weights):
+        raise ValueError(f"graph: no edge has the attribute {weight!r} for weight; name another, or None to do without")
+    edges = ((u, v, 1.0 if w is None else w) for u, v, w in weights)
     nodes = {node: dict(data) for node, data in graph.nodes(data=True)}
     return _walk("graph", nodes, edges, bool(graph.is_directed()), initial, dangling)
 
@@ -165,7 +165,7 @@ def _walk(
 
 def _weight(name: str, u: Hashable, v: Hashable, weight: Any) -> float:
     try:
-        value = float(weight)
+        value = float("" if isinstance(weight, str) and "_" in weight else weight)
     except (TypeError, ValueError, OverflowError):
         value = math.nan
     if not 0.0 <= value < math.inf:
@@ -207,6 +207,9 @@ def _check_graphml(name: str, content: io.BytesIO) -> None:
         n_edges += tag == "edge"
         if n_graphs > 1:
             raise _GraphMLError(f"{name}: holds several graphs; expected one, write each into a file of its own")
+        direction = element.get("edgedefault", "undirected") if tag == "graph" else "directed"
+        if direction not in ("directed", "undirected"):
+            raise _GraphMLError(f"{name}: edgedefault is {direction!r}, expected 'directed' or 'undirected'")
         missing = [end for end in ("source", "target") if tag == "edge" and not element.get(end)]
         if missing:
             called = "" if element.get("id") is None else f" ({element.get('id')!r})"

@@ -46,6 +46,8 @@ def identify(path: str | os.PathLike[str], format: str | None = None) -> Input: 
     if os.fspath(path) == "-":
         return _of_stream(_STDIN, _stdin(), format)
     _refuse_address(os.fspath(path))
+    if "\0" in os.fspath(path):
+        raise ValueError(f"{os.fspath(path)!r}: no file can be called so (it holds a NUL); check the name")
     file = _expanded(path)
     if file.is_dir():
         return _of_folder(file, format)
