@@ -62,7 +62,7 @@ MUTANTS = (
         "solvers/policy_iteration.py", "max(solution.bounds.low, latest.low)", "max(solution.bounds.low, 1e-6)",
         (EXACT,),
     ),
-    Mutant("solvers/policy_iteration.py", "if solution.width <= _TARGET:", "if solution.width <= 1.0:", (EXACT,)),
+    Mutant("solvers/policy_iteration.py", "if solution.width <= TARGET:", "if solution.width <= 1.0:", (EXACT,)),
     Mutant("solvers/assemble.py", "min(max(problem.to_user(unit_distance), low), high)", "low", (EXACT,)),
     Mutant(
         "solvers/linear_program.py", "if total > 0 else np.outer(p, q)", "if total > 1.0 else np.outer(p, q)",
@@ -82,13 +82,13 @@ MUTANTS = (
     Mutant("chains.py", "rng.geometric(1.0 - discount, size=n) - 1", "rng.geometric(1.0 - discount, size=n)", (
         "tests/test_chains.py",
     )),
-    Mutant("derivatives.py", "slots - means[chain.support.rows]", "slots + means[chain.support.rows]", (
+    Mutant("derivatives.py", "slots - means[support.rows]", "slots + means[support.rows]", (
         "tests/test_derivatives.py",
     )),
     Mutant("inference/permutation.py", "(1 + int(far[-1])) / (n + 1)", "int(far[-1]) / n", (
         "tests/inference/test_permutation.py", "tests/campaign/test_properties.py::test_slice",
     )),
-    Mutant("inference/intervals.py", "return total / (1.0 - discount)", "return total", (
+    Mutant("inference/intervals.py", "return total * steps", "return total", (
         "tests/inference/test_intervals.py", "tests/inference/test_estimate.py",
     )),
     Mutant("steps.py", "math.sqrt(n_x * n_y / n_steps)", "math.sqrt(n_x * n_y * n_steps)", ("tests/test_steps.py",)),

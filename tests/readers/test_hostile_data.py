@@ -410,3 +410,22 @@ def test_periods_and_durations_are_called_by_their_names() -> None:
     assert np.asarray(ordered.counts()).tolist() == [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
     spans = pandas.DataFrame({"state": pandas.to_timedelta([60, 3600, 60], unit="s")})
     assert from_table(spans).states == ("0:01:00", "1:00:00")
+
+
+def test_wide_numbers_of_polars_are_read_or_refused() -> None:
+    polars = pytest.importorskip("polars")
+    wide = polars.DataFrame({"state": polars.Series([2, 1, 2], dtype=polars.Int128)})
+    assert from_table(wide).states == (1, 2)
+    assert from_table(wide.lazy()).states == (1, 2)
+    huge = polars.DataFrame({"state": polars.Series([1, 2**100], dtype=polars.Int128)})
+    with pytest.raises(ValueError, match="polars DataFrame: column 'state' holds numbers beyond 64 bits"):
+        from_table(huge)
+    assert from_table(huge.with_columns(page=polars.Series(["a", "b"])), state="page").states == ("a", "b")
+
+
+def test_columns_that_arrow_cannot_take_are_named() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"user": [1, 1, 1], "state": pandas.arrays.SparseArray([0, 0, 1]), "odd": [1j, 2, 3]})
+    for column in ("state", "odd"):
+        with pytest.raises(ValueError, match=f"pandas DataFrame: column '{column}' cannot be read .*; convert it"):
+            from_table(frame, sequence="user", state=column)

@@ -31,7 +31,9 @@ def _table(name: str, data: Any) -> Table:
 
     if hasattr(data, "collect_schema") and hasattr(data, "collect"):  # a polars LazyFrame
         columns = data.collect_schema().names()
-        return _chosen(name, columns, lambda wanted: data.select(list(wanted)).collect())
+        return _chosen(name, columns, lambda wanted: _exportable(name, data.select(list(wanted)).collect()))
+    if hasattr(data, "select") and type(data).__module__.startswith("polars"):
+        return _chosen(name, list(data.columns), lambda wanted: _exportable(name, data.select(list(wanted))))
     if hasattr(data, "scanner") and hasattr(data, "schema"):  # an Arrow dataset
         return _chosen(name, list(data.schema.names), lambda wanted: data.scanner(columns=list(wanted)).to_reader())
     if hasattr(data, "iloc") and hasattr(data, "columns"):  # pandas: columns that nobody asked for may be anything
@@ -53,11 +55,42 @@ def _chosen(name: str, columns: list[str], select: Any) -> Table:
         import pyarrow as pa
 
         found = select(wanted)
-        reader = found if isinstance(found, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(found)
+        try:
+            reader = found if isinstance(found, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(found)
+        except (pa.ArrowException, TypeError) as error:
+            column = next((c for c in wanted if _fails(select([c]))), wanted[0])
+            raise ValueError(f"{name}: column {column!r} {_words(error)}") from None
         for batch in _batches(name, reader, reader.schema.names, _object_columns(found)):
             yield dict(zip(wanted, batch.values(), strict=False))
 
     return Table(name, columns, False, batches)
+
+
+def _fails(found: Any) -> bool:
+    """Whether Arrow cannot take a frame; of polars' objects it takes the addresses."""
+    import pyarrow as pa
+
+    try:
+        pa.RecordBatchReader.from_stream(found)
+    except (pa.ArrowException, TypeError):
+        return True
+    return False
+
+
+def _words(error: Exception) -> str:
+    first = str(error).strip().partition("\n")[0]
+    return f"cannot be read ({first[:160]}); convert it to text or numbers"
+
+
+def _exportable(name: str, frame: Any) -> Any:
+    """A polars frame without whole numbers of 128 bits, of which Arrow knows nothing: they become 64 bits wide."""
+    for column, kind in dict(frame.schema).items():
+        if str(kind) in ("Int128", "UInt128"):
+            narrow = frame[column].cast(type(frame.schema[column]).from_python(int), strict=False)
+            if narrow.null_count() > frame[column].null_count():
+                raise ValueError(f"{name}: column {column!r} holds numbers beyond 64 bits; convert it to text")
+            frame = frame.with_columns(narrow)
+    return frame
 
 
 def _collected(data: Any) -> Any:
@@ -89,5 +122,4 @@ def _named(name: str) -> Iterator[None]:
     try:
         yield
     except pa.ArrowException as error:
-        first = str(error).strip().partition("\n")[0]
-        raise ValueError(f"{name}: a column cannot be read ({first[:160]}); convert it to text or numbers") from None
+        raise ValueError(f"{name}: a column {_words(error)}") from None
