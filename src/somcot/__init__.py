@@ -29,6 +29,7 @@ if _TYPE_CHECKING:  # for readers and type checkers; at run time `__getattr__` d
     from somcot.lumping import Lumping, lump
     from somcot.many.matrix import distance_matrix
     from somcot.many.record import DistanceMatrix
+    from somcot.many.selection import Selection, select_model
     from somcot.plumbing.errors import ConvergenceWarning, DataWarning, UnseenStateWarning
     from somcot.plumbing.memory import MemoryLimitError
     from somcot.problem import Problem
@@ -53,6 +54,7 @@ __all__ = [
     "Problem",
     "Result",
     "Samples",
+    "Selection",
     "Status",
     "TimeChain",
     "UnseenStateWarning",
@@ -65,6 +67,7 @@ __all__ = [
     "metric",
     "random_walk",
     "same_process",
+    "select_model",
 ]
 
 # Everything is loaded on first use: `somcot --help` answers at once, and Ctrl-C is obeyed before there is much to load.
@@ -90,6 +93,7 @@ _HOMES = {
     "somcot.many.matrix": ("distance_matrix",),
     "somcot.many.record": ("DistanceMatrix",),
     "somcot.lumping": ("Lumping", "lump"),
+    "somcot.many.selection": ("Selection", "select_model"),
     "somcot.plumbing.errors": ("ConvergenceWarning", "DataWarning", "UnseenStateWarning"),
     "somcot.plumbing.memory": ("MemoryLimitError",),
     "somcot.problem": ("Problem",),

@@ -188,6 +188,70 @@ def metric(
 
 @app.command(cls=Grouped)
 @reads_files
+def matrix(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILES...", help="Files with a process each, or one with --by.")
+    ],
+    reading: Any,
+    discount: Discount,
+    by: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column that parts one table into processes: country, week.")
+    ] = None,
+    cost: Cost = "labels",
+    method: Method = "auto",
+    confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of the intervals.")] = 0.9,
+    simultaneous: Annotated[
+        bool, typer.Option("--simultaneous", help="Let all intervals hold together at that level.")
+    ] = False,
+    tests: Annotated[
+        str | None, typer.Option(metavar="bh|by", help="Corrected p-values of 'the same process' for every pair.")
+    ] = None,
+    out: Annotated[
+        list[Path] | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Write .csv, .parquet, .json or .html; may be repeated."),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keep finished pairs there; the same command goes on.")
+    ] = None,
+    workers: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Processes to spread the work over (needs dask).")
+    ] = 0,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 if any pair fails.")] = False,
+    seed: Seed = 0,
+    json: Json = False,
+) -> int:
+    """Distances between many processes."""
+    from somcot.commands import many
+
+    return many.matrix(
+        files, reading, many.Asked(cost, discount, confidence, simultaneous, tests, method, seed), by=by,
+        checkpoint=checkpoint, workers=workers, out=out or [], strict=strict, as_json=json,
+        command=shlex.join(["somcot", *sys.argv[1:]]),
+    )  # fmt: skip
+
+
+@app.command()
+@reads_files
+def select(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="File with the recorded data.")],
+    candidates: Annotated[list[str], typer.Argument(metavar="CANDIDATES...", help="Files, known or recorded.")],
+    reading: Any,
+    discount: Discount,
+    cost: Cost = "labels",
+    confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of the intervals and of the set.")] = 0.9,
+    seed: Seed = 0,
+    json: Json = False,
+) -> int:
+    """Which candidate explains the data, and which others may."""
+    from somcot.commands import many
+
+    return many.select(
+        data, candidates, reading, cost=cost, discount=discount, confidence=confidence, seed=seed, as_json=json
+    )
+
+
+@app.command()
+@reads_files
 def info(
     file: Annotated[str, typer.Argument(metavar="FILE", help="File to look into, or - for standard input.")],
     reading: Any,

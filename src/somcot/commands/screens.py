@@ -23,7 +23,7 @@ from somcot.result import Claim, Status
 from somcot.samples import Samples
 from somcot.solvers.methods import describe
 
-__all__ = ["show_distance", "show_files", "show_info", "show_metric", "show_test"]
+__all__ = ["duration", "show_distance", "show_files", "show_info", "show_metric", "show_test"]
 
 _MATRIX = 12
 
@@ -142,7 +142,7 @@ def show_info(console: Console, process: NamedProcess, size: Size, messages: Seq
             )
     facts.add_row("states", Text(_names(value.states, 12)))
     facts.add_row(
-        "a distance", f"to a like process: about {_duration(size.seconds)} and {readable(size.n_bytes)} of memory"
+        "a distance", f"to a like process: about {duration(size.seconds)} and {readable(size.n_bytes)} of memory"
     )
     console.print(Panel(facts, title=Text(file_name(process.name, 60)), title_align="left", expand=False))
     if isinstance(value, Samples):
@@ -178,7 +178,8 @@ def _names(labels: Sequence[Hashable], most: int = 10) -> str:
     return ", ".join(listed_label(label, 30) for label in labels[:most]) + more
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Seconds for people, roughly."""
     if seconds < 1:
         return "a second or less"
     return (

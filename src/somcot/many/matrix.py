@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +28,7 @@ from somcot.plumbing.validation import check_confidence, check_discount, check_r
 from somcot.problem import ChainOrData
 from somcot.solvers.methods import METHODS
 
-__all__ = ["distance_matrix", "forecast", "prepare"]
+__all__ = ["compute", "distance_matrix", "forecast", "prepare"]
 
 _SPLITS = 4
 _CHUNK, _TASK = 0.25, 1.5  # seconds of work: between two looks at the clock here, and in a task for a cluster
@@ -107,23 +108,30 @@ def distance_matrix(
     True
     """
     began = time.perf_counter()
-    asked = Options(discount, method, confidence, simultaneous, tests, _seed(rng))
+    seed = int(check_rng(0 if rng is None else rng).integers(2**62))
+    asked = Options(discount, method, confidence, simultaneous, tests, seed)
     plan = prepare(processes, cost, asked, others=others)
+    found = compute(plan, threads=threads, client=client, checkpoint=checkpoint, resume=resume, progress=progress)
+    return replace(found, seconds=time.perf_counter() - began)
+
+
+def compute(
+    plan: Plan,
+    *,
+    threads: int | None = None,
+    client: Any = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: bool = True,
+    progress: bool = False,
+) -> DistanceMatrix:
+    """Do all jobs of a plan; arguments as for `distance_matrix`."""
+    began = time.perf_counter()
     if client is not None:
         check_client(client)
-    if checkpoint is None:
-        return replace(_run(plan, Board(plan, None, resume=resume), threads, client, progress), seconds=_since(began))
-    with exclusive(checkpoint):
+    with nullcontext() if checkpoint is None else exclusive(checkpoint):
         board = Board(plan, checkpoint, resume=resume)
-        return replace(_run(plan, board, threads, client, progress), seconds=_since(began))
-
-
-def _seed(rng: int | np.random.Generator | None) -> int:
-    return int(check_rng(0 if rng is None else rng).integers(2**62))
-
-
-def _since(began: float) -> float:
-    return time.perf_counter() - began
+        found = _run(plan, board, threads, client, progress)
+    return replace(found, seconds=time.perf_counter() - began)
 
 
 def forecast(plan: Plan, threads: int | None = None) -> float:

@@ -133,6 +133,17 @@ class DistanceMatrix:
             table.T[chosen] = table[chosen]
         return table
 
+    @property
+    def uncertainty(self) -> Floats:
+        """Half the mean width of the intervals of each row; 0 where there are none, shape (n,)."""
+        wide = self.high - self.low
+        if self.square:
+            wide = np.where(np.eye(len(self.labels), dtype=np.bool_), np.nan, wide)
+        known = ~np.isnan(wide)
+        if self.confidence is None:
+            return np.zeros(len(self.labels))
+        return np.asarray(0.5 * np.where(known, wide, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1))
+
     def to_pandas(self) -> pd.DataFrame:
         """The distances as a frame with labels."""
         import pandas

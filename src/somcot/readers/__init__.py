@@ -12,6 +12,7 @@ if _TYPE_CHECKING:  # for readers and type checkers; at run time `__getattr__` d
     from somcot.readers.dtrajs import from_dtrajs, from_model, read_arrays
     from somcot.readers.files import read
     from somcot.readers.graphs import from_graph, read_graph
+    from somcot.readers.groups import split_table
     from somcot.readers.prism import from_prism, read_prism
     from somcot.readers.rl import from_env, from_minari
     from somcot.readers.spelling import join_rare, tidy_labels
@@ -35,6 +36,7 @@ __all__ = [
     "read_arrays",
     "read_graph",
     "read_prism",
+    "split_table",
     "tidy_labels",
 ]
 
@@ -44,6 +46,7 @@ _HOMES = {
     "dtrajs": ("from_dtrajs", "from_model", "read_arrays"),
     "files": ("read",),
     "graphs": ("from_graph", "read_graph"),
+    "groups": ("split_table",),
     "prism": ("from_prism", "read_prism"),
     "rl": ("from_env", "from_minari"),
     "spelling": ("join_rare", "tidy_labels"),

@@ -1,0 +1,190 @@
+"""Which candidate explains the data: distances with intervals, the nearest, and a set that holds it.
+
+All candidates are compared with the same data, so most of the noise is shared and intervals of single distances overlap
+far too much. What counts is the noise of differences. With G_m the derivative of d_m along the rows of the data
+(centred) and w = P / n per entry, to first order
+
+    Var(d_m - d_l) = sum_entries w (G_m - G_l)^2   (+ the candidates' own variances where they are recorded).
+
+Candidate m stays in the set if d_m - d_best <= q se(m, best), with q the quantile of the largest such difference, in
+standard errors, over candidates that are all equally good (500 Gaussian draws with a fixed seed).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from somcot.inference import intervals
+from somcot.inference.estimate import plugin
+from somcot.inference.model import Model, fit
+from somcot.many.groups import named
+from somcot.many.matrix import distance_matrix
+from somcot.plumbing.arrays import Bools, Floats
+from somcot.plumbing.validation import check_confidence, check_discount
+from somcot.problem import ChainOrData, Data
+
+__all__ = ["Candidate", "Selection", "select_model"]
+
+_DRAWS = 500
+
+
+class Candidate(NamedTuple):
+    """One candidate: its distance from the data with an interval, and whether it is in the confidence set."""
+
+    name: Hashable
+    distance: float
+    low: float
+    high: float
+    inside: bool
+    plugin: float
+    difference_error: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Selection:
+    """Which candidates explain the data, as `somcot.select_model` returns it.
+
+    Attributes
+    ----------
+    best : hashable
+        Name of the nearest candidate.
+    confidence_set : tuple of hashable
+        Candidates that the data cannot tell from the nearest one; holds the truly nearest with about `confidence`.
+    table : tuple of Candidate
+        All candidates in the order given: name, distance, low, high, inside; the plug-in distance, and the standard
+        error of its difference from that of the best.
+    confidence, discount : float
+    notes : tuple of str
+        What to know of the data.
+    """
+
+    best: Hashable
+    confidence_set: tuple[Hashable, ...]
+    table: tuple[Candidate, ...]
+    confidence: float
+    discount: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def curve(self) -> tuple[Floats, Floats] | None:
+        """Names as numbers in increasing order and the distances there, where all names are numbers; else None."""
+        if not all(isinstance(row.name, (int, float, np.number)) for row in self.table):
+            return None
+        rows = sorted(self.table, key=lambda row: float(row.name))  # type: ignore[arg-type]
+        return np.array([row.name for row in rows], dtype=np.float64), np.array([row.distance for row in rows])
+
+    def __repr__(self) -> str:
+        n, m = len(self.confidence_set), len(self.table)
+        return f"Selection(best {self.best}, {n} of {m} candidates in the {100 * self.confidence:g} % set)"
+
+
+def select_model(
+    data: Data,
+    candidates: Mapping[Any, ChainOrData],
+    cost: Any = "labels",
+    *,
+    discount: float,
+    confidence: float = 0.9,
+    rng: int | np.random.Generator | None = None,
+) -> Selection:
+    """Find out which candidate explains the data, and which others may.
+
+    Parameters
+    ----------
+    data : Samples or Counts
+    candidates : mapping of name to MarkovChain, Samples or Counts
+        Known or recorded; numbers as names give a curve.
+    cost, discount, rng
+        As for `distance_matrix`; rows of the cost are the states of the data.
+    confidence : float
+        Level of the intervals and of the set.
+
+    Returns
+    -------
+    Selection
+
+    Examples
+    --------
+    >>> import somcot
+    >>> data = somcot.random_walk(5, 0.5).sample(100, 50, rng=0)
+    >>> walks = {theta: somcot.random_walk(5, theta) for theta in (0.3, 0.4, 0.5, 0.6, 0.7)}
+    >>> reward = somcot.costs.absolute([1, 0, 0, 0, -1], [1, 0, 0, 0, -1])
+    >>> found = somcot.select_model(data, walks, reward, discount=0.9)
+    >>> found.best, found.confidence_set
+    (0.5, (0.5,))
+    """
+    discount = check_discount(discount)
+    check_confidence(confidence)
+    if not isinstance(data, Data):
+        raise TypeError(f"data: found {type(data).__name__}, expected Samples or Counts")
+    given = named("candidates", candidates)
+    found = distance_matrix({"data": data}, cost, discount=discount, others=given, confidence=confidence, rng=rng)
+    if found.n_failed:
+        first = found.reasons[0]
+        raise ValueError(f"candidates[{found.other_labels[first.j]!r}]: {first.text}")
+    slopes = _Slopes.of(data, given, cost, discount)
+    score = found.uncut[0] if any(isinstance(c, Data) for c in given.values()) else found.plugin[0]
+    best = int(np.argmin(score))
+    error, inside = slopes.near(score, best, confidence)
+    plugins = np.where(np.isnan(found.plugin[0]), found.values[0], found.plugin[0])
+    table = tuple(
+        Candidate(*row)
+        for row in zip(
+            given, found.values[0].tolist(), found.low[0].tolist(), found.high[0].tolist(), inside.tolist(),
+            plugins.tolist(), error.tolist(), strict=True,
+        )
+    )  # fmt: skip
+    kept = tuple(row.name for row in table if row.inside)
+    return Selection(table[best].name, kept, table, confidence, discount, found.notes)
+
+
+class _Slopes(NamedTuple):
+    """How each distance moves with the data, per entry, (n_candidates, n_entries); the noise of an entry; own noise."""
+
+    values: Floats
+    weights: Floats
+    own: Floats
+
+    @classmethod
+    def of(cls, data: Data, candidates: Mapping[Hashable, ChainOrData], cost: Any, discount: float) -> _Slopes:
+        model = _quietly(data)
+        rows, own = [], []
+        for process in candidates.values():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # said already, by the matrix
+                gradient = plugin(data, process, _table(cost, data, process), discount=discount).gradient
+            assert gradient is not None
+            rows.append(intervals._entry_slopes(model, gradient.x))
+            other = _quietly(process)
+            own.append(0.0 if other.samples is None else intervals._row_variance(other, gradient.y))
+        return cls(np.array(rows), intervals._weights(model), np.array(own))
+
+    def near(self, score: Floats, best: int, confidence: float) -> tuple[Floats, Bools]:
+        """Standard errors of the differences from the best, and which candidates cannot be told from it."""
+        apart = self.values - self.values[best]
+        own = np.where(np.arange(len(score)) == best, 0.0, self.own + self.own[best])
+        error = np.sqrt((apart**2 * self.weights).sum(axis=1) + own)
+        rng = np.random.default_rng(0)
+        noise = rng.standard_normal((_DRAWS, len(self.weights))) * np.sqrt(self.weights)
+        alone = rng.standard_normal((_DRAWS, len(score))) * np.sqrt(self.own)
+        moved = noise @ apart.T + alone - alone[:, [best]]
+        largest = (moved / np.where(error > 0, error, 1.0)).max(axis=1)
+        q = max(float(np.quantile(largest, confidence)), 0.0)
+        return error, score - score[best] <= q * error + 1e-12
+
+
+def _quietly(process: ChainOrData) -> Model:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fit(process)
+
+
+def _table(cost: Any, x: ChainOrData, y: ChainOrData) -> Any:
+    from somcot import costs
+
+    return costs.between(cost, x, y)

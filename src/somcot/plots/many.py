@@ -1,0 +1,119 @@
+"""Pictures of many processes: heat map, dendrogram, map in the plane, curve of candidates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.many.record import DistanceMatrix
+from somcot.many.selection import Selection
+from somcot.plots.drawing import axes, bar_labels, shown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["dendrogram", "embedding", "matrix", "selection"]
+
+_MOST = 60  # labels that can still be read
+
+
+def matrix(found: DistanceMatrix, *, ax: Axes | None = None, ordered: bool = True) -> Axes:
+    """Heat map of the distances, like processes side by side (in the order of the dendrogram).
+
+    Parameters
+    ----------
+    found : DistanceMatrix
+    ax : matplotlib Axes, optional
+    ordered : bool
+        False: in the order given. Always so where some distances are missing or rows and columns differ.
+    """
+    ax = axes(ax)
+    rows = columns = np.arange(len(found.labels))
+    if ordered and found.square and not np.isnan(found.uncut).any():
+        rows = columns = _leaves(found)
+    elif not found.square:
+        columns = np.arange(len(found.other_labels))
+    image = ax.imshow(found.values[np.ix_(rows, columns)], cmap="Blues", vmin=0.0, aspect="equal")
+    ax.figure.colorbar(image, ax=ax, label="distance", shrink=0.85)
+    for axis, labels, order in ((ax.yaxis, found.labels, rows), (ax.xaxis, found.other_labels, columns)):
+        step = -(-len(order) // _MOST)
+        axis.set_ticks(np.arange(0, len(order), step), [shown(labels[i]) for i in order[::step]])
+    ax.tick_params(axis="both", labelsize=9 if len(rows) <= 20 else 6, length=0)
+    ax.tick_params(axis="x", rotation=90)
+    return ax
+
+
+def dendrogram(found: DistanceMatrix, *, ax: Axes | None = None, method: str = "average") -> Axes:
+    """The tree of `DistanceMatrix.linkage`; parameters as there."""
+    from scipy.cluster.hierarchy import dendrogram as tree
+
+    ax = axes(ax)
+    drawn = tree(found.linkage(method), no_plot=True)
+    for x, y in zip(drawn["dcoord"], drawn["icoord"], strict=True):
+        ax.plot(x, (np.array(y) - 5.0) / 10.0, color="C0", linewidth=1.2)
+    labels = [shown(found.labels[i], 24) for i in drawn["leaves"]]
+    bar_labels(ax, labels)
+    ax.tick_params(axis="y", labelsize=9 if len(labels) <= 30 else 6, length=0)
+    ax.set(xlabel="distance", xlim=(0, None))
+    return ax
+
+
+def embedding(found: DistanceMatrix, *, ax: Axes | None = None, n_clusters: int | None = None) -> Axes:
+    """Map in the plane (classical scaling), circles as wide as the distances are uncertain.
+
+    Parameters
+    ----------
+    found : DistanceMatrix
+        With intervals, the radius of a circle is half the mean width of the intervals of its process, in the units of
+        the map: processes whose circles overlap are hardly told apart.
+    ax : matplotlib Axes, optional
+    n_clusters : int, optional
+        Colour the groups of `DistanceMatrix.clusters`.
+    """
+    from matplotlib.patches import Circle
+
+    ax = axes(ax)
+    points = found.embedding(2)
+    groups = np.zeros(len(points), dtype=np.int64) if n_clusters is None else found.clusters(n_clusters)
+    ax.scatter(points[:, 0], points[:, 1], c=[f"C{g % 10}" for g in groups], s=18, zorder=3)
+    for point, radius, group in zip(points, found.uncertainty, groups, strict=True):
+        if radius > 0:
+            ax.add_patch(Circle(tuple(point), radius, alpha=0.15, color=f"C{group % 10}", linewidth=0))
+    if len(points) <= _MOST:
+        for label, point in zip(found.labels, points, strict=True):
+            ax.annotate(shown(label), tuple(point), (4, 4), textcoords="offset points", fontsize=8)
+    ax.set_aspect("equal", adjustable="datalim")
+    ax.margins(0.12)
+    ax.set(xlabel="first coordinate", ylabel="second coordinate")
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def selection(found: Selection, *, ax: Axes | None = None) -> Axes:
+    """Distances of all candidates with their intervals, those of the confidence set filled; a curve for numbers."""
+    ax = axes(ax)
+    curve = found.curve
+    places = {row.name: k for k, row in enumerate(found.table)}
+    for row in found.table:
+        at = float(row.name) if curve is not None else float(places[row.name])  # type: ignore[arg-type]
+        colour = "C0" if row.inside else "0.6"
+        ends = [[max(row.distance - row.low, 0.0)], [max(row.high - row.distance, 0.0)]]
+        ax.errorbar(
+            [at], [row.distance], ends, color=colour, marker="o", mfc=colour if row.inside else "white", capsize=2
+        )
+    if curve is not None:
+        ax.plot(*curve, color="0.8", zorder=0)
+    else:
+        ax.set_xticks(range(len(places)), [shown(name) for name in places], rotation=45, ha="right")
+    ax.set(ylabel="distance from the data", ylim=(0, None))
+    ax.set_title(f"filled: the {100 * found.confidence:g} % set; best: {shown(found.best)}", fontsize=10)
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def _leaves(found: DistanceMatrix) -> NDArray[np.int64]:
+    from scipy.cluster.hierarchy import leaves_list
+
+    return np.asarray(leaves_list(found.linkage())) if len(found.labels) > 1 else np.zeros(1, dtype=np.int64)

@@ -1,0 +1,111 @@
+"""`somcot matrix` and `somcot select` from end to end."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import somcot
+from somcot.cli import app
+
+READ = ["--sequence", "user", "--state", "page", "--discount", "0.9"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("logs")
+    whole = ["week,user,page"]
+    for week, theta in enumerate((0.5, 0.5, 0.95)):
+        samples = somcot.random_walk(4, theta).sample(40, 20, rng=week)
+        rows = []
+        for e in range(40):
+            steps = slice(samples.offsets[e], samples.offsets[e + 1])  # type: ignore[index]
+            path = [*samples.now[steps], samples.following[steps][-1]]
+            rows += [f"w{week}u{e},p{state}" for state in path]
+        (place / f"w{week}.csv").write_text("\n".join(["user,page", *rows]) + "\n")
+        whole += [f"w{week},{row}" for row in rows]
+    whole += ["w9,u,p0", "w9,u,p1"]
+    (place / "log.csv").write_text("\n".join(whole) + "\n")
+    return place
+
+
+def run(*arguments: object, code: int = 0) -> str:
+    done = CliRunner().invoke(app, [str(a) for a in arguments], standalone_mode=False)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.return_value == code
+    return done.output
+
+
+def test_files_and_groups_of_one_file_give_the_same(folder: Path) -> None:
+    files = [folder / f"w{k}.csv" for k in range(3)]
+    one = json.loads(run("matrix", *files, *READ, "--json").splitlines()[-1])
+    two = json.loads(run("matrix", folder / "log.csv", "--by", "week", *READ, "--json").splitlines()[-1])
+    assert one["labels"] == ["w0.csv", "w1.csv", "w2.csv"]
+    assert two["labels"] == ["w0", "w1", "w2"]
+    assert one["values"] == two["values"]
+    assert any("w9 (1)" in text for text in two["warnings"])
+    data = [somcot.readers.from_table(file, sequence="user", state="page") for file in files]
+    found = somcot.distance_matrix(data, discount=0.9, confidence=0.9, rng=0)
+    assert np.array(two["plugin"]) == pytest.approx(found.plugin, abs=1e-12)
+
+
+def test_every_kind_of_file(folder: Path, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    out = [tmp_path / f"d.{kind}" for kind in ("csv", "parquet", "json", "html")]
+    shown = run("matrix", folder / "log.csv", "--by", "week", *READ, *(x for p in out for x in ("-o", p)))
+    assert "Distances between 3 processes" in shown
+    rows = list(csv.DictReader(out[0].read_text().splitlines()))
+    assert [(row["x"], row["y"]) for row in rows] == [("w0", "w1"), ("w0", "w2"), ("w1", "w2")]
+    assert float(rows[1]["low"]) <= float(rows[1]["distance"]) <= float(rows[1]["high"])
+    assert pq.read_table(out[1]).column("distance").to_pylist() == [float(row["distance"]) for row in rows]
+    assert json.loads(out[2].read_text())["labels"] == ["w0", "w1", "w2"]
+    page = out[3].read_text()
+    assert page.count("<svg") == 3
+    assert "<script" not in page
+
+
+def test_names_in_pages_are_escaped(tmp_path: Path) -> None:
+    from somcot.report.many import matrix_page
+
+    walks = {"<b>": somcot.random_walk(3), "x & y": somcot.random_walk(3, 0.7)}
+    page = matrix_page(somcot.distance_matrix(walks, discount=0.9))
+    assert "<b>" not in page
+    assert "&lt;b&gt;" in page
+    across = matrix_page(somcot.distance_matrix(walks, discount=0.9, others=walks))
+    assert across.count("<svg") == 1
+
+
+def test_a_checkpoint_of_the_command_goes_on(folder: Path, tmp_path: Path) -> None:
+    ask = ["matrix", folder / "log.csv", "--by", "week", *READ, "--checkpoint", tmp_path / "d.ck", "--json"]
+    first, second = (json.loads(run(*ask).splitlines()[-1]) for _ in range(2))
+    assert first["values"] == second["values"]
+    with pytest.raises(ValueError, match="other processes or options"):
+        run(*ask, "--seed", 1)
+
+
+def test_selecting_among_files(folder: Path) -> None:
+    files = [folder / f"w{k}.csv" for k in range(3)]
+    found = json.loads(run("select", *files, *READ, "--json").splitlines()[-1])
+    assert found["best"] == "w1.csv"
+    assert found["confidence_set"] == ["w1.csv"]
+    assert "nearest" in run("select", *files, *READ)
+
+
+def test_bad_requests_name_what_to_do(folder: Path, tmp_path: Path) -> None:
+    log = folder / "log.csv"
+    for arguments, message in (
+        (["matrix", log, *READ], "one file; name several, or say with --by COLUMN"),
+        (["matrix", log, log, "--by", "week", *READ], "--by: parts one file"),
+        (["matrix", log, log, *READ], "named twice"),
+        (["matrix", log, "--by", "month", *READ], "no column 'month'"),
+        (["matrix", log, "--by", "week", *READ, "-o", tmp_path / "d.xlsx"], "expected a file ending in .csv"),
+        (["matrix", log, "--by", "week", *READ, "-o", log], "is an input of this command"),
+        (["matrix", log, "--by", "week", *READ, "--tests", "all"], "tests: found 'all'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            run(*arguments)

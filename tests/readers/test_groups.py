@@ -1,0 +1,72 @@
+"""One table, many processes: rows go to the group that a column names."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import somcot
+from somcot.plumbing.errors import DataWarning
+from somcot.readers import from_table, split_table
+
+
+@pytest.fixture(scope="module")
+def log() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    n = 600
+    return pd.DataFrame({
+        "week": rng.choice(["a", "b", "c"], n), "user": rng.integers(0, 9, n), "t": rng.permutation(n),
+        "page": rng.choice(["x", "y", "z"], n), "gain": rng.random(n),
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["frame", "csv", "parquet", "jsonl"])
+def test_each_group_is_what_reading_its_rows_alone_gives(kind: str, log: pd.DataFrame, tmp_path: Path) -> None:
+    path = tmp_path / f"log.{kind}"
+    source: object = path
+    if kind == "frame":
+        source = log
+    elif kind == "csv":
+        log.to_csv(path, index=False)
+    elif kind == "parquet":
+        log.to_parquet(path)
+    else:
+        log.to_json(path, orient="records", lines=True)
+    options: dict[str, Any] = {"sequence": "user", "time": "t", "state": "page", "reward": "gain"}
+    with pytest.warns(DataWarning, match="sorted by time"):
+        found = split_table(source, "week", **options)
+    assert list(found) == ["a", "b", "c"]
+    for week, samples in found.items():
+        with pytest.warns(DataWarning, match="sorted by time"):
+            alone = from_table(log[log.week == week], **options)
+        assert samples.states == ("x", "y", "z")
+        assert np.array_equal(samples.counts(), alone.counts())
+        assert samples.n_episodes == alone.n_episodes
+        assert samples.features == pytest.approx(alone.features)
+
+
+def test_all_groups_have_the_states_of_all() -> None:
+    table = {"g": [1, 1, 2, 2], "s": ["x", "y", "y", "z"]}
+    found = split_table(table, "g", state="s", least=1)
+    assert found[1].states == found[2].states == ("x", "y", "z")
+    matrix = somcot.distance_matrix(found, discount=0.5, method="plugin")
+    assert np.isfinite(matrix.values).all()
+
+
+def test_small_groups_are_listed_and_left_out(log: pd.DataFrame) -> None:
+    more = pd.concat([log, pd.DataFrame({"week": ["d", "d", "e"], "user": 1, "t": [1, 2, 3], "page": "x"})])
+    with pytest.warns(DataWarning, match=r"2 group.s. with fewer than 30 transitions left out: d .1., e .0."):
+        assert list(split_table(more, "week", sequence="user", state="page")) == ["a", "b", "c"]
+
+
+def test_what_cannot_be_parted_is_refused(log: pd.DataFrame) -> None:
+    with pytest.raises(ValueError, match="no column 'month'; the columns are week, user"):
+        split_table(log, "month", state="page")
+    with pytest.raises(ValueError, match="no value of 'week' has 10000 transitions"), pytest.warns(DataWarning):
+        split_table(log, "week", state="page", least=10_000)
+    holes = log.copy()
+    holes.loc[4, "week"] = None
+    with pytest.raises(ValueError, match="row 5 has no 'week'"):
+        split_table(holes, "week", state="page")
