@@ -31,7 +31,7 @@ test: $(READY) ## run the tests (under 10 minutes)
 	@$(BIN)/python -m pytest -q -n 2 -m "not slow and not statistical and not campaign"
 
 test-loss: $(LOSS)/.ready ## run the tests of somcot.torch and somcot.jax in an environment that has both
-	@OMP_NUM_THREADS=1 $(LOSS)/bin/python -m pytest -q tests/test_torch.py tests/test_jax.py src/somcot/torch.py src/somcot/jax.py
+	@OMP_NUM_THREADS=1 $(LOSS)/bin/python -m pytest -q tests/test_torch.py tests/test_jax.py tests/test_loss_examples.py src/somcot/torch.py src/somcot/jax.py
 
 $(LOSS)/.ready: pyproject.toml tests/requirements-loss.txt
 	@echo "test-loss: creating $(LOSS) with PyTorch and JAX (1 GB)"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import io
 import pickle
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -156,6 +159,15 @@ def test_counts_run_on() -> None:
     torch.testing.assert_close(
         forgetful.add(torch.tensor([0]), torch.tensor([0]))[0], torch.tensor([2 / 3, 1 / 3]).double()
     )
+
+
+def test_the_page_prints_what_it_shows() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "loss.md").read_text()
+    (code,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "loss.md", "exec"), {})
+    assert printed.getvalue().splitlines() == [line[2:] for line in code.splitlines() if line.startswith("# ")]
 
 
 GOOD = random_arrays(0)

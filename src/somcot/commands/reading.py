@@ -166,6 +166,6 @@ def takers(name: str) -> list[str]:
     Examples
     --------
     >>> takers("initial")
-    ['table', 'arrays', 'graph', 'prism']
+    ['table', 'log', 'arrays', 'graph', 'prism']
     """
     return [kind.name for kind in KINDS.values() if name in kind.options()]

@@ -1,0 +1,42 @@
+"""The examples of learning with the distance run, and show what their page says, in small."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def example(name: str) -> dict[str, Any]:
+    return runpy.run_path(str(EXAMPLES / name))
+
+
+def test_the_distance_is_not_misled_by_what_nobody_looks_at() -> None:
+    found = example("wrong_simulator.py")["run"](n_sets=1, n_episodes=100, steps=40)
+    blind = found["wrong where\nnobody looks"]
+    (theta, error), (misled, larger) = blind["distance"][0], blind["maximum likelihood"][0]
+    assert abs(theta - 0.6) < 0.05
+    assert abs(misled - 0.4) < 0.05
+    assert error < 0.3 * larger
+
+
+def test_models_of_few_states_are_made_in_four_ways(tmp_path: Path) -> None:
+    script = example("few_states.py")
+    found = script["run"](sizes=(3,), n_worlds=1, steps=15)
+    for pairs in found[3].values():
+        assert np.isfinite(pairs).all()
+    script["draw"](found, str(tmp_path / "few.png"))
+
+
+def test_labels_of_the_metric_are_the_states() -> None:
+    script = example("labels_from_the_metric.py")
+    world = script["World"](0)
+    assert script["adjusted_rand"](script["metric_labels"](world), world.truth) > 0.9
+    assert script["adjusted_rand"](np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0])) == 1.0
