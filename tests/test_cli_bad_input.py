@@ -273,7 +273,7 @@ OPTIONS: dict[str, tuple[list[str], list[str]]] = {
     "no such file": (["distance", "nowhere.csv", "good.csv", "--discount", "0.9"], ["nowhere.csv", "no such file"]),
     "a folder": (["distance", ".", "good.csv", "--discount", "0.9"], ["folder", "name the file"]),
     "unknown ending": (["info", "strange.xyz"], ["strange.xyz", "--format"]),
-    "no discount": (["distance", *GOOD_PAIR], ["--discount"]),
+    "no discount": (["distance", "good.edges", "good.edges"], ["--discount", "missing", "0.9"]),
     "discount 1": (["distance", *GOOD_PAIR, "--discount", "1"], ["discount", "strictly between 0 and 1"]),
     "discount in words": (["distance", *GOOD_PAIR, "--discount", "high"], ["--discount", "'high'"]),
     "discount NaN": (["distance", *GOOD_PAIR, "--discount", "nan"], ["discount", "nan"]),

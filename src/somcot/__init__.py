@@ -79,6 +79,7 @@ _SUBMODULES = frozenset(
         "gradients",
         "hidden",
         "mdp",
+        "msm",
         "plots",
         "readers",
         "report",

@@ -261,6 +261,12 @@ def same_process(
     """
     from somcot.inference.permutation import same_process as test  # compiled code too
 
+    if any(getattr(recording, "overlap", 1) > 1 for recording in ([*x] if isinstance(x, Sequence) else [x, y])):
+        warn(
+            "steps overlap (sliding=True), so they are not independent and the p-value is too small; read the "
+            "trajectories with sliding=False",
+            DataWarning,
+        )
     return test(
         x, y, _aligned_to_all(cost, x, y), discount=discount, statistic=statistic, n_permutations=n_permutations,
         rng=rng, threads=threads, progress=progress,

@@ -23,6 +23,8 @@ from somcot.commands.options import (
     Method,
     Seed,
     Shell,
+    SuggestedDiscount,
+    Yes,
     reads_files,
 )
 from somcot.plumbing.errors import NotSolvedError
@@ -129,7 +131,7 @@ def distance(
     a: FileA,
     b: FileB,
     reading: Any,
-    discount: Discount,
+    discount: SuggestedDiscount = None,
     cost: Cost = "labels",
     method: Method = "auto",
     confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of the interval.")] = 0.9,
@@ -137,13 +139,14 @@ def distance(
     json: Json = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report, one HTML file.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a figure: PNG, SVG or PDF.")] = None,
+    yes: Yes = False,
 ) -> int:
     """How far apart two processes are, and who corresponds to whom."""
     from somcot.commands import run
 
     return run.distance(
         a, b, reading, cost=cost, discount=discount, method=method, confidence=confidence, seed=seed, as_json=json,
-        html=html, plot=plot, command=shlex.join(["somcot", *sys.argv[1:]]),
+        html=html, plot=plot, yes=yes, command=shlex.join(["somcot", *sys.argv[1:]]),
     )  # fmt: skip
 
 
@@ -153,7 +156,7 @@ def same_process(
     a: FileA,
     b: FileB,
     reading: Any,
-    discount: Discount,
+    discount: SuggestedDiscount = None,
     cost: Cost = "labels",
     permutations: Annotated[
         int, typer.Option(min=1, max=10_000_000, metavar="N", help="Random regroupings to compare with.")
@@ -173,17 +176,18 @@ def metric(
     a: FileA,
     b: FileB,
     reading: Any,
-    discount: Discount,
+    discount: SuggestedDiscount = None,
     cost: Cost = "labels",
     json: Json = False,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the whole matrix: CSV with labels, or NPY.")
     ] = None,
+    yes: Yes = False,
 ) -> int:
     """Distance from every pair of states."""
     from somcot.commands import run
 
-    return run.metric(a, b, reading, cost=cost, discount=discount, as_json=json, out=out)
+    return run.metric(a, b, reading, cost=cost, discount=discount, as_json=json, out=out, yes=yes)
 
 
 @app.command(cls=Grouped)

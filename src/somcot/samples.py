@@ -16,6 +16,7 @@ from somcot.plumbing.arrays import Codes, Floats
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.validation import check_count, check_discount, check_labels, check_rng
 from somcot.recorded import recording
+from somcot.recorded.connected import largest_connected, restricted
 from somcot.recorded.counting import PairCounts, count_pairs
 from somcot.recorded.counts import Counts, choose_start
 from somcot.recorded.labels import encode, refuse_lookalikes
@@ -440,6 +441,43 @@ class Samples:
             following=places[self.following],
             initial=None if self.initial is None else np.bincount(places, self.initial, len(labels)).astype(np.float64),
             rewards=None if self.rewards is None else self.rewards.joined(places, len(labels)),
+        )
+
+    def connected(self) -> Samples:
+        """Keep the largest set of states that were all seen to lead to each other, as Markov state models do.
+
+        Steps into and out of the set are left out, and a `DataWarning` says how many; so is a start law that was given.
+
+        Examples
+        --------
+        >>> Samples.from_trajectories([[3, 0, 1, 0, 1, 2]]).connected().counts()
+        array([[0, 2],
+               [1, 0]])
+        """
+        if self.offsets is None:
+            raise ValueError("connected: independent transitions have no path from state to state; record episodes")
+        members = largest_connected(self.pair_counts)
+        if members.all():
+            return self
+        kept = restricted(self.now, self.following, self.offsets, members)
+        if not len(kept.now):
+            raise ValueError("connected: no state is come back to in the data, so no set is connected; record longer")
+        n_out = self.n_transitions - len(kept.now)
+        warn(
+            f"connected: {np.count_nonzero(~members)} of {self.n_states} states and {n_out:,} of "
+            f"{self.n_transitions:,} steps are outside of the largest connected set and left out",
+            DataWarning,
+        )
+        inside = np.flatnonzero(members).astype(np.int32)
+        return replace(
+            self,
+            states=tuple(self.states[k] for k in inside),
+            now=kept.now,
+            following=kept.following,
+            offsets=kept.offsets,
+            terminated=None,
+            initial=None,
+            rewards=None if self.rewards is None else self.rewards.at(inside),
         )
 
     def resample(self, rng: int | np.random.Generator | None = None) -> Samples:

@@ -25,7 +25,7 @@ from somcot.commands.outputs import check_targets
 from somcot.commands.pricing import build_cost
 from somcot.commands.reading import Reading
 from somcot.commands.run import console, print_json
-from somcot.commands.screens import duration
+from somcot.commands.sizes import duration
 from somcot.many.cluster import local_client
 from somcot.many.matrix import compute, forecast, prepare
 from somcot.many.plan import Options, Plan

@@ -14,7 +14,19 @@ from somcot.commands.choices import one_of
 from somcot.commands.reading import Reading
 from somcot.solvers.methods import METHODS
 
-__all__ = ["Cost", "Discount", "FileA", "FileB", "Json", "Method", "Seed", "Shell", "reads_files"]
+__all__ = [
+    "Cost",
+    "Discount",
+    "FileA",
+    "FileB",
+    "Json",
+    "Method",
+    "Seed",
+    "Shell",
+    "SuggestedDiscount",
+    "Yes",
+    "reads_files",
+]
 
 
 class Shell(enum.StrEnum):
@@ -41,6 +53,15 @@ Discount = Annotated[
         metavar="G", help="Between 0 and 1; 1 / (1 - discount) is the number of steps that matter. 0.95, say."
     ),
 ]
+SuggestedDiscount = Annotated[
+    float | None,
+    typer.Option(
+        metavar="G",
+        help="Between 0 and 1; 1 / (1 - discount) is the number of steps that matter. By default from the mean length "
+        "of a sequence.",
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Start even if a minute or 4 GB of memory will not do.")]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of everything random.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a panel.")]
 

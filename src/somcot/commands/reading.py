@@ -98,6 +98,12 @@ class Reading:
     sliding: Annotated[
         bool, typer.Option("--sliding", help="Count steps from every frame.", rich_help_panel=ARRAYS)
     ] = False
+    connected: Annotated[
+        bool,
+        typer.Option(
+            "--connected", help="Keep the largest set of states that lead to each other.", rich_help_panel=ARRAYS
+        ),
+    ] = False
     directed: Annotated[
         bool, typer.Option("--directed", help="Edges of an edge list have a direction.", rich_help_panel=GRAPHS)
     ] = False

@@ -11,6 +11,7 @@ import numpy as np
 from rich.console import Console
 
 import somcot
+from somcot.chains import MarkovChain
 from somcot.commands import screens, signals
 from somcot.commands.answers import (
     Answer,
@@ -27,7 +28,7 @@ from somcot.commands.inputs import NamedProcess, match_labels, read_processes
 from somcot.commands.outputs import can_draw, check_targets, save_matrix, write_files
 from somcot.commands.pricing import build_cost
 from somcot.commands.reading import Reading
-from somcot.commands.sizes import estimate_size
+from somcot.commands.sizes import agree, estimate_size, suggested_discount
 from somcot.costs import FeatureCost
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.validation import check_discount
@@ -37,6 +38,7 @@ from somcot.samples import Samples
 __all__ = ["console", "distance", "info", "metric", "test"]
 
 _PICTURES = (".png", ".svg", ".pdf", ".jpg")
+_FORECAST = ("auto", "exact", "plugin")  # methods whose time and memory are known beforehand
 NOT_CONVERGED = 4
 
 
@@ -46,17 +48,18 @@ def distance(
     reading: Reading,
     *,
     cost: str,
-    discount: float,
+    discount: float | None,
     method: str,
     confidence: float,
     seed: int,
     as_json: bool,
     html: Path | None,
     plot: Path | None,
+    yes: bool,
     command: str,
 ) -> int:
     """`somcot distance`."""
-    check_discount(discount)
+    _check_discount(discount)
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"--confidence: found {confidence:g}, expected a number strictly between 0 and 1, such as 0.9")
     if plot is not None and plot.suffix.lower() not in _PICTURES:
@@ -66,6 +69,9 @@ def distance(
     check_targets({"--html": html, "--plot": plot}, (a, b, cost))
     with caught() as messages:
         x, y, table = _read_pair(a, b, reading, cost)
+        discount = discount or suggested_discount([x, y])
+        if method in _FORECAST:
+            _agree(x, y, yes)
         result = somcot.distance(
             x.value,
             y.value,
@@ -91,12 +97,13 @@ def distance(
 
 
 def test(
-    a: str, b: str, reading: Reading, *, cost: str, discount: float, permutations: int, seed: int, as_json: bool
+    a: str, b: str, reading: Reading, *, cost: str, discount: float | None, permutations: int, seed: int, as_json: bool
 ) -> int:
     """`somcot test`."""
-    check_discount(discount)
+    _check_discount(discount)
     with caught() as messages:
         x, y, table = _read_pair(a, b, reading, cost)
+        discount = discount or suggested_discount([x, y])
         named = {"labels": "labels", "reward": "features"}.get(cost.partition(":")[0], table)
         found = somcot.same_process(
             _recorded(x),
@@ -128,14 +135,18 @@ def test(
     return 0
 
 
-def metric(a: str, b: str, reading: Reading, *, cost: str, discount: float, as_json: bool, out: Path | None) -> int:
+def metric(
+    a: str, b: str, reading: Reading, *, cost: str, discount: float | None, as_json: bool, out: Path | None, yes: bool
+) -> int:
     """`somcot metric`."""
-    check_discount(discount)
+    _check_discount(discount)
     if out is not None and out.suffix.lower() not in (".csv", ".npy"):
         raise ValueError(f"--out: found {str(out)!r}, expected a file ending in .csv or .npy")
     check_targets({"--out": out}, (a, b, cost))
     with caught() as messages:
         x, y, table = _read_pair(a, b, reading, cost)
+        discount = discount or suggested_discount([x, y])
+        _agree(x, y, yes)
         values = somcot.metric(chain_of(x), chain_of(y), table, discount=discount)
     only_x, only_y = one_sided(x, y)
     content = {
@@ -180,6 +191,18 @@ def info(path: str, reading: Reading, *, as_json: bool) -> int:
     }
     print_json(content)
     return 0
+
+
+def _check_discount(discount: float | None) -> None:
+    """Before anything is read: a discount that was given must be one."""
+    if discount is not None:
+        check_discount(discount)
+
+
+def _agree(x: NamedProcess, y: NamedProcess, yes: bool) -> None:
+    """Say what a long computation will take before it starts."""
+    chains = [p.value if isinstance(p.value, MarkovChain) else p.value.chain(check=False) for p in (x, y)]
+    agree(estimate_size(*chains, from_data=not all(isinstance(p.value, MarkovChain) for p in (x, y))), yes=yes)
 
 
 def _show_answer(answer: Answer, planned: dict[str, Path | None] | None) -> None:

@@ -14,7 +14,7 @@ from rich.text import Text
 from somcot.commands.answers import Answer, names_of, one_sided, process_facts
 from somcot.commands.columns import file_name, most_visited, parts
 from somcot.commands.inputs import NamedProcess
-from somcot.commands.sizes import Size, readable
+from somcot.commands.sizes import Size, duration, readable
 from somcot.inference.permutation import verdict
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.text import figure, label_text, listed_label
@@ -176,16 +176,3 @@ def _grid() -> Table:
 def _names(labels: Sequence[Hashable], most: int = 10) -> str:
     more = f" and {len(labels) - most:,} more" if len(labels) > most else ""
     return ", ".join(listed_label(label, 30) for label in labels[:most]) + more
-
-
-def duration(seconds: float) -> str:
-    """Seconds for people, roughly."""
-    if seconds < 1:
-        return "a second or less"
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 120
-        else f"{seconds / 60:.0f} min"
-        if seconds < 7200
-        else f"{seconds / 3600:.0f} h"
-    )

@@ -1,14 +1,24 @@
-"""What a distance would cost in time and memory, before anyone waits for it."""
+"""Before the work: what a distance would cost in time and memory, and how far ahead it should look."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from somcot.chains import MarkovChain
+from somcot.commands.inputs import NamedProcess
+from somcot.plumbing.errors import DataWarning, warn
 
-__all__ = ["Size", "estimate_size", "readable"]
+__all__ = ["Size", "TooLongError", "agree", "duration", "estimate_size", "readable", "suggested_discount"]
 
 _SWEEPS = 6
+_PATIENCE, _ROOM = 60.0, 4e9  # seconds and bytes that nobody has to be asked about
+_FEW, _MANY = 2.0, 100.0  # steps that matter, at least and at most, where nobody says how many
+
+
+class TooLongError(MemoryError):
+    """A computation was not started, since it would take long and nobody agreed."""
 
 
 class Size(NamedTuple):
@@ -36,6 +46,70 @@ def estimate_size(x: MarkovChain, y: MarkovChain, *, from_data: bool) -> Size:
     per_pair = 2e-6 + 0.3e-6 * (k + m) + 0.02e-6 * k * m
     solves = 4.0 if from_data else 1.0  # later solves begin near their end
     return Size(pairs, float(solves * _SWEEPS * pairs * per_pair), float(2.5 * pairs * (32.0 * (k + m) + 112.0)))
+
+
+def agree(size: Size, *, yes: bool) -> None:
+    """Repeat a forecast above a minute or 4 GB: ask on a terminal, refuse elsewhere unless told to go on.
+
+    Examples
+    --------
+    >>> agree(Size(100, 0.1, 1e6), yes=False)
+    """
+    if yes or (size.seconds <= _PATIENCE and size.n_bytes <= _ROOM):
+        return
+    forecast = f"about {duration(size.seconds)} and {readable(size.n_bytes)} of memory for {size.state_pairs:,} pairs"
+    if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
+        sys.stderr.write(f"This will take {forecast} of states. Start? [y/N] ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            return
+        raise TooLongError("not started; --top N joins rare states, --yes starts without asking")
+    raise TooLongError(f"this would take {forecast} of states; pass --yes to start, or join rare states: --top N")
+
+
+def suggested_discount(processes: Sequence[NamedProcess]) -> float:
+    """A discount whose horizon 1 / (1 - discount) is the mean number of steps of a sequence, and a note of it.
+
+    Examples
+    --------
+    >>> import somcot, warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     suggested_discount([NamedProcess("a.csv", somcot.random_walk(3).sample(10, 8, rng=0))])
+    0.88
+    """
+    recorded = [p.value for p in processes if not isinstance(p.value, MarkovChain) and p.value.n_episodes]
+    if not recorded:
+        raise ValueError(
+            "--discount: missing, and there are no sequences whose length could suggest it; 1 / (1 - discount) is the "
+            "number of steps that matter: try 0.9"
+        )
+    mean = sum(r.n_transitions for r in recorded) / sum(r.n_episodes for r in recorded)
+    discount = round(1.0 - float(f"{1.0 / min(max(mean, _FEW), _MANY):.2g}"), 4)
+    warn(
+        f"the discount is {discount:g}, since a sequence has {_rounded(mean)} steps on average; --discount sets it",
+        DataWarning,
+    )
+    return discount
+
+
+def _rounded(number: float) -> str:
+    return f"{number:.3g}" if number < 100 else f"{number:,.0f}"
+
+
+def duration(seconds: float) -> str:
+    """A time for people.
+
+    Examples
+    --------
+    >>> duration(0.2), duration(90), duration(5000)
+    ('a second or less', '90 s', '83 min')
+    """
+    if seconds < 1:
+        return "a second or less"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
 
 
 def readable(n_bytes: float) -> str:

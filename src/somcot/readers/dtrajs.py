@@ -31,6 +31,7 @@ def from_dtrajs(
     sliding: bool = False,
     states: Iterable[Hashable] | None = None,
     initial: Hashable | ArrayLike | None = None,
+    connected: bool = False,
     source: str = "dtrajs",
 ) -> Samples:
     """Count steps of `lag` frames in discrete trajectories.
@@ -49,6 +50,9 @@ def from_dtrajs(
     initial : label, mapping, array_like or "stationary", optional
         The start law, as for `Samples.from_trajectories`. Trajectories begin where somebody put the simulation:
         ``"stationary"`` compares the processes in their long-run laws instead.
+    connected : bool
+        Keep the largest set of states that were all seen to lead to each other (`Samples.connected`), and say what is
+        left out.
     source : str
         What to call the data in messages.
 
@@ -72,12 +76,11 @@ def from_dtrajs(
     found = np.unique(flat)
     codes = np.searchsorted(found, flat)
     overlap = lag if sliding else 1
-    if states is None:
-        return replace(join(codes, begins, tuple(found.tolist()), source=source), overlap=overlap).with_start(initial)
-    labels = tuple(states)
-    if found[-1] >= len(labels):
+    labels = tuple(found.tolist()) if states is None else tuple(states)
+    if states is not None and found[-1] >= len(labels):
         raise ValueError(f"states: found {len(labels)} labels, the largest state number is {found[-1]}; name them all")
-    return replace(join(flat, begins, labels, source=source), overlap=overlap).with_start(initial)
+    steps = replace(join(codes if states is None else flat, begins, labels, source=source), overlap=overlap)
+    return (steps.connected() if check_flag("connected", connected) else steps).with_start(initial)
 
 
 def from_model(
@@ -122,6 +125,7 @@ def read_arrays(
     lag: int = 1,
     sliding: bool = False,
     initial: Hashable | ArrayLike | None = None,
+    connected: bool = False,
     format: str | None = None,  # noqa: A002
 ) -> Samples | MarkovChain:
     """Read a .npy or .npz file: trajectories of whole numbers, or a chain.
@@ -148,7 +152,9 @@ def read_arrays(
         matrix = only
     if matrix is None:
         trajectories = [_as_list(source, name, a) for name, a in arrays.items()]
-        return from_dtrajs(trajectories, lag=lag, sliding=sliding, initial=initial, source=source.name)
+        return from_dtrajs(
+            trajectories, lag=lag, sliding=sliding, initial=initial, connected=connected, source=source.name
+        )
     several = [name for name in _MATRIX_NAMES if name in arrays]
     if len(several) > 1:
         raise ValueError(

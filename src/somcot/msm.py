@@ -1,0 +1,183 @@
+"""Markov state models of molecular kinetics: distances over a posterior, and over lag times.
+
+Trajectories and models are read by `somcot.readers.from_dtrajs` and `somcot.readers.from_model`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from somcot.api import distance
+from somcot.chains import MarkovChain
+from somcot.costs import Cost
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.validation import check_confidence, check_count, check_discount
+from somcot.readers.dtrajs import from_dtrajs, from_model
+from somcot.result import Result
+
+__all__ = ["LagSweep", "PosteriorDistances", "lag_sweep", "posterior_distances"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PosteriorDistances:
+    """Distances of models drawn from two posteriors.
+
+    Attributes
+    ----------
+    values : ndarray, shape (n,)
+        One for each pair of draws, in their order.
+    level : float
+        Of the interval.
+    """
+
+    values: Floats
+    level: float
+
+    @property
+    def mean(self) -> float:
+        """Their mean."""
+        return float(self.values.mean())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Equal-tailed interval that holds the share `level` of them."""
+        tail = 50.0 * (1.0 - self.level)
+        low, high = np.percentile(self.values, [tail, 100.0 - tail])
+        return float(low), float(high)
+
+    def __repr__(self) -> str:
+        low, high = self.interval
+        return (
+            f"PosteriorDistances(mean {self.mean:.4g}, {100 * self.level:g} % in [{low:.4g}, {high:.4g}], "
+            f"{len(self.values)} draws)"
+        )
+
+
+def posterior_distances(
+    x: Any, y: Any, cost: Cost = "labels", *, discount: float, level: float = 0.9
+) -> PosteriorDistances:
+    """The distribution of the distance under two posteriors of Markov state models.
+
+    Draw i of one side is compared with draw i of the other, exactly. This is the uncertainty that the models claim,
+    given their counts; the distance of two noisy models is too large on average, so the interval need not hold 0 when
+    both come from one process. `somcot.distance` of the trajectories corrects for that.
+
+    Parameters
+    ----------
+    x, y : deeptime ``BayesianMSMPosterior``, list of models, or a single model or MarkovChain
+        Anything with ``.samples``; the models have a ``transition_matrix``. A single one is compared with every draw.
+    cost, discount
+        As for `somcot.distance`.
+    level : float
+        Of the interval.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> draws = [somcot.random_walk(3, theta) for theta in (0.4, 0.5, 0.6)]
+    >>> found = posterior_distances(draws, somcot.random_walk(3, 0.5), discount=0.9)
+    >>> found.values.round(4)
+    array([0.0391, 0.    , 0.0391])
+    """
+    check_confidence(level)
+    check_discount(discount)
+    sides = [_draws(name, side) for name, side in (("x", x), ("y", y))]
+    n = min(len(side) for side in sides if len(side) > 1) if any(len(side) > 1 for side in sides) else 1
+    a, b = (side * n if len(side) == 1 else side[:n] for side in sides)
+    values = [distance(v, w, cost, discount=discount, method="exact").distance for v, w in zip(a, b, strict=True)]
+    return PosteriorDistances(np.array(values), level)
+
+
+def _draws(name: str, side: Any) -> list[MarkovChain]:
+    if isinstance(side, MarkovChain):
+        return [side]
+    models = getattr(side, "samples", None) if not isinstance(side, (list, tuple)) else side
+    models = [side] if models is None else list(models)
+    if not models:
+        raise ValueError(f"{name}: the posterior holds no draw; fit it with n_samples=100, say")
+    try:
+        return [model if isinstance(model, MarkovChain) else from_model(model) for model in models]
+    except TypeError as error:
+        raise TypeError(f"{name}: {error}") from None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LagSweep:
+    """One answer for each lag time.
+
+    Attributes
+    ----------
+    lags : tuple of int
+    results : tuple of Result
+    """
+
+    lags: tuple[int, ...]
+    results: tuple[Result, ...]
+
+    @property
+    def distances(self) -> Floats:
+        """The distances, in the order of the lags."""
+        return np.array([result.distance for result in self.results])
+
+    def __iter__(self) -> Iterator[tuple[int, Result]]:
+        return iter(zip(self.lags, self.results, strict=True))
+
+    def __repr__(self) -> str:
+        return "\n".join(f"lag {lag:>6}: {result}" for lag, result in self)
+
+
+def lag_sweep(
+    x: Any,
+    y: Any,
+    lags: Iterable[int],
+    cost: Cost = "labels",
+    *,
+    discount: float,
+    confidence: float | None = 0.9,
+    initial: Any = "stationary",
+    connected: bool = True,
+    rng: int | None = 0,
+) -> LagSweep:
+    """The distance of two sets of discrete trajectories for several lag times.
+
+    Once the lag is long enough for the states to be Markovian, the distance no longer changes with it.
+
+    Parameters
+    ----------
+    x, y : array of int or list of such
+        Discrete trajectories, as for `readers.from_dtrajs`.
+    lags : iterable of int
+        Lag times in frames.
+    cost, confidence, rng
+        As for `somcot.distance`.
+    discount : float
+        Per frame: at lag k the discount of a step is ``discount**k``, so that all lags look equally far ahead in time.
+    initial : label, array_like or "stationary"
+        Start law; by default the long-run law at each lag.
+    connected : bool
+        Restrict each side, at each lag, to its largest connected set, with a warning where that leaves something out.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> rng = np.random.default_rng(0)
+    >>> a, b = (rng.integers(0, 2, 4000) for _ in range(2))
+    >>> sweep = lag_sweep(a, b, [1, 2, 4], discount=0.9)
+    >>> sweep.lags, [result.confidence_interval.low for result in sweep.results]
+    ((1, 2, 4), [0.0, 0.0, 0.0])
+    """
+    check_discount(discount)
+    wanted = tuple(check_count("lags", lag) for lag in lags)
+    if not wanted:
+        raise ValueError("lags: none given; pass some, such as [1, 2, 5, 10]")
+    read = partial(from_dtrajs, initial=initial, connected=connected)
+    found = []
+    for lag in wanted:
+        a, b = read(x, lag=lag, source="x"), read(y, lag=lag, source="y")
+        found.append(distance(a, b, cost, discount=discount**lag, confidence=confidence, rng=rng))
+    return LagSweep(wanted, tuple(found))

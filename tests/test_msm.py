@@ -1,0 +1,99 @@
+"""Markov state models: connected sets as deeptime finds them, posteriors and lag times against one call each."""
+
+from __future__ import annotations
+
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import somcot
+from somcot import Samples, msm
+from somcot.plumbing.errors import DataWarning
+from somcot.readers import from_dtrajs, from_model
+
+RNG = np.random.default_rng(5)
+WALKS = [RNG.integers(0, 4, 600) for _ in range(2)]
+# States 4 and 5 only lead in, 6 and 7 only out: two sets of their own.
+TRAJECTORIES = [np.concatenate([[4, 5, 4, 5], WALKS[0], [6, 7, 6]]), np.concatenate([[5], WALKS[1], [6]])]
+
+
+def test_the_connected_set_is_that_of_deeptime() -> None:
+    markov = pytest.importorskip("deeptime.markov")
+    for lag in (1, 3):
+        counted = markov.TransitionCountEstimator(lagtime=lag, count_mode="sliding").fit_fetch(TRAJECTORIES)
+        largest = counted.submodel_largest()
+        with pytest.warns(DataWarning, match="outside of the largest connected set"):
+            samples = from_dtrajs(TRAJECTORIES, lag=lag, sliding=True, connected=True)
+        assert list(samples.states) == largest.state_symbols.tolist() == [0, 1, 2, 3]
+        np.testing.assert_array_equal(samples.counts(), largest.count_matrix)
+
+
+def test_episodes_stay_in_one_piece() -> None:
+    with pytest.warns(DataWarning, match=r"4 of 8 states and 9 of 1,207 steps"):
+        samples = from_dtrajs(TRAJECTORIES, connected=True)
+    assert samples.offsets is not None
+    assert np.diff(samples.offsets).tolist() == [599, 599]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert from_dtrajs(WALKS, connected=True).n_transitions == 1198
+    with pytest.raises(ValueError, match="no state is come back to"):
+        Samples.from_trajectories([[1, 2, 3]]).connected()
+    with pytest.raises(ValueError, match="independent transitions"):
+        Samples.from_transitions([0, 1], [1, 0], discount=0.9).connected()
+
+
+def test_a_posterior_gives_a_distribution_of_distances() -> None:
+    markov = pytest.importorskip("deeptime.markov")
+    bayesian = pytest.importorskip("deeptime.markov.msm").BayesianMSM
+    posteriors = []
+    for k, walk in enumerate(WALKS):
+        counts = markov.TransitionCountEstimator(lagtime=1, count_mode="effective").fit_fetch([walk])
+        posteriors.append(bayesian(n_samples=6 + k).fit_fetch(counts))
+    found = msm.posterior_distances(*posteriors, discount=0.8)
+    wanted = [
+        somcot.distance(from_model(a), from_model(b), discount=0.8).distance
+        for a, b in zip(posteriors[0].samples, posteriors[1].samples, strict=False)
+    ]
+    np.testing.assert_array_equal(found.values, wanted)
+    assert len(found.values) == 6
+    low, high = found.interval
+    assert low <= found.mean <= high
+    single = msm.posterior_distances(posteriors[0].prior, posteriors[1], discount=0.8)
+    assert len(single.values) == 7
+    assert "6 draws" in repr(found)
+
+
+def test_posteriors_that_are_none() -> None:
+    with pytest.raises(TypeError, match=r"y: model: found int, expected an object with \.transition_matrix"):
+        msm.posterior_distances(somcot.random_walk(2), 3, discount=0.9)
+    with pytest.raises(ValueError, match="x: the posterior holds no draw"):
+        msm.posterior_distances(SimpleNamespace(samples=[]), somcot.random_walk(2), discount=0.9)
+
+
+def test_a_lag_sweep_is_one_distance_after_another() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        sweep = msm.lag_sweep(TRAJECTORIES[0], TRAJECTORIES[1], [1, 2], discount=0.9)
+        for lag, result in sweep:
+            a, b = (from_dtrajs(t, lag=lag, connected=True, initial="stationary") for t in TRAJECTORIES)
+            wanted = somcot.distance(a, b, discount=0.9**lag, confidence=0.9, rng=0)
+            assert (result.distance, result.confidence_interval) == (wanted.distance, wanted.confidence_interval)
+    assert repr(sweep).startswith("lag      1: ")
+    with pytest.raises(ValueError, match="lags: none given"):
+        msm.lag_sweep(WALKS[0], WALKS[1], [], discount=0.9)
+    with pytest.raises(ValueError, match="x: no trajectory is longer than the lag"):
+        msm.lag_sweep(WALKS[0], WALKS[1], [900], discount=0.9)
+
+
+def test_overlapping_steps_are_noted_when_they_are_used() -> None:
+    a, b = (from_dtrajs(walk.reshape(20, 30), lag=2, sliding=True) for walk in WALKS)
+    for ask, words in (
+        (lambda: somcot.distance(a, b, discount=0.5, confidence=0.9, rng=0), "an interval is too narrow"),
+        (lambda: somcot.same_process(a, b, discount=0.5, n_permutations=9), "the p-value is too small"),
+    ):
+        with warnings.catch_warnings(record=True) as noted:
+            warnings.simplefilter("always")
+            ask()
+        assert any("steps overlap (sliding=True)" in str(w.message) and words in str(w.message) for w in noted)
