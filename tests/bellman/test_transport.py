@@ -184,12 +184,12 @@ def test_plans_are_feasible_to_the_last_unit_of_mass(n: int) -> None:
 
 def test_bits_do_not_depend_on_threads() -> None:
     rng = np.random.default_rng(0)
-    x, y = random_chain(rng, 40, "dense"), random_chain(rng, 40, "dense")
-    problem = Problem(x, y, rng.random((40, 40)), 0.9)
+    x, y = random_chain(rng, 60, "dense"), random_chain(rng, 60, "dense")
+    problem = Problem(x, y, rng.random((60, 60)), 0.9)
     runs = []
     for threads in (1, 2, 4):
         sweep = Sweep(problem.unit, all_pairs(problem.unit), threads)
-        assert len(sweep._slices) > 4, "the problem must be large enough to be cut"
+        assert len(sweep._problems.wide._slices) > 4, "the problem must be large enough to be cut"
         found = sweep.improve(problem.cost.copy())
         runs.append((found.high.tobytes(), found.low.tobytes(), sweep.kernel()[0].data.tobytes()))
     assert runs[0] == runs[1] == runs[2]

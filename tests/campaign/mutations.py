@@ -44,7 +44,7 @@ MUTANTS = (
     Mutant("bellman/pairs.py", "np.full(self.index.shape, missing)", "np.zeros(self.index.shape)", (EXACT,)),
     Mutant("bellman/transport.py", "0.5 * (apart * (1.0", "0.25 * (apart * (1.0", (TRANSPORT,)),
     Mutant(
-        "bellman/transport.py", "(eps + x.rounding[pair_x[k]] + y.rounding[pair_y[k]]) * spread", "eps * spread",
+        "bellman/transport.py", "(eps + x.rounding[row] + y.rounding[column]) * spread", "eps * spread",
         (TRANSPORT, LONG, CERTIFICATES),
     ),
     Mutant(

@@ -20,7 +20,8 @@ import pytest
 
 from somcot import Problem, streams
 from somcot.bellman.pairs import all_pairs
-from somcot.bellman.sweep import Sweep
+from somcot.bellman.starts import Task
+from somcot.bellman.sweep import Sweep, _Problems
 from somcot.plumbing.discounting import discounted_value
 from somcot.solvers import somcot
 from somcot.solvers.saddle import _Run
@@ -99,7 +100,7 @@ def test_the_exact_solver_wherever_its_arrays_lie() -> None:
         moved = packed(rng, *(getattr(sweep, name) for name in names))
         for name, value in zip(names, moved, strict=True):
             setattr(sweep, name, value)
-        sweep._hints = sweep._bases
+        sweep._problems = _Problems(Task(*moved[:4], sweep._unit, sweep._bases, sweep._bases))
         bits = []
         for _ in range(3):
             (table,) = packed(rng, V.reshape(problem.shape))

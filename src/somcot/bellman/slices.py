@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from somcot.plumbing.validation import check_count
 __all__ = ["Slice", "cut", "in_slices", "thread_count"]
 
 Slice = tuple[int, int]
+Answer = TypeVar("Answer")
 
 
 def cut(work: NDArray[np.int64], limit: int) -> list[Slice]:
@@ -27,15 +29,17 @@ def cut(work: NDArray[np.int64], limit: int) -> list[Slice]:
     >>> cut(np.array([4, 4, 4, 4]), 8)
     [(0, 2), (2, 4)]
     """
+    if len(work) == 0:
+        return []
     done = np.cumsum(work)
     marks = np.arange(limit, int(done[-1]), limit)
     ends = np.unique(np.concatenate([[0], np.searchsorted(done, marks) + 1, [len(work)]]))
     return list(pairwise(ends.tolist()))
 
 
-def in_slices(run: Callable[[int, int], float], slices: Sequence[Slice], threads: int) -> list[float]:
+def in_slices(run: Callable[[int, int], Answer], slices: Sequence[Slice], threads: int) -> list[Answer]:
     """Call ``run(lo, hi)`` on every slice; results come in the order of the slices."""
-    if threads == 1 or len(slices) == 1:
+    if threads == 1 or len(slices) <= 1:
         return [run(lo, hi) for lo, hi in slices]
     pool = ThreadPoolExecutor(min(threads, len(slices)))
     try:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from somcot.bellman.pairs import Pairs
 from somcot.bellman.repair import margins, move, repair
 from somcot.bellman.slices import cut, in_slices, thread_count
+from somcot.bellman.starts import Task, WidePairs
 from somcot.bellman.transport import Bases, Rows, add_potentials, balance, cross_gap, kernel_entries, optimise
 from somcot.chains import Support
 from somcot.plumbing.arrays import Floats
@@ -21,6 +22,7 @@ __all__ = ["Improvement", "Sweep", "transport_values"]
 
 # Work of one slice, in cells of cost matrices: about 30 ms, so that signals get through.
 _SLICE = 500_000
+_WIDE = 8  # rows and columns from which on the simplex for wide supports is the faster one
 
 
 class Improvement(NamedTuple):
@@ -91,33 +93,14 @@ class Sweep:
             np.zeros(n_arcs, dtype=np.int64),
             np.zeros(len(rows), dtype=np.uint8),
         )
-        self._hints = self._bases if hints is None else hints._bases
         self.cells = int((rows * columns).sum())
-        self._slices = cut(rows * columns + 16, _SLICE)
+        hinted = self._bases if hints is None else hints._bases
+        self._problems = _Problems(Task(self._pair_x, self._pair_y, self._x, self._y, self._unit, self._bases, hinted))
 
     def improve(self, V: Floats) -> Improvement:
         """Find the best transition coupling of every pair against the potential V, (n_x, n_y)."""
         low, high, value = (np.empty(len(self._pair_x)) for _ in range(3))
-
-        def run(lo: int, hi: int) -> int:
-            found: int = optimise(
-                lo,
-                hi,
-                V,
-                self._pair_x,
-                self._pair_y,
-                self._x,
-                self._y,
-                self._unit,
-                self._bases,
-                self._hints,
-                low,
-                high,
-                value,
-            )
-            return found
-
-        changed = int(sum(in_slices(run, self._slices, self.threads)))
+        changed = self._problems.improve(V, (low, high, value), self.threads)
         return Improvement(low, high, value, changed)
 
     def kernel(self) -> tuple[Kernel, Floats]:
@@ -238,9 +221,29 @@ def transport_values(V: Floats, x: Support, y: Support, pair_x: NDArray[np.int32
     unit = 1 << int(2 * x.max_row + 1).bit_length()
     one, other = _rows(x, 2**61 // unit), _rows(y, 2**61 // unit)
     low, high, value = (np.empty(len(pair_x)) for _ in range(3))
-    for lo, hi in cut(rows * columns + 16, _SLICE):
-        optimise(lo, hi, V, pair_x, pair_y, one, other, unit, bases, bases, low, high, value)
+    _Problems(Task(pair_x, pair_y, one, other, unit, bases, bases)).improve(V, (low, high, value), 1)
     return high
+
+
+class _Problems:
+    """Transport problems, the narrow ones in the order given and the wide ones in their own."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        rows, columns = np.diff(task.x.indptr)[task.pair_x], np.diff(task.y.indptr)[task.pair_y]
+        wide = np.minimum(rows, columns) >= _WIDE
+        self._narrow = np.flatnonzero(~wide)
+        self._slices = cut((rows * columns + 16)[self._narrow], _SLICE)
+        self.wide = WidePairs(task, np.flatnonzero(wide))
+
+    def improve(self, V: Floats, found: tuple[Floats, Floats, Floats], threads: int) -> int:
+        """Solve all; `found` receives bounds and values. Returns how many bases changed."""
+
+        def run(lo: int, hi: int) -> int:
+            changed: int = optimise(self._narrow[lo:hi], V, *self._task, *found)
+            return changed
+
+        return sum(in_slices(run, self._slices, threads)) + self.wide.improve(V, found, threads)
 
 
 def _rows(support: Support, total: int) -> Rows:

@@ -17,12 +17,15 @@ from numpy.typing import NDArray
 
 from somcot.bellman.tree import extend, new_tree, plant, simplex
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.jit import kernel
+from somcot.plumbing.jit import kernel, part
 from somcot.plumbing.vector_code import copy_to
 
-__all__ = ["Bases", "Rows", "add_potentials", "balance", "cross_gap", "kernel_entries", "optimise"]
+__all__ = [
+    "EPS", "Bases", "Rows", "add_potentials", "balance", "bounds_of_plan", "cross_gap", "gather", "kernel_entries",
+    "optimise", "widest",
+]  # fmt: skip
 
-_EPS = np.finfo(np.float64).eps
+EPS = np.finfo(np.float64).eps
 
 
 class Rows(NamedTuple):
@@ -54,18 +57,19 @@ class Bases(NamedTuple):
 
 
 @kernel(name="exact transport", seconds=7)
-def optimise(lo, hi, V, pair_x, pair_y, x, y, unit, bases, hints, low, high, values):
-    """Solve the transport problems of pairs lo..hi-1 against the cost V, each from its last basis.
+def optimise(todo, V, pair_x, pair_y, x, y, unit, bases, hints, low, high, values):
+    """Solve the transport problems of the pairs `todo` against the cost V, each from its last basis.
 
     A pair without one starts at the prices of its basis in `hints`, which has the same entries with other masses, or,
     if there is none either, at those of the pair before. ``values[k]`` receives the cost of the plan found, ``low[k]``
     and ``high[k]`` bounds of the optimal value that hold up to the rounding of one sum of the size of V (see
     `somcot.certificates`). Returns how many bases changed.
     """
-    tree, buffer = _workspace(pair_x[lo:hi], pair_y[lo:hi], x, y)
-    prices = np.zeros(buffer.size)
+    rows, columns = widest(todo, pair_x, x), widest(todo, pair_y, y)
+    tree, buffer = new_tree(rows + columns), np.empty(rows * columns)
+    prices = np.zeros(columns)
     changed = 0
-    for k in range(lo, hi):
+    for k in todo:
         x0, x1 = x.indptr[pair_x[k]], x.indptr[pair_x[k] + 1]
         y0, y1 = y.indptr[pair_y[k]], y.indptr[pair_y[k] + 1]
         n, m = x1 - x0, y1 - y0
@@ -74,13 +78,12 @@ def optimise(lo, hi, V, pair_x, pair_y, x, y, unit, bases, hints, low, high, val
         # Costs relative to one entry: rounding then follows their spread, not the size of V.
         base = V[x.indices[x0], y.indices[y0]]
         C = buffer[: n * m].reshape(n, m)
-        spread = _gather(C, V, x.indices[x0:x1], y.indices[y0:y1], base)
-        eps = _EPS * (n + m + 8)
-        tolerance = eps * spread
+        spread = gather(C, V, x.indices[x0:x1], y.indices[y0:y1], base)
+        eps = EPS * (n + m + 8)
         a, b = x.masses[x0:x1], y.masses[y0:y1]
-        p, q = x.probabilities[x0:x1], y.probabilities[y0:y1]
-        excess = x.excess[pair_x[k]] + y.excess[pair_y[k]]
         if n == 1 or m == 1:
+            p, q = x.probabilities[x0:x1], y.probabilities[y0:y1]
+            excess = x.excess[pair_x[k]] + y.excess[pair_y[k]]
             changed += _only_plan(a, b, unit, cells, flows) if bases.known[k] == 0 else 0
             bases.known[k] = 1
             value = 0.0
@@ -91,30 +94,41 @@ def optimise(lo, hi, V, pair_x, pair_y, x, y, unit, bases, hints, low, high, val
             high[k] = base + (value + (eps + excess) * spread)
             continue
         if n == 2 and m == 2:
-            moved = _two_by_two(C, a, b, unit, tolerance, cells, flows, bases.known[k])
+            moved = _two_by_two(C, a, b, unit, eps * spread, cells, flows, bases.known[k])
         else:
             if bases.known[k] == 0 and hints.known[k] == 1:
                 arcs = slice(hints.ptr[k], hints.ptr[k + 1])
                 plant(hints.cells[arcs], hints.flows[arcs], C, tree)
                 copy_to(prices, tree.potential[n : n + m])
-            moved = simplex(C, a, b, unit, tolerance, cells, flows, bases.known[k], prices, tree)
+            moved = simplex(C, a, b, unit, eps * spread, cells, flows, bases.known[k], prices, tree)
         changed += moved > 0
         bases.known[k] = 1
-        value = 0.0
-        total = 0.0
-        for t in range(n + m - 1):
-            mass = (flows[t] + unit // 2) // unit
-            value += mass * C[cells[t] // m, cells[t] % m]
-            total += mass
-        value /= total
-        width = (eps + x.rounding[pair_x[k]] + y.rounding[pair_y[k]]) * spread
-        values[k] = base + value
-        high[k] = base + (value + width)
-        if n == 2 and m == 2:
-            low[k] = base + (value - width - tolerance)
-        else:
-            low[k] = base + (_dual_value(p, q, tree.potential, eps + excess) - tolerance)
+        low[k], high[k], values[k] = bounds_of_plan(
+            C, cells, flows, unit, x, pair_x[k], y, pair_y[k], tree.potential, base, spread
+        )
     return changed
+
+
+@part(nan=True)
+def bounds_of_plan(C, cells, flows, unit, x, row, y, column, potential, base, spread):
+    """Bounds of the optimal value and the cost of the plan, see `optimise`; 2 by 2 needs no potentials."""
+    n, m = C.shape
+    eps = EPS * (n + m + 8)
+    value = 0.0
+    total = 0.0
+    for t in range(n + m - 1):
+        mass = (flows[t] + unit // 2) // unit
+        value += mass * C[cells[t] // m, cells[t] % m]
+        total += mass
+    value /= total
+    width = (eps + x.rounding[row] + y.rounding[column]) * spread
+    if n == 2 and m == 2:
+        below = value - width
+    else:
+        p = x.probabilities[x.indptr[row] : x.indptr[row + 1]]
+        q = y.probabilities[y.indptr[column] : y.indptr[column + 1]]
+        below = _dual_value(p, q, potential, eps + x.excess[row] + y.excess[column])
+    return base + (below - eps * spread), base + (value + width), base + value
 
 
 @kernel
@@ -147,7 +161,7 @@ def cross_gap(V, pair_x, pair_y, x, y, bases, plans, unit, weight):
         y0, y1 = y.indptr[pair_y[k]], y.indptr[pair_y[k] + 1]
         n, m = x1 - x0, y1 - y0
         C = buffer[: n * m].reshape(n, m)
-        _gather(C, V, x.indices[x0:x1], y.indices[y0:y1], V[x.indices[x0], y.indices[y0]])
+        gather(C, V, x.indices[x0:x1], y.indices[y0:y1], V[x.indices[x0], y.indices[y0]])
         arcs = slice(bases.ptr[k], bases.ptr[k + 1])
         plant(bases.cells[arcs], bases.flows[arcs], C, tree)
         extend(C, x.probabilities[x0:x1], y.probabilities[y0:y1], tree.potential)
@@ -163,13 +177,20 @@ def cross_gap(V, pair_x, pair_y, x, y, bases, plans, unit, weight):
 
 
 @kernel
+def widest(todo, pair, rows):
+    """The largest support among one side's rows of the pairs `todo`."""
+    found = 1
+    for k in todo:
+        found = max(found, rows.indptr[pair[k] + 1] - rows.indptr[pair[k]])
+    return found
+
+
+@kernel
 def _workspace(pair_x, pair_y, x, y):
     """A tree and a cost matrix large enough for every pair."""
-    widest_x, widest_y = 1, 1
-    for k in range(pair_x.size):
-        widest_x = max(widest_x, x.indptr[pair_x[k] + 1] - x.indptr[pair_x[k]])
-        widest_y = max(widest_y, y.indptr[pair_y[k] + 1] - y.indptr[pair_y[k]])
-    return new_tree(widest_x + widest_y), np.empty(widest_x * widest_y)
+    todo = range(pair_x.size)
+    rows, columns = widest(todo, pair_x, x), widest(todo, pair_y, y)
+    return new_tree(rows + columns), np.empty(rows * columns)
 
 
 @kernel
@@ -178,7 +199,7 @@ def kernel_entries(pair_x, pair_y, x, y, unit, bases, index, indptr, indices, da
 
     Arcs with less mass than the rounding of the row are left out, which also keeps successors of probability 0 out.
     """
-    rounding = np.int64((1 << 61) // unit * _EPS)
+    rounding = np.int64((1 << 61) // unit * EPS)
     filled = 0
     for k in range(pair_x.size):
         x0, y0 = x.indptr[pair_x[k]], y.indptr[pair_y[k]]
@@ -209,7 +230,7 @@ def add_potentials(V, pair_x, pair_y, x, y, bases, weight, slots_x, slots_y):
         y0, y1 = y.indptr[pair_y[k]], y.indptr[pair_y[k] + 1]
         n, m = x1 - x0, y1 - y0
         C = buffer[: n * m].reshape(n, m)
-        _gather(C, V, x.indices[x0:x1], y.indices[y0:y1], V[x.indices[x0], y.indices[y0]])
+        gather(C, V, x.indices[x0:x1], y.indices[y0:y1], V[x.indices[x0], y.indices[y0]])
         arcs = slice(bases.ptr[k], bases.ptr[k + 1])
         plant(bases.cells[arcs], bases.flows[arcs], C, tree)
         for i in range(n):
@@ -251,12 +272,12 @@ def balance(indptr, probabilities, masses, total, excess, rounding):
             summed = following
             apart += abs(p - masses[t] / total)
         length = end - begin
-        excess[row] = abs((summed - 1.0) + lost) + 2.0 * _EPS + (length * _EPS) ** 2
-        rounding[row] = 0.5 * (apart * (1.0 + length * _EPS) + excess[row]) + _EPS
+        excess[row] = abs((summed - 1.0) + lost) + 2.0 * EPS + (length * EPS) ** 2
+        rounding[row] = 0.5 * (apart * (1.0 + length * EPS) + excess[row]) + EPS
 
 
 @kernel
-def _gather(C, V, rows, columns, base):
+def gather(C, V, rows, columns, base):
     """C(i, j) = V(rows[i], columns[j]) - base; returns the spread of C."""
     smallest = 0.0
     largest = 0.0

@@ -23,7 +23,7 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.jit import kernel, part
 from somcot.plumbing.vector_code import copy_to
 
-__all__ = ["Tree", "extend", "new_tree", "plant", "simplex"]
+__all__ = ["Tree", "extend", "greedy_basis", "new_tree", "plant", "simplex"]
 
 
 class Tree(NamedTuple):
@@ -59,7 +59,7 @@ def simplex(C, a, b, unit, tolerance, cells, flows, known, prices, tree):
     """The general case; returns the number of pivots, or 1 for a new basis that needed none."""
     n, m = C.shape
     if not known:
-        _greedy_basis(C, a, b, unit, prices[:m], cells, flows)
+        greedy_basis(C, a, b, unit, prices[:m], cells, flows)
     plant(cells, flows, C, tree)
     pivots = 0
     clean = 0
@@ -88,7 +88,7 @@ def simplex(C, a, b, unit, tolerance, cells, flows, known, prices, tree):
 
 
 @kernel
-def _greedy_basis(C, a, b, unit, prices, cells, flows):
+def greedy_basis(C, a, b, unit, prices, cells, flows):
     """A first basis: each row in turn fills its cheapest open columns at the given prices."""
     n, m = C.shape
     need = np.empty(m, np.int64)

@@ -56,7 +56,7 @@ def kernel(function: Any = None, *, name: str = "", seconds: int = 0) -> Any:
     """
     if function is None:
         return functools.partial(kernel, name=name, seconds=seconds)
-    compiled = numba.njit(nogil=True)(function)
+    compiled = numba.njit(nogil=True, error_model="numpy")(function)
     if hasattr(compiled, "_cache"):  # not where NUMBA_DISABLE_JIT is set
         compiled._cache = _cache(function, f"{name}, about {seconds} s" if name else "")
     return compiled
@@ -70,7 +70,9 @@ def part(function: Any = None, *, nan: bool = False) -> Any:
     """Compile a piece of kernels, inlined wherever it is called; with ``nan=True`` NaN may occur in it."""
     if function is None:
         return functools.partial(part, nan=nan)
-    return numba.njit(nogil=True, forceinline=True, fastmath=False if nan else set(FAST))(function)
+    return numba.njit(
+        nogil=True, error_model="numpy", forceinline=True, fastmath=False if nan else set(FAST)
+    )(function)
 
 
 def _cache(function: Function, announcement: str) -> Any:

@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.jit import part
 
-__all__ = ["CUT", "borrow", "copy_to", "exp", "exp_all", "fma", "log"]
+__all__ = ["CUT", "bits", "borrow", "copy_to", "exp", "exp_all", "fma", "log", "unbits"]
 
 CUT = -350.0  # the exponential of less is 0
 TINY = 2.2250738585072014e-308  # below it, numbers have no exponent of their own
@@ -57,8 +57,8 @@ def _make_borrowed(_context: Any, record: Any) -> Any:
     return record(record), generate
 
 
-_bits: Any = intrinsic(_make_bits)
-_unbits: Any = intrinsic(_make_unbits)
+bits: Any = intrinsic(_make_bits)
+unbits: Any = intrinsic(_make_unbits)
 fma: Any = intrinsic(_make_fma)
 borrow: Any = intrinsic(_make_borrowed)
 
@@ -88,7 +88,7 @@ def exp(x: float) -> float:
     p = fma(p, r, 0.5)
     p = fma(p, r, 1.0)
     p = fma(p, r, 1.0)
-    value = _unbits(_bits(p) + (_bits(t) << 52))
+    value = unbits(bits(p) + (bits(t) << 52))
     return value if x > CUT else 0.0
 
 
@@ -100,9 +100,9 @@ def log(x: float) -> float:
     with coefficients that spread the error evenly (fdlibm's); log 2 comes in two parts, so that k log 2 is exact.
     """
     tiny = x < TINY
-    bits = _bits(x * 18014398509481984.0 if tiny else x)
-    exponent = (bits - HALF_ROOT) >> 52
-    f = _unbits(bits - (exponent << 52)) - 1.0
+    pattern = bits(x * 18014398509481984.0 if tiny else x)
+    exponent = (pattern - HALF_ROOT) >> 52
+    f = unbits(pattern - (exponent << 52)) - 1.0
     k = float(exponent - 54 if tiny else exponent)
     s = f / (2.0 + f)
     z = s * s
