@@ -62,7 +62,12 @@ def test_the_start_with_the_least_work_is_taken(monkeypatch: pytest.MonkeyPatch)
     task = problem(40, 40, 0)
     chosen: list[Any] = []
     choose = starts.WidePairs._choose
-    monkeypatch.setattr(starts.WidePairs, "_choose", lambda *a: chosen.append(choose(*a)) or chosen[-1])
+
+    def watched(pairs: starts.WidePairs, V: Floats) -> Any:
+        chosen.append(choose(pairs, V))
+        return chosen[-1]
+
+    monkeypatch.setattr(starts.WidePairs, "_choose", watched)
     sweep = Sweep(task.unit, all_pairs(task.unit), threads=1)
     V = np.ascontiguousarray(task.unit_cost)
     sweep.improve(V)

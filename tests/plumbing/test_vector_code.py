@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,7 +66,7 @@ def test_fused_means_rounded_once() -> None:
 @pytest.mark.parametrize(("n", "k", "m"), [(1, 1, 1), (2, 3, 9), (8, 2, 8), (11, 5, 16), (10, 4, 17), (17, 3, 33)])
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("number", [np.float64, np.float32])
-def test_products_are_chains_of_fused_sums_in_order(n: int, k: int, m: int, order: str, number: type) -> None:
+def test_products_are_chains_of_fused_sums_in_order(n: int, k: int, m: int, order: str, number: Any) -> None:
     rng = np.random.default_rng(n * m)
     a, b, start = (rng.normal(size=shape).astype(number) for shape in ((n, k), (k, m), (n, m)))
     frame = np.full((n, m + 9), 7.0, dtype=number)  # what lies beside the output stays as it was

@@ -1,15 +1,16 @@
 """A first basis from prices: the least spanning tree of the reduced costs, filled from its leaves.
 
-With the optimal prices of the columns, and rows priced by their cheapest cell, all arcs of the optimal basis cost 0 and
-no cell costs less. A basis that takes cheap cells in the order of the rows still misses most of those arcs: which of them
-has which flow is decided from the leaves inwards. So Prim's algorithm builds the least spanning tree of the reduced costs,
-and its leaves are closed one after the other, each over the arc to its parent. A line that has not enough mass for its
-leaf closes first and leaves the other open; what is open in the end is filled row by row, cheapest column first.
+With the optimal prices of the columns, and rows priced by their cheapest cell, all arcs of the optimal basis cost 0
+and no cell costs less. A basis that takes cheap cells in the order of the rows still misses most of those arcs: which
+of them has which flow is decided from the leaves inwards. So Prim's algorithm builds the least spanning tree of the
+reduced costs, and its leaves are closed one after the other, each over the arc to its parent. A line that has not
+enough mass for its leaf closes first and leaves the other open; what is open in the end is filled row by row, cheapest
+column first.
 
 Every arc closes exactly one line, because the perturbed masses never empty two at once except the last two, so the arcs
 are n + m - 1 and have no cycle: a basis, whatever the prices. Poor prices cost pivots later, nothing else.
 """
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="no-untyped-def, assignment"
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def new_crash(size):
 
 @kernel
 def peel(C, T, a, b, unit, v, cells, flows, work):
-    """Write a basis for the masses a and b (perturbed as in `bellman.tree`) at the column prices v; T is C transposed."""
+    """Write a basis for the masses a and b (perturbed as in `bellman.tree`) at column prices v; T is C transposed."""
     n, m = C.shape
     left = work.left
     for i in range(n):

@@ -5,9 +5,10 @@ differs is what a pivot costs where there are many rows and columns:
 
 * Pricing looks at all rows at once, column by column, so that every lane of a vector register has a row of its own.
   The few most negative rows of one look are then pivoted on in turn, each looked at afresh.
-* The tree is the list of its nodes in preorder: the subtree of a node is a stretch of the list, and parents stand before
-  their children. Whether a node is below another is one comparison, a pivot moves stretches, and the new potentials of
-  a subtree are one pass over it. As in `bellman.tree` each is taken from its parent's, so rounding does not pile up.
+* The tree is the list of its nodes in preorder: the subtree of a node is a stretch of the list, and parents stand
+  before their children. Whether a node is below another is one comparison, a pivot moves stretches, and the new
+  potentials of a subtree are one pass over it. As in `bellman.tree` each is taken from its parent's, so rounding does
+  not pile up.
 """
 # mypy: disable-error-code="no-untyped-def"
 

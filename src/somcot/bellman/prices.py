@@ -5,11 +5,11 @@ The entropic problems of all pairs share one kernel, exp(-V / eps), so a step of
     u = p / (K v),    v = q / (K^T u),
 
 one row of u and v for each pair. eps is halved again and again, down to a small share of the range of the costs; the
-prices are then g = eps log v. What the prices of the pairs have in common is moved into the kernel before eps changes, so
-that u and v hold only what differs between them and stay within the range of float32.
+prices are then g = eps log v. What the prices of the pairs have in common is moved into the kernel before eps changes,
+so that u and v hold only what differs between them and stay within the range of float32.
 
-Prices only choose where a simplex starts, so they need not be good. They are the same to the last bit on every machine: sums
-have a fixed order (`plumbing.product`), and exponentials and logarithms are the package's own.
+Prices only choose where a simplex starts, so they need not be good. They are the same to the last bit on every machine:
+sums have a fixed order (`plumbing.product`), and exponentials and logarithms are the package's own.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -32,7 +32,7 @@ _REACH = 35.0  # prices may differ by this many eps when eps is halved
 
 @kernel(name="prices of wide transport problems", seconds=4)
 def entropic_prices(V, p, q):
-    """Column prices, (n_pairs, columns) float32, for rows p and columns q of probabilities, float32, one for each pair."""
+    """Column prices, (n_pairs, columns), for rows p and columns q of probabilities, one for each pair; all float32."""
     rows, columns = V.shape
     pairs = p.shape[0]
     common = np.empty(columns)
@@ -105,7 +105,7 @@ def _fill_kernel(V, common, eps, K, T):
 
 @part
 def _scale(wanted, scaling, K, out):
-    """out = wanted / (scaling K)."""
+    """What is wanted / (scaling K), into `out`."""
     tiny = np.float32(_TINY)
     out[:] = np.float32(0.0)
     add_product(out, scaling, K)
@@ -116,7 +116,7 @@ def _scale(wanted, scaling, K, out):
 
 @part
 def _read_off(q, v, eps, g):
-    """g = eps log v, with mean 0 over the support of each pair."""
+    """Set g = eps log v, with mean 0 over the support of each pair."""
     for k in range(g.shape[0]):
         total, count = 0.0, 0
         for j in range(g.shape[1]):

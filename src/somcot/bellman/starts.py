@@ -1,9 +1,9 @@
 """Where the simplex of wide pairs starts from, sweep by sweep.
 
-No start is best everywhere: the last bases are, once the potential has settled; entropic prices where costs have no structure;
-the prices of the pair before where they have; and with many ties a plain greedy basis does as well. So a few pairs are solved
-from each start first, and the one with the least work is taken. Work is counted in pivots, never in seconds: equal problems
-take equal ways.
+No start is best everywhere: the last bases are, once the potential has settled; entropic prices where costs have no
+structure; the prices of the pair before where they have; and with many ties a plain greedy basis does as well. So a few
+pairs are solved from each start first, and the one with the least work is taken. Work is counted in pivots, never in
+seconds: equal problems take equal ways.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Exact transport for pairs whose supports are wide: the loop over pairs, and what one pair hands to the next.
 
 Pairs come in an order that keeps y for as long as possible, so the columns stay the same and their prices are worth
-handing on; where both supports are the last pair's, so is the matrix of costs. Everything that is proved about a pair is as
-in `bellman.transport`: the start of the simplex decides how many pivots it takes, not whether the end is optimal.
+handing on; where both supports are the last pair's, so is the matrix of costs. Everything that is proved about a pair
+is as in `bellman.transport`: the start of the simplex decides how many pivots it takes, not whether the end is optimal.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -26,8 +26,8 @@ def optimise_wide(todo, V, pair_x, pair_y, x, y, unit, bases, hints, start, give
     """Solve the transport problems of the pairs `todo` against V; see `transport.optimise`.
 
     New bases are made from prices of the columns: those of the pair's basis in `hints`, else row t of `given` for pair
-    ``todo[t]``, (len(todo), V.shape[1]) or empty, else those of the pair before. Returns how many bases changed, and the
-    number of pivots.
+    ``todo[t]``, (len(todo), V.shape[1]) or empty, else those of the pair before. Returns how many bases changed, and
+    the number of pivots.
     """
     rows, columns = widest(todo, pair_x, x), widest(todo, pair_y, y)
     tree, crash = new_preorder(rows + columns), new_crash(rows + columns)

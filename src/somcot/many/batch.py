@@ -245,6 +245,9 @@ def _iterate(p, table, V, bases, hints, tolerance, low, high):
     for k in range(n):
         cost[k] = p.cost[p.pair_x[k], p.pair_y[k]]
         V[k] = table[p.pair_x[k], p.pair_y[k]]
+    todo = np.empty(size, np.int64)
+    for k in range(size):
+        todo[k] = k
     n_arcs = bases.cells.size
     indptr, indices, data = np.zeros(size + 1, np.int64), np.empty(n_arcs, np.int32), np.empty(n_arcs)
     accuracy = max(_EPS, 1e-3 * tolerance)
@@ -253,7 +256,7 @@ def _iterate(p, table, V, bases, hints, tolerance, low, high):
         for k in range(n):
             table[p.pair_x[k], p.pair_y[k]] = V[k]
             top, largest = max(top, V[k]), max(largest, abs(V[k]))
-        changed = optimise(0, size, table, p.pair_x, p.pair_y, p.x, p.y, p.unit, bases, hints, below, above, value)
+        changed = optimise(todo, table, p.pair_x, p.pair_y, p.x, p.y, p.unit, bases, hints, below, above, value)
         least, most, residual = np.inf, -np.inf, 0.0
         for k in range(n):
             least = min(least, cost[k] + p.discount * below[k] - V[k])

@@ -70,9 +70,7 @@ def part(function: Any = None, *, nan: bool = False) -> Any:
     """Compile a piece of kernels, inlined wherever it is called; with ``nan=True`` NaN may occur in it."""
     if function is None:
         return functools.partial(part, nan=nan)
-    return numba.njit(
-        nogil=True, error_model="numpy", forceinline=True, fastmath=False if nan else set(FAST)
-    )(function)
+    return numba.njit(nogil=True, error_model="numpy", forceinline=True, fastmath=False if nan else set(FAST))(function)
 
 
 def _cache(function: Function, announcement: str) -> Any:

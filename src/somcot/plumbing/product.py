@@ -1,12 +1,12 @@
 """Matrix products in a fixed order: out(i, j) += a(i, 0) b(0, j), then a(i, 1) b(1, j), ..., each one fused.
 
 BLAS adds up in an order that depends on the machine and the number of threads, so its bits do too. Here every output
-is one chain of fused multiply-adds over the inner index, whatever the vectors' width: tiles of a few rows and two vectors
-of outputs are kept in registers while the inner index runs. LLVM does not find that by itself, so the tile is written in
-its own language, as large as the registers of the machine allow. It comes near the speed of BLAS at the sizes of SOMCOT.
-Numbers are float64 or, at twice the speed, float32.
+is one chain of fused multiply-adds over the inner index, whatever the vectors' width: tiles of a few rows and two
+vectors of outputs are kept in registers while the inner index runs. LLVM does not find that by itself, so the tile is
+written in its own language, as large as the registers of the machine allow. It keeps up with BLAS at the sizes of
+SOMCOT. Numbers are float64 or, at twice the speed, float32.
 """
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="no-untyped-def, attr-defined, no-untyped-call"
 
 from __future__ import annotations
 
@@ -58,9 +58,7 @@ class _Tile:
         mask, pointer, align = ir.VectorType(ir.IntType(1), self.lanes), self.vector.as_pointer(), LANE
         name = f"v{self.lanes}f{number.bitwidth}"
         self.load = self._declare(f"llvm.masked.load.{name}.p0", self.vector, [pointer, align, mask, self.vector])
-        self.store = self._declare(
-            f"llvm.masked.store.{name}.p0", ir.VoidType(), [self.vector, pointer, align, mask]
-        )
+        self.store = self._declare(f"llvm.masked.store.{name}.p0", ir.VoidType(), [self.vector, pointer, align, mask])
         self.fma = self._declare(f"llvm.fma.{name}", self.vector, [self.vector] * 3)
         lanes = ir.VectorType(INT, self.lanes)
         self.masks = [ir.Constant(mask, [1] * self.lanes)] * (n_vectors if width is None else 0)
