@@ -128,6 +128,12 @@ def _many() -> None:
     somcot.distance_matrix([x, somcot.Counts.from_samples(x)], _cost(), discount=DISCOUNT, confidence=0.5)
 
 
+def _counting() -> None:
+    from somcot.readers.counting import warm_up
+
+    warm_up()
+
+
 def _saddle() -> None:
     for x, y in (_chains(), _occupancies()):
         _ = somcot.distance(x, y, _cost(), discount=DISCOUNT, method="saddle", max_steps=10).encoder
@@ -155,6 +161,7 @@ _QUESTIONS: dict[str, Callable[[], None]] = {
     "saddle point": _saddle,
     "estimate from data": _estimate,
     "many distances": _many,
+    "counting tables": _counting,
     "Sinkhorn value iteration": _sinkhorn,
     "draws from a chain": _draws,
     "SOMCOT, full support": partial(_somcot, "full"),

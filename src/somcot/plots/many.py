@@ -56,7 +56,8 @@ def dendrogram(found: DistanceMatrix, *, ax: Axes | None = None, method: str = "
     labels = [shown(found.labels[i], 24) for i in drawn["leaves"]]
     bar_labels(ax, labels)
     ax.tick_params(axis="y", labelsize=9 if len(labels) <= 30 else 6, length=0)
-    ax.set(xlabel="distance", xlim=(0, None))
+    top = max(max(x) for x in drawn["dcoord"])
+    ax.set(xlabel="distance", xlim=(-0.01 * top, None))  # so that branches that join at 0 are seen
     return ax
 
 

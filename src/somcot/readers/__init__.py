@@ -9,6 +9,7 @@ from typing import Any as _Any
 
 if _TYPE_CHECKING:  # for readers and type checkers; at run time `__getattr__` does it
     from somcot.readers.bins import Bins
+    from somcot.readers.counting import count_table
     from somcot.readers.dtrajs import from_dtrajs, from_model, read_arrays
     from somcot.readers.files import read
     from somcot.readers.graphs import from_graph, read_graph
@@ -21,6 +22,7 @@ if _TYPE_CHECKING:  # for readers and type checkers; at run time `__getattr__` d
 
 __all__ = [
     "Bins",
+    "count_table",
     "fit_bins",
     "from_dtrajs",
     "from_env",
@@ -43,6 +45,7 @@ __all__ = [
 # Loaded on first use: the table of formats, which `somcot --help` shows, needs none of them.
 _HOMES = {
     "bins": ("Bins",),
+    "counting": ("count_table",),
     "dtrajs": ("from_dtrajs", "from_model", "read_arrays"),
     "files": ("read",),
     "graphs": ("from_graph", "read_graph"),

@@ -1,0 +1,132 @@
+"""Tables counted in parts: the same counts as reading them whole, however rows are spread."""
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from somcot.plumbing.errors import DataWarning
+from somcot.readers import count_table, counting, from_table
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        yield
+
+
+def table(seed: int = 0, n: int = 3000, n_users: int = 40) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame({
+        "user": rng.integers(0, n_users, n), "t": np.sort(rng.integers(0, 10 * n, n)),
+        "page": rng.choice(list("abcdef"), n, p=[0.4, 0.3, 0.1, 0.1, 0.05, 0.05]), "gain": rng.random(n),
+    })  # fmt: skip
+
+
+def same(counts: Any, samples: Any) -> None:
+    order = [counts.states.index(state) for state in samples.states]
+    assert np.array_equal(np.asarray(counts.counts())[np.ix_(order, order)], samples.counts())
+    assert np.array_equal(counts.start_counts[order], samples.start_counts)
+    assert counts.n_episodes == samples.n_episodes
+    assert counts.n_transitions == samples.n_transitions
+
+
+def spread(whole: pd.DataFrame, folder: Path, n: int, kind: str) -> Path:
+    """Rows in order of time, cut anywhere: sequences run across files."""
+    folder.mkdir()
+    for k, rows in enumerate(np.array_split(np.arange(len(whole)), n)):
+        part = whole.iloc[rows]
+        if kind == "csv":
+            part.to_csv(folder / f"{k:02}.csv", index=False)
+        else:
+            part.to_parquet(folder / f"{k:02}.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("text", [False, True])
+@pytest.mark.parametrize("block", [7, 100, 10**6])
+def test_files_and_blocks_add_up_to_the_whole(
+    kind: str, text: bool, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "_BLOCK", block)
+    monkeypatch.setattr("somcot.readers.batches._ROWS", 2)
+    whole = table(n=400 if block == 7 else 3000)
+    if text:
+        whole["user"] = "user " + whole["user"].astype(str)
+    alone = from_table(whole, sequence="user", time="t", state="page", reward="gain")
+    for n in (1, 5):
+        folder = spread(whole, tmp_path / f"{n}", n, kind)
+        found = count_table(folder, sequence="user", time="t", state="page", reward="gain")
+        same(found, alone)
+        order = [found.states.index(state) for state in alone.states]
+        assert found.features is not None
+        assert found.features[order] == pytest.approx(alone.features)
+
+
+def test_sorted_by_sequence_and_without_times(tmp_path: Path) -> None:
+    whole = table().sort_values(["user", "t"], kind="stable")
+    same(
+        count_table(spread(whole, tmp_path / "a", 4, "parquet"), sequence="user", state="page"),
+        from_table(whole, sequence="user", state="page"),
+    )
+
+
+def test_a_block_out_of_order_is_sorted(tmp_path: Path) -> None:
+    whole = table()
+    mixed = whole.sample(frac=1, random_state=0)
+    folder = tmp_path / "a"
+    folder.mkdir()
+    half = len(whole) // 2
+    late = mixed[mixed.t >= whole.t.iloc[half]]
+    early = mixed[mixed.t < whole.t.iloc[half]]
+    early.to_parquet(folder / "1.parquet")
+    late.to_parquet(folder / "2.parquet")
+    unique = whole.drop_duplicates("t")
+    found = count_table(folder, sequence="user", time="t", state="page")
+    assert found.n_transitions == from_table(whole, sequence="user", time="t", state="page").n_transitions
+    assert len(unique) <= len(whole)
+    with pytest.raises(ValueError, match=r"1.parquet: sequence .* goes back in time.*name the files in order of time"):
+        count_table([folder / "2.parquet", folder / "1.parquet"], sequence="user", time="t", state="page")
+
+
+def test_ends_and_starts(tmp_path: Path) -> None:
+    folder = spread(table(n=200, n_users=5), tmp_path / "a", 3, "csv")
+    found = count_table(folder, sequence="user", state="page", terminated=True, initial="a")
+    assert found.all_ended.any()
+    assert found.initial is not None
+    assert found.edges is not None
+    assert found.edges.ended.all()
+
+
+def test_what_cannot_be_counted_is_refused(tmp_path: Path) -> None:
+    whole = table(n=50)
+    whole.to_parquet(tmp_path / "a.parquet")
+    for arguments, message in (
+        (([],), "paths: empty"),
+        ((tmp_path / "none.csv",), "no such file"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            count_table(*arguments)
+    with pytest.raises(ValueError, match="no column 'place'; the columns are user, t, page, gain"):
+        count_table(tmp_path / "a.parquet", state="place")
+    with pytest.raises(ValueError, match="which column is the state"):
+        count_table(tmp_path / "a.parquet")
+    with pytest.raises(TypeError, match="terminated: found 'done'"):
+        count_table(tmp_path / "a.parquet", state="page", terminated="done")  # type: ignore[arg-type]
+    whole.loc[3, "user"] = None
+    whole.to_parquet(tmp_path / "b.parquet")
+    with pytest.raises(ValueError, match="column 'user' has 1 rows without a sequence"):
+        count_table(tmp_path / "b.parquet", state="page", sequence="user")
+    whole.loc[3, "page"] = None
+    whole.to_parquet(tmp_path / "c.parquet")
+    with pytest.raises(ValueError, match="rows without a 'page'"):
+        count_table(tmp_path / "c.parquet", state="page")
+    (tmp_path / "one.csv").write_text("user,page\n1,a\n2,b\n")
+    with pytest.raises(ValueError, match="no sequence has two rows"):
+        count_table(tmp_path / "one.csv", sequence="user", state="page")
