@@ -37,6 +37,7 @@ if _TYPE_CHECKING:  # for readers and type checkers; at run time `__getattr__` d
     from somcot.result import Bounds, ConfidenceInterval, Result, Status
     from somcot.samples import Samples
     from somcot.timed import ContinuousChain, TimeChain
+    from somcot.trajectories import Trajectories
 
 __version__ = "0.1.0"
 
@@ -57,6 +58,7 @@ __all__ = [
     "Selection",
     "Status",
     "TimeChain",
+    "Trajectories",
     "UnseenStateWarning",
     "block_chain",
     "costs",
@@ -102,6 +104,7 @@ _HOMES = {
     "somcot.result": ("Bounds", "ConfidenceInterval", "Result", "Status"),
     "somcot.samples": ("Samples",),
     "somcot.timed": ("ContinuousChain", "TimeChain"),
+    "somcot.trajectories": ("Trajectories",),
 }
 
 

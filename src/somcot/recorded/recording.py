@@ -130,7 +130,7 @@ def read_trajectories(trajectories: Iterable[Any], terminated: Any, *, end: Hash
         raise TypeError(f"trajectories: found {trajectories!r}, expected a list of sequences") from None
     columns = [column(f"trajectories[{i}]", values) for i, values in enumerate(given)]
     lengths = np.array([len(c) for c in columns], dtype=np.int64)
-    ends = _episode_flags(terminated, len(given))
+    ends = episode_flags(terminated, len(given))
     closed = np.ones(len(given), np.bool_) if ends is None or terminated is True else ends
     source = np.flatnonzero(lengths + (closed if end is not None else 0) >= np.where(lengths, 2, 3))
     _report_short(len(given), len(source))
@@ -158,7 +158,8 @@ def _report_short(n_given: int, n_kept: int) -> None:
         )
 
 
-def _episode_flags(terminated: Any, n: int) -> Flags | None:
+def episode_flags(terminated: Any, n: int) -> Flags | None:
+    """Which trajectories ended for good, one flag for all or one for each; None where none did."""
     if terminated is None or (np.ndim(terminated) == 0 and terminated in (True, False)):
         return np.ones(n, dtype=np.bool_) if terminated else None
     return _flags("terminated", terminated, n, "trajectories")

@@ -1,0 +1,260 @@
+"""Recorded data of a process whose states are vectors of real numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.plumbing.arrays import Bools, Floats, Ints
+from somcot.plumbing.cards import card, table
+from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.validation import check_labels, refuse_masks
+from somcot.recorded.recording import episode_flags
+
+__all__ = ["Trajectories"]
+
+_GAPS = ("refuse", "cut")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trajectories:
+    """Recorded episodes of real vectors, one after the other; made by `from_arrays`.
+
+    Attributes
+    ----------
+    points : ndarray, shape (n_points, d)
+        The states of all episodes.
+    boundaries : ndarray of int64, shape (n_episodes + 1,)
+        Episode e holds the points ``boundaries[e]`` to ``boundaries[e + 1]``, two at least.
+    terminated : ndarray of bool, shape (n_episodes,)
+        Which episodes ended for good: the process stays where it is from then on.
+    names : tuple of str
+        What the d coordinates are called.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> walk = np.random.default_rng(0).normal(size=(3, 11, 2)).cumsum(axis=1)
+    >>> data = Trajectories.from_arrays(walk, names=["east", "north"])
+    >>> data
+    Trajectories(2 coordinates, 30 transitions, 3 episodes)
+    >>> data.starts.shape, data.now.shape, data.lengths.tolist()
+    ((3, 2), (30, 2), [10, 10, 10])
+    """
+
+    points: Floats
+    boundaries: Ints
+    terminated: Bools
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for array in (self.points, self.boundaries, self.terminated):
+            array.setflags(write=False)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        arrays: Iterable[Any],
+        *,
+        terminated: bool | Sequence[bool] | NDArray[np.bool_] = False,
+        names: Iterable[str] | None = None,
+        gaps: str = "refuse",
+    ) -> Trajectories:
+        """Collect episodes given as arrays of numbers.
+
+        Parameters
+        ----------
+        arrays : iterable of array_like, shape (T + 1, d) or (T + 1,)
+            One array per episode, the last state included. Those with fewer than two rows have no step; they are
+            dropped with a `DataWarning`. One array of shape (n_episodes, T + 1, d) will do too.
+        terminated : bool or sequence of bool, optional
+            Whether the process ended for good with the last state, for all episodes or for each. By default the
+            recording just stopped.
+        names : iterable of str, optional
+            Names of the coordinates, by default x0, x1, ...
+        gaps : {"refuse", "cut"}
+            What to do about missing values (NaN): an error that names the place, or cut the episode there. The pieces
+            are episodes of their own, and where they begin counts as a start.
+
+        Examples
+        --------
+        >>> data = Trajectories.from_arrays([[0.1, 0.3, float("nan"), 0.2, 0.4]], gaps="cut")
+        >>> [episode.ravel().tolist() for episode in data.episodes]
+        [[0.1, 0.3], [0.2, 0.4]]
+        """
+        if gaps not in _GAPS:
+            raise ValueError(f"gaps: found {gaps!r}, expected 'refuse' or 'cut'")
+        rows = _checked(arrays)
+        flags = episode_flags(terminated, len(rows))
+        ended = np.zeros(len(rows), np.bool_) if flags is None else np.array(flags)
+        pieces = [piece for i, array in enumerate(rows) for piece in _pieces(i, array, bool(ended[i]), gaps)]
+        kept = [piece for piece in pieces if len(piece[0]) > 1]
+        _report_dropped(len(rows), len(pieces), len(kept))
+        d = kept[0][0].shape[1]
+        labels = [f"x{k}" for k in range(d)] if names is None else list(names)
+        lengths = [len(piece) for piece, _ in kept]
+        return cls(
+            np.concatenate([piece for piece, _ in kept]),
+            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            np.array([end for _, end in kept]),
+            tuple(str(name) for name in check_labels("names", labels, d, "coordinate")),
+        )
+
+    @property
+    def d(self) -> int:
+        """How many coordinates a state has."""
+        return int(self.points.shape[1])
+
+    @property
+    def n_episodes(self) -> int:
+        """How many episodes there are."""
+        return len(self.boundaries) - 1
+
+    @property
+    def n_transitions(self) -> int:
+        """How many steps were recorded."""
+        return len(self.points) - self.n_episodes
+
+    @property
+    def lengths(self) -> Ints:
+        """Steps of each episode."""
+        return np.diff(self.boundaries) - 1
+
+    @property
+    def episodes(self) -> list[Floats]:
+        """Each episode's points, (T + 1, d)."""
+        return np.split(self.points, self.boundaries[1:-1])
+
+    @property
+    def starts(self) -> Floats:
+        """First points, (n_episodes, d)."""
+        return self.points[self.boundaries[:-1]]
+
+    @property
+    def ends(self) -> Floats:
+        """Last points of the episodes that ended for good."""
+        return self.points[self.boundaries[1:][self.terminated] - 1]
+
+    @cached_property
+    def now(self) -> Floats:
+        """Points that a step leaves, (n_transitions, d)."""
+        return np.delete(self.points, self.boundaries[1:] - 1, axis=0)
+
+    @cached_property
+    def following(self) -> Floats:
+        """Points that the steps lead to, in the order of `now`."""
+        return np.delete(self.points, self.boundaries[:-1], axis=0)
+
+    def take(self, episodes: Ints) -> Trajectories:
+        """Those episodes, in that order, once for each time they are named.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> data = Trajectories.from_arrays([[0.0, 1.0], [2.0, 3.0, 4.0]])
+        >>> data.take(np.array([1, 1])).points.ravel().tolist()
+        [2.0, 3.0, 4.0, 2.0, 3.0, 4.0]
+        """
+        lengths = np.diff(self.boundaries)[episodes]
+        boundaries = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        rows = np.arange(boundaries[-1]) + np.repeat(self.boundaries[:-1][episodes] - boundaries[:-1], lengths)
+        return Trajectories(self.points[rows], boundaries, self.terminated[episodes], self.names)
+
+    def mapped(self, function: Callable[[Floats], Floats]) -> Trajectories:
+        """The recording with each point moved: `function` takes and returns all of them, (n_points, d).
+
+        Examples
+        --------
+        >>> Trajectories.from_arrays([[0.0, 1.0]]).mapped(lambda points: points + 0.5).points.ravel().tolist()
+        [0.5, 1.5]
+        """
+        points = np.ascontiguousarray(function(self.points), dtype=np.float64)
+        names = self.names if points.shape[1] == self.d else tuple(f"x{k}" for k in range(points.shape[1]))
+        return replace(self, points=points, names=names)
+
+    def __repr__(self) -> str:
+        coordinates = "1 coordinate" if self.d == 1 else f"{self.d} coordinates"
+        return f"Trajectories({coordinates}, {self.n_transitions} transitions, {self.n_episodes} episodes)"
+
+    def _repr_html_(self) -> str:
+        facts = [
+            ("transitions", f"{self.n_transitions:,}"),
+            ("episodes", f"{self.n_episodes:,}, of which {int(self.terminated.sum()):,} ended for good"),
+        ]
+        rows = [
+            (name, f"{column.mean():.4g}", f"{column.std():.4g}", f"{column.min():.4g}", f"{column.max():.4g}")
+            for name, column in zip(self.names, self.points.T, strict=True)
+        ]
+        return card(
+            "Trajectories", facts, table(["coordinate", "!mean", "!standard deviation", "!least", "!most"], rows)
+        )
+
+
+def _checked(arrays: Any) -> list[Floats]:
+    """Each episode as (T + 1, d) floats, all of one d, missing values still in them."""
+    if isinstance(arrays, (str, bytes, Mapping)) or not isinstance(arrays, Iterable):
+        raise TypeError(f"arrays: found {type(arrays).__name__}, expected a list of arrays, one per episode")
+    if getattr(arrays, "ndim", 3) in (1, 2):
+        raise ValueError(
+            f"arrays: found one array of shape {arrays.shape}, expected a list with one per episode; "  # type: ignore[attr-defined]
+            "for a single episode pass [array]"
+        )
+    rows = [_numbers(f"arrays[{i}]", array) for i, array in enumerate(arrays)]
+    if not rows:
+        raise ValueError("arrays: found no episode, expected at least one array of numbers")
+    for i, array in enumerate(rows):
+        if array.shape[1] != rows[0].shape[1]:
+            raise ValueError(
+                f"arrays[{i}]: found {array.shape[1]} coordinates, but arrays[0] has {rows[0].shape[1]}; "
+                "all episodes must have the same"
+            )
+    return rows
+
+
+def _numbers(name: str, values: Any) -> Floats:
+    refuse_masks(name, values)
+    try:
+        array = np.asarray(values)
+        array = array if array.dtype.kind in "biuf" else np.asarray(array.astype(object), dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: found entries that are no numbers, or rows of different lengths") from None
+    if array.dtype.kind == "b":
+        raise TypeError(f"{name}: found True and False; those are labels: Samples.from_trajectories takes them")
+    array = array[:, None] if array.ndim == 1 else array
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise ValueError(f"{name}: found shape {array.shape}, expected (T + 1, d), or (T + 1,) for one coordinate")
+    return np.array(array, dtype=np.float64, order="C")
+
+
+def _pieces(i: int, array: Floats, ended: bool, gaps: str) -> list[tuple[Floats, bool]]:
+    """An episode cut where values are missing; only the last piece may have ended for good."""
+    missing = np.isnan(array)
+    _refuse(i, np.isinf(array), "infinite; remove or replace it")
+    if gaps == "refuse":
+        _refuse(i, missing, "NaN; pass gaps='cut' to cut the episode there")
+    holes = np.flatnonzero(missing.any(axis=1))
+    if not len(holes):
+        return [(array, ended)]
+    inner = np.split(array, np.unique(np.concatenate([holes, holes + 1])))
+    parts = [part for part in inner if len(part) and not np.isnan(part).any()]
+    last = ended and holes[-1] < len(array) - 1  # where the end itself is missing, nothing is known of it
+    return [(part, last and part is parts[-1]) for part in parts] or [(array[:0], False)]
+
+
+def _refuse(i: int, bad: Bools, finding: str) -> None:
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        raise ValueError(f"arrays[{i}]: row {row}, coordinate {column} is {finding}")
+
+
+def _report_dropped(n_given: int, n_pieces: int, n_kept: int) -> None:
+    if not n_kept:
+        raise ValueError(f"arrays: none of the {n_given} episodes has a step; at least two rows make one")
+    if n_kept < n_pieces:
+        n = n_pieces - n_kept
+        warn(f"arrays: {n} of {n_pieces} episodes or pieces have fewer than two rows and were dropped", DataWarning)
