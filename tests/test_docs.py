@@ -55,6 +55,8 @@ def test_the_drawing_shows_the_house_as_it_is() -> None:
     names = {indent: set[str]() for indent in (4, 6, 8)}
     for line in lines:
         indent = len(line) - len(line.lstrip())
+        if indent > 8:  # the words of the line above go on
+            continue
         names[indent] |= set(re.findall(r"\w+\.py|\w+/", re.split(r" {4,}", line.strip())[0]))
     assert all((ROOT / name).exists() for name in names[4])
     assert names[6] == {
@@ -154,4 +156,5 @@ def test_everything_public_is_in_the_reference(site: Path) -> None:
     assert {name for name in somcot.__all__ if name != "costs"} <= ends
     assert {f"somcot.readers.{name}" for name in somcot.readers.__all__} <= listed
     assert {f"somcot.mdp.{name}" for name in somcot.mdp.__all__} <= listed
-    assert {"somcot.report.html", "somcot.report.write", "somcot.costs.labels"} <= listed
+    assert {f"somcot.costs.{name}" for name in somcot.costs.__all__ if name not in {"NAMED", "Cost"}} <= listed
+    assert {"somcot.report.html", "somcot.report.write"} <= listed

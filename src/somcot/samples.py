@@ -13,16 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from somcot import costs
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Codes, Floats
-from somcot.plumbing.errors import DataWarning, warn
-from somcot.plumbing.validation import check_count, check_discount, check_labels, check_rng
-from somcot.recorded import recording
-from somcot.recorded.connected import largest_connected, restricted
+from somcot.plumbing.validation import check_discount, check_rng
+from somcot.recorded import changes, recording
 from somcot.recorded.counting import PairCounts, count_pairs
 from somcot.recorded.counts import Counts, choose_start
-from somcot.recorded.labels import encode, refuse_lookalikes
+from somcot.recorded.labels import encode
 from somcot.recorded.recording import RewardSums
 from somcot.recorded.showing import counts_card
-from somcot.recorded.words import Steps, steps_between_words
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -391,29 +388,7 @@ class Samples:
 
         >>> cost = [[float(v[-1] != w[-1]) for w in words.states] for v in words.states]
         """
-        k = check_count("k", k)
-        if k == 1:
-            return self
-        if self.offsets is None:
-            raise ValueError("k: independent transitions have no words of more than one state; record whole episodes")
-        if self.initial is not None:
-            raise ValueError("k: the known start law is one of single states, not of words; leave out initial=")
-        found = steps_between_words(Steps(self.now, self.following, self.offsets, self.n_states), k)
-        dropped = self.n_episodes - len(found.kept)
-        if dropped == self.n_episodes:
-            raise ValueError(f"k: no episode has the {k + 1} states that a step between words of {k} needs")
-        if dropped:
-            warn(f"k: {dropped} of {self.n_episodes} episodes have fewer than {k + 1} states; dropped", DataWarning)
-        last = found.words[:, -1]
-        return replace(
-            self,
-            states=tuple(tuple(self.states[c] for c in word) for word in found.words.tolist()),
-            now=found.now,
-            following=found.following,
-            offsets=found.offsets,
-            terminated=None if self.terminated is None else self.terminated[found.kept],
-            rewards=None if self.rewards is None else self.rewards.at(last),
-        )
+        return changes.with_order(self, k)
 
     def relabel(self, names: Mapping[Any, Hashable] | Callable[[Any], Hashable]) -> Samples:
         """Give states other labels; those that get the same one become one state.
@@ -429,19 +404,7 @@ class Samples:
         array([[1, 1],
                [1, 0]])
         """
-        new = [names(label) if callable(names) else names.get(label, label) for label in self.states]
-        labels = check_labels("names", dict.fromkeys(new))
-        refuse_lookalikes("names", labels, {type(label) for label in labels})
-        index = {label: k for k, label in enumerate(labels)}
-        places = np.array([index[label] for label in new], dtype=np.int32)
-        return replace(
-            self,
-            states=labels,
-            now=places[self.now],
-            following=places[self.following],
-            initial=None if self.initial is None else np.bincount(places, self.initial, len(labels)).astype(np.float64),
-            rewards=None if self.rewards is None else self.rewards.joined(places, len(labels)),
-        )
+        return changes.relabelled(self, names)
 
     def connected(self) -> Samples:
         """Keep the largest set of states that were all seen to lead to each other, as Markov state models do.
@@ -450,35 +413,13 @@ class Samples:
 
         Examples
         --------
-        >>> Samples.from_trajectories([[3, 0, 1, 0, 1, 2]]).connected().counts()
+        >>> import warnings
+        >>> with warnings.catch_warnings(action="ignore"):
+        ...     Samples.from_trajectories([[3, 0, 1, 0, 1, 2]]).connected().counts()
         array([[0, 2],
                [1, 0]])
         """
-        if self.offsets is None:
-            raise ValueError("connected: independent transitions have no path from state to state; record episodes")
-        members = largest_connected(self.pair_counts)
-        if members.all():
-            return self
-        kept = restricted(self.now, self.following, self.offsets, members)
-        if not len(kept.now):
-            raise ValueError("connected: no state is come back to in the data, so no set is connected; record longer")
-        n_out = self.n_transitions - len(kept.now)
-        warn(
-            f"connected: {np.count_nonzero(~members)} of {self.n_states} states and {n_out:,} of "
-            f"{self.n_transitions:,} steps are outside of the largest connected set and left out",
-            DataWarning,
-        )
-        inside = np.flatnonzero(members).astype(np.int32)
-        return replace(
-            self,
-            states=tuple(self.states[k] for k in inside),
-            now=kept.now,
-            following=kept.following,
-            offsets=kept.offsets,
-            terminated=None,
-            initial=None,
-            rewards=None if self.rewards is None else self.rewards.at(inside),
-        )
+        return changes.connected(self)
 
     def resample(self, rng: int | np.random.Generator | None = None) -> Samples:
         """Draw a bootstrap sample: whole episodes, or transitions when these are independent, with replacement.
@@ -503,31 +444,7 @@ class Samples:
         """
         if not isinstance(other, Samples):
             raise TypeError(f"other: found {type(other).__name__}, expected Samples")
-        if self.discount != other.discount:
-            raise ValueError(
-                f"other: its discount is {other.discount}, this one's is {self.discount}; only episodes, or samples "
-                "of the same discount, can be merged"
-            )
-        union = tuple(dict.fromkeys([*self.states, *other.states]))
-        refuse_lookalikes("other", [*self.states, *other.states], {type(s) for s in (*self.states, *other.states)})
-        index = {label: i for i, label in enumerate(union)}
-        moved = np.array([index[label] for label in other.states], dtype=np.int32)
-        kept = np.arange(self.n_states, dtype=np.int32)
-        n = len(union)
-        start = recording.joined_start(self.initial, kept, other.initial, moved, n)
-        return Samples(
-            union,
-            np.concatenate([self.now, moved[other.now]]),
-            np.concatenate([self.following, moved[other.following]]),
-            offsets=recording.joined_offsets(self.offsets, other.offsets),
-            terminated=recording.joined_flags(self.terminated, self.n_units, other.terminated, other.n_units),
-            initial=start,
-            stationary=start is None and (self.stationary or other.stationary),
-            discount=self.discount,
-            rewards=recording.joined_rewards(self.rewards, kept, other.rewards, moved, n),
-            n_gaps=self.n_gaps + other.n_gaps,
-            overlap=max(self.overlap, other.overlap),
-        )
+        return changes.merged(self, other)
 
     def __repr__(self) -> str:
         kind = f"{self.n_episodes} episodes" if self.discount is None else f"independent at discount {self.discount}"

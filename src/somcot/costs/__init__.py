@@ -1,0 +1,95 @@
+"""Ground costs c(x, y): how much it matters to be in state x of one chain and state y of the other.
+
+Any (n_x, n_y) array of finite numbers is a cost. These functions build the usual ones: `tables` those of numbers,
+vectors and labels, `features` that of estimated mean rewards, `graphs` those of nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from somcot.costs.features import FeatureCost, FeatureMeans, from_features
+from somcot.costs.graphs import attribute, degree, neighbourhood
+from somcot.costs.tables import absolute, aligned, check_cost, emissions, euclidean, labels
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.errors import DataWarning, warn
+
+__all__ = [
+    "NAMED", "Cost", "FeatureCost", "FeatureMeans", "absolute", "aligned", "attribute", "between", "check_cost",
+    "degree", "emissions", "euclidean", "from_features", "labels", "neighbourhood",
+]  # fmt: skip
+
+Cost = ArrayLike | str | Callable[[Any, Any], ArrayLike]  # what `between` takes
+# Costs with a name, and what they compare; those with a colon take something more.
+NAMED = {
+    "labels": "0 where the states are called the same, 1 elsewhere",
+    "features": "difference of the mean rewards",
+    "attribute:NAME": "difference of a number of the nodes; 0 or 1 where it is text",
+    "degree": "difference of the numbers of neighbours",
+    "neighbourhood[:ROUNDS]": "difference of the degrees met within two steps, or that many",
+}
+
+
+def between(cost: Cost, x: Any, y: Any) -> ArrayLike | FeatureCost:
+    """The cost between the states of two processes: an array, a name, or a function of the two.
+
+    Parameters
+    ----------
+    cost : array_like, str or function
+        "labels", "features" (mean rewards), "attribute:NAME", "degree", "neighbourhood" or "neighbourhood:ROUNDS"; a
+        function of x and y that returns an array, such as `degree`; or an array (the labels of a frame are honoured).
+    x, y : MarkovChain, Samples or Stream
+
+    Examples
+    --------
+    >>> from somcot import MarkovChain
+    >>> chain = MarkovChain([[0, 1], [1, 0]], states=["a", "b"])
+    >>> between("labels", chain, chain)
+    array([[0., 1.],
+           [1., 0.]])
+    """
+    if isinstance(cost, str):
+        return _named(cost, x, y)
+    found: Any = cost(x, y) if callable(cost) else cost
+    if found is None:
+        raise TypeError("cost: found None, expected an array, a name such as 'labels', or a function that returns one")
+    return aligned(found, getattr(x, "states", None), getattr(y, "states", None))
+
+
+def _named(text: str, x: Any, y: Any) -> ArrayLike | FeatureCost:
+    name, _, rest = text.partition(":")
+    if text == "labels":
+        return _of_labels(x, y)
+    if text == "features":
+        return from_features(x, y)
+    if name == "attribute" and rest:
+        return attribute(x, y, rest)
+    if text == "degree":
+        return degree(x, y)
+    if name == "neighbourhood" and (text == name or (rest.isascii() and rest.isdigit())):
+        return neighbourhood(x, y) if text == name else neighbourhood(x, y, int(rest[:4000]))
+    raise ValueError(f"cost: found {text!r}, expected an array, a function of x and y, or one of {', '.join(NAMED)}")
+
+
+def _of_labels(x: Any, y: Any) -> Floats:
+    states = [getattr(side, "states", None) for side in (x, y)]
+    for name, found in zip("xy", states, strict=True):
+        if found is None:
+            raise ValueError(f"cost: {name} does not say what its states are called, so give the cost as an array")
+    if all(_is_numbered_graph(side) for side in (x, y)):
+        warn(
+            "cost: both sides are graphs with numbered nodes, and 'labels' compares the numbers; unless equal numbers "
+            "mean the same node, compare 'degree', 'neighbourhood' or an attribute of the nodes ('attribute:NAME')",
+            DataWarning,
+        )
+    return labels(states[0], states[1])  # type: ignore[arg-type]
+
+
+def _is_numbered_graph(side: Any) -> bool:
+    """Whether a process is a walk on a graph (they alone have attributes) whose nodes are called 0, 1, 2, ..."""
+    return getattr(side, "attributes", None) is not None and all(
+        str(label).isascii() and str(label).isdigit() for label in side.states
+    )
