@@ -25,7 +25,9 @@ from typing import Any as _Any
 if _TYPE_CHECKING:  # for readers and type checkers; at run time `__getattr__` does it
     from somcot import costs
     from somcot.api import distance, markov_order, metric, same_process
+    from somcot.cells import Cells
     from somcot.chains import MarkovChain, block_chain, random_walk
+    from somcot.continuous.fitting import discretise
     from somcot.lumping import Lumping, lump
     from somcot.many.matrix import distance_matrix
     from somcot.many.record import DistanceMatrix
@@ -43,6 +45,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Bounds",
+    "Cells",
     "ConfidenceInterval",
     "ContinuousChain",
     "ConvergenceWarning",
@@ -62,6 +65,7 @@ __all__ = [
     "UnseenStateWarning",
     "block_chain",
     "costs",
+    "discretise",
     "distance",
     "distance_matrix",
     "lump",
@@ -92,7 +96,9 @@ _SUBMODULES = frozenset(
 )
 _HOMES = {
     "somcot.api": ("distance", "markov_order", "metric", "same_process"),
+    "somcot.cells": ("Cells",),
     "somcot.chains": ("MarkovChain", "block_chain", "random_walk"),
+    "somcot.continuous.fitting": ("discretise",),
     "somcot.many.matrix": ("distance_matrix",),
     "somcot.many.record": ("DistanceMatrix",),
     "somcot.lumping": ("Lumping", "lump"),

@@ -1,0 +1,314 @@
+"""Real vectors as states: the cells they are put into, and what is known of the error that makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from somcot.plumbing.arrays import Codes, Floats, Ints
+from somcot.plumbing.cards import card, record_card, table
+from somcot.plumbing.text import brief_record
+from somcot.plumbing.validation import real_array
+from somcot.samples import Samples
+from somcot.trajectories import Trajectories
+
+__all__ = ["COSTS", "Cells", "Continuous", "MapFit", "PointCost", "Resolution", "ShiftCheck", "Twin", "apart"]
+
+PointCost = str | Callable[[Floats, Floats], Any]
+COSTS = ("euclidean", "sqeuclidean")
+
+
+def apart(cost: PointCost, a: Floats, b: Floats, scale: Floats) -> Floats:
+    """What points cost against each other, (n, m): a norm of their difference in units of `scale`, or a function.
+
+    Examples
+    --------
+    >>> apart("euclidean", np.array([[0.0], [2.0]]), np.array([[0.0]]), np.array([2.0])).tolist()
+    [[0.0], [1.0]]
+    """
+    if callable(cost):
+        found = real_array("cost", cost(a, b), 2)
+        if found.shape != (len(a), len(b)):
+            raise ValueError(f"cost: returned shape {found.shape} for {len(a)} and {len(b)} points")
+        return found
+    if cost not in COSTS:
+        raise ValueError(f"cost: found {cost!r}, expected 'euclidean', 'sqeuclidean' or a function of two arrays")
+    difference = (a / scale)[:, None, :] - (b / scale)[None, :, :]
+    squares = np.einsum("ijk,ijk->ij", difference, difference)
+    return squares if cost == "sqeuclidean" else np.sqrt(squares)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Cells:
+    """A partition of real vectors into cells, made by `somcot.discretise`; each point belongs to the nearest site.
+
+    Attributes
+    ----------
+    centres : ndarray, shape (k, d)
+        Mean of the points in each cell, in their own units. The last `n_ends` cells hold the places where episodes
+        ended for good.
+    sites : ndarray, shape (k, q)
+        What points are near to, in the coordinates in which they are compared: divided by `scale`, and for three or
+        more dimensions turned by `projection`.
+    scale : ndarray, shape (d,)
+        What coordinates are divided by before anything else.
+    projection : ndarray, shape (d, q), or None
+        From scaled coordinates to those that tell most about the next state (VAMP).
+    radius : ndarray, shape (k,)
+        Distance of the farthest point of each cell to its site.
+    visits : ndarray of int64, shape (n_recordings, k)
+        Points of each recording in each cell.
+    saturation : float
+        Expected error of the kernels on these cells, accumulated over the horizon; at most 3 is safe.
+    recordings : tuple of Samples
+        The recordings, with the cells 0, ..., k - 1 as states. Empty in results read from a file.
+    """
+
+    centres: Floats
+    sites: Floats
+    scale: Floats
+    projection: Floats | None
+    radius: Floats
+    visits: Ints
+    n_ends: int
+    saturation: float
+    names: tuple[str, ...]
+    recordings: tuple[Samples, ...] = ()
+
+    @property
+    def n_cells(self) -> int:
+        """How many there are, those of the ends included."""
+        return len(self.centres)
+
+    @property
+    def x(self) -> Samples:
+        """The first recording."""
+        return self.recordings[0]
+
+    @property
+    def y(self) -> Samples:
+        """The second."""
+        return self.recordings[1]
+
+    @cached_property
+    def _trees(self) -> tuple[Any, Any]:
+        from scipy.spatial import cKDTree  # `import somcot` must not wait for it
+
+        inner = self.n_cells - self.n_ends
+        return cKDTree(self.sites[:inner]), cKDTree(self.sites[inner:]) if self.n_ends else None
+
+    def _nearest(self, points: ArrayLike) -> tuple[Floats, Codes]:
+        """Distance to the nearest site, and its number."""
+        given = np.asarray(points, dtype=np.float64)
+        d = self.centres.shape[1]
+        given = given[:, None] if given.ndim == 1 and d == 1 else np.atleast_2d(given)
+        if given.ndim != 2 or given.shape[1] != d:
+            raise ValueError(f"points: found shape {np.shape(points)}, expected (n, {d})")
+        if not np.isfinite(given).all():
+            row = int(np.argwhere(~np.isfinite(given))[0, 0])
+            raise ValueError(f"points: row {row} is not finite; remove or replace it")
+        far, codes = self._trees[0].query(self.turned(given))
+        return np.asarray(far), np.asarray(codes, dtype=np.int32)
+
+    def turned(self, points: Floats) -> Floats:
+        """Points in the coordinates of the sites."""
+        scaled = points / self.scale
+        return scaled if self.projection is None else scaled @ self.projection
+
+    def assign(self, points: ArrayLike) -> Codes:
+        """The cell of each point, (n,): the code of its state. Points may be new; ends of episodes are not known here.
+
+        Examples
+        --------
+        >>> import somcot
+        >>> walk = np.random.default_rng(0).normal(size=(20, 50, 1)).cumsum(axis=1)
+        >>> cells = somcot.discretise(somcot.Trajectories.from_arrays(walk), n_cells=4)
+        >>> cells.assign([[-100.0], [100.0]]).tolist()
+        [0, 3]
+        """
+        return self._nearest(points)[1]
+
+    def share_outside(self, points: ArrayLike) -> float:
+        """Share of the points farther from their site than any that the cell was made from.
+
+        Above 1 % the cells do not know the region: the process has drifted, or the first recording was not typical.
+        """
+        far, codes = self._nearest(points)
+        return float((far > self.radius[codes] * (1.0 + 1e-9)).mean())
+
+    def codes(self, data: Trajectories) -> Codes:
+        """The cell of every point of a recording, ends of episodes in cells of their own."""
+        codes = self.assign(data.points)
+        if self.n_ends and data.terminated.any():
+            near = self._trees[1].query(self.turned(data.ends))[1]
+            codes[data.boundaries[1:][data.terminated] - 1] = self.n_cells - self.n_ends + near
+        return codes
+
+    def samples(self, data: Trajectories) -> Samples:
+        """A recording with the cells as states; those of the last episodes' ends are absorbing."""
+        return samples_of(self.codes(data), data, self.n_cells, ends=bool(self.n_ends))
+
+    def cost(self, cost: PointCost = "euclidean") -> Floats:
+        """Costs between the centres, (k, k)."""
+        return apart(cost, self.centres, self.centres, self.scale)
+
+    def without_data(self) -> Cells:
+        """The partition alone."""
+        return replace(self, recordings=())
+
+    def __repr__(self) -> str:
+        ends = f", {self.n_ends} of them for ends" if self.n_ends else ""
+        return f"Cells({self.n_cells} cells{ends}, {len(self.names)} coordinates, {len(self.visits)} recordings)"
+
+    def _repr_html_(self) -> str:
+        order = np.argsort(-self.visits.sum(axis=0), kind="stable")[:8]
+        rows = [(f"{k}", *(f"{v:.4g}" for v in self.centres[k]), f"{self.visits[:, k].sum():,}") for k in order]
+        facts = [("cells", f"{self.n_cells}"), ("saturation", f"{self.saturation:.2g}")]
+        return card("Cells", facts, table(["!cell", *(f"!{name}" for name in self.names), "!points"], rows))
+
+
+def samples_of(codes: Codes, data: Trajectories, k: int, *, ends: bool) -> Samples:
+    """Codes of points as a recording of k states."""
+    now, following = np.ones(len(codes), np.bool_), np.ones(len(codes), np.bool_)
+    now[data.boundaries[1:] - 1] = False
+    following[data.boundaries[:-1]] = False
+    return Samples(
+        tuple(range(k)),
+        codes[now],
+        codes[following],
+        offsets=data.boundaries - np.arange(len(data.boundaries)),
+        terminated=data.terminated if ends else np.zeros(data.n_episodes, np.bool_),
+    )
+
+
+class Resolution(NamedTuple):
+    """The answer of cells alone for fewer and fewer cells. How little it changes says nothing about its error.
+
+    Attributes
+    ----------
+    n_cells : tuple of int
+    raw : tuple of float
+        The distance of the estimated chains.
+    estimate : tuple of float
+        The same without the bias of the plug-in.
+    """
+
+    n_cells: tuple[int, ...]
+    raw: tuple[float, ...]
+    estimate: tuple[float, ...]
+
+    def __repr__(self) -> str:
+        return brief_record(self)
+
+
+class Twin(NamedTuple):
+    """What linear models of the recordings, whose distance is known, say about the bias of cells.
+
+    Attributes
+    ----------
+    used : bool
+        Whether the answer was corrected by `bias`.
+    reason : str
+        Why, or why not.
+    distance : float or None
+        Of the two linear models, in closed form.
+    bias, spread : float or None
+        Mean and standard deviation of what cells say too much on recordings of the same shape drawn from them.
+    outside : float or None
+        Share of their points outside the range of the recordings.
+    occupancy_error : float or None
+        Total variation between the shares of the cells in the data and in theirs; above 0.12 the models are rough.
+    curvature : float or None
+        Share of what a linear one-step model leaves that a curved one explains.
+    """
+
+    used: bool
+    reason: str
+    distance: float | None = None
+    bias: float | None = None
+    spread: float | None = None
+    outside: float | None = None
+    occupancy_error: float | None = None
+    curvature: float | None = None
+
+    def __repr__(self) -> str:
+        return brief_record(self)
+
+    def _repr_html_(self) -> str:
+        return record_card(self)
+
+
+class ShiftCheck(NamedTuple):
+    """What is measured between two halves of the user's own recordings, one of them moved by a known amount.
+
+    Attributes
+    ----------
+    distance : float
+        The true distance: that of the shift.
+    measured : float
+        What cells say, mean over both recordings.
+    calibrated : float or None
+        The same after the correction by linear twins, where they are used.
+    worst : float
+        The largest relative error among the recordings, of what the answer is made with.
+    """
+
+    distance: float
+    measured: float
+    calibrated: float | None
+    worst: float
+
+    @property
+    def final(self) -> float:
+        """What the way in which the answer was found makes of the shift."""
+        return self.measured if self.calibrated is None else self.calibrated
+
+    @property
+    def passed(self) -> bool:
+        """Whether that is right to 20 %."""
+        return self.worst <= 0.2
+
+    def __repr__(self) -> str:
+        return brief_record(self)
+
+
+class MapFit(NamedTuple):
+    """What a map from one system to the other says, where no linear model is adequate.
+
+    Attributes
+    ----------
+    verdict : str
+        "conjugate": y behaves as x seen through the map.
+    distance : float or None
+    words : str
+        The map.
+    reasons : tuple of str
+        What speaks for and against.
+    """
+
+    verdict: str
+    distance: float | None
+    words: str
+    reasons: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return brief_record(self)
+
+
+class Continuous(NamedTuple):
+    """All that a distance between recordings of real vectors has beside others."""
+
+    cells: Cells
+    resolution: Resolution
+    twin: Twin
+    shift_check: ShiftCheck | None
+    map: MapFit | None = None
+    route: str = "cells"
+
+    def __repr__(self) -> str:
+        return brief_record(self)

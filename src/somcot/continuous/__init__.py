@@ -1,0 +1,1 @@
+"""Behind Trajectories: cells, linear twins, checks and the answer."""
