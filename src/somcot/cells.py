@@ -39,7 +39,7 @@ def apart(cost: PointCost, a: Floats, b: Floats, scale: Floats) -> Floats:
     if cost not in COSTS:
         raise ValueError(f"cost: found {cost!r}, expected 'euclidean', 'sqeuclidean' or a function of two arrays")
     difference = (a / scale)[:, None, :] - (b / scale)[None, :, :]
-    squares = np.einsum("ijk,ijk->ij", difference, difference)
+    squares: Floats = np.einsum("ijk,ijk->ij", difference, difference)
     return squares if cost == "sqeuclidean" else np.sqrt(squares)
 
 

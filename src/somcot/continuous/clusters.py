@@ -49,7 +49,9 @@ def _spread_out(points: Floats, k: int, rng: np.random.Generator) -> Floats:
     squares = ((points - chosen[0]) ** 2).sum(axis=1)
     while len(chosen) < k and squares.max() > 0.0:
         heap = np.cumsum(squares)
-        chosen.append(points[int(np.searchsorted(heap, rng.random() * heap[-1], side="right").clip(0, len(points) - 1))])
+        chosen.append(
+            points[int(np.searchsorted(heap, rng.random() * heap[-1], side="right").clip(0, len(points) - 1))]
+        )
         squares = np.minimum(squares, ((points - chosen[-1]) ** 2).sum(axis=1))
     return np.stack(chosen)
 
@@ -78,4 +80,5 @@ def lag_coordinates(recordings: Sequence[Trajectories]) -> Floats:
 
 def _whitening(points: Floats) -> Floats:
     values, vectors = np.linalg.eigh(points.T @ points / len(points))
-    return (vectors / np.sqrt(np.maximum(values, 1e-10 * values.max()))) @ vectors.T
+    white: Floats = (vectors / np.sqrt(np.maximum(values, 1e-10 * values.max()))) @ vectors.T
+    return white

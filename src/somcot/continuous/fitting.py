@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,7 @@ from somcot.inference.intervals import saturation
 from somcot.inference.model import fit
 from somcot.inference.rules import SATURATED
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
 from somcot.plumbing.validation import check_count, check_discount, check_rng, real_array
 from somcot.trajectories import Trajectories
 
@@ -168,7 +169,9 @@ def _filled(bare: Cells, recordings: Sequence[Trajectories], discount: float) ->
     visits = np.stack([np.bincount(c, minlength=k) for c in codes])
     filled = replace(bare, centres=centres, radius=radius, visits=visits)
     samples = tuple(filled.samples(data) for data in recordings)
-    models = tuple(fit(part) for part in samples)
+    with warnings.catch_warnings():  # for every number of cells that is tried; the distance speaks of it once
+        warnings.simplefilter("ignore", UnseenStateWarning)
+        models = tuple(fit(part) for part in samples)
     return replace(filled, recordings=samples, saturation=saturation(models[:2], discount))
 
 
@@ -215,7 +218,7 @@ def scale_of(scale: Any, recordings: Sequence[Trajectories]) -> Floats:
         if scale != "std":
             raise ValueError(f"scale: found {scale!r}, expected 'std', a number or one number per coordinate")
         centred = points - points[0]  # a constant far from 0 must come out as one
-        spread = centred.std(axis=0)
+        spread: Floats = centred.std(axis=0)
         constant = np.flatnonzero(spread <= 1e-12 * np.abs(points).max(axis=0))
         if len(constant):
             listed = ", ".join(names[k] for k in constant[:5])
