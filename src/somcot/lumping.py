@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,8 @@ class Lumping:
         The block of each state; blocks are numbered by their first members.
     chain : MarkovChain
         The blocks as states. Each carries the label of its first member.
+    features : ndarray, shape (n_blocks,) or (n_blocks, m)
+        What can be seen of each block: that of its members where all look alike, else their mean.
     cost_error : float
         At most how far the features (or costs) of a state are from those of its block.
     row_error : float
@@ -39,6 +41,7 @@ class Lumping:
 
     labels: NDArray[np.int64]
     chain: MarkovChain
+    features: Floats
     cost_error: float
     row_error: float
     span: float
@@ -98,7 +101,8 @@ def lump(chain: MarkovChain, cost_or_features: ArrayLike, *, tolerance: float = 
     if not 0.0 <= tolerance < np.inf:
         raise ValueError(f"tolerance: found {tolerance}, expected a number of at least 0")
     labels = _exact(chain.support, rows) if tolerance == 0.0 else _close(chain.support, rows, tolerance)
-    return _lumping(chain, rows, labels, exact=tolerance == 0.0)
+    found = _lumping(chain, rows, labels, exact=tolerance == 0.0)
+    return replace(found, features=found.features[:, 0]) if np.ndim(cost_or_features) == 1 else found
 
 
 def _check_rows(given: Any, n: int) -> Floats:
@@ -153,4 +157,4 @@ def _lumping(chain: MarkovChain, rows: Floats, labels: Labels, *, exact: bool) -
     # Rounding: of the sums over blocks, of the means and of dividing the rows of the quotient by their sums.
     row_error = apart + (4.0 * _EPS if n_blocks < n else 0.0)
     span = float(np.sqrt((np.ptp(rows, axis=0) ** 2).sum()))
-    return Lumping(labels, quotient, off * (1.0 + 8.0 * _EPS), row_error, span)
+    return Lumping(labels, quotient, np.asarray(looks), off * (1.0 + 8.0 * _EPS), row_error, span)

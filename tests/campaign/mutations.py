@@ -51,7 +51,7 @@ MUTANTS = (
         "bellman/transport.py", "(p[t] if m == 1 else q[t]) * buffer[t]", "(p[t] if m == 1 else q[0]) * buffer[t]",
         (TRANSPORT, EXACT),
     ),
-    Mutant("bellman/transport.py", "abs((summed - 1.0) + lost) + 2.0 * _EPS", "0.0", (TRANSPORT,)),
+    Mutant("bellman/transport.py", "abs((summed - 1.0) + lost) + 2.0 * EPS + (length * EPS) ** 2", "0.0", (TRANSPORT,)),
     Mutant("bellman/sweep.py", "2 * support_x.max_row + 1", "1 * support_x.max_row + 1", (TRANSPORT, EXACT)),
     Mutant("bellman/tree.py", "if p < n and flow[p] < least:", "if p >= n and flow[p] < least:", (TRANSPORT,)),
     Mutant(
