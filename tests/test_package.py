@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[1]
 
 # What the documentation names as `somcot.NAME`, beside the names in `__all__`.
 SUBMODULES = {
-    "certificates", "couplings", "derivatives", "gradients", "hidden", "mdp", "msm", "plots", "readers", "report",
-    "solvers", "steps", "streams",
+    "certificates", "couplings", "derivatives", "gaussian", "gradients", "hidden", "mdp", "msm", "plots", "readers",
+    "report", "solvers", "steps", "streams",
 }  # fmt: skip
 
 

@@ -82,6 +82,7 @@ _SUBMODULES = frozenset(
         "certificates",
         "couplings",
         "derivatives",
+        "gaussian",
         "gradients",
         "hidden",
         "mdp",
