@@ -181,8 +181,8 @@ def cross(A: Floats, B: Floats, g: float) -> Floats:
 
 def _squared(x: Linear, y: Linear, g: float, start_gain: float, noise_gain: float) -> float:
     P, W = cross(x.A, x.A, g), cross(y.A, y.A, g)
-    starts: float = np.vdot(P, x.start_covariance) + np.vdot(W, y.start_covariance) - 2.0 * start_gain
-    steps: float = np.vdot(P, x.S @ x.S.T) + np.vdot(W, y.S @ y.S.T) - 2.0 * noise_gain
+    starts = float(np.vdot(P, x.start_covariance) + np.vdot(W, y.start_covariance)) - 2.0 * start_gain
+    steps = float(np.vdot(P, x.S @ x.S.T) + np.vdot(W, y.S @ y.S.T)) - 2.0 * noise_gain
     return float(_means(x, y, g) + (1.0 - g) * max(starts, 0.0) + g * max(steps, 0.0))
 
 
