@@ -130,7 +130,8 @@ def distance(
     table = costs.between(cost, x, y)
     if solver.takes != "chains":
         found = solve(x, y, table, **given)
-        return replace(found, method=chosen.name)
+        # A copy would compute all that a record has put off.
+        return found if found.method == chosen.name else replace(found, method=chosen.name)
     found = solve(Problem(_chain("x", x), _chain("y", y), table, clock), **given)
     sizes = [process.n_transitions if isinstance(process, Data) else 0 for process in (x, y)]
     return replace(found, samples=(sizes[0], sizes[1]), plugin=found.distance) if data else found

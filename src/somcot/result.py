@@ -176,7 +176,8 @@ class Result:
         (1 - discount) E[sum_t discount^t c(X_t, Y_t)], so min c <= distance <= max c.
     bounds : Bounds
         Proved bracket of the problem that was solved: for known chains it holds `distance`; for data it is that of the
-        estimated chains and holds `plugin`, not the corrected distance; for streams it is the range of the cost.
+        estimated chains and holds `plugin`, not the corrected distance; for SOMCOT it is that of the chains of the
+        transitions it was fed and holds `counted`, while SOMCOT's own distance may lie outside.
     maps : Maps or DeferredMaps
         Where `encoder` and `decoder` come from: the coupling `plan`, or, for data whose noise blurs that, the saddle
         point solved to the level of the noise when first asked for (see `somcot.inference.maps`).
@@ -212,6 +213,9 @@ class Result:
         In place of `gradient` where kernels change with time.
     clock : Clock
         How the costs of single moments add up: a discount, the long-run average, a horizon, a rate or a total.
+    counted : float or None
+        Exact distance of the chains most likely to have sent the transitions that SOMCOT was fed; None for other
+        methods, and where it would take longer than two seconds (`diagnose` then says so).
     """
 
     distance: float
@@ -221,11 +225,11 @@ class Result:
     discount: float
     n_steps: int
     seconds: float
-    bounds: Bounds
     maps: Maps | DeferredMaps
     potential: Floats
     states_x: tuple[Hashable, ...]
     states_y: tuple[Hashable, ...]
+    bounds: Lazy[Bounds] = Lazy()
     state_law: Lazy[Floats] = Lazy()
     residuals: Lazy[Residuals] = Lazy()
     plan: Lazy[Coupling | None] = Lazy(None)
@@ -236,11 +240,12 @@ class Result:
     estimate: Estimate | None = None
     gradient: Lazy[Gradient | None] = Lazy(None)
     duals: Duals | None = None
-    notes: tuple[str, ...] = ()
+    notes: Lazy[tuple[str, ...]] = Lazy(())
     makeup: Makeup | None = None
     settling: float | None = None
     time_gradient: TimeGradient | None = None
     clock: Clock = Clock("discount")  # noqa: RUF009 - a tuple never changes
+    counted: Lazy[float | None] = Lazy(None)
 
     @property
     def converged(self) -> bool:

@@ -154,10 +154,12 @@ def start(folder: Path, kind: str, n_steps: int, name: str = "out") -> subproces
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "seed"), [("full", 0), ("full", 1), ("observed", 2), ("observed", 3), ("auto", 4)])
+@pytest.mark.parametrize(
+    ("kind", "seed"), [("full", 0), ("full", 1), ("observed", 2), ("observed", 3), ("auto", 4), ("phases", 5)]
+)
 def test_ten_kills_end_with_the_same_bits(kind: str, seed: int, tmp_path: Path) -> None:
-    """kill -9 at random moments, the writing of checkpoints included; five runs make fifty kills."""
-    n_steps = {"full": 2_500_000, "observed": 2_000_000, "auto": 1_000_000}[kind]
+    """kill -9 at random moments, the writing of checkpoints included; six runs make sixty kills."""
+    n_steps = {"full": 2_500_000, "observed": 2_000_000, "auto": 1_000_000, "phases": 1_500_000}[kind]
     moments = random.Random(seed)
     (tmp_path / "calm").mkdir()
     assert start(tmp_path / "calm", kind, n_steps).wait() == 0

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from somcot import MarkovChain, steps
+from somcot import MarkovChain, steps, streams
 from somcot.problem import Problem
 from somcot.solvers import policy_iteration, somcot
+from somcot.solvers.somcot.phases import FIRST_PHASE
 from tests.instances import blocks, walks
 
 pytestmark = [pytest.mark.statistical, pytest.mark.slow]
@@ -144,3 +145,50 @@ def test_observed_support_gives_the_same_answers() -> None:
             for seed in range(3)
         ]
         assert abs(np.mean(found) - truth) <= 0.03
+
+
+class Ending:
+    """A chain's stream that ends after n transitions."""
+
+    def __init__(self, chain: MarkovChain, discount: float, seed: list[int], n: int) -> None:
+        self.source = streams.from_chain(chain, discount, np.random.default_rng(seed))
+        self.initial, self.transitions, self.left = chain.initial, self.source.transitions, n
+
+    def draw(self, n: int) -> tuple[Any, Any]:
+        n = min(n, self.left)
+        self.left -= n
+        return self.source.draw(n)
+
+
+def without_a_plan() -> Iterator[tuple[float, MarkovChain, MarkovChain, Any]]:
+    yield 0.9, *walks(5, 0.3)
+    yield 0.95, *walks(5, 0.7)
+    yield 0.9, *walks(8, 0.6)
+    yield 0.95, *walks(10, 0.7)
+    yield 0.9, *blocks(5, 2, 0.7)
+    rng = np.random.default_rng(3)
+    x, y = (MarkovChain(rng.dirichlet(np.ones(6), size=6)) for _ in range(2))
+    yield 0.9, x, y, rng.random((6, 6))
+
+
+def phase_errors(n: int, n_seeds: int) -> tuple[float, float, float]:
+    """Mean absolute errors, of the cost's range: in phases after n steps, and with a plan for n / 2 and for n."""
+    errors = []
+    for discount, x, y, cost in without_a_plan():
+        truth, scale = exact(x, y, cost, discount), float(np.ptp(cost))
+        for seed in range(n_seeds):
+            ends = [Ending(chain, discount, [seed, side], n) for side, chain in enumerate((x, y))]
+            found = [somcot.solve(ends[0], ends[1], cost, discount=discount, support="observed").distance]
+            for steps_ in (n // 2, n):
+                options: dict[str, Any] = {"n_steps": steps_, "support": "observed", "rng": 100 + seed}
+                found.append(somcot.solve(x, y, cost, discount=discount, **options).distance)
+            errors.append(np.abs(np.array(found) - truth) / scale)
+    mean = np.mean(errors, axis=0)
+    return float(mean[0]), float(mean[1]), float(mean[2])
+
+
+@pytest.mark.parametrize("n_phases", [2, 4, 5, 6, 7])
+def test_phases_lose_little_against_a_plan(n_phases: int) -> None:
+    """At K, the end of a phase: a timed run takes no other number of steps. Between, up to 2 times was measured."""
+    phases, half, _ = phase_errors(FIRST_PHASE * (2**n_phases - 1), 6)
+    assert phases <= 1.5 * half

@@ -153,6 +153,7 @@ def to_json(answer: Answer) -> dict[str, Any]:
             "claim": r.claim.value,
             "bounds": r.bounds._asdict() if r.claim is Claim.PROVED else None,
             "plugin": r.plugin,
+            "counted": r.counted,
             "before_correction": None if r.plugin is None else {"distance": r.plugin, "bounds": r.bounds._asdict()},
             "estimate": None if r.estimate is None else r.estimate._asdict(),
             "method": r.method,

@@ -44,6 +44,8 @@ def show_distance(console: Console, answer: Answer, *, known: float | None = Non
         facts.add_row("proved", f"to {r.bounds.high - r.bounds.low:.1g}")
     if r.claim is Claim.NOTHING:
         facts.add_row("proved", f"nothing, after {r.n_steps:,} steps")
+        if r.counted is not None:
+            facts.add_row("its data", f"the chains of the transitions it was fed are at {figure(r.counted)}")
     if (before := before_correction(r)) is not None:
         facts.add_row(*before)
     facts.add_row("method", describe(r.method))

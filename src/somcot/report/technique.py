@@ -55,7 +55,12 @@ def _proved(result: Result) -> list[tuple[str, str]]:
     if result.claim is Claim.PROVED:
         return [("proved", f"between {result.bounds.low:.6g} and {result.bounds.high:.6g}")]
     if result.claim is Claim.NOTHING:
-        return [("proved", f"nothing, after {result.n_steps:,} steps")]
+        fed = (
+            []
+            if result.counted is None
+            else [("transitions it was fed", f"their chains are at {figure(result.counted)}")]
+        )
+        return [("proved", f"nothing, after {result.n_steps:,} steps"), *fed]
     before = before_correction(result)
     return [] if before is None else [before]
 

@@ -56,7 +56,7 @@ class Answer(NamedTuple):
     """What a coupling says, in the unit of the user's cost."""
 
     distance: float
-    bounds: Bounds
+    bounds: Bounds | Later[Bounds]
     maps: Maps | DeferredMaps
     potential: Floats
     state_law: Floats

@@ -8,6 +8,7 @@ progress, interrupts and checkpoints.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Hashable
@@ -17,17 +18,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from somcot.chains import MarkovChain
 from somcot.costs import check_cost
 from somcot.plumbing import container as files
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.files import exclusive
 from somcot.plumbing.progress import Report, meter
 from somcot.plumbing.signatures import takes
-from somcot.plumbing.validation import check_discount, check_rng, real_array
+from somcot.plumbing.validation import check_discount, check_positive, check_rng, real_array
 from somcot.problem import Process
 from somcot.result import Result, Status
+from somcot.samples import Samples
 from somcot.solvers.somcot.fold import advance, finish
 from somcot.solvers.somcot.options import Options, Origin, begin, init, origin
+from somcot.solvers.somcot.phases import Phases
 from somcot.solvers.somcot.run import Run, drive, restore
 from somcot.solvers.somcot.saving import from_record, to_record
 from somcot.solvers.somcot.state import State
@@ -44,6 +48,7 @@ def solve(
     *,
     discount: float,
     order: str = "random",
+    max_seconds: float | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 10.0,
     resume: str | os.PathLike[str] | bool | None = None,
@@ -62,6 +67,10 @@ def solve(
     discount : float
     order : "random", "recorded" or "shuffled"
         How samples are replayed.
+    max_seconds : float, optional
+        In place of `n_steps`: run phases of 1024, 2048, 4096, ... steps until the time is up, and answer with the last
+        that was finished; the first always is. How many phases there are depends on the clock, their numbers do not. A
+        stream of unknown length without `n_steps` runs the same way, until it ends or someone interrupts.
     checkpoint : path, optional
         Write the state there every `checkpoint_every` seconds and at the end. The file belongs to one run at a time.
     resume : path or True, optional
@@ -77,7 +86,8 @@ def solve(
     -------
     Result
         With status FINISHED, EXHAUSTED when a stream ended first, or INTERRUPTED after Ctrl-C; averages and
-        residuals are those of the steps done.
+        residuals are those of the steps done, in phases those of the last finished one. `Result.counted` and `bounds`
+        are the exact distance of the chains of the transitions that were fed, with its bracket.
 
     Examples
     --------
@@ -94,17 +104,33 @@ def solve(
     given = zip("xy", (x, y), _children(rng), strict=True)
     source_x, source_y = (as_source(name, process, discount, own, order=order) for name, process, own in given)
     costs = _checked_cost(cost, source_x, source_y)
-    if wanted.n_steps is None:
-        wanted = replace(wanted, n_steps=_default_steps(costs, source_x, source_y, wanted.batch_size))
     start_x, start_y = _start("x", source_x, costs.shape[0]), _start("y", source_y, costs.shape[1])
-    state = begin(costs, discount, wanted, start_x, start_y)
+    if _unplanned(wanted, max_seconds, (x, y), (source_x, source_y)):
+        seconds = math.inf if max_seconds is None else check_positive("max_seconds", max_seconds)
+        phases = Phases(wanted, costs, discount, start_x, start_y, seconds)
+        state = phases.first()
+    else:
+        n_steps = wanted.n_steps or _default_steps(costs, source_x, source_y, wanted.batch_size)
+        phases, state = None, begin(costs, discount, replace(wanted, n_steps=n_steps), start_x, start_y)
     state.known = (_occupancy(source_x, discount), _occupancy(source_y, discount))
-    run = Run(state, source_x, source_y, checkpoint, checkpoint_every)
+    run = Run(state, source_x, source_y, checkpoint, checkpoint_every, phases=phases, began=time.monotonic())
     path = checkpoint if resume is True else resume
     with contextlib.nullcontext() if checkpoint is None else exclusive(checkpoint):
         if path and (resume is not True or os.path.exists(path)):
             restore(run, path)
         return _finished(run, progress, began)
+
+
+def _unplanned(
+    options: Options, max_seconds: float | None, given: tuple[object, object], sources: tuple[Source, Source]
+) -> bool:
+    """Whether to run in phases: for a time, or because a stream comes without its length and without a plan."""
+    if max_seconds is not None and options.n_steps is not None:
+        raise ValueError("max_seconds: n_steps is given too; give one of them, the steps to take or the time to use")
+    if max_seconds is not None or options.n_steps is not None:
+        return max_seconds is not None
+    live = any(not isinstance(process, (MarkovChain, Samples)) for process in given)
+    return live and all(source.n_pairs is None for source in sources)
 
 
 def save(state: State, path: str | os.PathLike[str]) -> None:
@@ -128,21 +154,24 @@ def _finished(run: Run, progress: bool | Report, began: float) -> Result:
         raise TypeError(f"progress: found {progress!r}, expected True, False or a function (step, n_steps, distance)")
     report = meter(run.state.settings.n_steps) if progress is True else progress or None
     n_x, n_y = run.state.cost.shape
+    states: dict[str, Any] = {"states_x": _labels(run.x, n_x), "states_y": _labels(run.y, n_y)}
 
     def read_off(status: Status | None = None) -> Result:
         seconds = time.perf_counter() - began
-        return finish(
-            run.state, states_x=_labels(run.x, n_x), states_y=_labels(run.y, n_y), status=status, seconds=seconds
-        )
+        if run.phases is None:
+            return finish(run.state, **states, status=status, seconds=seconds)
+        state, earlier = run.phases.answer(run.state)
+        return finish(state, **states, status=status, seconds=seconds, earlier=earlier)
 
     try:
         status = drive(run, report)
     except Exception as error:
-        if run.state.k:
-            error.partial = read_off()  # type: ignore[attr-defined]
-            error.add_note(f"the result of the {run.state.k:,} steps before is in this error's attribute 'partial'")
+        if run.has_answer:
+            partial = read_off()
+            error.partial = partial  # type: ignore[attr-defined]
+            error.add_note(f"the result of the {partial.n_steps:,} steps before is in this error's attribute 'partial'")
         raise
-    if run.state.k == 0:
+    if not run.has_answer:
         raise StreamError("x, y: a stream ended before the first step; it must yield at least batch_size transitions")
     return read_off(status)
 

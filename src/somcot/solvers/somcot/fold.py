@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,17 +12,19 @@ from numpy.typing import NDArray
 
 from somcot.couplings import conditional
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.lazy import Later
 from somcot.plumbing.validation import check_labels
 from somcot.result import Bounds, Maps, Result, Status
 from somcot.solvers.assemble import Answer, Ending, Question, assemble
 from somcot.solvers.somcot import averages, dense, observed
+from somcot.solvers.somcot.counted import Counted, counted_later
 from somcot.solvers.somcot.diagnosis import notes
 from somcot.solvers.somcot.growth import grow
 from somcot.solvers.somcot.records import Edges
 from somcot.solvers.somcot.state import State, span
 from somcot.streams import check_pairs
 
-__all__ = ["Batch", "advance", "estimate", "finish", "run_kernel", "slices"]
+__all__ = ["Batch", "Earlier", "advance", "estimate", "finish", "run_kernel", "slices"]
 
 SLICE_SECONDS = 0.025
 
@@ -75,6 +77,14 @@ def slices(state: State, batch: Batch) -> Iterator[State]:
         yield state
 
 
+class Earlier(NamedTuple):
+    """What a run in phases did before the one that is read off."""
+
+    steps: int  # of the phases before
+    trace: list[tuple[float, ...]]
+    all_steps: int  # those after the phase included, which an unfinished one took
+
+
 def finish(
     state: State,
     *,
@@ -82,10 +92,11 @@ def finish(
     states_y: Sequence[Hashable] | None = None,
     status: Status | None = None,
     seconds: float = 0.0,
+    earlier: Earlier | None = None,
 ) -> Result:
     """Read off the result; the state can go on afterwards.
 
-    `status` is by default FINISHED once the planned steps are done, else INTERRUPTED.
+    `status` is by default FINISHED once the planned steps are done, else INTERRUPTED. `earlier` is for runs in phases.
     """
     if state.k == 0:
         raise ValueError("state: no step was done yet, so there is nothing to average; feed transitions with advance")
@@ -94,21 +105,31 @@ def finish(
     if status is None:
         status = Status.FINISHED if state.k >= state.settings.n_steps else Status.INTERRUPTED
     began = time.perf_counter() - seconds
-    mean = averages.averages(state)
-    answer = _answer(state, mean)
-    message = _message(state, status, mean.n, sum(answer.residuals))
-    trace = dict(zip(TRACE, np.array(state.trace).reshape(-1, len(TRACE)).T, strict=True))
-    found = assemble(
+    mean, counted = averages.averages(state), counted_later(state)
+    answer = _answer(state, mean)._replace(bounds=counted.part("bounds"))
+    message = _message(state, status, mean.n, sum(answer.residuals), earlier)
+    before, rows = (0, []) if earlier is None else (earlier.steps, earlier.trace)
+    rows = rows + [(before + row[0], *row[1:]) for row in state.trace]
+    said = tuple(notes(state, answer.distance, answer.residuals, labels_x, labels_y))
+    return assemble(
         Question(state.settings.discount, labels_x, labels_y),
         answer,
-        Ending("somcot", status, message, state.k, began, trace),
-    )
-    return replace(
-        found,
+        Ending("somcot", status, message, before + state.k, began, trace_columns(rows)),
         samples=(int(state.counts_x.sum()), int(state.counts_y.sum())),
         duals=averages.duals(state, mean, span(state.cost)),
-        notes=tuple(notes(state, found.distance, found.residuals, labels_x, labels_y)),
+        counted=counted.part("distance"),
+        notes=Later(partial(_all_notes, counted, answer.distance, span(state.cost), said)),
     )
+
+
+def trace_columns(rows: list[tuple[float, ...]]) -> dict[str, Floats]:
+    """The rows of a trace by name."""
+    return dict(zip(TRACE, np.array(rows).reshape(-1, len(TRACE)).T, strict=True))
+
+
+def _all_notes(counted: Later[Counted], distance: float, scale: float, said: tuple[str, ...]) -> tuple[str, ...]:
+    """What the chains of the transitions say of the run, before what the run says of itself."""
+    return *counted().verdict(distance, scale), *said
 
 
 def _answer(state: State, mean: averages.Averages) -> Answer:
@@ -202,18 +223,21 @@ def _distance(state: State, law: Floats) -> float:
     return min(max(low + scale * float((law * ((state.cost - low) / scale)).sum()), low), high)
 
 
-def _message(state: State, status: Status, n: int, violation: float) -> str:
+def _message(state: State, status: Status, n: int, violation: float, earlier: Earlier | None) -> str:
     which = "all" if n == state.k else f"the last {n:,}"
     ends = {
         Status.EXHAUSTED: "a stream ended",
         Status.INTERRUPTED: "interrupted",
-        Status.FINISHED: "all planned steps done",
+        Status.FINISHED: "all planned steps done" if earlier is None else "time is up",
         Status.CONVERGED: "all planned steps done",
     }
-    return (
-        f"{ends[status]} after {state.k:,} of {state.settings.n_steps:,} steps; averages over {which} iterates violate "
-        f"the constraints by {violation:.2g} in total"
-    )
+    if earlier is None:
+        work = f"{state.k:,} of {state.settings.n_steps:,} steps"
+    else:
+        whole = "the last finished phase" if state.k == state.settings.n_steps else "the first phase, cut short,"
+        work = f"{earlier.all_steps:,} steps; the answer is that of {whole} of {state.k:,}"
+    violated = f"averages over {which} iterates violate the constraints by {violation:.2g} in total"
+    return f"{ends[status]} after {work}; {violated}"
 
 
 def _as_batch(state: State, x: tuple[Any, Any], y: tuple[Any, Any]) -> Batch:

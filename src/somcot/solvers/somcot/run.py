@@ -20,8 +20,9 @@ from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.progress import Report
 from somcot.result import Status
 from somcot.solvers.somcot.fold import Batch, estimate, run_kernel, slices
+from somcot.solvers.somcot.phases import Phases
 from somcot.solvers.somcot.saving import from_record, to_record
-from somcot.solvers.somcot.state import State
+from somcot.solvers.somcot.state import Settings, State
 from somcot.sources.base import Position, Source, Stream, StreamError, block_size, check_pairs
 
 __all__ = ["Run", "drive", "restore"]
@@ -63,7 +64,10 @@ class Interrupts:
 
 @dataclass
 class Run:
-    """A state, its two streams, and where the streams were when the current block was drawn."""
+    """A state, its two streams, and where the streams were when the current block was drawn.
+
+    `phases` is there for runs without a planned number of steps; their time counts from `began`.
+    """
 
     state: State
     x: Source
@@ -73,6 +77,8 @@ class Run:
     block_k: int = 0
     block_x: Position | None = None
     block_y: Position | None = None
+    phases: Phases | None = None
+    began: float = 0.0
 
     def save(self) -> None:
         """Write the checkpoint, if one is wanted. A disk that fails costs the checkpoint, not the run."""
@@ -88,39 +94,94 @@ class Run:
         arrays, record = to_record(self.state)
         streams: dict[str, Any] = {"block_k": self.block_k, "block_x": self.block_x, "block_y": self.block_y}
         streams |= {"kernel_x": _fingerprint(self.x), "kernel_y": _fingerprint(self.y)}
+        if self.phases is not None:
+            more, record["phases"] = self.phases.to_record()
+            arrays |= more
         checkpoint.write(path, arrays, record | {"streams": streams})
+
+    @property
+    def steps_before(self) -> int:
+        """Steps of the phases before the present one."""
+        return 0 if self.phases is None else self.phases.steps_before
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether anything can be read off."""
+        return self.state.k > 0 or (self.phases is not None and self.phases.done is not None)
 
 
 def drive(run: Run, report: Report | None) -> Status:
-    """Take steps until the planned number is done, a stream ends or someone interrupts."""
+    """Take steps until the planned number is done, time is up, a stream ends or someone interrupts."""
     _compile(run.state)
     with Interrupts() as interrupts:
-        saved = time.monotonic()
         try:
-            while run.state.k < run.state.settings.n_steps:
-                batch, ended = _next_batch(run, interrupts)
-                for state in slices(run.state, batch):
-                    run.state = state
-                    if report is not None:
-                        report(state.k, state.settings.n_steps, _estimate(state))
-                    if run.path is not None and time.monotonic() - saved > run.every:
-                        run.save()
-                        saved = time.monotonic()
-                    if interrupts.requested:
-                        raise KeyboardInterrupt
-                if ended:
-                    run.save()
-                    return Status.EXHAUSTED
+            status = _in_phases(run, report, Watch(interrupts, time.monotonic()))
         except KeyboardInterrupt:
-            if run.state.k == 0:
+            if not run.has_answer:
                 raise
-            run.save()
-            return Status.INTERRUPTED
+            status = Status.INTERRUPTED
         except Exception:
             run.save()
             raise
         run.save()
+    return status
+
+
+@dataclass
+class Watch:
+    """What is looked at between slices: requests to stop, and when the last checkpoint was written."""
+
+    interrupts: Interrupts
+    saved: float
+
+
+def _to_the_end(run: Run, report: Report | None, watch: Watch) -> Status | None:
+    """Take the planned steps, of a run or of a phase; say how that ended, None when time was up before."""
+    while run.state.k < run.state.settings.n_steps:
+        batch, ended = _next_batch(run, watch.interrupts)
+        for state in slices(run.state, batch):
+            run.state = state
+            if report is not None:
+                before = run.steps_before
+                report(before + state.k, before + state.settings.n_steps, _estimate(state))
+            if run.path is not None and time.monotonic() - watch.saved > run.every:
+                run.save()
+                watch.saved = time.monotonic()
+            if watch.interrupts.requested:
+                raise KeyboardInterrupt
+            if _late(run):
+                return None
+        if ended:
+            return Status.EXHAUSTED
     return Status.FINISHED
+
+
+def _in_phases(run: Run, report: Report | None, watch: Watch) -> Status:
+    """Take phase after phase; a run with a plan is one phase.
+
+    The clock only says after which finished phase to stop: no number depends on it.
+    """
+    while not _late(run):
+        began = time.monotonic()
+        status = _to_the_end(run, report, watch)
+        if status is Status.EXHAUSTED:
+            return status
+        if status is None or run.phases is None:
+            break
+        run.state = run.phases.next(run.state)
+        run.block_k, run.block_x, run.block_y = 0, run.x.state(), run.y.state()
+        # The next phase takes twice as long as this one. Without a checkpoint, what it cannot finish would be lost.
+        now = time.monotonic()
+        if run.path is None and now + 2.0 * (now - began) > run.began + run.phases.max_seconds:
+            break
+    return Status.FINISHED
+
+
+def _late(run: Run) -> bool:
+    """Whether time is up and there is a finished phase to answer with."""
+    if run.phases is None or run.phases.done is None:
+        return False
+    return time.monotonic() > run.began + run.phases.max_seconds
 
 
 def restore(run: Run, path: str | os.PathLike[str]) -> None:
@@ -128,29 +189,46 @@ def restore(run: Run, path: str | os.PathLike[str]) -> None:
     if not Path(path).exists():
         raise FileNotFoundError(f"resume: {os.fspath(path)} does not exist; pass the checkpoint file of an earlier run")
     arrays, record = checkpoint.read(path)
+    if (run.phases is None) != ("phases" not in record):
+        raise checkpoint.CheckpointError(
+            f"resume: {os.fspath(path)} belongs to a run {'with' if run.phases else 'without'} a planned number of "
+            "steps; pass the same arguments as then"
+        )
     try:
         state, fresh = from_record(arrays, record), run.state
     except checkpoint.CheckpointError as error:
         raise checkpoint.CheckpointError(f"resume: {os.fspath(path)}: {error}") from None
-    same = {
-        "cost": np.array_equal(state.cost, fresh.cost),
-        "initial_x": np.array_equal(state.initial_x, fresh.initial_x),
-        "initial_y": np.array_equal(state.initial_y, fresh.initial_y),
-        "options": state.settings == fresh.settings,
-    }
-    for name, agrees in same.items():
-        if not agrees:
-            raise checkpoint.CheckpointError(
-                f"resume: {os.fspath(path)} belongs to a run with other {name}; pass the same arguments as then"
-            )
-    state.known = fresh.known
     try:
+        settings = fresh.settings
+        if run.phases is not None:
+            run.phases.load(arrays, record["phases"])
+            settings = run.phases.settings()
+        _check_same(state, fresh, settings, os.fspath(path))
+        state.known = fresh.known
+        if run.phases is not None and run.phases.done is not None:
+            _check_same(run.phases.done, fresh, run.phases.done.settings, os.fspath(path))
+            run.phases.done.known = fresh.known
         _place_streams(run, state, record["streams"], os.fspath(path))
     except checkpoint.CheckpointError:
         raise
     except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
         raise checkpoint.CheckpointError(f"resume: {os.fspath(path)}: does not hold together ({error!r})") from None
     run.state = state
+
+
+def _check_same(state: State, fresh: State, settings: Settings, path: str) -> None:
+    """Refuse the state of another problem."""
+    same = {
+        "cost": np.array_equal(state.cost, fresh.cost),
+        "initial_x": np.array_equal(state.initial_x, fresh.initial_x),
+        "initial_y": np.array_equal(state.initial_y, fresh.initial_y),
+        "options": state.settings == settings,
+    }
+    for name, agrees in same.items():
+        if not agrees:
+            raise checkpoint.CheckpointError(
+                f"resume: {path} belongs to a run with other {name}; pass the same arguments as then"
+            )
 
 
 def _place_streams(run: Run, state: State, place: dict[str, Any], path: str) -> None:
@@ -169,7 +247,7 @@ def _place_streams(run: Run, state: State, place: dict[str, Any], path: str) -> 
         before = place[f"block_{name}"]
         if before is not None:
             source.restore(before)
-        _skip(source, (state.k - (0 if before is None else block)) * b)
+        _skip(source, (run.steps_before + state.k if before is None else state.k - block) * b)
 
 
 def _fingerprint(source: Source) -> str | None:
