@@ -1,5 +1,6 @@
 """Clocks other than a discount: what is asked for, what is refused, and what must hold between them."""
 
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,7 @@ def test_every_clock_is_described() -> None:
         clock = Clock(row.name, row.example)
         assert f"`{clock.asked}`" in page
         assert row.whom in page
+        assert row.least in page
         assert str(clock)
 
 
@@ -266,6 +268,28 @@ def test_horizons_by_hand() -> None:
         assert max(found.residuals) <= 1e-14
 
 
+def test_the_coupling_of_a_horizon() -> None:
+    for seed in range(8):
+        x, y, cost, _ = random_problem(seed)
+        for T in (1, 2, 7):
+            found = somcot.distance(x, y, cost, horizon=T)
+            plan = found.plan
+            assert plan is not None
+            assert (plan.state_law() * cost).sum() == pytest.approx(found.distance, abs=1e-12 * (np.ptp(cost) or 1.0))
+            np.testing.assert_allclose(plan.state_law(), found.state_law, atol=1e-14)
+            for chain, marginal, law in ((x, plan.marginal_x(), 1), (y, plan.marginal_y(), 0)):  # steps are the chains'
+                own = found.state_law.sum(axis=law)
+                np.testing.assert_allclose(marginal.toarray(), own[:, None] * dense_kernel(chain), atol=1e-14)
+            shares = found.contributions(len(cost.ravel())).pairs
+            if cost.min() >= 0.0:
+                assert sum(share.amount for share in shares) == pytest.approx(found.distance, abs=1e-10)
+    tree = TimeChain([np.full((2, 2), 0.5)])
+    with pytest.raises(ValueError, match="coupling: kernels change with time"):
+        somcot.distance(tree, tree, horizon=2).coupling()
+    with pytest.raises(ValueError, match="contributions: not known for the first 2 steps"):
+        somcot.distance(tree, tree, horizon=2).contributions()
+
+
 def test_time_chains_repeat_markov_chains() -> None:
     x, y, cost, _ = random_problem(4)
     T = 6
@@ -356,6 +380,26 @@ def test_stiff_rates_keep_their_bracket() -> None:
     assert found.settling is not None
     with pytest.raises(ValueError, match="rate: found 1e-20, which is nothing against exit rates"):
         somcot.distance(x, y, THREE, rate=1e-20)
+
+
+def test_brackets_allow_for_rounding_and_no_more() -> None:
+    """Two states: in each pair both jump together or each alone, and all 16 such policies are tried."""
+    cost = np.array([[1.0, 0.0], [0.5, 1.0]])
+    for k in range(-2, 5):
+        q, r = 10.0**k, 0.1
+        values = []
+        for together in itertools.product((False, True), repeat=4):
+            system = np.zeros((4, 4))
+            for pair, both in enumerate(together):
+                targets = [3 - pair] if both else [pair ^ 1, pair ^ 2]
+                system[pair, pair] = r + q * len(targets)
+                system[pair, targets] = -q
+            values.append(np.linalg.solve(system, r * cost.ravel())[0])
+        x = ContinuousChain([[-q, q], [q, -q]])
+        found = somcot.distance(x, x, cost, rate=r)
+        assert found.distance == pytest.approx(min(values), abs=1e-10)
+        assert found.bounds.low - 1e-11 <= min(values) <= found.bounds.high + 1e-11
+        assert found.bounds.high - found.bounds.low <= 1e-13 + 1e-14 * q / r
 
 
 @pytest.mark.parametrize(
@@ -580,6 +624,35 @@ def test_data_at_other_clocks_are_plugged_in_and_it_is_said() -> None:
     assert found.samples == (3000, 3000)
     with pytest.warns(DataWarning, match="nor with an interval"):
         assert somcot.distance(a, b, COST, horizon=8, confidence=0.9).confidence_interval is None
+
+
+def test_errors_that_are_not_known_are_not_claimed() -> None:
+    a, b = (walk.sample(60, 50, rng=k) for k, walk in enumerate(WALKS))
+    with pytest.warns(DataWarning):
+        shares = somcot.distance(a, b, COST, horizon=8).contributions()
+    assert all(np.isnan(share.standard_error) and not share.marked for share in (*shares.pairs, *shares.transitions))
+
+
+def test_words_and_pictures_of_every_clock(tmp_path: Path) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    ends = [MarkovChain(ruin(5, p).transition, 2) for p in (0.4, 0.5)]
+    tree = TimeChain([np.full((5, 5), 0.2)] * 3)
+    found = {
+        "In the long run, X and Y differ by": somcot.distance(*WALKS, COST, discount=1),
+        "On 0.0 % of the first 1 steps": somcot.distance(WALKS[0], random_walk(5, start=0), horizon=1),
+        "In the first 3 steps, X and Y differ by": somcot.distance(tree, tree, COST, horizon=3),
+        "In the time that matters, X and Y differ by": somcot.distance(QUEUE, SLOW, THREE, rate=0.2),
+        "Until both have ended, X and Y differ by": somcot.distance(*ends, COST, total=True),
+    }
+    for said, result in found.items():
+        result.report(tmp_path / "page.html")
+        page = (tmp_path / "page.html").read_text()
+        assert said.split(",")[0].removeprefix("On 0.0 % of ") in page
+        assert str(result.clock) in result._repr_html_()
+        plt.close(somcot.plots.overview(result))
 
 
 def test_results_of_every_clock_are_kept(tmp_path: Path) -> None:

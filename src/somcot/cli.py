@@ -19,11 +19,15 @@ from somcot.commands.options import (
     Discount,
     FileA,
     FileB,
+    Horizon,
     Json,
     Method,
+    Rate,
     Seed,
     Shell,
+    SuggestedBelowOne,
     SuggestedDiscount,
+    Total,
     Yes,
     reads_files,
 )
@@ -132,6 +136,9 @@ def distance(
     b: FileB,
     reading: Any,
     discount: SuggestedDiscount = None,
+    horizon: Horizon = None,
+    rate: Rate = None,
+    total: Total = False,
     cost: Cost = "labels",
     method: Method = "auto",
     confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of the interval.")] = 0.9,
@@ -145,7 +152,8 @@ def distance(
     from somcot.commands import run
 
     return run.distance(
-        a, b, reading, cost=cost, discount=discount, method=method, confidence=confidence, seed=seed, as_json=json,
+        a, b, reading, clock=run.Asked(discount, horizon, rate, total), cost=cost, method=method,
+        confidence=confidence, seed=seed, as_json=json,
         html=html, plot=plot, yes=yes, command=shlex.join(["somcot", *sys.argv[1:]]),
     )  # fmt: skip
 
@@ -156,7 +164,7 @@ def same_process(
     a: FileA,
     b: FileB,
     reading: Any,
-    discount: SuggestedDiscount = None,
+    discount: SuggestedBelowOne = None,
     cost: Cost = "labels",
     permutations: Annotated[
         int, typer.Option(min=1, max=10_000_000, metavar="N", help="Random regroupings to compare with.")
@@ -177,6 +185,9 @@ def metric(
     b: FileB,
     reading: Any,
     discount: SuggestedDiscount = None,
+    horizon: Horizon = None,
+    rate: Rate = None,
+    total: Total = False,
     cost: Cost = "labels",
     json: Json = False,
     out: Annotated[
@@ -187,7 +198,8 @@ def metric(
     """Distance from every pair of states."""
     from somcot.commands import run
 
-    return run.metric(a, b, reading, cost=cost, discount=discount, as_json=json, out=out, yes=yes)
+    asked = run.Asked(discount, horizon, rate, total)
+    return run.metric(a, b, reading, cost=cost, clock=asked, as_json=json, out=out, yes=yes)
 
 
 @app.command(cls=Grouped)

@@ -22,37 +22,67 @@ __all__ = ["CLOCKS", "Clock", "ClockRow"]
 
 
 class ClockRow(NamedTuple):
-    """One clock, for the help, the pages and the error messages.
+    """One clock, for the help, the pages, the reports and the error messages; ``{value}`` stands for its number.
 
     Attributes
     ----------
     name : str
     asked : str
-        How it is asked for in Python; ``{value}`` stands for its number.
+        How it is asked for in Python.
     example : float
         A number for it.
     shown : str
-        A sentence part for reports; ``{value}`` stands for its number.
+        A sentence part for reports.
+    least : str
+        What is made as small as possible, as in the table of docs/clocks.md.
     whom : str
-        For whom it is, as in the table of docs/clocks.md.
+        For whom it is, as in the same table.
+    during : str
+        The beginning of a sentence: when it is that costs count.
+    share : str
+        The steps that count, as in "on half of ...".
+    explained : str
+        What that means, in a sentence.
     """
 
     name: str
     asked: str
     example: float
     shown: str
+    least: str
     whom: str
+    during: str
+    share: str
+    explained: str
 
 
 _ROWS = (
-    ClockRow("discount", "discount={value}", 0.95, "discount {value}", "what is near counts more: control, event logs"),
-    ClockRow("average", "discount=1", 1.0, "long-run average", "stationary behaviour: molecular models, graphs"),
     ClockRow(
-        "horizon", "horizon={value}", 20.0, "the first {value} steps", "a fixed number of steps: finance, planning"
+        "discount", "discount={value}", 0.95, "discount {value}", "(1 - g) E[sum of g^t c(X_t, Y_t)]",
+        "what is near counts more: control, event logs", "On the steps that matter", "the steps that matter",
+        "With discount {value} about the first {steps} steps matter; earlier ones count more.",
     ),
-    ClockRow("rate", "rate={value}", 0.1, "discount rate {value}", "rates instead of steps: queues, chemistry"),
-    ClockRow("total", "total=True", 0.0, "total until both have ended", "visits that end: shops, games, call centres"),
-)
+    ClockRow(
+        "average", "discount=1", 1.0, "long-run average", "the long-run mean of c(X_t, Y_t)",
+        "stationary behaviour: molecular models, graphs", "In the long run", "all steps in the long run",
+        "This is the average over a long run; how it begins does not count.",
+    ),
+    ClockRow(
+        "horizon", "horizon={value}", 20.0, "the first {value} steps", "the mean of c(X_t, Y_t) over t = 0, ..., T - 1",
+        "a fixed number of steps: finance, planning", "In the first {value} steps", "the first {value} steps",
+        "The first {value} steps count alike, the start included, and nothing after them.",
+    ),
+    ClockRow(
+        "rate", "rate={value}", 0.1, "discount rate {value}", "E[integral of r e^(-r t) c(X_t, Y_t) dt]",
+        "rates instead of steps: queues, chemistry", "In the time that matters", "the time that matters",
+        "At discount rate {value} about the first {steps} units of time matter; earlier ones count more.",
+    ),
+    ClockRow(
+        "total", "total=True", 0.0, "total until both have ended", "E[sum of c(X_t, Y_t) until both have ended]",
+        "visits that end: shops, games, call centres", "Until both have ended", "the steps until both have ended",
+        "All steps count alike until both have ended; this is their total, not their mean.",
+    ),
+)  # fmt: skip
 CLOCKS = {row.name: row for row in _ROWS}
 
 
@@ -101,6 +131,28 @@ class Clock(NamedTuple):
     def asked(self) -> str:
         """How it was asked for."""
         return CLOCKS[self.name].asked.format(value=f"{self.value:g}")
+
+    @property
+    def during(self) -> str:
+        """When it is that costs count; begins a sentence."""
+        return CLOCKS[self.name].during.format(value=f"{self.value:g}")
+
+    @property
+    def share(self) -> str:
+        """The steps that count."""
+        return CLOCKS[self.name].share.format(value=f"{self.value:g}")
+
+    @property
+    def explained(self) -> str:
+        """What it means, in a sentence.
+
+        Examples
+        --------
+        >>> Clock("discount", 0.9).explained
+        'With discount 0.9 about the first 10 steps matter; earlier ones count more.'
+        """
+        ahead = 1.0 / (1.0 - self.value) if self.name == "discount" else 1.0 / (self.value or 1.0)
+        return CLOCKS[self.name].explained.format(value=f"{self.value:g}", steps=f"{ahead:.3g}")
 
     def __str__(self) -> str:
         return CLOCKS[self.name].shown.format(value=f"{self.value:g}")

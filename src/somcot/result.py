@@ -284,6 +284,8 @@ class Result:
         Refused with a clear error above the memory limit; `plan` holds the entries with mass whatever the size.
         """
         if self.plan is None:
+            if self.time_gradient is not None:
+                raise ValueError("coupling: kernels change with time, and each step has its own; see state_law")
             raise ValueError("coupling: this run did not keep its coupling; ask for it with keep_coupling=True")
         return self.plan.dense()
 

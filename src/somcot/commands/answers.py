@@ -30,6 +30,8 @@ _MATCHES = 50
 _SHARES = 20
 _SPELLED = {
     "pass terminated=True": "pass --terminated all",
+    "total=True: the": "--total: the",
+    "discount=1: est": "--discount 1: est",
     "terminated=True": "--terminated all",
     "pass end='left', say, instead of terminated": "pass --end left, say, instead of --terminated",
     "pass end='left'": "pass --end left",
@@ -133,6 +135,8 @@ def process_facts(process: NamedProcess) -> dict[str, Any]:
     """What was read, in numbers."""
     value = process.value
     facts: dict[str, Any] = {"source": process.name, "n_states": value.n_states}
+    if process.rates is not None:
+        return facts | {"kind": "rates", "n_transitions": int((process.rates.rates > 0).sum()), "n_episodes": 0}
     if isinstance(value, Data):
         kind = "samples" if isinstance(value, Samples) else "counts"
         return facts | {"kind": kind, "n_transitions": value.n_transitions, "n_episodes": value.n_episodes}
@@ -161,6 +165,7 @@ def to_json(answer: Answer) -> dict[str, Any]:
             "status": r.status.value,
             "message": r.message,
             "discount": r.discount,
+            "clock": {"name": r.clock.name, "value": r.clock.value or None, "settling": r.settling},
             "cost": answer.cost_name,
             "seed": answer.seed,
             "n_steps": r.n_steps,

@@ -11,6 +11,7 @@ from somcot.commands.answers import Answer
 from somcot.makeup import PairShare, TransitionShare
 from somcot.plumbing.text import decimals, label_text, percent
 from somcot.problem import Data
+from somcot.report.words import of_time
 
 __all__ = ["file_name", "most_visited", "parts"]
 
@@ -54,14 +55,16 @@ def _pairs(answer: Answer, pairs: tuple[PairShare, ...]) -> Table:
     table.add_column("clear")
     for p in pairs:
         table.add_row(
-            Text(label_text(p.x, 24)), Text(label_text(p.y, 24)), percent(p.occupancy), decimals(p.amount),
-            _clear(answer, p.marked),
+            Text(label_text(p.x, 24)), Text(label_text(p.y, 24)),
+            percent(of_time(answer.result, p.occupancy)), decimals(p.amount), _clear(answer, p.marked),
         )  # fmt: skip
     return table
 
 
 def _clear(answer: Answer, marked: bool) -> str:
     """Of known chains everything is clear, so nothing need be said."""
+    if answer.result.n_samples and answer.result.discount == 1.0:
+        return "?"  # no errors with this clock
     return "yes" if marked and answer.result.n_samples else "" if marked else "no"
 
 
@@ -75,7 +78,7 @@ def _matches(answer: Answer) -> Table:
     for match in answer.result.matches()[:_MATCHES]:
         table.add_row(
             Text(label_text(match.x, 24)), Text(label_text(match.y, 24)), percent(match.probability),
-            percent(match.occupancy),
+            percent(of_time(answer.result, match.occupancy)),
         )  # fmt: skip
     return table
 

@@ -18,6 +18,7 @@ from somcot.readers.spelling import join_rare, note_spellings, spellings, tidy_l
 from somcot.readers.tables import fit_bins
 from somcot.recorded.labels import listing
 from somcot.samples import Samples
+from somcot.timed import ContinuousChain
 
 __all__ = ["NamedProcess", "match_labels", "read_processes"]
 
@@ -25,10 +26,16 @@ _TOGETHER = ("top", "other")  # settled for all files at once
 
 
 class NamedProcess(NamedTuple):
-    """What was read, and what to call it."""
+    """What was read, and what to call it; of a chain in continuous time also its rates, `value` being its steps."""
 
     name: str
     value: ChainOrData
+    rates: ContinuousChain | None = None
+
+    @property
+    def process(self) -> ChainOrData | ContinuousChain:
+        """What to ask the library about."""
+        return self.rates or self.value
 
 
 def read_processes(paths: Sequence[str], reading: Reading, reward: str | None = None) -> list[NamedProcess]:
@@ -51,7 +58,12 @@ def read_processes(paths: Sequence[str], reading: Reading, reward: str | None = 
     for source, kind in zip(sources, kinds, strict=True):
         options = {name: value for name, value in reading.for_kind(kind).items() if name not in _TOGETHER}
         options |= {n: v for n, v in (("bins", bins), ("reward", reward)) if n in KINDS[kind].options()}
-        found.append(NamedProcess(source.name, read(source, **options)))
+        process = read(source, **options)
+        if isinstance(process, ContinuousChain):
+            steps = process.uniformised(float(process.exits.max()) or 1.0)
+            found.append(NamedProcess(source.name, steps, process))
+        else:
+            found.append(NamedProcess(source.name, process))
     return _with_shared_labels(found, reading)
 
 
@@ -133,7 +145,7 @@ def match_labels(x: NamedProcess, y: NamedProcess) -> tuple[NamedProcess, NamedP
     if len(numbers) == 1 and len(texts) == 1:
         message = f"states are numbers in {numbers[0].name} and text in {texts[0].name}; the numbers are taken as text"
         warn(message, DataWarning)
-        x, y = (p._replace(value=_as_text(p.value)) if p is numbers[0] else p for p in (x, y))
+        x, y = (_named_in_text(p) if p is numbers[0] else p for p in (x, y))
     known = set(x.value.states), set(y.value.states)
     groups = spellings([*x.value.states, *y.value.states])
     across = [label for group in groups if not any(side.issuperset(group) for side in known) for label in group]
@@ -145,6 +157,13 @@ def match_labels(x: NamedProcess, y: NamedProcess) -> tuple[NamedProcess, NamedP
             DataWarning,
         )
     return x, y
+
+
+def _named_in_text(process: NamedProcess) -> NamedProcess:
+    value, rates = _as_text(process.value), process.rates
+    return process._replace(
+        value=value, rates=rates and ContinuousChain(rates.rates, rates.initial, states=value.states)
+    )
 
 
 def _as_text(process: ChainOrData) -> ChainOrData:

@@ -135,6 +135,8 @@ def _read(files: Sequence[str], reading: Reading, cost: str, by: str | None) -> 
         if len(files) < 2:
             raise ValueError(f"{files[0]}: one file; name several, or say with --by COLUMN how to part it")
         processes = read_processes(files, reading, reward)
+        for timed in (p for p in processes if p.rates is not None):
+            raise ValueError(f"{timed.name}: holds rates of a chain in continuous time; somcot distance takes them")
         return _with_text_labels(_short_names(processes))
     if len(files) != 1:
         raise ValueError(f"--by: parts one file into groups, but {len(files)} files are named; name one")

@@ -19,11 +19,15 @@ __all__ = [
     "Discount",
     "FileA",
     "FileB",
+    "Horizon",
     "Json",
     "Method",
+    "Rate",
     "Seed",
     "Shell",
+    "SuggestedBelowOne",
     "SuggestedDiscount",
+    "Total",
     "Yes",
     "reads_files",
 ]
@@ -57,9 +61,27 @@ SuggestedDiscount = Annotated[
     float | None,
     typer.Option(
         metavar="G",
+        help="Between 0 and 1; 1 / (1 - discount) is the number of steps that matter; 1 asks for the long-run average. "
+        "By default from the mean length of a sequence.",
+    ),
+]
+SuggestedBelowOne = Annotated[
+    float | None,
+    typer.Option(
+        metavar="G",
         help="Between 0 and 1; 1 / (1 - discount) is the number of steps that matter. By default from the mean length "
         "of a sequence.",
     ),
+]
+Horizon = Annotated[
+    int | None, typer.Option(metavar="T", help="Instead of a discount: the mean over the first T moments.")
+]
+Rate = Annotated[
+    float | None,
+    typer.Option(metavar="R", help="Instead of a discount: the rate at which time counts less, for files of rates."),
+]
+Total = Annotated[
+    bool, typer.Option("--total", help="Instead of a discount: the total cost until both processes have ended.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Start even if a minute or 4 GB of memory will not do.")]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of everything random.")]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
 
 import somcot
 from somcot.chains import MarkovChain
+from somcot.clocks import Clock
 from somcot.commands import screens, signals
 from somcot.commands.answers import (
     Answer,
@@ -35,11 +36,39 @@ from somcot.plumbing.validation import check_discount
 from somcot.result import Status
 from somcot.samples import Samples
 
-__all__ = ["console", "distance", "info", "metric", "test"]
+__all__ = ["Asked", "console", "distance", "info", "metric", "test"]
 
 _PICTURES = (".png", ".svg", ".pdf", ".jpg")
 _FORECAST = ("auto", "exact", "plugin")  # methods whose time and memory are known beforehand
 NOT_CONVERGED = 4
+
+
+class Asked(NamedTuple):
+    """The clock of a question, at most one of them; none where the data are to suggest a discount."""
+
+    discount: float | None = None
+    horizon: int | None = None
+    rate: float | None = None
+    total: bool = False
+
+    def checked(self) -> Asked:
+        """Before anything is read: what was given must be one clock, and in range."""
+        given = [f"--{name}" for name, value in self._asdict().items() if value is not None and value is not False]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)}: each is a clock of its own; choose one, `--help` says which")
+        if given:
+            Clock.chosen(**self._asdict())
+        return self
+
+    def settled(self, x: NamedProcess, y: NamedProcess) -> Asked:
+        """With a discount that the data suggest where nothing was asked for."""
+        chains = [p for p in (x, y) if p.rates is not None]
+        if chains and self.rate is None:
+            raise ValueError(f"{chains[0].name}: holds rates of a chain in continuous time; pass --rate R, say 0.1")
+        if self.rate is not None and len(chains) < 2:
+            found = x if x.rates is None else y
+            raise ValueError(f"--rate: {found.name} holds no rates but steps, which take --discount; leave it out")
+        return self._replace(discount=suggested_discount([x, y])) if self == Asked() else self
 
 
 def distance(
@@ -48,7 +77,7 @@ def distance(
     reading: Reading,
     *,
     cost: str,
-    discount: float | None,
+    clock: Asked,
     method: str,
     confidence: float,
     seed: int,
@@ -59,7 +88,7 @@ def distance(
     command: str,
 ) -> int:
     """`somcot distance`."""
-    _check_discount(discount)
+    clock.checked()
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"--confidence: found {confidence:g}, expected a number strictly between 0 and 1, such as 0.9")
     if plot is not None and plot.suffix.lower() not in _PICTURES:
@@ -69,14 +98,14 @@ def distance(
     check_targets({"--html": html, "--plot": plot}, (a, b, cost))
     with caught() as messages:
         x, y, table = _read_pair(a, b, reading, cost)
-        discount = discount or suggested_discount([x, y])
+        asked = clock.settled(x, y)
         if method in _FORECAST:
             _agree(x, y, yes)
         result = somcot.distance(
-            x.value,
-            y.value,
+            x.process,
+            y.process,
             table,
-            discount=discount,
+            **asked._asdict(),
             method=method,
             confidence=confidence if method == "auto" else None,
             rng=seed,
@@ -136,21 +165,22 @@ def test(
 
 
 def metric(
-    a: str, b: str, reading: Reading, *, cost: str, discount: float | None, as_json: bool, out: Path | None, yes: bool
+    a: str, b: str, reading: Reading, *, cost: str, clock: Asked, as_json: bool, out: Path | None, yes: bool
 ) -> int:
     """`somcot metric`."""
-    _check_discount(discount)
+    clock.checked()
     if out is not None and out.suffix.lower() not in (".csv", ".npy"):
         raise ValueError(f"--out: found {str(out)!r}, expected a file ending in .csv or .npy")
     check_targets({"--out": out}, (a, b, cost))
     with caught() as messages:
         x, y, table = _read_pair(a, b, reading, cost)
-        discount = discount or suggested_discount([x, y])
+        asked = clock.settled(x, y)
         _agree(x, y, yes)
-        values = somcot.metric(chain_of(x), chain_of(y), table, discount=discount)
+        values = somcot.metric(x.rates or chain_of(x), y.rates or chain_of(y), table, **asked._asdict())
     only_x, only_y = one_sided(x, y)
     content = {
-        "somcot": somcot.__version__, "command": "metric", "discount": discount, "cost": cost,
+        "somcot": somcot.__version__, "command": "metric", "discount": asked.discount, "cost": cost,
+        "horizon": asked.horizon, "rate": asked.rate, "total": asked.total,
         "states_x": x.value.states, "states_y": y.value.states, "metric": values,
         "x": process_facts(x), "y": process_facts(y), "only_x": only_x, "only_y": only_y,
         "warnings": notes_of(messages, x, y),

@@ -49,7 +49,7 @@ def show_distance(console: Console, answer: Answer, *, known: float | None = Non
     if (before := before_correction(r)) is not None:
         facts.add_row(*before)
     facts.add_row("method", describe(r.method))
-    facts.add_row("asked", f"cost {label_text(answer.cost_name, 60)}, discount {r.discount:g}")
+    facts.add_row("asked", f"cost {label_text(answer.cost_name, 60)}, {r.clock}")
     for name, process in zip(answer.names, (answer.x, answer.y), strict=True):
         facts.add_row(Text(file_name(name, 24)), _described(process))
     facts.add_row("time", f"{r.seconds:.2g} s, {r.n_steps:,} steps, {r.status.value}")
@@ -162,6 +162,8 @@ def _described(process: NamedProcess) -> str:
 
 
 def _facts_line(facts: dict[str, Any]) -> str:
+    if facts["kind"] == "rates":
+        return f"known rates, {facts['n_states']:,} states, {facts['n_transitions']:,} jumps"
     if facts["kind"] == "chain":
         return f"known chain, {facts['n_states']:,} states, {facts['n_transitions']:,} transitions"
     data = f"{facts['n_transitions']:,} transitions in {facts['n_episodes']:,} sequences"

@@ -46,6 +46,11 @@ def contributions(result: Result, n: int = 10) -> Contributions:
     n = check_count("n", n)
     makeup = result.makeup
     if makeup is None:
+        if result.clock.name != "discount":
+            raise ValueError(
+                f"contributions: not known for {result.clock} where kernels or costs change with time or are rates; "
+                "result.state_law times the cost has those of pairs"
+            )
         raise ValueError(
             f"contributions: method {result.method!r} keeps no rows and costs; use 'auto', 'exact' or 'plugin'"
         )
@@ -73,6 +78,8 @@ def same_rows(x: Data | None, y: Data | None) -> float | None:
 
 
 def _told_apart(result: Result, makeup: Makeup) -> bool:
+    if not _judged(result):
+        return False
     if result.n_samples == 0:
         return True
     pvalue = makeup.pvalue()
@@ -83,7 +90,7 @@ def _pairs(result: Result, makeup: Makeup, n: int, apart: bool) -> tuple[PairSha
     share = result.state_law * makeup.cost
     order = np.argsort(-share.ravel(), kind="stable")[:n]
     top = [(int(k) // share.shape[1], int(k) % share.shape[1]) for k in order if share.flat[k] > 0]
-    errors = np.zeros(len(top)) if result.n_samples == 0 else _pair_errors(result, makeup, top)
+    errors = _errors(result, makeup, top)
     total = result.plugin or 0.0
     shrunk = result.distance / total if result.plugin is not None and total > 0.0 else 1.0
     pvalues = [_upper_tail(shrunk * share[k], e) for k, e in zip(top, errors, strict=True)]
@@ -95,6 +102,17 @@ def _pairs(result: Result, makeup: Makeup, n: int, apart: bool) -> tuple[PairSha
         )
         for (i, j), error, mark in zip(top, errors, marked, strict=True)
     )  # fmt: skip
+
+
+def _errors(result: Result, makeup: Makeup, top: list[tuple[int, int]]) -> Floats:
+    if not _judged(result):
+        return np.full(len(top), np.nan)
+    return np.zeros(len(top)) if result.n_samples == 0 else _pair_errors(result, makeup, top)
+
+
+def _judged(result: Result) -> bool:
+    """Whether errors are known: of known chains, and of data that have a discount."""
+    return result.n_samples == 0 or result.discount < 1.0
 
 
 def _above_noise(result: Result) -> bool:
@@ -157,7 +175,7 @@ def _transitions(result: Result, makeup: Makeup, n: int, apart: bool) -> tuple[T
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = np.where(found.rows_x > 0, found.p * (1 - found.p) / found.rows_x, 0.0)
         variance += np.where(found.rows_y > 0, found.q * (1 - found.q) / found.rows_y, 0.0)
-    error = np.abs(found.slope) * np.sqrt(variance)
+    error = np.abs(found.slope) * np.sqrt(variance if _judged(result) else np.full_like(variance, np.nan))
     pvalues = _difference_pvalues(found)
     marked = benjamini_hochberg(pvalues, len(pvalues)) & apart
     order = [int(k) for k in np.argsort(-amount, kind="stable")[:n] if amount[k] > 0]

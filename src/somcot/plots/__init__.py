@@ -36,7 +36,10 @@ def overview(result: Result, *, names: tuple[str, str] = NAMES) -> Figure:
     encoder(result, ax=axes[0, 0], names=names)
     decoder(result, ax=axes[0, 1], names=names)
     coupling(result, ax=axes[0, 2], names=names)
-    trace(result, ax=axes[1, 0])
+    if "distance" in result.trace:
+        trace(result, ax=axes[1, 0])
+    else:  # clocks whose solvers have no distance before the end
+        axes[1, 0].set_axis_off()
     for ax, side in zip(axes[1, 1:], ("x", "y"), strict=True):
         if result.plan is None:
             ax.set_axis_off()

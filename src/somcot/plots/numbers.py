@@ -40,7 +40,10 @@ def trace(result: Result, *, ax: Axes | None = None, names: tuple[str, str] | No
     if result.claim is not Claim.NOTHING:
         ax.axhspan(*result.bounds, alpha=0.25, color="C0", label="proved bracket" + _OF_CHAINS * estimated)
     marker = "o" if len(steps) <= 30 else None
-    ax.plot(steps, values, marker=marker, color="C0", label="distance" + _OF_CHAINS * estimated)
+    if len(values):
+        ax.plot(steps, values, marker=marker, color="C0", label="distance" + _OF_CHAINS * estimated)
+    elif not estimated:  # clocks whose solvers have no distance before the end
+        ax.axhline(result.distance, color="C0", label="distance")
     if estimated:
         ax.axhline(result.distance, color="C1", label="estimate")
     if result.confidence_interval is not None:

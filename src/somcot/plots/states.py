@@ -79,9 +79,13 @@ def _both(result: Result, ax: Axes, most: int, names: tuple[str, str]) -> Axes:
         places = np.arange(len(order)) + (0.2 if side else -0.2)
         ax.barh(places, [share.get(s, 0.0) for s in order], 0.38, color=f"C{side}", label=shown(names[side], 40))
     bar_labels(ax, [shown(s) for s in order])
-    ax.set(xlabel=f"share of time at discount {result.discount:g}", title="time spent in each state")
+    ax.set(xlabel=_scale(result), title="time spent in each state")
     ax.legend(frameon=False, fontsize="small")
     return ax
+
+
+def _scale(result: Result) -> str:
+    return "expected visits" if result.clock.name == "total" else f"share of time, {result.clock}"
 
 
 def graph(

@@ -18,6 +18,7 @@ from somcot.readers.inputs import Input, identify
 from somcot.readers.numpy_files import load_arrays
 from somcot.recorded.stationary import asks_for_long_run, long_run_law
 from somcot.samples import Samples
+from somcot.timed import ContinuousChain
 
 __all__ = ["from_dtrajs", "from_model", "read_arrays"]
 
@@ -127,11 +128,12 @@ def read_arrays(
     initial: Hashable | ArrayLike | None = None,
     connected: bool = False,
     format: str | None = None,  # noqa: A002
-) -> Samples | MarkovChain:
+) -> Samples | MarkovChain | ContinuousChain:
     """Read a .npy or .npz file: trajectories of whole numbers, or a chain.
 
     A square matrix of fractions is a transition matrix; in a .npz file it is called ``transition_matrix`` and may
-    come with ``initial`` and ``states``. Everything else is trajectories: one per one-dimensional array, one per row
+    come with ``initial`` and ``states``. One with a negative diagonal holds rates, of a chain in continuous time; in a
+    .npz file it is called ``rates``. Everything else is trajectories: one per one-dimensional array, one per row
     of a two-dimensional one.
 
     Files are checked before they are read: pickled objects are refused, and so are archives that claim to unpack
@@ -147,6 +149,9 @@ def read_arrays(
     """
     source = path if isinstance(path, Input) else identify(path, format)
     arrays = load_arrays(source)
+    rates = arrays.get("rates", next(iter(arrays.values())) if len(arrays) == 1 else None)
+    if rates is not None and ("rates" in arrays or _are_rates(rates)):
+        return _in_continuous_time(source, rates, arrays, initial)
     matrix = next((arrays[name] for name in _MATRIX_NAMES if name in arrays), None)
     if matrix is None and len(arrays) == 1 and _is_kernel(only := next(iter(arrays.values()))):
         matrix = only
@@ -178,6 +183,26 @@ def _chain(matrix: NDArray[Any], arrays: Mapping[str, NDArray[Any]], initial: An
     if asks_for_long_run(start, labels or ()):
         start = long_run_law(MarkovChain(matrix, even, states=labels))
     return MarkovChain(matrix, even if start is None else start, states=labels)
+
+
+def _in_continuous_time(
+    source: Input, rates: NDArray[Any], arrays: Mapping[str, NDArray[Any]], initial: Any
+) -> ContinuousChain:
+    start, states = arrays.get("initial") if initial is None else initial, arrays.get("states")
+    labels = None if states is None else states.tolist()
+    try:
+        if asks_for_long_run(start, labels or ()):
+            jumps = ContinuousChain(rates, np.full(len(rates), 1.0 / max(len(rates), 1)), states=labels)
+            start = long_run_law(jumps.uniformised(2.0 * float(jumps.exits.max()) or 1.0))
+        even = np.full(len(rates), 1.0 / max(len(rates), 1))
+        return ContinuousChain(rates, even if start is None else start, states=labels)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{source.name}: {error}") from None
+
+
+def _are_rates(array: NDArray[Any]) -> bool:
+    square = array.ndim == 2 and array.shape[0] == array.shape[1] and array.dtype.kind in "fi"
+    return bool(square and (np.diagonal(array) <= 0).all() and (np.diagonal(array) < 0).any() and len(array) > 1)
 
 
 def _is_kernel(array: NDArray[Any]) -> bool:

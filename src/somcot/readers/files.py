@@ -9,6 +9,7 @@ from somcot.chains import MarkovChain
 from somcot.readers.formats import kind_of
 from somcot.readers.inputs import Input, identify
 from somcot.samples import Samples
+from somcot.timed import ContinuousChain
 
 __all__ = ["read"]
 
@@ -18,7 +19,7 @@ def read(
     *,
     format: str | None = None,  # noqa: A002
     **options: Any,
-) -> Samples | MarkovChain:
+) -> Samples | MarkovChain | ContinuousChain:
     r"""Read a process from a file, whatever its kind.
 
     Parameters
@@ -48,5 +49,5 @@ def read(
             raise ValueError(
                 f"{source.name}: {option} is not for {kind.plural}, which take {', '.join(allowed)}; leave it out"
             )
-    found: Samples | MarkovChain = kind.load()(source, **options)
+    found: Samples | MarkovChain | ContinuousChain = kind.load()(source, **options)
     return found

@@ -96,7 +96,7 @@ def html(
         details("Along the run", technique.run(result)),
         details(
             "Definition and reference" if command is None else "Definition, and the same again",
-            technique.again(command),
+            technique.again(result, command),
         ),
         f'<p class="note">Written by somcot {escape(__version__)}.</p>',
     ]

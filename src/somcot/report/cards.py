@@ -7,7 +7,7 @@ from html import escape
 from somcot.plumbing.cards import card, notes, scale, table
 from somcot.plumbing.text import figure, label_text, percent
 from somcot.report.contributions import contributions
-from somcot.report.words import certainty, cost_of, meaning, possible, span
+from somcot.report.words import certainty, cost_of, meaning, of_time, possible, span
 from somcot.result import Result, Status
 from somcot.solvers.methods import describe
 
@@ -22,7 +22,7 @@ def result_card(result: Result) -> str:
     picture = "" if ends is None else scale(result.distance, *span(result), ends)
     said = f"<p>{escape(meaning(result))} {escape(certainty(result))}</p>"
     parts = table(["in X", "while in Y", "!of the distance", "!of the time"], _parts(result), caption="Largest parts")
-    made = [f"{describe(result.method)}", f"discount {result.discount:g}", f"{result.seconds:.2g} s"]
+    made = [f"{describe(result.method)}", str(result.clock), f"{result.seconds:.2g} s"]
     if result.n_samples:
         made.insert(1, f"{result.samples[0]:,} + {result.samples[1]:,} transitions")
     if result.status not in (Status.CONVERGED, Status.FINISHED):
@@ -37,6 +37,6 @@ def _parts(result: Result) -> list[tuple[str, str, str, str]]:
         return []
     total = float((result.state_law * cost).sum()) or 1.0
     return [
-        (label_text(c.x, 40), label_text(c.y, 40), percent(c.amount / total), percent(c.mass))
+        (label_text(c.x, 40), label_text(c.y, 40), percent(c.amount / total), percent(of_time(result, c.mass)))
         for c in contributions(result, cost, most=_PAIRS)
     ]

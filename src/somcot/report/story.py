@@ -17,6 +17,7 @@ from somcot.report.words import (
     certainty,
     meaning,
     more_or_less,
+    of_time,
     possible,
     span,
     steps_that_matter,
@@ -107,20 +108,28 @@ def _pair(about: Subject, pair: PairShare, total: float) -> str:
     price = "" if by_labels(about.result, about.cost) else f", at a cost of {figure(pair.cost)} each time"
     return (
         f"{text(names[0], 40)} is in {bold(pair.x)} while {text(names[1], 40)} is in {bold(pair.y)}: "
-        f"{escape(percent(pair.occupancy))} of the time{price}, {escape(percent(pair.amount / total))} of the distance"
+        f"{escape(percent(of_time(about.result, pair.occupancy)))} of the time{price}, "
+        f"{escape(percent(pair.amount / total))} of the distance"
         f"{_mark(about.result, pair.marked)}"
     )
 
 
 def _mark(result: Result, marked: bool) -> str:
-    if not result.n_samples:
+    if not result.n_samples or not _judged(result):
         return ""
     return ' <span class="tag clear">clear</span>' if marked else ' <span class="tag">may be chance</span>'
+
+
+def _judged(result: Result) -> bool:
+    """Whether chance was told from difference: with a discount below 1."""
+    return result.discount < 1.0
 
 
 def _legend(result: Result) -> str:
     if result.claim is not Claim.ESTIMATED:
         return ""
+    if not _judged(result):
+        return '<p class="note">Shares are those of the estimated chains; how much is chance is not known.</p>'
     return (
         '<p class="note">Clear: no accident of the recordings, at a false discovery rate of 5 %. Shares are those of '
         "the estimated chains, before the correction for bias.</p>"
@@ -132,7 +141,7 @@ def matching(about: Subject) -> str:
     result = about.result
     first, second = (text(name, 40) for name in about.names)
     found = result.matches()
-    rows = [[cell(m.x), cell(m.y), share(m.probability), share(m.occupancy)] for m in found[:_ROWS]]
+    rows = [[cell(m.x), cell(m.y), share(m.probability), share(of_time(result, m.occupancy))] for m in found[:_ROWS]]
     shared = set(result.states_x) & set(result.states_y)
     known = [m for m in found if m.x in shared]
     same = sum(m.x == m.y for m in known)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from somcot.clocks import CLOCKS
 from somcot.makeup import Contributions
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.text import figure, label_text
@@ -17,7 +18,7 @@ from somcot.report import drawings
 from somcot.report.contributions import contributions
 from somcot.report.story import Subject
 from somcot.report.tables import cell, columns, facts, number, share, table, text
-from somcot.report.words import before_correction
+from somcot.report.words import before_correction, of_time
 from somcot.result import Claim, Result
 from somcot.solvers.methods import describe
 
@@ -30,17 +31,16 @@ _GRAPH_STATES = 20
 def computed(about: Subject) -> str:
     """How the number came about."""
     result, cost = about.result, about.cost
-    horizon = 1.0 / (1.0 - result.discount)
     rows = [
         ("distance", figure(result.distance)),
         ("method", describe(result.method)),
-        ("discount", f"{result.discount:g}, so about {horizon:.3g} steps matter"),
+        ("clock", f"{result.clock}. {result.clock.explained}"),
         ("cost", about.cost_name or "given as a matrix"),
         ("status", f"{result.status.value}: {result.message}"),
         ("work", f"{result.n_steps:,} steps, {result.seconds:.3g} s"),
     ]
     if cost is not None:
-        rows.insert(4, ("possible distances", f"{figure(cost.min())} (alike) to {figure(cost.max())} (never alike)"))
+        rows.insert(4, _costs(result, cost))
     if result.n_samples:
         rows.append(("data", f"{result.samples[0]:,} + {result.samples[1]:,} transitions"))
     rows += _proved(result)
@@ -49,6 +49,13 @@ def computed(about: Subject) -> str:
         rows.append(("standard error", figure(e.standard_error)))
         rows.append(("cross-fit gap", f"{figure(e.gap)} (relative: {figure(e.rho)}), {e.n_solves} exact solves"))
     return facts(rows)
+
+
+def _costs(result: Result, cost: Floats) -> tuple[str, str]:
+    least, most = figure(cost.min()), figure(cost.max())
+    if result.clock.name == "total":
+        return "cost of a step", f"{least} to {most}"
+    return "possible distances", f"{least} (alike) to {most} (never alike)"
 
 
 def _proved(result: Result) -> list[tuple[str, str]]:
@@ -82,7 +89,15 @@ def makeup(about: Subject, found: Contributions | None) -> str:
         known = errors.get((c.x, c.y))
         tail = [number(known.standard_error), _yes(known.marked)] if known else ["<td></td>", "<td></td>"]
         rows.append(
-            [cell(c.x), cell(c.y), share(c.amount / total), number(c.amount), *tail, share(c.mass), number(c.cost)]
+            [
+                cell(c.x),
+                cell(c.y),
+                share(c.amount / total),
+                number(c.amount),
+                *tail,
+                share(of_time(result, c.mass)),
+                number(c.cost),
+            ]
         )
     head = [*heads, "!of the distance", "!adds", "!error", "clear", "!of the time", "!cost"]
     body += table(head, rows) + _joint_steps(about, heads, total) + _transitions(about, found)
@@ -251,14 +266,20 @@ def run(result: Result) -> str:
     return f"<p>{said}</p>{picture}"
 
 
-def again(command: str | None) -> str:
+def again(result: Result, command: str | None) -> str:
     """The definition, the reference, and the command for the same result."""
     same = "" if command is None else f"<p>The same result again:</p><pre>{escape(command)}</pre>"
     return (
-        "<p>The distance is the least value of (1 - discount) · E[Σ discount<sup>t</sup> · "
-        "cost(X<sub>t</sub>, Y<sub>t</sub>)] over all ways to run the two processes side by side without looking into "
-        "the future of the other (bisimulation metric; bicausal couplings). From data it is computed for the estimated "
-        "chains, corrected for their upward bias, and given with an interval for the true distance. "
+        f"<p>The distance is the least value of {_formula(result)} over all ways to run the two processes side by side "
+        "without looking into the future of the other (bisimulation metric; bicausal couplings). From data it is "
+        "computed for the estimated chains; with a discount it is corrected for their upward bias, and given with an "
+        "interval for the true distance. "
         "Calo, Jonsson, Neu, Schwartz, Segovia-Aguas: Distances for Markov chains from sample streams (2025).</p>"
         + same
     )
+
+
+def _formula(result: Result) -> str:
+    if result.clock.name == "discount":
+        return "(1 - discount) · E[Σ discount<sup>t</sup> · cost(X<sub>t</sub>, Y<sub>t</sub>)]"
+    return f"{escape(CLOCKS[result.clock.name].least)}, where c is the cost,"

@@ -12,8 +12,8 @@ from somcot.plumbing.text import figure, label_text, percent
 from somcot.result import Bounds, Claim, Result
 
 __all__ = [
-    "before_correction", "by_labels", "by_test", "certainty", "cost_of", "meaning", "more_or_less", "named", "possible",
-    "sentence", "short", "span", "steps_that_matter",
+    "before_correction", "by_labels", "by_test", "certainty", "cost_of", "meaning", "more_or_less", "named", "of_time",
+    "possible", "sentence", "short", "span", "steps_that_matter",
 ]  # fmt: skip
 
 _LEVEL = 0.05  # of the permutation test, as for marks of contributions
@@ -44,7 +44,7 @@ def by_labels(result: Result, cost: ArrayLike | None) -> bool:
 def possible(result: Result, cost: ArrayLike | None = None) -> tuple[float, float] | None:
     """The least and the largest distance that the cost allows, where it is known and not constant."""
     table = cost_of(result, cost)
-    if table is None or table.size == 0 or table.min() == table.max():
+    if table is None or table.size == 0 or table.min() == table.max() or result.clock.name == "total":
         return None
     return float(min(table.min(), result.distance)), float(table.max())
 
@@ -74,15 +74,18 @@ def meaning(
     >>> meaning(result, names=("May", "June"), state_name="page")
     'On 10.6 % of the steps that matter, June is in a different state (page) than May.'
     """
-    about = "" if result.claim is Claim.PROVED else "about "
+    about, clock = "" if result.claim is Claim.PROVED else "about ", result.clock
     if by_labels(result, cost):
         where = f"in a different state{f' ({state_name})' if state_name else ''} than {names[0]}"
+        if clock.name == "total":
+            return f"{clock.during}, {names[1]} is {where} for {about}{figure(result.distance)} steps on average."
         share = "none" if result.distance <= 0.0 else about + percent(result.distance).replace("< ", "less than ")
-        return f"On {share.replace('about less', 'less')} of the steps that matter, {names[1]} is {where}."
+        return f"On {share.replace('about less', 'less')} of {clock.share}, {names[1]} is {where}."
     ends = possible(result, cost)
     kind, _, column = (cost_name or "").partition(":")
     differ = f"differ in {column!r} by" if kind in ("reward", "attribute") and column else "differ by"
-    text = f"On the steps that matter, {names[0]} and {names[1]} {differ} {about}{figure(result.distance)} on average"
+    how = "in total, on average" if clock.name == "total" else "on average"
+    text = f"{clock.during}, {names[0]} and {names[1]} {differ} {about}{figure(result.distance)} {how}"
     if ends is None:
         return f"{text}."
     if ends[0] != 0.0:
@@ -91,11 +94,13 @@ def meaning(
 
 
 def steps_that_matter(result: Result) -> str:
-    """What the discount does."""
-    return (
-        f"With discount {result.discount:g} about the first {1.0 / (1.0 - result.discount):.3g} steps matter; earlier "
-        "ones count more. The two are run side by side so that they differ as little as they can."
-    )
+    """What the clock does."""
+    return f"{result.clock.explained} The two are run side by side so that they differ as little as they can."
+
+
+def of_time(result: Result, mass: float) -> float:
+    """The share of the time that counts; of a total, whose laws are expected visits, the share of these."""
+    return mass / (float(result.state_law.sum()) or 1.0) if result.clock.name == "total" else mass
 
 
 def certainty(result: Result, cost: ArrayLike | None = None) -> str:
@@ -105,7 +110,8 @@ def certainty(result: Result, cost: ArrayLike | None = None) -> str:
     if result.claim is Claim.NOTHING:
         return f"This is where {result.n_steps:,} steps led; nothing is proved about how near that is."
     if result.confidence_interval is None:
-        return "It is estimated from recordings; no interval was asked for, so its error is not known."
+        why = "no interval was asked for" if result.discount < 1.0 else "there is no interval with this clock"
+        return f"It is estimated from recordings; {why}, so its error is not known."
     low, high, level = result.confidence_interval
     shown = percent if by_labels(result, cost) else figure
     text = f"With {100 * level:g} % confidence the true value lies between {shown(low)} and {shown(high)}"

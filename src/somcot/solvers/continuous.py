@@ -43,15 +43,25 @@ def common_rate(x: ContinuousChain, y: ContinuousChain) -> float:
 
 def uniformised(x: ContinuousChain, y: ContinuousChain, cost: ArrayLike, rate: float) -> tuple[Problem, float]:
     """The problem in discrete time, and the rate of its steps."""
-    steps = common_rate(x, y)
-    discount = steps / (steps + rate)
+    least = common_rate(x, y)
+    discount = least / (least + rate)
+    # The rate of the steps follows from the discount as rounded, so that both fit to the last digits.
+    steps = _steps(discount, rate)
+    if steps < least:
+        discount = float(np.nextafter(discount, 1.0))
+        steps = _steps(discount, rate)
     if not discount < 1.0:
         raise ValueError(
-            f"rate: found {rate:g}, which is nothing against exit rates of up to {steps:g} in floating point; compare "
+            f"rate: found {rate:g}, which is nothing against exit rates of up to {least:g} in floating point; compare "
             "x.uniformised(L) and y.uniformised(L) with discount=1 and an L of at least their sum"
         )
     smallest = float(np.finfo(np.float64).tiny)
     return Problem(x.uniformised(steps), y.uniformised(steps), cost, max(discount, smallest)), steps
+
+
+def _steps(discount: float, rate: float) -> float:
+    """L with discount = L / (L + rate); 1 - discount has no rounding from 1/2 on."""
+    return rate * discount / (1.0 - discount) if discount < 1.0 else np.inf
 
 
 def solve(
@@ -82,7 +92,7 @@ def solve(
         ),
         settling=None if found.settling is None else found.settling / steps,
         clock=Clock("rate", rate),
-        makeup=None,
+        makeup=None,  # rows of the uniformised chains: nobody asked about those
     )
 
 
@@ -96,11 +106,14 @@ def metric(
 def _widened(bounds: Bounds, problem: Problem, jumps: float) -> Bounds:
     """Charge the rounding of the rows and of the discount.
 
-    The rows solved are those of chains whose rates are off by a few units in the last place, and so is the rate of the
-    discount, times `jumps` = L / r. Chains whose rates differ by a share e can be run together until a jump of one
-    alone, which comes at a rate of at most e L; it comes before time runs out with probability at most e L / r.
+    The rows solved are those of chains whose rates are off by a share e: L by at most three roundings (half an epsilon
+    each) of the quotient that it is, an entry by one when divided by L, and by two when its row, whose diagonal is
+    rounded too, is made to sum to 1 (what all entries of a row have in common the solver's own bracket covers): six
+    roundings, charged as eight. Chains whose rates differ by a share e can be run together until a jump of one alone,
+    which comes at a rate of at most e times the exit rates of both, that is e L; it comes before time runs out with
+    probability at most e L / r, and `jumps` is L / r.
     """
-    charge = 16.0 * _EPS * (1.0 + jumps) * problem.scale
+    charge = 4.0 * _EPS * (1.0 + jumps) * problem.scale
     low, high = float(problem.cost.min()), float(problem.cost.max())
     return Bounds(min(max(bounds.low - charge, low), high), max(min(bounds.high + charge, high), low))
 

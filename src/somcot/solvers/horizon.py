@@ -6,6 +6,8 @@ bounds of its transports, and what they leave open adds up from the end to the s
     low_t = V_t - e_t,    e_t = e_{t+1} + max(V_t - c_t - low OT(V_{t+1})) + rounding,    likewise above,
 
 since OT moves by no more than its costs do. A forward pass then follows the plans, which the same sweeps find again.
+Where kernels stay the same, the coupling of the Result is the mean over the T times of (pair, next pair); the step
+after the last time costs nothing, so any plan will do for it.
 """
 
 from __future__ import annotations
@@ -23,9 +25,11 @@ from somcot.bellman.sweep import Sweep
 from somcot.certificates import rounding
 from somcot.chains import MarkovChain, Support
 from somcot.clocks import Clock
-from somcot.couplings import Residuals, conditional
+from somcot.couplings import Coupling, Residuals, conditional
 from somcot.derivatives import Gradient, Margin, TimeGradient, row_gradient, rows_centred
+from somcot.makeup import Makeup, RowCounts
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.discounting import Kernel
 from somcot.plumbing.memory import require
 from somcot.problem import UnitProblem
 from somcot.result import Bounds, Maps, Result, Status
@@ -128,7 +132,7 @@ def solve(x: Chain, y: Chain, costs: tuple[Floats, ...], *, threads: int | None 
     potential[: V.shape[0], : V.shape[1]] = V
     answer = Answer(
         min(max(value, bounds.low), bounds.high), bounds, Maps(conditional(law), conditional(law.T)), potential, law,
-        _residuals(problem, forward.laws), None,
+        _residuals(problem, forward.laws), forward.plan,
     )  # fmt: skip
     width = (bounds.high - bounds.low) / scale
     status = Status.CONVERGED if width <= _WIDEST else Status.ROUNDING
@@ -136,8 +140,18 @@ def solve(x: Chain, y: Chain, costs: tuple[Floats, ...], *, threads: int | None 
     question = Question(1.0, labels[0], labels[1], Clock("horizon", float(T)))
     found = assemble(question, answer, Ending("exact", status, message, T, began, {"step": [float(T)]}))
     if problem.repeats:
-        return replace(found, gradient=_gradient(problem, forward, V / T))
+        return replace(found, gradient=_gradient(problem, forward, V / T), makeup=_makeup(problem))
     return replace(found, time_gradient=_time_gradient(problem, forward, V / T))
+
+
+def _makeup(problem: Finite) -> Makeup | None:
+    """What contributions need; they add up where the cost stays the same."""
+    cost = problem.costs[0]
+    if not (isinstance(problem.x, MarkovChain) and isinstance(problem.y, MarkovChain)):
+        return None
+    if any(other is not cost and not np.array_equal(other, cost) for other in problem.costs):
+        return None
+    return Makeup(cost, RowCounts.known(problem.x.support), RowCounts.known(problem.y.support))
 
 
 def metric(x: Chain, y: Chain, costs: tuple[Floats, ...], *, threads: int | None = None) -> Floats:
@@ -173,6 +187,7 @@ class _Forward(NamedTuple):
     slots_x: list[Floats]
     slots_y: list[Floats]
     margin: Margin
+    plan: Coupling | None
 
 
 def _forward(problem: Finite, steps: _Steps, back: _Backward) -> _Forward:
@@ -180,6 +195,7 @@ def _forward(problem: Finite, steps: _Steps, back: _Backward) -> _Forward:
     T = problem.n_times
     start = _start(problem, steps, back)
     laws, slots_x, slots_y, margin = [start.law], [start.slots[0]], [start.slots[1]], start.margin
+    joint = None
     for t in range(T - 1):
         pairs, sweep = steps.pairs[t], steps.sweep(t)
         V = np.ascontiguousarray(back.V[t + 1])
@@ -193,7 +209,34 @@ def _forward(problem: Finite, steps: _Steps, back: _Backward) -> _Forward:
         rows = np.repeat(now, np.diff(kernel.indptr)) * kernel.data
         following = np.bincount(kernel.indices, weights=rows, minlength=len(sweep.targets))
         laws.append(sweep.targets.table(np.asarray(following, dtype=np.float64)))
-    return _Forward(laws, start.ends, slots_x, slots_y, margin)
+        if problem.repeats:
+            joint = _added(joint, kernel, rows)
+    plan = _coupling(problem, steps, back, joint, laws) if problem.repeats else None
+    return _Forward(laws, start.ends, slots_x, slots_y, margin, plan)
+
+
+def _added(joint: csr_array | None, kernel: Kernel, mass: Floats) -> csr_array:
+    """Sum joint steps of several times."""
+    from scipy.sparse import csr_array
+
+    shape = (kernel.n, kernel.n)
+    found = csr_array((mass, kernel.indices.copy(), kernel.indptr.copy()), shape=shape)
+    return found if joint is None else csr_array(joint + found)
+
+
+def _coupling(problem: Finite, steps: _Steps, back: _Backward, joint: csr_array | None, laws: list[Floats]) -> Coupling:
+    """The mean over time of (pair, next pair); after the last time by the plans of the step before."""
+    pairs, sweep, T = steps.pairs[0], steps.sweep(0), problem.n_times
+    if T == 1:
+        sweep.improve(np.ascontiguousarray(back.V[0]))
+    kernel, _ = sweep.kernel()
+    rows = np.repeat(laws[-1][pairs.x, pairs.y], np.diff(kernel.indptr)) * kernel.data
+    entries = _added(joint, kernel, rows).tocoo()
+    keep = entries.data > 0
+    now, following, mass = entries.row[keep], entries.col[keep], entries.data[keep] / T
+    return Coupling(
+        problem.costs[0].shape, pairs.x[now], pairs.y[now], pairs.x[following], pairs.y[following], mass, laws[0]
+    )
 
 
 def _least(margin: Margin, found: tuple[Floats, Floats]) -> Margin:
