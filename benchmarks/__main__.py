@@ -10,7 +10,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import somcot
-from benchmarks import data, exact, gradients, many, somcot_speed
+from benchmarks import clocks, data, exact, gradients, many, somcot_speed
 
 
 def main() -> None:
@@ -22,7 +22,8 @@ def main() -> None:
     head = f"# Benchmarks\n\nsomcot {somcot.__version__}, Python {platform.python_version()}, NumPy {np.__version__}."
     with threadpool_limits(1):
         sections = [
-            exact.report(args.peers), data.report(), gradients.report(args.peers), somcot_speed.report(), many.report(),
+            exact.report(args.peers), clocks.report(args.peers), data.report(),
+            gradients.report(args.peers), somcot_speed.report(), many.report(),
         ]  # fmt: skip
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text("\n\n".join([head, *sections]) + "\n")
