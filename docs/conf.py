@@ -1,14 +1,16 @@
 """Sphinx configuration."""
 
+import re
 from importlib.resources import files
 from importlib.util import find_spec
+from pathlib import Path
 
 from sphinx.domains.python import PyObject
 from sphinx.util.docfields import TypedField
 
 project = "somcot"
 author = "The somcot developers"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax", "sphinx_gallery.gen_gallery"]
 source_suffix = [".md", ".rst"]
 exclude_patterns = ["_build"]
 html_theme = "pydata_sphinx_theme"
@@ -22,6 +24,28 @@ autodoc_mock_imports = [name for name in ("jax", "torch") if find_spec(name) is 
 napoleon_google_docstring = False
 napoleon_use_ivar = True
 napoleon_use_rtype = False
+
+# The scripts of examples/ with their output. One that needs a package which is not there is shown, not run.
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def runs(script: Path) -> bool:
+    """Whether the packages that a script may need and that are no dependency are there."""
+    asked = re.findall(r"^(?:import|from) (?:somcot\.)?(jax|torch)\b", script.read_text(), re.MULTILINE)
+    return all(find_spec(name) for name in asked)
+
+
+sphinx_gallery_conf = {
+    "examples_dirs": str(EXAMPLES),
+    "gallery_dirs": "gallery",
+    "filename_pattern": "|".join(rf"/{path.name}$" for path in sorted(EXAMPLES.glob("*.py")) if runs(path)),
+    "within_subsection_order": "FileNameSortKey",
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "abort_on_example_error": True,
+    "min_reported_time": 3600,
+    "plot_gallery": "True",
+}
 
 # MathJax from a package, as one file that needs no fonts: formulas are shown without a network too.
 mathjax_path = "tex-svg.js"

@@ -1,10 +1,14 @@
-"""A model with fewer states than the world: the distance as a loss against clustering and maximum likelihood.
+"""
+A model with fewer states than the world
+========================================
+
+A model with fewer states than the world: the distance as a loss against clustering and maximum likelihood.
 
 The world has 10 states and shows each through 5 symbols. From 20,000 recorded steps between the 50 symbols, models of
 5 and of 10 states are made in four ways, and compared by their distance from the counted chain (what descent minimises)
 and from the true one (what nobody saw).
 
-Run: python examples/few_states.py [picture.png]      (needs torch and matplotlib; about a minute)
+Run ``python examples/few_states.py [picture.png]`` (needs torch and matplotlib; about a minute).
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Find the states behind observations: exact metric, labels, then a network; against learning end to end.
+"""
+The states behind observations
+==============================
+
+Find the states behind observations: exact metric, labels, then a network; against learning end to end.
 
 A walk on 10 states shows itself through observations with 10 features, 6 of signal and 4 of noise. A network is to tell
 the state, also from observations that it has not met. Only transitions between 50 known observations and their rewards
@@ -10,7 +14,7 @@ are recorded. Five ways, scored by the adjusted Rand index (1: the same partitio
 - the exact metric of the counted chain, clustered; the labels teach the network;
 - the same, then trained end to end.
 
-Run: python examples/labels_from_the_metric.py [picture.png]      (needs torch and matplotlib; about a minute)
+Run ``python examples/labels_from_the_metric.py [picture.png]`` (needs torch and matplotlib; about a minute).
 """
 
 from __future__ import annotations

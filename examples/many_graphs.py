@@ -1,7 +1,9 @@
-# %%
-"""Graphs of three families: how far apart they are, a tree of them, and a map."""
+"""
+From graphs to clusters
+=======================
 
-from pathlib import Path
+Graphs of three families: how far apart they are, a tree of them, and a map.
+"""
 
 import matplotlib.pyplot as plt
 import networkx as nx
@@ -24,7 +26,5 @@ figure, axes = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained")
 plots.matrix(found, ax=axes[0])
 plots.dendrogram(found, ax=axes[1])
 plots.embedding(found, ax=axes[2], n_clusters=3)
-target = Path("out") / "many_graphs.png"
-target.parent.mkdir(exist_ok=True)
-figure.savefig(target, dpi=110)
-print(found, "->", target)
+print(found)
+plt.show()

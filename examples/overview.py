@@ -1,7 +1,12 @@
-# %%
-"""The picture of the README: how far a walk is from others, and who corresponds to whom."""
+"""
+How far, and who corresponds to whom
+====================================
 
-from pathlib import Path
+The picture of the README: how far a fair walk is from drifting ones, and which state belongs to which when one of them
+is seen through noise. ``python examples/overview.py docs/images/overview.png`` writes it.
+"""
+
+import sys
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -34,6 +39,6 @@ left.legend(frameon=False)
 left.spines[["top", "right"]].set_visible(False)
 somcot.plots.encoder(result, ax=right)
 right.set_title("Which noisy state belongs to which?")
-target = Path(__file__).parents[1] / "docs" / "images" / "overview.png"
-target.parent.mkdir(exist_ok=True)
-figure.savefig(target, dpi=130)
+if len(sys.argv) > 1:
+    figure.savefig(sys.argv[1], dpi=130)
+plt.show()

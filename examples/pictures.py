@@ -1,13 +1,13 @@
-"""Pictures of one result: what a distance is made of, where time is spent, and distances beside each other.
+"""
+Pictures of one result
+======================
 
-Writes docs/images/pictures.png when called from the repository, or the file that is named.
+What a distance is made of, where time is spent, and distances beside each other.
+``python examples/pictures.py docs/images/pictures.png`` writes them.
 """
 
 import sys
 
-import matplotlib as mpl
-
-mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 import somcot
@@ -28,4 +28,6 @@ somcot.plots.contributions(result, n=8, of="transitions", ax=axes[0, 0], names=N
 somcot.plots.visits(result, ax=axes[0, 1], names=NAMES)
 somcot.plots.graph(may, ax=axes[1, 0], names=NAMES)
 somcot.plots.intervals({f"discount {g}": r for g, r in found.items()}, ax=axes[1, 1])
-figure.savefig(sys.argv[1] if len(sys.argv) > 1 else "docs/images/pictures.png", dpi=80)
+if len(sys.argv) > 1:
+    figure.savefig(sys.argv[1], dpi=80)
+plt.show()

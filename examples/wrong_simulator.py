@@ -1,4 +1,8 @@
-"""Fit a simulator that is wrong only where nobody looks: maximum likelihood against the distance as a loss.
+"""
+A simulator that is wrong where nobody looks
+============================================
+
+Fit a simulator that is wrong only where nobody looks: maximum likelihood against the distance as a loss.
 
 A walk on 7 positions carries a nuisance of 3 values along; only the walls are worth something. The simulator has one
 parameter, theta, and uses it for both: the walk goes right with probability theta and the nuisance turns with
@@ -8,7 +12,7 @@ probability theta. In the world the walk goes right with .6. Three worlds:
 - the nuisance turns with .2: it is wrong, in what the reward does not see;
 - the walk goes right with .45 on the left and .75 on the right: it is wrong in what the reward sees.
 
-Run: python examples/wrong_simulator.py [picture.png]      (needs torch and matplotlib; about a minute)
+Run ``python examples/wrong_simulator.py [picture.png]`` (needs torch and matplotlib; about a minute).
 """
 
 from __future__ import annotations

@@ -80,6 +80,17 @@ def test_what_cannot_be_selected_from_is_refused() -> None:
         select_model(data, WALKS, COST, discount=0.9, confidence=90)
 
 
+def test_the_set_has_no_holes() -> None:
+    """Slopes of 0.60 and 0.62, on one side of these data, are nearly equal: 0.62 was left out and 0.64 kept."""
+    reward = [1, *[0] * 8, -1]
+    data = somcot.random_walk(10, 0.62).sample(60, 50, rng=3)
+    walks = {theta: somcot.random_walk(10, theta) for theta in (0.56, 0.58, 0.60, 0.62, 0.64, 0.66)}
+    found = select_model(data, walks, costs.absolute(reward, reward), discount=0.9)
+    assert {0.60, 0.62, 0.64} <= set(found.confidence_set)
+    farthest = max(row.plugin for row in found.table if row.inside)
+    assert all(row.inside == (row.plugin <= farthest) for row in found.table)
+
+
 @pytest.mark.statistical
 @pytest.mark.parametrize("truth", [0.5, 0.52, 0.8])
 def test_the_set_holds_the_nearest_candidate_and_is_small(truth: float) -> None:

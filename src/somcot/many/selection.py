@@ -175,7 +175,10 @@ class _Slopes(NamedTuple):
         moved = noise @ apart.T + alone - alone[:, [best]]
         largest = (moved / np.where(error > 0, error, 1.0)).max(axis=1)
         q = max(float(np.quantile(largest, confidence)), 0.0)
-        return error, score - score[best] <= q * error + 1e-12
+        near = score - score[best] <= q * error + 1e-12
+        # Two candidates on one side of the data have nearly equal slopes, and their difference hardly an error. Whoever
+        # is nearer than one that cannot be told from the best cannot be told from it either.
+        return error, score <= score[near].max()
 
 
 def _quietly(process: ChainOrData) -> Model:
