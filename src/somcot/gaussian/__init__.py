@@ -1,7 +1,7 @@
-r"""Linear-Gaussian processes: their distance in closed form, its optimal coupling, and fitted models.
+"""Linear-Gaussian processes: their distance in closed form, its optimal coupling, and fitted models.
 
 Two processes of real vectors, x' = A x + a + S e and y' = B y + b + R f with standard normal e and f, and Gaussian
-starts. For the cost \|x - y\|^2 the distance is known exactly, in any dimension:
+starts. For the squared distance as cost it is known exactly, in any dimension::
 
     P = I + g A'P A,   W = I + g B'W B,   Q = I + g A'Q B                                     (g: the discount)
     d = (1 - g) sum_t g^t |E x_t - E y_t|^2
@@ -15,7 +15,7 @@ by f = O e with O = Z U', S'QR = U D Z'. The affine terms are transported at the
 form is kept, and Q solves the equation above. The sums converge where g times the squared spectral radius of A and of
 B is below 1.
 
-For the Euclidean cost \|x - y\| the same coupling gives an upper bound: x_t - y_t is Gaussian under it, and the mean
+For the Euclidean cost the same coupling gives an upper bound: x_t - y_t is Gaussian under it, and the mean
 of its norm is a one-dimensional integral. From below, x_t and y_t are coupled at each time, and the norm is at least
 the difference of any projection; in one dimension that transport is known. In one dimension with A B >= 0 the upper
 bound is the distance: all later costs are sums of convex functions of (alpha x - beta y), alpha beta >= 0, which are
