@@ -1,4 +1,4 @@
-"""Run one other package on one problem: ``python clock_peers.py NAME FILE.npz`` prints a JSON line. Needs no somcot.
+"""Run one other package on one problem: ``python clock_peers.py NAME FILE.npz SECONDS`` prints a JSON line. Needs no somcot.
 
 pyotc finds the long-run average from stationary starts, with two of its solvers. pnot finds the sum of costs over a
 horizon between two sets of recorded paths, from the steps counted at each time.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import resource
 import sys
 import time
 import warnings
@@ -32,7 +33,7 @@ def pnot(problem: Mapping[str, Array]) -> float:
 
     paths = [np.ascontiguousarray(problem[name].T, dtype=np.float64) for name in ("paths_x", "paths_y")]
     found = nested_ot(*paths, 1.0, True, parallel=False, num_threads=1, power=1, verbose=False)
-    return float(found) / paths[0].shape[0]
+    return float(found) / len(paths[0])
 
 
 PEERS: dict[str, Callable[[Mapping[str, Array]], float | None]] = {
@@ -42,8 +43,9 @@ PEERS: dict[str, Callable[[Mapping[str, Array]], float | None]] = {
 }
 
 
-def main(name: str, path: str) -> None:
+def main(name: str, path: str, limit: str) -> None:
     """Solve twice and keep the faster: the first call pays for lazy imports."""
+    resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit) + 5))
     problem = dict(np.load(path))
     seconds, value = float("inf"), None
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):

@@ -48,7 +48,11 @@ def ask(command: Command, folder: Path, *words: str) -> dict[str, Any]:
 
 def test_every_clock_is_the_one_of_the_library(command: Command, folder: Path) -> None:
     a, b = (somcot.MarkovChain(np.load(folder / f"{name}.npy"), np.full(5, 0.2)) for name in "ab")
-    for words, clock in ((("--discount", "1"), {"discount": 1}), (("--horizon", "20"), {"horizon": 20})):
+    cases: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+        (("--discount", "1"), {"discount": 1}),
+        (("--horizon", "20"), {"horizon": 20}),
+    )
+    for words, clock in cases:
         found = ask(command, folder, "distance", "a.npy", "b.npy", *words)
         assert found["distance"] == somcot.distance(a, b, **clock).distance
         values = ask(command, folder, "metric", "a.npy", "b.npy", *words)["metric"]
