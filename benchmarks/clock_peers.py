@@ -1,4 +1,4 @@
-"""Run one other package on one problem: ``python clock_peers.py NAME FILE.npz SECONDS`` prints a JSON line. Needs no somcot.
+"""Run one other package on one problem: ``python clock_peers.py NAME FILE.npz SECONDS`` prints JSON. Needs no somcot.
 
 pyotc finds the long-run average from stationary starts, with two of its solvers. pnot finds the sum of costs over a
 horizon between two sets of recorded paths, from the steps counted at each time.
