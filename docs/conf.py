@@ -10,7 +10,13 @@ from sphinx.util.docfields import TypedField
 
 project = "somcot"
 author = "The somcot developers"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax", "sphinx_gallery.gen_gallery"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.mathjax",
+    "sphinx_gallery.gen_gallery",
+]
 source_suffix = [".md", ".rst"]
 exclude_patterns = ["_build"]
 html_theme = "pydata_sphinx_theme"
@@ -42,6 +48,7 @@ sphinx_gallery_conf = {
     "within_subsection_order": "FileNameSortKey",
     "download_all_examples": False,
     "remove_config_comments": True,
+    "capture_repr": (),  # what is printed, not what a line returns
     "abort_on_example_error": True,
     "min_reported_time": 3600,
     "plot_gallery": "True",

@@ -11,6 +11,7 @@ and from the true one (what nobody saw).
 Run ``python examples/few_states.py [picture.png]`` (needs torch and matplotlib; about a minute).
 """
 
+# sphinx_gallery_thumbnail_path = '../docs/images/loss-few-states.png'
 from __future__ import annotations
 
 import sys

@@ -17,20 +17,20 @@ from somcot import mdp, readers
 lake = readers.from_tabular(gymnasium.make("FrozenLake-v1", map_name="8x8"))
 discount = 0.9
 metric = mdp.metric(lake, discount=discount)
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
-image = left.imshow(metric, cmap="viridis")
-left.set(title="distance of every pair of states", xlabel="state", ylabel="state")
-figure.colorbar(image, ax=left)
+figure, ax = plt.subplots(layout="constrained")
+figure.colorbar(ax.imshow(metric, cmap="viridis"), ax=ax)
+ax.set(title="distance of every pair of states", xlabel="state", ylabel="state")
 
 # %%
 # Fewer classes, a larger bound; the loss that the lifted policy really has is mostly far below it.
 best = mdp.optimal(lake, discount=discount).values
 sizes = (5, 10, 20, 30, 40)
 found = [mdp.aggregate(lake, discount=discount, n_classes=size) for size in sizes]
-right.plot(sizes, [each.policy_loss for each in found], "o-", label="bound on what the policy loses")
-right.axhline(float(best.max()), color="gray", linestyle=":", label="largest value of a state")
-right.set(xlabel="classes", ylabel="value", title="merged fields")
-right.legend(frameon=False)
+_, ax = plt.subplots(layout="constrained")
+ax.plot(sizes, [each.policy_loss for each in found], "o-", label="bound on what the policy loses")
+ax.axhline(float(best.max()), color="gray", linestyle=":", label="largest value of a state")
+ax.set(xlabel="classes", ylabel="value", title="merged fields")
+ax.legend(frameon=False)
 for each in found:
     print(each)
 plt.show()

@@ -17,6 +17,7 @@ are recorded. Five ways, scored by the adjusted Rand index (1: the same partitio
 Run ``python examples/labels_from_the_metric.py [picture.png]`` (needs torch and matplotlib; about a minute).
 """
 
+# sphinx_gallery_thumbnail_path = '../docs/images/loss-labels.png'
 from __future__ import annotations
 
 import sys

@@ -15,6 +15,7 @@ probability theta. In the world the walk goes right with .6. Three worlds:
 Run ``python examples/wrong_simulator.py [picture.png]`` (needs torch and matplotlib; about a minute).
 """
 
+# sphinx_gallery_thumbnail_path = '../docs/images/loss-wrong-simulator.png'
 from __future__ import annotations
 
 import sys
