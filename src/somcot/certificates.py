@@ -74,10 +74,11 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.validation import check_count, real_array
 from somcot.problem import Problem
 from somcot.result import Bounds
+from somcot.simulated import SimulatedUpper, simulated_upper
 
 __all__ = [
-    "Bracket", "Settled", "bounds_from", "bracket", "centred", "class_gains", "lower_bound", "rounding",
-    "settled_bounds", "upper_bound",
+    "Bracket", "Settled", "SimulatedUpper", "bounds_from", "bracket", "centred", "class_gains", "lower_bound",
+    "rounding", "settled_bounds", "simulated_upper", "upper_bound",
 ]  # fmt: skip
 
 _EPS = float(np.finfo(np.float64).eps)

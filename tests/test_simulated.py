@@ -1,0 +1,116 @@
+"""Upper bounds from simulators: near the truth where noise is used alike, never below it, broken where they must be."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import somcot.simulated
+from somcot import gaussian
+from somcot.certificates import simulated_upper
+from somcot.plumbing.arrays import Floats
+
+G = 0.95
+Step = Callable[[Floats, np.random.Generator], Floats]
+
+
+def normal(mean: float, deviation: float, d: int = 1) -> Callable[[int, np.random.Generator], Floats]:
+    return lambda n, rng: mean + deviation * rng.standard_normal((n, d))
+
+
+def linear(a: float, s: float) -> Step:
+    return lambda x, rng: a * x + s * rng.standard_normal(x.shape)
+
+
+def bent(b: float) -> Step:
+    return lambda x, rng: (0.8 - b * np.exp(-(x**2))) * x + 0.4 * rng.standard_normal(x.shape)
+
+
+# Truths: closed form in one dimension; "bent" by grids of 41, 81 and 161 points (.2081, .2079, .2078).
+SYSTEMS: dict[str, tuple[Any, Any, float]] = {
+    "apart": ((normal(0, 0.6), normal(0.3, 0.6)), (linear(0.6, 0.5), linear(0.3, 0.7)), 0.223425),
+    "near": ((normal(0, 0.6), normal(0, 0.6)), (linear(0.6, 0.5), linear(0.55, 0.53)), 0.0361),
+    "bent": ((normal(0.5, 0.3), normal(0.5, 0.3)), (bent(1.2), bent(0.4)), 0.2078),
+}
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_near_the_truth_and_not_below(name: str) -> None:
+    reset, step, truth = SYSTEMS[name]
+    found = simulated_upper(reset, step, discount=G, n_rollouts=400, n_draws=4, rng=1)
+    assert truth - 3 * found.standard_error < found.bound < 1.05 * truth + 2 * found.standard_error
+    assert set(found.pilot) == {"common", "turned", "assigned"}
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_near_the_truth_and_not_below_over_seeds(name: str) -> None:
+    reset, step, truth = SYSTEMS[name]
+    found = [simulated_upper(reset, step, discount=G, n_rollouts=1500, rng=seed) for seed in range(8)]
+    assert np.mean([f.bound for f in found]) < 1.05 * truth
+    assert all(f.bound > truth - 3.5 * f.standard_error for f in found)
+
+
+def test_noise_in_other_directions_is_turned() -> None:
+    def turn(angle: float) -> Floats:
+        return np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+
+    A, S = 0.85 * turn(0.3), np.array([[0.3, 0.1], [0.0, 0.3]])
+    B, R = 0.7 * turn(0.6), np.array([[0.0, 0.3], [0.5, 0.1]])
+    step = tuple((lambda x, rng, M=M, N=N: x @ M.T + rng.normal(size=x.shape) @ N.T) for M, N in ((A, S), (B, R)))
+    begin = normal(0.0, 0.0, d=2)
+    found = simulated_upper((begin, begin), step, "sqeuclidean", discount=G, n_rollouts=500, n_draws=4, rng=0)  # type: ignore[arg-type]
+    truth = gaussian.distance(A, S, B, R, discount=G).distance
+    assert found.coupling == "turned"
+    assert found.pilot["common"] > 1.5 * truth
+    assert abs(found.bound - truth) < 3 * found.standard_error + 0.02 * truth
+
+
+def coin(share: float, mirrored: bool) -> Step:
+    """States 0 and 1, drawn anew each time; mirrored, the same noise leads the other way."""
+
+    def step(x: Floats, rng: np.random.Generator) -> Floats:
+        u = rng.random(x.shape)
+        return ((1.0 - u if mirrored else u) < share).astype(np.float64)
+
+    return step
+
+
+def test_always_the_first_pair_would_be_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Coins of .5 and .3 differ by .2 whatever the coupling; the first matched pair is matched better than most."""
+    begin = lambda n, rng: np.zeros((n, 1))  # noqa: E731
+    given = ((begin, begin), (coin(0.5, False), coin(0.3, True)))
+    honest = simulated_upper(*given, discount=G, n_rollouts=200, n_draws=8, rng=0)
+    truth = 0.2 * G
+    assert honest.coupling == "assigned"
+    assert honest.bound > truth - 3 * honest.standard_error
+    monkeypatch.setattr(somcot.simulated, "_choice", lambda n, n_draws, rng: np.zeros(n, np.int64))
+    broken = simulated_upper(*given, discount=G, n_rollouts=200, n_draws=8, rng=0)
+    assert broken.bound < truth - 3 * broken.standard_error
+
+
+@pytest.mark.statistical
+def test_the_choice_is_made_on_other_rollouts() -> None:
+    """With many couplings of one and the same cost the least of their pilots is too low, what is reported is not."""
+    reset, step, _ = SYSTEMS["near"]
+    runs = [simulated_upper(reset, step, discount=G, n_rollouts=40, n_draws=1, rng=seed) for seed in range(40)]
+    values, errors = np.array([r.bound for r in runs]), np.array([r.standard_error for r in runs])
+    assert abs(values.mean() - 0.0361) < 3.5 * errors.mean() / np.sqrt(len(runs)) + 0.0003
+    assert np.mean([min(r.pilot.values()) for r in runs]) < values.mean()
+
+
+def test_bad_simulators() -> None:
+    reset, step, _ = SYSTEMS["near"]
+    with pytest.raises(TypeError, match="reset: found .* expected a pair of callables"):
+        simulated_upper(reset[0], step, discount=G)
+    with pytest.raises(ValueError, match=r"reset\[0\]: returned shape \(1,\), expected"):
+        simulated_upper((lambda n, rng: [0.0], reset[1]), step, discount=G)
+    with pytest.raises(ValueError, match=r"step\[1\]: returned a state that is not finite"):
+        simulated_upper(reset, (step[0], lambda x, rng: x * np.nan), discount=G)
+    with pytest.raises(ValueError, match="cost: found 'cosine'"):
+        simulated_upper(reset, step, "cosine", discount=G)
+    with pytest.raises(ValueError, match="n_rollouts"):
+        simulated_upper(reset, step, discount=G, n_rollouts=1)
+    with pytest.raises(ValueError, match="states of x have 1 coordinates and those of y 2"):
+        simulated_upper((reset[0], normal(0.0, 1.0, d=2)), step, discount=G)
