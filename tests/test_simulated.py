@@ -102,7 +102,7 @@ def test_the_choice_is_made_on_other_rollouts() -> None:
 
 def test_bad_simulators() -> None:
     reset, step, _ = SYSTEMS["near"]
-    with pytest.raises(TypeError, match="reset: found .* expected a pair of callables"):
+    with pytest.raises(TypeError, match=r"reset: found .* expected a pair of callables"):
         simulated_upper(reset[0], step, discount=G)
     with pytest.raises(ValueError, match=r"reset\[0\]: returned shape \(1,\), expected"):
         simulated_upper((lambda n, rng: [0.0], reset[1]), step, discount=G)
