@@ -231,10 +231,10 @@ class _Recorded(np.random.Generator):
 
 def _best_turn(game: _Game, rng: Rng) -> Floats | None:
     """The rotation that is best for the linear models of both sides; None where steps do not draw one normal vector."""
-    models = [_linear(game, side, rng) for side in (0, 1)]
-    if models[0] is None or models[1] is None or models[0][1].shape != models[1][1].shape:
+    of_x, of_y = _linear(game, 0, rng), _linear(game, 1, rng)
+    if of_x is None or of_y is None or of_x[1].shape != of_y[1].shape:
         return None
-    (A, S), (B, R) = models
+    (A, S), (B, R) = of_x, of_y
     if game.discount * max(np.abs(np.linalg.eigvals(M)).max() for M in (A, B)) ** 2 >= 1.0:
         return None
     U, _, Zt = np.linalg.svd(S.T @ cross(A, B, game.discount) @ R)
