@@ -23,6 +23,7 @@ import numpy as np
 
 from somcot.gradients import WarmStart
 from somcot.gradients.arrays import NAMES, NDIMS, ArraySolution, Inputs, check_shapes, solve_arrays
+from somcot.plumbing.validation import check_count
 
 try:
     import torch
@@ -150,6 +151,7 @@ class RunningKernel(torch.nn.Module):  # type: ignore[misc]
             raise ValueError(f"forget: found {forget}, expected a share of at least 0 and below 1")
         if not 0.0 <= prior < float("inf"):
             raise ValueError(f"prior: found {prior}, expected a number of at least 0")
+        check_count("n_states", n_states)
         self.prior, self.forget = prior, forget
         self.register_buffer("counts", torch.zeros(n_states, n_states, dtype=torch.float64))
 

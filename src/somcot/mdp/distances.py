@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from somcot.mdp.process import MDP, check_mdp
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.validation import check_discount
+from somcot.plumbing.validation import check_discount, check_flag
 
 if TYPE_CHECKING:
     from somcot.certificates import Bracket
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["bracket", "metric"]
 
 
-def metric(x: MDP, y: MDP | None = None, *, discount: float, threads: int | None = None) -> Floats:
+def metric(x: MDP, y: MDP | None = None, *, discount: float, lax: bool = False, threads: int | None = None) -> Floats:
     """Exact bisimulation metric of every pair of states, the largest over all actions.
 
     The solution of ``d(s, t) = max_a (1 - discount) |r(s, a) - r(t, a)| + discount * OT(P(.|s, a), P(.|t, a); d)``.
@@ -28,6 +28,10 @@ def metric(x: MDP, y: MDP | None = None, *, discount: float, threads: int | None
         With the same actions, in any order. Without `y`, the states of `x` among themselves.
     discount : float
         Strictly between 0 and 1.
+    lax : bool
+        Actions need not correspond, and each process may have its own: every action of one state is compared with the
+        nearest action of the other (Hausdorff: the largest over the actions of both). Never more than without; values
+        are bounded alike. Pairs of actions instead of actions: takes that much longer.
     threads : int, optional
         By default one per core; the result does not depend on it.
 
@@ -46,11 +50,17 @@ def metric(x: MDP, y: MDP | None = None, *, discount: float, threads: int | None
     array([[0., 0., 1.],
            [0., 0., 1.],
            [1., 1., 0.]])
+
+    What an action is called does not matter where it is lax:
+
+    >>> mirrored = MDP(corridor.transitions[:, ::-1], corridor.rewards, actions=["stay", "go"])
+    >>> metric(corridor, mirrored, discount=0.5)[0, 0], metric(corridor, mirrored, discount=0.5, lax=True)[0, 0]
+    (np.float64(0.5), np.float64(0.0))
     """
-    return _solve(x, y, discount, threads).metric
+    return _solve(x, y, discount, lax, threads).metric
 
 
-def bracket(x: MDP, y: MDP | None = None, *, discount: float, threads: int | None = None) -> Bracket:
+def bracket(x: MDP, y: MDP | None = None, *, discount: float, lax: bool = False, threads: int | None = None) -> Bracket:
     """Proved lower and upper bounds of the metric of every pair of states.
 
     They are apart by rounding alone, about 1e-14 / (1 - discount) times the largest difference of rewards.
@@ -65,17 +75,19 @@ def bracket(x: MDP, y: MDP | None = None, *, discount: float, threads: int | Non
     """
     from somcot.certificates import Bracket  # compiled code, loaded when used
 
-    _, low, high = _solve(x, y, discount, threads)
+    _, low, high = _solve(x, y, discount, lax, threads)
     return Bracket(low, high)
 
 
-def _solve(x: MDP, y: MDP | None, discount: float, threads: int | None) -> Solved:
-    from somcot.solvers.strategy_iteration import Game, solve  # compiled code too
+def _solve(x: MDP, y: MDP | None, discount: float, lax: bool, threads: int | None) -> Solved:
+    from somcot.solvers import lax as any_actions  # compiled code too
+    from somcot.solvers.strategy_iteration import Game, solve
 
     check_mdp("x", x)
-    other = x if y is None else _with_actions_of(x, y)
+    loose = check_flag("lax", lax)
+    other = x if y is None else check_mdp("y", y) if loose else _with_actions_of(x, y)
     game = Game(x.support, other.support, x.rewards, other.rewards, check_discount(discount), other is x)
-    return solve(game, threads=threads)
+    return (any_actions.solve if loose else solve)(game, threads=threads)
 
 
 def _with_actions_of(x: MDP, y: MDP) -> MDP:

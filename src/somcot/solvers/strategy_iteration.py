@@ -31,9 +31,9 @@ from somcot.plumbing.errors import ConvergenceWarning, warn
 from somcot.plumbing.memory import require
 from somcot.problem import UnitProblem
 
-__all__ = ["Game", "Solved", "solve"]
+__all__ = ["EPS", "Game", "Solved", "chosen_rows", "scale_of", "settled", "solve", "state_pairs"]
 
-_EPS = float(np.finfo(np.float64).eps)
+EPS = float(np.finfo(np.float64).eps)
 
 
 class Game(NamedTuple):
@@ -67,17 +67,29 @@ class Solved(NamedTuple):
 
 def solve(game: Game, *, threads: int | None = None, max_sweeps: int = 1000) -> Solved:
     """Solve exactly; the bounds are as close as floating point allows."""
-    first, second, index = _state_pairs(game)
+    first, second, index = state_pairs(game)
     with np.errstate(over="ignore"):
         cost = np.abs(game.rewards_x[first] - game.rewards_y[second])
-    scale = float(cost.max()) or 1.0
-    if not np.isfinite(scale):
-        raise ValueError("rewards: differences are too large for floating point; rescale")
+    scale = scale_of(cost)
     U, cost, found = _iterate(game, _sweep(game, first, second, index, threads), cost / scale, max_sweeps)
     least = _values(game.discount, cost, found.low).max(axis=1) - U
     most = _values(game.discount, cost, found.high).max(axis=1) - U
+    return settled(game, U, (float(least.min()), float(most.max())), scale)
+
+
+def scale_of(cost: Floats) -> float:
+    """The largest difference of rewards, 1 where there is none."""
+    scale = float(cost.max()) or 1.0
+    if not np.isfinite(scale):
+        raise ValueError("rewards: differences are too large for floating point; rescale")
+    return scale
+
+
+def settled(game: Game, U: Floats, residual: tuple[float, float], scale: float) -> Solved:
+    """The metric and its bounds from U on the pairs of states and the least and largest residual."""
+    first, second, index = state_pairs(game)
     level = (1.0 - game.discount) * U
-    low, high = level + (least.min() - rounding(U)), level + (most.max() + rounding(U))
+    low, high = level + (residual[0] - rounding(U)), level + (residual[1] + rounding(U))
     low, high = np.nextafter(scale * np.maximum(low, 0.0), 0.0), np.nextafter(scale * np.minimum(high, 1.0), np.inf)
     metric = np.clip(scale * level, low, high)
     if game.same:  # equal states are at distance 0
@@ -86,7 +98,7 @@ def solve(game: Game, *, threads: int | None = None, max_sweeps: int = 1000) -> 
     return Solved(metric[index], low[index], high[index])
 
 
-def _state_pairs(game: Game) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
+def state_pairs(game: Game) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
     """The pairs (first, second) and the place of each pair of states among them, (n_x, n_y)."""
     (n_x, n_actions), n_y = game.rewards_x.shape, len(game.rewards_y)
     require(
@@ -124,7 +136,7 @@ def _iterate(game: Game, sweep: Sweep, cost: Floats, max_sweeps: int) -> tuple[F
     for step in range(max_sweeps):
         found = sweep.improve(U[index])
         values = _values(game.discount, cost, found.value)
-        tolerance = 64.0 * _EPS * (1.0 + float(U.max()))
+        tolerance = 64.0 * EPS * (1.0 + float(U.max()))
         current = values[pairs, actions]
         # Only couplings that are best against the actions tell which actions are better.
         if step > 0 and (found.changed == 0 or np.abs(current - U).max() <= tolerance):
@@ -132,7 +144,7 @@ def _iterate(game: Game, sweep: Sweep, cost: Floats, max_sweeps: int) -> tuple[F
             if not better.any():
                 return U, cost, found
             actions = np.where(better, values.argmax(axis=1), actions)
-        U = discounted_value(_rows(sweep, actions), cost[pairs, actions], game.discount, U)
+        U = discounted_value(chosen_rows(sweep, actions), cost[pairs, actions], game.discount, U)
     warn(f"max_sweeps: not solved after {max_sweeps} sweeps; the bracket says how far it got", ConvergenceWarning)
     return U, cost, sweep.improve(U[index])
 
@@ -142,8 +154,8 @@ def _values(discount: float, cost: Floats, transport: Floats) -> Floats:
     return cost + discount * transport[:-1].reshape(cost.shape)
 
 
-def _rows(sweep: Sweep, actions: NDArray[np.int64]) -> Kernel:
-    """The transition coupling that follows these actions, one for each pair of states."""
+def chosen_rows(sweep: Sweep, actions: NDArray[np.int64]) -> Kernel:
+    """The transition coupling that follows these choices, one of the rows of the sweep for each pair of states."""
     from scipy.sparse import csr_array
 
     kernel, _ = sweep.kernel()
