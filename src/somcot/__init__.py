@@ -29,6 +29,7 @@ if _TYPE_CHECKING:  # for readers and type checkers; at run time `__getattr__` d
     from somcot.chains import MarkovChain, block_chain, random_walk
     from somcot.continuous.fitting import discretise
     from somcot.lumping import Lumping, lump
+    from somcot.many.drift import Drift, drift
     from somcot.many.matrix import distance_matrix
     from somcot.many.record import DistanceMatrix
     from somcot.many.selection import Selection, select_model
@@ -52,6 +53,7 @@ __all__ = [
     "Counts",
     "DataWarning",
     "DistanceMatrix",
+    "Drift",
     "Lumping",
     "MarkovChain",
     "MemoryLimitError",
@@ -68,6 +70,7 @@ __all__ = [
     "discretise",
     "distance",
     "distance_matrix",
+    "drift",
     "lump",
     "markov_order",
     "metric",
@@ -100,6 +103,7 @@ _HOMES = {
     "somcot.cells": ("Cells",),
     "somcot.chains": ("MarkovChain", "block_chain", "random_walk"),
     "somcot.continuous.fitting": ("discretise",),
+    "somcot.many.drift": ("Drift", "drift"),
     "somcot.many.matrix": ("distance_matrix",),
     "somcot.many.record": ("DistanceMatrix",),
     "somcot.lumping": ("Lumping", "lump"),

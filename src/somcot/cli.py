@@ -266,6 +266,41 @@ def select(
     )
 
 
+@app.command(cls=Grouped)
+@reads_files
+def drift(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Table over time, or - for standard input.")],
+    reading: Any,
+    by: Annotated[
+        str, typer.Option(metavar="day|week|month|COLUMN", help="Periods: of the times in --time, or a column.")
+    ],
+    discount: SuggestedDiscount = None,
+    cost: Cost = "labels",
+    reference: Annotated[
+        str | None, typer.Option(metavar="PERIOD", help="What to hold all others against; the first by default.")
+    ] = None,
+    confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of each interval.")] = 0.9,
+    level: Annotated[
+        float, typer.Option(metavar="LEVEL", help="Corrected p-values up to this count as a change.")
+    ] = 0.05,
+    permutations: Annotated[
+        int | None, typer.Option(min=1, max=10_000_000, metavar="N", help="Random regroupings for each test at most.")
+    ] = None,
+    alarm: Annotated[bool, typer.Option("--alarm", help="Exit code 3 if anything changed.")] = False,
+    seed: Seed = 0,
+    json: Json = False,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report, one HTML file.")] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a figure: PNG, SVG or PDF.")] = None,
+) -> int:
+    """Has a process changed over time? Period against period."""
+    from somcot.commands import drift as drifting
+
+    return drifting.run(
+        file, reading, drifting.Asked(by, reference, cost, discount, confidence, level, permutations, seed), html=html,
+        plot=plot, alarm=alarm, as_json=json, command=shlex.join(["somcot", *sys.argv[1:]]),
+    )  # fmt: skip
+
+
 @app.command()
 @reads_files
 def info(

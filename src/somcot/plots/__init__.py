@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from somcot.plots.drawing import NAMES
-from somcot.plots.many import dendrogram, embedding, matrix, selection
+from somcot.plots.many import dendrogram, drift, embedding, matrix, selection
 from somcot.plots.maps import coupling, decoder, encoder
 from somcot.plots.numbers import contributions, intervals, title, trace
 from somcot.plots.states import graph, visits
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "contributions", "coupling", "decoder", "dendrogram", "embedding", "encoder", "graph", "intervals", "matrix",
-    "overview", "selection", "trace", "visits",
+    "contributions", "coupling", "decoder", "dendrogram", "drift", "embedding", "encoder", "graph", "intervals",
+    "matrix", "overview", "selection", "trace", "visits",
 ]  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from somcot.many.drift import Drift
 from somcot.many.record import DistanceMatrix
 from somcot.many.selection import Selection
 from somcot.plots.drawing import axes, bar_labels, shown
@@ -14,8 +15,9 @@ from somcot.plots.drawing import axes, bar_labels, shown
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["dendrogram", "embedding", "matrix", "selection"]
+__all__ = ["dendrogram", "drift", "embedding", "matrix", "selection"]
 
+_TICKS = 30  # periods that can be named below a picture
 _MOST = 60  # labels that can still be read
 
 
@@ -110,6 +112,38 @@ def selection(found: Selection, *, ax: Axes | None = None) -> Axes:
         ax.set_xticks(range(len(places)), [shown(name) for name in places], rotation=45, ha="right")
     ax.set(ylabel="distance from the data", ylim=(0, None))
     ax.set_title(f"filled: the {100 * found.confidence:g} % set; best: {shown(found.best)}", fontsize=10)
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def drift(found: Drift, *, ax: Axes | None = None) -> Axes:
+    """Distances of each period from the reference and from the period before, with intervals; filled: changed.
+
+    Parameters
+    ----------
+    found : Drift
+    ax : matplotlib Axes, optional
+    """
+    ax = axes(ax)
+    place = {label: k for k, label in enumerate(found.periods)}
+    rows = (("C0", "o", -0.08, f"from {shown(found.reference)}", found.against_reference()),
+            ("C1", "s", 0.08, "from the period before", found.against_before()))  # fmt: skip
+    for colour, marker, shift, name, changes in rows:
+        at = [max(place[c.period], place[c.against]) if marker == "s" else place[c.period] for c in changes]
+        for k, change in zip(at, changes, strict=True):
+            ends = [[max(change.distance - change.low, 0.0)], [max(change.high - change.distance, 0.0)]]
+            face = colour if change.adjusted <= found.level else "white"
+            ax.errorbar(
+                [k + shift], [change.distance], ends, color=colour, marker=marker, mfc=face, capsize=2, clip_on=False
+            )
+        ax.plot([], [], color=colour, marker=marker, mfc=colour, label=name)
+    step = -(-len(place) // _TICKS)
+    ax.set_xticks(
+        range(0, len(place), step), [shown(label) for label in found.periods[::step]], rotation=45, ha="right"
+    )
+    ax.set(ylabel=f"distance with {100 * found.confidence:g} % interval", ylim=(0, None), xlim=(-0.5, len(place) - 0.5))
+    ax.set_title(f"filled: changed (corrected p at most {found.level:g})", fontsize=10)
+    ax.legend(frameon=False, fontsize="small")
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 

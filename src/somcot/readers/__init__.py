@@ -14,6 +14,7 @@ if _TYPE_CHECKING:  # for readers and type checkers; at run time `__getattr__` d
     from somcot.readers.files import read
     from somcot.readers.graphs import from_graph, read_graph
     from somcot.readers.groups import split_table
+    from somcot.readers.periods import split_periods
     from somcot.readers.prism import from_prism, read_prism
     from somcot.readers.rl import from_env, from_minari
     from somcot.readers.spelling import join_rare, tidy_labels
@@ -38,6 +39,7 @@ __all__ = [
     "read_arrays",
     "read_graph",
     "read_prism",
+    "split_periods",
     "split_table",
     "tidy_labels",
 ]
@@ -50,6 +52,7 @@ _HOMES = {
     "files": ("read",),
     "graphs": ("from_graph", "read_graph"),
     "groups": ("split_table",),
+    "periods": ("split_periods",),
     "prism": ("from_prism", "read_prism"),
     "rl": ("from_env", "from_minari"),
     "spelling": ("join_rare", "tidy_labels"),

@@ -15,14 +15,14 @@ from somcot.readers.tables import from_table
 from somcot.recorded.recording import RewardSums
 from somcot.samples import Samples
 
-__all__ = ["split_table"]
+__all__ = ["FILE_OPTIONS", "LEAST", "collected", "parted", "split_table"]
 
-_FEW = 30  # transitions below which a group says nothing
-_FILE = ("format", "encoding", "delimiter")
+LEAST = 30  # transitions below which a group says nothing
+FILE_OPTIONS = ("format", "encoding", "delimiter")
 _USUAL = ("state", "sequence", "episode", "trajectory", "time", "timestamp", "step")
 
 
-def split_table(data: Any, by: str, *, least: int = _FEW, **options: Any) -> dict[Hashable, Samples]:
+def split_table(data: Any, by: str, *, least: int = LEAST, **options: Any) -> dict[Hashable, Samples]:
     """Read a table that holds several processes: one for each value of a column (country, week, version).
 
     Parameters
@@ -50,14 +50,19 @@ def split_table(data: Any, by: str, *, least: int = _FEW, **options: Any) -> dic
     """
     if not isinstance(by, str):
         raise TypeError(f"by: found {by!r}, expected the name of a column")
-    source = {name: options[name] for name in _FILE if name in options}
-    rest = {name: value for name, value in options.items() if name not in _FILE}
+    source = {name: options[name] for name in FILE_OPTIONS if name in options}
+    rest = {name: value for name, value in options.items() if name not in FILE_OPTIONS}
     with open_table(data, **source) as table:
         if by not in table.columns:
             raise ValueError(
                 f"{table.name}: there is no column {by!r}; the columns are {', '.join(table.columns[:12])}"
             )
-        name, whole = table.name, _collected(table, by, rest)
+        name, whole = table.name, collected(table, by, rest)
+    return parted(name, whole, by, rest, least)
+
+
+def parted(name: str, whole: Any, by: str, rest: Mapping[str, Any], least: int) -> dict[Hashable, Samples]:
+    """The groups of an Arrow table by one of its columns, read with the options `rest` of `from_table`."""
     groups, few = {}, {}
     for label, rows in _parts(name, whole, by):
         try:
@@ -89,7 +94,7 @@ def _named(options: Mapping[str, Any]) -> set[str]:
     return found
 
 
-def _collected(table: Table, by: str, options: Mapping[str, Any]) -> Any:
+def collected(table: Table, by: str, options: Mapping[str, Any]) -> Any:
     """The columns that any option names or that are looked for, as one Arrow table."""
     pa = arrow()
     named = _named(options)

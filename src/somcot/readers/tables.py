@@ -20,13 +20,14 @@ from somcot.readers.table import Table
 from somcot.readers.xes import ACTIVITY, CASE, TIME
 from somcot.samples import Samples
 
-__all__ = ["fit_bins", "from_table", "from_xes"]
+__all__ = ["TIME_NAMES", "fit_bins", "from_table", "from_xes"]
 
 _USUAL = {  # names looked for when a column is not named; the last ones are those of event logs
     "state": ("state", ACTIVITY),
     "sequence": ("sequence", "episode", "trajectory", CASE),
     "time": ("time", "timestamp", "step", TIME),
 }
+TIME_NAMES = _USUAL["time"]
 _IN_ORDER = "file"  # what to say instead of a column of times when the order of the rows is meant
 
 

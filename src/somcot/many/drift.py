@@ -1,0 +1,340 @@
+"""Has a process changed from period to period? Each against a reference and against the one before.
+
+Every comparison has a distance with its interval and a permutation test of "the same process". The p-values are
+corrected together by Holm's rule, which holds whatever depends on what (comparisons share recordings): where nothing
+changed, the chance that any of them is marked is at most `level`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+import warnings
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from somcot import costs
+from somcot.api import distance, same_process
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.cards import card, notes, table
+from somcot.plumbing.progress import meter
+from somcot.plumbing.text import label_text
+from somcot.plumbing.validation import check_confidence, check_count, check_discount
+from somcot.result import Result
+from somcot.samples import Samples
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Change", "Drift", "drift", "holm", "short"]
+
+LEAST = 30  # transitions without which a period says nothing
+# Said of each distance on its own; here a test stands beside every one, and states are those of all periods.
+_OF_NO_NEWS = ("kept as absorbing", "hardly tell the distance from its least")
+_PER_TEST = 40  # regroupings for each comparison: the least p-value, times their number, is then half of 5 %
+
+
+class Change(NamedTuple):
+    """One comparison: a period against an earlier one.
+
+    Attributes
+    ----------
+    period, against : hashable
+        Labels.
+    of_reference, of_before : bool
+        Whether `against` is the reference, and whether it is the period before; it may be both.
+    distance, low, high : float
+        With the ends of its interval.
+    pvalue, adjusted : float
+        Of "the same process", as tested, and corrected for the number of comparisons.
+    """
+
+    period: Hashable
+    against: Hashable
+    of_reference: bool
+    of_before: bool
+    distance: float
+    low: float
+    high: float
+    pvalue: float
+    adjusted: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Drift:
+    """Periods compared with a reference and with the one before.
+
+    Attributes
+    ----------
+    periods : tuple
+        Labels, in order.
+    transitions : tuple of int
+        Of each.
+    reference : hashable
+        Label of the period that others are held against.
+    changes : tuple of Change
+        Against the reference and against the period before; a comparison that is both is made once.
+    result : Result
+        Of the largest change, for its contributions.
+    confidence, level, discount : float
+        Of the intervals; at which corrected p-values count as a change; of the distances.
+    left_out : mapping of label to int
+        Periods with too few transitions, and how many they have.
+    notes : tuple of str
+    seconds : float
+    """
+
+    periods: tuple[Hashable, ...]
+    transitions: tuple[int, ...]
+    reference: Hashable
+    changes: tuple[Change, ...]
+    result: Result
+    confidence: float
+    level: float
+    discount: float
+    left_out: Mapping[Hashable, int]
+    notes: tuple[str, ...]
+    seconds: float
+
+    @property
+    def alarms(self) -> tuple[Change, ...]:
+        """The comparisons that chance does not explain."""
+        return tuple(change for change in self.changes if change.adjusted <= self.level)
+
+    @property
+    def alarm(self) -> bool:
+        """Whether anything changed; where nothing did, this is False in all but `level` of the cases."""
+        return bool(self.alarms)
+
+    @property
+    def largest(self) -> Change:
+        """The largest of the changes that chance does not explain, or of all when it explains all."""
+        return max(self.alarms or self.changes, key=lambda change: change.distance)
+
+    def against_reference(self) -> list[Change]:
+        """One for each period but the reference."""
+        return [change for change in self.changes if change.of_reference]
+
+    def against_before(self) -> list[Change]:
+        """One for each period but the first."""
+        return [change for change in self.changes if change.of_before]
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The comparisons as a table, for a data frame or a file."""
+        for change in self.changes:
+            yield change._asdict() | {"changed": change.adjusted <= self.level}
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the distances with their intervals over the periods."""
+        from somcot.plots.many import drift as draw  # a picture of this record, layers above it
+
+        return draw(self, ax=ax)
+
+    def report(self, path: str | os.PathLike[str], **details: Any) -> None:
+        """Write a page about it, one HTML file without scripts; `details` as for `somcot.report.drift.drift_page`."""
+        from somcot.report.drift import write_drift  # as above
+
+        write_drift(path, self, **details)
+
+    def sentence(self) -> str:
+        """The answer in words."""
+        n, found = len(self.periods), self.alarms
+        if not found:
+            return f"No change shown over {n} periods: chance explains differences as large as these."
+        top = self.largest
+        first = next(change for change in self.changes if change in found)
+        return (
+            f"It changed: {len(found)} of {len(self.changes)} comparisons over {n} periods are more than chance. "
+            f"The first is {_name(first.period)} against {_name(first.against)}; the largest is {_name(top.period)} "
+            f"against {_name(top.against)}, at distance {short(top.distance)} ({short(top.low)} to {short(top.high)})."
+        )
+
+    def __repr__(self) -> str:
+        return f"Drift({len(self.periods)} periods, {len(self.alarms)} of {len(self.changes)} comparisons changed)"
+
+    def _repr_html_(self) -> str:
+        head = ["period", "against", "!distance", "!from", "!to", "!p (corrected)", ""]
+        rows = [
+            (_name(c.period), _name(c.against), *map(short, (c.distance, c.low, c.high, c.adjusted)),
+             "changed" if c.adjusted <= self.level else "")
+            for c in self.changes
+        ]  # fmt: skip
+        return card("Drift", (), table(head, rows), notes(self.notes), sub=self.sentence())
+
+
+def drift(
+    periods: Mapping[Any, Samples],
+    cost: ArrayLike | str | Any = "labels",
+    *,
+    discount: float,
+    reference: Hashable | None = None,
+    confidence: float = 0.9,
+    level: float = 0.05,
+    n_permutations: int | None = None,
+    rng: int | None = None,
+    progress: bool = False,
+) -> Drift:
+    """Hold each period of a recording against a reference period and against the one before.
+
+    Parameters
+    ----------
+    periods : mapping of label to Samples
+        In their order, as `somcot.readers.split_periods` and `split_table` return them. Periods with fewer than 30
+        transitions are left out and listed.
+    cost : "labels", "features" or array_like
+        As for `distance`.
+    discount : float
+    reference : label, optional
+        The period to hold all others against; the first by default.
+    confidence : float
+        Level of each interval.
+    level : float
+        Corrected p-values up to this count as a change. Where nothing changed, the chance of any such is at most this.
+    n_permutations : int, optional
+        Regroupings for each test at most; by default enough that a clear change stands out among all comparisons.
+    rng : None or int
+        Seed; None uses a fixed one.
+    progress : bool
+        Show a progress line on standard error.
+
+    Returns
+    -------
+    Drift
+
+    Examples
+    --------
+    >>> import somcot
+    >>> walk, other = somcot.random_walk(5, 0.5), somcot.random_walk(5, 0.8)
+    >>> weeks = {f"week {i}": (walk if i < 3 else other).sample(40, 50, rng=i) for i in range(1, 5)}
+    >>> found = drift(weeks, discount=0.9)
+    >>> found.alarm, found.alarms[0].period, found.alarms[0].against
+    (True, 'week 3', 'week 1')
+    """
+    began = time.perf_counter()
+    check_discount(discount)
+    check_confidence(confidence)
+    kept, few = _checked(periods, level)
+    labels = list(kept)
+    first = labels[0] if reference is None else reference
+    if first not in kept:
+        known = ", ".join(map(_name, labels[:12]))
+        why = f"it has only {few[first]} transitions" if first in few else "there is none"
+        raise ValueError(f"reference: found {first!r}, but {why}; the periods are {known}")
+    pairs = _pairs(labels, first)
+    wanted = _PER_TEST * len(pairs) - 1 if n_permutations is None else check_count("n_permutations", n_permutations)
+    n, seed = max(199, wanted) if n_permutations is None else wanted, check_count("rng", rng or 0, at_least=0)
+    report = meter(len(pairs)) if progress else None
+    found: list[tuple[Result, float]] = []
+    said: list[tuple[str, str]] = []
+    for k, (one, other) in enumerate(pairs):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            place = [seed, labels.index(one), labels.index(other)]  # each comparison has its own random numbers
+            found.append(_compared(kept[other], kept[one], cost, discount, confidence, n, place))
+        said += [(str(warning.message), f"{_name(one)} against {_name(other)}") for warning in caught]
+        if report is not None:
+            report(k + 1, len(pairs), found[-1][0].distance)
+    adjusted = holm([pvalue for _, pvalue in found])
+    changes = tuple(
+        Change(one, other, other == first, _follows(labels, other, one), result.distance,
+               *(result.confidence_interval or (math.nan, math.nan))[:2], pvalue, corrected)
+        for (one, other), (result, pvalue), corrected in zip(pairs, found, adjusted.tolist(), strict=True)
+    )  # fmt: skip
+    marked = [k for k, change in enumerate(changes) if change.adjusted <= level] or range(len(changes))
+    top = max(marked, key=lambda k: changes[k].distance)
+    return Drift(
+        tuple(labels), tuple(kept[label].n_transitions for label in labels), first, changes, found[top][0], confidence,
+        level, discount, few, tuple(_said(few, said)), time.perf_counter() - began,
+    )  # fmt: skip
+
+
+def holm(pvalues: Sequence[float]) -> Floats:
+    """P-values corrected by Holm's rule: at level a, the chance of any false one among those at most a is at most a.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03]).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    given = np.asarray(pvalues, dtype=np.float64)
+    order = np.argsort(given, kind="stable")
+    steps = np.maximum.accumulate(given[order] * np.arange(len(given), 0, -1))
+    found = np.empty(len(given))
+    found[order] = np.minimum(steps, 1.0)
+    return found
+
+
+def _checked(periods: Any, level: float) -> tuple[dict[Hashable, Samples], dict[Hashable, int]]:
+    """The periods that can be compared, and how many transitions the others have."""
+    if not isinstance(periods, Mapping):
+        raise TypeError(f"periods: found {type(periods).__name__}, expected a mapping of label to Samples")
+    if not (isinstance(level, (int, float)) and 0.0 < level < 1.0):
+        raise ValueError(f"level: found {level!r}, expected a number strictly between 0 and 1, such as 0.05")
+    for label, samples in periods.items():
+        if not isinstance(samples, Samples):
+            raise TypeError(f"periods: {label!r} is a {type(samples).__name__}, expected Samples (whole episodes)")
+    few = {label: s.n_transitions for label, s in periods.items() if s.n_transitions < LEAST}
+    kept = {label: s for label, s in periods.items() if label not in few}
+    if len(kept) < 2:
+        out = f" ({len(few)} with fewer than {LEAST} transitions left out)" if few else ""
+        raise ValueError(f"periods: found {len(kept)}{out}, expected at least two; choose shorter or longer ones")
+    return kept, few
+
+
+def _pairs(labels: list[Hashable], reference: Hashable) -> list[tuple[Hashable, Hashable]]:
+    """Each period and what it is held against, in the order of the periods."""
+    pairs: list[tuple[Hashable, Hashable]] = []
+    for i, label in enumerate(labels):
+        against = ([reference] if label != reference else []) + ([labels[i - 1]] if i else [])
+        pairs += [(label, other) for other in dict.fromkeys(against)]
+    # A period right after which the reference comes has been compared with it already.
+    return [pair for k, pair in enumerate(pairs) if pair[::-1] not in pairs[:k]]
+
+
+def _follows(labels: list[Hashable], before: Hashable, after: Hashable) -> bool:
+    """Whether two periods are neighbours (where the reference comes later, its neighbour is compared once)."""
+    return abs(labels.index(after) - labels.index(before)) == 1
+
+
+def _compared(
+    x: Samples, y: Samples, cost: Any, discount: float, confidence: float, n: int, seed: list[int]
+) -> tuple[Result, float]:
+    estimated, tested = (np.random.default_rng([*seed, what]) for what in (0, 1))
+    result = distance(x, y, cost, discount=discount, confidence=confidence, rng=estimated)
+    given = costs.between(cost, x, y) if isinstance(cost, str) else cost
+    test = same_process(x, y, given, discount=discount, n_permutations=n, rng=tested)
+    return result, float(test.pvalue)
+
+
+def _said(few: Mapping[Hashable, int], messages: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """What the reader should know; the same of several comparisons once."""
+    if few:
+        shown = ", ".join(f"{_name(label)} ({n})" for label, n in list(few.items())[:10])
+        more = f" and {len(few) - 10} more" if len(few) > 10 else ""
+        yield f"{len(few)} period(s) with fewer than {LEAST} transitions left out: {shown}{more}"
+    where: dict[str, list[str]] = {}
+    for text, which in messages:
+        if not any(part in text for part in _OF_NO_NEWS):
+            where.setdefault(text, []).append(which)
+    for text, places in where.items():
+        yield f"{places[0]}{f' and {len(places) - 1} more' if len(places) > 1 else ''}: {text}"
+
+
+def short(value: float) -> str:
+    """Four decimals: what is below is nothing to anyone who looks at a table.
+
+    Examples
+    --------
+    >>> short(0.12345), short(2e-6), short(123456.7)
+    ('0.1235', '0.0000', '1.2346e+05')
+    """
+    return f"{value:.4f}" if not abs(value) >= 1e4 else f"{value:.5g}"
+
+
+def _name(label: Hashable) -> str:
+    return label_text(label, 30)
