@@ -246,7 +246,7 @@ def matrix(
     )  # fmt: skip
 
 
-@app.command()
+@app.command(cls=Grouped)
 @reads_files
 def select(
     data: Annotated[str, typer.Argument(metavar="DATA", help="File with the recorded data.")],

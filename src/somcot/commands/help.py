@@ -47,6 +47,18 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("two known chains", "somcot metric fair.npy loaded.npy --discount 0.9"),
         Example("into a file", f"somcot metric may.csv june.csv {_WITH_COLUMNS} --discount 0.9 --out pairs.csv"),
     ),
+    "matrix": (
+        Example("weeks of one table", f"somcot matrix log.csv --by week {_WITH_COLUMNS} --discount 0.9 -o weeks.html"),
+        Example("several files", f"somcot matrix *.csv {_WITH_COLUMNS} --discount 0.9 -o distances.csv"),
+    ),
+    "select": (
+        Example("which month is it like?", f"somcot select now.csv may.csv june.csv {_WITH_COLUMNS} --discount 0.9"),
+        Example("known candidates", f"somcot select now.csv fair.npy loaded.npy {_WITH_COLUMNS} --discount 0.9"),
+    ),
+    "drift": (
+        Example("week by week", f"somcot drift log.csv --by week {_WITH_COLUMNS} --html drift.html"),
+        Example("every night", f"somcot drift log.csv --by release --reference 1.0 {_WITH_COLUMNS} --alarm --json"),
+    ),
     "info": (
         Example("a table of events", f"somcot info may.csv {_WITH_COLUMNS}"),
         Example("an event log", "somcot info log.xes.gz --end done"),
