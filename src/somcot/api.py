@@ -21,6 +21,7 @@ from somcot.result import Result
 from somcot.samples import Samples
 from somcot.solvers.methods import METHODS, Method
 from somcot.timed import ContinuousChain, TimeChain, Timed
+from somcot.trajectories import Trajectories
 
 if TYPE_CHECKING:
     from somcot.inference.order import MarkovOrder
@@ -30,8 +31,8 @@ __all__ = ["distance", "markov_order", "metric", "same_process"]
 
 
 def distance(
-    x: Process | TimeChain | ContinuousChain,
-    y: Process | TimeChain | ContinuousChain,
+    x: Process | TimeChain | ContinuousChain | Trajectories,
+    y: Process | TimeChain | ContinuousChain | Trajectories,
     cost: costs.Cost = "labels",
     *,
     discount: float | None = None,
@@ -54,11 +55,13 @@ def distance(
     ----------
     x, y : MarkovChain, Samples, Counts or Stream
         The two processes: a known kernel, recorded data, or a source to draw from. Also TimeChain with `horizon`,
-        ContinuousChain with `rate`.
+        ContinuousChain with `rate`, and Trajectories on both sides, recordings of real vectors: docs/continuous.md.
     cost : array_like, shape (n_x, n_y), str or function, optional
         What it costs to be in state i of x and state j of y; finite numbers. By default "labels": 0 where states are
         called the same, 1 elsewhere. "features" is the difference of mean rewards; `costs.between` lists the other
-        names; a function takes x and y and returns the array. With `horizon` also a list, one table for each time.
+        names; a function takes x and y and returns the array. With `horizon` also a list, one table for each time. For
+        Trajectories "euclidean" (the default) or "sqeuclidean", of coordinates divided by ``scale=`` ("std", their
+        standard deviations, or numbers), or a function of two arrays of points.
     discount : float
         Between 0 and 1; 1 / (1 - discount) is the number of steps that matter. 1 asks for the long-run average from the
         chains' starts (`MarkovChain.stationary` has the stationary one); data are estimated at 1 - 1e-4.
@@ -112,6 +115,8 @@ def distance(
     if not callable(progress):
         check_flag("progress", progress)
     clock = Clock.chosen(discount, horizon, rate, total)
+    if isinstance(x, Trajectories) or isinstance(y, Trajectories):
+        return _of_vectors(x, y, cost, clock, method, {"confidence": confidence, "rng": rng, **options})
     chosen = _method_for(method, x, y)
     data = any(isinstance(process, Data) for process in (x, y))
     if clock.name != "discount" or isinstance(x, Timed) or isinstance(y, Timed):
@@ -135,6 +140,28 @@ def distance(
     found = solve(Problem(_chain("x", x), _chain("y", y), table, clock), **given)
     sizes = [process.n_transitions if isinstance(process, Data) else 0 for process in (x, y)]
     return replace(found, samples=(sizes[0], sizes[1]), plugin=found.distance) if data else found
+
+
+def _of_vectors(x: Any, y: Any, cost: Any, clock: Clock, method: str, given: dict[str, Any]) -> Result:
+    """Recordings of real vectors."""
+    from somcot.continuous import answer  # compiled code, which `import somcot` must not wait for
+
+    for name, side in (("x", x), ("y", y)):
+        if not isinstance(side, Trajectories):
+            raise TypeError(
+                f"{name}: found {type(side).__name__}, but the other side is Trajectories; give both as such"
+            )
+    if clock.name != "discount" or method != "auto":
+        found = f"method={method!r}" if method != "auto" else f"the clock {clock.name!r}"
+        raise ValueError(
+            f"recordings of real vectors have a distance with method='auto' and a discount below 1, not with {found}; "
+            "somcot.discretise makes Samples of them, which take the other methods and clocks"
+        )
+    allowed = ["scale", "n_cells", "threads"]
+    cost = "euclidean" if isinstance(cost, str) and cost == "labels" else cost
+    options = {name: value for name, value in given.items() if name not in ("confidence", "rng")}
+    _checked_options("auto", allowed, options)
+    return answer.distance(x, y, cost, discount=clock.value, **given)
 
 
 def _other_clock(x: Any, y: Any, cost: Any, clock: Clock, method: str, given: dict[str, Any]) -> Result:

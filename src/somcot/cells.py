@@ -301,7 +301,10 @@ class MapFit(NamedTuple):
 
 
 class Continuous(NamedTuple):
-    """All that a distance between recordings of real vectors has beside others."""
+    """All that a distance between recordings of real vectors has beside others.
+
+    `route` says how the answer was found: "cells", "twin", "map", or "approximate" where nothing vouches for it.
+    """
 
     cells: Cells
     resolution: Resolution
@@ -309,6 +312,19 @@ class Continuous(NamedTuple):
     shift_check: ShiftCheck | None
     map: MapFit | None = None
     route: str = "cells"
+
+    def summary(self, plain: float | None) -> str:
+        """How the answer was found and what speaks for it, on a line; `plain` is what cells alone say."""
+        parts = [f"{self.cells.n_cells} cells"]
+        if self.route == "map" and self.map is not None:
+            parts.append(f"by the map {self.map.words}")
+        elif self.route == "twin" and self.twin.bias is not None and plain is not None:
+            parts.append(f"cells alone give {plain:.3g}, bias {self.twin.bias:.3g} measured on linear twins")
+        elif self.route == "approximate":
+            parts.append("approximate")
+        if self.shift_check is not None and self.route != "map":
+            parts.append(f"shift check {self.shift_check.distance:.3g} -> {self.shift_check.final:.3g}")
+        return "; ".join(parts)
 
     def __repr__(self) -> str:
         return brief_record(self)

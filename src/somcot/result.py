@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from somcot.cells import Cells, Continuous, MapFit, Resolution, ShiftCheck, Twin
 from somcot.clocks import Clock
 from somcot.couplings import Coupling, Residuals
 from somcot.derivatives import Gradient, Margin, RowGradient, TimeGradient
@@ -211,6 +212,8 @@ class Result:
         differ by at most (1 - g) times that, times the range of the cost.
     time_gradient : TimeGradient or None
         In place of `gradient` where kernels change with time.
+    continuous : Continuous or None
+        For recordings of real vectors: `cells`, `resolution`, `twin` and `shift_check`.
     clock : Clock
         How the costs of single moments add up: a discount, the long-run average, a horizon, a rate or a total.
     counted : float or None
@@ -246,6 +249,7 @@ class Result:
     time_gradient: TimeGradient | None = None
     clock: Clock = Clock("discount")  # noqa: RUF009 - a tuple never changes
     counted: Lazy[float | None] = Lazy(None)
+    continuous: Continuous | None = None
 
     @property
     def converged(self) -> bool:
@@ -259,6 +263,26 @@ class Result:
             return Claim.PROVED
         sources = (self.plugin, self.estimate, self.confidence_interval)
         return Claim.NOTHING if sources == (None, None, None) else Claim.ESTIMATED
+
+    @property
+    def cells(self) -> Cells | None:
+        """For recordings of real vectors: the cells that are their states here, with centres and `assign`."""
+        return None if self.continuous is None else self.continuous.cells
+
+    @property
+    def resolution(self) -> Resolution | None:
+        """The answer of cells alone for fewer cells, which says nothing about its error."""
+        return None if self.continuous is None else self.continuous.resolution
+
+    @property
+    def twin(self) -> Twin | None:
+        """The bias of the cells, measured on linear models of the recordings: whether it is used, and why."""
+        return None if self.continuous is None else self.continuous.twin
+
+    @property
+    def shift_check(self) -> ShiftCheck | None:
+        """What a known shift of the recordings themselves is measured as."""
+        return None if self.continuous is None else self.continuous.shift_check
 
     @property
     def encoder(self) -> Floats:
@@ -329,6 +353,8 @@ class Result:
         parts = [f"{self.distance:.6g}", self._claimed()]
         if self.n_samples:
             parts.append(f"from {self.samples[0]:,} + {self.samples[1]:,} transitions")
+        if self.continuous is not None:
+            parts.append(self.continuous.summary(self.plugin))
         parts += [self.method, f"{self.seconds:.2g} s"]
         if self.status not in (Status.CONVERGED, Status.FINISHED):
             parts.append(self.status.value)
@@ -383,7 +409,10 @@ class Result:
 
         maps = Maps(self.encoder, self.decoder, self.maps.at_noise_level)
         makeup = None if self.makeup is None else replace(self.makeup, same_rows=self.makeup.pvalue())
-        save(path, replace(self, maps=maps, makeup=makeup), "result")
+        continuous = self.continuous
+        if continuous is not None:  # the recordings are the user's, and large
+            continuous = continuous._replace(cells=continuous.cells.without_data())
+        save(path, replace(self, maps=maps, makeup=makeup, continuous=continuous), "result")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Result:
@@ -392,21 +421,27 @@ class Result:
 
         records = (
             Bounds,
+            Cells,
             Clock,
             ConfidenceInterval,
+            Continuous,
             Coupling,
             Duals,
             Estimate,
             Gradient,
             Makeup,
+            MapFit,
             Maps,
             Margin,
             Residuals,
+            Resolution,
             Result,
             RowCounts,
             RowGradient,
+            ShiftCheck,
             Status,
             TimeGradient,
+            Twin,
         )
         found = load(path, "result", records)
         if not isinstance(found, cls):

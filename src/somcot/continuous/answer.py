@@ -1,0 +1,161 @@
+"""The distance between two recordings of real vectors: cells, their correction, and what can be said about both.
+
+One dimension: the estimate on cells and its interval. More: what cells say, less the bias that linear twins show, and
+the hull of both intervals. Where linear models do not fit: the map between the two systems, if there is one. Otherwise
+the value of the cells, as an approximation; with an interval only if the shift check passes.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from somcot.cells import Cells, Continuous, MapFit, PointCost, ShiftCheck, Twin
+from somcot.continuous import checks, words
+from somcot.continuous.fitting import check_recordings, discretise, scale_of
+from somcot.continuous.plain import null_distances
+from somcot.continuous.twin import Question, compare, judged
+from somcot.inference.permutation import alike
+from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.validation import check_confidence, check_discount, check_rng
+from somcot.result import ConfidenceInterval, Result
+from somcot.trajectories import Trajectories
+
+__all__ = ["distance"]
+
+_LEVEL = 0.9  # of the interval that decides about the null where none is asked for
+_NULL = 5  # regroupings behind what cells say of no difference
+
+
+class _Answer(NamedTuple):
+    """A value, its interval and how it was found."""
+
+    value: float
+    interval: tuple[float, float] | None
+    route: str
+
+
+def distance(
+    x: Trajectories,
+    y: Trajectories,
+    cost: PointCost = "euclidean",
+    *,
+    discount: float,
+    confidence: float | None = None,
+    scale: Any = "std",
+    n_cells: int | str = "auto",
+    rng: int | np.random.Generator | None = None,
+    threads: int | None = None,
+) -> Result:
+    """See `somcot.distance`; `scale` and `n_cells` as for `somcot.discretise`."""
+    began = time.perf_counter()
+    check_confidence(confidence)
+    check_recordings((x, y), ("x", "y"))
+    discount = check_discount(discount)
+    seed = int(check_rng(0 if rng is None else rng).integers(2**31))
+    divisor = scale_of(scale, (x, y))
+    cells = discretise(x, y, n_cells=n_cells, scale=divisor, discount=discount, rng=seed)
+    question = _question(cells, x, y, cost, discount, seed)
+    level = _LEVEL if confidence is None else confidence
+    table = cells.cost(cost)
+    bare = checks.on_cells(cells, table, discount=discount, confidence=level, seed=seed, threads=threads)
+    coarser = [
+        discretise(x, y, n_cells=k, scale=divisor, discount=discount, rng=seed)
+        for k in dict.fromkeys((max(2, cells.n_cells // 4), max(2, cells.n_cells // 2)))
+        if k < cells.n_cells
+    ]
+    assert bare.plugin is not None
+    twin = judged(compare(question), bare.plugin)
+    check = checks.shift_check(question, bare.distance, calibrate=twin.used)
+    twin, check = _confirmed(twin, check, question, bare.distance)
+    mapped = _map(question, twin, level)
+    answer = _answer(question, bare, twin, check, mapped)
+    if confidence is None:
+        answer = answer._replace(interval=None)
+    continuous = Continuous(
+        cells, checks.resolution([*coarser, cells], cost, discount, bare, threads), twin, check,
+        None if mapped is None else mapped.fit, answer.route,
+    )  # fmt: skip
+    notes = tuple(words.notes(continuous, alike(cells.x, cells.y), bare.plugin))
+    for note in notes:
+        warn(note, DataWarning)
+    return replace(
+        bare,
+        distance=answer.value,
+        confidence_interval=None if answer.interval is None else ConfidenceInterval(*answer.interval, level),
+        message=words.message(answer.value, bare.plugin, continuous),
+        notes=notes,
+        continuous=continuous,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _question(cells: Cells, x: Trajectories, y: Trajectories, cost: PointCost, discount: float, seed: int) -> Question:
+    """In units of the scale, so that norms are plain; a cost of one's own keeps the user's units."""
+    if callable(cost):
+        return Question(cells, x, y, cost, discount, seed)
+    unit = replace(cells, centres=cells.centres / cells.scale, scale=np.ones(x.d))
+    scaled = [data.mapped(lambda points: points / cells.scale) for data in (x, y)]
+    return Question(unit, scaled[0], scaled[1], cost, discount, seed)
+
+
+def _confirmed(
+    twin: Twin, check: ShiftCheck | None, question: Question, value: float
+) -> tuple[Twin, ShiftCheck | None]:
+    """A twin that cannot repair a known shift of the user's own recordings is not believed."""
+    if not twin.used or check is None or check.passed:
+        return twin, check
+    said = f"a shift of {check.distance:.3g} of one's own recording comes out as {check.final:.3g} after it"
+    refused = twin._replace(used=False, reason=f"the correction by linear models fails its check: {said}")
+    return refused, checks.shift_check(question, value, calibrate=False)
+
+
+class _Mapped(NamedTuple):
+    fit: MapFit
+    interval: tuple[float, float] | None
+
+
+def _map(question: Question, twin: Twin, level: float) -> _Mapped | None:
+    """The map between the two systems, where linear models were tried and do not fit."""
+    return None
+
+
+def _answer(question: Question, bare: Result, twin: Twin, check: ShiftCheck | None, mapped: _Mapped | None) -> _Answer:
+    assert bare.confidence_interval is not None
+    assert bare.plugin is not None
+    low, high, level = bare.confidence_interval
+    if question.x.d == 1:
+        return _Answer(bare.distance, (low, high), "cells")
+    if mapped is not None and mapped.fit.verdict == "conjugate" and mapped.fit.distance is not None:
+        return _Answer(mapped.fit.distance, mapped.interval, "map")
+    value, ends, route = bare.distance, (low, high), "cells"
+    if twin.used:
+        value, ends, route = *_calibrated(bare, twin, level), "twin"
+    if low <= 0.0:  # the permutation test does not reject: what regroupings say is bias all of it
+        null = null_distances(*question[:5], n=_NULL, seed=question.seed)
+        value = min(value, max(0.0, bare.plugin - float(null.mean())))
+    hull = min(low, ends[0], value), max(high, ends[1], value)
+    if not twin.used and _untrusted(question, check):
+        return _Answer(value, None, "approximate")
+    return _Answer(value, hull, route)
+
+
+def _untrusted(question: Question, check: ShiftCheck | None) -> bool:
+    """Whether nothing vouches for the value: cells that merge points, and no shift that came out right."""
+    return bool(question.cells.radius.any()) and (check is None or not check.passed)
+
+
+def _calibrated(bare: Result, twin: Twin, level: float) -> tuple[float, tuple[float, float]]:
+    """What cells say less the bias of the twins, and its interval."""
+    from scipy.special import ndtri
+
+    assert bare.plugin is not None
+    assert bare.estimate is not None
+    assert twin.bias is not None
+    assert twin.spread is not None
+    value = max(0.0, bare.plugin - twin.bias)
+    margin = float(ndtri(0.5 + 0.5 * level)) * float(np.hypot(twin.spread, bare.estimate.standard_error))
+    return value, (max(0.0, value - margin), value + margin)
