@@ -255,7 +255,8 @@ class ShiftCheck(NamedTuple):
     calibrated : float or None
         The same after the correction by linear twins, where they are used.
     worst : float
-        The largest relative error among the recordings, of what the answer is made with.
+        The largest relative error among the recordings, of what the answer is made with; for squared costs that of
+        the length of the shift.
     """
 
     distance: float

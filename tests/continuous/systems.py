@@ -15,8 +15,8 @@ import numpy as np
 from somcot import Trajectories
 from somcot.plumbing.arrays import Floats
 
-WELL_SQ = 0.078  # squared cost, grids as below
-BENT_SQ = 0.084
+WELL_SQ = 0.0732  # squared cost, grids as below
+BENT_SQ = 0.0845
 
 Step = Callable[[Floats, np.random.Generator], Floats]
 

@@ -8,12 +8,24 @@ from __future__ import annotations
 import numpy as np
 
 from somcot.plumbing.arrays import Floats
-from tests.continuous.systems import Process, System, closed_form, closed_form_1d, flow, linear, rotated, same, scalar, shifted, turn
+from tests.continuous.systems import (
+    Process,
+    System,
+    closed_form,
+    closed_form_1d,
+    flow,
+    linear,
+    rotated,
+    same,
+    scalar,
+    shifted,
+    turn,
+)
 
 __all__ = ["UNSEEN"]
 
-# Grids of 41, 81 and 161 points, extrapolated: `systems.grid_truth`.
-RICKER, RICKER_SQ = 0.1755, 0.0624
+# Grids of 81, 161 and 321 points, extrapolated: `systems.grid_truth`.
+RICKER, RICKER_SQ = 0.1312, 0.0307
 
 
 def _ricker(r: float) -> Process:

@@ -1,8 +1,8 @@
 """The distance between two recordings of real vectors: cells, their correction, and what can be said about both.
 
-One dimension: the estimate on cells and its interval. More: what cells say, less the bias that linear twins show, and
-the hull of both intervals. Where linear models do not fit: the map between the two systems, if there is one. Otherwise
-the value of the cells, as an approximation; with an interval only if the shift check passes.
+What cells say, less the bias that linear twins show, and the hull of both intervals. Where linear models do not fit: in
+one dimension the estimate on cells and its interval; in more the map between the two systems, if there is one, and else
+the value of the cells, as an approximation, with an interval only if the shift check passes.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from somcot.trajectories import Trajectories
 __all__ = ["distance"]
 
 _LEVEL = 0.9  # of the interval that decides about the null where none is asked for
+_MOST_OFF = 0.5  # relative error of the shift check from which on a correction is not believed
 _NULL = 5  # regroupings behind what cells say of no difference
 
 
@@ -106,7 +107,7 @@ def _confirmed(
     twin: Twin, check: ShiftCheck | None, question: Question, value: float
 ) -> tuple[Twin, ShiftCheck | None]:
     """A twin that cannot repair a known shift of the user's own recordings is not believed."""
-    if not twin.used or check is None or check.passed:
+    if not twin.used or check is None or check.worst <= _MOST_OFF:
         return twin, check
     said = f"a shift of {check.distance:.3g} of one's own recording comes out as {check.final:.3g} after it"
     refused = twin._replace(used=False, reason=f"the correction by linear models fails its check: {said}")
@@ -120,6 +121,7 @@ class _Mapped(NamedTuple):
 
 def _map(question: Question, twin: Twin, level: float) -> _Mapped | None:
     """The map between the two systems, where linear models were tried and do not fit."""
+    del question, twin, level
     return None
 
 
@@ -127,18 +129,16 @@ def _answer(question: Question, bare: Result, twin: Twin, check: ShiftCheck | No
     assert bare.confidence_interval is not None
     assert bare.plugin is not None
     low, high, level = bare.confidence_interval
-    if question.x.d == 1:
-        return _Answer(bare.distance, (low, high), "cells")
     if mapped is not None and mapped.fit.verdict == "conjugate" and mapped.fit.distance is not None:
         return _Answer(mapped.fit.distance, mapped.interval, "map")
     value, ends, route = bare.distance, (low, high), "cells"
     if twin.used:
         value, ends, route = *_calibrated(bare, twin, level), "twin"
-    if low <= 0.0:  # the permutation test does not reject: what regroupings say is bias all of it
+    if low <= 0.0 and question.x.d > 1:  # the permutation test does not reject: what regroupings say is bias
         null = null_distances(*question[:5], n=_NULL, seed=question.seed)
         value = min(value, max(0.0, bare.plugin - float(null.mean())))
     hull = min(low, ends[0], value), max(high, ends[1], value)
-    if not twin.used and _untrusted(question, check):
+    if not twin.used and question.x.d > 1 and _untrusted(question, check):
         return _Answer(value, None, "approximate")
     return _Answer(value, hull, route)
 

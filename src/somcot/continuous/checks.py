@@ -17,7 +17,7 @@ from somcot.trajectories import Trajectories
 __all__ = ["on_cells", "resolution", "shift_check"]
 
 _SHIFT = 0.5  # in standard deviations, at least
-_SHIFT_TWINS = 4
+_SHIFT_TWINS = 6
 
 
 def shift_check(question: Question, answer: float, *, calibrate: bool) -> ShiftCheck | None:
@@ -44,7 +44,8 @@ def shift_check(question: Question, answer: float, *, calibrate: bool) -> ShiftC
         if calibrate:
             corrected.append(found - _bias(question, pair, move, truth, side))
     final = corrected if calibrate else plain
-    worst = max(abs(value / truth - 1.0) for value in final)
+    shares = [max(value, 0.0) / truth for value in final]
+    worst = max(abs((share**0.5 if square else share) - 1.0) for share in shares)
     return ShiftCheck(truth, float(np.mean(plain)), float(np.mean(corrected)) if calibrate else None, worst)
 
 
@@ -93,7 +94,9 @@ def on_cells(
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return estimate(cells.x, cells.y, cost, discount=discount, confidence=confidence, rng=seed, threads=threads)
+        return estimate(
+            cells.x, cells.y, cost, discount=discount, confidence=confidence, rng=seed, threads=threads, pool_rows=False
+        )
 
 
 def resolution(sizes: list[Cells], cost: PointCost, discount: float, full: Result, threads: int | None) -> Resolution:

@@ -103,8 +103,6 @@ def _refused(question: Question) -> str:
     """Why there can be no twin, if so."""
     if not isinstance(question.cost, str):
         return "there is no closed form for a cost of one's own"
-    if question.x.d == 1:
-        return "in one dimension cells need no correction"
     if not question.cells.radius.any():
         return "every point is a cell of its own"
     if min(question.x.n_transitions, question.y.n_transitions) < 4 * question.x.d:

@@ -20,7 +20,7 @@ from somcot.inference.permutation import known_starts_differ, permutation_test
 from somcot.inference.pooling import Pooled, pool, pooled_distance
 from somcot.inference.rules import Evidence, correct
 from somcot.plumbing.errors import DataWarning, warn
-from somcot.plumbing.validation import check_confidence, check_count, check_positive, check_rng
+from somcot.plumbing.validation import check_confidence, check_count, check_flag, check_positive, check_rng
 from somcot.problem import ChainOrData, Problem
 from somcot.result import Bounds, ConfidenceInterval, Estimate, Result
 from somcot.solvers import policy_iteration
@@ -118,6 +118,7 @@ def estimate(
     standard_error: str = "rows",
     n_resamples: int = 200,
     threads: int | None = None,
+    pool_rows: bool = True,
 ) -> Result:
     """Estimate the distance behind data without the plug-in's upward bias.
 
@@ -142,6 +143,9 @@ def estimate(
         Of the bootstrap.
     threads : int, optional
         By default one per core; the result does not depend on it.
+    pool_rows : bool
+        Where both have the same states, pull rows together that the data cannot tell apart. False where the states are
+        small pieces of something continuous: there many small differences in the same direction are the rule.
     """
     began = time.perf_counter()
     check_confidence(confidence)
@@ -151,7 +155,8 @@ def estimate(
     models = fit(x, "x"), fit(y, "y")
     problem = Problem(models[0].chain, models[1].chain, cost, discount)
     order = _matched(problem)
-    n_splits = _check_splits(n_splits, models, order)
+    shared = order if check_flag("pool_rows", pool_rows) and not _independent(models) else None
+    n_splits = _check_splits(n_splits, shared)
     solution, bare = policy_iteration.solve_in_full(problem, threads=threads)
     bare = counted(_with_starts(bare, models), *models)
     assert bare.gradient is not None
@@ -159,13 +164,13 @@ def estimate(
     error = intervals.standard_error(*models, bare.gradient, problem.scale, by=standard_error)
     if whole.features is not None:
         error = math.hypot(error, math.sqrt(whole.features.variance(bare.gradient.cost)) / problem.scale)
-    pooled = None if order is None or _independent(models) else pool(*models, order)
+    pooled = None if shared is None else pool(*models, shared)
     evidence = Evidence(
         (bare.distance - problem.offset) / problem.scale,
         error,
         intervals.saturation(models, problem.discount, float(np.ptp(solution.V))),
         crossfit.cross_fit(whole, n_splits=n_splits, rng=generator, threads=threads),
-        None if pooled is None or order is None else pooled_distance(whole, pooled, order, threads),
+        None if pooled is None or shared is None else pooled_distance(whole, pooled, shared, threads),
     )
     corrected = problem.to_user(correct(evidence))
     result = replace(
@@ -217,9 +222,9 @@ def _independent(models: tuple[Model, Model]) -> bool:
     return any(model.samples is not None and model.samples.discount is not None for model in models)
 
 
-def _check_splits(n_splits: int, models: tuple[Model, Model], order: NDArray[np.int64] | None) -> int:
+def _check_splits(n_splits: int, shared: NDArray[np.int64] | None) -> int:
     n_splits = check_count("n_splits", n_splits, at_least=0)
-    if n_splits == 0 and (order is None or _independent(models)):
+    if n_splits == 0 and shared is None:
         raise ValueError(
             "n_splits: 0 leaves the correction to rows that both processes share, which needs episodes with the same "
             "states on both sides and the least cost for equal ones; use 4"

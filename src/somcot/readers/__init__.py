@@ -20,6 +20,7 @@ if _TYPE_CHECKING:  # for readers and type checkers; at run time `__getattr__` d
     from somcot.readers.spelling import join_rare, tidy_labels
     from somcot.readers.tables import fit_bins, from_table, from_xes
     from somcot.readers.tabular import from_tabular
+    from somcot.readers.vectors import read_vectors
 
 __all__ = [
     "Bins",
@@ -40,6 +41,7 @@ __all__ = [
     "read_graph",
     "read_prism",
     "split_periods",
+    "read_vectors",
     "split_table",
     "tidy_labels",
 ]
@@ -58,6 +60,7 @@ _HOMES = {
     "spelling": ("join_rare", "tidy_labels"),
     "tables": ("fit_bins", "from_table", "from_xes"),
     "tabular": ("from_tabular",),
+    "vectors": ("read_vectors",),
 }
 
 

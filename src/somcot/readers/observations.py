@@ -15,8 +15,9 @@ from somcot.readers.bins import Bins
 from somcot.readers.episodes import join
 from somcot.recorded.labels import column, encode
 from somcot.samples import Samples
+from somcot.trajectories import Trajectories
 
-__all__ = ["Episode", "Labelled", "label", "to_samples"]
+__all__ = ["Episode", "Labelled", "label", "to_samples", "to_trajectories"]
 
 
 @dataclass
@@ -45,6 +46,24 @@ def to_samples(name: str, episodes: list[Episode], space: Any, bins: Any, transf
     codes, labels, begins, _, ended = label(name, episodes, space, bins, transform, terminal)
     rewards = np.concatenate([[*e.rewards, np.nan] for e in episodes])
     return join(codes, begins, labels, terminated=ended, rewards=rewards, source=name)
+
+
+def to_trajectories(name: str, episodes: list[Episode], transform: Any) -> Trajectories:
+    """The observations as they are, flat, with the ends of terminated episodes marked."""
+    stepped = [e for e in episodes if e.rewards]
+    if not stepped:
+        raise ValueError(f"{name}: no episode has a step; record longer")
+    observations = _stacked(name, stepped)
+    if observations.dtype.kind not in "biuf":
+        raise ValueError(f"{name}: observations are text, not numbers; leave out vectors")
+    values = np.asarray(observations if transform is None else transform(observations), dtype=np.float64)
+    if values.shape[:1] != (len(observations),):
+        raise ValueError(
+            f"transform: returned shape {values.shape} for {len(observations)} observations, expected a row for each"
+        )
+    cuts = np.cumsum([len(e.observations) for e in stepped])[:-1]
+    parts = np.split(values.reshape(len(values), -1), cuts)
+    return Trajectories.from_arrays(parts, terminated=[e.terminated for e in stepped])
 
 
 def label(name: str, episodes: list[Episode], space: Any, bins: Any, transform: Any, terminal: Any) -> Labelled:
@@ -93,7 +112,9 @@ def _states(name: str, values: NDArray[Any], space: Any, bins: Any) -> tuple[NDA
         table = values.reshape(len(values), -1).astype(np.float64)
         return _seen(bins if isinstance(bins, Bins) else _grid(table, space, bins), table)
     if values.dtype.kind == "f" and not (values == np.floor(values)).all():
-        raise ValueError(f"{name}: observations are continuous; pass bins, such as bins=7")
+        raise ValueError(
+            f"{name}: observations are continuous; pass bins, such as bins=7, or vectors=True for Trajectories"
+        )
     if values.ndim == 1:
         items: Any = values
     else:

@@ -11,8 +11,9 @@ from somcot.mdp import MDP
 from somcot.plumbing.validation import check_count, check_flag
 from somcot.readers.actions import check_actions, to_mdp
 from somcot.readers.bins import Bins
-from somcot.readers.observations import Episode, label, to_samples
+from somcot.readers.observations import Episode, label, to_samples, to_trajectories
 from somcot.samples import Samples
+from somcot.trajectories import Trajectories
 
 __all__ = ["from_env", "from_minari"]
 
@@ -21,6 +22,8 @@ Policy = Callable[[Any], Any]
 
 @overload
 def from_env(env: Any, policy: Any = None, *, actions: Literal[True], **options: Any) -> MDP: ...
+@overload
+def from_env(env: Any, policy: Any = None, *, vectors: Literal[True], **options: Any) -> Trajectories: ...
 @overload
 def from_env(env: Any, policy: Any = None, *, actions: Literal[False] = False, **options: Any) -> Samples: ...
 def from_env(  # type: ignore[misc]  # the options are those below
@@ -36,7 +39,8 @@ def from_env(  # type: ignore[misc]  # the options are those below
     rng: int | None = None,
     env_options: Mapping[str, Any] | None = None,
     actions: bool = False,
-) -> Samples | MDP:
+    vectors: bool = False,
+) -> Samples | MDP | Trajectories:
     """Roll out a Gymnasium environment under a policy.
 
     Parameters
@@ -68,10 +72,12 @@ def from_env(  # type: ignore[misc]  # the options are those below
     actions : bool
         Keep the actions and count a decision process, for environments with discrete actions. The policy should try
         all of them everywhere, as acting at random does; what it never tried is assumed to stay in place.
+    vectors : bool
+        Keep the observations as they are, vectors of real numbers, without bins.
 
     Returns
     -------
-    Samples, or MDP with ``actions=True``
+    Samples, or MDP with ``actions=True``, or Trajectories with ``vectors=True``
         A terminated end is absorbing, a truncated one only stops the episode. ``features`` is the mean reward on
         leaving each state. In an MDP, terminated episodes always end in a state of their own.
 
@@ -96,6 +102,9 @@ def from_env(  # type: ignore[misc]  # the options are those below
         if own:
             vector.close()
     name = env if isinstance(env, str) else type(getattr(env, "unwrapped", env)).__name__
+    if check_flag("vectors", vectors):
+        _refuse_beside_vectors(bins=bins, terminal=terminal, actions=actions or None)
+        return to_trajectories(name, episodes, transform)
     if actions:
         stepped = [e for e in episodes if e.rewards]
         ending = "terminated" if terminal is None else terminal
@@ -104,20 +113,25 @@ def from_env(  # type: ignore[misc]  # the options are those below
     return to_samples(name, episodes, vector.single_observation_space, bins, transform, terminal)
 
 
-def from_minari(
+@overload
+def from_minari(dataset: Any, *, vectors: Literal[True], **options: Any) -> Trajectories: ...
+@overload
+def from_minari(dataset: Any, *, vectors: Literal[False] = False, **options: Any) -> Samples: ...
+def from_minari(  # type: ignore[misc]  # the options are those below
     dataset: Any,
     *,
     bins: int | Sequence[int] | Bins | None = None,
     transform: Callable[[Any], Any] | None = None,
     terminal: Hashable | None = None,
-) -> Samples:
+    vectors: bool = False,
+) -> Samples | Trajectories:
     """Read a Minari dataset.
 
     Parameters
     ----------
     dataset : str or minari.MinariDataset
         An id of a dataset on this machine, or the dataset.
-    bins, transform, terminal
+    bins, transform, terminal, vectors
         As for `from_env`.
 
     Examples
@@ -140,7 +154,16 @@ def from_minari(
             )
         ended = bool(recorded.terminations[-1]) if len(rewards) else False
         episodes.append(Episode(list(recorded.observations), rewards, ended))
+    if check_flag("vectors", vectors):
+        _refuse_beside_vectors(bins=bins, terminal=terminal)
+        return to_trajectories(str(name), episodes, transform)
     return to_samples(str(name), episodes, dataset.observation_space, bins, transform, terminal)
+
+
+def _refuse_beside_vectors(**given: Any) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"{name}: vectors=True keeps observations as they are; leave one of the two out")
 
 
 def _load_minari(name: str) -> Any:

@@ -127,8 +127,8 @@ def from_table(
     wishes = Wishes(terminated, end, gap, missing, tidy, top, other, initial)
     check_binning(binning)
     with open_table(data, format=format, encoding=encoding, delimiter=delimiter) as table:
-        roles = _roles(table, state, sequence, time, reward, terminated)
-        return wishes.samples(_collected(table, roles, _bin_specs(table.name, roles.state, bins)), binning)
+        roles = roles_of(table, state, sequence, time, reward, terminated)
+        return wishes.samples(collected(table, roles, _bin_specs(table.name, roles.state, bins)), binning)
 
 
 def from_xes(
@@ -191,8 +191,8 @@ def from_xes(
         raise ValueError(f"{source.name}: a {source.format} file, expected an event log (.xes); see from_table")
     with open_table(source, lifecycle=lifecycle) as table:
         states = state if classifier is None else _classified(table, classifier)
-        roles = _roles(table, states, sequence, time, reward, terminated)
-        return wishes.samples(_collected(table, roles, {}))
+        roles = roles_of(table, states, sequence, time, reward, terminated)
+        return wishes.samples(collected(table, roles, {}))
 
 
 def _classified(table: Table, classifier: str) -> list[str]:
@@ -202,7 +202,8 @@ def _classified(table: Table, classifier: str) -> list[str]:
     return table.classifiers[classifier]
 
 
-def _collected(table: Table, roles: Roles, bins: Mapping[str, BinSpec]) -> Columns:
+def collected(table: Table, roles: Roles, bins: Mapping[str, BinSpec]) -> Columns:
+    """The columns that are needed, read batch by batch; those with bins as numbers."""
     columns = Columns(table, roles, bins)
     for batch in table.batches(roles.wanted):
         columns.add(batch)
@@ -248,7 +249,8 @@ def fit_bins(
     return {name: fit_edges(np.concatenate(parts), bins[name], binning) for name, parts in values.items()}
 
 
-def _roles(table: Table, state: Any, sequence: Any, time: Any, reward: Any, terminated: bool | str) -> Roles:
+def roles_of(table: Table, state: Any, sequence: Any, time: Any, reward: Any, terminated: bool | str) -> Roles:
+    """Which column plays which part, checked against those there are."""
     for role, name in (("sequence", sequence), ("time", time), ("reward", reward)):
         if name is not None and not isinstance(name, str):
             raise TypeError(f"{role}: found {name!r}, expected the name of a column")

@@ -1,0 +1,77 @@
+"""Tables and arrays of real vectors: rows in order, ends and gaps as for labels; observations as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from somcot.readers import from_env, read_vectors
+
+ROWS: dict[str, list[Any]] = {
+    "run": ["b", "a", "a", "b", "a"],
+    "t": [0, 2, 0, 1, 1],
+    "x": [5.0, 3.0, 1.0, 6.0, 2.0],
+    "v": [0.5, 0.3, 0.1, 0.6, 0.2],
+    "done": [False, True, False, False, False],
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*sorted by time:somcot.DataWarning")
+def test_rows_become_episodes_in_order() -> None:
+    data = read_vectors(ROWS, state=["x", "v"], sequence="run", time="t", terminated="done")
+    assert data.names == ("x", "v")
+    found = {
+        episode[0, 0]: (episode.tolist(), bool(end))
+        for episode, end in zip(data.episodes, data.terminated, strict=True)
+    }
+    assert found[1.0] == ([[1.0, 0.1], [2.0, 0.2], [3.0, 0.3]], True)
+    assert found[5.0] == ([[5.0, 0.5], [6.0, 0.6]], False)
+
+
+def test_missing_numbers_are_named_or_cut() -> None:
+    rows = {"x": [0.0, 1.0, None, 3.0, 4.0], "v": [0.0, 1.0, 2.0, 3.0, 4.0]}
+    with pytest.raises(ValueError, match=r"row 3 has no x / v \(1 such row"):
+        read_vectors(rows, state=["x", "v"])
+    data = read_vectors(rows, state=["x", "v"], missing="cut")
+    assert [episode[:, 0].tolist() for episode in data.episodes] == [[0.0, 1.0], [3.0, 4.0]]
+    with pytest.raises(ValueError, match="column 'x' is infinite"):
+        read_vectors({"x": [0.0, float("inf")], "v": [0.0, 1.0]}, state=["x", "v"])
+
+
+def test_files_of_every_kind_say_the_same(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).normal(size=(3, 5, 2))
+    lines = [f"{e},{t},{x!r},{v!r}" for e, run in enumerate(values.tolist()) for t, (x, v) in enumerate(run)]
+    (tmp_path / "log.csv").write_text("run,t,x,v\n" + "\n".join(lines))
+    np.save(tmp_path / "log.npy", values)
+    np.savez(tmp_path / "log.npz", *values)
+    columns = {"state": ["x", "v"], "sequence": "run", "time": "t"}
+    for found in (
+        read_vectors(tmp_path / "log.csv", **columns),
+        read_vectors(tmp_path / "log.npy"),
+        read_vectors(str(tmp_path / "log.npz")),
+    ):
+        np.testing.assert_array_equal(np.stack(found.episodes), values)
+
+
+def test_arrays_that_are_none(tmp_path: Path) -> None:
+    np.savez(tmp_path / "bad.npz", np.array(["a", "b"]))
+    with pytest.raises(ValueError, match="expected numbers of shape"):
+        read_vectors(tmp_path / "bad.npz")
+    np.save(tmp_path / "bad.npy", np.full((1, 3, 2), np.nan))
+    with pytest.raises(ValueError, match=r"bad.npy: arrays\[0\]: row 0, coordinate 0 is NaN"):
+        read_vectors(tmp_path / "bad.npy")
+
+
+def test_observations_as_they_are() -> None:
+    pytest.importorskip("gymnasium")
+    data = from_env("CartPole-v1", n_steps=200, rng=0, vectors=True)
+    assert data.d == 4
+    assert data.n_transitions == 200
+    assert data.terminated.any()
+    with pytest.raises(ValueError, match="vectors=True keeps observations"):
+        from_env("CartPole-v1", n_steps=20, rng=0, vectors=True, bins=3)
+    with pytest.raises(ValueError, match="or vectors=True for Trajectories"):
+        from_env("CartPole-v1", n_steps=20, rng=0)
