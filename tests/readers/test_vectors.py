@@ -47,9 +47,8 @@ def test_files_of_every_kind_say_the_same(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("run,t,x,v\n" + "\n".join(lines))
     np.save(tmp_path / "log.npy", values)
     np.savez(tmp_path / "log.npz", *values)
-    columns = {"state": ["x", "v"], "sequence": "run", "time": "t"}
     for found in (
-        read_vectors(tmp_path / "log.csv", **columns),
+        read_vectors(tmp_path / "log.csv", state=["x", "v"], sequence="run", time="t"),
         read_vectors(tmp_path / "log.npy"),
         read_vectors(str(tmp_path / "log.npz")),
     ):
