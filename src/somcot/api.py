@@ -148,9 +148,7 @@ def _of_vectors(x: Any, y: Any, cost: Any, clock: Clock, method: str, given: dic
 
     for name, side in (("x", x), ("y", y)):
         if not isinstance(side, Trajectories):
-            raise TypeError(
-                f"{name}: found {type(side).__name__}, but the other side is Trajectories; give both as such"
-            )
+            raise TypeError(f"{name}: found {type(side).__name__}, expected Trajectories like the other side")
     if clock.name != "discount" or method != "auto":
         found = f"method={method!r}" if method != "auto" else f"the clock {clock.name!r}"
         raise ValueError(

@@ -255,8 +255,8 @@ class ShiftCheck(NamedTuple):
     calibrated : float or None
         The same after the correction by linear twins, where they are used.
     worst : float
-        The largest relative error among the recordings, of what the answer is made with; for squared costs that of
-        the length of the shift.
+        The largest relative error among the recordings, of what the answer is made with, beyond what is chance (two
+        standard deviations, where twins show it); for squared costs that of the length of the shift.
     """
 
     distance: float

@@ -37,7 +37,7 @@ def test_missing_numbers_are_named_or_cut() -> None:
         read_vectors(rows, state=["x", "v"])
     data = read_vectors(rows, state=["x", "v"], missing="cut")
     assert [episode[:, 0].tolist() for episode in data.episodes] == [[0.0, 1.0], [3.0, 4.0]]
-    with pytest.raises(ValueError, match="column 'x' is infinite"):
+    with pytest.raises(ValueError, match="column 'x': found inf, expected finite numbers"):
         read_vectors({"x": [0.0, float("inf")], "v": [0.0, 1.0]}, state=["x", "v"])
 
 

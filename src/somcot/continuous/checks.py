@@ -18,6 +18,7 @@ __all__ = ["on_cells", "resolution", "shift_check"]
 
 _SHIFT = 0.5  # in standard deviations, at least
 _SHIFT_TWINS = 6
+_NOISE = 2.0  # standard deviations of chance, as the twins show it, that are no error
 
 
 def shift_check(question: Question, answer: float, *, calibrate: bool) -> ShiftCheck | None:
@@ -35,28 +36,33 @@ def shift_check(question: Question, answer: float, *, calibrate: bool) -> ShiftC
     spread = float(np.sqrt(np.mean([data.points.var(axis=0).mean() for data in (question.x, question.y)])))
     size = max(_SHIFT * spread, float(np.sqrt(answer)) if square else answer)
     truth = size * size if square else size
-    plain, corrected = [], []
+    plain, corrected, noise = [], [], 0.0
     for side, pair in enumerate(pairs):
         assert pair is not None
         move = size * _direction(question.x.d, side)
         found = question.raw(pair[0], _moved(pair[1], move))
         plain.append(found)
         if calibrate:
-            corrected.append(found - _bias(question, pair, move, truth, side))
+            said = _said_of_twins(question, pair, move, side)
+            corrected.append(found - float(said.mean()) + truth)
+            noise = max(noise, _NOISE * float(said.std(ddof=1)))
     final = corrected if calibrate else plain
-    shares = [max(value, 0.0) / truth for value in final]
+    off = [max(abs(value - truth) - noise, 0.0) * (1.0 if value > truth else -1.0) for value in final]
+    shares = [max(truth + error, 0.0) / truth for error in off]
     worst = max(abs((share**0.5 if square else share) - 1.0) for share in shares)
     return ShiftCheck(truth, float(np.mean(plain)), float(np.mean(corrected)) if calibrate else None, worst)
 
 
-def _bias(question: Question, pair: tuple[Trajectories, Trajectories], move: Floats, truth: float, side: int) -> float:
-    """What cells say too much of halves of a linear twin, one of them moved."""
+def _said_of_twins(question: Question, pair: tuple[Trajectories, Trajectories], move: Floats, side: int) -> Floats:
+    """What cells say of halves of linear twins, one of them moved."""
     rng = question.rng(2 + side)
     model = fit((question.x, question.y)[side])
-    values = [
-        question.raw(drawn(model, pair[0], rng), _moved(drawn(model, pair[1], rng), move)) for _ in range(_SHIFT_TWINS)
-    ]
-    return float(np.mean(values)) - truth
+    return np.array(
+        [
+            question.raw(drawn(model, pair[0], rng), _moved(drawn(model, pair[1], rng), move))
+            for _ in range(_SHIFT_TWINS)
+        ]
+    )
 
 
 def _halves(data: Trajectories) -> tuple[Trajectories, Trajectories] | None:

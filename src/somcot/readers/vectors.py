@@ -69,10 +69,6 @@ def read_vectors(
         roles = roles_of(table, state, sequence, time, None, terminated)
         columns = collected(table, roles, dict.fromkeys(roles.state, 2))
     values = np.column_stack([column.floats() for column in columns.state.values()])  # type: ignore[union-attr]
-    for name, numbers in zip(roles.state, values.T, strict=True):
-        if np.isinf(numbers).any():
-            place = columns.place(int(np.isinf(numbers).argmax()) + 1)
-            raise ValueError(f"{columns.source}: {place}, column {name!r} is infinite; remove or replace it")
     # The rows themselves take the place of states, so that everything said about order and ends holds here too.
     codes = np.where(np.isnan(values).any(axis=1), -1, np.arange(len(values)))
     if not len(codes):
