@@ -40,8 +40,8 @@ __all__ = [
     "read_arrays",
     "read_graph",
     "read_prism",
-    "split_periods",
     "read_vectors",
+    "split_periods",
     "split_table",
     "tidy_labels",
 ]
