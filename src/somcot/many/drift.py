@@ -13,7 +13,7 @@ import time
 import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,9 +27,6 @@ from somcot.plumbing.text import label_text
 from somcot.plumbing.validation import check_confidence, check_count, check_discount
 from somcot.result import Result
 from somcot.samples import Samples
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["Change", "Drift", "drift", "holm", "short"]
 
@@ -129,8 +126,8 @@ class Drift:
         for change in self.changes:
             yield change._asdict() | {"changed": change.adjusted <= self.level}
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the distances with their intervals over the periods."""
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the distances with their intervals over the periods; matplotlib's Axes in and out."""
         from somcot.plots.many import drift as draw  # a picture of this record, layers above it
 
         return draw(self, ax=ax)
