@@ -31,6 +31,7 @@ from somcot.commands.options import (
     Yes,
     reads_files,
 )
+from somcot.commands.wording import as_option
 from somcot.plumbing.errors import NotSolvedError
 from somcot.plumbing.text import label_text
 
@@ -83,7 +84,7 @@ def _explain(error: BaseException) -> int:
         remedy = "" if ";" in str(error.strerror) else "; check the name and the permissions"
         return _say(f"error: {error.filename}: {error.strerror}{remedy}", BAD_INPUT)
     if isinstance(error, (ValueError, TypeError, ImportError, OSError)):
-        return _say(f"error: {error}", BAD_INPUT)
+        return _say(f"error: {as_option(str(error))}", BAD_INPUT)
     if isinstance(error, NotSolvedError):
         return _say(f"error: {error}", NOT_CONVERGED)
     return _say(f"error: {type(error).__name__}: {error}; this is a defect of somcot, --debug shows where", FAILED)
@@ -142,6 +143,9 @@ def distance(
     cost: Cost = "labels",
     method: Method = "auto",
     confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of the interval.")] = 0.9,
+    standard_error: Annotated[
+        str, typer.Option(metavar="rows|episodes", help="From counts, or from whole episodes where memory is longer.")
+    ] = "rows",
     seed: Seed = 0,
     json: Json = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report, one HTML file.")] = None,
@@ -153,8 +157,8 @@ def distance(
 
     return run.distance(
         a, b, reading, clock=run.Asked(discount, horizon, rate, total), cost=cost, method=method,
-        confidence=confidence, seed=seed, as_json=json,
-        html=html, plot=plot, yes=yes, command=shlex.join(["somcot", *sys.argv[1:]]),
+        confidence=confidence, standard_error=standard_error, seed=seed, as_json=json, html=html, plot=plot, yes=yes,
+        command=shlex.join(["somcot", *sys.argv[1:]]),
     )  # fmt: skip
 
 
@@ -301,7 +305,7 @@ def drift(
     )  # fmt: skip
 
 
-@app.command()
+@app.command(cls=Grouped)
 @reads_files
 def info(
     file: Annotated[str, typer.Argument(metavar="FILE", help="File to look into, or - for standard input.")],

@@ -178,6 +178,6 @@ def lag_sweep(
     read = partial(from_dtrajs, initial=initial, connected=connected)
     found = []
     for lag in wanted:
-        a, b = read(x, lag=lag, source="x"), read(y, lag=lag, source="y")
+        a, b = (read(side, lag=lag, source=f"lag {lag}, {name}") for name, side in (("x", x), ("y", y)))
         found.append(distance(a, b, cost, discount=discount**lag, confidence=confidence, rng=rng))
     return LagSweep(wanted, tuple(found))

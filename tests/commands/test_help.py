@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from somcot.cli import app
-from somcot.commands.help import EXAMPLES, WIDEST
+from somcot.commands.help import EXAMPLES, WIDEST, Grouped
 from somcot.experiments.command import register
 
 
@@ -57,6 +57,13 @@ def test_options_come_in_groups() -> None:
     assert "--directed" in graphs
     assert "--sequence" not in graphs
     assert "--html" in text.partition("Output:")[2].partition("\n\n")[0]
+
+
+def test_every_command_has_groups_and_plain_arguments() -> None:
+    assert [
+        name for name, command in commands().items() if name != "reproduce" and not isinstance(command, Grouped)
+    ] == []
+    assert page("info").startswith("Usage: somcot info [OPTIONS] FILE\n")
 
 
 def test_wide_terminals_are_used() -> None:

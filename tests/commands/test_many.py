@@ -53,6 +53,26 @@ def test_files_and_groups_of_one_file_give_the_same(folder: Path) -> None:
     assert np.array(two["plugin"]) == pytest.approx(found.plugin, abs=1e-12)
 
 
+def test_an_event_log_is_parted_by_an_attribute_of_its_cases(folder: Path, tmp_path: Path) -> None:
+    """The same rows as a log and as a table give the same numbers, and warnings name the group."""
+    names = ["week", "user", "page"]
+    rows = [
+        dict(zip(names, line.split(","), strict=True)) for line in (folder / "log.csv").read_text().splitlines()[1:]
+    ]
+    traces: dict[str, list[str]] = {}
+    for row in rows:
+        attributes = f'<string key="concept:name" value="{row["user"]}"/><string key="week" value="{row["week"]}"/>'
+        traces.setdefault(attributes, []).append(f'<event><string key="concept:name" value="{row["page"]}"/></event>')
+    text = "".join(f"<trace>{facts}{''.join(events)}</trace>" for facts, events in traces.items())
+    (tmp_path / "log.xes").write_text(f"<log>{text}</log>")
+    asked = ["--time", "file", "--discount", "0.9", "--json"]
+    found = json.loads(run("matrix", tmp_path / "log.xes", "--by", "case:week", *asked).splitlines()[-1])
+    wanted = json.loads(run("matrix", folder / "log.csv", "--by", "week", *READ, "--json").splitlines()[-1])
+    assert (found["labels"], found["values"]) == (wanted["labels"], wanted["values"])
+    with pytest.raises(ValueError, match=r"there is no column 'week'.*did you mean 'case:week'"):
+        run("matrix", tmp_path / "log.xes", "--by", "week", *asked)
+
+
 def test_every_kind_of_file(folder: Path, tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 

@@ -7,11 +7,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import somcot
+from somcot.commands.answers import Answer
+from somcot.commands.inputs import NamedProcess
+from somcot.commands.outputs import write_files
 from tests.command_server import Command, Finished
 
 EDGES = "a b 3\nb c 1\nc a 1\n"
@@ -165,3 +170,15 @@ def test_a_label_that_cannot_be_written(command: Command, folder: Path) -> None:
     assert not (folder / "m.csv").exists()
     assert command("metric", "s.jsonl", "s.jsonl", "--discount", "0.5", "--out", "m.npy", cwd=folder).returncode == 0
     assert np.load(folder / "m.npy").shape == (2, 2)
+
+
+def test_a_note_in_the_words_of_the_command_line_stands_once_in_the_report(tmp_path: Path) -> None:
+    said = "x: use standard_error='episodes', or make words the states"
+    x = somcot.random_walk(3, 0.3).sample(50, 9, rng=0)
+    cost = somcot.costs.labels(x.states, x.states)
+    result = replace(somcot.distance(x, x, cost, discount=0.5, confidence=None), notes=(said,))
+    sides = NamedProcess("may.csv", x), NamedProcess("june.csv", x)
+    write_files(Answer(result, *sides, cost, "labels", 0, [], "somcot"), tmp_path / "page.html", None)
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("make words the states") == 1
+    assert "pass --standard-error episodes" in page

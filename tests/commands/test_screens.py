@@ -35,6 +35,11 @@ def recorded() -> Answer:
     return answer
 
 
+def test_of_known_chains_nothing_is_called_clear(recorded: Answer) -> None:
+    assert "clear" in shown(recorded, 100)
+    assert "clear" not in shown(answer_to(somcot.random_walk(4, 0.3), somcot.random_walk(4, 0.6)), 100)
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_it_fits_and_begins_with_the_meaning(width: int, recorded: Answer) -> None:
     text = shown(recorded, width)

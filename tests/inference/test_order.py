@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
@@ -105,3 +107,16 @@ def test_what_is_refused() -> None:
     with pytest.raises(ValueError, match="k: the known start law is one of single states"):
         Samples.from_trajectories([[0, 1, 0]], initial=0).with_order(2)
     assert somcot.markov_order(Samples.from_trajectories([[0, 1]])).pvalues == (1.0, 1.0, 1.0)
+
+
+def test_the_note_does_not_ask_for_what_was_done() -> None:
+    data = [Samples.from_trajectories(second_order(40, 50, seed, 0.3)) for seed in (1, 2)]
+    said = {}
+    for by in ("rows", "episodes"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            notes = somcot.distance(*data, discount=0.5, confidence=0.9, rng=0, standard_error=by).diagnose()
+        (said[by],) = [note for note in notes if note.startswith("x: the next state clearly depends")]
+    assert "use standard_error='episodes'" in said["rows"]
+    assert "standard_error" not in said["episodes"]
+    assert "too narrow" not in said["episodes"]

@@ -181,7 +181,17 @@ def test_attributes_of_cases_and_events_are_columns(tmp_path: Path) -> None:
 
 def test_case_names_that_come_twice_are_one_sequence(tmp_path: Path) -> None:
     path = written(tmp_path, log(trace("1", [event("a", 1)]), trace("1", [event("b", 2)])))
-    assert from_xes(path).n_transitions == 1
+    with pytest.warns(DataWarning, match=r"1 case name\(s\) belong to more than one trace, such as '1' \(line 10\)"):
+        assert from_xes(path).n_transitions == 1
+
+
+def test_traces_that_lose_all_their_events_are_counted(tmp_path: Path) -> None:
+    begun = [event("a", 1, **{"lifecycle:transition": "start"})]
+    path = written(tmp_path, log(GOOD, trace("c2", begun), trace("c3", begun)))
+    with pytest.warns(
+        DataWarning, match=r"2 of 4 events .* 'start' \(2\), and with them 2 trace\(s\) that have no other"
+    ):
+        assert from_xes(path).n_episodes == 1
 
 
 BOMB = (
@@ -212,7 +222,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     ),
     "no time": (
         log(trace("c1", [event("a", 1), {"concept:name": "b"}])),
-        r"event 2 of trace 1 'c1' \(line 3\), column 'time:timestamp': the entry is missing",
+        r"event 2 of trace 1 'c1' \(line 3\), column 'time:timestamp': the entry is missing .*time='file'",
     ),
     "no name": (
         log(trace("c1", [event("a", 1), {"time:timestamp": "2026-05-02T10:00:00+02:00"}])),
@@ -227,6 +237,7 @@ REFUSED: dict[str, tuple[str, str]] = {
         r"event 2 of trace 1 'c1' .*write all times in the same way",
     ),
     "our own mark": (log(GOOD).replace("<event>", '<event plain-events="1">', 1), "an event has the attribute"),
+    "no such encoding": (log(GOOD).replace("UTF-8", "klingon"), "line 1: the declared encoding cannot be read"),
     "control characters": (log(GOOD).replace('"a"', '"\x01"'), "line 6, column .*not valid XML"),
 }
 

@@ -15,6 +15,7 @@ import numpy as np
 import somcot
 from somcot.chains import MarkovChain
 from somcot.commands.inputs import NamedProcess
+from somcot.commands.wording import as_option
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.text import label_text
 from somcot.problem import Data
@@ -28,19 +29,6 @@ __all__ = [
 
 _MATCHES = 50
 _SHARES = 20
-_SPELLED = {
-    "pass terminated=True": "pass --terminated all",
-    "total=True: the": "--total: the",
-    "discount=1: est": "--discount 1: est",
-    "terminated=True": "--terminated all",
-    "pass end='left', say, instead of terminated": "pass --end left, say, instead of --terminated",
-    "pass end='left'": "pass --end left",
-    "pass tidy=True": "pass --tidy",
-    "pass lifecycle='all'": "pass --lifecycle all",
-    "overlap (sliding=True)": "overlap (--sliding)",
-    "with sliding=False": "without --sliding",
-    "somcot.same_process tests": "somcot test says",
-}
 
 
 @dataclass
@@ -84,7 +72,7 @@ def caught() -> Iterator[list[str]]:
             yield messages
         finally:
             ours = [str(w.message) for w in found if w.category.__module__.startswith("somcot")]
-            messages.extend(label_text(_as_option(" ".join(text.split())), 2000) for text in dict.fromkeys(ours))
+            messages.extend(label_text(as_option(" ".join(text.split())), 2000) for text in dict.fromkeys(ours))
 
 
 def names_of(x: NamedProcess, y: NamedProcess) -> tuple[str, str]:
@@ -109,15 +97,8 @@ def notes_of(messages: Iterable[str], x: NamedProcess, y: NamedProcess) -> list[
     """Messages in the names of the two files, each once."""
     short = names_of(x, y)
     known = {x.name: "x", y.name: "y"} if x.name != y.name else {}
-    parts = ((message, *message.partition(": ")) for message in map(_as_option, messages))
+    parts = ((message, *message.partition(": ")) for message in map(as_option, messages))
     return named([f"{known[a]}: {rest}" if a in known else whole for whole, a, _, rest in parts], short)
-
-
-def _as_option(text: str) -> str:
-    """The remedy in the words of the command line."""
-    for argument, option in _SPELLED.items():
-        text = text.replace(argument, option)
-    return text
 
 
 def chain_of(process: NamedProcess) -> MarkovChain:

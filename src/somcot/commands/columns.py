@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from rich.columns import Columns
 from rich.table import Table
@@ -36,11 +38,12 @@ def _steps(answer: Answer, steps: tuple[TransitionShare, ...]) -> Table:
     for name in answer.names:
         table.add_column(Text(file_name(name, 14)), justify="right")
     table.add_column("adds", justify="right")
-    table.add_column("clear")
-    for t in steps:
+    if answer.result.n_samples:
+        table.add_column("clear")
+    for t, verdict in zip(steps, _verdicts(answer, steps), strict=True):
         table.add_row(
             Text(label_text(t.state, 24)), Text(label_text(t.next_state, 24)), percent(t.probability_x),
-            percent(t.probability_y), decimals(t.amount), _clear(answer, t.marked),
+            percent(t.probability_y), decimals(t.amount), *verdict,
         )  # fmt: skip
     return table
 
@@ -52,20 +55,23 @@ def _pairs(answer: Answer, pairs: tuple[PairShare, ...]) -> Table:
     table.add_column(Text(f"while in {second}"), overflow="fold")
     table.add_column("time", justify="right")
     table.add_column("adds", justify="right")
-    table.add_column("clear")
-    for p in pairs:
+    if answer.result.n_samples:
+        table.add_column("clear")
+    for p, verdict in zip(pairs, _verdicts(answer, pairs), strict=True):
         table.add_row(
             Text(label_text(p.x, 24)), Text(label_text(p.y, 24)),
-            percent(of_time(answer.result, p.occupancy)), decimals(p.amount), _clear(answer, p.marked),
+            percent(of_time(answer.result, p.occupancy)), decimals(p.amount), *verdict,
         )  # fmt: skip
     return table
 
 
-def _clear(answer: Answer, marked: bool) -> str:
-    """Of known chains everything is clear, so nothing need be said."""
-    if answer.result.n_samples and answer.result.discount == 1.0:
-        return "?"  # no errors with this clock
-    return "yes" if marked and answer.result.n_samples else "" if marked else "no"
+def _verdicts(answer: Answer, shares: Sequence[PairShare | TransitionShare]) -> list[tuple[str, ...]]:
+    """A last cell for each row: whether it is no accident. Of known chains nothing is, so nothing need be said."""
+    if not answer.result.n_samples:
+        return [()] * len(shares)
+    if answer.result.discount == 1.0:
+        return [("?",)] * len(shares)  # no errors with this clock
+    return [("yes" if share.marked else "no",) for share in shares]
 
 
 def _matches(answer: Answer) -> Table:

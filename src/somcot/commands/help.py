@@ -85,6 +85,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
 class Grouped(TyperCommand):
     """A command whose help shows its options in groups, and examples."""
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Arguments as they are called in the text below, without braces."""
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the groups, in the order in which they first occur."""
         groups: dict[str, list[tuple[str, str]]] = {}

@@ -52,7 +52,10 @@ def read_processes(paths: Sequence[str], reading: Reading, reward: str | None = 
     if reading.other is not None and reading.top is None:
         raise ValueError(f"--other {reading.other}: only together with --top N; leave it out")
     if reward is not None and not any("reward" in KINDS[kind].options() for kind in kinds):
-        raise ValueError(f"--cost reward:{reward}: only tables have reward columns; give the cost as a matrix file")
+        raise ValueError(
+            f"--cost reward:{reward}: only tables have reward columns; give the cost as a matrix file, or "
+            f"name an attribute of the nodes of graphs: --cost attribute:{reward}"
+        )
     bins = _shared_bins(sources, kinds, reading)
     found = []
     for source, kind in zip(sources, kinds, strict=True):

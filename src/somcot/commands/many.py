@@ -35,6 +35,7 @@ from somcot.plumbing.files import write_bytes
 from somcot.plumbing.text import label_text
 from somcot.problem import ChainOrData, Data
 from somcot.readers.groups import split_table
+from somcot.readers.inputs import format_of
 from somcot.report.many import write_matrix
 
 __all__ = ["ENDINGS", "Asked", "matrix", "select"]
@@ -140,7 +141,8 @@ def _read(files: Sequence[str], reading: Reading, cost: str, by: str | None) -> 
         return _with_text_labels(_short_names(processes))
     if len(files) != 1:
         raise ValueError(f"--by: parts one file into groups, but {len(files)} files are named; name one")
-    options = {name: value for name, value in reading.for_kind("table").items() if name != "bins"}
+    kind = "log" if (reading.format or format_of(files[0])) == "xes" else "table"
+    options = {name: value for name, value in reading.for_kind(kind).items() if name != "bins"}
     if reading.bins:
         raise ValueError("--by: states cannot be binned at the same time; bin the column first")
     if reading.format:

@@ -6,6 +6,7 @@ import csv
 import io
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -64,8 +65,9 @@ def _refuse_unwritable(path: Path) -> None:
 def write_files(answer: Answer, html: Path | None, plot: Path | None, known: float | None = None) -> None:
     """Write the report and the figure, and note where they are."""
     if html is not None:
+        told = replace(answer.result, notes=())  # they are among those of the answer, in the words of the command line
         report.write(
-            html, answer.result, cost=answer.cost, x=answer.x.value, y=answer.y.value,
+            html, told, cost=answer.cost, x=answer.x.value, y=answer.y.value,
             names=answer.names, cost_name=answer.cost_name, warnings=answer.notes,
             command=answer.command, known=known, state_name=answer.state_name,
         )  # fmt: skip

@@ -49,6 +49,8 @@ def _named_cost(text: str, x: NamedProcess, y: NamedProcess) -> Floats | costs.F
         found = costs.between(text, x.value, y.value)
     except ValueError as error:
         side, sign, rest = str(error).partition(": ")
+        if side == "cost" and rest.startswith("found"):
+            raise ValueError(f"--cost: found {text!r}, expected one of {', '.join(KNOWN)}, or a file") from None
         names = {"x": x.name, "y": y.name, "cost": f"--cost {text}"}
         raise ValueError(f"{names.get(side, side)}{sign}{rest}") from None
     return found if isinstance(found, costs.FeatureCost) else np.asarray(found)

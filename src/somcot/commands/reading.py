@@ -33,7 +33,11 @@ class Reading:
     ] = None
     time: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Column that orders the rows of a sequence.", rich_help_panel=EVENTS),
+        typer.Option(
+            metavar="COLUMN",
+            help="Column that orders the rows of a sequence; file: as they stand.",
+            rich_help_panel=EVENTS,
+        ),
     ] = None
     state: Annotated[
         list[str] | None,

@@ -80,6 +80,7 @@ def distance(
     clock: Asked,
     method: str,
     confidence: float,
+    standard_error: str,
     seed: int,
     as_json: bool,
     html: Path | None,
@@ -91,6 +92,10 @@ def distance(
     clock.checked()
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"--confidence: found {confidence:g}, expected a number strictly between 0 and 1, such as 0.9")
+    if standard_error not in ("rows", "episodes"):
+        raise ValueError(f"--standard-error: found {standard_error!r}, expected rows or episodes")
+    if standard_error != "rows" and method != "auto":
+        raise ValueError(f"--standard-error: only the estimate (--method auto) has an interval, not {method}")
     if plot is not None and plot.suffix.lower() not in _PICTURES:
         raise ValueError(f"--plot: found {str(plot)!r}, expected a file ending in {', '.join(_PICTURES)}")
     if plot is not None and not can_draw():
@@ -101,6 +106,7 @@ def distance(
         asked = clock.settled(x, y)
         if method in _FORECAST:
             _agree(x, y, yes)
+        options: dict[str, Any] = {} if standard_error == "rows" else {"standard_error": standard_error}
         result = somcot.distance(
             x.process,
             y.process,
@@ -110,6 +116,7 @@ def distance(
             confidence=confidence if method == "auto" else None,
             rng=seed,
             progress=sys.stderr.isatty(),
+            **options,
         )
     answer = Answer(result, x, y, np.asarray(table), cost, seed, messages, command)
     if reading.state is not None and len(reading.state) == 1:

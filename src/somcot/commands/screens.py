@@ -143,6 +143,8 @@ def show_info(console: Console, process: NamedProcess, size: Size, messages: Seq
                 "rewards", f"from {np.nanmin(value.features):.4g} to {np.nanmax(value.features):.4g} per state"
             )
     facts.add_row("states", Text(_names(value.states, 12)))
+    if attributes := getattr(value, "attributes", None):
+        facts.add_row("attributes", Text(f"{_names(list(attributes), 12)} (for --cost attribute:NAME)"))
     facts.add_row(
         "a distance", f"to a like process: about {duration(size.seconds)} and {readable(size.n_bytes)} of memory"
     )
@@ -154,6 +156,8 @@ def show_info(console: Console, process: NamedProcess, size: Size, messages: Seq
 
 def _ends(samples: Samples) -> str:
     n = 0 if samples.terminated is None else int(samples.terminated.sum())
+    if n in (0, samples.n_episodes):
+        return "all sequences ended for good" if n else "no sequence ended for good; their recordings just stopped"
     return f"{n:,} of {samples.n_episodes:,} sequences ended for good, the others just stopped"
 
 

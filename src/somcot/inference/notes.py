@@ -20,11 +20,11 @@ _LISTED = 3  # states that a note names
 _HARDLY = 0.75  # rho above which the data hardly tell the distance from 0
 
 
-def notes(whole: Plugin, evidence: Evidence) -> Iterator[str]:
-    """Everything there is to say, in the order of importance."""
+def notes(whole: Plugin, evidence: Evidence, by: str = "rows") -> Iterator[str]:
+    """Everything there is to say, in the order of importance; `by` is what the standard error was taken from."""
     for name, model in zip("xy", whole.models, strict=True):
         if model.samples is not None:
-            yield from _of_one_side(name, model, whole.problem.discount)
+            yield from _of_one_side(name, model, whole.problem.discount, by)
     if isinstance(whole.x.samples, Samples) and isinstance(whole.y.samples, Samples):
         suspicion = alike(whole.x.samples, whole.y.samples)
         if suspicion is not None:
@@ -46,7 +46,7 @@ def notes(whole: Plugin, evidence: Evidence) -> Iterator[str]:
         )
 
 
-def _of_one_side(name: str, model: Model, discount: float) -> Iterator[str]:
+def _of_one_side(name: str, model: Model, discount: float, by: str) -> Iterator[str]:
     assert model.samples is not None
     if model.samples.overlap > 1:
         yield (
@@ -54,10 +54,11 @@ def _of_one_side(name: str, model: Model, discount: float) -> Iterator[str]:
             "read the trajectories with sliding=False"
         )
     elif isinstance(model.samples, Samples) and forgetful(model.samples):
-        yield (
-            f"{name}: the next state clearly depends on more than the last one (somcot.markov_order), so the interval "
-            "is too narrow and the distance that of simpler processes; use standard_error='episodes', or make words "
-            "the states: samples.with_order(2)"
+        yield f"{name}: the next state clearly depends on more than the last one (somcot.markov_order), so " + (
+            "the interval is too narrow and the distance that of simpler processes; use standard_error='episodes', or "
+            "make words the states: samples.with_order(2)"
+            if by == "rows"
+            else "the distance is that of simpler processes; samples.with_order(2) makes words the states"
         )
     visits, occupancy = model.totals[:-1], model.chain.state_occupancy(discount)
     estimated = ~model.samples.terminal

@@ -47,7 +47,10 @@ def open_table(
     delimiter: str | None = None,
     lifecycle: str | None = None,
 ) -> Iterator[Table]:
-    """Open a file, a folder of files, a frame or anything that Arrow can stream."""
+    """Open a file, a folder of files, a frame or anything that Arrow can stream; a table is open already."""
+    if isinstance(data, Table):
+        yield data
+        return
     if isinstance(data, (str, os.PathLike)):
         data = identify(data, format)
     if not isinstance(data, Input):

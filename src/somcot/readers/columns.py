@@ -292,10 +292,8 @@ class NumberColumn:
         return "numbers or times such as 2026-05-01T12:00:00" if self.times else "numbers; correct or remove the row"
 
     def _missing(self, i: int, value: Any) -> ValueError:
-        return ValueError(
-            f"{self.source}: {self._place(i)}, column {self.name!r}: the entry is missing "
-            f"({_shown(value)}); fill it in or remove the row"
-        )
+        instead = ", or keep the order of the file: time='file' (--time file)" if self.times else ""
+        return self._refused(i, f"the entry is missing ({_shown(value)}); fill it in or remove the row{instead}")
 
     def finish(self) -> NDArray[Any]:
         """All rows: int64 where every batch is, float64 otherwise."""

@@ -341,7 +341,7 @@ def _checked(files: list[str], found: Counts) -> Counts:
         raise ValueError(f"{name}: no sequence has two rows, so there is no step to count; check the sequence column")
     single = int((found.edges.rows == 1).sum())
     if single:
-        warn(f"{name}: {single} of {len(found.edges.ids)} sequences have a single row, hence no step", DataWarning)
+        warn(f"{name}: {single:,} of {len(found.edges.ids):,} sequences have a single row, hence no step", DataWarning)
     return found
 
 

@@ -16,6 +16,7 @@ from somcot.plumbing.validation import check_count, check_flag, real_array, refu
 from somcot.readers.episodes import join
 from somcot.readers.inputs import Input, identify
 from somcot.readers.numpy_files import load_arrays
+from somcot.recorded import changes
 from somcot.recorded.stationary import asks_for_long_run, long_run_law
 from somcot.samples import Samples
 from somcot.timed import ContinuousChain
@@ -81,7 +82,9 @@ def from_dtrajs(
     if states is not None and found[-1] >= len(labels):
         raise ValueError(f"states: found {len(labels)} labels, the largest state number is {found[-1]}; name them all")
     steps = replace(join(codes if states is None else flat, begins, labels, source=source), overlap=overlap)
-    return (steps.connected() if check_flag("connected", connected) else steps).with_start(initial)
+    if check_flag("connected", connected):
+        steps = changes.connected(steps, source)
+    return steps.with_start(initial)
 
 
 def from_model(

@@ -74,6 +74,6 @@ def _report_short(source: str, n_given: int, n_kept: int) -> None:
         )
     if n_kept < n_given:
         warn(
-            f"{source}: {n_given - n_kept} of {n_given} sequences have a single row, hence no step; dropped",
+            f"{source}: {n_given - n_kept:,} of {n_given:,} sequences have a single row, hence no step; dropped",
             DataWarning,
         )

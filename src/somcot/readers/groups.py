@@ -10,16 +10,16 @@ import numpy as np
 
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.readers.batches import arrow, open_table
+from somcot.readers.frames import open_frame
 from somcot.readers.table import Table
-from somcot.readers.tables import from_table
+from somcot.readers.tables import USUAL, classified, from_table
 from somcot.recorded.recording import RewardSums
 from somcot.samples import Samples
 
 __all__ = ["FILE_OPTIONS", "LEAST", "collected", "parted", "split_table"]
 
 LEAST = 30  # transitions below which a group says nothing
-FILE_OPTIONS = ("format", "encoding", "delimiter")
-_USUAL = ("state", "sequence", "episode", "trajectory", "time", "timestamp", "step")
+FILE_OPTIONS = ("format", "encoding", "delimiter", "lifecycle")
 
 
 def split_table(data: Any, by: str, *, least: int = LEAST, **options: Any) -> dict[Hashable, Samples]:
@@ -28,13 +28,14 @@ def split_table(data: Any, by: str, *, least: int = LEAST, **options: Any) -> di
     Parameters
     ----------
     data : path, frame or Arrow table
-        As for `from_table`. The columns needed are held in memory.
+        As for `from_table`, or an event log as for `from_xes`. The columns needed are held in memory.
     by : str
-        The column that tells processes apart. Sequences do not run from one into another.
+        The column that tells processes apart; in event logs, ``case:NAME`` say. Sequences do not run from one into
+        another.
     least : int
         Groups with fewer transitions are left out, with a `DataWarning` that lists them.
     **options
-        Those of `from_table`, the same for all groups.
+        Those of `from_table` (of `from_xes` for event logs), the same for all groups.
 
     Returns
     -------
@@ -51,12 +52,15 @@ def split_table(data: Any, by: str, *, least: int = LEAST, **options: Any) -> di
     if not isinstance(by, str):
         raise TypeError(f"by: found {by!r}, expected the name of a column")
     source = {name: options[name] for name in FILE_OPTIONS if name in options}
-    rest = {name: value for name, value in options.items() if name not in FILE_OPTIONS}
+    rest = {name: value for name, value in options.items() if name not in (*FILE_OPTIONS, "classifier")}
     with open_table(data, **source) as table:
         if by not in table.columns:
+            close = f"; did you mean 'case:{by}'?" if f"case:{by}" in table.columns else ""
             raise ValueError(
-                f"{table.name}: there is no column {by!r}; the columns are {', '.join(table.columns[:12])}"
+                f"{table.name}: there is no column {by!r}; the columns are {', '.join(table.columns[:12])}{close}"
             )
+        if options.get("classifier") is not None:
+            rest["state"] = classified(table, options["classifier"])
         name, whole = table.name, collected(table, by, rest)
     return parted(name, whole, by, rest, least)
 
@@ -66,10 +70,11 @@ def parted(name: str, whole: Any, by: str, rest: Mapping[str, Any], least: int) 
     groups, few = {}, {}
     for label, rows in _parts(name, whole, by):
         try:
-            found = from_table(rows.drop_columns([by]) if by not in _named(rest) else rows, **rest)
+            with open_frame(rows.drop_columns([by]) if by not in _named(rest) else rows) as group:
+                found = from_table(group._replace(name=f"{name}, {by} {label!r}"), **rest)
         except ValueError as error:
             if "no sequence has two rows" not in str(error):
-                raise ValueError(f"{name}, {by} {label!r}: {error}") from None
+                raise
             few[label] = 0
             continue
         if found.n_transitions < least:
@@ -97,8 +102,8 @@ def _named(options: Mapping[str, Any]) -> set[str]:
 def collected(table: Table, by: str, options: Mapping[str, Any]) -> Any:
     """The columns that any option names or that are looked for, as one Arrow table."""
     pa = arrow()
-    named = _named(options)
-    wanted = [c for c in dict.fromkeys(table.columns) if c == by or c in named or c in _USUAL]
+    named, usual = _named(options), {name for names in USUAL.values() for name in names}
+    wanted = [c for c in dict.fromkeys(table.columns) if c == by or c in named or c in usual]
     if "state" not in options and len(table.columns) == 2:
         wanted = list(table.columns)  # the other one is the state
     parts: dict[str, list[Any]] = {column: [] for column in wanted}

@@ -20,14 +20,14 @@ from somcot.readers.table import Table
 from somcot.readers.xes import ACTIVITY, CASE, TIME
 from somcot.samples import Samples
 
-__all__ = ["TIME_NAMES", "fit_bins", "from_table", "from_xes"]
+__all__ = ["TIME_NAMES", "USUAL", "classified", "fit_bins", "from_table", "from_xes"]
 
-_USUAL = {  # names looked for when a column is not named; the last ones are those of event logs
+USUAL = {  # names looked for when a column is not named; the last ones are those of event logs
     "state": ("state", ACTIVITY),
     "sequence": ("sequence", "episode", "trajectory", CASE),
     "time": ("time", "timestamp", "step", TIME),
 }
-TIME_NAMES = _USUAL["time"]
+TIME_NAMES = USUAL["time"]
 _IN_ORDER = "file"  # what to say instead of a column of times when the order of the rows is meant
 
 
@@ -190,12 +190,13 @@ def from_xes(
     if source.format != "xes":
         raise ValueError(f"{source.name}: a {source.format} file, expected an event log (.xes); see from_table")
     with open_table(source, lifecycle=lifecycle) as table:
-        states = state if classifier is None else _classified(table, classifier)
+        states = state if classifier is None else classified(table, classifier)
         roles = roles_of(table, states, sequence, time, reward, terminated)
         return wishes.samples(collected(table, roles, {}))
 
 
-def _classified(table: Table, classifier: str) -> list[str]:
+def classified(table: Table, classifier: str) -> list[str]:
+    """The columns that a classifier of an event log names."""
     if classifier not in table.classifiers:
         known = ", ".join(map(repr, table.classifiers)) or "none"
         raise ValueError(f"{table.name}: there is no classifier {classifier!r}; the log has {known}")
@@ -274,7 +275,7 @@ def roles_of(table: Table, state: Any, sequence: Any, time: Any, reward: Any, te
 
 
 def _usual(table: Table, role: str) -> str | None:
-    return next((name for name in _USUAL[role] if name in table.columns), None)
+    return next((name for name in USUAL[role] if name in table.columns), None)
 
 
 def _check_present(table: Table, wanted: Sequence[str]) -> None:

@@ -94,6 +94,8 @@ class _Parser:
             self.parser.Parse(data, final)
         except expat.ExpatError as error:
             raise ValueError(f"{self.source.name}: {self._explained(error)}; export the log again") from None
+        except (LookupError, UnicodeError) as error:  # an encoding that Python does not know, or cannot give to expat
+            raise self.refused(f"the declared encoding cannot be read ({error})", "write the log in UTF-8") from None
         if self.n_bytes - max(self.parser.CurrentByteIndex, 0) > _ELEMENT and not final:
             raise self.refused(f"an element is longer than {_ELEMENT >> 20} MB", "check how the log was written")
 
@@ -175,7 +177,9 @@ class _Events(_Parser):
         self.plain: PlainEvents | None = PlainEvents(self.slots, self.n_slots)
         self.columns: Columns = [[] for _ in range(self.n_slots)]
         self.left_out: Counter[str] = Counter()
-        self.n_events = self.n_empty = 0
+        self.n_events = self.n_empty = self.n_lost = 0
+        self.again: dict[str, int] = {}  # cases with several traces, and the line of the second
+        self._cases: set[str | None] = set()
         self.seen: set[int] = set()  # columns that some event has
         self._path: list[str] = []
         self._row: list[str | None] | None = None
@@ -216,9 +220,17 @@ class _Events(_Parser):
                 "(--lifecycle)"
             )
         if n:
+            lost = f", and with them {self.n_lost:,} trace(s) that have no other" if self.n_lost else ""
             warn(
-                f"{name}: {n:,} of {self.n_events:,} events are not {self.lifecycle!r} and left out: {kinds}; pass "
-                "lifecycle='all' to keep them",
+                f"{name}: {n:,} of {self.n_events:,} events are not {self.lifecycle!r} and left out: {kinds}{lost}; "
+                "pass lifecycle='all' to keep them",
+                DataWarning,
+            )
+        if self.again and CASE in self.wanted:
+            case, line = next(iter(self.again.items()))
+            warn(
+                f"{name}: {len(self.again):,} case name(s) belong to more than one trace, such as {case!r} (line "
+                f"{line}); taken as one sequence each, in order of time",
                 DataWarning,
             )
         if self.n_empty:
@@ -293,10 +305,15 @@ class _Events(_Parser):
             self.left_out.update(kind for kind in transitions if kind is not None and kind not in kept)
             members, numbers = [list(compress(column, chosen)) for column in members], compress(numbers, chosen)
             n = sum(chosen)
+            self.n_lost += not n
         for name, k in self.of_trace.items():
             members[k] = [self._trace.get(name)] * n
         for column, values in zip(self.columns, members, strict=True):
             column += values
         self.places.events += numbers
         self.places.ends.append(len(self.places.events))
-        self.places.traces.append((self._line, self._trace.get("concept:name")))
+        case = self._trace.get("concept:name")
+        self.places.traces.append((self._line, case))
+        if case in self._cases and case is not None:
+            self.again.setdefault(case, self._line)
+        self._cases.add(case)

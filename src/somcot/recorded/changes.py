@@ -65,8 +65,8 @@ def relabelled(samples: Samples, names: Mapping[Any, Hashable] | Callable[[Any],
     )
 
 
-def connected(samples: Samples) -> Samples:
-    """See `Samples.connected`."""
+def connected(samples: Samples, name: str = "connected") -> Samples:
+    """See `Samples.connected`; `name` is what to call the recording in the warning."""
     if samples.offsets is None:
         raise ValueError("connected: independent transitions have no path from state to state; record episodes")
     members = largest_connected(samples.pair_counts)
@@ -77,7 +77,7 @@ def connected(samples: Samples) -> Samples:
         raise ValueError("connected: no state is come back to in the data, so no set is connected; record longer")
     n_out = samples.n_transitions - len(kept.now)
     warn(
-        f"connected: {np.count_nonzero(~members)} of {samples.n_states} states and {n_out:,} of "
+        f"{name}: {np.count_nonzero(~members)} of {samples.n_states} states and {n_out:,} of "
         f"{samples.n_transitions:,} steps are outside of the largest connected set and left out",
         DataWarning,
     )

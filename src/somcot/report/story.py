@@ -10,7 +10,7 @@ from somcot.makeup import Contributions, PairShare
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.text import figure, percent
 from somcot.report import drawings
-from somcot.report.tables import bold, cell, share, table, text
+from somcot.report.tables import bold, cell, share, shortened, table, text
 from somcot.report.words import (
     by_labels,
     by_test,
@@ -86,10 +86,10 @@ def where(about: Subject, found: Contributions | None) -> str:
     """The largest parts of the distance, each in a sentence with its direction."""
     if found is None:
         return ""
-    body = ""
+    body, names = "", (shortened(about.names[0], 40), shortened(about.names[1], 40))
     if found.transitions:
         items = "".join(
-            f"<li>{bold(t.state)} is followed by {bold(t.next_state)} {escape(more_or_less(t, about.names))}"
+            f"<li>{bold(t.state)} is followed by {bold(t.next_state)} {escape(more_or_less(t, names))}"
             f"{_mark(about.result, t.marked)}</li>"
             for t in found.transitions[:_TOP]
         )

@@ -7,16 +7,25 @@ from html import escape
 
 from somcot.plumbing.text import decimals, label_text, percent
 
-__all__ = ["bold", "cell", "columns", "details", "facts", "number", "share", "table", "text"]
+__all__ = ["bold", "cell", "columns", "details", "facts", "number", "share", "shortened", "table", "text"]
 
 
 def text(label: Hashable, longest: int = 60) -> str:
     """A label, shortened in its middle and escaped: long ones, such as addresses, often differ only at the end."""
+    return escape(shortened(label, longest))
+
+
+def shortened(label: Hashable, longest: int) -> str:
+    """A label without its middle, where it is long.
+
+    Examples
+    --------
+    >>> shortened("visits of the shop in May.csv", 16)
+    'visits … May.csv'
+    """
     whole = label_text(label, 10_000)
-    if len(whole) <= longest:
-        return escape(whole)
     end = longest // 2
-    return escape(f"{whole[: longest - end - 1]}…{whole[-end:]}")
+    return whole if len(whole) <= longest else f"{whole[: longest - end - 1]}…{whole[-end:]}"
 
 
 def bold(label: Hashable) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +18,7 @@ __all__ = [
     "possible", "sentence", "short", "span", "steps_that_matter",
 ]  # fmt: skip
 
+_NUMBER, _SHARE = re.compile(r"\d[\d,.]*"), re.compile(r"[\d,]+ of [\d,]+")
 _LEVEL = 0.05  # of the permutation test, as for marks of contributions
 # What decides whether the number can be trusted comes before what is merely good to know.
 _FIRST = ("same sessions?", "no state is called the same", "interval is too narrow", "too few data", "hardly tell")
@@ -39,6 +42,12 @@ def by_labels(result: Result, cost: ArrayLike | None) -> bool:
     if alike:
         wanted[tuple(np.array(alike).T)] = 0.0
     return bool(alike) and np.array_equal(table, wanted)
+
+
+def _is_either_or(result: Result, cost: ArrayLike | None) -> bool:
+    """Whether states are either alike or not, as texts are, so that distances are shares of time."""
+    table = cost_of(result, cost)
+    return table is not None and bool(np.isin(table, (0.0, 1.0)).all()) and table.max() == 1.0
 
 
 def possible(result: Result, cost: ArrayLike | None = None) -> tuple[float, float] | None:
@@ -83,6 +92,9 @@ def meaning(
         return f"On {share.replace('about less', 'less')} of {clock.share}, {names[1]} is {where}."
     ends = possible(result, cost)
     kind, _, column = (cost_name or "").partition(":")
+    if kind == "attribute" and column and _is_either_or(result, cost):
+        share = "none" if result.distance <= 0.0 else about + percent(result.distance).replace("< ", "less than ")
+        return f"On {share.replace('about less', 'less')} of the steps that matter, {names[1]} differs in {column!r}."
     differ = f"differ in {column!r} by" if kind in ("reward", "attribute") and column else "differ by"
     how = "in total, on average" if clock.name == "total" else "on average"
     text = f"{clock.during}, {names[0]} and {names[1]} {differ} {about}{figure(result.distance)} {how}"
@@ -198,14 +210,33 @@ def named(messages: Iterable[str], names: tuple[str, str]) -> list[str]:
     --------
     >>> named(["x: few", "y: few", "y: odd", "no interval", "an interval is too narrow then"], ("May", "June"))
     ['an interval is too narrow then', 'May and June: few', 'June: odd', 'no interval']
+    >>> named(["x: 3 of 9 sequences are short", "y: 1,200 of 1,300 sequences are short"], ("May", "June"))
+    ['May: 3 of 9 (June: 1,200 of 1,300) sequences are short']
     """
     told: dict[str, list[str]] = {}  # what is said, and of whom
     for message in dict.fromkeys(messages):
         side, _, rest = message.partition(": ")
         about = {"x": [names[0]], "y": [names[1]]}.get(side, []) if rest else []
         told.setdefault(rest if about else message, []).extend(about)
-    said = (f"{' and '.join(about)}: {text}" if about else text for text, about in told.items())
+    said = (f"{' and '.join(about)}: {text}" if about else text for text, about in _joined(told, names[1]).items())
     return sorted(dict.fromkeys(said), key=_rank)  # a message may have come with a name already
+
+
+def _joined(told: dict[str, list[str]], second: str) -> dict[str, list[str]]:
+    """Join what is said of both sides with other numbers: "3 of 9 (June: 4 of 8) sequences have"."""
+    said: dict[str, list[str]] = {}
+    places: dict[str, str] = {}  # a text of the first side without its numbers -> the text
+    for text, about in told.items():
+        share, shape = _SHARE.match(text), _NUMBER.sub("#", text)
+        first = places.pop(shape, None) if about == [second] else None
+        if first is None or share is None:
+            said[text] = about
+            if share is not None and len(about) == 1 and about != [second]:
+                places[shape] = text
+        else:
+            whose, end = said.pop(first), cast("re.Match[str]", _SHARE.match(first)).end()
+            said[f"{first[:end]} ({second}: {share[0]}){first[end:]}"] = whose
+    return said
 
 
 def _rank(message: str) -> int:
