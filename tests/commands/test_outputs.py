@@ -174,9 +174,9 @@ def test_a_label_that_cannot_be_written(command: Command, folder: Path) -> None:
 
 def test_a_note_in_the_words_of_the_command_line_stands_once_in_the_report(tmp_path: Path) -> None:
     said = "x: use standard_error='episodes', or make words the states"
-    x = somcot.random_walk(3, 0.3).sample(50, 9, rng=0)
+    x = somcot.random_walk(3, 0.3)
     cost = somcot.costs.labels(x.states, x.states)
-    result = replace(somcot.distance(x, x, cost, discount=0.5, confidence=None), notes=(said,))
+    result = replace(somcot.distance(x, x, cost, discount=0.5), notes=(said,))
     sides = NamedProcess("may.csv", x), NamedProcess("june.csv", x)
     write_files(Answer(result, *sides, cost, "labels", 0, [], "somcot"), tmp_path / "page.html", None)
     page = (tmp_path / "page.html").read_text()
