@@ -110,12 +110,12 @@ def test_what_is_refused() -> None:
 
 
 def test_the_note_does_not_ask_for_what_was_done() -> None:
-    data = [Samples.from_trajectories(second_order(40, 50, seed, 0.3)) for seed in (1, 2)]
+    x, y = (Samples.from_trajectories(second_order(40, 50, seed, 0.3)) for seed in (1, 2))
     said = {}
     for by in ("rows", "episodes"):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            notes = somcot.distance(*data, discount=0.5, confidence=0.9, rng=0, standard_error=by).diagnose()
+            notes = somcot.distance(x, y, discount=0.5, confidence=0.9, rng=0, standard_error=by).diagnose()
         (said[by],) = [note for note in notes if note.startswith("x: the next state clearly depends")]
     assert "use standard_error='episodes'" in said["rows"]
     assert "standard_error" not in said["episodes"]

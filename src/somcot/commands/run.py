@@ -80,7 +80,7 @@ def distance(
     clock: Asked,
     method: str,
     confidence: float,
-    standard_error: str,
+    standard_error: str = "rows",
     seed: int,
     as_json: bool,
     html: Path | None,
