@@ -28,6 +28,7 @@ if _TYPE_CHECKING:  # for readers and type checkers; at run time `__getattr__` d
     from somcot.cells import Cells
     from somcot.chains import MarkovChain, block_chain, random_walk
     from somcot.continuous.fitting import discretise
+    from somcot.live.monitor import Monitor
     from somcot.lumping import Lumping, lump
     from somcot.many.drift import Drift, drift
     from somcot.many.matrix import distance_matrix
@@ -57,6 +58,7 @@ __all__ = [
     "Lumping",
     "MarkovChain",
     "MemoryLimitError",
+    "Monitor",
     "Problem",
     "Result",
     "Samples",
@@ -106,6 +108,7 @@ _HOMES = {
     "somcot.many.drift": ("Drift", "drift"),
     "somcot.many.matrix": ("distance_matrix",),
     "somcot.many.record": ("DistanceMatrix",),
+    "somcot.live.monitor": ("Monitor",),
     "somcot.lumping": ("Lumping", "lump"),
     "somcot.many.selection": ("Selection", "select_model"),
     "somcot.plumbing.errors": ("ConvergenceWarning", "DataWarning", "UnseenStateWarning"),

@@ -1,0 +1,88 @@
+"""A recording run against itself: is it a reference that a monitor can be held to?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from somcot.live.alarm import Alarm
+from somcot.live.monitor import Monitor
+from somcot.plumbing.errors import DataWarning
+from somcot.plumbing.errors import warn as warn_about
+from somcot.samples import Samples
+
+__all__ = ["Check", "check"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """What became of a recording run against itself.
+
+    Attributes
+    ----------
+    alarm : Alarm or None
+        Raised by the second half against the first; its events are counted within the second.
+    n_transitions : int
+        In the second half.
+    evidence : float
+        At the end, 1 with an alarm.
+    """
+
+    alarm: Alarm | None
+    n_transitions: int
+    evidence: float
+
+    @property
+    def stationary(self) -> bool:
+        """Whether nothing speaks against the recording as a reference."""
+        return self.alarm is None
+
+
+def check(reference: Any, *, false_alarm: float, say: bool) -> Check:
+    """Hold the second half of a recording against its first; see `Monitor.check`."""
+    if not isinstance(reference, Samples) or reference.offsets is None:
+        raise TypeError(
+            f"reference: found {type(reference).__name__}, expected Samples of episodes in order of time: only those "
+            "can be cut in two"
+        )
+    half = reference.n_transitions // 2
+    if half < 2:
+        raise ValueError(f"reference: {reference.n_transitions} transitions are too few to be cut in two")
+    first, second = _halves(reference, half)
+    monitor = Monitor(first, discount=0.5, false_alarm=false_alarm, within=second.n_transitions + second.n_episodes)
+    assert second.offsets is not None
+    lengths = np.diff(second.offsets)
+    begins = second.offsets[:-1] + np.arange(len(lengths))  # each episode has one state more than transitions
+    states = np.empty(second.n_transitions + len(lengths), dtype=np.int32)
+    keep = np.ones(len(states), dtype=np.bool_)
+    keep[begins] = False
+    states[keep] = second.following
+    states[begins] = second.now[second.offsets[:-1]]
+    names = np.repeat(np.arange(len(lengths), dtype=np.uint64), lengths + 1)
+    monitor.take(states, names if second.n_episodes > 1 else None, np.zeros(0))
+    found = Check(monitor.alarm, second.n_transitions, monitor.evidence)
+    if say and found.alarm is not None:
+        moved = "; ".join(str(m) for m in found.alarm.transitions[:3])
+        since = half + found.alarm.since
+        warn_about(
+            f"reference: its second half is no longer like its first (from about transition {since:,} on: {moved}), or "
+            "a step depends on more than the state before it (see markov_order); a monitor will raise alarms about "
+            "that; use a shorter, calmer recording, or larger states",
+            DataWarning,
+        )
+    return found
+
+
+def _halves(samples: Samples, half: int) -> tuple[Samples, Samples]:
+    """The recording before and after the middle; an episode that straddles it is cut."""
+    offsets = samples.offsets
+    assert offsets is not None
+
+    def part(begin: int, end: int) -> Samples:
+        inside = offsets[(offsets > begin) & (offsets < end)]
+        cut = np.concatenate([[begin], inside, [end]]) - begin
+        return Samples(samples.states, samples.now[begin:end], samples.following[begin:end], offsets=cut)
+
+    return part(0, half), part(half, samples.n_transitions)

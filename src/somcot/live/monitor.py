@@ -1,0 +1,445 @@
+"""`Monitor`: feed it events, and it says when they no longer come from the reference, and how far away they are."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import warnings
+from collections.abc import Hashable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from somcot import costs
+from somcot.api import distance
+from somcot.live import detector, window
+from somcot.live.alarm import Alarm, moved
+from somcot.live.labels import Labels, times_of
+from somcot.live.promise import choose
+from somcot.live.reference import Reference
+from somcot.live.sequences import BACKWARDS, DROPPED, EXPIRED, OPEN, Keys, Rules, keys_of, link, opened, with_room
+from somcot.live.settings import Settings
+from somcot.plumbing.arrays import Codes, Floats, Ints
+from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
+from somcot.plumbing.validation import check_confidence, check_count, check_discount, check_flag, check_number
+from somcot.problem import ChainOrData
+from somcot.result import Result
+
+__all__ = ["Monitor"]
+
+_PIECE = 1 << 18  # events handed to compiled code at a time; no result depends on it
+_NO_TIMES: Floats = np.zeros(0)
+
+
+class Monitor:
+    """Watch a process live: has it changed since the reference, with how much evidence, and by how much?
+
+    Parameters
+    ----------
+    reference : MarkovChain, Samples or Counts
+        Known, or recorded. A recorded one is not taken for the truth: what it leaves open is learnt on the way.
+    cost : array_like, shape (n, n), str or function, optional
+        Between states of the reference, as for `somcot.distance`; symmetric use is up to the caller.
+    discount : float
+        For the distance; see `somcot.distance`.
+    one_false_alarm_per : float, optional
+        On average at most one false alarm in that many events. This is the default, with 1,000,000.
+    false_alarm : float, optional
+        Instead: the probability of a false alarm is at most this, ...
+    within : int, optional
+        ... within that many events, after which nothing is promised. Without it: however long the monitor runs.
+    min_distance : float
+        Stay quiet about changes whose estimated distance is smaller; `notice` mentions them.
+    window : int
+        Transitions that are kept: a distance is computed from the last ones, at most so many.
+    starts : bool, optional
+        Whether first states of sequences count, against the start law of the reference. By default they do where
+        sequences have names. Pass False where sequences were under way before the monitor was.
+    end : label, optional
+        State of the reference that a sequence goes to when it times out, as ``end=`` of the readers has it.
+    timeout : float or timedelta, optional
+        A sequence that is silent for longer is over: in the unit of `times`, or in events where there are none.
+    max_open : int
+        Sequences kept open at most; the one that was silent longest makes way.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> walk, drift = somcot.random_walk(5, 0.5), somcot.random_walk(5, 0.7)
+    >>> def path(chain, rng):
+    ...     recorded = chain.sample(1, 5000, rng=rng)
+    ...     return recorded.now
+    >>> monitor = Monitor(walk.sample(1, 20_000, rng=0), discount=0.9, one_false_alarm_per=100_000)
+    >>> monitor.update(path(walk, 1))
+    []
+    >>> monitor.update(path(drift, 2))[0].event
+    6070
+    >>> monitor.alarm.reason, monitor.evidence
+    ('evidence', 1.0)
+    """
+
+    def __init__(
+        self,
+        reference: ChainOrData,
+        cost: costs.Cost = "labels",
+        *,
+        discount: float,
+        one_false_alarm_per: float | None = None,
+        false_alarm: float | None = None,
+        within: int | None = None,
+        min_distance: float = 0.0,
+        window: int = 20_000,
+        starts: bool | None = None,
+        end: Hashable = None,
+        timeout: float | timedelta | None = None,
+        max_open: int = 1_000_000,
+    ) -> None:
+        settings = Settings(
+            check_discount(discount),
+            choose(one_false_alarm_per, false_alarm, within),
+            check_number("min_distance", min_distance),
+            check_count("window", window),
+            None if starts is None else check_flag("starts", starts),
+            end,
+            *_checked_timeout(timeout),
+            check_count("max_open", max_open, at_most=2**30),
+        )
+        if not 0.0 <= settings.min_distance < math.inf:
+            raise ValueError(f"min_distance: found {min_distance}, expected a number of at least 0")
+        self._set_up(Reference(reference, cost), settings)
+        identity = [self.reference.digest(), settings.to_plain()]
+        self.fingerprint = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
+
+    def _set_up(self, reference: Reference, settings: Settings) -> None:
+        """Begin with a reference: nothing seen, nothing open."""
+        self.reference, self.settings = reference, settings
+        self._labels = Labels(reference.states)
+        if settings.end is not None and settings.end not in self._labels.states:
+            raise ValueError(f"end: {settings.end!r} is no state of the reference; read it with the same end")
+        self._end = -1 if settings.end is None else self._labels.states.index(settings.end)
+        self._bets = reference.bets()
+        self._setting = detector.Setting(
+            settings.promise.threshold, reference.prior_mass / reference.n, reference.n, settings.promise.forever
+        )
+        self._window = window.empty(settings.window)
+        self._open, self._last = opened(), -1
+        self._dated: bool | None = None
+        self._moment: float | None = None
+        self._check_at = -1  # transition at which the size of a change is looked at again
+        self._checks = 0
+        self._reason = "evidence"
+        self.n_events = 0
+        self.alarm: Alarm | None = None
+        self.notice: str | None = None
+        self.alarms: tuple[Alarm, ...] = ()
+        self.position: Any = None
+
+    # What is known so far
+
+    @property
+    def evidence(self) -> float:
+        """Share of the evidence that an alarm takes, between 0 and 1; 1 after an alarm."""
+        return 1.0 if self.alarm is not None else min(float(self._bets.R.mean()) / self._setting.threshold, 1.0)
+
+    @property
+    def since(self) -> int | None:
+        """Event with which the change began, estimated; None without an alarm."""
+        return None if self.alarm is None else self.alarm.since
+
+    @property
+    def states(self) -> tuple[Hashable, ...]:
+        """Labels of the reference, then new ones in the order in which they came."""
+        return tuple(self._labels.states)
+
+    @property
+    def new_labels(self) -> tuple[Hashable, ...]:
+        """Labels that the reference does not know."""
+        return tuple(self._labels.new)
+
+    @property
+    def n_scored(self) -> int:
+        """Transitions, first states included, that were compared with the reference."""
+        return int(self._bets.number[detector.EVENTS])
+
+    @property
+    def n_open(self) -> int:
+        """Sequences that are open."""
+        return int(self._open.number[OPEN])
+
+    @property
+    def n_dropped(self) -> int:
+        """Sequences that had to make way because too many were open."""
+        return int(self._open.number[DROPPED])
+
+    @property
+    def n_expired(self) -> int:
+        """Sequences that timed out."""
+        return int(self._open.number[EXPIRED])
+
+    @property
+    def n_backwards(self) -> int:
+        """Events with an earlier time than one before them; they were taken in the order in which they came."""
+        return int(self._open.number[BACKWARDS])
+
+    @property
+    def n_fresh(self) -> int:
+        """Transitions since the alarm, 0 without one."""
+        return 0 if self.alarm is None else self.n_scored - self.alarm.scored
+
+    @property
+    def provisional(self) -> bool:
+        """Whether `distance` has to use events from before the alarm, which were chosen by it, or there is none."""
+        return self.alarm is None or self.n_fresh < self.settings.confirm
+
+    # Events
+
+    def update(self, states: Any, sequences: Any = None, *, times: ArrayLike | None = None) -> list[Alarm]:
+        """Take in events, in the order in which they came.
+
+        Parameters
+        ----------
+        states : array_like of labels, shape (m,)
+            The state after each event. How events are cut into calls does not matter.
+        sequences : array_like of int, text or hashable, shape (m,), optional
+            Which sequence (user, machine) each event belongs to; without it, all are one sequence.
+        times : array_like of numbers or dates, shape (m,), optional
+            For time-outs.
+
+        Returns
+        -------
+        list of Alarm
+            The new alarm, if there is one. It stays in `alarm`, and no other is raised, until `accept`.
+        """
+        n = len(states) if hasattr(states, "__len__") else -1
+        if n < 0:
+            states = list(states)
+            n = len(states)
+        keys = None if sequences is None else keys_of(sequences)
+        if keys is not None and len(keys) != n:
+            raise ValueError(f"sequences: found {len(keys)} names for {n} states; give one for each")
+        moments, dated = (_NO_TIMES, self._dated) if times is None else times_of(times, n)
+        self._check_clock(dated, timed=times is not None, n=n)
+        codes = self._labels.encode(states)
+        return self.take(codes, keys, moments)
+
+    def take(self, codes: Codes, keys: Keys | None, times: Floats) -> list[Alarm]:
+        """The same with states as positions in `states` and names as 64 bits; nothing is checked."""
+        found: list[Alarm] = []
+        for begin in range(0, len(codes), _PIECE):
+            piece = slice(begin, begin + _PIECE)
+            moments = times[piece]
+            steps = self._steps(codes[piece], None if keys is None else keys[piece], moments)
+            found += self._score(*steps, moments)
+            self.n_events += len(codes[piece])
+        return found
+
+    def _check_clock(self, dated: bool | None, *, timed: bool, n: int) -> None:
+        """Time-outs need times of one kind."""
+        if n == 0:
+            return
+        if timed and self._dated is None:
+            if self.n_events and self.settings.timeout < math.inf:
+                raise ValueError("times: none were given before; give them always, or never")
+            self._dated = dated
+        if self.settings.timeout == math.inf:
+            return
+        if timed != (self._dated is not None) or (timed and dated != self._dated):
+            raise ValueError("times: not as in the calls before; give dates always, numbers always, or none")
+        if timed and bool(dated) != self.settings.timeout_dated:
+            kinds = ("plain numbers", "a number in their unit") if not dated else ("dates", "a timedelta")
+            raise ValueError(f"timeout: times are {kinds[0]}, so give timeout as {kinds[1]}")
+        if not timed and self.settings.timeout_dated:
+            raise ValueError("timeout: it is a span of time, so give times, which are dates")
+
+    def _steps(self, codes: Codes, keys: Keys | None, times: Floats) -> tuple[Codes, Codes, Ints]:
+        """Transitions behind a piece of events, with the numbers of the events."""
+        terminal = self.reference.terminal
+        ends = self.settings.timeout < math.inf or bool(terminal.any())
+        if keys is None and not ends and not self.settings.starts:  # one sequence that never ends
+            now = np.empty_like(codes)
+            now[1:], now[0] = codes[:-1], self._last
+            skip = 1 if self._last < 0 else 0
+            self._last = int(codes[-1])
+            origin = np.arange(self.n_events + 1 + skip, self.n_events + 1 + len(codes))
+            return now[skip:], codes[skip:], origin
+        starts = keys is not None if self.settings.starts is None else self.settings.starts
+        if keys is None:
+            keys = np.zeros(len(codes), dtype=np.uint64)
+        known = self._open = with_room(self._open, min(self.n_open + len(codes), self.settings.max_open))
+        room = len(codes) + (self.n_open + len(codes) if self._end >= 0 else 0)
+        now, following, origin = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int64)
+        rules = Rules(self._end, self.settings.timeout, self.settings.max_open, starts)
+        made = link(known, rules, terminal, codes, keys, times, self.n_events + 1, now, following, origin)
+        return now[:made], following[:made], origin[:made]
+
+    def _score(self, now: Codes, following: Codes, origin: Ints, times: Floats) -> list[Alarm]:
+        begin, found = 0, []
+        while begin < len(now):
+            stop = len(now)
+            if self._check_at >= 0:
+                stop = min(stop, begin + max(self._check_at - self.n_scored, 1))
+            armed = self.alarm is None and self._check_at < 0
+            at = detector.watch(self._bets, self._setting, detector.GROWTH, armed, now, following, origin, begin, stop)
+            status = int(self._bets.number[detector.STATUS])
+            done = at if status in (detector.FULL, detector.DONE) else at + 1
+            self._window.push(now[begin:done], following[begin:done])
+            begin = done
+            if status == detector.FULL:
+                self._bets = detector.grown(self._bets, self.reference.n)
+                continue
+            if status == detector.DONE and self.n_scored != self._check_at:
+                continue
+            if status != detector.DONE:
+                self._reason = "impossible transition" if status == detector.IMPOSSIBLE else "evidence"
+            event = int(origin[done - 1])
+            self._moment = float(times[event - self.n_events - 1]) if len(times) else None
+            found += self._crossed(event)
+        return found
+
+    def _crossed(self, event: int) -> list[Alarm]:
+        """The threshold was reached: raise the alarm, unless the change is too small to matter so far."""
+        number, since = (int(k) for k in self._bets.since[int(self._bets.largest.argmax())])
+        now, following = self._window.after(number - 1)
+        if self.settings.min_distance > 0.0:
+            size = self._sized(now, following, None)
+            estimate = -math.inf if size is None else size.distance
+            if estimate < self.settings.min_distance:
+                self._checks += 1
+                pause = min(self.settings.confirm << min(self._checks - 1, 30), self.settings.window)
+                self._check_at = self.n_scored + pause
+                self.notice = (
+                    f"changed since about event {since:,}, but by less than {self.settings.min_distance:g} "
+                    f"(estimated {max(estimate, 0.0):.3g})"
+                )
+                return []
+        self.alarm = Alarm(
+            f"{self.fingerprint[:12]}-{event}", event, since, float(self._bets.R.mean()), self._setting.threshold,
+            self._reason, moved(self.reference, now, following, self._labels.states), self._moment, self.n_scored,
+            number,
+        )  # fmt: skip
+        self.alarms += (self.alarm,)
+        self._check_at, self.notice = -1, None
+        return [self.alarm]
+
+    # How far
+
+    def distance(self, confidence: float | None = 0.9) -> Result:
+        """How far the stream is from the reference now, in the units of the cost.
+
+        Both are started from the states that the stream visited, and rows that it did not visit are those of the
+        reference. After an alarm, events from before it were chosen by it; as soon as there are enough fresh ones
+        (2,000, or the window), those alone are used. Until then, and without an alarm, the answer is provisional and
+        its first note says so.
+
+        Parameters
+        ----------
+        confidence : float, optional
+            Level of the interval; None for none.
+        """
+        check_confidence(confidence)
+        now, following, note = self._present()
+        found = self._sized(now, following, confidence)
+        if found is None:
+            raise ValueError("distance: no transitions yet; feed events with update() first")
+        return found if note is None else replace(found, notes=(note, *found.notes))
+
+    def _present(self) -> tuple[Codes, Codes, str | None]:
+        """The transitions that say how the process is now, and what to know about them."""
+        if self.alarm is None:
+            now, following = self._window.after(0)
+            return now, following, f"provisional: no alarm; this is the distance of the last {len(now):,} transitions"
+        if not self.provisional:
+            return *self._window.after(self.alarm.scored), None
+        now, following = self._window.after(self.alarm.began - 1)
+        return now, following, (
+            f"provisional: {self.n_fresh:,} of {self.settings.confirm:,} fresh transitions since the alarm, so those "
+            "that raised it are used, which tends to overstate the distance"
+        )  # fmt: skip
+
+    def _sized(self, now: Codes, following: Codes, confidence: float | None) -> Result | None:
+        kept = now >= 0
+        if not kept.any():
+            return None
+        x, y, cost = self.reference.sides(now[kept], following[kept], self._labels.states)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnseenStateWarning)  # unseen rows are those of the reference, on purpose
+            return distance(x, y, cost, discount=self.settings.discount, confidence=confidence, rng=0)
+
+    def accept(self) -> None:
+        """Make the present the reference, and watch for changes from it; open sequences and new labels stay.
+
+        The present is what came after the alarm (or since the change, while that is fewer than 2,000 transitions;
+        without an alarm, the window). It is taken as recorded, not as known; rows not visited keep the old reference.
+        """
+        now, following, _ = self._present()
+        if not (now >= 0).any():
+            raise ValueError("accept: no transitions yet, so there is no present to accept")
+        if len(now) < 500:
+            warn(
+                f"accept: the new reference has {len(now)} transitions; small changes from it will hardly be seen",
+                DataWarning,
+            )
+        kept = self.n_events, self.alarms, self._open, self._last, self._dated, self.position, self.fingerprint
+        self._set_up(self.reference.accepted(now, following, self._labels.states), self.settings)
+        self.n_events, self.alarms, self._open, self._last, self._dated, self.position, self.fingerprint = kept
+
+    # Files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all there is to a file, in one move; `load` goes on bit for bit. The file holds no code."""
+        from somcot.live.saving import save
+
+        save(self, path)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Monitor:
+        """Read what `save` wrote."""
+        from somcot.live.saving import load
+
+        return load(path)
+
+    @staticmethod
+    def check(reference: Any, *, false_alarm: float = 0.05, warn: bool = True) -> Any:
+        """Run a recording against itself: would its second half raise an alarm against its first?
+
+        If so, it is not stationary, or its next state depends on more than the last one, and a monitor with this
+        reference will raise alarms that are right but not news. A `DataWarning` says so.
+
+        Parameters
+        ----------
+        reference : Samples
+            Episodes in order of time.
+        false_alarm : float
+            Probability of an alarm from a recording that is in order, at most.
+        warn : bool
+            Whether to warn.
+
+        Returns
+        -------
+        Check
+            With ``stationary``, ``alarm`` and ``n_transitions``.
+        """
+        from somcot.live.check import check
+
+        return check(reference, false_alarm=false_alarm, say=warn)
+
+    def __repr__(self) -> str:
+        kind = "known" if self.reference.known else "recorded"
+        what = str(self.alarm) if self.alarm is not None else f"evidence {self.evidence:.2g}"
+        return f"Monitor({self.reference.n} states, {kind} reference, {self.n_events:,} events, {what})"
+
+
+def _checked_timeout(timeout: Any) -> tuple[float, bool]:
+    """The time-out as a number, and whether it is a span of time, in microseconds."""
+    if timeout is None:
+        return math.inf, False
+    dated = isinstance(timeout, timedelta)
+    value = timeout / timedelta(microseconds=1) if dated else check_number("timeout", timeout)
+    if not value > 0.0:
+        raise ValueError(f"timeout: found {timeout}, expected a time above 0")
+    return value, dated

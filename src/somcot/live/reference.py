@@ -1,0 +1,237 @@
+"""The reference of a monitor: a known chain or counts, as bets against it and as one side of a distance."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot import costs
+from somcot.chains import MarkovChain
+from somcot.live.detector import PRIOR_MASS, Bets, bets_on
+from somcot.plumbing.arrays import Bools, Codes, Floats, Ints
+from somcot.recorded.counting import PairCounts, added, count_pairs
+from somcot.recorded.counts import Counts
+from somcot.samples import Samples
+
+__all__ = ["Reference"]
+
+_AS_GOOD_AS_KNOWN = 1_000_000  # visits that stand for a known row where only counts will do
+
+
+class Reference:
+    """What the stream is compared with.
+
+    Attributes
+    ----------
+    process : MarkovChain or Counts
+    cost : str or ndarray, shape (n, n)
+        "labels", or what it costs to be in one state instead of another.
+    """
+
+    def __init__(self, process: Any, cost: costs.Cost) -> None:
+        if isinstance(process, Samples):
+            process = process.counted
+        if isinstance(process, Counts):
+            process = replace(process.closed(), discount=None)
+            if process.n_transitions == 0:
+                raise ValueError("reference: no transitions were recorded; record the process first")
+        elif not isinstance(process, MarkovChain):
+            hint = "; wrap a matrix: MarkovChain(matrix)" if hasattr(process, "shape") else ""
+            raise TypeError(
+                f"reference: found {type(process).__name__}, expected a MarkovChain, Samples or Counts{hint}"
+            )
+        self.process: MarkovChain | Counts = process
+        self.cost: str | Floats = "labels"
+        if not (isinstance(cost, str) and cost == "labels"):
+            n = process.n_states
+            self.cost = costs.check_cost(np.asarray(costs.between(cost, process, process)), n, n)
+
+    @property
+    def known(self) -> bool:
+        """Whether the kernel is known rather than recorded."""
+        return isinstance(self.process, MarkovChain)
+
+    @property
+    def states(self) -> tuple[Hashable, ...]:
+        """Labels of the reference."""
+        return self.process.states
+
+    @property
+    def n(self) -> int:
+        """Number of states."""
+        return self.process.n_states
+
+    @property
+    def prior_mass(self) -> float:
+        """K: the mass, in transitions, that each row keeps for what was never seen."""
+        return PRIOR_MASS / self.n
+
+    @cached_property
+    def terminal(self) -> Bools:
+        """States that end a sequence for good, shape (n + 1,); the last entry is for labels not known."""
+        ends = np.zeros(self.n, np.bool_) if isinstance(self.process, MarkovChain) else self.process.terminal
+        return np.append(ends, False)
+
+    def bets(self) -> Bets:
+        """A detector that has seen nothing yet; the start law is one more row."""
+        n, process = self.n, self.process
+        known = np.full(n + 2, self.known)
+        if isinstance(process, MarkovChain):
+            support = process.support
+            rows = np.where(support.rows == n, n + 1, support.rows).astype(np.int64)
+            return bets_on(rows, support.indices, support.probabilities, known, n, self.prior_mass)
+        pairs, law = process.pair_counts, process.start_counts.astype(np.float64)
+        if process.initial is not None:
+            known[n + 1], law = True, process.initial
+        starts = np.flatnonzero(law)
+        rows = np.concatenate([pairs.rows, np.full(len(starts), n + 1)])
+        columns = np.concatenate([pairs.columns, starts])
+        null = np.concatenate([pairs.values.astype(np.float64), law[starts]])
+        return bets_on(rows, columns, null, known, n, self.prior_mass)
+
+    def shares(self, rows: Ints, columns: Ints) -> Floats:
+        """Probability of transitions under the reference, as recorded or known; row -1 is the start law."""
+        n = self.n
+        chain = self.chain
+        place = np.where(rows < 0, n, rows)
+        inside = (place <= n) & (columns < n) & ((rows < 0) | (rows < n))
+        support = chain.support
+        found = support.locate(np.where(inside, place, 0), np.where(inside, columns, 0))
+        found = np.minimum(found, len(support.indices) - 1)
+        hit = inside & (support.rows[found] == place) & (support.indices[found] == columns)
+        if isinstance(self.process, Counts):  # rows never left tell nothing
+            visits = np.append(self.process.visits, self.process.start_counts.sum() + self.process.starts_known)
+            hit &= visits[np.minimum(place, n)] > 0
+        return np.where(hit, support.probabilities[found], 0.0)
+
+    @cached_property
+    def chain(self) -> MarkovChain:
+        """The kernel, known or counted."""
+        if isinstance(self.process, MarkovChain):
+            return self.process
+        if not self.process.starts_known and not self.process.start_counts.any():
+            return replace(self.process, initial=self.process.visits / self.process.n_transitions).chain(check=False)
+        return self.process.chain(check=False)
+
+    def sides(self, now: Codes, following: Codes, states: list[Hashable]) -> tuple[Any, Counts, Any]:
+        """The reference, the stream and their cost: both start in the states visited, and share rows not visited.
+
+        Parameters
+        ----------
+        now, following : ndarray of int32
+            Transitions of the stream, first states left out; at least one.
+        states : list
+            Labels of all codes.
+        """
+        n, m = self.n, len(states)
+        visits = np.bincount(now, minlength=m)
+        law = visits[:n] / max(visits[:n].sum(), 1)
+        if not visits[:n].any():  # only labels that the reference does not know
+            law = self.chain.initial
+        pairs = added([count_pairs(now, following, m), self._rows(np.flatnonzero(visits[:n] == 0), m)])
+        ended = np.append(self.terminal[:n], np.zeros(m - n, np.bool_))
+        none = np.zeros(m, dtype=np.int64)
+        stream = Counts(tuple(states), pairs, none, ended, initial=np.append(law, np.zeros(m - n)))
+        if isinstance(self.process, MarkovChain):
+            x: Any = MarkovChain(self.process.transition, law, states=self.states)
+        else:
+            x = replace(self.process, initial=law, stationary=False)
+        return x, stream, self._cost(tuple(states))
+
+    def accepted(self, now: Codes, following: Codes, states: list[Hashable]) -> Reference:
+        """The stream as the new reference: its rows, and those of this reference that it did not visit."""
+        first = now < 0
+        _, stream, cost = self.sides(now[~first], following[~first], states)
+        starts = np.bincount(following[first], minlength=len(states))
+        if not first.any() and isinstance(self.process, Counts):
+            starts[: self.n] += self.process.start_counts
+        if starts.any():
+            stream = replace(stream, starts=starts, n_closed=int(starts.sum()), initial=None)
+        if not isinstance(cost, str):
+            cost = np.vstack([cost, np.full((len(states) - self.n, len(states)), cost.max())])
+            np.fill_diagonal(cost[self.n :, self.n :], cost.min())
+        return Reference(stream, cost)
+
+    def _rows(self, rows: NDArray[np.int64], m: int) -> PairCounts:
+        """Counts of some rows between m states; known probabilities become large counts."""
+        chosen = np.zeros(self.n, dtype=np.bool_)
+        chosen[rows] = True
+        if isinstance(self.process, Counts):
+            pairs = self.process.pair_counts
+            keep = chosen[pairs.rows]
+            return PairCounts(pairs.rows[keep], pairs.columns[keep], pairs.values[keep], m)
+        support = self.process.support
+        n_entries = int(support.indptr[-2])
+        keep = chosen[support.rows[:n_entries]]
+        values = np.maximum(np.rint(_AS_GOOD_AS_KNOWN * support.probabilities[:n_entries][keep]), 1).astype(np.int64)
+        return PairCounts(
+            support.rows[:n_entries][keep].astype(np.int64),
+            support.indices[:n_entries][keep].astype(np.int64),
+            values,
+            m,
+        )
+
+    def _cost(self, states: tuple[Hashable, ...]) -> Any:
+        """The cost between the reference and the stream; labels that the reference does not know cost the most."""
+        if isinstance(self.cost, str):
+            return "labels"
+        more = len(states) - self.n
+        return np.hstack([self.cost, np.full((self.n, more), self.cost.max())])
+
+    def digest(self) -> str:
+        """A fingerprint of the process and the cost."""
+        h = hashlib.sha256(repr(self.states).encode())
+        arrays, _ = self.parts()
+        for name in sorted(arrays):
+            h.update(name.encode() + np.ascontiguousarray(arrays[name]).tobytes())
+        return h.hexdigest()
+
+    def parts(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Arrays and a record that `from_parts` puts together again."""
+        process = self.process
+        arrays: dict[str, NDArray[Any]] = {} if isinstance(self.cost, str) else {"cost": self.cost}
+        if isinstance(process, MarkovChain):
+            support = process.support
+            arrays |= {"indptr": support.indptr, "indices": support.indices, "probabilities": support.probabilities}
+            return arrays, {"kind": "chain", "sparse": process.is_sparse}
+        pairs = process.pair_counts
+        arrays |= {
+            "rows": pairs.rows, "columns": pairs.columns, "values": pairs.values, "starts": process.starts,
+            "ended": process.ended,
+        }  # fmt: skip
+        if process.initial is not None:
+            arrays["initial"] = process.initial
+        return arrays, {"kind": "counts", "n_closed": process.n_closed, "stationary": process.stationary}
+
+    @classmethod
+    def from_parts(
+        cls, arrays: dict[str, NDArray[Any]], record: dict[str, Any], states: tuple[Hashable, ...]
+    ) -> Reference:
+        """What `parts` took apart."""
+        from scipy.sparse import csr_array
+
+        n = len(states)
+        process: MarkovChain | Counts
+        if record["kind"] == "chain":
+            indptr, indices, values = arrays["indptr"], arrays["indices"], arrays["probabilities"]
+            last = int(indptr[-2])
+            kernel = csr_array((values[:last], indices[:last], indptr[:-1]), shape=(n, n))
+            initial = np.zeros(n)
+            initial[indices[last:]] = values[last:]
+            process = MarkovChain(kernel if record["sparse"] else kernel.toarray(), initial, states=states)
+            # Its rows were divided by their sums when it was made; doing it again may change the last bits.
+            object.__setattr__(process, "transition", kernel if record["sparse"] else kernel.toarray())
+            object.__setattr__(process, "initial", initial)
+        else:
+            pairs = PairCounts(arrays["rows"], arrays["columns"], arrays["values"], n)
+            process = Counts(
+                states, pairs, arrays["starts"], arrays["ended"], int(record["n_closed"]),
+                initial=arrays.get("initial"), stationary=bool(record["stationary"]),
+            )  # fmt: skip
+        return cls(process, arrays.get("cost", "labels"))

@@ -1,0 +1,110 @@
+"""A monitor as arrays and a JSON record, and back, bit for bit."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.live.alarm import Alarm
+from somcot.live.detector import ENTRIES, Bets
+from somcot.live.labels import Labels, from_plain, to_plain
+from somcot.live.monitor import Monitor
+from somcot.live.reference import Reference
+from somcot.live.sequences import Open
+from somcot.live.settings import Settings
+from somcot.live.window import Window
+from somcot.plumbing import container
+from somcot.plumbing.container import CheckpointError
+
+__all__ = ["load", "save"]
+
+_FORMAT = "somcot.monitor/1"
+_PARTS: dict[str, type] = {"bets": Bets, "open": Open, "window": Window}
+_PLAIN = ("_last", "_dated", "_check_at", "_checks", "_reason", "n_events", "notice", "position", "fingerprint")
+
+
+def save(monitor: Monitor, path: str | os.PathLike[str]) -> None:
+    """Write a monitor to a file, replacing what is there in one move."""
+    held, about = monitor.reference.parts()
+    arrays: dict[str, NDArray[Any]] = {f"reference.{name}": array for name, array in held.items()}
+    for part, kind in _PARTS.items():
+        record = getattr(monitor, f"_{part}")
+        arrays |= {f"{part}.{name}": getattr(record, name) for name in kind._fields}  # type: ignore[attr-defined]
+    content = {name.removeprefix("_"): getattr(monitor, name) for name in _PLAIN} | {
+        "format": _FORMAT,
+        "settings": monitor.settings.to_plain(),
+        "reference": about,
+        "states": [to_plain(label) for label in monitor.reference.states],
+        "new": [to_plain(label) for label in monitor.new_labels],
+        "alarms": [alarm.to_plain() for alarm in monitor.alarms],
+        "latched": monitor.alarm is not None,
+    }
+    container.write(path, arrays, content)
+
+
+def load(path: str | os.PathLike[str]) -> Monitor:
+    """Read a monitor; anything else is refused with a `CheckpointError`."""
+    arrays, record = container.read(path)
+    if record.get("format") != _FORMAT:
+        raise CheckpointError(f"{os.fspath(path)}: not a file of a monitor; name another file")
+    try:
+        return _put_together(arrays, record)
+    except MemoryError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"{os.fspath(path)}: does not hold together ({error}); go back to an older copy"
+        ) from None
+
+
+def _put_together(arrays: dict[str, NDArray[Any]], record: dict[str, Any]) -> Monitor:
+    states = tuple(from_plain(label) for label in record["states"])
+    held = {name.removeprefix("reference."): a for name, a in arrays.items() if name.startswith("reference.")}
+    monitor = Monitor.__new__(Monitor)
+    monitor._set_up(Reference.from_parts(held, record["reference"], states), Settings.from_plain(record["settings"]))
+    monitor._labels = Labels(states, [from_plain(label) for label in record["new"]])
+    for part, kind in _PARTS.items():
+        found = kind(**{name: arrays[f"{part}.{name}"] for name in kind._fields})  # type: ignore[attr-defined]
+        _compare(part, getattr(monitor, f"_{part}"), found)
+        setattr(monitor, f"_{part}", found)
+    _check(monitor)
+    for name in _PLAIN:
+        setattr(monitor, name, record[name.removeprefix("_")])
+    monitor.alarms = tuple(Alarm.from_plain(alarm) for alarm in record["alarms"])
+    monitor.alarm = monitor.alarms[-1] if record["latched"] else None
+    return monitor
+
+
+def _compare(part: str, fresh: Any, found: Any) -> None:
+    """Kinds, dimensions and lengths that follow from the settings are as in a fresh monitor."""
+    for name in fresh._fields:
+        one, other = getattr(fresh, name), getattr(found, name)
+        if one.dtype != other.dtype or one.ndim != other.ndim:
+            raise ValueError(f"{part}.{name} is an array of {other.dtype} with {other.ndim} dimensions")
+        fixed = part == "window" or name in ("heads", "known", "totals", "weights", "sums", "R", "since", "number")
+        if fixed and one.shape != other.shape:
+            raise ValueError(f"{part}.{name} has shape {other.shape}")
+
+
+def _check(monitor: Monitor) -> None:
+    """Refuse what no monitor could have written, before compiled code believes it."""
+    bets, known, n = monitor._bets, monitor._open, monitor.reference.n
+    room, slots, m = len(bets.nexts), len(known.last), len(monitor._labels.states)
+    powers = all(len(keys) & (len(keys) - 1) == 0 and len(keys) > 0 for keys in (bets.keys, known.keys))
+    same = len(bets.places) == len(bets.keys) and len(known.places) == len(known.keys)
+    lengths = all(len(a) == room for a in (bets.columns, bets.null, bets.seen)) and bets.seen.shape[1:] == (5,)
+    lengths &= all(len(a) == slots for a in (known.names, known.seen, known.before, known.after))
+    used = bets.number[ENTRIES : ENTRIES + 1]
+    ranges: list[tuple[NDArray[Any], int, int]] = [
+        (bets.places, 0, room), (bets.heads, -1, room), (bets.nexts, -1, room), (bets.columns, 0, n + 1),
+        (known.places, -1, slots), (known.before, -1, slots), (known.after, -1, slots),
+        (known.number[:4], -1, slots + 1), (known.last, 0, max(m, 1)), (used, 0, room + 1),
+        (monitor._window.now, -1, max(m, 1)), (monitor._window.following, 0, max(m, 1)),
+    ]  # fmt: skip
+    inside = all(len(a) == 0 or (a.min() >= low and a.max() < high) for a, low, high in ranges)
+    empty = np.count_nonzero(bets.keys < 0) > 0 and np.count_nonzero(known.places < 0) > 0
+    if not (powers and same and lengths and inside and empty):
+        raise ValueError("its tables contradict each other")

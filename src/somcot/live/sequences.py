@@ -1,0 +1,260 @@
+"""Open sequences: which state each was in last, who is silent for too long, who has to go when there are too many.
+
+Sequences are known by 64 bits made of their names. They stand in a list in the order of their last event, so that
+those that time out, or are dropped, are at its head: what happens depends on the events alone, never on how they were
+cut into calls.
+"""
+# mypy: disable-error-code="no-any-return"
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.plumbing.arrays import Bools, Codes, Floats, Ints
+from somcot.plumbing.jit import kernel, part
+
+__all__ = ["Open", "Rules", "keys_of", "link", "opened", "text_keys", "with_room"]
+
+Keys = NDArray[np.uint64]
+HEAD, TAIL, OPEN, FREE, DROPPED, EXPIRED, BACKWARDS = range(7)  # places in `Open.number`
+
+
+class Rules(NamedTuple):
+    """How sequences begin and end: the state after a time-out (-1: none), the time-out, and how many may be open."""
+
+    end: int
+    timeout: float
+    most: int
+    starts: bool
+
+
+class Open(NamedTuple):
+    """The sequences that are open."""
+
+    keys: Keys  # (capacity,)
+    places: Codes  # (capacity,), slot, -1 where nothing is
+    names: Keys  # (n_slots,)
+    last: Codes  # (n_slots,), state
+    seen: Floats  # (n_slots,), time
+    before: Codes  # (n_slots,), neighbours in the order of the last event
+    after: Codes  # (n_slots,), of free slots: the next free one
+    number: Ints  # (7,)
+    clock: Floats  # (1,), the latest time so far
+
+
+@part
+def _hashed(key: int, mask: int) -> int:
+    mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
+    return np.int64((mixed >> np.uint64(20)) & np.uint64(mask))  # type: ignore[return-value]
+
+
+@part
+def _place(keys: Keys, places: Codes, key: int) -> int:
+    """Where a key is in the table, or would be."""
+    mask = len(keys) - 1
+    at = _hashed(key, mask)
+    while places[at] >= 0 and keys[at] != key:
+        at = (at + 1) & mask
+    return at
+
+
+@part
+def _forget(keys: Keys, places: Codes, key: int) -> None:
+    """Take a key out and move back those that had to make way for it."""
+    mask = len(keys) - 1
+    hole = _place(keys, places, key)
+    at = (hole + 1) & mask
+    while places[at] >= 0:
+        home = _hashed(keys[at], mask)
+        if ((at - home) & mask) >= ((at - hole) & mask):
+            keys[hole], places[hole] = keys[at], places[at]
+            hole = at
+        at = (at + 1) & mask
+    places[hole] = -1
+
+
+@part
+def _unlink(before: Codes, after: Codes, number: Ints, slot: int) -> None:
+    left, right = before[slot], after[slot]
+    if left >= 0:
+        after[left] = right
+    else:
+        number[HEAD] = right
+    if right >= 0:
+        before[right] = left
+    else:
+        number[TAIL] = left
+
+
+@part
+def _append(before: Codes, after: Codes, number: Ints, slot: int) -> None:
+    before[slot], after[slot] = number[TAIL], -1
+    if number[TAIL] >= 0:
+        after[number[TAIL]] = slot
+    else:
+        number[HEAD] = slot
+    number[TAIL] = slot
+
+
+@kernel
+def link(
+    known: Open, rules: Rules, terminal: Bools, codes: Codes, keys: Keys, times: Floats, first: int,
+    now: Codes, following: Codes, origin: Ints,
+) -> int:  # fmt: skip
+    """Turn events of mixed sequences into transitions; return how many there are.
+
+    Parameters
+    ----------
+    known : Open
+        Changed in place; has room for all that may come.
+    rules : Rules
+    terminal : ndarray of bool, shape (n + 1,)
+        States that end a sequence; the last entry is for labels that the reference does not know.
+    codes, keys, times : ndarray, shape (m,)
+        State, sequence and time of each event; no times: events are counted instead.
+    first : int
+        Number of the first event.
+    now, following, origin : ndarray
+        Filled: the transitions (-1 is before a first state) and the numbers of the events behind them.
+    """
+    before, after, number = known.before, known.after, known.number
+    n, made, timed = len(terminal) - 1, 0, len(times) > 0
+    for t in range(len(codes)):
+        moment = times[t] if timed else float(first + t)
+        if moment < known.clock[0]:
+            number[BACKWARDS] += 1
+        known.clock[0] = max(known.clock[0], moment)
+        while number[HEAD] >= 0 and known.clock[0] - known.seen[number[HEAD]] > rules.timeout:
+            slot = number[HEAD]
+            if rules.end >= 0:
+                now[made], following[made], origin[made] = known.last[slot], rules.end, first + t
+                made += 1
+            number[EXPIRED] += 1
+            _close(known.keys, known.places, known.names, before, after, number, slot)
+        at = _place(known.keys, known.places, keys[t])
+        slot = known.places[at]
+        if slot >= 0:
+            now[made], following[made], origin[made] = known.last[slot], codes[t], first + t
+            made += 1
+            _unlink(before, after, number, slot)
+        else:
+            if number[OPEN] == rules.most:
+                number[DROPPED] += 1
+                _close(known.keys, known.places, known.names, before, after, number, number[HEAD])
+                at = _place(known.keys, known.places, keys[t])
+            slot = number[FREE]
+            number[FREE] = after[slot]
+            number[OPEN] += 1
+            known.keys[at], known.places[at], known.names[slot] = keys[t], slot, keys[t]
+            if rules.starts:
+                now[made], following[made], origin[made] = -1, codes[t], first + t
+                made += 1
+        known.last[slot], known.seen[slot] = codes[t], known.clock[0]
+        _append(before, after, number, slot)
+        if terminal[min(codes[t], n)]:
+            _close(known.keys, known.places, known.names, before, after, number, slot)
+    return made
+
+
+@part
+def _close(keys: Keys, places: Codes, names: Keys, before: Codes, after: Codes, number: Ints, slot: int) -> None:
+    _forget(keys, places, names[slot])
+    _unlink(before, after, number, slot)
+    after[slot], number[FREE] = number[FREE], slot
+    number[OPEN] -= 1
+
+
+def opened(n_slots: int = 64) -> Open:
+    """No sequences yet, and room for some."""
+    capacity = 1 << int(3 * n_slots).bit_length()
+    number = np.array([-1, -1, 0, 0, 0, 0, 0], dtype=np.int64)
+    return Open(
+        keys=np.zeros(capacity, dtype=np.uint64),
+        places=np.full(capacity, -1, dtype=np.int32),
+        names=np.zeros(n_slots, dtype=np.uint64),
+        last=np.zeros(n_slots, dtype=np.int32),
+        seen=np.zeros(n_slots),
+        before=np.full(n_slots, -1, dtype=np.int32),
+        after=np.append(np.arange(1, n_slots, dtype=np.int32), np.int32(-1)),
+        number=number,
+        clock=np.full(1, -np.inf),
+    )
+
+
+def with_room(known: Open, n_slots: int) -> Open:
+    """The same with room for at least that many sequences."""
+    had = len(known.last)
+    if n_slots <= had:
+        return known
+    larger = opened(1 << int(n_slots - 1).bit_length())
+    for name in ("names", "last", "seen", "before", "after"):
+        getattr(larger, name)[:had] = getattr(known, name)
+    larger.after[-1] = known.number[FREE]  # the new slots come first, then those that were free before
+    larger.number[:], larger.clock[:] = known.number, known.clock
+    larger.number[FREE] = had
+    taken = known.places >= 0
+    _place_all(larger.keys, larger.places, known.keys[taken], known.places[taken])
+    return larger
+
+
+@kernel
+def _place_all(keys: Keys, places: Codes, new: Keys, slots: Codes) -> None:
+    for k in range(len(new)):
+        at = _place(keys, places, new[k])
+        keys[at], places[at] = new[k], slots[k]
+
+
+def keys_of(sequences: Any) -> Keys:
+    """64 bits for each name of a sequence: whole numbers as they are, texts and other names hashed.
+
+    Examples
+    --------
+    >>> a, b, c = keys_of(["ann", "bob", "ann"])
+    >>> bool(a == c), bool(a == b)
+    (True, False)
+    """
+    if not hasattr(sequences, "__len__"):
+        sequences = list(sequences)
+    if isinstance(sequences, (str, bytes)):
+        raise TypeError(f"sequences: found the text {sequences!r}, expected one name per event")
+    if isinstance(sequences, np.ndarray) and sequences.dtype.kind in "iu":
+        return np.ascontiguousarray(sequences).astype(np.uint64)
+    names = sequences.tolist() if isinstance(sequences, np.ndarray) else list(sequences)
+    kinds = set(map(type, names))
+    if kinds and all(issubclass(kind, (int, np.integer)) and kind is not bool for kind in kinds):
+        return np.array([int(name) & (2**64 - 1) for name in names], dtype=np.uint64)
+    if kinds == {str}:
+        import pyarrow
+
+        return text_keys(pyarrow.array(names, pyarrow.large_string()))
+    for i, name in enumerate(names):
+        if name is None or name != name:
+            raise ValueError(f"sequences: entry {i} is {name!r}; say which sequence each event belongs to")
+    digests = [hashlib.blake2b(repr(name).encode(), digest_size=8).digest() for name in names]
+    return np.frombuffer(b"".join(digests), dtype=np.uint64).copy()
+
+
+def text_keys(texts: Any) -> Keys:
+    """The same for an Arrow array of texts without gaps."""
+    _, offsets, data = texts.buffers()
+    size = np.int64 if str(texts.type) == "large_string" else np.int32
+    ends = np.frombuffer(offsets, dtype=size)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
+    content = np.frombuffer(data if data is not None and len(data) else b"-", dtype=np.uint8)
+    keys = np.empty(len(texts), dtype=np.uint64)
+    _hash_texts(ends, content, keys)
+    return keys
+
+
+@kernel
+def _hash_texts(ends: Ints, content: NDArray[np.uint8], keys: Keys) -> None:
+    """FNV-1a with a last stir, so that all bits depend on all letters."""
+    for k in range(len(keys)):
+        key = np.uint64(0xCBF29CE484222325)
+        for at in range(ends[k], ends[k + 1]):
+            key = (key ^ np.uint64(content[at])) * np.uint64(0x100000001B3)
+        key = (key ^ (key >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+        keys[k] = key ^ (key >> np.uint64(33))
