@@ -302,6 +302,50 @@ def drift(
     return drifting.run(
         file, reading, drifting.Asked(by, reference, cost, discount, confidence, level, permutations, seed), html=html,
         plot=plot, alarm=alarm, as_json=json, command=shlex.join(["somcot", *sys.argv[1:]]),
+def watch(
+    stream: Annotated[str, typer.Argument(metavar="FILE", help="CSV file with events, or - for standard input.")],
+    reading: Any,
+    reference: Annotated[str, typer.Option(metavar="FILE", help="What the process should be: a recording or a chain.")],
+    discount: SuggestedDiscount = None,
+    cost: Cost = "labels",
+    one_false_alarm_per: Annotated[
+        float | None, typer.Option(metavar="N", help="Events per false alarm on average, at least; 1e6 by default.")
+    ] = None,
+    false_alarm: Annotated[
+        float | None, typer.Option(metavar="P", help="Instead: probability of a false alarm ever, or --within.")
+    ] = None,
+    within: Annotated[int | None, typer.Option(metavar="N", help="Events for which --false-alarm holds.")] = None,
+    min_distance: Annotated[float, typer.Option(metavar="D", help="Stay quiet about changes that are smaller.")] = 0.0,
+    window: Annotated[int, typer.Option(min=1, metavar="N", help="Events that a distance is computed from.")] = 20_000,
+    starts: Annotated[bool, typer.Option(help="Whether first states of sequences count.")] = True,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for the file to grow.")] = False,
+    broken: Annotated[
+        str, typer.Option(metavar="stop|skip", help="What to do with lines that cannot be read.")
+    ] = "stop",
+    state_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keep the state there; the same command goes on.")
+    ] = None,
+    save_every: Annotated[
+        float, typer.Option(min=0.0, metavar="SECONDS", help="How often --state-file is written.")
+    ] = 5.0,
+    exit_on_alarm: Annotated[
+        bool, typer.Option("--exit-on-alarm", help="Leave at an alarm, with exit code 3.")
+    ] = False,
+    on_alarm: Annotated[
+        str | None, typer.Option(metavar="CMD", help="Run this at an alarm, which comes as JSON on its input.")
+    ] = None,
+    every: Annotated[int, typer.Option(min=1, metavar="N", help="Events between two lines of --json.")] = 100_000,
+    json: Annotated[bool, typer.Option("--json", help="Print lines of JSON instead.")] = False,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep a status page there, one HTML file.")] = None,
+) -> int:
+    """Watch a stream: has the process changed, and by how much?"""
+    from somcot.commands import watch as watching
+
+    return watching.watch(
+        stream, reading, watching.Asked(
+            reference, cost, discount, one_false_alarm_per, false_alarm, within, min_distance, window, starts, follow,
+            every, broken, state_file, exit_on_alarm, on_alarm, html, json, save_every,
+        ),
     )  # fmt: skip
 
 

@@ -58,6 +58,15 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "drift": (
         Example("week by week", f"somcot drift log.csv --by week {_WITH_COLUMNS} --html drift.html"),
         Example("every night", f"somcot drift log.csv --by release --reference 1.0 {_WITH_COLUMNS} --alarm --json"),
+    "watch": (
+        Example(
+            "a log that grows",
+            f"somcot watch --follow log.csv --reference may.csv {_WITH_COLUMNS} --state-file w.ck --html status.html",
+        ),
+        Example(
+            "a pipe, for programs",
+            f"tail -f log.csv | somcot watch - --reference may.csv {_WITH_COLUMNS} --json --exit-on-alarm",
+        ),
     ),
     "info": (
         Example("a table of events", f"somcot info may.csv {_WITH_COLUMNS}"),

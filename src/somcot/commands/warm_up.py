@@ -134,6 +134,18 @@ def _counting() -> None:
     warm_up()
 
 
+def _live() -> None:
+    from somcot.live.sequences import keys_of
+
+    x, _ = _episodes()
+    names = keys_of(["a", "b", "c"] * 3)
+    for reference in (somcot.random_walk(3), x):
+        monitor = somcot.Monitor(reference, discount=DISCOUNT)
+        monitor.update(x.now[:9])
+        monitor.update(x.now[:9], names, times=np.arange(9.0))
+        monitor.update(np.arange(99) % 3, np.arange(99))
+
+
 def _saddle() -> None:
     for x, y in (_chains(), _occupancies()):
         _ = somcot.distance(x, y, _cost(), discount=DISCOUNT, method="saddle", max_steps=10).encoder
@@ -162,6 +174,7 @@ _QUESTIONS: dict[str, Callable[[], None]] = {
     "estimate from data": _estimate,
     "many distances": _many,
     "counting tables": _counting,
+    "watching a stream": _live,
     "Sinkhorn value iteration": _sinkhorn,
     "draws from a chain": _draws,
     "SOMCOT, full support": partial(_somcot, "full"),

@@ -25,7 +25,7 @@ from somcot.live.reference import Reference
 from somcot.live.sequences import BACKWARDS, DROPPED, EXPIRED, OPEN, Keys, Rules, keys_of, link, opened, with_room
 from somcot.live.settings import Settings
 from somcot.plumbing.arrays import Codes, Floats, Ints
-from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
+from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.validation import check_confidence, check_count, check_discount, check_flag, check_number
 from somcot.problem import ChainOrData
 from somcot.result import Result
@@ -61,7 +61,8 @@ class Monitor:
         Whether first states of sequences count, against the start law of the reference. By default they do where
         sequences have names. Pass False where sequences were under way before the monitor was.
     end : label, optional
-        State of the reference that a sequence goes to when it times out, as ``end=`` of the readers has it.
+        State of the reference that a sequence goes to when it times out, as ``end=`` of the readers has it. Steps are
+        then scored when the time-out has passed, not before, so that those that end a sequence are not late.
     timeout : float or timedelta, optional
         A sequence that is silent for longer is over: in the unit of `times`, or in events where there are none.
     max_open : int
@@ -121,6 +122,8 @@ class Monitor:
         self._labels = Labels(reference.states)
         if settings.end is not None and settings.end not in self._labels.states:
             raise ValueError(f"end: {settings.end!r} is no state of the reference; read it with the same end")
+        if settings.end is not None and settings.timeout == math.inf:
+            raise ValueError(f"end: {settings.end!r} is reached by time-out; pass timeout too")
         self._end = -1 if settings.end is None else self._labels.states.index(settings.end)
         self._bets = reference.bets()
         self._setting = detector.Setting(
@@ -168,7 +171,7 @@ class Monitor:
 
     @property
     def n_open(self) -> int:
-        """Sequences that are open."""
+        """Sequences that are open; with `end`, events whose next step is outstanding."""
         return int(self._open.number[OPEN])
 
     @property
@@ -224,11 +227,11 @@ class Monitor:
             raise ValueError(f"sequences: found {len(keys)} names for {n} states; give one for each")
         moments, dated = (_NO_TIMES, self._dated) if times is None else times_of(times, n)
         self._check_clock(dated, timed=times is not None, n=n)
-        codes = self._labels.encode(states)
-        return self.take(codes, keys, moments)
+        return self.take(self._labels.encode(states), keys, moments, dated=dated)
 
-    def take(self, codes: Codes, keys: Keys | None, times: Floats) -> list[Alarm]:
-        """The same with states as positions in `states` and names as 64 bits; nothing is checked."""
+    def take(self, codes: Codes, keys: Keys | None, times: Floats, *, dated: bool | None = None) -> list[Alarm]:
+        """The same with states as `codes` has them, names as 64 bits, times as numbers; arrays are not checked."""
+        self._check_clock(dated, timed=len(times) > 0, n=len(codes))
         found: list[Alarm] = []
         for begin in range(0, len(codes), _PIECE):
             piece = slice(begin, begin + _PIECE)
@@ -237,6 +240,10 @@ class Monitor:
             found += self._score(*steps, moments)
             self.n_events += len(codes[piece])
         return found
+
+    def codes(self, labels: list[Hashable]) -> Codes:
+        """Positions of labels in `states`; labels never seen are added."""
+        return self._labels.codes(labels)
 
     def _check_clock(self, dated: bool | None, *, timed: bool, n: int) -> None:
         """Time-outs need times of one kind."""
@@ -271,7 +278,7 @@ class Monitor:
         if keys is None:
             keys = np.zeros(len(codes), dtype=np.uint64)
         known = self._open = with_room(self._open, min(self.n_open + len(codes), self.settings.max_open))
-        room = len(codes) + (self.n_open + len(codes) if self._end >= 0 else 0)
+        room = 2 * len(codes) + (self.n_open + len(codes) if self._end >= 0 else 0)
         now, following, origin = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int64)
         rules = Rules(self._end, self.settings.timeout, self.settings.max_open, starts)
         made = link(known, rules, terminal, codes, keys, times, self.n_events + 1, now, following, origin)
@@ -367,7 +374,7 @@ class Monitor:
             return None
         x, y, cost = self.reference.sides(now[kept], following[kept], self._labels.states)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnseenStateWarning)  # unseen rows are those of the reference, on purpose
+            warnings.simplefilter("ignore")  # what there is to know is in the notes; unseen rows are so on purpose
             return distance(x, y, cost, discount=self.settings.discount, confidence=confidence, rng=0)
 
     def accept(self) -> None:

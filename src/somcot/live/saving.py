@@ -96,12 +96,12 @@ def _check(monitor: Monitor) -> None:
     powers = all(len(keys) & (len(keys) - 1) == 0 and len(keys) > 0 for keys in (bets.keys, known.keys))
     same = len(bets.places) == len(bets.keys) and len(known.places) == len(known.keys)
     lengths = all(len(a) == room for a in (bets.columns, bets.null, bets.seen)) and bets.seen.shape[1:] == (5,)
-    lengths &= all(len(a) == slots for a in (known.names, known.seen, known.before, known.after))
+    lengths &= all(len(a) == slots for a in (known.names, known.step, known.seen, known.before, known.after))
     used = bets.number[ENTRIES : ENTRIES + 1]
     ranges: list[tuple[NDArray[Any], int, int]] = [
         (bets.places, 0, room), (bets.heads, -1, room), (bets.nexts, -1, room), (bets.columns, 0, n + 1),
         (known.places, -1, slots), (known.before, -1, slots), (known.after, -1, slots),
-        (known.number[:4], -1, slots + 1), (known.last, 0, max(m, 1)), (used, 0, room + 1),
+        (known.number[:4], -1, slots + 1), (known.last, 0, max(m, 1)), (known.step, -1, max(m, 1)), (used, 0, room + 1),
         (monitor._window.now, -1, max(m, 1)), (monitor._window.following, 0, max(m, 1)),
     ]  # fmt: skip
     inside = all(len(a) == 0 or (a.min() >= low and a.max() < high) for a, low, high in ranges)

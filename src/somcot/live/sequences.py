@@ -3,6 +3,10 @@
 Sequences are known by 64 bits made of their names. They stand in a list in the order of their last event, so that
 those that time out, or are dropped, are at its head: what happens depends on the events alone, never on how they were
 cut into calls.
+
+Where sequences that time out go to an end state, a step is scored when the time-out of the event before it has passed,
+whether or not it came at once: scored as they come, steps that go on would be early, ends late, and a stream whose
+ends are all outstanding would look changed. Then the list holds the events whose steps are outstanding.
 """
 # mypy: disable-error-code="no-any-return"
 
@@ -39,6 +43,7 @@ class Open(NamedTuple):
     places: Codes  # (capacity,), slot, -1 where nothing is
     names: Keys  # (n_slots,)
     last: Codes  # (n_slots,), state
+    step: Codes  # (n_slots,), where it went from there, to be scored later; -1: nowhere so far
     seen: Floats  # (n_slots,), time
     before: Codes  # (n_slots,), neighbours in the order of the last event
     after: Codes  # (n_slots,), of free slots: the next free one
@@ -122,7 +127,7 @@ def link(
         Filled: the transitions (-1 is before a first state) and the numbers of the events behind them.
     """
     before, after, number = known.before, known.after, known.number
-    n, made, timed = len(terminal) - 1, 0, len(times) > 0
+    n, made, timed, late = len(terminal) - 1, 0, len(times) > 0, rules.end >= 0
     for t in range(len(codes)):
         moment = times[t] if timed else float(first + t)
         if moment < known.clock[0]:
@@ -130,39 +135,57 @@ def link(
         known.clock[0] = max(known.clock[0], moment)
         while number[HEAD] >= 0 and known.clock[0] - known.seen[number[HEAD]] > rules.timeout:
             slot = number[HEAD]
-            if rules.end >= 0:
-                now[made], following[made], origin[made] = known.last[slot], rules.end, first + t
+            over = known.step[slot] < 0
+            if late:
+                now[made], origin[made] = known.last[slot], first + t
+                following[made] = rules.end if over else known.step[slot]
                 made += 1
-            number[EXPIRED] += 1
-            _close(known.keys, known.places, known.names, before, after, number, slot)
+            if over:
+                number[EXPIRED] += 1
+                _forget(known.keys, known.places, known.names[slot])
+            _release(before, after, number, slot)
         at = _place(known.keys, known.places, keys[t])
         slot = known.places[at]
-        if slot >= 0:
-            now[made], following[made], origin[made] = known.last[slot], codes[t], first + t
+        fresh = slot < 0
+        if not fresh:
+            if late:
+                known.step[slot] = codes[t]
+            else:
+                now[made], following[made], origin[made] = known.last[slot], codes[t], first + t
+                made += 1
+                _unlink(before, after, number, slot)
+        elif rules.starts:
+            now[made], following[made], origin[made] = -1, codes[t], first + t
             made += 1
-            _unlink(before, after, number, slot)
-        else:
+        if terminal[min(codes[t], n)]:  # this sequence is over
+            if not fresh:
+                _forget(known.keys, known.places, keys[t])
+                if not late:
+                    _append(before, after, number, slot)
+                    _release(before, after, number, slot)
+            continue
+        if fresh or late:
             if number[OPEN] == rules.most:
-                number[DROPPED] += 1
-                _close(known.keys, known.places, known.names, before, after, number, number[HEAD])
+                oldest = number[HEAD]
+                if known.step[oldest] >= 0:
+                    now[made], following[made], origin[made] = known.last[oldest], known.step[oldest], first + t
+                    made += 1
+                else:
+                    number[DROPPED] += 1
+                    _forget(known.keys, known.places, known.names[oldest])
+                _release(before, after, number, oldest)
                 at = _place(known.keys, known.places, keys[t])
             slot = number[FREE]
             number[FREE] = after[slot]
             number[OPEN] += 1
-            known.keys[at], known.places[at], known.names[slot] = keys[t], slot, keys[t]
-            if rules.starts:
-                now[made], following[made], origin[made] = -1, codes[t], first + t
-                made += 1
+            known.keys[at], known.places[at], known.names[slot], known.step[slot] = keys[t], slot, keys[t], -1
         known.last[slot], known.seen[slot] = codes[t], known.clock[0]
         _append(before, after, number, slot)
-        if terminal[min(codes[t], n)]:
-            _close(known.keys, known.places, known.names, before, after, number, slot)
     return made
 
 
 @part
-def _close(keys: Keys, places: Codes, names: Keys, before: Codes, after: Codes, number: Ints, slot: int) -> None:
-    _forget(keys, places, names[slot])
+def _release(before: Codes, after: Codes, number: Ints, slot: int) -> None:
     _unlink(before, after, number, slot)
     after[slot], number[FREE] = number[FREE], slot
     number[OPEN] -= 1
@@ -177,6 +200,7 @@ def opened(n_slots: int = 64) -> Open:
         places=np.full(capacity, -1, dtype=np.int32),
         names=np.zeros(n_slots, dtype=np.uint64),
         last=np.zeros(n_slots, dtype=np.int32),
+        step=np.full(n_slots, -1, dtype=np.int32),
         seen=np.zeros(n_slots),
         before=np.full(n_slots, -1, dtype=np.int32),
         after=np.append(np.arange(1, n_slots, dtype=np.int32), np.int32(-1)),
@@ -191,7 +215,7 @@ def with_room(known: Open, n_slots: int) -> Open:
     if n_slots <= had:
         return known
     larger = opened(1 << int(n_slots - 1).bit_length())
-    for name in ("names", "last", "seen", "before", "after"):
+    for name in ("names", "last", "step", "seen", "before", "after"):
         getattr(larger, name)[:had] = getattr(known, name)
     larger.after[-1] = known.number[FREE]  # the new slots come first, then those that were free before
     larger.number[:], larger.clock[:] = known.number, known.clock

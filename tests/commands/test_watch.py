@@ -1,0 +1,250 @@
+"""`somcot watch` from end to end: streams, alarms, files, and everything that can be wrong with them."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from somcot import Monitor
+from somcot.cli import app
+from somcot.commands import feed
+from somcot.data import clickstream
+from tests.live.streams import Family
+
+READ = ["--sequence", "session", "--state", "page", "--terminated", "all", "--discount", "0.9"]
+
+
+def sessions(month: str, n: int, seed: int) -> list[str]:
+    states, names = Family("shop", clickstream.chain(month), 20).stream(n, np.random.default_rng(seed))
+    assert names is not None
+    return [
+        f"{month[0]}{name},{clickstream.PAGES[k]}\n" for k, name in zip(states.tolist(), names.tolist(), strict=True)
+    ]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("watch")
+    rows = clickstream.path("may").read_text().splitlines()
+    (place / "may.csv").write_text("\n".join(",".join(row.split(",")[::2]) for row in rows) + "\n")
+    (place / "log.csv").write_text("session,page\n" + "".join(sessions("may", 3000, 1) + sessions("june", 5000, 2)))
+    (place / "quiet.csv").write_text("session,page\n" + "".join(sessions("may", 3000, 1)))
+    return place
+
+
+def watch(folder: Path, *arguments: object, data: bytes | None = None) -> tuple[int, str, str]:
+    """Run the command within this process, standard input included."""
+    saved = os.dup(0)
+    reading, writing = os.pipe()
+    os.dup2(reading, 0)
+    os.close(reading)
+    writer = threading.Thread(target=_write, args=(writing, data or b""))
+    writer.start()
+    try:
+        words = ["watch", *map(str, arguments), "--reference", str(folder / "may.csv"), *READ]
+        result = CliRunner().invoke(app, words, standalone_mode=False)
+    finally:
+        os.dup2(saved, 0)
+        os.close(saved)
+        writer.join()
+    if result.exception is not None:
+        return 2, result.stdout, f"{type(result.exception).__name__}: {result.exception}"
+    return int(result.return_value or 0), result.stdout, result.stderr
+
+
+def _write(handle: int, data: bytes) -> None:
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(data)
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+def test_an_alarm_in_a_file(folder: Path, tmp_path: Path) -> None:
+    page = tmp_path / "status.html"
+    code, out, _ = watch(folder, folder / "log.csv", "--html", page, "--on-alarm", f"cat > {tmp_path / 'alarm.json'}")
+    assert code == 0
+    assert "alarm at event 3," in out
+    assert "ended: 8,000 events, alarm at event 3," in out
+    assert "after the alarm: 0.1" in out
+    alarm = json.loads((tmp_path / "alarm.json").read_text())
+    assert 3000 < alarm["event"] < 3600
+    assert alarm["id"].endswith(f"-{alarm['event']}")
+    text = page.read_text()
+    assert "<h1>Changed" in text
+    assert "<svg" in text
+    assert "http://" not in text.replace("http-equiv", "")
+
+
+def test_json_lines_from_a_pipe_and_the_exit_code(folder: Path) -> None:
+    data = (folder / "log.csv").read_bytes()
+    code, out, _ = watch(folder, "-", "--json", "--every", 1000, "--exit-on-alarm", data=data)
+    assert code == 3
+    kinds = [line["type"] for line in lines(out)]
+    assert "alarm" in kinds
+    assert kinds[-1] == "end"
+    quiet, out, _ = watch(folder, "-", "--json", "--exit-on-alarm", data=(folder / "quiet.csv").read_bytes())
+    assert quiet == 0
+    assert lines(out)[-1]["events"] == 3000
+    assert lines(out)[-1]["distance"] < 0.05
+
+
+def test_a_state_file_goes_on_where_it_was(folder: Path, tmp_path: Path) -> None:
+    log, state, whole = tmp_path / "log.csv", tmp_path / "w.ck", tmp_path / "whole.ck"
+    rows = (folder / "log.csv").read_text().splitlines(keepends=True)
+    log.write_text("".join(rows))
+    assert watch(folder, log, "--state-file", whole)[0] == 0
+    found: list[Any] = []
+    for end in (1, 2000, 3001, 3500, len(rows)):
+        log.write_text("".join(rows[:end]))
+        code, out, _ = watch(folder, log, "--state-file", state, "--json")
+        assert code == 0
+        found += [line for line in lines(out) if line["type"] == "alarm"]
+    one, other = Monitor.load(whole), Monitor.load(state)
+    assert len(found) == 1
+    assert one.alarms == other.alarms
+    assert all((a == b).all() for a, b in zip(one._bets, other._bets, strict=True))
+    code, _, error = watch(folder, log, "--state-file", state, "--min-distance", 0.3)
+    assert code == 2
+    assert "the state of another monitor" in error
+    code, _, error = watch(folder, folder / "log.csv", "--state-file", state)
+    assert "belongs to" in error
+    log.write_text("session,page\n")
+    assert "is shorter" in watch(folder, log, "--state-file", state)[2]
+
+
+def test_alarms_leave_after_the_checkpoint_and_again_until_it_says_so(folder: Path, tmp_path: Path) -> None:
+    """A crash between checkpoint and delivery: the next run delivers, with the same id."""
+    state = tmp_path / "w.ck"
+    _, out, _ = watch(folder, folder / "log.csv", "--state-file", state, "--json")
+    (first,) = [line for line in lines(out) if line["type"] == "alarm"]
+    monitor = Monitor.load(state)
+    monitor.position["delivered"] = 0
+    monitor.save(state)
+    _, out, _ = watch(folder, folder / "log.csv", "--state-file", state, "--json")
+    (again,) = [line for line in lines(out) if line["type"] == "alarm"]
+    assert again == first
+    _, out, _ = watch(folder, folder / "log.csv", "--state-file", state, "--json")
+    assert [line["type"] for line in lines(out)] == ["end"]
+
+
+def test_nothing_and_next_to_nothing(folder: Path) -> None:
+    assert "nothing came, not even a header, no alarm" in watch(folder, "-")[1]
+    assert "no events, no alarm" in watch(folder, "-", data=b"session,page\n")[1]
+    assert "1 events, no alarm" in watch(folder, "-", data=b"session,page\na,home")[1]
+    assert "no column 'page'" in watch(folder, "-", data=b"session,site\na,home\n")[2]
+    assert "not valid UTF-8" in watch(folder, "-", data=b"\xff\xfe\n")[2]
+
+
+BROKEN = {
+    "too many columns": b"a,home,x\n",
+    "too few": b"a\n",
+    "not UTF-8": b"a,h\xff\xfe\n",
+    "no state": b"a,\n",
+    "no sequence": b",home\n",
+}
+
+
+@pytest.mark.parametrize("line", BROKEN.values(), ids=BROKEN)
+def test_broken_lines_are_left_out_or_the_reason_to_stop(line: bytes, folder: Path, tmp_path: Path) -> None:
+    rows = (folder / "quiet.csv").read_bytes().splitlines(keepends=True)
+    log = tmp_path / "log.csv"
+    log.write_bytes(b"".join([*rows[:2000], line, *rows[2000:], line]))
+    _, out, error = watch(folder, log, "--broken", "skip", "--json")
+    assert lines(out)[-1]["events"] == 3000
+    assert lines(out)[-1]["broken"] == 2
+    assert "2 broken lines left out" in error
+    state = tmp_path / "w.ck"
+    code, _, error = watch(folder, log, "--state-file", state)
+    assert code == 2
+    assert "line 2001 is broken" in error
+    assert "--broken skip" in error
+    assert Monitor.load(state).n_events == 1999  # nothing before it is lost, and nothing counts twice
+    log.write_bytes(b"".join(rows))
+    watch(folder, log, "--state-file", state)
+    _, _, _ = watch(folder, log, "--state-file", tmp_path / "clean.ck")
+    one, other = Monitor.load(state), Monitor.load(tmp_path / "clean.ck")
+    assert all((a == b).all() for a, b in zip(one._bets, other._bets, strict=True))
+
+
+def test_blocks_do_not_matter(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch(folder, folder / "log.csv", "--state-file", tmp_path / "a.ck")
+    monkeypatch.setattr(feed, "_BLOCK", 1000)
+    watch(folder, folder / "log.csv", "--state-file", tmp_path / "b.ck")
+    one, other = Monitor.load(tmp_path / "a.ck"), Monitor.load(tmp_path / "b.ck")
+    assert one.alarms == other.alarms
+    assert all((a == b).all() for a, b in zip(one._bets, other._bets, strict=True))
+
+
+def test_times_time_outs_and_times_that_go_backwards(tmp_path: Path) -> None:
+    may = clickstream.path("may")
+    rows = may.read_text().splitlines(keepends=True)
+    log = tmp_path / "log.csv"
+    log.write_text("".join([rows[0], *sorted(rows[1:3000], key=lambda r: r.split(",")[1]), rows[5]]))
+    words = ["--reference", str(may), "--sequence", "session", "--time", "time", "--state", "page", "--discount", "0.9"]
+    result = CliRunner().invoke(app, ["watch", str(log), *words, "--terminated", "all", "--gap", "30m", "--json"])
+    (end,) = lines(result.stdout)
+    assert end["events"] == 3000
+    assert end["backwards"] == 1
+    assert end["alarm"] is None
+    bad = CliRunner().invoke(app, ["watch", str(log), *words, "--gap", "30"], standalone_mode=False)
+    assert "holds times" in str(bad.exception) or "times are dates" in str(bad.exception)
+
+
+def test_options_that_make_no_sense(folder: Path, tmp_path: Path) -> None:
+    log = folder / "log.csv"
+    for words, complaint in [
+        ([log, "--broken", "mend"], "--broken: found 'mend'"),
+        ([log, "--tidy"], "--tidy: not for a stream"),
+        ([log, "--state-file", log], "is an input of this command"),
+        ([log, "--within", 5], "within: only together"),
+        ([tmp_path / "none.csv"], "No such file"),
+    ]:
+        code, _, error = watch(folder, *words)
+        assert code == 2, words
+        assert complaint in error
+
+
+def test_a_full_disk_costs_no_alarm(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_self: Monitor, path: object) -> None:
+        raise OSError(errno.ENOSPC, "could not be written (No space left on device)", str(path))
+
+    monkeypatch.setattr(Monitor, "save", full)
+    code, out, error = watch(folder, folder / "log.csv", "--state-file", tmp_path / "w.ck", "--json")
+    assert code == 2
+    assert "No space left" in error
+    assert [line for line in lines(out) if line["type"] == "alarm"]
+
+
+def test_a_growing_file_is_followed(folder: Path, tmp_path: Path) -> None:
+    """In a process of its own: lines that come in pieces, then an alarm ends it."""
+    log = tmp_path / "log.csv"
+    data = (folder / "log.csv").read_bytes()
+    log.write_bytes(data[:101])
+    words = ["watch", str(log), "--reference", str(folder / "may.csv"), *READ, "--follow", "--exit-on-alarm", "--json"]
+    process = subprocess.Popen([sys.executable, "-m", "somcot", *words], stdout=subprocess.PIPE, text=True)
+    with log.open("ab") as stream:
+        for piece in _pieces(data[101:]):
+            stream.write(piece)
+            stream.flush()
+            time.sleep(0.05)
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 3
+    (alarm,) = [line for line in lines(out) if line["type"] == "alarm"]
+    assert 3000 < alarm["event"] < 3600
+
+
+def _pieces(data: bytes) -> Iterator[bytes]:
+    step = len(data) // 7 + 1
+    yield from (data[k : k + step] for k in range(0, len(data), step))

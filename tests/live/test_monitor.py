@@ -1,0 +1,323 @@
+"""Alarms and what follows: latch, transitions, distances, thresholds of size, acceptance, files."""
+
+import itertools
+import warnings
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import somcot
+from somcot import Counts, DataWarning, MarkovChain, Monitor, Samples
+from somcot.data import clickstream
+from somcot.plumbing.container import CheckpointError
+from tests.live.streams import Family
+
+WALK, DRIFT = somcot.random_walk(5), somcot.random_walk(5, 0.7)
+
+
+def path(chain: MarkovChain, n: int, rng: int) -> np.ndarray[Any, Any]:
+    return chain.sample(1, n, rng=rng).now
+
+
+def then(events: np.ndarray[Any, Any], chain: MarkovChain, n: int, rng: int) -> np.ndarray[Any, Any]:
+    """The events, and what a chain makes of the last state."""
+    after = MarkovChain(chain.transition, int(events[-1])).sample(1, n + 1, rng=rng).now[1:]
+    return np.concatenate([events, after])
+
+
+CHANGED = then(path(WALK, 3000, 1), DRIFT, 20_000, 2)
+
+
+def alarmed(reference: Any = WALK, **options: Any) -> Monitor:
+    monitor = Monitor(reference, discount=0.9, one_false_alarm_per=1e5, **options)
+    monitor.update(CHANGED[:6000])
+    return monitor
+
+
+@pytest.mark.parametrize("reference", [WALK, WALK.sample(1, 20_000, rng=0), WALK.sample(1, 20_000, rng=0).counted])
+def test_an_alarm_says_when_since_when_and_what(reference: Any) -> None:
+    monitor = alarmed(reference)
+    alarm = monitor.alarm
+    assert alarm is not None
+    assert 3000 < alarm.event < 4500
+    assert 2500 < alarm.since < alarm.event
+    assert alarm.evidence >= alarm.threshold == 1e5
+    assert alarm.reason == "evidence"
+    assert monitor.evidence == 1.0
+    assert monitor.since == alarm.since
+    ups = {(m.source, m.target) for m in alarm.transitions[:6] if m.surprise > 0}
+    assert ups & {(1, 2), (2, 3), (3, 4)}
+    before = monitor.alarms
+    monitor.update(CHANGED[6000:])
+    assert monitor.alarms == before  # latched
+
+
+def test_how_events_are_cut_does_not_matter() -> None:
+    events = CHANGED[:6000]
+    one, other = (Monitor(WALK, discount=0.9, one_false_alarm_per=1e5) for _ in range(2))
+    one.update(events)
+    for part in np.split(events, [1, 2, 700, 3000, 3001, 5999]):
+        other.update(part.tolist())
+    assert one.alarm == other.alarm
+    assert all((a == b).all() for a, b in zip(one._bets, other._bets, strict=True))
+    assert all((a == b).all() for a, b in zip(one._window, other._window, strict=True))
+
+
+def test_an_impossible_transition() -> None:
+    monitor = Monitor(WALK, discount=0.9)
+    (alarm,) = monitor.update([0, 1, 2, 3, 0, 1])
+    assert (alarm.event, alarm.since, alarm.reason) == (5, 5, "impossible transition")
+    assert (alarm.transitions[0].source, alarm.transitions[0].target) == (3, 0)
+    assert monitor.distance().distance > 0.0
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_new_labels(known: bool) -> None:
+    reference: Any = clickstream.chain("may")
+    if not known:
+        reference = reference.sample(200, 20, rng=0)
+    monitor = Monitor(reference, discount=0.9, one_false_alarm_per=1e4)
+    found = monitor.update(["home", "offers", "home", "offers"] * 20)
+    assert found[0].event == 2 if known else found[0].event < 30
+    assert monitor.new_labels == ("offers",)
+    assert monitor.states[-1] == "offers"
+    assert monitor.distance(None).distance > 0.3
+
+
+def test_endless_new_labels_keep_memory_flat() -> None:
+    monitor = Monitor(WALK.sample(1, 5000, rng=0), discount=0.9)
+    monitor.update(list(range(5000)))
+    assert len(monitor.states) == 5 + 1000 + 1
+    assert monitor.states[-1] == "(other new labels)"
+    assert monitor._bets.number[1] < 50
+
+
+def test_first_states_are_a_row() -> None:
+    chain = MarkovChain([[0.5, 0.5], [0.5, 0.5]], [0.9, 0.1])
+    rng = np.random.default_rng(0)
+    names, states = np.repeat(np.arange(1000), 2), np.tile(rng.integers(0, 2, 1000)[:, None], 2).ravel()
+    states[1::2] = rng.integers(
+        0, 2, 1000
+    )  # steps are as they should be, every second session starts in the rare state
+    monitor = Monitor(chain, discount=0.9, one_false_alarm_per=1e5)
+    (alarm,) = monitor.update(states, names)
+    assert alarm.transitions[0].source == "(start)"
+    assert not Monitor(chain, discount=0.9, one_false_alarm_per=1e5, starts=False).update(states, names)
+    assert Monitor(chain, discount=0.9).update([1], ["a"]) == []
+
+
+def test_sessions_end_with_a_time_out_as_the_readers_have_it() -> None:
+    """Sessions of a recording with end='left': without the time-out nobody would ever leave."""
+    chain = clickstream.chain("may")
+    family = Family("shop", chain, 20)
+    rng = np.random.default_rng(1)
+    states, names = family.stream(40_000, rng)
+    assert names is not None
+    left = clickstream.PAGES.index("left")
+    seen = states != left
+    labels = np.array(chain.states)[states[seen]]
+    half = len(labels) // 2
+    sessions: dict[int, list[str]] = {}
+    for label, name in zip(labels[:half].tolist(), names[seen][:half].tolist(), strict=True):
+        sessions.setdefault(name, []).append(label)
+    reference = Samples.from_trajectories(list(sessions.values()), end="left")
+    later = np.flatnonzero(~np.isin(names[seen], list(sessions)))  # those under way are nobody's first states
+    labels, names = labels[later], names[seen][later]
+    times = np.arange(len(labels)) * 1.0
+    quiet = Monitor(reference, discount=0.9, false_alarm=0.01, within=100_000, end="left", timeout=500.0)
+    assert quiet.update(labels, names, times=times) == []
+    assert quiet.n_expired > 500
+    never = Monitor(reference, discount=0.9, false_alarm=0.01, within=100_000)
+    assert never.update(labels, names)
+
+
+def test_distances_cover_the_truth_on_fresh_events() -> None:
+    """Both start where the stream is; the reference's start would be state 0, which the drifting walk has left."""
+    chain = somcot.random_walk(10)
+    drift = somcot.random_walk(10, 0.7)
+    covered = 0
+    for seed in range(6):
+        monitor = Monitor(chain.sample(1, 20_000, rng=seed), discount=0.9, false_alarm=0.05, within=20_000)
+        monitor.update(path(chain, 2000, 50 + seed))
+        monitor.update(path(drift, 6000, 90 + seed))
+        assert monitor.alarm is not None
+        assert not monitor.provisional
+        found = monitor.distance(0.9)
+        now, _ = monitor._window.after(monitor.alarm.scored)
+        law = np.bincount(now, minlength=10) / len(now)
+        sides = (MarkovChain(c.transition, law) for c in (chain, drift))
+        truth = somcot.distance(*sides, discount=0.9).distance
+        assert found.confidence_interval is not None
+        covered += found.confidence_interval.low <= truth <= found.confidence_interval.high
+        assert found.notes == () or not found.notes[0].startswith("provisional")
+    assert covered >= 4  # 6 at 90 %: fewer than 4 has probability .016
+
+
+def test_provisional_until_there_are_fresh_events() -> None:
+    monitor = Monitor(WALK, discount=0.9, one_false_alarm_per=1e5)
+    with pytest.raises(ValueError, match="no transitions yet"):
+        monitor.distance()
+    monitor.update(CHANGED[:3000])
+    assert monitor.distance().notes[0].startswith("provisional: no alarm")
+    monitor.update(CHANGED[3000:5000])
+    assert monitor.alarm is not None
+    assert monitor.provisional
+    assert "of 2,000 fresh transitions" in monitor.distance().notes[0]
+    monitor.update(CHANGED[5000:8000])
+    assert not monitor.provisional
+
+
+def test_small_changes_are_noticed_but_not_alarming() -> None:
+    loud, quiet = alarmed(min_distance=0.01), alarmed(min_distance=0.5)
+    assert loud.alarm is not None
+    assert quiet.alarm is None
+    assert quiet.notice is not None
+    assert "less than 0.5" in quiet.notice
+    quiet.update(path(MarkovChain(np.eye(5)[[4, 4, 4, 4, 0]]), 40_000, 0))  # now it matters
+    assert quiet.alarm is not None
+
+
+def test_accept_makes_the_present_the_reference() -> None:
+    monitor = alarmed()
+    monitor.update(CHANGED[6000:])
+    monitor.accept()
+    assert monitor.alarm is None
+    assert len(monitor.alarms) == 1
+    assert not monitor.reference.known
+    monitor.update(path(DRIFT, 5000, 6))
+    assert monitor.alarm is None
+    monitor.update(path(WALK, 5000, 7))
+    assert monitor.alarm is not None
+    assert len(monitor.alarms) == 2
+    few = Monitor(WALK, discount=0.9)
+    few.update([0, 1, 2, 1])
+    with pytest.warns(DataWarning, match="3 transitions"):
+        few.accept()
+
+
+def test_accept_with_new_labels_and_a_cost() -> None:
+    cost = np.abs(np.subtract.outer(np.arange(5.0), np.arange(5.0)))
+    monitor = Monitor(WALK.sample(1, 5000, rng=0), cost, discount=0.9, one_false_alarm_per=1e4)
+    monitor.update([0, 1, 2, 9, 2, 1] * 500)
+    assert monitor.alarm is not None
+    monitor.accept()
+    assert monitor.reference.states == (0, 1, 2, 3, 4, 9)
+    monitor.update([0, 1, 2, 9, 2, 1] * 500)
+    assert monitor.alarm is None
+    assert monitor.distance(None).distance < 0.2
+
+
+def test_a_recording_is_checked_against_itself() -> None:
+    assert Monitor.check(WALK.sample(10, 1000, rng=3)).stationary
+    both = Samples.from_trajectories([path(WALK, 5000, 1), path(DRIFT, 5000, 2)])
+    with pytest.warns(DataWarning, match="second half is no longer like its first"):
+        found = Monitor.check(both)
+    assert not found.stationary
+    with pytest.raises(TypeError, match="expected Samples of episodes"):
+        Monitor.check(WALK)
+
+
+@pytest.mark.parametrize("kind", ["chain", "sparse", "samples", "tuples"])
+def test_saving_goes_on_bit_for_bit(kind: str, tmp_path: Path) -> None:
+    reference: Any = clickstream.chain("may")
+    if kind == "sparse":
+        from scipy.sparse import csr_array
+
+        reference = MarkovChain(csr_array(reference.transition), reference.initial, states=reference.states)
+    if kind in ("samples", "tuples"):
+        reference = reference.sample(50, 30, rng=1)
+    if kind == "tuples":
+        reference = Samples(
+            tuple((s, 1) for s in reference.states), reference.now, reference.following, reference.offsets
+        )
+    rng = np.random.default_rng(0)
+    states, names = Family("shop", clickstream.chain("june"), 20).stream(6000, rng)
+    labels = [reference.states[k] for k in states.tolist()]
+    times = np.datetime64("2026-05-01", "us") + np.cumsum(rng.integers(0, 10**8, 6000)).astype("m8[us]")
+    monitors = [Monitor(reference, discount=0.9, timeout=timedelta(minutes=30), min_distance=0.01) for _ in range(2)]
+    one, other = monitors
+    assert names is not None
+    one.update(labels, names, times=times)
+    cut = [0, 1000, 3000, 6000]
+    for begin, end in itertools.pairwise(cut):
+        other.update(labels[begin:end], names[begin:end], times=times[begin:end])
+        other.position = {"offset": end}
+        other.save(tmp_path / "m.ck")
+        other = Monitor.load(tmp_path / "m.ck")
+    assert one.alarm is not None
+    assert one.alarms == other.alarms
+    assert other.position == {"offset": 6000}
+    assert other.fingerprint == one.fingerprint
+    for part in ("_bets", "_open", "_window"):
+        pairs = zip(getattr(one, part), getattr(other, part), strict=True)
+        if part != "_open":  # its room follows from how events were cut, its content does not
+            assert all((a == b).all() for a, b in pairs)
+    assert one.n_open == other.n_open
+    assert one.distance().distance == other.distance().distance
+
+
+def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
+    from somcot.plumbing import container
+
+    file = tmp_path / "m.ck"
+    monitor = alarmed()
+    monitor.save(file)
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / "bad.ck").write_bytes(data)
+    with pytest.raises(CheckpointError, match="damaged"):
+        Monitor.load(tmp_path / "bad.ck")
+    container.write(tmp_path / "other.ck", {"a": np.zeros(1)}, {"format": "x"})
+    with pytest.raises(CheckpointError, match="not a file of a monitor"):
+        Monitor.load(tmp_path / "other.ck")
+    arrays, record = container.read(file)
+    for name, bad in (("bets.places", 10**6), ("bets.nexts", 10**6), ("window.now", 99)):
+        changed = {**arrays, name: np.full_like(arrays[name], bad)}
+        container.write(tmp_path / "odd.ck", changed, record)
+        with pytest.raises(CheckpointError, match="does not hold together"):
+            Monitor.load(tmp_path / "odd.ck")
+
+
+BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"one_false_alarm_per": 0.5}, ValueError, "one_false_alarm_per: found 0.5"),
+    ({"false_alarm": 1.5}, ValueError, "false_alarm: found 1.5"),
+    ({"within": 100}, ValueError, "within: only together with false_alarm"),
+    ({"false_alarm": 0.1, "one_false_alarm_per": 10}, ValueError, "choose one of the two"),
+    ({"min_distance": -1}, ValueError, "min_distance: found -1"),
+    ({"window": 0}, ValueError, "window: found 0"),
+    ({"end": "left"}, ValueError, "end: 'left' is no state of the reference"),
+    ({"timeout": 0}, ValueError, "timeout: found 0"),
+    ({"cost": np.eye(3)}, ValueError, "cost: shape is"),
+]
+
+
+@pytest.mark.parametrize(("options", "error", "words"), BAD)
+def test_bad_options(options: dict[str, Any], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        Monitor(WALK, **{"discount": 0.9, **options})
+
+
+def test_bad_events_change_nothing() -> None:
+    monitor = Monitor(WALK, discount=0.9, timeout=5.0)
+    with pytest.raises(ValueError, match="sequences: found 1 names for 2 states"):
+        monitor.update([0, 1], ["a"])
+    with pytest.raises(ValueError, match="times: found shape"):
+        monitor.update([0, 1], times=[1.0])
+    with pytest.raises(ValueError, match="times: entry 1 is missing"):
+        monitor.update([0, 1], times=[1.0, np.nan])
+    with pytest.raises(ValueError, match="timeout: times are dates"):
+        Monitor(WALK, discount=0.9, timeout=5.0).update([0], times=np.array(["2026-01-01"], "M8[s]"))
+    with pytest.raises(TypeError, match="look the same"):
+        monitor.update(["0", "1"])
+    with pytest.raises(ValueError, match="event 1 has the label None"):
+        monitor.update([0, None])
+    with pytest.raises(TypeError, match="reference: found ndarray"):
+        Monitor(np.eye(2), discount=0.9)  # type: ignore[arg-type]
+    assert monitor.n_events == 0
+    assert monitor.update([]) == []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Monitor(Counts.from_matrix([[1, 2], [3, 4]], initial="stationary"), discount=0.9).update([0, 1, 0])
