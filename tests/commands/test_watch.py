@@ -114,7 +114,7 @@ def test_a_state_file_goes_on_where_it_was(folder: Path, tmp_path: Path) -> None
     one, other = Monitor.load(whole), Monitor.load(state)
     assert len(found) == 1
     assert one.alarms == other.alarms
-    assert all((a == b).all() for a, b in zip(one._bets, other._bets, strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(one._bets, other._bets, strict=True))
     code, _, error = watch(folder, log, "--state-file", state, "--min-distance", 0.3)
     assert code == 2
     assert "the state of another monitor" in error
@@ -175,7 +175,7 @@ def test_broken_lines_are_left_out_or_the_reason_to_stop(line: bytes, folder: Pa
     watch(folder, log, "--state-file", state)
     _, _, _ = watch(folder, log, "--state-file", tmp_path / "clean.ck")
     one, other = Monitor.load(state), Monitor.load(tmp_path / "clean.ck")
-    assert all((a == b).all() for a, b in zip(one._bets, other._bets, strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(one._bets, other._bets, strict=True))
 
 
 def test_blocks_do_not_matter(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def test_blocks_do_not_matter(folder: Path, tmp_path: Path, monkeypatch: pytest.
     watch(folder, folder / "log.csv", "--state-file", tmp_path / "b.ck")
     one, other = Monitor.load(tmp_path / "a.ck"), Monitor.load(tmp_path / "b.ck")
     assert one.alarms == other.alarms
-    assert all((a == b).all() for a, b in zip(one._bets, other._bets, strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(one._bets, other._bets, strict=True))
 
 
 def test_times_time_outs_and_times_that_go_backwards(tmp_path: Path) -> None:
@@ -204,13 +204,14 @@ def test_times_time_outs_and_times_that_go_backwards(tmp_path: Path) -> None:
 
 def test_options_that_make_no_sense(folder: Path, tmp_path: Path) -> None:
     log = folder / "log.csv"
-    for words, complaint in [
+    cases: list[tuple[list[object], str]] = [
         ([log, "--broken", "mend"], "--broken: found 'mend'"),
         ([log, "--tidy"], "--tidy: not for a stream"),
         ([log, "--state-file", log], "is an input of this command"),
         ([log, "--within", 5], "within: only together"),
         ([tmp_path / "none.csv"], "No such file"),
-    ]:
+    ]
+    for words, complaint in cases:
         code, _, error = watch(folder, *words)
         assert code == 2, words
         assert complaint in error

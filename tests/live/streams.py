@@ -94,8 +94,8 @@ def share_of_alarms(
     """Share of streams of the chain itself that raise an alarm, each with a recording of its own, and when they did."""
     rng = np.random.default_rng([seed, reference_length or 0])
     when: list[int] = []
-    for begin in range(0, n_streams, 100):
-        size = min(100, n_streams - begin)
+    for begin in range(0, n_streams, 500):
+        size = min(500, n_streams - begin)
         known = reference_length is None
         references = [family.chain] * size if known else family.recordings(size, reference_length or 0, rng)
         for reference, (states, names) in zip(references, family.streams(size, n, rng), strict=True):

@@ -62,8 +62,9 @@ def test_how_events_are_cut_does_not_matter() -> None:
     for part in np.split(events, [1, 2, 700, 3000, 3001, 5999]):
         other.update(part.tolist())
     assert one.alarm == other.alarm
-    assert all((a == b).all() for a, b in zip(one._bets, other._bets, strict=True))
-    assert all((a == b).all() for a, b in zip(one._window, other._window, strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(one._bets, other._bets, strict=True))
+    for name in one._window._fields:
+        assert np.array_equal(getattr(one._window, name), getattr(other._window, name))
 
 
 def test_an_impossible_transition() -> None:
@@ -139,7 +140,7 @@ def test_distances_cover_the_truth_on_fresh_events() -> None:
     chain = somcot.random_walk(10)
     drift = somcot.random_walk(10, 0.7)
     covered = 0
-    for seed in range(6):
+    for seed in range(4):
         monitor = Monitor(chain.sample(1, 20_000, rng=seed), discount=0.9, false_alarm=0.05, within=20_000)
         monitor.update(path(chain, 2000, 50 + seed))
         monitor.update(path(drift, 6000, 90 + seed))
@@ -148,12 +149,12 @@ def test_distances_cover_the_truth_on_fresh_events() -> None:
         found = monitor.distance(0.9)
         now, _ = monitor._window.after(monitor.alarm.scored)
         law = np.bincount(now, minlength=10) / len(now)
-        sides = (MarkovChain(c.transition, law) for c in (chain, drift))
-        truth = somcot.distance(*sides, discount=0.9).distance
+        one, other = (MarkovChain(c.transition, law) for c in (chain, drift))
+        truth = somcot.distance(one, other, discount=0.9).distance
         assert found.confidence_interval is not None
         covered += found.confidence_interval.low <= truth <= found.confidence_interval.high
         assert found.notes == () or not found.notes[0].startswith("provisional")
-    assert covered >= 4  # 6 at 90 %: fewer than 4 has probability .016
+    assert covered >= 2  # 4 at 90 %: fewer than 2 has probability .004
 
 
 def test_provisional_until_there_are_fresh_events() -> None:
@@ -173,25 +174,24 @@ def test_provisional_until_there_are_fresh_events() -> None:
 def test_small_changes_are_noticed_but_not_alarming() -> None:
     loud, quiet = alarmed(min_distance=0.01), alarmed(min_distance=0.5)
     assert loud.alarm is not None
-    assert quiet.alarm is None
+    assert quiet.evidence == 1.0
+    assert quiet.alarms == ()
     assert quiet.notice is not None
     assert "less than 0.5" in quiet.notice
     quiet.update(path(MarkovChain(np.eye(5)[[4, 4, 4, 4, 0]]), 40_000, 0))  # now it matters
-    assert quiet.alarm is not None
+    assert len(quiet.alarms) == 1
 
 
 def test_accept_makes_the_present_the_reference() -> None:
     monitor = alarmed()
     monitor.update(CHANGED[6000:])
     monitor.accept()
-    assert monitor.alarm is None
-    assert len(monitor.alarms) == 1
+    assert monitor.evidence < 1.0
     assert not monitor.reference.known
     monitor.update(path(DRIFT, 5000, 6))
-    assert monitor.alarm is None
+    assert [alarm.reason for alarm in monitor.alarms] == ["evidence"]
     monitor.update(path(WALK, 5000, 7))
-    assert monitor.alarm is not None
-    assert len(monitor.alarms) == 2
+    assert [alarm.reason for alarm in monitor.alarms] == ["evidence"] * 2
     few = Monitor(WALK, discount=0.9)
     few.update([0, 1, 2, 1])
     with pytest.warns(DataWarning, match="3 transitions"):
@@ -202,11 +202,11 @@ def test_accept_with_new_labels_and_a_cost() -> None:
     cost = np.abs(np.subtract.outer(np.arange(5.0), np.arange(5.0)))
     monitor = Monitor(WALK.sample(1, 5000, rng=0), cost, discount=0.9, one_false_alarm_per=1e4)
     monitor.update([0, 1, 2, 9, 2, 1] * 500)
-    assert monitor.alarm is not None
+    assert len(monitor.alarms) == 1
     monitor.accept()
     assert monitor.reference.states == (0, 1, 2, 3, 4, 9)
     monitor.update([0, 1, 2, 9, 2, 1] * 500)
-    assert monitor.alarm is None
+    assert len(monitor.alarms) == 1
     assert monitor.distance(None).distance < 0.2
 
 
@@ -254,7 +254,7 @@ def test_saving_goes_on_bit_for_bit(kind: str, tmp_path: Path) -> None:
     for part in ("_bets", "_open", "_window"):
         pairs = zip(getattr(one, part), getattr(other, part), strict=True)
         if part != "_open":  # its room follows from how events were cut, its content does not
-            assert all((a == b).all() for a, b in pairs)
+            assert all(np.array_equal(a, b) for a, b in pairs)
     assert one.n_open == other.n_open
     assert one.distance().distance == other.distance().distance
 

@@ -32,7 +32,7 @@ def prepare(folder: Path, repeats: int) -> None:
 
 
 def killed_run(folder: Path, n_kills: int, seed: int) -> int:
-    """Run, kill some time after a checkpoint was written, and so on; the last run may finish. How often it was killed."""
+    """Run, kill some time after a checkpoint was written, and so on; the last run may finish. Returns the kills."""
     draw = random.Random(seed)
     state, kills = folder / "killed.ck", 0
     while True:
@@ -57,14 +57,14 @@ def check(folder: Path, repeats: int, n_kills: int) -> None:
     prepare(folder, repeats)
     subprocess.run(command(folder, "whole"), check=True, stdout=subprocess.DEVNULL)
     kills = killed_run(folder, n_kills, 0)
-    assert kills >= min(n_kills, 2)
+    assert kills >= min(n_kills, 1)
     assert (folder / "killed.ck").read_bytes() == (folder / "whole.ck").read_bytes()
-    found = {line for line in (folder / "killed.alarms").read_text().replace("}{", "}\n{").splitlines()}
+    found = set((folder / "killed.alarms").read_text().replace("}{", "}\n{").splitlines())
     assert found == {(folder / "whole.alarms").read_text()}  # repeats are the same alarm
 
 
-def test_two_kills(tmp_path: Path) -> None:
-    check(tmp_path, 24, 2)
+def test_one_kill(tmp_path: Path) -> None:
+    check(tmp_path, 18, 1)
 
 
 @pytest.mark.slow
