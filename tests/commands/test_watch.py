@@ -19,7 +19,7 @@ from somcot import Monitor
 from somcot.cli import app
 from somcot.commands import feed
 from somcot.data import clickstream
-from tests.live.streams import Family
+from tests.live.streams import Family, same
 
 READ = ["--sequence", "session", "--state", "page", "--terminated", "all", "--discount", "0.9"]
 
@@ -114,7 +114,7 @@ def test_a_state_file_goes_on_where_it_was(folder: Path, tmp_path: Path) -> None
     one, other = Monitor.load(whole), Monitor.load(state)
     assert len(found) == 1
     assert one.alarms == other.alarms
-    assert all(np.array_equal(a, b) for a, b in zip(one._bets, other._bets, strict=True))
+    assert same(one._bets, other._bets)
     code, _, error = watch(folder, log, "--state-file", state, "--min-distance", 0.3)
     assert code == 2
     assert "the state of another monitor" in error
@@ -175,7 +175,7 @@ def test_broken_lines_are_left_out_or_the_reason_to_stop(line: bytes, folder: Pa
     watch(folder, log, "--state-file", state)
     _, _, _ = watch(folder, log, "--state-file", tmp_path / "clean.ck")
     one, other = Monitor.load(state), Monitor.load(tmp_path / "clean.ck")
-    assert all(np.array_equal(a, b) for a, b in zip(one._bets, other._bets, strict=True))
+    assert same(one._bets, other._bets)
 
 
 def test_blocks_do_not_matter(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def test_blocks_do_not_matter(folder: Path, tmp_path: Path, monkeypatch: pytest.
     watch(folder, folder / "log.csv", "--state-file", tmp_path / "b.ck")
     one, other = Monitor.load(tmp_path / "a.ck"), Monitor.load(tmp_path / "b.ck")
     assert one.alarms == other.alarms
-    assert all(np.array_equal(a, b) for a, b in zip(one._bets, other._bets, strict=True))
+    assert same(one._bets, other._bets)
 
 
 def test_times_time_outs_and_times_that_go_backwards(tmp_path: Path) -> None:

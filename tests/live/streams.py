@@ -16,7 +16,7 @@ import somcot
 from somcot import MarkovChain, Monitor, Samples
 from somcot.data import clickstream
 
-__all__ = ["FAMILIES", "NOTE", "Family", "PlainDetector", "share_of_alarms"]
+__all__ = ["FAMILIES", "NOTE", "Family", "PlainDetector", "same", "share_of_alarms"]
 
 MEMORIES = (16.0, 64.0, 256.0, 1024.0, np.inf)
 
@@ -104,6 +104,11 @@ def share_of_alarms(
             if monitor.alarm is not None:
                 when.append(monitor.alarm.event)
     return len(when) / n_streams, when
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two records of arrays are equal bit for bit."""
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in one._fields)
 
 
 class PlainDetector:

@@ -13,7 +13,7 @@ import somcot
 from somcot import Counts, DataWarning, MarkovChain, Monitor, Samples
 from somcot.data import clickstream
 from somcot.plumbing.container import CheckpointError
-from tests.live.streams import Family
+from tests.live.streams import Family, same
 
 WALK, DRIFT = somcot.random_walk(5), somcot.random_walk(5, 0.7)
 
@@ -62,9 +62,8 @@ def test_how_events_are_cut_does_not_matter() -> None:
     for part in np.split(events, [1, 2, 700, 3000, 3001, 5999]):
         other.update(part.tolist())
     assert one.alarm == other.alarm
-    assert all(np.array_equal(a, b) for a, b in zip(one._bets, other._bets, strict=True))
-    for name in one._window._fields:
-        assert np.array_equal(getattr(one._window, name), getattr(other._window, name))
+    assert same(one._bets, other._bets)
+    assert same(one._window, other._window)
 
 
 def test_an_impossible_transition() -> None:
@@ -252,9 +251,8 @@ def test_saving_goes_on_bit_for_bit(kind: str, tmp_path: Path) -> None:
     assert other.position == {"offset": 6000}
     assert other.fingerprint == one.fingerprint
     for part in ("_bets", "_open", "_window"):
-        pairs = zip(getattr(one, part), getattr(other, part), strict=True)
         if part != "_open":  # its room follows from how events were cut, its content does not
-            assert all(np.array_equal(a, b) for a, b in pairs)
+            assert same(getattr(one, part), getattr(other, part))
     assert one.n_open == other.n_open
     assert one.distance().distance == other.distance().distance
 
