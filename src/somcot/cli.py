@@ -302,6 +302,11 @@ def drift(
     return drifting.run(
         file, reading, drifting.Asked(by, reference, cost, discount, confidence, level, permutations, seed), html=html,
         plot=plot, alarm=alarm, as_json=json, command=shlex.join(["somcot", *sys.argv[1:]]),
+    )  # fmt: skip
+
+
+@app.command(cls=Grouped)
+@reads_files
 def watch(
     stream: Annotated[str, typer.Argument(metavar="FILE", help="CSV file with events, or - for standard input.")],
     reading: Any,

@@ -58,6 +58,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "drift": (
         Example("week by week", f"somcot drift log.csv --by week {_WITH_COLUMNS} --html drift.html"),
         Example("every night", f"somcot drift log.csv --by release --reference 1.0 {_WITH_COLUMNS} --alarm --json"),
+    ),
     "watch": (
         Example(
             "a log that grows",
