@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from somcot.cells import Cells, Continuous, MapFit, PointCost, ShiftCheck, Twin
-from somcot.continuous import checks, words
+from somcot.continuous import checks, conjugacy, words
 from somcot.continuous.fitting import check_recordings, discretise, scale_of
 from somcot.continuous.plain import null_distances
 from somcot.continuous.twin import Question, compare, judged
 from somcot.inference.permutation import alike
+from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.validation import check_confidence, check_discount, check_rng
 from somcot.result import ConfidenceInterval, Result
@@ -28,6 +29,7 @@ __all__ = ["distance"]
 
 _LEVEL = 0.9  # of the interval that decides about the null where none is asked for
 _MOST_OFF = 0.5  # relative error of the shift check from which on a correction is not believed
+_MAP = 7  # purpose of the random numbers of the search for a map
 _NULL = 5  # regroupings behind what cells say of no difference
 
 
@@ -72,7 +74,7 @@ def distance(
     twin = judged(compare(question), bare.plugin)
     check = checks.shift_check(question, bare.distance, calibrate=twin.used)
     twin, check = _confirmed(twin, check, question, bare.distance)
-    mapped = _map(question, twin, level)
+    mapped = _map(question, twin, level, divisor)
     answer = _answer(question, bare, twin, check, mapped)
     if confidence is None:
         answer = answer._replace(interval=None)
@@ -119,10 +121,14 @@ class _Mapped(NamedTuple):
     interval: tuple[float, float] | None
 
 
-def _map(question: Question, twin: Twin, level: float) -> _Mapped | None:
+def _map(question: Question, twin: Twin, level: float, scale: Floats) -> _Mapped | None:
     """The map between the two systems, where linear models were tried and do not fit."""
-    del question, twin, level
-    return None
+    if twin.used or question.x.d == 1 or callable(question.cost):
+        return None
+    cells, x, y, cost, discount, _ = question
+    rng = question.rng(_MAP)
+    found = conjugacy.compare(x, y, cost, discount=discount, cells=cells, confidence=level, rng=rng, scale=scale)
+    return _Mapped(MapFit(found.verdict, found.distance, found.words, found.reasons), found.interval)
 
 
 def _answer(question: Question, bare: Result, twin: Twin, check: ShiftCheck | None, mapped: _Mapped | None) -> _Answer:

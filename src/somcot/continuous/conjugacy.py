@@ -1,0 +1,269 @@
+"""Is y nothing but x seen through a map? Then the distance is what the map costs, however chaotic both are.
+
+A map T is sought with Y ~ T(X'), X' an independent run of x. If there is one, the pair (x_t, T x_t) is a coupling of
+both processes, and where T moves mass at least cost no coupling is cheaper: the distance is the discounted mean of
+c(x, T x). Cells cannot represent that coupling, and linear models do not fit such systems.
+
+A false verdict gives an answer that is far too low, so y is pulled back by T and compared with x, by exact permutation
+tests of whole episodes: where they start, where they are, where one step leads from there, and how much that scatters.
+T was fitted to both, which makes them more alike; so further guards must agree: the test on cells, and the distance on
+cells of x and y against that of x and T(x).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from somcot.cells import Cells, PointCost, apart
+from somcot.continuous.maps import KINDS, Affine, Fitted, fit_map, in_words
+from somcot.continuous.onestep import OneStep
+from somcot.continuous.plain import pvalue, raw
+from somcot.plumbing.arrays import Bools, Floats, Ints
+from somcot.trajectories import Trajectories
+
+__all__ = ["MapComparison", "compare"]
+
+LEVEL = 0.05  # of the four permutation tests together, and of the one on cells
+AGREEMENT = 0.2  # share by which the two distances on cells may differ
+TIGHT = 0.97  # share of the cost of T that the best matching of the same points must cost
+_PERMUTATIONS = 199
+_ON_CELLS = 39
+_LEAST_EPISODES = 20  # on each side; with fewer the tests say nothing
+_MOST_COORDINATES = 6
+_FEATURES = 40  # bumps that steps and places are tested on
+_MATCHED = 300  # points of the static check
+
+
+class MapComparison(NamedTuple):
+    """What the search for a map found.
+
+    Attributes
+    ----------
+    verdict : {"conjugate", "different", "refused"}
+        "different": a test told x and the pulled-back y apart. "refused": nothing can be said.
+    distance : float or None
+        None unless conjugate.
+    interval : (float, float) or None
+    words : str
+        The map.
+    reasons : tuple of str
+    pvalues : dict of str to float
+        Of each test.
+    kind : str
+    """
+
+    verdict: str
+    distance: float | None
+    interval: tuple[float, float] | None
+    words: str
+    reasons: tuple[str, ...]
+    pvalues: dict[str, float]
+    kind: str = "identity"
+
+
+def compare(
+    x: Trajectories,
+    y: Trajectories,
+    cost: PointCost,
+    *,
+    discount: float,
+    cells: Cells,
+    confidence: float = 0.9,
+    rng: np.random.Generator,
+    scale: Floats | None = None,
+) -> MapComparison:
+    """Look for a map between two recordings.
+
+    Parameters
+    ----------
+    x, y : Trajectories
+        With coordinates of standard deviation near 1.
+    cost : {"euclidean", "sqeuclidean"} or callable
+    discount : float
+    cells : Cells
+        Fitted to both.
+    confidence : float
+        Of the interval.
+    rng : Generator
+    scale : ndarray, shape (d,), optional
+        What coordinates were divided by: the map is told in the units before that.
+    """
+    unable = _unable(x, y)
+    if unable:
+        return MapComparison("refused", None, None, "", (unable,), {})
+    step = OneStep.fit(x.now, x.following, rng)
+    best = min((fit_map(kind, x, y, step, rng) for kind in KINDS if x.d > 1 or kind != "affine"), key=_Rank(x, y, rng))
+    back = y.mapped(best.map.inverse)
+    words = in_words(best.kind, best.map.in_units(np.ones(x.d) if scale is None else scale), x.names)
+    pvalues = _tests(x, back, rng)
+    pvalues["cells"] = pvalue(cells, x, back, "euclidean", discount, n_permutations=_ON_CELLS, rng=rng)
+    different = [
+        f"{name} of x and of y pulled back by the map differ (p = {p:.3g})"
+        for name, p in pvalues.items()
+        if p <= (LEVEL if name == "cells" else LEVEL / 4.0)
+    ]
+    if different:
+        return MapComparison("different", None, None, words, tuple(different), pvalues, best.kind)
+    reasons = _guards(x, y, cost, discount, cells, best.map, rng)
+    if reasons:
+        return MapComparison("refused", None, None, words, reasons, pvalues, best.kind)
+    value, interval = _measured(x, back, cost, discount, best, confidence)
+    if best.kind == "identity":  # how far a shift may be without having been chosen
+        interval = (0.0, _measured(x, y, cost, discount, fit_map("shift", x, y, step, rng), confidence)[1][1])
+    return MapComparison("conjugate", value, interval, words, (), pvalues, best.kind)
+
+
+def _unable(x: Trajectories, y: Trajectories) -> str:
+    few = min(x.n_episodes, y.n_episodes)
+    if few < _LEAST_EPISODES:
+        return f"a map needs {_LEAST_EPISODES} episodes on each side to be tested, found {few}"
+    if x.d > _MOST_COORDINATES:
+        return f"maps are sought for up to {_MOST_COORDINATES} coordinates, found {x.d}"
+    if min(x.n_transitions, y.n_transitions) < 200:
+        return "a map needs 200 transitions on each side"
+    if x.terminated.any() or y.terminated.any():
+        return "maps are not sought where episodes ended for good"
+    return ""
+
+
+class _Rank:
+    """Bayesian information of a map: how well one model of a step explains x and the pulled-back y together."""
+
+    def __init__(self, x: Trajectories, y: Trajectories, rng: np.random.Generator) -> None:
+        self.x, self.y, self.seed = x, y, int(rng.integers(2**31))
+
+    def __call__(self, fitted: Fitted) -> float:
+        if not fitted.map.sane:
+            return np.inf
+        back = self.y.mapped(fitted.map.inverse)
+        now, following = (np.concatenate([getattr(side, name) for side in (self.x, back)]) for name in _STEPS)
+        model = OneStep.fit(now, following, np.random.default_rng(self.seed))
+        e = following - model.mean(now)
+        n = len(e)
+        fit = n * np.linalg.slogdet(e.T @ e / n + 1e-14 * np.eye(self.x.d))[1]
+        stretched = 2.0 * self.y.n_transitions * np.linalg.slogdet(fitted.map.matrix)[1]
+        return float(fit + stretched + (len(fitted.numbers) + model.freedom) * np.log(n))
+
+
+_STEPS = ("now", "following")
+
+
+def _tests(x: Trajectories, y: Trajectories, rng: np.random.Generator) -> dict[str, float]:
+    """P-values of four comparisons of episodes, each exact as long as the features do not know the sides."""
+    both = [x, y]
+    now, following = (np.concatenate([getattr(side, name) for side in both]) for name in _STEPS)
+    episode = np.repeat(np.arange(x.n_episodes + y.n_episodes), np.concatenate([s.lengths for s in both]))
+    model = OneStep.fit(now, following, rng)
+    e = (following - model.mean(now)) / model.scale
+    e /= e.std(axis=0) + 1e-12
+    H = model.features(now)
+    places = H[:, : 1 + x.d + _FEATURES]
+    i, j = np.triu_indices(x.d)
+    scatter = e[:, i] * e[:, j]
+    scatter = scatter - scatter.mean(axis=0)
+    starts = np.concatenate([side.starts for side in both])
+    centred = (starts - starts.mean(axis=0)) / (starts.std(axis=0) + 1e-12)
+    rough = places[:, : 1 + x.d + _FEATURES // 4]
+    features = {
+        "starts": np.hstack([centred, centred[:, i] * centred[:, j]]),
+        "places": _sums(places[:, 1:], episode, mean=True),
+        "steps": _sums((places[:, :, None] * e[:, None, :]).reshape(len(e), -1), episode),
+        "scatter": _sums((rough[:, :, None] * scatter[:, None, :]).reshape(len(e), -1), episode),
+    }
+    side = np.arange(len(starts)) < x.n_episodes
+    return {name: _permuted(values, side, rng) for name, values in features.items()}
+
+
+def _sums(values: Floats, episode: Ints, mean: bool = False) -> Floats:
+    """Columns added up over each episode, or averaged."""
+    edges = np.concatenate([[0], np.flatnonzero(np.diff(episode)) + 1])
+    sums = np.add.reduceat(values, edges, axis=0)
+    return np.asarray(sums / np.diff(np.append(edges, len(episode)))[:, None] if mean else sums)
+
+
+def _permuted(values: Floats, side: Bools, rng: np.random.Generator) -> float:
+    """Permutation test of equal means, in the principal directions of the episodes' features."""
+    centred = values - values.mean(axis=0)
+    centred = centred / (centred.std(axis=0) + 1e-9)
+    U, s, _ = np.linalg.svd(centred, full_matrices=False)
+    # Small directions are noise: they are damped, not divided by.
+    white = U * (s / np.sqrt(np.square(s) + 0.1 * np.square(s[0])))
+    n = len(side)
+    labels = np.stack([side, *(side[rng.permutation(n)] for _ in range(_PERMUTATIONS))]).astype(np.float64)
+    labels = labels / labels.sum(axis=1, keepdims=True) - (1 - labels) / (1 - labels).sum(axis=1, keepdims=True)
+    statistic = np.square(labels @ white).sum(axis=1)
+    return float((statistic >= statistic[0] - 1e-12).mean())
+
+
+def _guards(
+    x: Trajectories, y: Trajectories, cost: PointCost, discount: float, cells: Cells, T: Affine,
+    rng: np.random.Generator,
+) -> tuple[str, ...]:  # fmt: skip
+    """What speaks against the cost of the map as the distance."""
+    reasons = []
+    halves = [side.take(np.sort(rng.permutation(side.n_episodes)[: side.n_episodes // 2])) for side in (x, y)]
+    chosen = rng.permutation(x.n_episodes)
+    one, other = (x.take(np.sort(part)) for part in np.array_split(chosen, 2))
+    other = other.take(np.arange(min(other.n_episodes, halves[1].n_episodes)))
+    found = raw(cells, halves[0], halves[1], cost, discount)
+    expected = raw(cells, one, other.mapped(T.apply), cost, discount)
+    if abs(found - expected) > AGREEMENT * max(found, expected):
+        reasons.append(f"cells see {found:.3g} between x and y, but {expected:.3g} between x and the map of x")
+    points = x.points[rng.choice(len(x.points), min(_MATCHED, len(x.points)), replace=False, p=_weights(x, discount))]
+    costs = apart(cost, points, T.apply(points), np.ones(x.d))
+    direct, least = float(np.trace(costs)) / len(points), _matched(costs)
+    if least < TIGHT * direct:
+        reasons.append(f"points can be matched for {least:.3g}, the map takes {direct:.3g}: others may be cheaper")
+    return tuple(reasons)
+
+
+def _matched(costs: Floats) -> float:
+    from scipy.optimize import linear_sum_assignment
+
+    return float(costs[linear_sum_assignment(costs)].mean())
+
+
+def _weights(data: Trajectories, discount: float) -> Floats:
+    """Of each point in the discounted occupancy; the last of an episode stands for all that would follow."""
+    time = np.arange(len(data.points)) - np.repeat(data.boundaries[:-1], np.diff(data.boundaries))
+    weights = (1.0 - discount) * discount**time
+    weights[data.boundaries[1:] - 1] /= 1.0 - discount
+    return np.asarray(weights / weights.sum())
+
+
+def _measured(
+    x: Trajectories, back: Trajectories, cost: PointCost, discount: float, fitted: Fitted, confidence: float
+) -> tuple[float, tuple[float, float]]:
+    """Discounted mean of c(x, T x) over both recordings, and its interval by the delta method."""
+    from scipy.special import ndtri
+
+    def mean(T: Affine) -> tuple[float, float]:
+        values, variance = [], 0.0
+        for side in (x, back):
+            c = _pairwise(cost, side.points, T.apply(side.points))
+            w = _weights(side, discount)
+            each = np.add.reduceat(c * w, side.boundaries[:-1]) * side.n_episodes
+            values.append(float(each.mean()))
+            variance += float(each.var() / side.n_episodes) / 4.0
+        return float(np.mean(values)), variance
+
+    value, variance = mean(fitted.map)
+    if len(fitted.numbers):
+        slope = np.array(
+            [
+                (mean(fitted.make(fitted.numbers + 1e-4 * axis))[0] - value) / 1e-4
+                for axis in np.eye(len(fitted.numbers))
+            ]
+        )
+        variance += float(slope @ fitted.covariance @ slope)
+    reach = float(ndtri(0.5 + confidence / 2.0) * np.sqrt(variance + (0.01 * value) ** 2))
+    return value, (max(0.0, value - reach), value + reach)
+
+
+def _pairwise(cost: PointCost, a: Floats, b: Floats) -> Floats:
+    if callable(cost):
+        return np.array([float(np.asarray(cost(p[None], q[None]))[0, 0]) for p, q in zip(a, b, strict=True)])
+    squares = np.square(a - b).sum(axis=1)
+    return np.asarray(squares if cost == "sqeuclidean" else np.sqrt(squares))

@@ -1,0 +1,121 @@
+"""Maps between systems: found and measured where there is one, refused where there is none."""
+
+import numpy as np
+import pytest
+
+import somcot
+from somcot.continuous import conjugacy, maps
+from somcot.continuous.onestep import OneStep
+from somcot.plumbing.arrays import Floats
+from somcot.trajectories import Trajectories
+
+G = 0.95
+
+
+def spin(
+    n_episodes: int, rng: np.random.Generator, frequency: float = 0.5, noise: float = 0.1, pull: float = 1.0
+) -> Floats:
+    """A noisy limit cycle in the plane, 40 steps."""
+    x = np.array([1.0, 0.0]) + 0.3 * rng.standard_normal((n_episodes, 2))
+    out = [x]
+    for _ in range(40):
+        for _ in range(5):
+            radial = pull * x * (1.0 - np.square(x).sum(axis=1, keepdims=True))
+            x = x + 0.2 * (radial + frequency * np.stack([-x[:, 1], x[:, 0]], axis=1))
+            x = x + noise / np.sqrt(5) * rng.standard_normal(x.shape)
+        out.append(x)
+    return np.stack(out, axis=1)
+
+
+def compared(a: Floats, b: Floats, cost: str = "euclidean") -> conjugacy.MapComparison:
+    x, y = Trajectories.from_arrays(a), Trajectories.from_arrays(b)
+    cells = somcot.discretise(x, y, scale=1.0, n_cells=12, rng=0)
+    return conjugacy.compare(x, y, cost, discount=G, cells=cells, rng=np.random.default_rng(0))
+
+
+def test_a_shifted_oscillator_is_measured_where_cells_are_far_off() -> None:
+    rng = np.random.default_rng(1)
+    a, b = spin(60, rng), spin(60, rng) + np.array([0.3, 0.4])
+    found = compared(a, b)
+    assert (found.verdict, found.kind) == ("conjugate", "shift")
+    assert found.distance == pytest.approx(0.5, abs=0.02)
+    assert found.interval is not None
+    assert found.interval[0] < 0.5 < found.interval[1]
+    assert found.words == "y behaves as x shifted by (0.298, 0.398) in (x0, x1)"
+
+
+def test_the_front_door_takes_the_map_and_tells_it_in_the_users_units() -> None:
+    rng = np.random.default_rng(1)
+    a, b = spin(60, rng), spin(60, rng) + np.array([0.3, 0.4])
+    x, y = Trajectories.from_arrays(a), Trajectories.from_arrays(b)
+    found = somcot.distance(x, y, "euclidean", discount=G, confidence=0.9, n_cells=8, rng=0)
+    assert found.continuous is not None
+    assert found.continuous.map is not None
+    assert (found.continuous.route, found.continuous.map.verdict) == ("map", "conjugate")
+    assert "shifted by (0.29" in found.continuous.map.words
+    truth = float(np.linalg.norm(np.array([0.3, 0.4]) / found.continuous.cells.scale))
+    assert found.distance == pytest.approx(truth, rel=0.04)
+
+
+def test_the_same_oscillator_is_at_distance_zero() -> None:
+    rng = np.random.default_rng(2)
+    found = compared(spin(60, rng), spin(60, rng))
+    assert (found.verdict, found.distance) == ("conjugate", 0.0)
+    assert found.interval is not None
+    assert found.interval[0] == 0.0 < found.interval[1] < 0.1
+
+
+@pytest.mark.parametrize("other", [{"frequency": 0.65}, {"noise": 0.2}, {"pull": 0.2}])
+def test_other_dynamics_are_told_apart(other: dict[str, float]) -> None:
+    rng = np.random.default_rng(3)
+    found = compared(spin(100, rng), spin(100, rng, **other))
+    assert (found.verdict, found.distance, found.interval) == ("different", None, None)
+    assert found.reasons
+
+
+def test_a_quarter_turn_is_not_the_best_coupling() -> None:
+    """Turned by 90 degrees the law of places is nearly the same, so the map is not the cheapest way."""
+    rng = np.random.default_rng(4)
+    found = compared(spin(60, rng), spin(60, rng) @ np.array([[0.0, 1.0], [-1.0, 0.0]]))
+    assert found.verdict != "conjugate"
+
+
+def test_without_its_tests_the_verdict_would_be_false(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    a, b = spin(100, rng), spin(100, rng, frequency=0.65)
+    monkeypatch.setattr(conjugacy, "_tests", lambda x, y, rng: {})
+    monkeypatch.setattr(conjugacy, "pvalue", lambda *args, **kwargs: 1.0)
+    monkeypatch.setattr(conjugacy, "_guards", lambda *args: ())
+    found = compared(a, b)
+    assert found.verdict == "conjugate"
+    assert found.distance is not None
+    assert found.distance < 0.3
+
+
+def test_too_little_or_too_wide_is_refused() -> None:
+    rng = np.random.default_rng(0)
+    few = compared(spin(8, rng), spin(8, rng))
+    assert (few.verdict, few.reasons) == ("refused", ("a map needs 20 episodes on each side to be tested, found 8",))
+
+
+@pytest.mark.statistical
+def test_level_of_the_four_tests() -> None:
+    """Together at most .05 where both are the same; each permutation test is exact."""
+    rng, rejected = np.random.default_rng(5), 0
+    for _ in range(60):
+        x, y = (Trajectories.from_arrays(spin(25, rng)) for _ in range(2))
+        rejected += min(conjugacy._tests(x, y, rng).values()) <= conjugacy.LEVEL / 4.0
+    assert rejected <= 8
+
+
+def test_maps_and_models() -> None:
+    T = maps.Affine(np.array([[1.3, 0.2], [0.2, 0.9]]), np.array([0.1, -0.2]))
+    points = np.random.default_rng(0).uniform(-2.0, 2.0, size=(400, 2))
+    np.testing.assert_allclose(T.inverse(T.apply(points)), points, atol=1e-12)
+    assert not maps.Affine(np.diag([1.0, 1e-3]), np.zeros(2)).sane
+    following = 0.5 * points + np.sin(points)
+    model = OneStep.fit(points, following, np.random.default_rng(0))
+    assert np.abs(model.mean(points) - following).max() < 0.1
+    unit = np.array([2.0, 5.0])
+    np.testing.assert_allclose(T.in_units(unit).apply(points * unit), T.apply(points) * unit)
+    assert "M = [1.3, 0.2; 0.2, 0.9]" in maps.in_words("affine", T, ("a", "b"))
