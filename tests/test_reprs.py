@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import somcot
-from somcot import mdp
+from somcot import mdp, msm
 from somcot.plumbing import cards
 from somcot.result import Duals, Maps
 from tests.test_report import HOSTILE, Page
@@ -37,12 +38,16 @@ def records() -> dict[str, Any]:
         "test": somcot.same_process(a, b, cost, discount=0.9), "order": somcot.markov_order(a, max_order=1),
         "mdp": process, "aggregation": mdp.aggregate(process, discount=0.9, n_classes=2),
         "plan": mdp.optimal(process, discount=0.9),
+        "matrix": somcot.distance_matrix({"<script>": a, "b": b}, discount=0.9, confidence=0.9, rng=0),
+        "selection": somcot.select_model(a, {"<script>": x, "y": y}, discount=0.9, rng=0),
+        "lumping": somcot.lump(x, [1.0, 0.0, 0.0, 0.0]),
+        "posterior": msm.posterior_distances([x, y], [y, y], discount=0.9),
     }  # fmt: skip
 
 
 NAMES = [
     "chain", "samples", "counts", "independent", "known", "data", "stream", "contributions", "estimate", "test",
-    "order", "mdp", "aggregation", "plan",
+    "order", "mdp", "aggregation", "plan", "matrix", "selection", "lumping", "posterior",
 ]  # fmt: skip
 
 
@@ -109,3 +114,15 @@ def test_a_scale_and_a_histogram_stay_inside_their_pictures() -> None:
     assert cards.histogram(values, 5.0).count("<rect") > 5
     assert cards.histogram(np.full(3, np.nan), 1.0) == ""
     assert cards.histogram(np.ones(3), 1.0).startswith("<svg")
+
+
+def test_a_sweep_over_lags_is_a_table() -> None:
+    rng = np.random.default_rng(0)
+    text = msm.lag_sweep(rng.integers(0, 2, 4000), rng.integers(0, 2, 4000), [1, 2], discount=0.9)._repr_html_()
+    assert Page(text).open == []
+    assert text.count("<tr>") == 3
+
+
+def test_a_note_on_both_sides_stands_once_on_a_card(records: dict[str, Any]) -> None:
+    text = replace(records["known"], notes=("x: odd", "y: odd"))._repr_html_()
+    assert "X and Y: odd" in text

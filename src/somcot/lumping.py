@@ -12,6 +12,7 @@ from somcot.bellman.reduce.partition import Labels, coarsest
 from somcot.bellman.reduce.quotient import block_masses, first_members, merged
 from somcot.chains import MarkovChain, Support
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.cards import card
 from somcot.plumbing.validation import check_discount, check_number, real_array
 
 __all__ = ["Lumping", "lump"]
@@ -58,6 +59,10 @@ class Lumping:
 
     def __repr__(self) -> str:
         return f"Lumping({len(self.labels)} states in {self.chain.n_states} blocks, error <= {self.error:.3g})"
+
+    def _repr_html_(self) -> str:
+        said = f"{len(self.labels):,} states in {self.chain.n_states:,} blocks, error at most {self.error:.3g}"
+        return card("Lumping", (), self.chain._repr_html_(), sub=said)
 
 
 def lump(chain: MarkovChain, cost_or_features: ArrayLike, *, tolerance: float = 0.0) -> Lumping:

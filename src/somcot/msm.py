@@ -16,6 +16,8 @@ from somcot.api import distance
 from somcot.chains import MarkovChain
 from somcot.costs import Cost
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.cards import card, histogram, table
+from somcot.plumbing.text import figure
 from somcot.plumbing.validation import check_confidence, check_count, check_discount
 from somcot.readers.dtrajs import from_dtrajs, from_model
 from somcot.result import Result
@@ -56,6 +58,11 @@ class PosteriorDistances:
             f"PosteriorDistances(mean {self.mean:.4g}, {100 * self.level:g} % in [{low:.4g}, {high:.4g}], "
             f"{len(self.values)} draws)"
         )
+
+    def _repr_html_(self) -> str:
+        low, high = self.interval
+        inside = f"{100 * self.level:g} % in [{figure(low)}, {figure(high)}], {len(self.values):,} draws"
+        return card(f"distance {figure(self.mean)}", [("posterior", inside)], histogram(self.values, self.mean))
 
 
 def posterior_distances(
@@ -129,6 +136,16 @@ class LagSweep:
 
     def __repr__(self) -> str:
         return "\n".join(f"lag {lag:>6}: {result}" for lag, result in self)
+
+    def _repr_html_(self) -> str:
+        rows = [(f"{lag:,}", figure(r.distance), *_ends(r), f"{r.samples[0]:,} + {r.samples[1]:,}") for lag, r in self]
+        return card("LagSweep", (), table(["!lag", "!distance", "!low", "!high", "!transitions"], rows))
+
+
+def _ends(result: Result) -> tuple[str, str]:
+    if result.confidence_interval is None:
+        return "", ""
+    return figure(result.confidence_interval.low), figure(result.confidence_interval.high)
 
 
 def lag_sweep(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.cards import card, grid
 from somcot.plumbing.storage import load, save
 from somcot.plumbing.validation import check_count
 from somcot.recorded.labels import listing
@@ -246,6 +247,9 @@ class DistanceMatrix:
         failed = f", {self.n_failed} failed" if self.n_failed else ""
         level = "" if self.confidence is None else f", {100 * self.confidence:g} % intervals"
         return f"DistanceMatrix({n} x {m}, {self.method}, discount {self.discount:g}{level}{failed})"
+
+    def _repr_html_(self) -> str:
+        return card("DistanceMatrix", (), grid(self.values, self.labels, self.other_labels), sub=repr(self)[15:-1])
 
 
 def adjusted_pvalues(pvalues: Floats, *, any_dependence: bool = False) -> Floats:

@@ -25,6 +25,8 @@ from somcot.inference.model import Model, fit
 from somcot.many.groups import named
 from somcot.many.matrix import distance_matrix
 from somcot.plumbing.arrays import Bools, Floats
+from somcot.plumbing.cards import card, notes, table
+from somcot.plumbing.text import figure, label_text
 from somcot.plumbing.validation import check_confidence, check_discount
 from somcot.problem import ChainOrData, Data
 
@@ -43,6 +45,9 @@ class Candidate(NamedTuple):
     inside: bool
     plugin: float
     difference_error: float
+
+
+_SHOWN = 20  # candidates on a card
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -81,6 +86,15 @@ class Selection:
     def __repr__(self) -> str:
         n, m = len(self.confidence_set), len(self.table)
         return f"Selection(best {self.best}, {n} of {m} candidates in the {100 * self.confidence:g} % set)"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (label_text(row.name, 40), figure(row.distance), figure(row.low), figure(row.high), "yes" * row.inside)
+            for row in sorted(self.table, key=lambda row: row.distance)[:_SHOWN]
+        ]
+        shown = table(["candidate", "!distance", "!low", "!high", "may be the nearest"], rows)
+        more = f"{len(self.table):,} candidates, {100 * self.confidence:g} % intervals, discount {self.discount:g}"
+        return card(f"nearest: {label_text(self.best, 40)}", (), notes(self.notes), shown, sub=more)
 
 
 def select_model(

@@ -30,6 +30,7 @@ _STYLE = (
     ".somcot-card td,.somcot-card th{text-align:left!important;padding:1px 12px 1px 0;vertical-align:top;"
     "max-width:30em;white-space:normal;overflow-wrap:anywhere;line-height:1.4}"
     ".somcot-card th{font-weight:600}.somcot-card td.n,.somcot-card th.n{text-align:right!important;white-space:nowrap}"
+    ".somcot-card td.c,.somcot-card th.r{white-space:nowrap}"
     ".somcot-card td.c{text-align:right!important;padding:1px 6px}.somcot-card .big{font-size:1.35em;font-weight:650}"
     ".somcot-card .soft{opacity:.7}.somcot-card ul{margin:.2em 0;padding-left:1.3em}"
 )
@@ -82,7 +83,7 @@ def grid(
     top = max(float(np.abs(finite).max()) if finite.size else 0.0, 1e-300)
     head = "".join(f'<th class="n">{escape(label_text(label, 10))}</th>' for label in columns[:SHOWN])
     body = "".join(
-        f"<tr><th>{escape(label_text(label, 16))}</th>{''.join(_shaded(v, top) for v in row)}</tr>"
+        f'<tr><th class="r">{escape(label_text(label, 16))}</th>{"".join(_shaded(v, top) for v in row)}</tr>'
         for label, row in zip(rows[:SHOWN], shown.tolist(), strict=True)
     )
     n, m = shape or values.shape

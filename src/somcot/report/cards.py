@@ -7,7 +7,7 @@ from html import escape
 from somcot.plumbing.cards import card, notes, scale, table
 from somcot.plumbing.text import figure, label_text, percent
 from somcot.report.contributions import contributions
-from somcot.report.words import certainty, cost_of, meaning, of_time, possible, span
+from somcot.report.words import certainty, cost_of, meaning, named, of_time, possible, span
 from somcot.result import Result, Status
 from somcot.solvers.methods import describe
 
@@ -28,7 +28,15 @@ def result_card(result: Result) -> str:
     if result.status not in (Status.CONVERGED, Status.FINISHED):
         made.append(result.message)
     how = f'<p class="soft">{escape("; ".join(made))}</p>'
-    return card(f"distance {figure(result.distance)}", (), picture, said, notes(result.diagnose()), parts, how)
+    return card(
+        f"distance {figure(result.distance)}",
+        (),
+        picture,
+        said,
+        notes(named(result.diagnose(), ("X", "Y"))),
+        parts,
+        how,
+    )
 
 
 def _parts(result: Result) -> list[tuple[str, str, str, str]]:
