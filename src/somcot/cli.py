@@ -308,9 +308,11 @@ def drift(
 @app.command(cls=Grouped)
 @reads_files
 def watch(
-    stream: Annotated[str, typer.Argument(metavar="FILE", help="CSV file with events, or - for standard input.")],
     reading: Any,
     reference: Annotated[str, typer.Option(metavar="FILE", help="What the process should be: a recording or a chain.")],
+    stream: Annotated[
+        str, typer.Argument(metavar="FILE", help="CSV file with events; standard input by default.")
+    ] = "-",
     discount: SuggestedDiscount = None,
     cost: Cost = "labels",
     one_false_alarm_per: Annotated[

@@ -94,7 +94,7 @@ def test_json_lines_from_a_pipe_and_the_exit_code(folder: Path) -> None:
     kinds = [line["type"] for line in lines(out)]
     assert "alarm" in kinds
     assert kinds[-1] == "end"
-    quiet, out, _ = watch(folder, "-", "--json", "--exit-on-alarm", data=(folder / "quiet.csv").read_bytes())
+    quiet, out, _ = watch(folder, "--json", "--exit-on-alarm", data=(folder / "quiet.csv").read_bytes())
     assert quiet == 0
     assert lines(out)[-1]["events"] == 3000
     assert lines(out)[-1]["distance"] < 0.05
