@@ -32,7 +32,7 @@ def pnot(problem: Mapping[str, Array]) -> float:
     from pnot import nested_ot
 
     paths = [np.ascontiguousarray(problem[name].T, dtype=np.float64) for name in ("paths_x", "paths_y")]
-    found = nested_ot(*paths, 1.0, True, parallel=False, num_threads=1, power=1, verbose=False)
+    found = nested_ot(*paths, 1.0, True, num_threads=1, power=1, verbose=False)
     return float(found) / len(paths[0])
 
 

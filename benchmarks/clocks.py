@@ -95,8 +95,12 @@ def beside(python: str | None, name: str, arrays: dict[str, Any], value: float, 
         return answer
     record = json.loads(answer)
     if record["value"] is None:
-        return f"gave up, {record['seconds'] / seconds:.0f}x"
-    return f"{record['seconds'] / seconds:.0f}x, {record['value'] - value:+.0e}"
+        return f"gave up, {_times(record['seconds'] / seconds)}"
+    return f"{_times(record['seconds'] / seconds)}, {record['value'] - value:+.0e}"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.0f}x" if ratio >= 10 else f"{ratio:.2g}x"
 
 
 def best(turns: int, **call: Any) -> tuple[float, somcot.Result]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -82,14 +83,11 @@ class TimeChain:
 
     def support(self, t: int) -> Support:
         """The positive probabilities of step t; the last row, where others have the start law, means nothing here."""
-        from scipy.sparse import csr_array
+        return self._supports[t]
 
-        kernel = csr_array(self.transitions[t])
-        return Support(
-            np.append(kernel.indptr, len(kernel.indices) + 1).astype(np.int64),
-            np.append(kernel.indices, 0).astype(np.int32),
-            np.append(kernel.data, 1.0),
-        )
+    @cached_property
+    def _supports(self) -> tuple[Support, ...]:  # asked for several times in every solution
+        return tuple(_entries(kernel) for kernel in self.transitions)
 
     def __repr__(self) -> str:
         sizes = [len(labels) for labels in self.states]
@@ -177,6 +175,20 @@ class ContinuousChain:
 
 
 Timed = TimeChain | ContinuousChain
+
+
+def _entries(kernel: Floats | csr_array) -> Support:
+    """The positive entries of a step, and a last row that means nothing."""
+    if isinstance(kernel, np.ndarray):
+        rows, indices = np.nonzero(kernel)
+        data, indptr = kernel[rows, indices], np.append(0, np.cumsum(np.bincount(rows, minlength=len(kernel))))
+    else:
+        data, indices, indptr = kernel.data, kernel.indices, kernel.indptr
+    return Support(
+        np.append(indptr, len(indices) + 1).astype(np.int64),
+        np.append(indices, 0).astype(np.int32),
+        np.append(data, 1.0),
+    )
 
 
 def _several(transitions: Any) -> list[Any]:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Finite", "metric", "solve"]
 
+_KEPT = 2e8  # bytes that the bases of all steps may take, roughly, to be kept for the way back
 _WIDEST = 1e-4  # width of a bracket, relative to the range of the cost, that still counts as solved
 Chain = MarkovChain | TimeChain
 
@@ -92,11 +93,20 @@ class _Steps:
     threads: int | None
     known: dict[int, Sweep] = field(default_factory=dict)
 
+    @cached_property
+    def small(self) -> bool:
+        """Whether the bases of all steps may be kept."""
+        chains = self.problem.x, self.problem.y
+        entries = [
+            len(pairs) * sum(_width(_support(chain, t)) for chain in chains) for t, pairs in enumerate(self.pairs[:-1])
+        ]
+        return 100.0 * sum(entries) <= _KEPT
+
     def sweep(self, t: int) -> Sweep:
         """Of the step from time t."""
         place = 0 if self.problem.repeats else t
         if place not in self.known:
-            if not self.problem.repeats:
+            if not self.problem.repeats and not self.small:
                 self.known.clear()  # bases of many steps would fill the memory; finding them again is one more sweep
             following = self.pairs[min(t + 1, len(self.pairs) - 1)]
             self.known[place] = Sweep(self.problem.step(t), self.pairs[t], self.threads, targets=following)
@@ -279,6 +289,11 @@ def _start_only(initial: Floats) -> Support:
 
 def _support(chain: Chain, t: int) -> Support:
     return chain.support if isinstance(chain, MarkovChain) else chain.support(t)
+
+
+def _width(support: Support) -> float:
+    """Mean number of successors."""
+    return float(support.indptr[-2]) / (len(support.indptr) - 2)
 
 
 def _reached(problem: Finite) -> list[Pairs]:
