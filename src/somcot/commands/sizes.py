@@ -59,7 +59,7 @@ def agree(size: Size, *, yes: bool) -> None:
         return
     forecast = f"about {duration(size.seconds)} and {readable(size.n_bytes)} of memory for {size.state_pairs:,} pairs"
     if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
-        sys.stderr.write(f"This will take {forecast} of states. Start? [y/N] ")
+        sys.stderr.write(f"This will take {forecast} of states.\nStart? [y/N] ")
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() in ("y", "yes"):
             return
