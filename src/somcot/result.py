@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import os
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -235,8 +235,8 @@ class Result:
     bounds: Lazy[Bounds] = Lazy()
     state_law: Lazy[Floats] = Lazy()
     residuals: Lazy[Residuals] = Lazy()
+    trace: Lazy[Mapping[str, Floats]] = Lazy()
     plan: Lazy[Coupling | None] = Lazy(None)
-    trace: Mapping[str, Floats] = field(default_factory=dict)
     samples: tuple[int, int] = (0, 0)
     confidence_interval: ConfidenceInterval | None = None
     plugin: float | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +18,7 @@ from somcot.plumbing.container import CheckpointError
 from somcot.recorded.flow import flow_mle
 from somcot.result import Claim, Status
 from somcot.solvers import linear_program, somcot
-from somcot.solvers.somcot import counted
+from somcot.solvers.somcot import counted, fold
 from tests.instances import blocks, reward, walks
 from tests.reliability.bits import everything
 
@@ -259,3 +260,27 @@ def test_nobody_waits_for_what_the_transitions_say(monkeypatch: pytest.MonkeyPat
     assert asked == []
     assert result.counted is None
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("growing", [False, True])
+def test_rows_of_the_trace_are_the_same_whenever_they_are_worked_out(
+    growing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, or from kept sums when they are read, also after a journey to another process."""
+
+    def traced() -> Result:
+        x, y, cost = walks(4, 0.7)
+        chains: list[tuple[int, MarkovChain]] = list(enumerate((x, y)))
+        ends: list[Any] = [streams.from_chain(chain, 0.9, seed) for seed, chain in chains]
+        if growing:
+            ends = [Fed(chain, 900, seed) for seed, chain in chains]
+        support: Any = "observed" if growing else "full"
+        return somcot.solve(ends[0], ends[1], cost, discount=0.9, n_steps=900, support=support, average=0.4)
+
+    later = traced()
+    sent = pickle.loads(pickle.dumps(later))
+    monkeypatch.setattr(fold, "MOST_PENDING", 0)
+    now = traced()
+    assert len(now.trace["step"]) == 45
+    for name, column in now.trace.items():
+        assert column.tobytes() == later.trace[name].tobytes() == sent.trace[name].tobytes()

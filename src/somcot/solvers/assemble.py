@@ -72,7 +72,7 @@ class Ending(NamedTuple):
     message: str
     n_steps: int
     began: float
-    trace: Mapping[str, Sequence[float] | Floats]
+    trace: Mapping[str, Sequence[float] | Floats] | Later[dict[str, Floats]]
 
 
 def assemble(question: Question, answer: Answer, ending: Ending, **more: Any) -> Result:
@@ -89,9 +89,16 @@ def assemble(question: Question, answer: Answer, ending: Ending, **more: Any) ->
         message=ending.message,
         n_steps=ending.n_steps,
         seconds=time.perf_counter() - ending.began,
-        trace={name: np.asarray(values, dtype=np.float64) for name, values in ending.trace.items()},
+        trace=_trace(ending.trace),
         **more,
     )
+
+
+def _trace(given: Any) -> Any:
+    """Columns of numbers, now or later."""
+    if isinstance(given, Later):
+        return given
+    return {name: np.asarray(values, dtype=np.float64) for name, values in given.items()}
 
 
 class Joint(NamedTuple):
@@ -141,7 +148,7 @@ def assemble_value(
     """
     low, high = (float(end) for end in problem.bounds_to_user(*bounds))
     distance = min(max(problem.to_user(unit_distance), low), high)
-    trace = dict(ending.trace)
+    trace = dict(_trace(ending.trace))
     if "distance" in trace:
         trace["distance"] = problem.offset + problem.scale * np.asarray(trace["distance"], dtype=np.float64)
     maps, law, violations, plan = _parts(found)

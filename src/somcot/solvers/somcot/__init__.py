@@ -29,7 +29,7 @@ from somcot.plumbing.validation import check_discount, check_positive, check_rng
 from somcot.problem import Process
 from somcot.result import Result, Status
 from somcot.samples import Samples
-from somcot.solvers.somcot.fold import advance, finish
+from somcot.solvers.somcot.fold import advance, finish, settle_trace
 from somcot.solvers.somcot.options import Options, Origin, begin, init, origin
 from somcot.solvers.somcot.phases import Phases
 from somcot.solvers.somcot.run import Run, drive, restore
@@ -135,6 +135,7 @@ def _unplanned(
 
 def save(state: State, path: str | os.PathLike[str]) -> None:
     """Write a state to a file that holds no code; `load` reads it back and the run goes on bit for bit."""
+    settle_trace(state)
     arrays, record = to_record(state)
     files.write(path, arrays, record)
 

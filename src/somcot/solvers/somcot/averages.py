@@ -18,6 +18,9 @@ DUALS_LIMIT = 1e8  # entries; beyond that a sparse run does not spread its duals
 TRANSPORT_LIMIT = 2500  # pairs of first states; beyond that their coupling is not looked for
 
 
+_NONE = np.zeros(0)  # stands for sums that were not taken
+
+
 class Averages(NamedTuple):
     """Means over a stretch of iterates, in the unit of the cost's range and with the extra start state."""
 
@@ -34,11 +37,14 @@ class Averages(NamedTuple):
     mu: Floats
 
 
-def snapshot(state: State) -> Sums:
-    """Sums over all iterates so far, with every row brought up to date; the state stays as it is."""
+def snapshot(state: State, *, duals: bool = True) -> Sums:
+    """Sums over all iterates so far, with every row brought up to date; the state stays as it is.
+
+    Without those of the duals and of the whole mu, which a row of the trace does not need, they cost half.
+    """
     x, y, pairs = state.x, state.y, state.pairs
-    late = pairs.H[0] - pairs.H_at
     k = state.k
+    late = pairs.H[0] - pairs.H_at if duals else None
     return Sums(
         k,
         float(pairs.H[0]),
@@ -48,16 +54,20 @@ def snapshot(state: State) -> Sums:
         y.lambda_sum + (k - y.since)[:, None] * y.lambda_,
         x.tally - x.alpha / state.rates.alpha_x,
         y.tally - y.alpha / state.rates.alpha_y,
-        x.log + np.repeat(late, lengths(x.offset)) * x.alpha,
-        y.log + np.repeat(late, lengths(y.offset)) * y.alpha,
-        pairs.W.copy(),
-        state.mu_sum.copy(),
+        _NONE if late is None else x.log + np.repeat(late, lengths(x.offset)) * x.alpha,
+        _NONE if late is None else y.log + np.repeat(late, lengths(y.offset)) * y.alpha,
+        _NONE if late is None else pairs.W.copy(),
+        _NONE if late is None else state.mu_sum.copy(),
     )
 
 
-def averages(state: State) -> Averages:
-    """Means over the last share of the iterates, or over all of them while too few of that share are done."""
-    now, mark = snapshot(state), state.mark
+def averages(state: State, now: Sums | None = None, mark: Sums | None = None) -> Averages:
+    """Means over the last share of the iterates, or over all of them while too few of that share are done.
+
+    Those of now, or those that earlier sums tell.
+    """
+    if now is None:
+        now, mark = snapshot(state), state.mark
     if mark is None or now.k - mark.k < state.settings.average * now.k:
         return _mean(state, now, None)
     return _mean(state, now, mark)
@@ -65,10 +75,14 @@ def averages(state: State) -> Averages:
 
 def _mean(state: State, now: Sums, mark: Sums | None) -> Averages:
     def part(name: str) -> Any:
-        return getattr(now, name) if mark is None else getattr(now, name) - getattr(mark, name)
+        value = getattr(now, name)
+        left_out = isinstance(value, np.ndarray) and not value.size
+        return value if mark is None or left_out else value - getattr(mark, name)
 
     n, H, shape = part("k"), part("H"), state.x.lambda_.shape
-    if H > 0:
+    if not now.A.size:
+        alpha_x, alpha_y, V = _NONE, _NONE, np.zeros(shape)
+    elif H > 0:
         alpha_x, alpha_y, V = part("A") / H, part("B") / H, -part("W") / (H * state.settings.discount)
     else:
         alpha_x, alpha_y, V = state.x.alpha, state.y.alpha, state.pairs.V
@@ -87,14 +101,15 @@ def _mean(state: State, now: Sums, mark: Sums | None) -> Averages:
     )
 
 
-def residuals(state: State, mean: Averages) -> Residuals:
+def residuals(state: State, mean: Averages, counts: tuple[Ints | None, Ints | None] = (None, None)) -> Residuals:
     """The paper's three violations, against the occupancies that are known or else those seen so far."""
     discount = state.settings.discount
     start = state.pairs.start.reshape(mean.state_law.shape) / (1 - discount)
     n_y = mean.state_law.shape[1]
     rows = np.arange(state.n_rows)
-    nu_x = _occupancy(state, state.known[0], state.counts_x, state.initial_x)
-    nu_y = _occupancy(state, state.known[1], state.counts_y, state.initial_y)
+    seen = [now if then is None else then for now, then in zip((state.counts_x, state.counts_y), counts, strict=True)]
+    nu_x = _occupancy(state, state.known[0], seen[0], state.initial_x)
+    nu_y = _occupancy(state, state.known[1], seen[1], state.initial_y)
     return Residuals(
         flow_residual(mean.state_law, mean.next_law, start, discount),
         _causal(mean.marginal_x, state.x.offset, state.edges_x, rows // n_y, nu_x, mean.encoder.ravel()),

@@ -69,6 +69,9 @@ def _relative(dual: float, usual: float) -> str:
 
 def _rising(state: State, scale: float) -> bool:
     """Whether the estimates of the last three quarters of the run rise steadily."""
+    from somcot.solvers.somcot.fold import settle_trace  # which calls this module
+
+    settle_trace(state)
     recent = np.array([row[2] for row in state.trace])
     if len(recent) < 8:
         return False

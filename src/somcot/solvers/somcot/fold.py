@@ -20,13 +20,14 @@ from somcot.solvers.somcot import averages, dense, observed
 from somcot.solvers.somcot.counted import Counted, counted_later
 from somcot.solvers.somcot.diagnosis import notes
 from somcot.solvers.somcot.growth import grow
-from somcot.solvers.somcot.records import Edges
+from somcot.solvers.somcot.records import Edges, Row
 from somcot.solvers.somcot.state import State, span
 from somcot.streams import check_pairs
 
 __all__ = ["Batch", "Earlier", "advance", "estimate", "finish", "run_kernel", "slices"]
 
 SLICE_SECONDS = 0.025
+MOST_PENDING = 1_000_000  # numbers kept for rows of the trace that nobody has read yet
 
 
 class Batch(NamedTuple):
@@ -62,19 +63,34 @@ def slices(state: State, batch: Batch) -> Iterator[State]:
     """Run the steps of a batch in slices of some 25 ms; where they are cut changes no bit of the outcome."""
     done, total = 0, len(batch.x)
     while done < total:
-        stop = min(total, done + _until_event(state))
-        state, known = _learn(state, batch.part(done, stop))
-        n = min(known, state.pace)
-        began = time.perf_counter()
-        run_kernel(state, batch.part(done, done + n))
-        seconds = time.perf_counter() - began
-        if seconds > SLICE_SECONDS:
-            state.pace = max(1, int(state.pace * max(0.25, SLICE_SECONDS / seconds)))
-        elif n == state.pace and seconds < SLICE_SECONDS / 2:
-            state.pace *= 2
+        state, known, slots = _learn(state, batch.part(done, total))
+        begin, end = done, done + known
+        while done < end:
+            n = min(end - done, state.pace)
+            began = time.perf_counter()
+            _run(state, batch.part(done, done + n), slots.part(done - begin, done - begin + n))
+            seconds = time.perf_counter() - began
+            if seconds > SLICE_SECONDS:
+                state.pace = max(1, int(state.pace * max(0.25, SLICE_SECONDS / seconds)))
+            elif n == state.pace and seconds < SLICE_SECONDS / 2:
+                state.pace *= 2
+            done += n
+            yield state
+
+
+def _run(state: State, batch: Batch, slots: Slots) -> None:
+    """Take steps, and stop where the trace gets a row or the averaged share begins."""
+    done, counted, total = 0, 0, len(batch.x)
+    at_once = state.known[0] is not None and state.known[1] is not None  # else rows of the trace need counts
+    while done < total:
+        n = min(total - done, _until_event(state))
+        run_kernel(state, batch.part(done, done + n), slots.part(done, done + n))
         done += n
+        if done == total or not at_once:
+            _count(state.counts_x, batch.x[counted:done], batch.next_x[counted:done])
+            _count(state.counts_y, batch.y[counted:done], batch.next_y[counted:done])
+            counted = done
         _record(state)
-        yield state
 
 
 class Earlier(NamedTuple):
@@ -109,12 +125,12 @@ def finish(
     answer = _answer(state, mean)._replace(bounds=counted.part("bounds"))
     message = _message(state, status, mean.n, sum(answer.residuals), earlier)
     before, rows = (0, []) if earlier is None else (earlier.steps, earlier.trace)
-    rows = rows + [(before + row[0], *row[1:]) for row in state.trace]
+    trace = Later(partial(_all_rows, state, tuple(rows), tuple(state.trace), tuple(state.pending), state.last, before))
     said = tuple(notes(state, answer.distance, answer.residuals, labels_x, labels_y))
     return assemble(
         Question(state.settings.discount, labels_x, labels_y),
         answer,
-        Ending("somcot", status, message, before + state.k, began, trace_columns(rows)),
+        Ending("somcot", status, message, before + state.k, began, trace),
         samples=(int(state.counts_x.sum()), int(state.counts_y.sum())),
         duals=averages.duals(state, mean, span(state.cost)),
         counted=counted.part("distance"),
@@ -158,14 +174,36 @@ def _labels(name: str, labels: Sequence[Hashable] | None, n: int) -> tuple[Hasha
 TRACE = ("step", "distance", "recent", "flow", "causal_x", "causal_y")
 
 
-def run_kernel(state: State, batch: Batch) -> None:
-    """Take the steps of a batch, whose transitions the support must know."""
+class Slots(NamedTuple):
+    """Where the transitions of a batch stand among those of their states, as the kernels want it."""
+
+    x: NDArray[np.uint64]
+    y: NDArray[np.uint64]
+
+    def part(self, first: int, last: int) -> Slots:
+        """Steps first, ..., last - 1."""
+        return Slots(self.x[first:last], self.y[first:last])
+
+
+def run_kernel(state: State, batch: Batch, slots: Slots | None = None) -> None:
+    """Take the steps of a batch, whose transitions the support must know; they are counted elsewhere."""
     kernel = dense.advance if state.settings.support == "full" else observed.advance
-    slots_x = state.edges_x.slot[batch.x, batch.next_x].astype(np.uint64)
-    slots_y = state.edges_y.slot[batch.y, batch.next_y].astype(np.uint64)
-    kernel(state.x, state.y, state.pairs, state.rates, state.work, state.mu_sum, batch.x, slots_x, batch.y, slots_y)
-    np.add.at(state.counts_x, (batch.x, batch.next_x), 1)
-    np.add.at(state.counts_y, (batch.y, batch.next_y), 1)
+    x, y = slots or _slots(state, batch)
+    kernel(state.x, state.y, state.pairs, state.rates, state.work, state.mu_sum, batch.x, x, batch.y, y)
+
+
+def _slots(state: State, batch: Batch) -> Slots:
+    found = (state.edges_x.slot[batch.x, batch.next_x], state.edges_y.slot[batch.y, batch.next_y])
+    return Slots(*(places.astype(np.uint64) for places in found))
+
+
+def _count(counts: NDArray[np.int64], now: NDArray[np.int64], following: NDArray[np.int64]) -> None:
+    """Add transitions to a table of counts; tables that are small are added whole, which takes a third of the time."""
+    n = len(counts)
+    if n * n <= 4096:
+        counts += np.bincount((now * n + following).ravel(), minlength=n * n).reshape(n, n)
+    else:
+        np.add.at(counts, (now, following), 1)
 
 
 def estimate(state: State) -> float:
@@ -181,32 +219,66 @@ def _until_event(state: State) -> int:
 
 
 def _record(state: State) -> None:
-    """Note the sums where the averaged share begins, and a row of the trace where one is due."""
+    """Note the sums where the averaged share begins, and a row of the trace where one is due.
+
+    A row is kept as the sums it is made of as long as these are small: most rows are never read.
+    """
     k = state.k
     if k == state.settings.window_start:
         state.mark = averages.snapshot(state)
     if k % state.settings.trace_every == 0:
-        mean = averages.averages(state)
-        total = state.pairs.p_sum.copy()
-        recent = (total if state.last is None else total - state.last).reshape(mean.state_law.shape)
-        values = (_distance(state, ordinary(state, law)) for law in (mean.state_law, recent))
-        state.trace.append((float(k), *values, *averages.residuals(state, mean)))
-        state.last = total
+        counts = [None if law is not None else counts.copy() for law, counts in
+                  zip(state.known, (state.counts_x, state.counts_y), strict=True)]  # fmt: skip
+        state.pending.append(Row(averages.snapshot(state, duals=False), state.mark, counts[0], counts[1]))
+        if len(state.pending) * (2 * state.n_rows + len(state.x.alpha) + len(state.y.alpha)) > MOST_PENDING:
+            settle_trace(state)
 
 
-def _learn(state: State, batch: Batch) -> tuple[State, int]:
+def settle_trace(state: State) -> None:
+    """Work out the rows of the trace that are there as sums only."""
+    if state.pending:
+        state.trace, state.last = (
+            [*state.trace, *rows_of(state, state.pending, state.last)],
+            state.pending[-1].now.state_law,
+        )
+        state.pending = []
+
+
+def rows_of(state: State, pending: Sequence[Row], last: Floats | None) -> list[tuple[float, ...]]:
+    """Rows of the trace from their sums; of the state only what never changes is read."""
+    rows = []
+    for row in pending:
+        mean = averages.averages(state, row.now, row.mark)
+        recent = row.now.state_law if last is None else row.now.state_law - last
+        laws = (mean.state_law, recent.reshape(mean.state_law.shape))
+        values = (_distance(state, ordinary(state, law)) for law in laws)
+        rows.append((float(row.now.k), *values, *averages.residuals(state, mean, (row.counts_x, row.counts_y))))
+        last = row.now.state_law
+    return rows
+
+
+def _all_rows(
+    state: State, before: tuple[tuple[float, ...], ...], rows: tuple[tuple[float, ...], ...],
+    pending: tuple[Row, ...], last: Floats | None, shift: int,
+) -> dict[str, Floats]:  # fmt: skip
+    """The whole trace, when it is first read."""
+    own = [*rows, *rows_of(state, pending, last)]
+    return trace_columns([*before, *((shift + row[0], *row[1:]) for row in own)])
+
+
+def _learn(state: State, batch: Batch) -> tuple[State, int, Slots]:
     """Let a growing support take in the first step's transitions; count the steps that need no more growth."""
-    unknown = (state.edges_x.slot[batch.x, batch.next_x] < 0) | (state.edges_y.slot[batch.y, batch.next_y] < 0)
-    late = np.flatnonzero(unknown.any(axis=1))
-    if late.size == 0:
-        return state, len(batch.x)
-    if late[0] > 0:
-        return state, int(late[0])
-    mask_x, mask_y = state.edges_x.mask, state.edges_y.mask
-    mask_x[batch.x[0], batch.next_x[0]] = True
-    mask_y[batch.y[0], batch.next_y[0]] = True
-    bigger = grow(state, Edges.from_mask(mask_x), Edges.from_mask(mask_y))
-    return bigger, int(late[1]) if late.size > 1 else len(batch.x)
+    places = state.edges_x.slot[batch.x, batch.next_x], state.edges_y.slot[batch.y, batch.next_y]
+    late = np.flatnonzero(((places[0] < 0) | (places[1] < 0)).any(axis=1))
+    if late.size and late[0] == 0:
+        mask_x, mask_y = state.edges_x.mask, state.edges_y.mask
+        mask_x[batch.x[0], batch.next_x[0]] = True
+        mask_y[batch.y[0], batch.next_y[0]] = True
+        settle_trace(state)
+        state = grow(state, Edges.from_mask(mask_x), Edges.from_mask(mask_y))
+        return _learn(state, batch)
+    known = int(late[0]) if late.size else len(batch.x)
+    return state, known, Slots(*(found[:known].astype(np.uint64) for found in places))
 
 
 def ordinary(state: State, law: Floats) -> Floats:

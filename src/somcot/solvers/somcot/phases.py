@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Floats
-from somcot.solvers.somcot.fold import Earlier
+from somcot.solvers.somcot.fold import Earlier, settle_trace
 from somcot.solvers.somcot.options import Options, Origin, begin
 from somcot.solvers.somcot.saving import from_record, to_record
 from somcot.solvers.somcot.state import Settings, State
@@ -73,6 +73,7 @@ class Phases:
 
     def next(self, state: State) -> State:
         """Keep a phase that has ended, and begin the next."""
+        settle_trace(state)
         if self.done is not None:
             self.trace = self.rows_so_far()
         self.done, self.index = state, self.index + 1

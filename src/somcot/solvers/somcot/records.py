@@ -12,7 +12,7 @@ import numpy as np
 
 from somcot.plumbing.arrays import Bools, Floats, Ints, Places
 
-__all__ = ["PAIR_FIELDS", "SIDE_FIELDS", "Edges", "Field", "PairState", "Rates", "Side", "Sums", "lengths"]
+__all__ = ["PAIR_FIELDS", "SIDE_FIELDS", "Edges", "Field", "PairState", "Rates", "Row", "Side", "Sums", "lengths"]
 
 
 class Field(NamedTuple):
@@ -181,6 +181,15 @@ class Sums(NamedTuple):
     B: Floats
     W: Floats  # - gamma times the sum of eta V
     mu: Floats
+
+
+class Row(NamedTuple):
+    """What a row of the trace is made of: sums then, those at the start of the averaged share, counts where needed."""
+
+    now: Sums
+    mark: Sums | None
+    counts_x: Ints | None
+    counts_y: Ints | None
 
 
 def lengths(offset: Places) -> Ints:

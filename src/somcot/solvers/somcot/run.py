@@ -19,7 +19,7 @@ from somcot.plumbing.arrays import Ints
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.progress import Report
 from somcot.result import Status
-from somcot.solvers.somcot.fold import Batch, estimate, run_kernel, slices
+from somcot.solvers.somcot.fold import Batch, estimate, run_kernel, settle_trace, slices
 from somcot.solvers.somcot.phases import Phases
 from somcot.solvers.somcot.saving import from_record, to_record
 from somcot.solvers.somcot.state import Settings, State
@@ -91,6 +91,7 @@ class Run:
             warn(text, DataWarning)
 
     def _write(self, path: str | os.PathLike[str]) -> None:
+        settle_trace(self.state)
         arrays, record = to_record(self.state)
         streams: dict[str, Any] = {"block_k": self.block_k, "block_x": self.block_x, "block_y": self.block_y}
         streams |= {"kernel_x": _fingerprint(self.x), "kernel_y": _fingerprint(self.y)}
@@ -312,4 +313,5 @@ def _skip(stream: Stream, n: int) -> None:
 
 def _estimate(state: State) -> float:
     """The distance as of the last row of the trace, where there is one."""
+    settle_trace(state)
     return state.trace[-1][1] if state.trace else estimate(state)

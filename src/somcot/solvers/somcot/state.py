@@ -11,7 +11,7 @@ import numpy as np
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.memory import require
 from somcot.solvers.somcot import dense, observed
-from somcot.solvers.somcot.records import PAIR_FIELDS, SIDE_FIELDS, Edges, PairState, Rates, Side, Sums, zeros
+from somcot.solvers.somcot.records import PAIR_FIELDS, SIDE_FIELDS, Edges, PairState, Rates, Row, Side, Sums, zeros
 from somcot.steps import Steps
 
 __all__ = ["Settings", "State", "Support", "build", "span"]
@@ -66,6 +66,7 @@ class State:
     mark: Sums | None = None
     trace: list[tuple[float, ...]] = field(default_factory=list)
     last: Floats | None = None  # state-law sums at the last row of the trace
+    pending: list[Row] = field(default_factory=list)  # rows of the trace after those, not worked out yet
     pace: int = 1  # steps that take about 25 ms
     known: tuple[Any, Any] = (None, None)  # occupancies of known chains, for the residuals
 
