@@ -146,6 +146,10 @@ def distance(
     standard_error: Annotated[
         str, typer.Option(metavar="rows|episodes", help="From counts, or from whole episodes where memory is longer.")
     ] = "rows",
+    cells: Annotated[
+        str | None,
+        typer.Option(metavar="auto|N", help="States are several numbers, put into cells: --state x,y --cells auto."),
+    ] = None,
     seed: Seed = 0,
     json: Json = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report, one HTML file.")] = None,
@@ -158,7 +162,7 @@ def distance(
     return run.distance(
         a, b, reading, clock=run.Asked(discount, horizon, rate, total), cost=cost, method=method,
         confidence=confidence, standard_error=standard_error, seed=seed, as_json=json, html=html, plot=plot, yes=yes,
-        command=shlex.join(["somcot", *sys.argv[1:]]),
+        cells=cells, command=shlex.join(["somcot", *sys.argv[1:]]),
     )  # fmt: skip
 
 

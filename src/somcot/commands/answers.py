@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import somcot
+from somcot.cells import Continuous
 from somcot.chains import MarkovChain
 from somcot.commands.inputs import NamedProcess
 from somcot.commands.wording import as_option
@@ -29,6 +30,7 @@ __all__ = [
 
 _MATCHES = 50
 _SHARES = 20
+_PARTS = ("resolution", "twin", "shift_check", "map")
 
 
 @dataclass
@@ -60,6 +62,14 @@ class Answer:
     def notes(self) -> list[str]:
         """What to know before trusting the answer, what concerns the number first."""
         return notes_of([*self.result.diagnose(), *self.warnings], self.x, self.y)
+
+
+def _continuous(found: Continuous) -> dict[str, Any]:
+    """What a distance between recordings of real vectors has beside others."""
+    parts = (found.resolution, found.twin, found.shift_check, found.map)
+    records = {name: None if part is None else part._asdict() for name, part in zip(_PARTS, parts, strict=True)}
+    cells = found.cells
+    return {"route": found.route, "n_cells": cells.n_cells, "scale": cells.scale, "centres": cells.centres, **records}
 
 
 @contextlib.contextmanager
@@ -141,6 +151,7 @@ def to_json(answer: Answer) -> dict[str, Any]:
             "counted": r.counted,
             "before_correction": None if r.plugin is None else {"distance": r.plugin, "bounds": r.bounds._asdict()},
             "estimate": None if r.estimate is None else r.estimate._asdict(),
+            **({} if r.continuous is None else {"continuous": _continuous(r.continuous)}),
             "method": r.method,
             "converged": r.converged,
             "status": r.status.value,

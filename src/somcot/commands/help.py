@@ -37,7 +37,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "distance": (
         Example("two recordings", _DISTANCE),
-        Example("two graphs", "somcot distance a.graphml b.graphml --cost degree --discount 0.8"),
+        Example("real vectors", "somcot distance a.csv b.csv --sequence run --time t --state x,y,z --cells auto"),
     ),
     "test": (
         Example("two recordings", f"somcot test may.csv june.csv {_WITH_COLUMNS} --discount 0.9"),

@@ -13,7 +13,7 @@ from rich.console import Console
 import somcot
 from somcot.chains import MarkovChain
 from somcot.clocks import Clock
-from somcot.commands import screens, signals
+from somcot.commands import screens, signals, vectors
 from somcot.commands.answers import (
     Answer,
     caught,
@@ -33,7 +33,7 @@ from somcot.commands.sizes import agree, estimate_size, suggested_discount
 from somcot.costs import FeatureCost
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.validation import check_discount
-from somcot.result import Status
+from somcot.result import Result, Status
 from somcot.samples import Samples
 
 __all__ = ["Asked", "console", "distance", "info", "metric", "test"]
@@ -87,6 +87,7 @@ def distance(
     plot: Path | None,
     yes: bool,
     command: str,
+    cells: str | None = None,
 ) -> int:
     """`somcot distance`."""
     clock.checked()
@@ -101,23 +102,29 @@ def distance(
     if plot is not None and not can_draw():
         raise ImportError("--plot: drawing needs matplotlib: pip install matplotlib")
     check_targets({"--html": html, "--plot": plot}, (a, b, cost))
+    table: Floats | FeatureCost
     with caught() as messages:
-        x, y, table = _read_pair(a, b, reading, cost)
-        asked = clock.settled(x, y)
-        if method in _FORECAST:
-            _agree(x, y, yes)
-        options: dict[str, Any] = {} if standard_error == "rows" else {"standard_error": standard_error}
-        result = somcot.distance(
-            x.process,
-            y.process,
-            table,
-            **asked._asdict(),
-            method=method,
-            confidence=confidence if method == "auto" else None,
-            rng=seed,
-            progress=sys.stderr.isatty(),
-            **options,
-        )
+        if cells is not None:
+            asked_of = vectors.read_pair(a, b, reading, cells, cost)
+            result, x, y, table = _of_vectors(asked_of, clock, method, confidence, seed)
+            cost = asked_of.cost
+        else:
+            x, y, table = _read_pair(a, b, reading, cost)
+            asked = clock.settled(x, y)
+            if method in _FORECAST:
+                _agree(x, y, yes)
+            options: dict[str, Any] = {} if standard_error == "rows" else {"standard_error": standard_error}
+            result = somcot.distance(
+                x.process,
+                y.process,
+                table,
+                **asked._asdict(),
+                method=method,
+                confidence=confidence if method == "auto" else None,
+                rng=seed,
+                progress=sys.stderr.isatty(),
+                **options,
+            )
     answer = Answer(result, x, y, np.asarray(table), cost, seed, messages, command)
     if reading.state is not None and len(reading.state) == 1:
         answer.state_name = reading.state[0]
@@ -130,6 +137,17 @@ def distance(
     if result.status is Status.INTERRUPTED:
         return signals.INTERRUPTED
     return 0 if result.status in (Status.CONVERGED, Status.FINISHED) else NOT_CONVERGED
+
+
+def _of_vectors(
+    asked_of: vectors.Vectors, clock: Asked, method: str, confidence: float, seed: int
+) -> tuple[Result, NamedProcess, NamedProcess, Floats]:
+    asked = clock.settled(*asked_of.counted())
+    found = somcot.distance(
+        *asked_of.sides, asked_of.cost, **asked._asdict(), method=method, confidence=confidence, rng=seed,
+        n_cells=asked_of.n_cells,
+    )  # fmt: skip
+    return vectors.labelled(found, asked_of)
 
 
 def test(

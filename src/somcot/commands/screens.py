@@ -48,6 +48,8 @@ def show_distance(console: Console, answer: Answer, *, known: float | None = Non
             facts.add_row("its data", f"the chains of the transitions it was fed are at {figure(r.counted)}")
     if (before := before_correction(r)) is not None:
         facts.add_row(*before)
+    if r.continuous is not None:
+        facts.add_row("cells", r.continuous.summary(r.plugin))
     facts.add_row("method", describe(r.method))
     facts.add_row("asked", f"cost {label_text(answer.cost_name, 60)}, {r.clock}")
     for name, process in zip(answer.names, (answer.x, answer.y), strict=True):

@@ -2,7 +2,7 @@
 
 What cells say, less the bias that linear twins show, and the hull of both intervals. Where linear models do not fit: in
 one dimension the estimate on cells and its interval; in more the map between the two systems, if there is one, and else
-the value of the cells, as an approximation, with an interval only if the shift check passes.
+the value of the cells, as an approximation without an interval.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def distance(
     check = checks.shift_check(question, bare.distance, calibrate=twin.used)
     twin, check = _confirmed(twin, check, question, bare.distance)
     mapped = _map(question, twin, level, divisor)
-    answer = _answer(question, bare, twin, check, mapped)
+    answer = _answer(question, bare, twin, mapped)
     if confidence is None:
         answer = answer._replace(interval=None)
     continuous = Continuous(
@@ -131,7 +131,7 @@ def _map(question: Question, twin: Twin, level: float, scale: Floats) -> _Mapped
     return _Mapped(MapFit(found.verdict, found.distance, found.words, found.reasons), found.interval)
 
 
-def _answer(question: Question, bare: Result, twin: Twin, check: ShiftCheck | None, mapped: _Mapped | None) -> _Answer:
+def _answer(question: Question, bare: Result, twin: Twin, mapped: _Mapped | None) -> _Answer:
     assert bare.confidence_interval is not None
     assert bare.plugin is not None
     low, high, level = bare.confidence_interval
@@ -144,14 +144,9 @@ def _answer(question: Question, bare: Result, twin: Twin, check: ShiftCheck | No
         null = null_distances(*question[:5], n=_NULL, seed=question.seed)
         value = min(value, max(0.0, bare.plugin - float(null.mean())))
     hull = min(low, ends[0], value), max(high, ends[1], value)
-    if not twin.used and question.x.d > 1 and _untrusted(question, check):
-        return _Answer(value, None, "approximate")
+    if not twin.used and question.x.d > 1 and question.cells.radius.any():
+        return _Answer(value, None, "approximate")  # a shift that comes out right is not every difference
     return _Answer(value, hull, route)
-
-
-def _untrusted(question: Question, check: ShiftCheck | None) -> bool:
-    """Whether nothing vouches for the value: cells that merge points, and no shift that came out right."""
-    return bool(question.cells.radius.any()) and (check is None or not check.passed)
 
 
 def _calibrated(bare: Result, twin: Twin, level: float) -> tuple[float, tuple[float, float]]:

@@ -26,6 +26,7 @@ _FEW_TWINS = 6  # of recordings so long that each says as much
 _LONG = 200_000
 MOST_OUTSIDE = 0.1
 MOST_CURVATURE = 0.3
+_STRAIGHT = 0.05  # up to which a linear model has all there is to know, however large the correction
 _MOST_ENDED = 0.05
 ROUGH = 0.12
 
@@ -91,7 +92,7 @@ def judged(twin: Twin, plain: float) -> Twin:
         reason = f"{percent(twin.outside)} of the points of linear models lie where the recordings never are"
     elif twin.curvature > MOST_CURVATURE:
         reason = f"a curved one-step model explains {percent(twin.curvature)} of what a linear one leaves"
-    elif -twin.bias > 0.5 * plain:
+    elif -twin.bias > 0.5 * plain and twin.curvature > _STRAIGHT:
         reason = f"the correction, {figure(-twin.bias)}, would raise the value by more than half"
     if reason:
         return twin._replace(used=False, reason=f"linear models do not fit: {reason}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from somcot.plots.cells import cells, resolution
 from somcot.plots.drawing import NAMES
 from somcot.plots.many import dendrogram, drift, embedding, matrix, selection
 from somcot.plots.maps import coupling, decoder, encoder
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "contributions", "coupling", "decoder", "dendrogram", "drift", "embedding", "encoder", "graph", "intervals",
-    "matrix", "overview", "selection", "trace", "visits",
+    "cells", "contributions", "coupling", "decoder", "dendrogram", "drift", "embedding", "encoder", "graph",
+    "intervals", "matrix", "overview", "resolution", "selection", "trace", "visits",
 ]  # fmt: skip
 
 

@@ -160,7 +160,7 @@ class LabelColumn:
         if found and len(found) >= n_labels // 2:
             raise ValueError(
                 f"{self.source}: column {self.name!r} holds measurements such as {found[0]!s}, not labels; bin them: "
-                f"--bins {self.name}=10 (bins={{{self.name!r}: 10}})"
+                f"--bins {self.name}=10 (bins={{{self.name!r}: 10}}), or keep all numbers: --cells auto (read_vectors)"
             )
 
 
