@@ -20,7 +20,10 @@ from somcot.commands import demo
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/actions.md", "docs/clocks.md", "docs/many.md"])
+@pytest.mark.parametrize(
+    "page",
+    ["README.md", "docs/index.md", "docs/actions.md", "docs/clocks.md", "docs/live.md", "docs/many.md"],
+)
 def test_examples_print_what_the_page_shows(page: str) -> None:
     """Lines that begin with "# " are output. Times, and how far below rounding a proof reaches, may differ."""
     code = "".join(re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL))

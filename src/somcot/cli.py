@@ -345,7 +345,7 @@ def watch(
     on_alarm: Annotated[
         str | None, typer.Option(metavar="CMD", help="Run this at an alarm, which comes as JSON on its input.")
     ] = None,
-    every: Annotated[int, typer.Option(min=1, metavar="N", help="Events between two lines of --json.")] = 100_000,
+    every: Annotated[int, typer.Option(min=1, metavar="N", help="Events between two lines of --json.")] = 1_000_000,
     json: Annotated[bool, typer.Option("--json", help="Print lines of JSON instead.")] = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep a status page there, one HTML file.")] = None,
 ) -> int:

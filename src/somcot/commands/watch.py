@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from somcot.commands.answers import caught, plain
-from somcot.commands.feed import Feed, Place, Roles
+from somcot.commands.feed import Block, Feed, Place, Roles
 from somcot.commands.inputs import read_processes
 from somcot.commands.outputs import check_targets
 from somcot.commands.pricing import build_cost
@@ -32,6 +32,7 @@ __all__ = ["ALARM", "Asked", "watch"]
 ALARM = 3  # exit code of --exit-on-alarm
 _SHOWN = 0.5  # seconds between two status lines on a terminal
 _PAGE = 2.0  # seconds between two status pages
+_PIECES = 100  # points of the curve from a block
 _POINTS = 400  # of the evidence curve
 _STREAMED = {"sequence", "time", "state", "end", "gap", "delimiter", "terminated", "initial", "missing"}
 
@@ -170,15 +171,26 @@ class _Run:
         for block in self.feed.blocks():
             if block is not None:
                 self.busy = True
-                alarms = self.monitor.take(block.codes, block.keys, block.times, dated=block.dated)
+                alarms = self._take(block)
                 self.busy = False
-                self._remember()
                 if alarms:
                     self._checkpoint()
                     self._deliver()
                     if self.asked.exit_on_alarm:
                         return
             self._report()
+
+    def _take(self, block: Block) -> list[Alarm]:
+        """Feed the monitor, in pieces where a curve is drawn; how events are cut changes nothing else."""
+        n = len(block.codes)
+        step = -(-n // _PIECES) if self.asked.html is not None else n
+        alarms: list[Alarm] = []
+        for begin in range(0, n, step):
+            part = slice(begin, begin + step)
+            keys = None if block.keys is None else block.keys[part]
+            alarms += self.monitor.take(block.codes[part], keys, block.times[part], dated=block.dated)
+            self._remember()
+        return alarms
 
     def _remember(self) -> None:
         """Points of the evidence curve, every so many, so that there are never too many."""
