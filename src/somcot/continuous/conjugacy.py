@@ -7,7 +7,8 @@ c(x, T x). Cells cannot represent that coupling, and linear models do not fit su
 A false verdict gives an answer that is far too low, so y is pulled back by T and compared with x, by exact permutation
 tests of whole episodes: where they start, where they are, where one step leads from there, and how much that scatters.
 T was fitted to both, which makes them more alike; so further guards must agree: the test on cells, and the distance on
-cells of x and y against that of x and T(x).
+cells of x and y against that of x and T(x). What these tests cannot see goes into the interval: by the triangle
+inequality the distance is within d(T x, y) of the cost of T, and cells say how large that may be.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from somcot.cells import Cells, PointCost, apart
 from somcot.continuous.maps import KINDS, Affine, Fitted, fit_map, in_words
 from somcot.continuous.onestep import OneStep
-from somcot.continuous.plain import pvalue, raw
+from somcot.continuous.plain import null_distances, pvalue, raw
 from somcot.plumbing.arrays import Bools, Floats, Ints
 from somcot.trajectories import Trajectories
 
@@ -33,6 +34,7 @@ _ON_CELLS = 39
 _LEAST_EPISODES = 20  # on each side; with fewer the tests say nothing
 _MOST_COORDINATES = 6
 _FEATURES = 40  # bumps that steps and places are tested on
+_NULL = 8  # regroupings behind what may be undetected
 _MATCHED = 300  # points of the static check
 
 
@@ -112,7 +114,9 @@ def compare(
     value, interval = _measured(x, back, cost, discount, best, confidence)
     if best.kind == "identity":  # how far a shift may be without having been chosen
         interval = (0.0, _measured(x, y, cost, discount, fit_map("shift", x, y, step, rng), confidence)[1][1])
-    return MapComparison("conjugate", value, interval, words, (), pvalues, best.kind)
+    stretch = float(np.linalg.norm(best.map.matrix, 2))
+    hidden = stretch * _undetected(x, back, discount, cells, int(rng.integers(2**31)))
+    return MapComparison("conjugate", value, _widened(interval, hidden, cost), words, (), pvalues, best.kind)
 
 
 def _unable(x: Trajectories, y: Trajectories) -> str:
@@ -217,6 +221,21 @@ def _guards(
     if least < TIGHT * direct:
         reasons.append(f"points can be matched for {least:.3g}, the map takes {direct:.3g}: others may be cheaper")
     return tuple(reasons)
+
+
+def _undetected(x: Trajectories, back: Trajectories, discount: float, cells: Cells, seed: int) -> float:
+    """How far x and the pulled-back y may be apart although no test rejects: noise and distance add in quadrature."""
+    null = null_distances(cells, x, back, "euclidean", discount, n=_NULL, seed=seed)
+    most = raw(cells, x, back, "euclidean", discount) + 1.645 * float(null.std(ddof=1))
+    return float(np.sqrt(max(0.0, max(most, float(null.max())) ** 2 - float(null.mean()) ** 2)))
+
+
+def _widened(interval: tuple[float, float], hidden: float, cost: PointCost) -> tuple[float, float]:
+    """By the triangle inequality: d(x, y) is within d(T x, y) of d(x, T x), for squared costs in their roots."""
+    if cost != "sqeuclidean":
+        return max(0.0, interval[0] - hidden), interval[1] + hidden
+    low, high = (float(np.sqrt(end)) for end in interval)
+    return max(0.0, low - hidden) ** 2, (high + hidden) ** 2
 
 
 def _matched(costs: Floats) -> float:
