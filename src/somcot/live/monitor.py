@@ -79,7 +79,7 @@ class Monitor:
     >>> monitor.update(path(walk, 1))
     []
     >>> monitor.update(path(drift, 2))[0].event
-    6070
+    5893
     >>> monitor.alarm.reason, monitor.evidence
     ('evidence', 1.0)
     """
