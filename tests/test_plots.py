@@ -187,3 +187,18 @@ def test_an_overview_is_not_shown_twice_in_notebooks(result: somcot.Result, monk
     monkeypatch.setattr(mpl, "get_backend", lambda: "module://matplotlib_inline.backend_inline")
     assert somcot.plots.overview(result).axes
     assert plt.get_fignums() == []
+
+
+def test_cells_and_their_resolution_are_drawn() -> None:
+    from somcot import Trajectories, distance
+
+    rng = np.random.default_rng(0)
+    sides = [Trajectories.from_arrays(s + rng.normal(size=(40, 20, 2)), names=["a", "b"]) for s in (0.0, 1.0)]
+    result = distance(sides[0], sides[1], discount=0.9, confidence=0.9, n_cells=6)
+    ax = somcot.plots.cells(result, names=("one", "other"))
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("a", "b")
+    assert len(ax.texts) == 6
+    assert result.resolution is not None
+    assert [*map(int, somcot.plots.resolution(result).get_xticks())] == list(result.resolution.n_cells)
+    with pytest.raises(ValueError, match="result: has no cells"):
+        somcot.plots.cells(somcot.distance(somcot.random_walk(3), somcot.random_walk(3), discount=0.9))
