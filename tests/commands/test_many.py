@@ -100,6 +100,57 @@ def test_names_in_pages_are_escaped(tmp_path: Path) -> None:
     assert across.count("<svg") == 1
 
 
+def test_cells_without_a_distance_are_crossed_out() -> None:
+    from somcot.report.many import matrix_page
+
+    def picky(x: object, y: object) -> np.ndarray:
+        if x is walks["a"] and y is walks["b"]:
+            raise RuntimeError("no price")
+        return np.ones((3, 3)) - np.eye(3)
+
+    walks = {"a": somcot.random_walk(3), "b": somcot.random_walk(3, 0.7), "c": somcot.random_walk(3, 0.9)}
+    page = matrix_page(somcot.distance_matrix(walks, picky, discount=0.9))
+    assert 'class="missing"' in page
+    assert "RuntimeError: no price" in page
+
+
+def test_narrow_screens_list_pairs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = ["matrix", folder / "log.csv", "--by", "week", *READ]
+    monkeypatch.setenv("COLUMNS", "100")
+    wide = run(*ask)
+    monkeypatch.setenv("COLUMNS", "24")
+    narrow = run(*ask)
+    assert "2 of 3 pairs are clearly apart" in wide
+    assert "90 % interval" not in wide.split("leave 0 out")[1]
+    assert "0.0000" in wide
+    assert "dista" in narrow.replace("\n", " ").split("leave 0")[1]
+
+
+def test_notes_of_many_are_said_once_and_in_options(folder: Path) -> None:
+    from somcot.commands.many import _joint
+
+    found = _joint([f"w{k}: pass terminated=True for it" for k in range(5)])
+    assert found == ("w0, w1, w2 and 2 more: pass --terminated all for it",)
+
+
+def test_large_folders_are_counted(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same answer within what splits decide, a note, and a refusal of what counting does not know."""
+    from somcot.commands import folders
+
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "a" / "1.csv").write_text((folder / "w0.csv").read_text())
+    (tmp_path / "b" / "1.csv").write_text((folder / "w2.csv").read_text())
+    ask = ["distance", tmp_path / "a", tmp_path / "b", *READ, "--json"]
+    whole = json.loads(run(*ask).splitlines()[-1])
+    monkeypatch.setattr(folders, "LARGE", 0)
+    parts = json.loads(run(*ask).splitlines()[-1])
+    assert parts["plugin"] == pytest.approx(whole["plugin"], abs=1e-12)
+    assert any("counted file by file" in note for note in parts["warnings"])
+    with pytest.raises(ValueError, match=r"does not know --end, --top; prepare the columns"):
+        run(*ask, "--end", "left", "--top", "2")
+
+
 def test_a_checkpoint_of_the_command_goes_on(folder: Path, tmp_path: Path) -> None:
     ask = ["matrix", folder / "log.csv", "--by", "week", *READ, "--checkpoint", tmp_path / "d.ck", "--json"]
     first, second = (json.loads(run(*ask).splitlines()[-1]) for _ in range(2))

@@ -89,6 +89,29 @@ def test_a_closed_client_is_refused() -> None:
         somcot.distance_matrix(WALKS, COST, discount=0.9, client=closed)
 
 
+class Leaving(Lonely):
+    """A client that is closed while the work goes on."""
+
+    looks = 0
+
+    @property
+    def status(self) -> str:  # type: ignore[override]
+        self.looks += 1
+        return "running" if self.looks < 4 else "closed"
+
+
+def test_a_client_closed_on_the_way_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "_finished", lambda *_: [])
+    with pytest.warns(DataWarning, match="client: it was closed; the rest is done in this process"):
+        found = somcot.distance_matrix(WALKS, COST, discount=0.9, client=Leaving())
+    assert same(found, somcot.distance_matrix(WALKS, COST, discount=0.9))
+
+
+def test_counting_refuses_what_is_no_client(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="client: found str"):
+        count_table(tmp_path, state="page", client="tcp://nowhere")
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_twenty_killed_workers_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

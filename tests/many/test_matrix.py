@@ -15,9 +15,9 @@ import pytest
 
 import somcot
 from somcot import Counts, MarkovChain, Samples, costs, distance_matrix
-from somcot.many import batch, matrix, work
+from somcot.many import batch, matrix, ordinary, work
+from somcot.many.cells import FIELDS
 from somcot.many.record import DistanceMatrix
-from somcot.many.work import FIELDS
 from somcot.plumbing.container import CheckpointError
 from somcot.plumbing.errors import DataWarning
 
@@ -73,6 +73,28 @@ def test_equal_kernels_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
     found = distance_matrix(WALKS, COST, discount=0.9)
     assert sum(seen) == 6  # three kernels: six pairs of them, not 21 pairs of chains
     assert not found.n_failed
+
+
+def test_wide_and_narrow_rows_in_one_problem() -> None:
+    """Dense rows of 12 beside rows of one and two entries: both simplices, one answer."""
+    cost = np.random.default_rng(0).random((12, 12))
+    mixed = []
+    for seed in range(3):
+        kernel = np.array(dense(12, seed).transition)
+        kernel[seed] = np.eye(12)[seed]
+        kernel[5] = 0.5 * (np.eye(12)[1] + np.eye(12)[7])
+        mixed.append(MarkovChain(kernel, dense(12, seed).initial))
+    found = distance_matrix(mixed, cost, discount=0.95)
+    for i, x in enumerate(mixed):
+        for j, y in enumerate(mixed):
+            alone = somcot.distance(x, y, cost, discount=0.95).distance
+            assert found.values[i, j] == pytest.approx(alone, abs=1e-12)
+    data = [chain.sample(60, 40, rng=k) for k, chain in enumerate(mixed)]
+    both = distance_matrix(data, cost, discount=0.95, confidence=0.9)
+    one = somcot.distance(data[0], data[1], cost, discount=0.95, confidence=0.9)
+    assert both.plugin[0, 1] == pytest.approx(one.plugin, abs=1e-12)
+    assert one.estimate is not None
+    assert both.standard_error[0, 1] == pytest.approx(one.estimate.standard_error, rel=1e-6)
 
 
 def test_costs_that_are_not_symmetric_and_rectangles() -> None:
@@ -212,7 +234,7 @@ def test_one_failing_pair_is_its_own_affair() -> None:
     assert found.n_failed == 1
     assert found.status[0, 2] == "RuntimeError: no price for these two"
     assert found.status[0, 1] == ""
-    with pytest.raises(ValueError, match=r"1 pair.s. have no distance .* leave those out|0 pair"):
+    with pytest.raises(ValueError, match=r"1 pair.s. have no distance .* leave those out"):
         found.linkage()
     bad = Samples.from_trajectories([[0, 1], [1, 0]], states=range(N), terminated=[True, False])
     broken = Samples(bad.states, bad.now, bad.following, bad.offsets, bad.terminated, stationary=True)
@@ -249,7 +271,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
 
 
 def test_pvalues_corrected_for_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work, "_PERMUTATIONS", 99)
+    monkeypatch.setattr(ordinary, "_PERMUTATIONS", 99)
     from scipy.stats import false_discovery_control
 
     sets = [walk.sample(15, 20, rng=k) for k, walk in enumerate((WALKS[0], WALKS[0], WALKS[5]))]
@@ -307,6 +329,81 @@ def test_ctrl_c_keeps_what_is_done_and_a_later_run_goes_on(tmp_path: Path, monke
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     with pytest.raises(CheckpointError, match="damaged"):
         distance_matrix(DATA, checkpoint=path, **ask)
+
+
+def test_a_checkpoint_knows_costs_and_episodes(tmp_path: Path) -> None:
+    """Same counts, other prices or other episodes: another run."""
+    path = tmp_path / "d.ck"
+    price = 1.0
+
+    def priced(x: Any, y: Any) -> Any:
+        return price * COST
+
+    distance_matrix(WALKS[:3], priced, discount=0.9, checkpoint=path)
+    price = 2.0
+    with pytest.raises(CheckpointError, match="other processes or options"):
+        distance_matrix(WALKS[:3], priced, discount=0.9, checkpoint=path)
+    path.unlink()
+    rewarded = [
+        [Samples.from_trajectories([[0, 1, 0]] * 9, rewards=[[r, 2.0, r]] * 9), Samples.from_trajectories(
+            [[0, 1, 0]] * 9, rewards=[[0.0, 1.0, 0.0]] * 9)]
+        for r in (0.0, 1.0)
+    ]  # fmt: skip
+    distance_matrix(rewarded[0], "features", discount=0.9, checkpoint=path)
+    with pytest.raises(CheckpointError, match="other processes or options"):
+        distance_matrix(rewarded[1], "features", discount=0.9, checkpoint=path)
+    path.unlink()
+    one, other = Samples.from_trajectories([[0, 1, 0], [0, 0]]), Samples.from_trajectories([[0, 1, 0], [0, 0]][::-1])
+    distance_matrix([one, one], discount=0.9, checkpoint=path)
+    with pytest.raises(CheckpointError, match="other processes or options"):
+        distance_matrix([one, other], discount=0.9, checkpoint=path)
+
+
+def test_checkpoints_that_cannot_be_written_are_refused_first(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "none" / "d.ck"):
+        with pytest.raises(ValueError, match=r"checkpoint: cannot write .* folder that exists"):
+            distance_matrix(WALKS, COST, discount=0.9, checkpoint=path)
+    with pytest.raises(TypeError, match="checkpoint: found 7"):
+        distance_matrix(WALKS, COST, discount=0.9, checkpoint=7)  # type: ignore[arg-type]
+
+
+def test_names_of_costs_that_some_pairs_do_not_know() -> None:
+    import networkx as nx
+
+    from somcot import readers
+
+    graphs = [nx.path_graph(4), nx.star_graph(3), nx.cycle_graph(4)]
+    for graph in (graphs[0], graphs[2]):
+        nx.set_node_attributes(graph, 1.0, "load")
+    nx.set_node_attributes(graphs[0], {0: 3.0}, "load")
+    found = distance_matrix([readers.from_graph(g) for g in graphs], "attribute:load", discount=0.9)
+    assert np.isfinite(found.values[0, 2])
+    assert np.isnan(found.values[0, 1])
+    assert "load" in found.status[0, 1]
+
+
+def test_intervals_and_tests_only_where_there_are_data() -> None:
+    assert distance_matrix(WALKS[:2], COST, discount=0.9, confidence=0.9).confidence is None
+    with pytest.raises(ValueError, match=r"tests: .* no two processes are Samples"):
+        distance_matrix(WALKS[:2], COST, discount=0.9, tests="bh")
+    with pytest.raises(ValueError, match=r"simultaneous: .* pass confidence"):
+        distance_matrix(DATA, COST, discount=0.9, simultaneous=True)
+    with pytest.warns(DataWarning, match="method 'exact' gives no intervals"):
+        found = distance_matrix(DATA, COST, discount=0.9, method="exact", confidence=0.9)
+    assert np.isnan(found.low).all()
+    assert found.confidence is None
+    with pytest.raises(TypeError, match=r"processes: found the label \[1\]"):
+        distance_matrix([([1], WALKS[0]), ([2], WALKS[1])], COST, discount=0.9)  # type: ignore[list-item]
+
+
+def test_what_did_not_converge_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def short(*arguments: Any, **options: Any) -> Any:
+        return somcot.distance(*arguments, **{**options, "max_sweeps": 1})
+
+    monkeypatch.setattr(ordinary, "distance", short)
+    found = distance_matrix(WALKS[:2], COST, discount=0.9, method="sinkhorn")
+    assert found.status[0, 1].startswith("step limit")
+    assert np.isfinite(found.values[0, 1])
 
 
 def test_a_full_disk_costs_the_file_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

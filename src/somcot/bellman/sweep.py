@@ -12,6 +12,7 @@ from somcot.bellman.repair import margins, move, repair
 from somcot.bellman.slices import cut, in_slices, thread_count
 from somcot.bellman.starts import Task, WidePairs
 from somcot.bellman.transport import Bases, Rows, add_potentials, balance, cross_gap, kernel_entries, optimise
+from somcot.bellman.wide import WIDE
 from somcot.chains import Support
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.discounting import Kernel
@@ -22,7 +23,6 @@ __all__ = ["Improvement", "Sweep", "transport_values"]
 
 # Work of one slice, in cells of cost matrices: about 30 ms, so that signals get through.
 _SLICE = 500_000
-_WIDE = 8  # rows and columns from which on the simplex for wide supports is the faster one
 
 
 class Improvement(NamedTuple):
@@ -231,7 +231,7 @@ class _Problems:
     def __init__(self, task: Task) -> None:
         self._task = task
         rows, columns = np.diff(task.x.indptr)[task.pair_x], np.diff(task.y.indptr)[task.pair_y]
-        wide = np.minimum(rows, columns) >= _WIDE
+        wide = np.minimum(rows, columns) >= WIDE
         self._narrow = np.flatnonzero(~wide)
         self._slices = cut((rows * columns + 16)[self._narrow], _SLICE)
         self.wide = WidePairs(task, np.flatnonzero(wide))

@@ -16,8 +16,9 @@ from somcot.bellman.transport import EPS, bounds_of_plan, gather, widest
 from somcot.bellman.tree import greedy_basis
 from somcot.plumbing.jit import kernel, part
 
-__all__ = ["GREEDY", "LAST", "PEEL", "optimise_wide"]
+__all__ = ["GREEDY", "LAST", "PEEL", "WIDE", "optimise_wide"]
 
+WIDE = 8  # rows and columns from which on the simplex for wide supports is the faster one
 LAST, GREEDY, PEEL = 0, 1, 2  # start from the last basis where there is one (else peel), or from a new one
 
 

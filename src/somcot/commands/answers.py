@@ -25,7 +25,15 @@ from somcot.result import Claim, Result
 from somcot.samples import Samples
 
 __all__ = [
-    "Answer", "caught", "chain_of", "names_of", "notes_of", "one_sided", "plain", "process_facts", "to_json",
+    "Answer",
+    "caught",
+    "chain_of",
+    "names_of",
+    "notes_of",
+    "one_sided",
+    "plain",
+    "process_facts",
+    "to_json",
 ]  # fmt: skip
 
 _MATCHES = 50

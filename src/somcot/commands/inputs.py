@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from somcot.chains import MarkovChain
+from somcot.commands.folders import counted
 from somcot.commands.reading import Reading, flag, takers
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.problem import ChainOrData, Data
@@ -61,7 +62,8 @@ def read_processes(paths: Sequence[str], reading: Reading, reward: str | None = 
     for source, kind in zip(sources, kinds, strict=True):
         options = {name: value for name, value in reading.for_kind(kind).items() if name not in _TOGETHER}
         options |= {n: v for n, v in (("bins", bins), ("reward", reward)) if n in KINDS[kind].options()}
-        process = read(source, **options)
+        together = {name: value for name, value in reading.given().items() if name in (*_TOGETHER, "tidy")}
+        process = counted(source, options | together) or read(source, **options)
         if isinstance(process, ContinuousChain):
             steps = process.uniformised(float(process.exits.max()) or 1.0)
             found.append(NamedProcess(source.name, steps, process))

@@ -26,6 +26,7 @@ from somcot.commands.pricing import build_cost
 from somcot.commands.reading import Reading
 from somcot.commands.run import console, print_json
 from somcot.commands.sizes import duration
+from somcot.commands.wording import as_option
 from somcot.many.cluster import local_client
 from somcot.many.matrix import compute, forecast, prepare
 from somcot.many.plan import Options, Plan
@@ -77,7 +78,7 @@ def matrix(
         _announce(plan)
         found = _compute(plan, checkpoint, workers)
     notes = [text for text in messages if "never seen in the data, kept as absorbing" not in text]
-    found = replace(found, notes=tuple(n for n in found.notes if "kept as absorbing" not in n))
+    found = replace(found, notes=_joint(n for n in found.notes if "kept as absorbing" not in n))
     try:
         if as_json:
             print_json(_as_json(found, asked, [*found.notes, *notes], out))
@@ -111,6 +112,9 @@ def select(
             )
         table = _cost(cost, named)
         found = select_model(first, dict(rest), table, discount=discount, confidence=confidence, rng=seed)
+    found = replace(
+        found, notes=_joint(n.replace("data:", f"{name}:", 1) if n.startswith("data:") else n for n in found.notes)
+    )
     if as_json:
         rows = [row._asdict() for row in found.table]
         print_json({
@@ -121,6 +125,20 @@ def select(
     else:
         _show_selection(console(), name, found, [*found.notes, *messages])
     return 0
+
+
+def _joint(notes: Iterable[str]) -> tuple[str, ...]:
+    """Notes in the words of the command line; what holds for several processes is said once."""
+    together: dict[str, list[str]] = {}
+    for note in notes:
+        label, _, text = note.partition(": ")
+        together.setdefault(as_option(text), []).append(label)
+    return tuple(f"{_listed(labels)}: {text}" for text, labels in together.items())
+
+
+def _listed(labels: Sequence[str]) -> str:
+    more = f" and {len(labels) - 3} more" if len(labels) > 3 else ""
+    return ", ".join(labels[:3]) + more
 
 
 def print_error(text: str) -> None:
@@ -266,15 +284,14 @@ def _number(value: float) -> str:
 
 
 def _show(screen: Console, found: DistanceMatrix, notes: Sequence[str]) -> None:
-    n = len(found.labels)
-    level = "" if found.confidence is None else f", {100 * found.confidence:g} % intervals in the files"
-    screen.print(
-        Text(f"Distances between {n} processes ({found.method}, {duration(found.seconds)}{level})", style="bold")
-    )
-    if n <= _SHOWN:
-        screen.print(_matrix_table(found))
-    else:
-        screen.print(_pair_table(found))
+    head = f"Distances between {len(found.labels)} processes ({found.method}, {duration(found.seconds)})"
+    screen.print(Text(head, style="bold"))
+    for text in _meaning(found):
+        screen.print(Text(text))
+    table = _matrix_table(found)
+    wide = screen.measure(table, options=screen.options.update(width=1000)).maximum
+    fits = len(found.labels) <= _SHOWN and wide <= screen.width
+    screen.print(table if fits else _pair_table(found))
     shown = list(dict.fromkeys(notes))
     for note in shown[:8]:
         screen.print(Text(f"- {label_text(note, 300)}", style="yellow"))
@@ -282,13 +299,32 @@ def _show(screen: Console, found: DistanceMatrix, notes: Sequence[str]) -> None:
         screen.print(Text(f"- and {len(shown) - 8} more notes (--json has all)", style="yellow"))
 
 
+def _meaning(found: DistanceMatrix) -> list[str]:
+    """What can be said before looking at single numbers."""
+    lines = []
+    if found.apart is not None:
+        together = " all together" if found.simultaneous else ""
+        n, m = found.apart
+        level = f"{100 * (found.confidence or 0.0):g} %"
+        lines.append(f"{n:,} of {m:,} pairs are clearly apart: their {level} intervals{together} leave 0 out.")
+    if found.tests is not None:
+        tested = found.adjusted[np.triu_indices(len(found.labels), 1)] if found.symmetric else found.adjusted.ravel()
+        known = tested[~np.isnan(tested)]
+        name = "Benjamini-Hochberg" if found.tests == "bh" else "Benjamini-Yekutieli"
+        lines.append(f"{int((known <= 0.05).sum()):,} of {len(known):,} pairs differ at 5 % after correction ({name}).")
+    return lines
+
+
 def _matrix_table(found: DistanceMatrix) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("")
     for label in found.other_labels:
         table.add_column(Text(label_text(_text(label), 14)), justify="right")
-    for label, row in zip(found.labels, found.values, strict=True):
-        cells = ["-" if np.isnan(v) else _number(v) for v in row]
+    unclear = np.zeros(found.shape, dtype=bool) if found.confidence is None else ~(found.low > 0)
+    for label, row, faint in zip(found.labels, found.values, unclear, strict=True):
+        cells = [
+            Text("-" if np.isnan(v) else _number(v), style="dim" if f else "") for v, f in zip(row, faint, strict=True)
+        ]
         table.add_row(Text(label_text(_text(label), 24)), *cells)
     return table
 
@@ -296,17 +332,30 @@ def _matrix_table(found: DistanceMatrix) -> Table:
 def _pair_table(found: DistanceMatrix) -> Table:
     """Too many for a screen: the nearest pairs and the farthest."""
     rows = sorted((r for r in found.rows() if r["distance"] is not None), key=lambda r: r["distance"])
+    between = len(rows) - 2 * _PAIRS
     table = Table(box=None, pad_edge=False)
-    for name, side in (("", "left"), ("", "left"), ("distance", "right"), ("interval", "left")):
+    ends = "proved bracket" if found.confidence is None else f"{100 * found.confidence:g} % interval"
+    tested = found.tests is not None
+    for name, side in (
+        ("", "left"),
+        ("", "left"),
+        ("distance", "right"),
+        (ends, "left"),
+        ("p" if tested else "", "right"),
+    ):
         table.add_column(name, justify=side)  # type: ignore[arg-type]
-    for part in (rows[:_PAIRS], rows[-_PAIRS:]):
-        for row in part:
-            ends = "" if row["low"] is None else f"[{_number(row['low'])}, {_number(row['high'])}]"
-            names = (Text(label_text(_text(row[k]), 28)) for k in "xy")
-            table.add_row(*names, _number(row["distance"]), ends)
-        if part is not rows[-_PAIRS:] and len(rows) > 2 * _PAIRS and part == rows[:_PAIRS]:
-            table.add_row(Text(f"... {len(rows) - 2 * _PAIRS:,} pairs between ..."), "", "", "")
+    for k, row in enumerate(rows):
+        if between > 0 and k == _PAIRS:
+            table.add_row(Text(f"({between:,} pairs between)", style="dim"), "", "", "", "")
+        if between <= 0 or not _PAIRS <= k < _PAIRS + between:
+            names = (Text(label_text(_text(row[side]), 28)) for side in "xy")
+            chance = row["adjusted_pvalue"]
+            table.add_row(*names, _number(row["distance"]), _ends(row), "" if chance is None else f"{chance:.3f}")
     return table
+
+
+def _ends(row: Mapping[str, Any]) -> str:
+    return "" if row["low"] is None else f"[{_number(row['low'])}, {_number(row['high'])}]"
 
 
 def _show_selection(screen: Console, name: Hashable, found: Selection, notes: Sequence[str]) -> None:

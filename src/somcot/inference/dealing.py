@@ -106,11 +106,14 @@ class RowDeck:
     observed : ndarray of int64, shape (n_entries,)
     total : ndarray of int64, shape (n_entries,)
         How often both together show each entry; 0 in the start row where the law of the first state is known.
+    support : Support
+        The chain of both together.
     """
 
     pooled: Counts
     observed: Labels
     total: Labels
+    support: Support
     n_groups: int = 2
 
     @classmethod
@@ -119,12 +122,7 @@ class RowDeck:
         one, other = (_counts(data) for data in (x, y))
         pooled = one.merge(other)
         support = pooled.chain(check=False).support
-        return cls(pooled, _on_support(one, support, pooled), _on_support(pooled, support, pooled))
-
-    @cached_property
-    def support(self) -> Support:
-        """The chain of both together."""
-        return self.pooled.chain(check=False).support
+        return cls(pooled, _on_support(one, support, pooled), _on_support(pooled, support, pooled), support)
 
     @property
     def shares(self) -> Floats:

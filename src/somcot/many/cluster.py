@@ -6,13 +6,15 @@ is left for a minute, the rest is done in this process.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from somcot.many.cells import Cells
 from somcot.many.plan import Plan
-from somcot.many.work import Cells, run
+from somcot.many.work import run
 from somcot.plumbing.errors import DataWarning, warn
 
 __all__ = ["check_client", "local_client", "on_cluster"]
@@ -47,10 +49,12 @@ def on_cluster(plan: Plan, chunks: Sequence[Jobs], client: Any, keep: Keep) -> l
             workers = _n_workers(client)
             now = time.monotonic()
             seen = now if workers else seen
-            if not workers and now - seen > PATIENCE:
-                warn(f"client: no worker for {PATIENCE:.0f} s; the rest is done in this process", DataWarning)
+            closed = client.status in ("closing", "closed")
+            if closed or (not workers and now - seen > PATIENCE):
+                why = "it was closed" if closed else f"no worker for {PATIENCE:.0f} s"
+                warn(f"client: {why}; the rest is done in this process", DataWarning)
                 break
-            while waiting and len(running) < _AHEAD * max(workers, 1):
+            while waiting and len(running) < _AHEAD * workers:
                 jobs = waiting.pop()
                 running[client.submit(run, plan.part(jobs), list(jobs), pure=False)] = jobs
             done = _finished(wait, list(running))
@@ -65,11 +69,15 @@ def on_cluster(plan: Plan, chunks: Sequence[Jobs], client: Any, keep: Keep) -> l
                 waiting.append(jobs)
     finally:
         for future in running:
-            future.cancel()
+            with contextlib.suppress(Exception):  # there may be nobody left to tell
+                future.cancel()
     return [*running.values(), *reversed(waiting)]
 
 
 def _finished(wait: Any, running: list[Any]) -> list[Any]:
+    if not running:
+        time.sleep(0.1)
+        return []
     try:
         return list(wait(running, timeout=1.0, return_when="FIRST_COMPLETED").done)
     except TimeoutError:
@@ -81,7 +89,12 @@ def _died(future: Any) -> bool:
 
 
 def _n_workers(client: Any) -> int:
-    return len(client.scheduler_info(n_workers=-1)["workers"])
+    if client.status != "running":
+        return 0
+    try:
+        return len(client.scheduler_info(n_workers=-1)["workers"])
+    except OSError:  # the scheduler is gone; perhaps it comes back
+        return 0
 
 
 def local_client(n_workers: int) -> Any:

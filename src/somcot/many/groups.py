@@ -101,6 +101,8 @@ def named(name: str, processes: Any) -> dict[Hashable, ChainOrData]:
 def _from_pairs(name: str, items: Sequence[tuple[Any, Any]]) -> dict[Hashable, ChainOrData]:
     found: dict[Hashable, ChainOrData] = {}
     for label, process in items:
+        if not isinstance(label, Hashable):
+            raise TypeError(f"{name}: found the label {label!r}, expected text, a number or a tuple of them")
         if label in found:
             raise ValueError(f"{name}: the label {label!r} occurs twice; give every process a label of its own")
         found[label] = process

@@ -16,16 +16,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot.bellman.slices import cut, thread_count
+from somcot.many.cells import FIELDS, Cells
 from somcot.many.cluster import check_client, on_cluster
 from somcot.many.groups import Member, check_cost_shape, cost_between, members, named
 from somcot.many.plan import ORDINARY, Options, Plan, is_symmetric, make_plan, units_of
 from somcot.many.record import DistanceMatrix, Reason
 from somcot.many.storing import Board
-from somcot.many.work import FIELDS, Cells, run
-from somcot.plumbing.files import exclusive
+from somcot.many.work import run
+from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.files import check_target, exclusive
 from somcot.plumbing.progress import Report, meter
-from somcot.plumbing.validation import check_confidence, check_discount, check_rng
-from somcot.problem import ChainOrData
+from somcot.plumbing.validation import check_confidence, check_discount, check_flag, check_rng
+from somcot.problem import ChainOrData, Data
+from somcot.samples import Samples
 from somcot.solvers.methods import METHODS
 
 __all__ = ["compute", "distance_matrix", "forecast", "prepare"]
@@ -128,6 +131,7 @@ def compute(
     began = time.perf_counter()
     if client is not None:
         check_client(client)
+    check_target("checkpoint", checkpoint)
     with nullcontext() if checkpoint is None else exclusive(checkpoint):
         board = Board(plan, checkpoint, resume=resume)
         found = _run(plan, board, threads, client, progress)
@@ -141,18 +145,14 @@ def forecast(plan: Plan, threads: int | None = None) -> float:
 
 def prepare(processes: Any, cost: Any, asked: Options, *, others: Any = None) -> Plan:
     """Check what was asked, fit every process, and list the jobs."""
-    discount = check_discount(asked.discount)
-    check_confidence(asked.confidence)
-    if not isinstance(asked.method, str) or asked.method not in METHODS:
-        raise ValueError(f"method: found {asked.method!r}, expected one of {', '.join(map(repr, METHODS))}")
-    if asked.tests not in (None, "bh", "by"):
-        raise ValueError(f"tests: found {asked.tests!r}, expected None, 'bh' or 'by'")
+    discount = _checked(asked)
     if cost is None:
         raise TypeError("cost: found None, expected an array, a name such as 'labels', or a function")
     given = named("processes", processes)
     across = None if others is None else named("others", others)
     if across is None and len(given) < 2:
         raise ValueError("processes: found one, expected at least two; or give others= to compare it with")
+    asked = _fitting(asked, [*given.values(), *(across or {}).values()])
     n_splits = _SPLITS if asked.method == "auto" else 0
     orders: dict[frozenset[Hashable], tuple[Hashable, ...]] = {}
     rows = members("processes", given, discount, n_splits, ([asked.seed, i] for i in range(len(given))), orders)
@@ -167,6 +167,30 @@ def prepare(processes: Any, cost: Any, asked: Options, *, others: Any = None) ->
     if level is not None and asked.simultaneous:
         level = 1.0 - (1.0 - level) / max(n_cells, 1)
     return make_plan(rows, columns, cost, asked._replace(n_splits=n_splits, level=level, symmetric=symmetric))
+
+
+def _checked(asked: Options) -> float:
+    discount = check_discount(asked.discount)
+    check_confidence(asked.confidence)
+    if check_flag("simultaneous", asked.simultaneous) and asked.confidence is None:
+        raise ValueError("simultaneous: there are no intervals without a level; pass confidence=0.9, say")
+    if not isinstance(asked.method, str) or asked.method not in METHODS:
+        raise ValueError(f"method: found {asked.method!r}, expected one of {', '.join(map(repr, METHODS))}")
+    if asked.tests not in (None, "bh", "by"):
+        raise ValueError(f"tests: found {asked.tests!r}, expected None, 'bh' or 'by'")
+    return discount
+
+
+def _fitting(asked: Options, processes: Sequence[ChainOrData]) -> Options:
+    """What can be had of these processes: intervals and p-values are for data."""
+    if asked.tests is not None and sum(isinstance(p, Samples) for p in processes) < 2:
+        raise ValueError("tests: whole episodes are dealt anew, but no two processes are Samples; leave it out")
+    if asked.confidence is None:
+        return asked
+    data = any(isinstance(p, Data) for p in processes)
+    if data and asked.method != "auto":
+        warn(f"confidence: method {asked.method!r} gives no intervals; method='auto' does", DataWarning)
+    return asked if data and asked.method == "auto" else asked._replace(confidence=None, simultaneous=False)
 
 
 def _run(plan: Plan, board: Board, threads: int | None, client: Any, progress: bool) -> DistanceMatrix:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from somcot import costs
 from somcot.chains import MarkovChain, Support
 from somcot.many.groups import Cost, Kernel, Member, cost_between, equal_kernels
 from somcot.plumbing.arrays import Floats, Ints
+from somcot.problem import ChainOrData
 from somcot.samples import Samples
 
 __all__ = ["DATA", "EXACT", "ORDINARY", "Options", "Plan", "Units", "is_symmetric", "make_plan", "units_of"]
@@ -71,13 +73,33 @@ class Plan:
 
     def fingerprint(self) -> str:
         """A hash of all that the results depend on."""
-        digest = hashlib.sha256(repr((self.options, self.shape, _cost_name(self.cost))).encode())
+        digest = hashlib.sha256(repr((self.options, self.shape)).encode())
         for member in [*self.rows, *self.columns]:
             digest.update(repr((member.label, member.reason, tuple(member.process.states))).encode())
             if member.model is not None:
-                for array in (*member.support, member.model.counts, member.halves):
+                for array in (*member.support, member.model.counts, member.halves, *_episodes(member.process)):
                     digest.update(np.ascontiguousarray(array).tobytes())
+        for table in self._prices():
+            digest.update(table)
         return digest.hexdigest()
+
+    def _prices(self) -> Iterator[bytes]:
+        """All that costs are made of: the array, or the name, or what a name or a function says of every pair."""
+        if not callable(self.cost) and not isinstance(self.cost, str):
+            yield np.ascontiguousarray(np.asarray(self.cost, dtype=np.float64)).tobytes()
+        elif self.cost == "labels":
+            yield b"labels"
+        else:
+            for x, y in ((x, y) for x in self.rows for y in self.columns if x.model and y.model):
+                try:
+                    table = cost_between(self.cost, x, y)
+                    yield np.asarray(table).tobytes()
+                    if isinstance(table, costs.FeatureCost):
+                        yield b"".join(
+                            a.tobytes() for side in (table.x, table.y) for a in (side.variances, side.numbers)
+                        )
+                except Exception as error:  # whatever a user's function raises: the cell of that pair will say so
+                    yield str(error).encode()
 
     def part(self, jobs: Sequence[int]) -> Plan:
         """The same plan with the processes of some jobs only, to be sent elsewhere."""
@@ -189,7 +211,7 @@ def _single_jobs(
             size = x.process.n_states * y.process.n_states
             kind = DATA if batched and x.is_plain and y.is_plain and size <= _LARGEST else ORDINARY
             solves = 2.0 * (2 * options.n_splits + 1) if kind == DATA else 20.0
-            aside = (1e-3 if kind == DATA else 1e-2) + (0.05 if options.tests else 0.0)
+            aside = (1e-3 if kind == DATA else 1e-2) + (0.3 if options.tests else 0.0)
             jobs.append((kind, i, j, solves * work + aside))
     return jobs
 
@@ -205,12 +227,11 @@ def _work(x: tuple[int, float], y: tuple[int, float]) -> float:
     return 6.0 * n * m * (0.4e-6 + 0.1e-6 * (k + j) + 0.02e-6 * k * j)
 
 
-def _cost_name(cost: Cost) -> str:
-    if isinstance(cost, str):
-        return cost
-    if callable(cost):
-        return f"{getattr(cost, '__module__', '')}.{getattr(cost, '__qualname__', type(cost).__name__)}"
-    return hashlib.sha256(np.ascontiguousarray(np.asarray(cost, dtype=np.float64)).tobytes()).hexdigest()
+def _episodes(process: ChainOrData) -> list[NDArray[Any]]:
+    """What tests and the ordinary way look at beside the counts."""
+    if not isinstance(process, Samples):
+        return []
+    return [part for part in (process.now, process.following, process.offsets, process.terminated) if part is not None]
 
 
 def is_symmetric(cost: Cost, members: Sequence[Member]) -> bool:

@@ -19,7 +19,7 @@ from somcot.recorded.labels import listing
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["DistanceMatrix", "Reason", "adjusted_pvalues"]
+__all__ = ["DistanceMatrix", "Reason", "adjusted_pvalues", "joint_labels"]
 
 
 class Reason(NamedTuple):
@@ -119,6 +119,20 @@ class DistanceMatrix:
     def n_failed(self) -> int:
         """How many cells are NaN."""
         return int(np.isnan(self.values).sum())
+
+    @property
+    def apart(self) -> tuple[int, int] | None:
+        """How many pairs have an interval that leaves the least distance out, and of how many; None without intervals.
+
+        Least is the diagonal where processes are compared with each other, else 0.
+        """
+        if self.confidence is None:
+            return None
+        known = ~np.isnan(self.low)
+        if self.square:
+            known = np.triu(known, 1) if self.symmetric else known & ~np.eye(len(self.labels), dtype=np.bool_)
+        least = float(np.nanmin(self.values.diagonal(), initial=np.inf)) if self.square else 0.0
+        return int((self.low[known] > max(least, 0.0)).sum()), int(known.sum())
 
     @property
     def adjusted(self) -> Floats:
@@ -250,6 +264,22 @@ class DistanceMatrix:
 
     def _repr_html_(self) -> str:
         return card("DistanceMatrix", (), grid(self.values, self.labels, self.other_labels), sub=repr(self)[15:-1])
+
+
+def joint_labels(points: Floats, names: list[str], near: float) -> list[tuple[int, str]]:
+    """Labels for points of a map, one for those that lie together: closer than a share `near` of its size.
+
+    Examples
+    --------
+    >>> joint_labels(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 0.001]]), ["a", "b", "c"], 0.02)
+    [(0, 'a, c'), (1, 'b')]
+    """
+    size = float(np.ptp(points, axis=0).max(initial=0.0)) or 1.0
+    together: dict[int, list[str]] = {}
+    for i, point in enumerate(points):
+        at = next((k for k in together if np.abs(points[k] - point).max() <= near * size), i)
+        together.setdefault(at, []).append(names[i])
+    return [(k, ", ".join(t[:3]) + (f" and {len(t) - 3} more" if len(t) > 3 else "")) for k, t in together.items()]
 
 
 def adjusted_pvalues(pvalues: Floats, *, any_dependence: bool = False) -> Floats:

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from somcot.many.cells import FIELDS, Cells
 from somcot.many.plan import Plan
-from somcot.many.work import FIELDS, Cells
 from somcot.plumbing import container
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.container import CheckpointError

@@ -3,44 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from somcot import costs
-from somcot.api import distance
 from somcot.bellman.slices import cut
 from somcot.chains import Support
-from somcot.inference.dealing import RowDeck, known_starts_differ
-from somcot.inference.permutation import same_process
 from somcot.inference.pooling import Pooled, pool
 from somcot.inference.rules import Evidence, Halves, correct, interval
-from somcot.inference.statistics import slope
 from somcot.many.batch import Found, Tasks, compare
-from somcot.many.groups import Member, cost_between
+from somcot.many.cells import FIELDS, Cells, empty, joined, single
+from somcot.many.groups import Member
+from somcot.many.guard import guarded, needs_guard
+from somcot.many.ordinary import one_ordinary, with_pvalue
 from somcot.many.packs import pack, tables
-from somcot.many.plan import DATA, EXACT, ORDINARY, Plan, Units, units_of
-from somcot.plumbing.arrays import Floats, Ints
-from somcot.result import Bounds, Status
-from somcot.samples import Samples
+from somcot.many.plan import DATA, EXACT, ORDINARY, Plan, Units
+from somcot.many.prices import CostBook
+from somcot.plumbing.arrays import Ints
 
-__all__ = ["FIELDS", "Cells", "run"]
+__all__ = ["run"]
 
-FIELDS = ("values", "plugin", "low", "high", "standard_error", "uncut", "pvalues")
 _SLICE = 20_000  # microseconds of compiled work between two looks at whether to stop
 _CAREFUL = 0.99  # discount above which the distance is read off the coupling rather than off V
-_PERMUTATIONS = 999  # regroupings behind a p-value at most; a pair that is alike stops after a few dozen
-_GUARD = 39  # regroupings behind the lower end of an interval, as for a single distance
-
-
-class Cells(NamedTuple):
-    """Cells of the matrix that were filled: where, one row of `FIELDS` each, and why where there is nothing."""
-
-    i: Ints
-    j: Ints
-    fields: Floats
-    reasons: dict[int, str]
-
 
 Stop = Callable[[], bool]
 
@@ -61,34 +45,29 @@ def run(plan: Plan, jobs: Sequence[int], stop: Stop = lambda: False) -> list[tup
     for job in chosen[kind == ORDINARY]:
         if stop():
             return found
-        found.append((int(job), _ordinary(plan, int(job))))
+        found.append((int(job), one_ordinary(plan, int(plan.a[job]), int(plan.b[job]))))
     return found
 
 
 def _with_costs(plan: Plan, jobs: Ints) -> tuple[Ints, list[tuple[int, Cells]]]:
-    """Jobs whose cost can be had, and the empty cells of the others; only a user's own function can fail here."""
-    if not callable(plan.cost):
+    """Jobs whose cost can be had, and the empty cells of the others: functions and names may know some pairs only."""
+    if not callable(plan.cost) and (not isinstance(plan.cost, str) or plan.cost == "labels"):
         return jobs, []
     failed: list[tuple[int, Cells]] = []
     kept = []
     for job in jobs:
         ((i, j),) = plan.cells(int(job))
         try:
-            _CostBook(plan).number(plan.rows[i], plan.columns[j])
+            CostBook(plan).number(plan.rows[i], plan.columns[j])
             kept.append(job)
-        except Exception as error:  # whatever a user's function raises
-            failed.append((int(job), _empty(i, j, error)))
+        except Exception as error:  # whatever a user's function raises is the cell's own affair
+            failed.append((int(job), empty(i, j, error)))
     return np.array(kept, dtype=np.int64), failed
-
-
-def _empty(i: int, j: int, error: Exception) -> Cells:
-    row = np.full((1, len(FIELDS)), np.nan)
-    return Cells(np.array([i]), np.array([j]), row, {0: f"{type(error).__name__}: {error}"})
 
 
 def _exact(plan: Plan, jobs: Ints) -> list[tuple[int, Cells]]:
     """Known chains: all start laws of a pair of kernels at once."""
-    book = _CostBook(plan)
+    book = CostBook(plan)
     supports: list[Support] = []
     n_starts: list[int] = []
     x: list[int] = []
@@ -115,7 +94,7 @@ def _exact(plan: Plan, jobs: Ints) -> list[tuple[int, Cells]]:
 def _exact_cells(plan: Plan, job: int, spots: Ints, found: Found, units: Units) -> Cells:
     cells = list(plan.cells(job))
     if found.status[spots].any():  # rounding, or too many rounds: the ordinary way knows what to do
-        return _joined([_one_ordinary(plan, i, j) for i, j in cells])
+        return joined([one_ordinary(plan, i, j) for i, j in cells])
     fields = np.full((len(cells), len(FIELDS)), np.nan)
     data = plan.options.n_splits == 0
     for column, values in ((0, found.distance), (5, found.distance)):
@@ -132,7 +111,7 @@ def _exact_cells(plan: Plan, job: int, spots: Ints, found: Found, units: Units) 
 
 def _data(plan: Plan, jobs: Ints) -> list[tuple[int, Cells]]:
     """Recordings against recordings or chains: the corrected estimate, as `distance` makes it."""
-    book = _CostBook(plan)
+    book = CostBook(plan)
     place: dict[int, int] = {}
     members: list[Member] = []
 
@@ -148,17 +127,21 @@ def _data(plan: Plan, jobs: Ints) -> list[tuple[int, Cells]]:
     pooled = [_pool(one, other, book.units[k]) for (one, other), k in zip(pairs, cost, strict=True)]
     whole = pack([m.support for m in members])
     found = _compare(plan, (x, y, cost, list(range(len(jobs) + 1))), whole, book, members, pooled)
-    return [
-        (int(job), _data_cell(plan, int(job), found, k, book.units[cost[k]], pooled[k] is not None))
-        for k, job in enumerate(jobs)
-    ]
+    answers = []
+    for k, job in enumerate(jobs):
+        try:
+            cell = _data_cell(plan, int(job), found, k, book.units[cost[k]], pooled[k] is not None)
+        except Exception as error:  # whatever goes wrong with one pair must not end the run
+            cell = empty(int(plan.a[job]), int(plan.b[job]), error)
+        answers.append((int(job), cell))
+    return answers
 
 
 def _compare(
     plan: Plan,
     lists: tuple[list[int], list[int], list[int], list[int]],
     whole: Any,
-    book: _CostBook,
+    book: CostBook,
     members: list[Member],
     pooled: list[Pooled | None] | None,
 ) -> Found:
@@ -201,7 +184,7 @@ def _data_cell(plan: Plan, job: int, found: Found, k: int, units: Units, matched
     i, j = int(plan.a[job]), int(plan.b[job])
     x, y = plan.rows[i], plan.columns[j]
     if found.status[k]:
-        return _one_ordinary(plan, i, j)
+        return one_ordinary(plan, i, j)
     evidence = Evidence(
         float(found.distance[k]),
         float(np.sqrt(found.variance[k])),
@@ -218,121 +201,7 @@ def _data_cell(plan: Plan, job: int, found: Found, k: int, units: Units, matched
     row[4] = units.scale * evidence.error
     if plan.options.level is not None:
         ends = interval(evidence, plan.options.level)
-        if matched and not (ends.low <= 0.0 or evidence.plugin - 1.25 * evidence.gap - 6.0 * evidence.error > 0.0):
-            ends = _guarded(ends, x, y, units.unit, plan.options, (i, j))
+        if matched and needs_guard(ends, evidence):
+            ends = guarded(ends, x, y, units.unit, plan.options, (i, j))
         row[2], row[3] = (units.to_user(end) for end in ends)
-    cell = Cells(np.array([i]), np.array([j]), row[None, :], {})
-    return _tested(plan, cell, x, y)
-
-
-def _guarded(ends: Bounds, x: Member, y: Member, cost: Floats, options: Any, where: tuple[int, int]) -> Bounds:
-    """Let the interval reach down to 0 where regrouping transitions row by row cannot tell the processes apart.
-
-    As for a single distance, with single transitions in place of whole episodes: what was counted once per data set is
-    enough for that.
-    """
-    assert x.model is not None
-    assert y.model is not None
-    one, other = x.model.samples, y.model.samples
-    if one is None or other is None or known_starts_differ(one, other):
-        return ends
-    deck = RowDeck.of(one, other)
-    measure = slope(deck, _in_order_of(deck, x, cost), options.discount, threads=1)
-    rng = np.random.default_rng([options.seed, 1 + where[0], 1 + where[1]])
-    p, q = (deck.shares_of(counts[None, :]) for counts in (deck.observed, deck.total - deck.observed))
-    first, second = deck.dealt(rng, _GUARD)
-    values = measure.of_many(deck.support, np.concatenate([p, first]), np.concatenate([q, second]))
-    as_far = int((values[1:] >= values[0] - 1e-9).sum())
-    return ends if (1 + as_far) / (_GUARD + 1) <= 0.05 else Bounds(0.0, ends.high)
-
-
-def _in_order_of(deck: RowDeck, x: Member, cost: Floats) -> Floats:
-    assert x.model is not None
-    place = {label: i for i, label in enumerate(x.model.chain.states)}
-    order = [place[label] for label in deck.pooled.states]
-    return np.ascontiguousarray(cost[np.ix_(order, order)])
-
-
-def _ordinary(plan: Plan, job: int) -> Cells:
-    return _one_ordinary(plan, int(plan.a[job]), int(plan.b[job]))
-
-
-def _one_ordinary(plan: Plan, i: int, j: int) -> Cells:
-    """One pair as `somcot.distance` does it; what goes wrong is the cell's own affair."""
-    options, x, y = plan.options, plan.rows[i], plan.columns[j]
-    row = np.full(len(FIELDS), np.nan)
-    try:
-        table = costs.between(plan.cost, x.process, y.process)
-        seed = np.random.default_rng([options.seed, 1 + i, 1 + j])
-        data = x.is_data or y.is_data
-        confidence = options.level if options.method == "auto" and data else None
-        found = distance(
-            x.process,
-            y.process,
-            table,
-            discount=options.discount,
-            method=options.method,
-            confidence=confidence,
-            rng=seed,
-        )
-    except Exception as error:  # the solver's, or whatever a user's function raises
-        return _empty(i, j, error)
-    if found.status is Status.INTERRUPTED:
-        raise KeyboardInterrupt
-    row[0] = row[5] = found.distance
-    row[1] = np.nan if found.plugin is None else found.plugin
-    ends = found.confidence_interval[:2] if found.confidence_interval is not None else (np.nan, np.nan)
-    row[2], row[3] = ends if data else found.bounds
-    if found.estimate is not None:
-        row[4] = found.estimate.standard_error
-        row[5] = found.distance if found.estimate.uncut is None else found.estimate.uncut
-    return _tested(plan, Cells(np.array([i]), np.array([j]), row[None, :], {}), x, y)
-
-
-def _tested(plan: Plan, cell: Cells, x: Member, y: Member) -> Cells:
-    """Add a permutation p-value where that was asked for and both sides have episodes."""
-    if not plan.options.tests or not isinstance(x.process, Samples) or not isinstance(y.process, Samples):
-        return cell
-    rng = np.random.default_rng([plan.options.seed, 1 + int(cell.i[0]), 1 + int(cell.j[0]), 1])
-    try:
-        found = same_process(
-            x.process,
-            y.process,
-            plan.cost,
-            discount=plan.options.discount,
-            n_permutations=_PERMUTATIONS,
-            rng=rng,
-            threads=1,
-        )
-    except (ArithmeticError, MemoryError, TypeError, ValueError) as error:
-        return cell._replace(reasons={0: f"no p-value: {error}"})
-    cell.fields[0, FIELDS.index("pvalues")] = found.pvalue
-    return cell
-
-
-def _joined(parts: list[Cells]) -> Cells:
-    reasons = {k: text for k, part in enumerate(parts) for text in part.reasons.values()}
-    i, j, fields = (np.concatenate([getattr(p, name) for p in parts]) for name in ("i", "j", "fields"))
-    return Cells(i, j, fields, reasons)
-
-
-class _CostBook:
-    """Costs of a run of jobs, each different one once."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.units: list[Units] = []
-        self._known: dict[Any, int] = {}
-
-    def number(self, x: Member, y: Member) -> int:
-        """Where the cost between two members stands."""
-        assert x.model is not None
-        assert y.model is not None
-        shared = not callable(self.plan.cost)
-        named = isinstance(self.plan.cost, str) and self.plan.cost != "labels"
-        key = (x.model.chain.states, y.model.chain.states) if shared and not named else (id(x), id(y))
-        if key not in self._known:
-            table = cost_between(self.plan.cost, x, y)
-            self._known[key] = len(self.units)
-            self.units.append(units_of(np.asarray(table, dtype=np.float64)))
-        return self._known[key]
+    return with_pvalue(plan, single(i, j, row), x, y)

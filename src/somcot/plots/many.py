@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.many.drift import Drift
-from somcot.many.record import DistanceMatrix
+from somcot.many.record import DistanceMatrix, joint_labels
 from somcot.many.selection import Selection
 from somcot.plots.drawing import axes, bar_labels, shown
 
@@ -85,8 +85,8 @@ def embedding(found: DistanceMatrix, *, ax: Axes | None = None, n_clusters: int 
         if radius > 0:
             ax.add_patch(Circle(tuple(point), radius, alpha=0.15, color=f"C{group % 10}", linewidth=0))
     if len(points) <= _MOST:
-        for label, point in zip(found.labels, points, strict=True):
-            ax.annotate(shown(label), tuple(point), (4, 4), textcoords="offset points", fontsize=8)
+        for k, text in joint_labels(points, [shown(label) for label in found.labels], 0.02):
+            ax.annotate(text, tuple(points[k]), (4, 4), textcoords="offset points", fontsize=8)
     ax.set_aspect("equal", adjustable="datalim")
     ax.margins(0.12)
     ax.set(xlabel="first coordinate", ylabel="second coordinate")

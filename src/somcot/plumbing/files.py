@@ -22,7 +22,7 @@ try:
 except ImportError:  # elsewhere open files cannot be removed, which protects those of others as well
     fcntl = None
 
-__all__ = ["BusyError", "Path_", "exclusive", "replacing", "write_bytes"]
+__all__ = ["BusyError", "Path_", "check_target", "exclusive", "replacing", "write_bytes"]
 
 Path_ = str | os.PathLike[str]
 
@@ -44,6 +44,17 @@ def write_bytes(path: Path_, content: bytes) -> None:
     """
     with replacing(path) as stream:
         stream.write(content)
+
+
+def check_target(name: str, path: Any) -> None:
+    """Find out before the work, not after it, that a file cannot be written; None is fine."""
+    if path is None:
+        return
+    if not (isinstance(path, (str, os.PathLike)) and os.fspath(path)):
+        raise TypeError(f"{name}: found {path!r}, expected the name of a file")
+    folder = os.path.dirname(os.path.abspath(os.fspath(path)))
+    if os.path.isdir(path) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+        raise ValueError(f"{name}: cannot write {os.fspath(path)!r}; give a file in a folder that exists")
 
 
 @contextlib.contextmanager

@@ -8,7 +8,6 @@ is found when they are merged, in order.
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from somcot.many.cluster import check_client
 from somcot.plumbing.arrays import Bools, Codes, Ints
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.jit import kernel
@@ -31,7 +31,8 @@ from somcot.recorded.recording import RewardSums, joined_rewards
 
 __all__ = ["count_table", "warm_up"]
 
-_BLOCK = 4_000_000  # rows counted at a time
+_BLOCK = 500_000  # rows counted at a time: few, so that they stay near the processor
+_MANY, _LARGER = 0.02, 4  # sequences per row from which on blocks are so much larger: merging them is dear
 _USUAL = {"state": ("state",), "sequence": ("sequence", "episode", "trajectory"), "time": ("time", "timestamp", "step")}
 
 
@@ -98,6 +99,8 @@ def count_table(
         raise TypeError(
             f"terminated: found {terminated!r}, expected True or False; from_table knows a column that says so"
         )
+    if client is not None:
+        check_client(client)
     files = _files(paths)
     source = {"format": format, "encoding": encoding, "delimiter": delimiter}
     roles = _Roles(state, sequence, time, reward, bool(terminated), source)
@@ -132,7 +135,6 @@ def _counted(files: list[str], roles: _Roles, client: Any) -> Iterator[Counts]:
     if client is None:
         yield from (_count_file(file, roles) for file in files)
         return
-    importlib.import_module("distributed")
     futures = client.map(_count_file, files, roles=roles, pure=False, retries=3)
     for k, future in enumerate(futures):
         yield future.result()
@@ -158,6 +160,7 @@ class _File:
         self.labels = LabelColumn(table.name, state, is_text=table.is_text)
         self.pairs: list[PairCounts] = []
         self.edges: Edges | None = None
+        self.n_sequences = 0  # of the last block
         self.rewards: RewardSums | None = None
 
     def counts(self) -> Counts:
@@ -181,13 +184,14 @@ class _File:
     def _blocks(self) -> Iterator[dict[str, list[Any]]]:
         wanted = [name for name in self.names.values() if name is not None]
         block: dict[str, list[Any]] = {name: [] for name in wanted}
-        n = 0
+        n, enough = 0, _BLOCK
         for batch in self.table.batches(list(dict.fromkeys(wanted))):
             for name in block:
                 block[name].append(batch[name])
             n += len(batch[wanted[0]])
-            if n >= _BLOCK:
+            if n >= enough:
                 yield block
+                enough = _BLOCK * (_LARGER if self.n_sequences > _MANY * n else 1)
                 block, n = {name: [] for name in wanted}, 0
         if n:
             yield block
@@ -203,6 +207,7 @@ class _File:
             for values in block[self.names["time"]]:
                 column.add(values)
             times = column.finish()
+        self.n_sequences = len(ids)
         before, edges = _followed(ids, codes, states, times, self.ended)
         if before is None:  # rows of a sequence out of order: sort the block, ties as found
             assert times is not None
@@ -238,11 +243,11 @@ class _File:
         self.labels.add(values)
         return self.labels.parts.pop()
 
-    def _sequences(self, block: dict[str, list[Any]], n: int) -> tuple[NDArray[Any], Ints]:
+    def _sequences(self, block: dict[str, list[Any]], n: int) -> tuple[NDArray[Any], Codes]:
         """Names of the sequences in a block, sorted, and the number of that of each row."""
         name = self.names["sequence"]
         if name is None:
-            return np.zeros(1, np.int64), np.zeros(n, np.int64)
+            return np.zeros(1, np.int64), np.zeros(n, np.int32)
         return _encoded(self.table.name, name, block[name])
 
 
@@ -261,7 +266,7 @@ def _shown(table: Table) -> str:
     return ", ".join(table.columns[:12])
 
 
-def _encoded(source: str, name: str, parts: list[Any]) -> tuple[NDArray[Any], Ints]:
+def _encoded(source: str, name: str, parts: list[Any]) -> tuple[NDArray[Any], Codes]:
     """Distinct values, sorted, and the place of each row's among them."""
     import pyarrow as pa
 
@@ -277,29 +282,29 @@ def _encoded(source: str, name: str, parts: list[Any]) -> tuple[NDArray[Any], In
     coded = pa.concat_arrays(column.dictionary_encode().unify_dictionaries().chunks)
     labels = np.array([str(label) for label in coded.dictionary.to_pylist()])
     order = np.argsort(labels, kind="stable")
-    rank = np.empty(len(labels), dtype=np.int64)
+    rank = np.empty(len(labels), dtype=np.int32)
     rank[order] = np.arange(len(labels))
     return labels[order], rank[coded.indices.to_numpy(zero_copy_only=False)]
 
 
-def _whole_numbers(values: Ints) -> tuple[Ints, Ints]:
+def _whole_numbers(values: Ints) -> tuple[Ints, Codes]:
     step = values[1:] != values[:-1]
     if (values[1:] >= values[:-1]).all():  # sorted by sequence: nothing to look up
-        codes = np.concatenate([[0], np.cumsum(step)])
+        codes = np.concatenate([np.zeros(1, np.int32), np.cumsum(step, dtype=np.int32)])
         return values[np.concatenate([[True], step])], codes
     low = int(values.min())
     span = int(values.max()) - low + 1
     if span > 8 * len(values) + 1_000_000:
         ids, codes = np.unique(values, return_inverse=True)
-        return ids, codes
+        return ids, codes.astype(np.int32)
     seen = np.zeros(span, dtype=np.bool_)
     seen[values - low] = True
-    place = np.cumsum(seen) - 1
+    place = np.cumsum(seen, dtype=np.int32) - np.int32(1)
     return np.flatnonzero(seen) + low, place[values - low]
 
 
 def _followed(
-    ids: NDArray[Any], codes: Ints, states: Codes, times: NDArray[Any] | None, ended: bool
+    ids: NDArray[Any], codes: Codes, states: Codes, times: NDArray[Any] | None, ended: bool
 ) -> tuple[Codes | None, Edges]:
     """The state before each row in its sequence, -1 for the first ones, and the edges; None where time goes back."""
     m = len(ids)
@@ -347,5 +352,5 @@ def _checked(files: list[str], found: Counts) -> Counts:
 
 def warm_up() -> None:
     """Have the pass over rows compiled."""
-    one = np.zeros(1, np.int64)
-    _followed(one, one, np.zeros(1, np.int32), np.zeros(1), False)
+    one = np.zeros(1, np.int32)
+    _followed(np.zeros(1, np.int64), one, one, np.zeros(1), False)

@@ -58,8 +58,9 @@ class Edges(NamedTuple):
         >>> now, following, joined.rows
         (array([0], dtype=int32), array([1], dtype=int32), array([2]))
         """
-        self._refuse_other(later)
+        self._refuse_names(later)
         _, i, j = np.intersect1d(self.ids, later.ids, assume_unique=True, return_indices=True)
+        self._refuse_times(later, i, j)
         new = np.ones(len(later.ids), dtype=np.bool_)
         new[j] = False
         ids = np.concatenate([self.ids, later.ids[new]])
@@ -89,19 +90,22 @@ class Edges(NamedTuple):
             later.first[j],
         )
 
-    def _refuse_other(self, later: Edges) -> None:
-        """Names of another type, and sequences that go back in time, are no continuation."""
+    def _refuse_names(self, later: Edges) -> None:
+        """Names of another type are no continuation."""
         if (self.ids.dtype.kind in "iu") != (later.ids.dtype.kind in "iu") and len(self.ids) and len(later.ids):
             raise ValueError(
                 f"other: its sequences are called {later.ids[0].item()!r} and the like, these {self.ids[0].item()!r}: "
                 "numbers on one side, text on the other; use one kind"
             )
+
+    def _refuse_times(self, later: Edges, i: Ints, j: Ints) -> None:
+        """Sequences that go back in time are none either; i and j are where those that both have stand."""
         if self.finish is None or later.begin is None:
             return
-        shared, i, j = np.intersect1d(self.ids, later.ids, assume_unique=True, return_indices=True)
         back = np.flatnonzero(later.begin[j] < self.finish[i])
         if len(back):
+            name = self.ids[i[back[0]]].item()
             raise ValueError(
-                f"other: sequence {shared[back[0]].item()!r} goes back in time there, from {self.finish[i[back[0]]]} "
-                f"to {later.begin[j[back[0]]]} ({len(back)} of {len(shared)} do); merge parts in order of time"
+                f"other: sequence {name!r} goes back in time there, from {self.finish[i[back[0]]]} "
+                f"to {later.begin[j[back[0]]]} ({len(back)} of {len(i)} do); merge parts in order of time"
             )

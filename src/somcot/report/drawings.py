@@ -21,7 +21,7 @@ _SHADES = 12
 
 
 def heat_map(values: Floats, rows: Sequence[Hashable], columns: Sequence[Hashable], *, title: str) -> str:
-    """Cells darker for larger values, blank for next to nothing, with a label for every row and column.
+    """Cells darker for larger values, blank for next to nothing, crossed out for NaN, labels on both sides.
 
     Examples
     --------
@@ -46,17 +46,27 @@ def heat_map(values: Floats, rows: Sequence[Hashable], columns: Sequence[Hashabl
 
 def _shade(values: Floats, cell: int) -> str:
     """One path per shade: far smaller than one element per cell."""
-    top = float(values.max())
+    missing = np.isnan(values)
+    top = float(values[~missing].max(initial=0.0))
+    paths = [_crosses(np.argwhere(missing), cell)] if missing.any() else []
     if top <= 0:
-        return ""
-    level = np.rint(values / top * _SHADES).astype(int)  # next to nothing stays blank
-    paths = []
+        return "".join(paths)
+    level = np.rint(np.where(missing, 0.0, values) / top * _SHADES).astype(int)  # next to nothing stays blank
     for shade in range(1, _SHADES + 1):
         found = np.argwhere(level == shade)
         if len(found):
             d = "".join(f"M{j * cell} {i * cell}h{cell - 1}v{cell - 1}h{1 - cell}z" for i, j in found.tolist())
             paths.append(f'<path class="cell" fill-opacity="{shade / _SHADES:.2f}" d="{d}"/>')
     return "".join(paths)
+
+
+def _crosses(places: NDArray[np.int64], cell: int) -> str:
+    """A cross in every cell that has no value."""
+    k = cell - 8
+    d = "".join(
+        f"M{j * cell + 4} {i * cell + 4}l{k} {k}M{j * cell + 4 + k} {i * cell + 4}l{-k} {k}" for i, j in places.tolist()
+    )
+    return f'<path class="missing" stroke="var(--line)" stroke-width="1.5" fill="none" d="{d}"/>'
 
 
 def interval(

@@ -10,9 +10,9 @@ from importlib.resources import files
 import numpy as np
 
 from somcot import __version__
-from somcot.many.record import DistanceMatrix
+from somcot.many.record import DistanceMatrix, joint_labels
 from somcot.plumbing.files import write_bytes
-from somcot.plumbing.text import decimals, label_text
+from somcot.plumbing.text import label_text
 from somcot.report.drawings import heat_map
 
 __all__ = ["matrix_page", "write_matrix"]
@@ -66,8 +66,9 @@ def _sentence(found: DistanceMatrix, unit: str) -> str:
     if np.isnan(values).all():
         return "No pair has a distance; the table says why."
     near, far = (np.unravel_index(find(values), values.shape) for find in (np.nanargmin, np.nanargmax))
+    top = float(np.nanmax(values))
     pairs = [
-        f"{escape(_name(found.labels[i]))} and {escape(_name(found.other_labels[j]))} ({decimals(values[i, j])})"
+        f"{escape(_name(found.labels[i]))} and {escape(_name(found.other_labels[j]))} ({_number(values[i, j], top)})"
         for i, j in (near, far)
     ]
     level = (
@@ -77,9 +78,11 @@ def _sentence(found: DistanceMatrix, unit: str) -> str:
         + (", all of them together." if found.simultaneous else ", each on its own.")
     )
     failed = f" {found.n_failed} cell(s) have no distance." if found.n_failed else ""
+    apart = found.apart
+    clear = "" if apart is None else f"{apart[0]:,} of {apart[1]:,} pairs are clearly apart: intervals leave 0 out. "
     return (
-        f"Nearest: {pairs[0]}; farthest: {pairs[1]}. The cost is {escape(unit)}, the discount {found.discount:g}, the "
-        f"method {escape(found.method)}.{level}{failed}"
+        f"{clear}Nearest: {pairs[0]}; farthest: {pairs[1]}. The cost is {escape(unit)}, the discount "
+        f"{found.discount:g}, the method {escape(found.method)}.{level}{failed}"
     )
 
 
@@ -87,8 +90,10 @@ def _pictures(found: DistanceMatrix) -> str:
     if max(found.shape) > _DRAWN:
         return f"<p>Pictures are drawn for up to {_DRAWN} processes; these are {max(found.shape)}.</p>"
     if not found.square or np.isnan(found.uncut).any() or len(found.labels) < 2:
-        picture = heat_map(np.nan_to_num(found.values), found.labels, found.other_labels, title="distances")
-        return f"<h2>All distances</h2><figure>{picture}</figure>"
+        picture = heat_map(found.values, found.labels, found.other_labels, title="distances")
+        missing = " Crossed cells have no distance; the table says why." if found.n_failed else ""
+        said = f"<p>The stronger the farther.{missing}</p>"
+        return f'<h2>All distances</h2>{said}<figure class="scroll">{picture}</figure>'
     from scipy.cluster.hierarchy import dendrogram
 
     drawn = dendrogram(found.linkage(), no_plot=True)
@@ -96,7 +101,8 @@ def _pictures(found: DistanceMatrix) -> str:
     labels = [found.labels[i] for i in order]
     heat = heat_map(found.values[np.ix_(order, order)], labels, labels, title="distances")
     return (
-        f"<h2>All distances</h2><p>Darker is farther; like processes stand side by side.</p><figure>{heat}</figure>"
+        "<h2>All distances</h2><p>The stronger the farther; like processes stand side by side.</p>"
+        f'<figure class="scroll">{heat}</figure>'
         f"<h2>Who is like whom</h2><p>Branches join at the mean distance between their members.</p>"
         f"<figure>{_tree(drawn, labels)}</figure>"
         f"<h2>On a map</h2><p>Distances on paper are as near to those above as two dimensions allow."
@@ -110,7 +116,7 @@ def _circles(found: DistanceMatrix) -> str:
 
 
 def _tree(drawn: dict[str, list[list[float]]], labels: list[Hashable]) -> str:
-    step, width, room = 20, 420, 170
+    step, width, room = 20, 300, 20 + 7 * max(len(_name(label)) for label in labels)
     top = max(max(x) for x in drawn["dcoord"]) or 1.0
     lines = []
     for heights, places in zip(drawn["dcoord"], drawn["icoord"], strict=True):
@@ -126,7 +132,7 @@ def _tree(drawn: dict[str, list[list[float]]], labels: list[Hashable]) -> str:
     below = 10 + step * len(labels)
     lines += [
         f'<text x="{room}" y="{below + 10}">0</text>',
-        f'<text x="{room + width}" y="{below + 10}" text-anchor="end">{decimals(top)}</text>',
+        f'<text x="{room + width}" y="{below + 10}" text-anchor="end">{_number(top, top)}</text>',
     ]
     return _svg(room + width + 10, below + 18, "".join(lines), "tree of the processes")
 
@@ -134,23 +140,25 @@ def _tree(drawn: dict[str, list[list[float]]], labels: list[Hashable]) -> str:
 def _map(found: DistanceMatrix) -> str:
     points, wide = found.embedding(2), found.uncertainty
     low, high = (points - wide[:, None]).min(axis=0), (points + wide[:, None]).max(axis=0)
-    scale = 520.0 / max(float((high - low).max()), 1e-300)
+    scale = 360.0 / max(float((high - low).max()), 1e-300)
     spots = (points - low) * scale + 30.0
     height = float((high - low)[1]) * scale + 60.0
     marks = []
-    for label, (x, y), radius in zip(found.labels, spots.tolist(), wide * scale, strict=True):
-        down = height - y
+    for (x, y), radius in zip(spots.tolist(), wide * scale, strict=True):
         if radius > 0:
-            marks.append(f'<circle cx="{x:.1f}" cy="{down:.1f}" r="{radius:.1f}" fill="var(--accent)" opacity=".12"/>')
-        marks.append(f'<circle cx="{x:.1f}" cy="{down:.1f}" r="3.5" fill="var(--accent)"/>')
-        marks.append(f'<text x="{x + 6:.1f}" y="{down - 6:.1f}">{escape(_name(label, 18))}</text>')
-    return _svg(700, height, "".join(marks), "map of the processes")
+            disc = f'<circle cx="{x:.1f}" cy="{height - y:.1f}" r="{radius:.1f}" fill="var(--accent)" opacity=".12"/>'
+            marks.append(disc)
+        marks.append(f'<circle cx="{x:.1f}" cy="{height - y:.1f}" r="3.5" fill="var(--accent)"/>')
+    for k, text in joint_labels(spots, [_name(label, 18) for label in found.labels], 0.04):
+        x, y = spots[k].tolist()
+        marks.append(f'<text x="{x + 6:.1f}" y="{height - y - 6:.1f}">{escape(text)}</text>')
+    return _svg(520, height, "".join(marks), "map of the processes")
 
 
 def _svg(width: float, height: float, body: str, title: str) -> str:
     return (
         f'<svg role="img" aria-label="{escape(title)}" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
-        f'height="{height:g}" font-size="12" fill="currentColor">{body}</svg>'
+        f'style="max-width:100%;height:auto" font-size="12" fill="currentColor">{body}</svg>'
     )
 
 
@@ -160,14 +168,22 @@ def _table(found: DistanceMatrix) -> str:
     rows = list(found.rows())
     used = [key for key in names if any(row[key] is not None for row in rows)]
     rows.sort(key=lambda row: -1.0 if row["distance"] is None else row["distance"])
-    head = "".join(f"<th>{names[key]}</th>" for key in used)
+    head = "".join(f'<th class="n">{names[key]}</th>' for key in used)
+    top = max((row["distance"] for row in rows if row["distance"] is not None), default=1.0)
     body = []
     for row in rows[:_LISTED]:
-        cells = "".join(f'<td class="number">{"" if row[k] is None else decimals(row[k])}</td>' for k in used)
+        cells = "".join(f'<td class="n">{"" if row[k] is None else _number(row[k], top)}</td>' for k in used)
         why = f"<td>{escape(label_text(row['status'], 120))}</td>" if found.reasons else ""
         body.append(f"<tr><td>{escape(_name(row['x']))}</td><td>{escape(_name(row['y']))}</td>{cells}{why}</tr>")
     more = f"<p>The nearest {_LISTED} of {len(rows)} pairs; a .csv file has all.</p>" if len(rows) > _LISTED else ""
-    return f"{more}<table><thead><tr><th></th><th></th>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+    why = "<th>why</th>" if found.reasons else ""
+    head = f"<thead><tr><th></th><th></th>{head}{why}</tr></thead>"
+    return f'{more}<div class="scroll"><table>{head}<tbody>{"".join(body)}</tbody></table></div>'
+
+
+def _number(value: float, top: float) -> str:
+    """Four decimals where distances are of ordinary size: what is below is nothing to anyone who compares."""
+    return f"{value:.4f}" if 1e-3 <= top < 1e4 else f"{value:.4g}"
 
 
 def _name(label: Hashable, longest: int = 30) -> str:

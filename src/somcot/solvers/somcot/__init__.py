@@ -22,7 +22,7 @@ from somcot.chains import MarkovChain
 from somcot.costs import check_cost
 from somcot.plumbing import container as files
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.files import exclusive
+from somcot.plumbing.files import check_target, exclusive
 from somcot.plumbing.progress import Report, meter
 from somcot.plumbing.signatures import takes
 from somcot.plumbing.validation import check_discount, check_positive, check_rng, real_array
@@ -179,16 +179,11 @@ def _finished(run: Run, progress: bool | Report, began: float) -> Result:
 
 def _check_target(checkpoint: str | os.PathLike[str] | None, resume: Any) -> None:
     """Find out before the work, not after it, that checkpoints cannot be written."""
-    for name, path in (("checkpoint", checkpoint), ("resume", None if isinstance(resume, bool) else resume)):
-        if path is not None and not (isinstance(path, (str, os.PathLike)) and os.fspath(path)):
-            raise TypeError(f"{name}: found {path!r}, expected the name of a file")
-    if checkpoint is None:
-        if resume is True:
-            raise ValueError("resume: True means 'from checkpoint', but no checkpoint was given; give its path")
-        return
-    folder = os.path.dirname(os.path.abspath(os.fspath(checkpoint)))
-    if os.path.isdir(checkpoint) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-        raise ValueError(f"checkpoint: cannot write {os.fspath(checkpoint)!r}; give a file in a folder that exists")
+    if resume == "" or not isinstance(resume, (bool, str, os.PathLike, type(None))):
+        raise TypeError(f"resume: found {resume!r}, expected the name of a file")
+    if checkpoint is None and resume is True:
+        raise ValueError("resume: True means 'from checkpoint', but no checkpoint was given; give its path")
+    check_target("checkpoint", checkpoint)
 
 
 def _children(rng: int | np.random.Generator | None) -> list[np.random.Generator]:
