@@ -271,10 +271,10 @@ def test_bad_graphs(name: str, command: Command, folder: Path) -> None:
 GOOD_PAIR = ["good.csv", "good.csv", "--sequence", "user", "--time", "ts", "--state", "page"]
 OPTIONS: dict[str, tuple[list[str], list[str]]] = {
     "no such file": (["distance", "nowhere.csv", "good.csv", "--discount", "0.9"], ["nowhere.csv", "no such file"]),
-    "a folder": (["distance", ".", "good.csv", "--discount", "0.9"], ["folder", "name the file"]),
+    "a folder": (["distance", "empty", "good.csv", "--discount", "0.9"], ["empty", "folder", "name a file"]),
     "unknown ending": (["info", "strange.xyz"], ["strange.xyz", "--format"]),
     "no discount": (["distance", "good.edges", "good.edges"], ["--discount", "missing", "0.9"]),
-    "discount 1": (["distance", *GOOD_PAIR, "--discount", "1"], ["discount", "strictly between 0 and 1"]),
+    "discount above 1": (["distance", *GOOD_PAIR, "--discount", "1.1"], ["discount", "1.1", "between 0 and 1"]),
     "discount in words": (["distance", *GOOD_PAIR, "--discount", "high"], ["--discount", "'high'"]),
     "discount NaN": (["distance", *GOOD_PAIR, "--discount", "nan"], ["discount", "nan"]),
     "unknown cost": (
@@ -420,6 +420,7 @@ OPTIONS: dict[str, tuple[list[str], list[str]]] = {
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_bad_options(name: str, command: Command, folder: Path) -> None:
+    (folder / "empty").mkdir(exist_ok=True)
     (folder / "strange.xyz").write_text("hello\n")
     (folder / "wide.csv").write_text("0,1,1\n1,0,1\n")
     (folder / "words.csv").write_text("0,1\n1,x\n")

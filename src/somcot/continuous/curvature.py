@@ -25,7 +25,7 @@ def curvature(data: Trajectories, rng: np.random.Generator) -> float:
     --------
     >>> rng = np.random.default_rng(0)
     >>> noise = Trajectories.from_arrays(rng.normal(size=(100, 21, 1)))
-    >>> bent = Trajectories.from_arrays([np.sin(2.0 ** np.arange(9) * angle) for angle in rng.uniform(0, 6, 300)])
+    >>> bent = Trajectories.from_arrays([np.sin(2.0 ** np.arange(9) * t) ** 2 for t in rng.uniform(0, 6, 300)])
     >>> curvature(noise, rng) < 0.05, curvature(bent, rng) > 0.5
     (True, True)
     """
