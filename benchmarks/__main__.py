@@ -10,7 +10,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import somcot
-from benchmarks import clocks, data, exact, gradients, many, somcot_speed
+from benchmarks import clocks, data, exact, frontier, gradients, many, scaling, somcot_speed
 
 
 def main() -> None:
@@ -18,15 +18,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
     parser.add_argument("--peers", help="Python of the environment with the other packages")
     parser.add_argument("--out", type=Path, default=Path("out/benchmarks.md"))
+    parser.add_argument("--only", nargs="+", metavar="SECTION", help="some sections, by default all")
     args = parser.parse_args()
+    sections = {
+        "exact": lambda: exact.report(args.peers),
+        "clocks": lambda: clocks.report(args.peers),
+        "scaling": lambda: scaling.report(args.out.parent / "images"),
+        "earlier": frontier.report,
+        "data": data.report,
+        "gradients": lambda: gradients.report(args.peers),
+        "somcot": somcot_speed.report,
+        "many": many.report,
+    }
+    unknown = sorted(set(args.only or ()) - set(sections))
+    if unknown:
+        parser.error(f"--only: found {', '.join(unknown)}, expected some of {', '.join(sections)}")
     head = f"# Benchmarks\n\nsomcot {somcot.__version__}, Python {platform.python_version()}, NumPy {np.__version__}."
-    with threadpool_limits(1):
-        sections = [
-            exact.report(args.peers), clocks.report(args.peers), data.report(),
-            gradients.report(args.peers), somcot_speed.report(), many.report(),
-        ]  # fmt: skip
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text("\n\n".join([head, *sections]) + "\n")
+    with threadpool_limits(1):
+        found = [section() for name, section in sections.items() if not args.only or name in args.only]
+    args.out.write_text("\n\n".join([head, *found]) + "\n")
     print(f"written to {args.out}")
 
 

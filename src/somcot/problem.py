@@ -87,7 +87,7 @@ class Problem:
         """The factor from one step to the next; 1 for the long-run average and for totals."""
         return self.clock.discount
 
-    @property
+    @cached_property
     def offset(self) -> float:
         """The least cost; solvers work with ``(cost - offset) / scale``, which lies in [0, 1].
 
@@ -98,7 +98,7 @@ class Problem:
             return 0.0
         return float(self.cost.min()) if self._least is None else self._least
 
-    @property
+    @cached_property
     def scale(self) -> float:
         """The range of the cost; its size when the cost is constant, or 1 when it is 0. The size, for a total."""
         if self.clock.name == "total":
@@ -108,7 +108,11 @@ class Problem:
     @cached_property
     def unit_cost(self) -> Floats:
         """The cost shifted and scaled to [0, 1]: distances follow d = offset + scale * d_unit."""
-        return (self.cost - self.offset) / self.scale
+        if self.offset == 0.0 and self.scale == 1.0:
+            return self.cost
+        unit = self.cost - self.offset
+        unit /= self.scale
+        return unit
 
     @cached_property
     def unit(self) -> UnitProblem:

@@ -229,10 +229,10 @@ class Result:
     n_steps: int
     seconds: float
     maps: Maps | DeferredMaps
-    potential: Floats
     states_x: tuple[Hashable, ...]
     states_y: tuple[Hashable, ...]
     bounds: Lazy[Bounds] = Lazy()
+    potential: Lazy[Floats] = Lazy()
     state_law: Lazy[Floats] = Lazy()
     residuals: Lazy[Residuals] = Lazy()
     trace: Lazy[Mapping[str, Floats]] = Lazy()

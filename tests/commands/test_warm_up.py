@@ -39,6 +39,8 @@ QUESTIONS = {
     "streams": "live = streams.from_simulator(lambda: 0, lambda s: (s + 1) % 5, 0.9); "
     "ask(live, streams.from_samples(pairs[1], 0.9), n_steps=50, support='observed', checkpoint='state.ck')",
     "metric": "somcot.metric(x, y, cost, discount=0.9)",
+    "wide": "import numpy; P = numpy.random.default_rng(1).random((30, 30)); "
+    "somcot.metric(somcot.MarkovChain(P, normalize=True), somcot.MarkovChain(P.T, normalize=True), P, discount=0.9)",
     "gradients": "warm = somcot.gradients.WarmStart(); "
     "[somcot.gradients.value_and_gradient(somcot.Problem(x, y, cost, g), warm, threads=2) for g in (0.8, 0.9)]",
     "actions": "rows = [[[0.5, 0.5, 0], [0.2, 0.3, 0.5]], [[0, 1, 0], [0.1, 0.1, 0.8]], [[0.3, 0.3, 0.4]] * 2]; "

@@ -101,6 +101,13 @@ def _smaller() -> None:
     _ = result.encoder, result.gradient
 
 
+def _wide() -> None:
+    """Rows of many entries, and pairs enough for every way of starting on them to be tried."""
+    table = np.random.default_rng(0).random((24, 24))
+    x, y = (MarkovChain(rows, normalize=True) for rows in (table, table.T))
+    somcot.metric(x, y, table[::-1], discount=DISCOUNT)
+
+
 def _close() -> None:
     x, y = _chains()
     somcot.distance(x, y, _cost(), discount=1 - 1e-6)
@@ -168,6 +175,7 @@ def _somcot(support: str) -> None:
 
 _QUESTIONS: dict[str, Callable[[], None]] = {
     "exact distance": _exact,
+    "wide supports": _wide,
     "derivatives": _gradients,
     "discounts close to 1": _close,
     "saddle point": _saddle,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,7 +59,7 @@ class Answer(NamedTuple):
     distance: float
     bounds: Bounds | Later[Bounds]
     maps: Maps | DeferredMaps
-    potential: Floats
+    potential: Floats | Later[Floats]
     state_law: Floats
     residuals: Residuals
     plan: Coupling | None
@@ -119,7 +120,7 @@ def joint(problem: Problem, coupling: Coupling) -> Joint:
 
 
 def assemble_coupling(
-    problem: Problem, coupling: Coupling, V: Floats, bounds: Bounds, ending: Ending, **more: Any
+    problem: Problem, coupling: Coupling, V: Floats | Later[Floats], bounds: Bounds, ending: Ending, **more: Any
 ) -> Result:
     """The Result of a solver that ends with a coupling: undo the scaling of the cost and read off the rest.
 
@@ -137,12 +138,12 @@ def assemble_value(
     problem: Problem,
     unit_distance: float,
     found: Joint | Later[Joint],
-    V: Floats,
+    V: Floats | Later[Floats],
     bounds: Bounds,
     ending: Ending,
     **more: Any,
 ) -> Result:
-    """The Result of a solver that knows the distance; its coupling may be computed when it is asked for.
+    """The Result of a solver that knows the distance; coupling and potential may be computed when asked for.
 
     Where rounding takes the distance out of its bracket, it is the nearest end.
     """
@@ -152,8 +153,13 @@ def assemble_value(
     if "distance" in trace:
         trace["distance"] = problem.offset + problem.scale * np.asarray(trace["distance"], dtype=np.float64)
     maps, law, violations, plan = _parts(found)
-    answer = Answer(distance, Bounds(low, high), maps, problem.potential_to_user(V), law, violations, plan)
+    potential = Later(partial(_potential, problem, V)) if isinstance(V, Later) else problem.potential_to_user(V)
+    answer = Answer(distance, Bounds(low, high), maps, potential, law, violations, plan)
     return assemble(Question.of(problem), answer, ending._replace(trace=trace), **more)
+
+
+def _potential(problem: Problem, V: Later[Floats]) -> Floats:
+    return problem.potential_to_user(V())
 
 
 def _parts(found: Joint | Later[Joint]) -> tuple[Maps | DeferredMaps, Any, Any, Any]:

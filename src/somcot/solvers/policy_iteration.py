@@ -31,7 +31,7 @@ WIDEST = 1e-4  # ... and the most it may be where rounding allows no less
 _SMALL_SUPPORTS = 30.0  # cells of the transport problem of a pair, on average, up to which evaluation is the dear part
 _LEFT = 1e-2  # ... and the part of the Bellman residual that early evaluations leave
 _FEW = 1e-4  # share of the plans that changed, up to which the next evaluation is in full
-_MANY = 1000  # pairs from which on that is worth a thought
+_MANY = 10_000  # pairs from which on that is worth a thought
 _SAMPLE = 61  # one pair in so many tells whether the first policy is the last
 _POLISHES = 8  # rounds in centred potentials, where the plain ones end above the target
 

@@ -1,6 +1,6 @@
 """From the solution of a smaller problem to the Result for all states.
 
-The distance, its bracket and the potential are there at once. The coupling and what follows from it (maps, residuals,
+The distance and its bracket are there at once. The potential, the coupling and what follows from it (maps, residuals,
 gradient) are computed when asked for: mapping them back can take longer than solving the smaller problem did.
 """
 
@@ -52,7 +52,7 @@ def result_of(solved: Solved, solution: Solution, message: str, began: float) ->
         "gradient": Later(partial(_gradient, solved, later)),
         "makeup": Makeup(problem.cost, RowCounts.known(problem.x.support), RowCounts.known(problem.y.support)),
     }
-    V = _potential(solved)
+    V = Later(partial(_potential, solved))
     if solution.status is not Status.CONVERGED:  # the coupling is what there is to show
         return assemble_coupling(problem, later(), V, bounds, ending, **more)
     found = Later(partial(_joint, problem, later))

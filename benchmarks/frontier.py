@@ -1,0 +1,177 @@
+"""The present version beside an earlier one: the same work in turns, in two processes, as ratios of CPU time.
+
+The earlier version is the last commit before speed was worked on, taken out of the history into a folder of its own.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import resource
+import subprocess
+import sys
+import tarfile
+import tempfile
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks import families
+
+__all__ = ["Worker", "report"]
+
+ROOT = Path(__file__).resolve().parents[1]
+BEFORE = "61568cf"
+
+
+class Row(NamedTuple):
+    """A piece of work: what is done, on which problem, how often."""
+
+    name: str
+    work: str
+    family: str
+    sizes: tuple[int, ...]
+    turns: int = 3
+    discount: float = families.DISCOUNT
+
+
+ROWS = [
+    Row("distance, walk 1000", "distance", "walk", (1000,), 1),
+    Row("distance, walk 3000", "distance", "walk", (3000,), 1),
+    Row("the number alone, walk 1000", "number", "walk", (1000,), 1),
+    Row("metric, block 10 x 500", "metric", "block", (10, 1, 50)),
+    Row("metric, block 100 x 100", "metric", "block", (10, 10, 10)),
+    Row("metric, gridworld 15 x 15, symmetric goals", "metric", "symmetric grid", (15,), 2),
+    Row("metric, grid 30 x 30", "metric", "grid", (30,), 1),
+    Row("metric, two successors, n = 1000", "metric", "sparse", (1000, 2), 1),
+    Row("metric, dense 50", "metric", "dense", (50,)),
+    Row("metric, dense 100", "metric", "dense", (100,), 1),
+    Row("metric, dense 50, absolute differences", "metric", "dense, rewards", (50,)),
+    Row("metric, dense 100, absolute differences", "metric", "dense, rewards", (100,), 1),
+    Row("metric, counts, supports of 30 of 60", "metric", "counts", (60, 60)),
+    Row("metric, counts, supports of 60 of 100", "metric", "counts", (100, 150), 1),
+    Row("metric, counts, supports of 87 of 100", "metric", "counts", (100, 700), 1),
+    Row("first sweep of a half, dense 30, absolute differences", "halves", "dense, rewards", (30,)),
+    Row("first sweep of a half, dense 50, absolute differences", "halves", "dense, rewards", (50,)),
+    Row("SOMCOT, 1,500 steps, 5 x 5 observed", "somcot observed 1500", "walk", (5,)),
+    Row("SOMCOT, 2,000 steps, 10 x 50 full", "somcot full 2000", "block", (10, 1, 5)),
+    Row("SOMCOT, 500 steps, 49 x 49 full", "somcot full 500", "walk", (49,), 2),
+    Row("metric, walk 10", "metric", "walk", (10,), 20),
+    Row("distance, walk 10", "distance", "walk", (10,), 20),
+    Row("metric, walk 50", "metric", "walk", (50,), 10),
+    Row("distance, walk 50", "distance", "walk", (50,), 10),
+    Row("metric, walk 400, discount .99", "metric", "walk", (400,), 2, 0.99),
+    Row("distance, walk 400, discount .99", "distance", "walk", (400,), 2, 0.99),
+    Row("metric, block 10 x 50", "metric", "block", (10, 1, 5), 20),
+    Row("metric, dense 10", "metric", "dense", (10,), 20),
+    Row("metric, dense 20", "metric", "dense", (20,), 10),
+    Row("distance, dense 20", "distance", "dense", (20,), 10),
+    Row("metric, 5 successors, n = 300", "metric", "sparse", (300, 5), 2),
+    Row("metric, 10 successors, n = 200", "metric", "sparse", (200, 10), 2),
+    Row("metric, graph 300", "metric", "graph", (300,), 2),
+    Row("metric, counts, supports of 25 of 60", "metric", "counts", (60, 35)),
+    Row("estimate and interval, walk 10", "estimate", "walk", (10,), 5),
+    Row("estimate and interval, block 10 x 50", "estimate", "block", (10, 1, 5), 3),
+    Row("plug-in, walk 10", "plugin", "walk", (10,), 10),
+    Row("100 permutations, walk 5", "same", "walk", (5,), 5),
+]
+
+
+# One of each kind first, so that kernels are compiled and loaded before anything is measured.
+LOADING = [
+    ("distance", "dense", (5,)), ("metric", "dense", (40,)), ("estimate", "walk", (5,)), ("distance", "walk", (200,)),
+    ("distance", "block", (3, 9, 30)), ("somcot observed 1500", "walk", (5,)), ("somcot full 500", "walk", (5,)),
+]  # fmt: skip
+
+
+class Worker:
+    """A process that measures one version."""
+
+    def __init__(self, source: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.worker"], cwd=ROOT, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+
+    def ask(self, **request: Any) -> dict[str, float]:
+        """Have a piece of work done."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        found: dict[str, float] = json.loads(self.process.stdout.readline())
+        return found
+
+    def close(self) -> None:
+        """Let the process end."""
+        self.process.communicate()
+
+
+def earlier() -> Path | None:
+    """The earlier version's sources, kept with its compiled code; None where there is no history to take them from."""
+    folder = ROOT / ".venv-bench" / f"before-{BEFORE}"
+    if not folder.exists():
+        taken = subprocess.run(["git", "archive", BEFORE, "src"], cwd=ROOT, capture_output=True, check=False)
+        if taken.returncode:
+            return None
+        with tarfile.open(fileobj=io.BytesIO(taken.stdout)) as archive:
+            archive.extractall(folder, filter="data")
+    return folder / "src"
+
+
+def cold(source: Path) -> float:
+    """CPU seconds of `somcot warm-up` with nothing compiled."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(
+            [sys.executable, "-m", "somcot", "warm-up"], check=True, capture_output=True,
+            env=os.environ | {"PYTHONPATH": str(source), "NUMBA_CACHE_DIR": folder, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def measure(row: Row, workers: tuple[Worker, Worker]) -> str:
+    """One row of the table: the least of each, in turns."""
+    request = {"work": row.work, "family": row.family, "sizes": row.sizes, "discount": row.discount}
+    best, values = [float("inf")] * 2, [0.0, 0.0]
+    for _ in range(row.turns):
+        for i, worker in enumerate(workers):
+            found = worker.ask(**request)
+            best[i], values[i] = min(best[i], found["seconds"]), found["value"]
+    apart = "" if row.work.startswith("somcot") else f"{abs(values[0] - values[1]):.0e}"
+    line = f"| {row.name} | {best[0]:.4f} | {best[1]:.4f} | {best[0] / best[1]:.2f} | {apart} |"
+    print(line, file=sys.stderr, flush=True)
+    return line
+
+
+def report() -> str:
+    """Markdown section."""
+    source = earlier()
+    if source is None:
+        return f"## Beside an earlier version\n\nNot measured: the history has no commit {BEFORE}."
+    workers = Worker(source), Worker(ROOT / "src")
+    for worker, (work, family, sizes) in product(workers, LOADING):
+        worker.ask(work=work, family=family, sizes=sizes)
+    lines = [measure(row, workers) for row in ROWS]
+    for worker in workers:
+        worker.close()
+    compiled = cold(source), cold(ROOT / "src")
+    return "\n".join(
+        [
+            "## Beside an earlier version",
+            "",
+            f"The same work with the version before speed was worked on ({BEFORE}) and with this one, in turns, one",
+            "thread; least CPU seconds of each. `apart` is how far the answers differ (for `metric` their means over",
+            "all pairs).",
+            "",
+            "| work | before | now | ratio | apart |",
+            "|---|---|---|---|---|",
+            *lines,
+            "",
+            f"Compiling all kernels (`somcot warm-up`, nothing on disk): {compiled[0]:.0f} s of CPU before, "
+            f"{compiled[1]:.0f} s now.",
+        ]
+    )
