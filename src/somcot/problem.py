@@ -108,8 +108,6 @@ class Problem:
     @cached_property
     def unit_cost(self) -> Floats:
         """The cost shifted and scaled to [0, 1]: distances follow d = offset + scale * d_unit."""
-        if self.offset == 0.0 and self.scale == 1.0:
-            return self.cost
         unit = self.cost - self.offset
         unit /= self.scale
         return unit
