@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 import os
 import re
 import resource
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -27,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 PATHS = (ROOT / "src", ROOT)
 SECONDS = float(os.environ.get("SOMCOT_CAMPAIGN_SECONDS", 10))  # of CPU for one execution
 MEMORY = 3 << 30  # of address space beyond what the loaded packages take
+COUNTERS = struct.Struct("qd")  # executions, and the slowest of them
 
 
 class TooSlowError(BaseException):
@@ -97,18 +100,18 @@ def _started(folder: Path, *arguments: Any, timeout: float) -> subprocess.Comple
 
 
 def _run(folder: Path, *arguments: Any, timeout: float) -> dict[str, Any]:
-    (folder / "progress.json").unlink(missing_ok=True)
+    for name in ("counters", "finds.json"):
+        (folder / name).unlink(missing_ok=True)
     try:
         done = _started(folder, *arguments, timeout=timeout)
         end = f"the process ended with {done.returncode}: {done.stderr[-500:]}"
     except subprocess.TimeoutExpired:
         done, end = None, f"hangs where nothing can stop it, {timeout:.0f} s"
-    progress = folder / "progress.json"
-    if not progress.exists():
+    if not (folder / "counters").exists():
         raise RuntimeError(end)
-    found: dict[str, Any] = json.loads(progress.read_text(encoding="utf-8"))
+    found = _read(folder)
     if done is None or done.returncode:
-        lost = folder / found["current"]
+        lost = max(folder.glob("input.*"), key=lambda path: path.stat().st_mtime_ns)
         found["finds"][end] = lost.rename(folder / f"lost-{found['cases']}.{lost.name.partition('.')[2]}").name
     return found
 
@@ -120,7 +123,8 @@ def work(names: str, begin: int, count: int, folder: Path) -> None:
 
     chosen = [(name, targets.TARGETS[name]) for name in names.split(",")]
     seeds = {name: [path.read_bytes() for path in targets.corpus(target)] for name, target in chosen}
-    found: dict[str, Any] = {"cases": 0, "slowest": 0.0, "finds": {}}
+    finds: dict[str, str] = {}
+    counters, slowest = _counters(folder), 0.0
     _confine()
     for number in range(begin, begin + count):
         name, target = chosen[number % len(chosen)]
@@ -128,21 +132,31 @@ def work(names: str, begin: int, count: int, folder: Path) -> None:
         data = mutated(rng.choice(seeds[name]), rng.choice(seeds[name]), rng, target.sealed)
         path = folder / f"input{target.ending}"
         path.write_bytes(data)
-        found["cases"] += 1
-        _note(folder, found, path)
+        COUNTERS.pack_into(counters, 0, number - begin + 1, slowest)
         began = time.process_time()
         fault = _within(targets.fault, target, path, rng.choice(target.options))
-        found["slowest"] = max(found["slowest"], time.process_time() - began)
-        if fault is not None and _kind(fault) not in map(_kind, found["finds"]):
+        slowest = max(slowest, time.process_time() - began)
+        if fault is not None and _kind(fault) not in map(_kind, finds):
             copy = folder / f"find-{number}{target.ending}"
             copy.write_bytes(data)
-            found["finds"][f"{name}: {fault}"] = copy.name
-    _note(folder, found, path)
+            finds[f"{name}: {fault}"] = copy.name
+            (folder / "finds.json").write_text(json.dumps(finds), encoding="utf-8")
+    COUNTERS.pack_into(counters, 0, count, slowest)
 
 
-def _note(folder: Path, found: dict[str, Any], path: Path) -> None:
-    """What is known so far and what is read just now, should this process not live to tell."""
-    (folder / "progress.json").write_text(json.dumps(found | {"current": path.name}), encoding="utf-8")
+def _counters(folder: Path) -> mmap.mmap:
+    """Shared with a file, so that they are known should this process not live to tell."""
+    with (folder / "counters").open("w+b") as file:
+        file.write(bytes(COUNTERS.size))
+        file.flush()
+        return mmap.mmap(file.fileno(), COUNTERS.size)
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    cases, slowest = COUNTERS.unpack((folder / "counters").read_bytes())
+    finds = folder / "finds.json"
+    known: dict[str, str] = json.loads(finds.read_text(encoding="utf-8")) if finds.exists() else {}
+    return {"cases": cases, "slowest": slowest, "finds": known}
 
 
 def _kind(fault: str) -> str:

@@ -37,6 +37,45 @@ GRAPHML = """<?xml version="1.0" encoding="UTF-8"?>
   </graph>
 </graphml>
 """
+XES = """<?xml version="1.0" encoding="UTF-8"?>
+<log xes.version="1.0" xmlns="http://www.xes-standard.org/">
+  <extension name="Concept" prefix="concept" uri="http://www.xes-standard.org/concept.xesext"/>
+  <global scope="event"><string key="concept:name" value="none"/></global>
+  <classifier name="Activity" keys="concept:name lifecycle:transition"/>
+{traces}</log>
+"""
+EVENT = """    <event><string key="concept:name" value="{page}"/><string key="lifecycle:transition" value="{step}"/>
+      <date key="time:timestamp" value="2024-01-0{user}T00:00:0{second}.000+01:00"/>
+      <float key="amount" value="{amount}"><string key="unit" value="EUR"/></float>
+      <string key="org:resource" value="desk"/></event>
+"""
+TRANSITIONS = """3 5
+0 1 0.5
+0 2 0.5
+1 1 1
+2 0 0.25
+2 2 0.75
+"""
+CHOICES = """2 3 4
+0 0 0 0.5 stay
+0 0 1 0.5 stay
+0 1 1 1 go
+1 0 1 1 stay
+"""
+
+
+def log() -> bytes:
+    """An event log: the rows as events, a trace for each user."""
+    traces = ""
+    for user in dict.fromkeys(ROWS["user"]):
+        rows = [k for k, found in enumerate(ROWS["user"]) if found == user]
+        events = "".join(
+            EVENT.format(user=user, second=k, page=ROWS["page"][k], amount=ROWS["amount"][k],
+                         step="start" if k % 3 == 0 else "complete")
+            for k in rows
+        )  # fmt: skip
+        traces += f'  <trace><string key="concept:name" value="{user}"/>\n{events}  </trace>\n'
+    return XES.format(traces=traces).encode()
 
 
 def table(sign: str) -> bytes:
@@ -63,22 +102,24 @@ def files() -> dict[str, bytes]:
         "seed.npy": _npy(path),
         "seed-chain.npy": _npy(np.asarray(chain.toarray() if hasattr(chain, "toarray") else chain)),
         "seed.npz": _npz(a=path, b=path[::-1].astype(np.int16)),
+        "seed.vectors.npz": _npz(a=np.linspace(0, 1, 12).reshape(6, 2), b=np.ones((3, 2), dtype=np.float32)),
     }
     graphs = {
         "seed.graphml": GRAPHML.format(kind="undirected").encode(),
         "seed-directed.graphml": GRAPHML.format(kind="directed").encode(),
         "seed.edges": b"# roads\nhome shop 3\nhome work 1\nshop work 0.5\n",
     }
+    logs = {"seed.xes": log(), "seed.tra": TRANSITIONS.encode(), "seed-choices.tra": CHOICES.encode()}
     packed = {
-        f"{name}.gz": gzip.compress((tables | arrays | graphs)[name], mtime=0)
-        for name in ("seed.csv", "seed.jsonl", "seed.npy", "seed.edges")
+        f"{name}.gz": gzip.compress((tables | arrays | graphs | logs)[name], mtime=0)
+        for name in ("seed.csv", "seed.jsonl", "seed.npy", "seed.edges", "seed.xes")
     }
     costs = {
         "seed.cost.csv": b",0,1\n0,0,1\n1,1,0.5\n2,2,1\n",
         "seed-bare.cost.csv": b"0,1\n1,0\n0.5,2\n",
         "seed.cost.npy": _npy(np.arange(6.0).reshape(3, 2)),
     }
-    return tables | arrays | graphs | packed | costs
+    return tables | arrays | graphs | logs | packed | costs
 
 
 def _parquet(frame: pa.Table) -> bytes:
@@ -108,6 +149,13 @@ def save_runs(folder: Path) -> None:
     data = x.sample(20, 10, rng=0), y.sample(20, 10, rng=1)
     somcot.distance(*data, cost, discount=0.9, confidence=0.9, rng=0).save(folder / "seed-data.result")
     somcot.distance(x, y, cost, discount=0.9, method="saddle", max_steps=20).save(folder / "seed-saddle.result")
+    walks = [random_walk(3, p) for p in (0.3, 0.5, 0.7)]
+    somcot.distance_matrix(walks, discount=0.9, checkpoint=folder / "seed.chunks").save(folder / "seed.matrix")
+    sequences = np.arange(90) % 3
+    for name, reference in (("seed", x), ("seed-data", x.sample(20, 10, rng=0))):
+        watched = somcot.Monitor(reference, discount=0.9, window=20, timeout=5, one_false_alarm_per=100)
+        watched.update(np.arange(90) % 4, sequences)
+        watched.save(folder / f"{name}.monitor")
 
 
 if __name__ == "__main__":

@@ -7,12 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 import somcot
-from somcot import random_walk
+from somcot import Monitor, random_walk
 from somcot.commands.inputs import NamedProcess
 from somcot.commands.pricing import build_cost
+from somcot.many.record import DistanceMatrix
+from somcot.readers.counting import count_table
 from somcot.readers.files import read
+from somcot.readers.prism import from_prism
 from somcot.readers.tables import fit_bins
+from somcot.readers.vectors import read_vectors
 from somcot.result import Result
 from somcot.solvers import somcot as steps
 
@@ -31,7 +37,7 @@ class Target(NamedTuple):
     @property
     def sealed(self) -> bool:
         """Whether files carry a sum, which has to be right for damage to get further."""
-        return self.ending in (".ck", ".result")
+        return self.ending in (".ck", ".result", ".matrix", ".chunks", ".monitor")
 
 
 TABLE: tuple[Options, ...] = (
@@ -49,6 +55,18 @@ GRAPH: tuple[Options, ...] = (
     {}, {"directed": True}, {"dangling": "restart"}, {"dangling": "error"}, {"initial": "home"},
 )  # fmt: skip
 GRAPHML: tuple[Options, ...] = (*(options for options in GRAPH if "directed" not in options), {"weight": None})
+LOG: tuple[Options, ...] = (
+    {}, {"lifecycle": "all"}, {"classifier": "Activity"}, {"state": ["concept:name", "org:resource"], "missing": "cut"},
+    {"reward": "amount", "missing": "cut"}, {"end": "over", "gap": "1h"}, {"tidy": True, "top": 1}, {"time": "file"},
+)  # fmt: skip
+COUNTED: tuple[Options, ...] = (
+    {}, {"state": "page"}, {"sequence": "user", "state": "page", "reward": "amount"},
+    {"sequence": "user", "time": "when", "state": "page", "terminated": True},
+)  # fmt: skip
+VECTORS: tuple[Options, ...] = (
+    {"state": ["amount"]}, {"state": ["amount", "when"], "sequence": "user"},
+    {"state": ["amount", "when"], "sequence": "user", "time": "when", "terminated": "ended", "missing": "cut"},
+)  # fmt: skip
 
 
 def process(path: Path, **options: Any) -> None:
@@ -85,6 +103,38 @@ def result(path: Path) -> None:
         found.plan.dense(), found.plan.state_law()
 
 
+def prism(path: Path, **options: Any) -> None:
+    repr(from_prism(path, **options))
+
+
+def counted(path: Path, **options: Any) -> None:
+    found = count_table(path, **options)
+    assert found.n_states == len(found.states) > 0
+
+
+def vectors(path: Path, **options: Any) -> None:
+    found = read_vectors(path, **options)
+    assert np.isfinite(found.points).all()
+
+
+def matrix(path: Path) -> None:
+    found = DistanceMatrix.load(path)
+    str(found), repr(found)
+    assert found.values.ndim == 2
+
+
+def chunks(path: Path) -> None:
+    """Go on with the matrix whose chunk file this is."""
+    walks = [random_walk(3, p) for p in (0.3, 0.5, 0.7)]
+    somcot.distance_matrix(walks, discount=0.9, checkpoint=path, resume=True)
+
+
+def monitor(path: Path) -> None:
+    found = Monitor.load(path)
+    found.update([0, 1, 2, "new", 1, 0], [1, 1, 2, 2, 1, 1])
+    str((found.states, found.evidence, found.since, found.provisional))
+
+
 TARGETS: dict[str, Target] = {
     "csv": Target(".csv", process, TABLE + TEXT),
     "csv.gz": Target(".csv.gz", process, TABLE),
@@ -93,6 +143,13 @@ TARGETS: dict[str, Target] = {
     "jsonl.gz": Target(".jsonl.gz", process, TABLE),
     "parquet": Target(".parquet", process, TABLE),
     "bins": Target(".csv", bins),
+    "xes": Target(".xes", process, LOG),
+    "xes.gz": Target(".xes.gz", process, LOG),
+    "prism": Target(".tra", prism, ({}, {"missing": "repeat"})),
+    "counted csv": Target(".csv", counted, COUNTED),
+    "counted parquet": Target(".parquet", counted, COUNTED),
+    "vectors of a table": Target(".csv", vectors, VECTORS),
+    "vectors of arrays": Target(".vectors.npz", vectors, ({}, {"missing": "cut"}, {"terminated": True})),
     "npy": Target(".npy", process, ARRAYS),
     "npy.gz": Target(".npy.gz", process, ARRAYS),
     "npz": Target(".npz", process, ARRAYS),
@@ -104,6 +161,9 @@ TARGETS: dict[str, Target] = {
     "checkpoint": Target(".ck", checkpoint),
     "resume": Target(".ck", resumed, ({}, {"support": "observed"})),
     "result": Target(".result", result),
+    "matrix": Target(".matrix", matrix),
+    "chunks": Target(".chunks", chunks),
+    "monitor": Target(".monitor", monitor),
 }
 
 

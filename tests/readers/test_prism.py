@@ -111,9 +111,14 @@ BAD = {
     "negative": ("2 2\n0 1 -1\n1 0 1\n", "line 2 has the probability -1.0, expected at least 0"),
     "nan": ("2 2\n0 1 nan\n1 0 1\n", "line 2 has the value nan, expected a finite number"),
     "row": ("2 2\n0 1 0.4\n1 0 1\n", "the probabilities of state 0 sum to 0.4, expected 1"),
-    "deadlock": ("2 1\n0 1 1\n", "the probabilities of state 1 sum to 0, expected 1; PRISM adds loops"),
+    "deadlock": ("2 1\n0 1 1\n", "no transition leaves state 1; PRISM adds loops"),
+    "deadlock among many": ("2 2\n0 1 0.5\n0 0 0.5\n", "the probabilities of state 1 sum to 0, expected 1; PRISM adds"),
+    "too many states": ("999999999999 1\n0 0 1\n", "no transition leaves state 1; PRISM adds loops"),
+    "sizes beyond all": ("1" * 5000 + " 1\n0 0 1\n", "expected the numbers of states"),
+    "sizes in other signs": ("² 1\n0 0 1\n", "line 1 is '² 1', expected the numbers of states"),
+    "choice outside": ("1 1 1\n0 " + "1" * 30 + " 0 1\n", "line 2 names choice 1{30}, expected 0 to 0"),
     "two choices of one name": ("1 2 2\n0 0 0 1 a\n0 1 0 1 a\n", "state 0 has two choices called 'a'"),
-    "no choice": ("2 1 1\n0 0 1 1\n", "state 1 has no choice 0"),
+    "no choice": ("2 1 1\n0 0 1 1\n", "no transition leaves state 1"),
 }
 
 

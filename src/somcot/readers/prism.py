@@ -146,6 +146,11 @@ def _numbers(name: str, number: int, words: list[str], n_whole: int) -> list[Any
     return [*whole, value]
 
 
+def _are_sizes(words: list[str]) -> bool:
+    """Whether all are whole numbers that an index can hold."""
+    return all(re.fullmatch("[0-9]{1,18}", word) for word in words)
+
+
 def _state(name: str, number: int, state: int, n: int) -> int:
     if not 0 <= state < n:
         raise ValueError(f"{name}: line {number} names state {state}, expected 0 to {n - 1}")
@@ -156,12 +161,12 @@ def _transitions(source: Input) -> _Rows:
     lines = _lines(source)
     number, first = next(lines, (1, ""))
     words = first.split()
-    if len(words) not in (2, 3) or not all(word.isdigit() for word in words):
+    if len(words) not in (2, 3) or not _are_sizes(words):
         raise ValueError(
             f"{source.name}: line {number} is {first!r}, expected the numbers of states and transitions of a DTMC, or "
             "of states, choices and transitions of an MDP"
         )
-    n, n_transitions, is_mdp = int(words[0]), int(words[-1]), len(words) == 3
+    (n, *n_choices, n_transitions), is_mdp = map(int, words), len(words) == 3
     if n == 0:
         raise ValueError(f"{source.name}: line {number} says 0 states, expected at least 1")
     n_whole = 3 if is_mdp else 2
@@ -178,6 +183,10 @@ def _transitions(source: Input) -> _Rows:
         targets.append(_state(source.name, number, whole[-1], n))
         probabilities.append(probability)
         if is_mdp:
+            if not 0 <= whole[1] < n_choices[0]:
+                raise ValueError(
+                    f"{source.name}: line {number} names choice {whole[1]}, expected 0 to {n_choices[0] - 1}"
+                )
             choices.append(whole[1])
             if len(words) > n_whole + 1:
                 actions[whole[0], whole[1]] = words[n_whole + 1]
@@ -185,6 +194,9 @@ def _transitions(source: Input) -> _Rows:
         raise ValueError(
             f"{source.name}: has {len(sources)} transitions and its first line says {n_transitions}; is it complete?"
         )
+    if len(sources) < n:  # before anything of that size is allocated
+        stuck = next(state for state, found in enumerate([*sorted(set(sources)), -1]) if state != found)
+        raise ValueError(f"{source.name}: no transition leaves state {stuck}; PRISM adds loops with -fixdl")
     kept = np.array(choices, dtype=np.int64) if is_mdp else None
     ends = (np.array(states, dtype=np.int64) for states in (sources, targets))
     return _Rows(source.name, n, next(ends), kept, next(ends), np.array(probabilities, dtype=np.float64), actions)
@@ -218,7 +230,7 @@ def _rewards(source: Input | None, n: int) -> Floats | None:
     lines = _lines(source)
     number, first = next(lines, (1, ""))
     words = first.split()
-    if len(words) != 2 or not all(word.isdigit() for word in words) or int(words[0]) != n:
+    if len(words) != 2 or not _are_sizes(words) or int(words[0]) != n:
         raise ValueError(
             f"{source.name}: line {number} is {first!r}, expected the number of states, {n}, and of rewards"
         )
