@@ -20,7 +20,7 @@ from somcot import random_walk
 from somcot.solvers import somcot as steps
 from tests.campaign.targets import CORPUS
 
-ROWS = {
+ROWS: dict[str, list[Any]] = {
     "user": [1, 1, 1, 2, 2, 2, 3, 3],
     "when": [0.0, 1.0, 2.5, 0.0, 1.0, 2.0, 5.0, 6.0],
     "page": ["home", "cart", "home", "home", "näh", "cart", "cart", "home"],

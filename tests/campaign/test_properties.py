@@ -20,6 +20,7 @@ import somcot
 from somcot import MarkovChain, Problem, Samples, certificates, costs, couplings, streams
 from tests.campaign.draws import DISCOUNTS, Draw, chain, cost, exact, problem, slack
 from tests.campaign.further import FURTHER
+from tests.campaign.streamed import STREAMED
 from tests.campaign.table import Row
 from tests.instances import dense_kernel
 
@@ -264,6 +265,7 @@ PROPERTIES = (
     rounds_to_marginals,
     runs_somcot_reproducibly,
     *FURTHER,
+    *STREAMED,
 )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from somcot import Cells, DataWarning, Trajectories, discretise
+from somcot import Cells, DataWarning, Trajectories, discretise, distance
 from somcot.continuous import plain
 from somcot.continuous.clusters import kmeans, lag_coordinates
 from somcot.plumbing.arrays import Floats
@@ -93,6 +93,7 @@ def test_lag_coordinates_find_the_slow_direction() -> None:
         states[:, t + 1, 0] = 0.95 * states[:, t, 0] + 0.3 * states[:, t + 1, 0]
     data = Trajectories.from_arrays(states @ turn.T)
     found = lag_coordinates([data])
+    assert found is not None
     assert found.shape == (5, 1)
     seen = data.points @ found[:, 0]
     assert abs(np.corrcoef(seen, data.points @ turn[:, 0])[0, 1]) > 0.999
@@ -177,3 +178,17 @@ def test_recordings_that_do_not_fit() -> None:
         discretise([x])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"points: found shape \(1, 3\), expected \(n, 2\)"):
         discretise(x, n_cells=4).assign([[1.0, 2.0, 3.0]])
+
+
+def test_a_single_step_in_three_dimensions_has_cells() -> None:
+    """Nothing can be learnt of directions from one step: coordinates stay as they are."""
+    data = Trajectories.from_arrays([[[0.0, 0.0, 0.0], [1.0, 2.0, 3.0]]])
+    assert lag_coordinates([data]) is None
+    with pytest.warns(DataWarning, match="only 2 distinct points"):
+        assert discretise(data).x.n_transitions == 1
+
+
+@pytest.mark.filterwarnings("ignore::somcot.DataWarning")
+def test_recordings_of_one_point_are_compared() -> None:
+    still, shorter = (Trajectories.from_arrays([np.zeros((n, 1))]) for n in (4, 2))
+    assert distance(still, shorter, "euclidean", discount=0.9, scale=1.0).distance == 0.0

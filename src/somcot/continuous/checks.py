@@ -25,7 +25,7 @@ def shift_check(question: Question, answer: float, *, calibrate: bool) -> ShiftC
     """Halves of each recording against each other, one of them moved: their distance is that of the shift.
 
     Common noise attains it and Jensen's inequality forbids less, for any process, as long as the cost is a norm of the
-    difference or its square. None where the cost is neither, or a recording has no two halves.
+    difference or its square. None where the cost is neither, a recording has no two halves, or all is one point.
     """
     if not isinstance(question.cost, str):
         return None
@@ -36,6 +36,8 @@ def shift_check(question: Question, answer: float, *, calibrate: bool) -> ShiftC
     spread = float(np.sqrt(np.mean([data.points.var(axis=0).mean() for data in (question.x, question.y)])))
     size = max(_SHIFT * spread, float(np.sqrt(answer)) if square else answer)
     truth = size * size if square else size
+    if truth == 0.0:
+        return None
     plain, corrected, noise = [], [], 0.0
     for side, pair in enumerate(pairs):
         assert pair is not None

@@ -63,18 +63,22 @@ def _sorted(centres: Floats) -> Floats:
     return centres[np.argsort(centres @ axis, kind="stable")]
 
 
-def lag_coordinates(recordings: Sequence[Trajectories]) -> Floats:
+def lag_coordinates(recordings: Sequence[Trajectories]) -> Floats | None:
     """VAMP: directions in which states tell most about the next ones, times how much, (d, q).
 
     Singular vectors of the correlation between states and their successors, both made white; those below a tenth of
-    the largest singular value are left out.
+    the largest singular value are left out. None where states tell nothing, as those of a single step.
     """
     now = np.concatenate([data.now for data in recordings])
     following = np.concatenate([data.following for data in recordings])
     now, following = now - now.mean(axis=0), following - following.mean(axis=0)
+    if not (now.any() and following.any()):
+        return None
     white = _whitening(now)
     U, s, _ = np.linalg.svd(white @ (now.T @ following / len(now)) @ _whitening(following))
-    q = max(1, int((s > _KEPT * s[0]).sum()))
+    if s[0] < 1e-9:
+        return None
+    q = int((s > _KEPT * s[0]).sum())
     return np.ascontiguousarray(white @ U[:, :q] * s[:q])
 
 
