@@ -70,10 +70,10 @@ $(BENCH)/.ready: benchmarks/requirements.txt
 	@$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt
 	@touch $@
 
-docs: $(READY) ## build the documentation into docs/_build
+docs: $(READY) ## build the documentation into docs/_build (examples that did not change are not run again)
 	@$(BIN)/python -m sphinx -W -q -b html docs docs/_build/html
 	@echo "docs: open docs/_build/html/index.html"
 
 clean: ## remove environments, caches and outputs
-	rm -rf $(VENV) $(BENCH) $(LOSS) out docs/_build build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BENCH) $(LOSS) out docs/_build docs/gallery build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

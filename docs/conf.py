@@ -18,11 +18,21 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 source_suffix = [".md", ".rst"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "**sg_execution_times.rst"]  # the latter fetch scripts from elsewhere
 html_theme = "pydata_sphinx_theme"
 html_title = "somcot"
 html_sidebars = {"index": []}  # the first page has no section to navigate in
 html_show_sourcelink = False
+html_css_files = ["site.css"]
+html_theme_options = {
+    "header_links_before_dropdown": 7,
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "pygments_light_style": "tango",
+    "pygments_dark_style": "github-dark",
+}
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 autodoc_typehints = "none"
@@ -33,6 +43,7 @@ napoleon_use_rtype = False
 
 # The scripts of examples/ with their output. One that needs a package which is not there is shown, not run.
 EXAMPLES = Path(__file__).parents[1] / "examples"
+SECTIONS = ("start", "logs", "reinforcement", "molecules", "many", "loss", "paper")
 
 
 def runs(script: Path) -> bool:
@@ -41,10 +52,15 @@ def runs(script: Path) -> bool:
     return all(find_spec(name) for name in asked)
 
 
+for page in (Path(__file__).parent / "gallery").rglob("*.rst"):  # of an earlier build, whose script has moved or gone
+    if page.name != "index.rst" and not (EXAMPLES / page.parent.name / page.name).with_suffix(".py").exists():
+        page.unlink()
+
 sphinx_gallery_conf = {
     "examples_dirs": str(EXAMPLES),
     "gallery_dirs": "gallery",
-    "filename_pattern": "|".join(rf"/{path.name}$" for path in sorted(EXAMPLES.glob("*.py")) if runs(path)),
+    "filename_pattern": "|".join(rf"/{path.name}$" for path in sorted(EXAMPLES.rglob("*.py")) if runs(path)),
+    "subsection_order": [f"../examples/{folder}" for folder in SECTIONS],
     "within_subsection_order": "FileNameSortKey",
     "download_all_examples": False,
     "remove_config_comments": True,
@@ -56,7 +72,7 @@ sphinx_gallery_conf = {
 
 # MathJax from a package, as one file that needs no fonts: formulas are shown without a network too.
 mathjax_path = "tex-svg.js"
-html_static_path = [str(files("sphinx-mathjax-offline") / "static" / "mathjax" / mathjax_path)]
+html_static_path = ["static", str(files("sphinx-mathjax-offline") / "static" / "mathjax" / mathjax_path)]
 
 # Types in our docstrings are words, such as "array_like, shape (n_x, n_y)", and not names to link.
 for field in PyObject.doc_field_types:

@@ -11,6 +11,7 @@ import tomllib
 import zlib
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -22,15 +23,37 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.mark.parametrize(
     "page",
-    ["README.md", "docs/index.md", "docs/actions.md", "docs/clocks.md", "docs/live.md", "docs/many.md"],
+    ["README.md", "docs/concepts.md", "docs/actions.md", "docs/clocks.md", "docs/live.md", "docs/many.md"],
 )
 def test_examples_print_what_the_page_shows(page: str) -> None:
+    assert_prints_what_it_shows("".join(python_of((ROOT / page).read_text())))
+
+
+HOME = (ROOT / "docs/index.md").read_text()
+QUICKSTARTS = dict(re.findall(r"^### (.*?)\n(.*?)(?=^##)", HOME, re.MULTILINE | re.DOTALL))
+
+
+@pytest.mark.parametrize("title", QUICKSTARTS)
+def test_quickstarts_run_on_their_own(title: str) -> None:
+    (code,) = python_of(QUICKSTARTS[title])
+    assert_prints_what_it_shows(code)
+
+
+def test_there_is_a_quickstart_for_everybody() -> None:
+    assert len(QUICKSTARTS) == 6
+    assert sum(map(len, map(python_of, QUICKSTARTS.values()))) == len(python_of(HOME))
+
+
+def python_of(text: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def assert_prints_what_it_shows(code: str) -> None:
     """Lines that begin with "# " are output. Times, and how far below rounding a proof reaches, may differ."""
-    code = "".join(re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL))
     shown = [line[2:] for line in code.splitlines() if line.startswith("# ")]
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile(code, page, "exec"), {})
+        exec(compile(code, "page", "exec"), {})
     assert shown
     assert [without_times(line) for line in printed.getvalue().splitlines()] == [without_times(line) for line in shown]
 
@@ -100,7 +123,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Words(HTMLParser):
-    """The text of a page outside code and formulas, and the addresses it loads scripts and styles from."""
+    """The text of a page outside code and formulas, what it loads, where it links to, and places to link to."""
 
     QUIET = ("script", "style", "pre", "code")
 
@@ -109,11 +132,16 @@ class Words(HTMLParser):
         self.open: list[tuple[str, bool]] = []
         self.text: list[str] = []
         self.loaded: list[str] = []
+        self.links: list[str] = []
+        self.places: set[str] = set()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
         if tag in ("script", "link", "img") and given.get("rel") != "canonical":
             self.loaded += [address for key in ("src", "href") if (address := given.get(key))]
+        if tag == "a":
+            self.links += [address for address in [given.get("href")] if address]
+        self.places |= {place for place in (given.get("id"), given.get("name")) if place}
         if tag not in ("meta", "link", "img", "br", "hr", "input", "wbr"):
             self.open.append((tag, tag in self.QUIET or "math" in (given.get("class") or "").split()))
 
@@ -126,11 +154,21 @@ class Words(HTMLParser):
             self.text.append(data)
 
 
-def test_no_formula_is_left_as_dollar_signs(site: Path) -> None:
-    left = {}
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Words]:
+    """All pages, read."""
+    found = {}
     for page in site.rglob("*.html"):
-        words = Words()
-        words.feed(page.read_text())
+        if "_static" in page.parts:  # templates of the theme
+            continue
+        found[page] = Words()
+        found[page].feed(page.read_text())
+    return found
+
+
+def test_no_formula_is_left_as_dollar_signs(pages: dict[Path, Words]) -> None:
+    left = {}
+    for page, words in pages.items():
         found = [text.strip() for text in words.text if "$" in text or r"\(" in text]
         # A formula that swallowed prose: dollar signs out of phase leave whole sentences inside.
         maths = re.findall(r'class="math[^"]*">(.*?)</(?:span|div)>', page.read_text(), re.DOTALL)
@@ -142,13 +180,29 @@ def test_no_formula_is_left_as_dollar_signs(site: Path) -> None:
     assert not left
 
 
-def test_formulas_need_no_network(site: Path) -> None:
-    words = Words()
-    words.feed((site / "statistics.html").read_text())
-    scripts = [address.split("?")[0] for address in words.loaded]
-    assert "_static/tex-svg.js" in scripts
+def test_nothing_is_fetched_from_elsewhere(site: Path, pages: dict[Path, Words]) -> None:
+    """Formulas and search work without a network."""
+    loaded = {page: [address.split("?")[0] for address in words.loaded] for page, words in pages.items()}
+    away = {page.name: [a for a in found if re.match(r"(?:https?:)?//", a)] for page, found in loaded.items()}
+    assert not {name: found for name, found in away.items() if found}
+    assert "_static/tex-svg.js" in loaded[site / "statistics.html"]
     assert (site / "_static" / "tex-svg.js").stat().st_size > 1_000_000
-    assert [address for address in scripts if address.startswith(("http:", "https:", "//"))] == []
+    assert "searchindex.js" in loaded[site / "search.html"]
+    assert "bisimul" in (site / "searchindex.js").read_text()
+
+
+def test_every_link_inside_leads_somewhere(site: Path, pages: dict[Path, Words]) -> None:
+    broken = []
+    for page, words in pages.items():
+        for link in words.links + words.loaded:
+            address, _, place = unquote(link.split("?")[0]).partition("#")
+            if re.match(r"[a-z]+:|//", address):
+                continue
+            target = (page.parent / address).resolve() if address else page
+            known = pages[target].places if target in pages else None
+            if not target.exists() or (place and known is not None and place not in known):
+                broken.append(f"{page.relative_to(site)}: {link}")
+    assert not broken
 
 
 def test_everything_public_is_in_the_reference(site: Path) -> None:

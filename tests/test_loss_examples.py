@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import runpy
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +14,23 @@ import pytest
 
 pytest.importorskip("torch")
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[1] / "examples" / "loss"
 
 
 def example(name: str) -> dict[str, Any]:
     return runpy.run_path(str(EXAMPLES / name))
+
+
+@pytest.mark.parametrize(("name", "needs"), [("torch_loss", "torch"), ("jax_sensitivity", "jax")])
+def test_what_the_gallery_shows_as_recorded_is_printed(name: str, needs: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The site is built without these packages, and shows a file."""
+    pytest.importorskip(needs)
+    pytest.importorskip("matplotlib").use("agg")
+    monkeypatch.setattr(sys, "argv", [name])
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        runpy.run_path(str(EXAMPLES / f"{name}.py"))
+    assert printed.getvalue() == (EXAMPLES.parents[1] / "docs/recorded" / f"{name}.txt").read_text()
 
 
 def test_the_distance_is_not_misled_by_what_nobody_looks_at() -> None:

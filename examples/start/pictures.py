@@ -3,7 +3,7 @@ Pictures of one result
 ======================
 
 What a distance is made of, where time is spent, and distances beside each other.
-``python examples/pictures.py docs/images/pictures.png`` writes them.
+``python examples/start/pictures.py docs/images/pictures.png`` writes them.
 """
 
 import sys

@@ -12,7 +12,7 @@ probability theta. In the world the walk goes right with .6. Three worlds:
 - the nuisance turns with .2: it is wrong, in what the reward does not see;
 - the walk goes right with .45 on the left and .75 on the right: it is wrong in what the reward sees.
 
-Run ``python examples/wrong_simulator.py [picture.png]`` (needs torch and matplotlib; about a minute).
+Run ``python examples/loss/wrong_simulator.py [picture.png]`` (needs torch and matplotlib; about a minute).
 """
 
 # sphinx_gallery_thumbnail_path = '../docs/images/loss-wrong-simulator.png'
@@ -138,3 +138,12 @@ def main(path: str | None = None) -> None:
 
 if __name__ == "__main__":
     main(*sys.argv[1:2])
+
+# %%
+# What it prints, and draws when a picture is asked for, recorded where PyTorch 2.13 was installed:
+#
+# .. literalinclude:: ../../recorded/wrong_simulator.txt
+#    :language: text
+#
+# .. image:: ../../images/loss-wrong-simulator.png
+#    :alt: Parameter and value error of two fits in three worlds

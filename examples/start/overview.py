@@ -3,7 +3,7 @@ How far, and who corresponds to whom
 ====================================
 
 The picture of the README: how far a fair walk is from drifting ones, and which state belongs to which when one of them
-is seen through noise. ``python examples/overview.py docs/images/overview.png`` writes it.
+is seen through noise. ``python examples/start/overview.py docs/images/overview.png`` writes it.
 """
 
 import sys
