@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -14,6 +13,7 @@ from somcot.chains import MarkovChain
 from somcot.clocks import Clock
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.lazy import amended
 from somcot.plumbing.signatures import option_names
 from somcot.plumbing.validation import check_confidence, check_flag
 from somcot.problem import Data, Problem, Process
@@ -135,11 +135,10 @@ def distance(
     table = costs.between(cost, x, y)
     if solver.takes != "chains":
         found = solve(x, y, table, **given)
-        # A copy would compute all that a record has put off.
-        return found if found.method == chosen.name else replace(found, method=chosen.name)
+        return found if found.method == chosen.name else amended(found, method=chosen.name)
     found = solve(Problem(_chain("x", x), _chain("y", y), table, clock), **given)
     sizes = [process.n_transitions if isinstance(process, Data) else 0 for process in (x, y)]
-    return replace(found, samples=(sizes[0], sizes[1]), plugin=found.distance) if data else found
+    return amended(found, samples=(sizes[0], sizes[1]), plugin=found.distance) if data else found
 
 
 def _of_vectors(x: Any, y: Any, cost: Any, clock: Clock, method: str, given: dict[str, Any]) -> Result:

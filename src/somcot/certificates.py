@@ -61,6 +61,7 @@ V grows with 1 / (1 - discount), and so would 4. Instead (`class_gains`, `settle
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -180,9 +181,12 @@ def bounds_from(discount: float, V: Floats, cost: Floats, found: Improvement, sl
     with np.errstate(over="ignore", invalid="ignore"):
         least, most = _residual_range(discount, V, cost, found)
         off = 0.0 if slack == 0.0 else slack * (float(V.max() - V.min()) + rounding(V))
-        low = (1.0 - discount) * found.low[-1:] + least - off
-        high = (1.0 - discount) * found.high[-1:] + most + off
-    return Bounds(float(_known(low, 0.0)[0]), float(_known(high, 1.0)[0]))
+        low = (1.0 - discount) * float(found.low[-1]) + least - off
+        high = (1.0 - discount) * float(found.high[-1]) + most + off
+    return Bounds(
+        min(max(low, 0.0), 1.0) if math.isfinite(low) else 0.0,
+        min(max(high, 0.0), 1.0) if math.isfinite(high) else 1.0,
+    )
 
 
 class Settled(NamedTuple):
@@ -274,7 +278,8 @@ def _residual_range(discount: float, V: Floats, cost: Floats, found: Improvement
     """Least and largest Bellman residual, widened by the rounding of the sweep itself."""
     least = cost + discount * found.low[:-1] - V
     most = cost + discount * found.high[:-1] - V
-    return float(least.min()) - rounding(V), float(most.max()) + rounding(V)
+    charged = rounding(V)
+    return float(least.min()) - charged, float(most.max()) + charged
 
 
 def _known(ends: Floats, otherwise: float) -> Floats:

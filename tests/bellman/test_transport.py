@@ -189,6 +189,7 @@ def test_bits_do_not_depend_on_threads() -> None:
     runs = []
     for threads in (1, 2, 4):
         sweep = Sweep(problem.unit, all_pairs(problem.unit), threads)
+        assert sweep._problems.wide is not None
         assert len(sweep._problems.wide._slices) > 4, "the problem must be large enough to be cut"
         found = sweep.improve(problem.cost.copy())
         runs.append((found.high.tobytes(), found.low.tobytes(), sweep.kernel()[0].data.tobytes()))

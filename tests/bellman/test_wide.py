@@ -81,6 +81,7 @@ def test_probes_leave_the_bases_alone() -> None:
     V = np.ascontiguousarray(task.unit_cost)
     sweep.improve(V)
     before = [array.copy() for array in sweep._bases]
+    assert sweep._problems.wide is not None
     sweep._problems.wide._choose(V[::-1].copy())
     for was, now in zip(before, sweep._bases, strict=True):
         np.testing.assert_array_equal(was, now)

@@ -21,7 +21,7 @@ import pytest
 from somcot import Problem, streams
 from somcot.bellman.pairs import all_pairs
 from somcot.bellman.starts import Task
-from somcot.bellman.sweep import Sweep, _Problems
+from somcot.bellman.sweep import Sweep, _Problems, _Sizes
 from somcot.plumbing.discounting import discounted_value
 from somcot.solvers import somcot
 from somcot.solvers.saddle import _Run
@@ -100,7 +100,8 @@ def test_the_exact_solver_wherever_its_arrays_lie() -> None:
         moved = packed(rng, *(getattr(sweep, name) for name in names))
         for name, value in zip(names, moved, strict=True):
             setattr(sweep, name, value)
-        sweep._problems = _Problems(Task._make([*moved[:4], sweep._unit, sweep._bases, sweep._bases]))
+        sizes = _Sizes.of(problem.unit.support_x, problem.unit.support_y, sweep._pair_x, sweep._pair_y)
+        sweep._problems = _Problems(Task._make([*moved[:4], sweep._unit, sweep._bases, sweep._bases]), sizes)
         bits = []
         for _ in range(3):
             (table,) = packed(rng, V.reshape(problem.shape))

@@ -68,7 +68,11 @@ def choose(problem: UnitProblem, pairs: PairChoice) -> Pairs:
 
 def all_pairs(problem: UnitProblem) -> Pairs:
     """Every pair of states."""
-    return pairs_where(np.ones(problem.shape, dtype=np.bool_))
+    n_x, n_y = problem.shape
+    x, y = np.empty((n_x, n_y), dtype=np.int32), np.empty((n_x, n_y), dtype=np.int32)
+    x[:] = np.arange(n_x, dtype=np.int32)[:, None]
+    y[:] = np.arange(n_y, dtype=np.int32)
+    return Pairs(x.ravel(), y.ravel(), np.arange(n_x * n_y, dtype=np.int32).reshape(n_x, n_y))
 
 
 def reachable_pairs(problem: UnitProblem) -> Pairs:

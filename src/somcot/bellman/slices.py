@@ -32,6 +32,8 @@ def cut(work: NDArray[np.int64], limit: int) -> list[Slice]:
     if len(work) == 0:
         return []
     done = np.cumsum(work)
+    if done[-1] <= limit:
+        return [(0, len(work))]
     marks = np.arange(limit, int(done[-1]), limit)
     ends = np.unique(np.concatenate([[0], np.searchsorted(done, marks) + 1, [len(work)]]))
     return list(pairwise(ends.tolist()))

@@ -52,7 +52,7 @@ _PEEL, _ENTROPIC = Start(PEEL, False, 0.25), Start(PEEL, True, 0.4)
 
 
 class WidePairs:
-    """The pairs of a sweep whose supports are wide, in an order that keeps y as long as possible."""
+    """The pairs of a sweep whose supports are wide, at least one, in an order that keeps y as long as possible."""
 
     def __init__(self, task: Task, pairs: NDArray[np.int64]) -> None:
         self._task = task
@@ -60,14 +60,12 @@ class WidePairs:
         self._todo = pairs[order]
         rows = np.diff(task.x.indptr)[task.pair_x[self._todo]]
         columns = np.diff(task.y.indptr)[task.pair_y[self._todo]]
-        self._widths = float(rows.mean()) if len(rows) else 0.0, float(columns.mean()) if len(rows) else 0.0
+        self._widths = float(rows.mean()), float(columns.mean())
         self._slices = cut(rows * columns, _SLICE)
         self._pivots: list[float] = []  # a pair, sweep by sweep
 
     def improve(self, V: Floats, found: tuple[Floats, Floats, Floats], threads: int) -> int:
         """Solve all of them; `found` receives bounds and values. Returns how many bases changed."""
-        if len(self._todo) == 0:
-            return 0
         start = self._choose(V)
 
         def run(lo: int, hi: int) -> tuple[int, int]:

@@ -74,28 +74,20 @@ class Sweep:
         self.threads = thread_count(threads)
         n_x, n_y = problem.shape
         support_x, support_y = problem.support_x, problem.support_y
-        self._pair_x = np.append(pairs.x, np.int32(n_x))
-        self._pair_y = np.append(pairs.y, np.int32(n_y))
-        rows = np.diff(support_x.indptr)[self._pair_x]
-        columns = np.diff(support_y.indptr)[self._pair_y]
-        n_arcs = int(rows.sum() + columns.sum()) - len(rows)
+        self._pair_x, self._pair_y = _and_last(pairs.x, n_x), _and_last(pairs.y, n_y)
+        sizes = _Sizes.of(support_x, support_y, self._pair_x, self._pair_y)
         require(
-            36.0 * n_arcs + 1100.0 * len(rows),  # measured: bases, kernel, its solution and the coupling
-            f"the exact solution on {len(pairs):,} state pairs with {n_arcs:,} arcs",
+            36.0 * sizes.n_arcs + 1100.0 * len(sizes.rows),  # measured: bases, kernel, its solution and the coupling
+            f"the exact solution on {len(pairs):,} state pairs with {sizes.n_arcs:,} arcs",
             "merge states, or use method='somcot' on samples",
         )
-        self._unit = 1 << int(2 * support_x.max_row + 1).bit_length()
-        total = 2**61 // self._unit
-        self._x, self._y = _rows(support_x, total), _rows(support_y, total)
-        self._bases = Bases(
-            np.concatenate([[0], np.cumsum(rows + columns - 1)]).astype(np.int64),
-            np.zeros(n_arcs, dtype=np.int32),
-            np.zeros(n_arcs, dtype=np.int64),
-            np.zeros(len(rows), dtype=np.uint8),
-        )
-        self.cells = int((rows * columns).sum())
+        self._unit = sizes.unit
+        self._x, self._y = _rows(support_x, 2**61 // sizes.unit), _rows(support_y, 2**61 // sizes.unit)
+        self._bases = sizes.bases()
+        self.cells = int(sizes.cells.sum())
         hinted = self._bases if hints is None else hints._bases
-        self._problems = _Problems(Task(self._pair_x, self._pair_y, self._x, self._y, self._unit, self._bases, hinted))
+        task = Task(self._pair_x, self._pair_y, self._x, self._y, self._unit, self._bases, hinted)
+        self._problems = _Problems(task, sizes)
 
     def improve(self, V: Floats) -> Improvement:
         """Find the best transition coupling of every pair against the potential V, (n_x, n_y)."""
@@ -210,31 +202,56 @@ def transport_values(V: Floats, x: Support, y: Support, pair_x: NDArray[np.int32
 
     Any number of kernels can be laid end to end in `x` and `y`: a pair names rows, and entries name columns of V.
     """
-    rows, columns = np.diff(x.indptr)[pair_x], np.diff(y.indptr)[pair_y]
-    n_arcs = int(rows.sum() + columns.sum()) - len(rows)
-    bases = Bases(
-        np.concatenate([[0], np.cumsum(rows + columns - 1)]).astype(np.int64),
-        np.zeros(n_arcs, dtype=np.int32),
-        np.zeros(n_arcs, dtype=np.int64),
-        np.zeros(len(rows), dtype=np.uint8),
-    )
-    unit = 1 << int(2 * x.max_row + 1).bit_length()
-    one, other = _rows(x, 2**61 // unit), _rows(y, 2**61 // unit)
+    sizes = _Sizes.of(x, y, pair_x, pair_y)
+    one, other = _rows(x, 2**61 // sizes.unit), _rows(y, 2**61 // sizes.unit)
+    bases = sizes.bases()
     low, high, value = (np.empty(len(pair_x)) for _ in range(3))
-    _Problems(Task(pair_x, pair_y, one, other, unit, bases, bases)).improve(V, (low, high, value), 1)
+    task = Task(pair_x, pair_y, one, other, sizes.unit, bases, bases)
+    _Problems(task, sizes).improve(V, (low, high, value), 1)
     return high
+
+
+class _Sizes(NamedTuple):
+    """How large the transport problems are: rows and columns of each, cells of its matrix, and the widest supports."""
+
+    rows: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    cells: NDArray[np.int64]
+    n_arcs: int
+    widest: tuple[int, int]
+
+    @classmethod
+    def of(cls, x: Support, y: Support, pair_x: NDArray[np.int32], pair_y: NDArray[np.int32]) -> _Sizes:
+        lengths_x, lengths_y = x.indptr[1:] - x.indptr[:-1], y.indptr[1:] - y.indptr[:-1]
+        rows, columns = lengths_x[pair_x], lengths_y[pair_y]
+        n_arcs = int(rows.sum() + columns.sum()) - len(rows)
+        return cls(rows, columns, rows * columns, n_arcs, (int(lengths_x.max()), int(lengths_y.max())))
+
+    @property
+    def unit(self) -> int:
+        """What a unit of mass is divided into, so that perturbed masses stay whole numbers."""
+        return 1 << (2 * self.widest[0] + 1).bit_length()
+
+    def bases(self) -> Bases:
+        """Room for a basis of each."""
+        ptr = np.zeros(len(self.rows) + 1, dtype=np.int64)
+        np.cumsum(self.rows + self.columns - 1, out=ptr[1:])
+        known = np.zeros(len(self.rows), dtype=np.uint8)
+        return Bases(ptr, np.zeros(self.n_arcs, dtype=np.int32), np.zeros(self.n_arcs, dtype=np.int64), known)
 
 
 class _Problems:
     """Transport problems, the narrow ones in the order given and the wide ones in their own."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, sizes: _Sizes) -> None:
         self._task = task
-        rows, columns = np.diff(task.x.indptr)[task.pair_x], np.diff(task.y.indptr)[task.pair_y]
-        wide = np.minimum(rows, columns) >= WIDE
-        self._narrow = np.flatnonzero(~wide)
-        self._slices = cut((rows * columns + 16)[self._narrow], _SLICE)
-        self.wide = WidePairs(task, np.flatnonzero(wide))
+        self.wide: WidePairs | None = None
+        self._narrow, work = np.arange(len(sizes.cells)), sizes.cells + 16
+        if min(sizes.widest) >= WIDE:
+            wide = np.minimum(sizes.rows, sizes.columns) >= WIDE
+            self._narrow, work = np.flatnonzero(~wide), work[~wide]
+            self.wide = WidePairs(task, np.flatnonzero(wide)) if len(work) < len(wide) else None
+        self._slices = cut(work, _SLICE)
 
     def improve(self, V: Floats, found: tuple[Floats, Floats, Floats], threads: int) -> int:
         """Solve all; `found` receives bounds and values. Returns how many bases changed."""
@@ -243,7 +260,15 @@ class _Problems:
             changed: int = optimise(self._narrow[lo:hi], V, *self._task, *found)
             return changed
 
-        return sum(in_slices(run, self._slices, threads)) + self.wide.improve(V, found, threads)
+        changed = sum(in_slices(run, self._slices, threads))
+        return changed if self.wide is None else changed + self.wide.improve(V, found, threads)
+
+
+def _and_last(states: NDArray[np.int32], last: int) -> NDArray[np.int32]:
+    """States and one more; `np.append` takes three times as long."""
+    found = np.empty(len(states) + 1, dtype=np.int32)
+    found[:-1], found[-1] = states, last
+    return found
 
 
 def _rows(support: Support, total: int) -> Rows:

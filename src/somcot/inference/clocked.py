@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -12,6 +11,7 @@ from somcot.chains import MarkovChain
 from somcot.clocks import Clock
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.lazy import amended
 from somcot.problem import Data, Problem
 from somcot.recorded.counts import Counts
 from somcot.result import Result
@@ -59,7 +59,7 @@ def distance(x: Any, y: Any, cost: Any, clock: Clock, **options: Any) -> Result:
         DataWarning,
     )
     sizes = [process.n_transitions if isinstance(process, Data) else 0 for process in (x, y)]
-    return replace(found, method="plugin", samples=(sizes[0], sizes[1]), plugin=found.distance)
+    return amended(found, method="plugin", samples=(sizes[0], sizes[1]), plugin=found.distance)
 
 
 def metric(x: Any, y: Any, cost: Any, clock: Clock, threads: int | None = None) -> Floats:
@@ -82,7 +82,7 @@ def settling_warning(result: Result) -> Result:
         "settle, and transitions that the data miss can change what comes after",
         DataWarning,
     )
-    return replace(result, settling=spread, clock=Clock("average", 1.0))
+    return amended(result, settling=spread, clock=Clock("average", 1.0))
 
 
 def _refuse(name: str, process: Any, clock: Clock) -> NoReturn:

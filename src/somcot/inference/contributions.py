@@ -30,6 +30,7 @@ from somcot.inference.statistics import pearson
 from somcot.makeup import Contributions, Makeup, PairShare, RowCounts, TransitionShare
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.discounting import discounted_occupancy, discounted_value
+from somcot.plumbing.lazy import amended
 from somcot.plumbing.validation import check_count
 from somcot.problem import Data, UnitProblem
 from somcot.result import Result
@@ -64,7 +65,7 @@ def counted(result: Result, x: Model, y: Model) -> Result:
         return result
     rows = [side._replace(counts=model.counts) for side, model in ((result.makeup.x, x), (result.makeup.y, y))]
     test = functools.partial(same_rows, x.samples, y.samples)
-    return replace(result, makeup=replace(result.makeup, x=rows[0], y=rows[1], same_rows=test))
+    return amended(result, makeup=replace(result.makeup, x=rows[0], y=rows[1], same_rows=test))
 
 
 def same_rows(x: Data | None, y: Data | None) -> float | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from somcot.bellman.pairs import PairChoice
 from somcot.costs import FeatureCost
+from somcot.derivatives import Gradient
 from somcot.inference import crossfit, intervals, maps, rules
 from somcot.inference.contributions import counted
 from somcot.inference.crossfit import Plugin
@@ -20,6 +22,7 @@ from somcot.inference.permutation import known_starts_differ, permutation_test
 from somcot.inference.pooling import Pooled, pool, pooled_distance
 from somcot.inference.rules import Evidence, correct
 from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.lazy import Later, amended
 from somcot.plumbing.validation import check_confidence, check_count, check_flag, check_positive, check_rng
 from somcot.problem import ChainOrData, Problem
 from somcot.result import Bounds, ConfidenceInterval, Estimate, Result
@@ -49,7 +52,7 @@ def plugin(
     model_x, model_y = fit(x, "x"), fit(y, "y")
     problem = Problem(model_x.chain, model_y.chain, cost, discount)
     found = policy_iteration.solve(problem, pairs=pairs, threads=threads, max_sweeps=max_sweeps)
-    return replace(
+    return amended(
         counted(_with_starts(found, (model_x, model_y)), model_x, model_y),
         method="plugin",
         plugin=found.distance if model_x.samples or model_y.samples else None,
@@ -95,9 +98,9 @@ def saddle(
         problem, max_steps=max_steps, tolerance=tolerance, primal_step=primal_step, dual_step=dual_step
     )
     if stop_at_noise is not None:  # an estimate of the truth, not the distance of the estimated chains
-        found = replace(found, distance=float(found.trace["distance"][-1]))
+        found = amended(found, distance=float(found.trace["distance"][-1]))
     data = any(model.samples for model in models)
-    return replace(
+    return amended(
         found,
         plugin=policy_iteration.solve(problem).distance if data else None,
         samples=(models[0].n_transitions, models[1].n_transitions),
@@ -173,7 +176,7 @@ def estimate(
         None if pooled is None or shared is None else pooled_distance(whole, pooled, shared, threads),
     )
     corrected = problem.to_user(correct(evidence))
-    result = replace(
+    result = amended(
         bare,
         distance=corrected,
         maps=maps.deferred(problem, models, bare) if evidence.rho > maps.BLUR else bare.maps,
@@ -194,18 +197,24 @@ def estimate(
         else:
             found = _guarded(rules.interval(evidence, confidence), evidence, whole, order, generator)
         low, high = (problem.to_user(end) for end in found)
-        result = replace(result, confidence_interval=ConfidenceInterval(low, high, confidence))
+        result = amended(result, confidence_interval=ConfidenceInterval(low, high, confidence))
     for note in result.notes:
         warn(note, DataWarning)
-    return replace(result, seconds=time.perf_counter() - began)
+    return amended(result, seconds=time.perf_counter() - began)
 
 
 def _with_starts(found: Result, models: tuple[Model, Model]) -> Result:
     """Let the gradient know of start laws that follow from the rows."""
-    if found.gradient is None:
+    if not any(model.starts_in_the_long_run for model in models):
         return found
+    return amended(found, gradient=Later(partial(_in_full, found, models)))
+
+
+def _in_full(found: Result, models: tuple[Model, Model]) -> Gradient | None:
+    if found.gradient is None:
+        return None
     x, y = (model.in_full(side) for model, side in zip(models, (found.gradient.x, found.gradient.y), strict=True))
-    return replace(found, gradient=replace(found.gradient, x=x, y=y))
+    return replace(found.gradient, x=x, y=y)
 
 
 def _matched(problem: Problem) -> NDArray[np.int64] | None:

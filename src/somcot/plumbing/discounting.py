@@ -211,12 +211,15 @@ def _flood(indptr, indices, seen, sources):
 
 @kernel
 def _residual(indptr, indices, data, discount, b, x, out):
-    """Out = b - (I - discount * P) x; returns its largest entry."""
+    """Out = b - (I - discount * P) x; returns its largest entry. Places are unsigned as in `_apply`."""
     worst = 0.0
-    for i in range(b.size):
+    t = np.uint64(indptr[0])
+    for i in range(np.uint64(b.size)):
         total = 0.0
-        for t in range(indptr[i], indptr[i + 1]):
-            total += data[t] * x[indices[t]]
+        end = np.uint64(indptr[i + np.uint64(1)])
+        while t < end:
+            total += data[t] * x[np.uint32(indices[t])]
+            t += np.uint64(1)
         out[i] = b[i] - x[i] + discount * total
         worst = max(worst, abs(out[i]))
     return worst
@@ -224,10 +227,17 @@ def _residual(indptr, indices, data, discount, b, x, out):
 
 @kernel
 def _apply(indptr, indices, data, discount, x, out):
-    for i in range(x.size):
+    """Out = (I - discount * P) x.
+
+    Places are unsigned: Numba tests signed ones for being counted from the end, which takes as long as the product.
+    """
+    t = np.uint64(indptr[0])
+    for i in range(np.uint64(x.size)):
         total = 0.0
-        for t in range(indptr[i], indptr[i + 1]):
-            total += data[t] * x[indices[t]]
+        end = np.uint64(indptr[i + np.uint64(1)])
+        while t < end:
+            total += data[t] * x[np.uint32(indices[t])]
+            t += np.uint64(1)
         out[i] = x[i] - discount * total
 
 

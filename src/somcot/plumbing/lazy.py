@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Later", "Lazy"]
+__all__ = ["Later", "Lazy", "amended"]
 
 T = TypeVar("T")
+Record = TypeVar("Record")
 
 
 class Later(Generic[T]):
@@ -77,3 +79,24 @@ class Lazy(Generic[T]):
 
     def __set__(self, record: object, value: T | Later[T]) -> None:
         record.__dict__[self._name] = value
+
+
+def amended(record: Record, **changes: Any) -> Record:
+    """A copy of a dataclass with other values of some fields; `dataclasses.replace` would compute all that is put off.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Answer:
+    ...     name: str
+    ...     table: Lazy[list[int]] = Lazy()
+    >>> answer = amended(Answer("one", Later(lambda: print("now") or [1, 2])), name="two")
+    >>> answer.name
+    'two'
+    >>> answer.table
+    now
+    [1, 2]
+    """
+    kept = {field.name: record.__dict__[field.name] for field in fields(record)}  # type: ignore[arg-type]
+    return type(record)(**kept | changes)

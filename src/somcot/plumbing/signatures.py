@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import fields
+from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -64,4 +65,10 @@ def option_names(function: Callable[..., Any]) -> list[str]:
     >>> option_names(lambda x, *, speed=1: x)
     ['speed']
     """
-    return [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    return list(_option_names(function))
+
+
+@cache
+def _option_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Kept: reading a signature takes as long as a solve of ten states."""
+    return tuple(p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY)

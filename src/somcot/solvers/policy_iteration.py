@@ -202,6 +202,8 @@ def _polish(problem: UnitProblem, solution: Solution, cost: Floats) -> Status:
     equation for the cost less the gain and is only as large as the spread of V. Where that is large too (processes that
     never meet), rounding sets the target.
     """
+    if solution.width <= TARGET:
+        return Status.CONVERGED
     W, gain, table, pairs = solution.V, 0.0, np.zeros(problem.shape), solution.pairs
     found = solution.found
     assert found is not None

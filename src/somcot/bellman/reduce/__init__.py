@@ -101,6 +101,8 @@ class Reduced(NamedTuple):
 
     def spread(self, table: Floats) -> Floats:
         """A table of the smaller problem for all states, NaN where states were left out."""
+        if self.problem.shape == (self.x.n, self.y.n):  # nothing was done: every step makes a chain smaller
+            return table
         found = np.full((self.x.n, self.y.n), np.nan)
         rows, columns = (side.labels[: len(side.kept)] for side in (self.x, self.y))
         found[np.ix_(self.x.kept, self.y.kept)] = table[np.ix_(rows, columns)]
