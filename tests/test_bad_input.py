@@ -69,6 +69,9 @@ CASES: list[tuple[str, Callable[[], object], type[Exception], str]] = [
     ("start negative", chain(GOOD, -1), ValueError, "initial: -1 is not a state"),
     ("start bool", chain(GOOD, states=["a", "b"], initial=True), ValueError, "initial: True is not a state"),
     ("start True", chain(GOOD, True), ValueError, "initial: True is not a state"),
+    ("start of unknown", chain(GOOD, {9: 1.0}), ValueError, "initial: 9 not among the states 0, 1"),
+    ("start half", chain(GOOD, {0: 0.5}), ValueError, "initial: probabilities sum to 0.5"),
+    ("start in the long run", chain(GOOD, "stationary"), ValueError, r"the states are 0, 1; .* that of stationary\(\)"),
     ("start float", chain(GOOD, 0.5), ValueError, "initial: 0.5 is not a state"),
     (
         "start label",

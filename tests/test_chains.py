@@ -135,3 +135,18 @@ def test_features_that_do_not_fit(features: Any) -> None:
 def test_a_chain_without_features_makes_no_cost() -> None:
     with pytest.raises(ValueError, match="a: has no rewards"):
         costs.from_features(MarkovChain([[1.0]]), [0.0])
+
+
+def test_a_start_may_be_labels_with_their_probabilities() -> None:
+    chain = MarkovChain(np.eye(3), {"c": 0.75, "a": 0.25}, states=["a", "b", "c"])
+    assert chain.initial.tolist() == [0.25, 0.0, 0.75]
+
+
+def test_a_cost_function_that_fails_says_how_it_is_called() -> None:
+    """A function of two labels is what many try first."""
+    walk = somcot.random_walk(3)
+    with pytest.raises(TypeError, match="unsupported operand") as caught:
+        distance(walk, walk, lambda a, b: abs(a - b), discount=0.9)
+    assert "for b in y.states" in caught.value.__notes__[0]
+    with pytest.raises(TypeError, match=r"cost: found a sparse csr_array, expected a full array; pass its \.toarray"):
+        distance(walk, walk, csr_array(np.eye(3)), discount=0.9)

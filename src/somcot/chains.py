@@ -77,7 +77,7 @@ class MarkovChain:
     transition : array_like or scipy.sparse matrix, shape (n, n)
         ``transition[i, j]`` is the probability of going from state i to state j. Rows sum to 1 (within 1e-8; they
         are divided by their sum).
-    initial : state or array_like, shape (n,), optional
+    initial : state, array_like, shape (n,), or mapping of state to probability, optional
         The first state (a label when `states` has it, otherwise an index) or a law over the states.
     states : sequence of hashable, optional
         Labels; by default 0, 1, ..., n-1.
@@ -108,7 +108,7 @@ class MarkovChain:
     def __init__(
         self,
         transition: ArrayLike | Any,
-        initial: Hashable | ArrayLike = 0,
+        initial: Hashable | ArrayLike | Mapping[Any, float] = 0,
         *,
         states: Iterable[Hashable] | None = None,
         normalize: bool = False,

@@ -53,10 +53,21 @@ def between(cost: Cost, x: Any, y: Any) -> ArrayLike | FeatureCost:
     """
     if isinstance(cost, str):
         return _named(cost, x, y)
-    found: Any = cost(x, y) if callable(cost) else cost
+    found: Any = _called(cost, x, y) if callable(cost) else cost
     if found is None:
         raise TypeError("cost: found None, expected an array, a name such as 'labels', or a function that returns one")
     return aligned(found, getattr(x, "states", None), getattr(y, "states", None))
+
+
+def _called(cost: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
+    try:
+        return cost(x, y)
+    except Exception as error:
+        error.add_note(
+            "cost: the function is called once, with the two processes, and returns an array; for a function f of two "
+            "labels pass lambda x, y: [[f(a, b) for b in y.states] for a in x.states]"
+        )
+        raise
 
 
 def _named(text: str, x: Any, y: Any) -> ArrayLike | FeatureCost:

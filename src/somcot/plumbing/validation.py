@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -22,6 +22,8 @@ __all__ = [
 def real_array(name: str, values: Any, ndim: int) -> Floats:
     """Turn `values` into a fresh float64 array of `ndim` dimensions with finite entries."""
     refuse_masks(name, values)
+    if hasattr(values, "tocsr"):
+        raise TypeError(f"{name}: found a sparse {type(values).__name__}, expected a full array; pass its .toarray()")
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -201,7 +203,12 @@ def probability_vector(name: str, values: ArrayLike, labels: tuple[Hashable, ...
 
 
 def check_start_law(initial: Any, labels: tuple[Hashable, ...], *, normalize: bool) -> Floats:
-    """A law over the states from a label, an index or probabilities."""
+    """A law over the states from a label, an index, probabilities, or labels with their probabilities."""
+    if isinstance(initial, Mapping):
+        unknown = [label for label in initial if label not in labels]
+        if unknown:
+            raise ValueError(f"initial: {_some(unknown)} not among the states {_some(labels)}")
+        initial = [initial.get(label, 0.0) for label in labels]
     is_vector = not isinstance(initial, (str, bytes, tuple)) and np.ndim(initial) == 1
     if is_vector or (isinstance(initial, tuple) and initial not in labels):
         return probability_vector("initial", initial, labels, normalize=normalize)
@@ -221,6 +228,10 @@ def state_index(name: str, state: Any, labels: tuple[Hashable, ...]) -> int:
     except TypeError:
         i = -1
     if isinstance(state, bool) or not 0 <= i < len(labels):
-        shown = ", ".join(repr(label) for label in labels[:5]) + (", ..." if len(labels) > 5 else "")
-        raise ValueError(f"{name}: {state!r} is not a state; the states are {shown}")
+        remedy = "; the long-run law is that of stationary()" if name == "initial" and state == "stationary" else ""
+        raise ValueError(f"{name}: {state!r} is not a state; the states are {_some(labels)}{remedy}")
     return i
+
+
+def _some(labels: Sequence[Hashable]) -> str:
+    return ", ".join(repr(label) for label in labels[:5]) + (", ..." if len(labels) > 5 else "")

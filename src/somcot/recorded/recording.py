@@ -260,17 +260,12 @@ def start_law(initial: Any, labels: tuple[Hashable, ...]) -> Floats | None:
     """Turn a label, label-probability pairs or probabilities into a law over the states."""
     if initial is None:
         return None
-    if isinstance(initial, Mapping):
-        unknown = [label for label in initial if label not in labels]
-        if unknown:
-            raise ValueError(f"initial: {listing(unknown)} not among the states {listing(labels, 5)}")
-        return check_start_law([initial.get(label, 0.0) for label in labels], labels, normalize=False)
     whole = isinstance(initial, (int, np.integer))
     if whole and initial not in labels and any(isinstance(label, int) for label in labels):
         raise ValueError(
             f"initial: {initial!r} is not a state of the data, which has {listing(labels, 5)}; pass states to add it"
         )
-    if np.ndim(initial) == 1 and not isinstance(initial, (str, tuple)) and len(initial) != len(labels):
+    if np.ndim(initial) == 1 and not isinstance(initial, (str, tuple, Mapping)) and len(initial) != len(labels):
         raise ValueError(
             f"initial: found {len(initial)} probabilities for {len(labels)} states, {listing(labels, 5)}; pass states "
             "to fix which states there are and their order"
