@@ -213,9 +213,7 @@ def metric(
 @app.command(cls=Grouped)
 @reads_files
 def matrix(
-    files: Annotated[
-        list[str], typer.Argument(metavar="FILES...", help="Files with a process each, or one with --by.")
-    ],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Files with a process each, or one with --by.")],
     reading: Any,
     discount: Discount,
     by: Annotated[
@@ -258,7 +256,7 @@ def matrix(
 @reads_files
 def select(
     data: Annotated[str, typer.Argument(metavar="DATA", help="File with the recorded data.")],
-    candidates: Annotated[list[str], typer.Argument(metavar="CANDIDATES...", help="Files, known or recorded.")],
+    candidates: Annotated[list[str], typer.Argument(metavar="CANDIDATE", help="Files, known or recorded.")],
     reading: Any,
     discount: Discount,
     cost: Cost = "labels",

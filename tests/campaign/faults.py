@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from somcot.data import clickstream
+from somcot.plumbing import container
 
 ROOT = Path(__file__).parents[2]
 OLD = b"what was there before"
@@ -26,6 +27,23 @@ COMMANDS: dict[str, list[str]] = {
     "test": ["test", *PAIR, "--permutations", "19"],
     "metric": ["metric", *PAIR, "--out", "m.csv"],
     "somcot": ["distance", *PAIR, "--method", "somcot", "--json"],
+    "matrix": ["matrix", *PAIR, "--out", "m.json", "--out", "r.html", "--checkpoint", "c.ck"],
+    "select": ["select", *PAIR, "--json"],
+    "drift": ["drift", "a.csv", *PAIR[2:], "--by", "week", "--permutations", "19", "--html", "r.html"],
+    "watch": ["watch", "b.csv", "--reference", "a.csv", *PAIR[2:], "--state-file", "w.ck", "--html", "r.html"],
+    "cells": [
+        "distance",
+        "u.csv",
+        "v.csv",
+        "--state",
+        "p,q",
+        "--cells",
+        "auto",
+        "--discount",
+        "0.9",
+        "--plot",
+        "p.png",
+    ],
     "info": ["info", "a.csv", *TABLES[2:]],
     "demo": ["demo", "--out", "."],
     "warm-up": ["warm-up"],
@@ -39,9 +57,12 @@ def write_tables(folder: Path) -> dict[str, bytes]:
     """Two recordings, and what stands in them."""
     rng = np.random.default_rng(0)
     for name in "ab":
-        rows = [f"{i // 12},{page}" for i, page in enumerate(rng.choice(["home", "cart", "pay"], 240))]
-        (folder / f"{name}.csv").write_text("\n".join(["user,page", *rows]) + "\n", encoding="utf-8")
-    return {name: (folder / name).read_bytes() for name in ("a.csv", "b.csv")}
+        rows = [f"{i // 12},{page},{i // 120}" for i, page in enumerate(rng.choice(["home", "cart", "pay"], 240))]
+        (folder / f"{name}.csv").write_text("\n".join(["user,page,week", *rows]) + "\n", encoding="utf-8")
+    for name in "uv":
+        points = "".join(f"{p},{q}\n" for p, q in rng.normal(size=(300, 2)).cumsum(axis=0))
+        (folder / f"{name}.csv").write_text("p,q\n" + points, encoding="utf-8")
+    return {name: (folder / name).read_bytes() for name in ("a.csv", "b.csv", "u.csv", "v.csv")}
 
 
 def start(arguments: list[str], folder: Path, code: str | None = None, **more: Any) -> subprocess.Popen[str]:
@@ -100,6 +121,8 @@ def _whole(path: Path) -> bool:
             return bool(json.loads(content))
         except ValueError:
             return False
+    if path.suffix == ".ck":
+        return content.startswith(container.MAGIC) and bool(container.read(path))
     if path.stem in ("may", "june"):
         return content == clickstream.path(path.stem).read_bytes()
     if path.suffix == ".csv":

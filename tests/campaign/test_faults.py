@@ -40,7 +40,7 @@ ASK = ["distance", *PAIR, "--json"]
 def stop(name: str, number: signal.Signals, moment: float, folder: Path) -> list[str]:
     """Stop a command after some seconds; what is wrong with how it ended and what it left."""
     inputs = write_tables(folder)
-    for output in ("r.html", "p.png", "m.csv"):
+    for output in ("r.html", "p.png", "m.csv", "m.json"):
         (folder / output).write_bytes(OLD)
     process = start(COMMANDS[name], folder)
     wait_until_armed(process)
@@ -55,6 +55,14 @@ def stop(name: str, number: signal.Signals, moment: float, folder: Path) -> list
     found = [fault for fault, occurs in faults.items() if occurs]
     found += [f"{file} is broken" for file in broken(folder, inputs)]
     return [f"{name}, {number.name} after {moment:.3f} s: {fault}" for fault in found]
+
+
+def test_every_command_is_stopped() -> None:
+    from typer.main import get_command
+
+    from somcot.cli import app
+
+    assert {arguments[0] for arguments in COMMANDS.values()} == set(get_command(app).commands)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ Plain text, because rich takes longer to load than `--help` may take.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from dataclasses import fields
 from typing import Any, NamedTuple
@@ -90,6 +91,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("fish", "somcot completion fish > ~/.config/fish/completions/somcot.fish"),
     ),
 }  # fmt: skip
+_TYPE = re.compile(r" <(str|list\[str\])>$")  # how an argument is held is of no interest
 
 
 class Grouped(TyperCommand):
@@ -97,7 +99,7 @@ class Grouped(TyperCommand):
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Arguments as they are called in the text below, without braces."""
-        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+        return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the groups, in the order in which they first occur."""
@@ -105,7 +107,8 @@ class Grouped(TyperCommand):
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
-                groups.setdefault(_group(parameter), []).append(record)
+                names, text = record
+                groups.setdefault(_group(parameter), []).append((_TYPE.sub("", names), text))
         for heading in sorted(groups, key=lambda heading: _LAST.get(heading, 0)):
             _section(formatter, heading, groups[heading])
 
