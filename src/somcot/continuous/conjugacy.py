@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from somcot.cells import Cells, PointCost, apart
+from somcot.continuous.fitting import discretise
 from somcot.continuous.maps import KINDS, Affine, Fitted, fit_map, in_words
 from somcot.continuous.onestep import OneStep
 from somcot.continuous.plain import null_distances, pvalue, raw
@@ -33,6 +34,7 @@ _PERMUTATIONS = 199
 _ON_CELLS = 39
 _LEAST_EPISODES = 20  # on each side; with fewer the tests say nothing
 _MOST_COORDINATES = 6
+_MOST_STEPS = 20_000  # of each side that are looked at
 _FEATURES = 40  # bumps that steps and places are tested on
 _NULL = 8  # regroupings behind what may be undetected
 _MATCHED = 300  # points of the static check
@@ -95,12 +97,15 @@ def compare(
     unable = _unable(x, y)
     if unable:
         return MapComparison("refused", None, None, "", (unable,), {})
+    x, y = _part(x, rng), _part(y, rng)
     step = OneStep.fit(x.now, x.following, rng)
-    best = min((fit_map(kind, x, y, step, rng) for kind in KINDS if x.d > 1 or kind != "affine"), key=_Rank(x, y, rng))
+    best = min((fit_map(kind, x, y, step, rng) for kind in KINDS if x.d > 1 or kind != "affine"), key=_Rank(x, y, step))
     back = y.mapped(best.map.inverse)
     words = in_words(best.kind, best.map.in_units(np.ones(x.d) if scale is None else scale), x.names)
     pvalues = _tests(x, back, rng)
-    pvalues["cells"] = pvalue(cells, x, back, "euclidean", discount, n_permutations=_ON_CELLS, rng=rng)
+    # Cells of x and y would know which is which: y was somewhere else when they were fitted.
+    own = discretise(x, back, n_cells=cells.n_cells, scale=1.0, discount=discount, rng=int(rng.integers(2**31)))
+    pvalues["cells"] = pvalue(own, x, back, "euclidean", discount, n_permutations=_ON_CELLS, rng=rng)
     different = [
         f"{name} of x and of y pulled back by the map differ (p = {p:.3g})"
         for name, p in pvalues.items()
@@ -115,7 +120,7 @@ def compare(
     if best.kind == "identity":  # how far a shift may be without having been chosen
         interval = (0.0, _measured(x, y, cost, discount, fit_map("shift", x, y, step, rng), confidence)[1][1])
     stretch = float(np.linalg.norm(best.map.matrix, 2))
-    hidden = stretch * _undetected(x, back, discount, cells, int(rng.integers(2**31)))
+    hidden = stretch * _undetected(x, back, discount, own, int(rng.integers(2**31)))
     return MapComparison("conjugate", value, _widened(interval, hidden, cost), words, (), pvalues, best.kind)
 
 
@@ -132,21 +137,28 @@ def _unable(x: Trajectories, y: Trajectories) -> str:
     return ""
 
 
+def _part(data: Trajectories, rng: np.random.Generator) -> Trajectories:
+    """Episodes chosen at random, up to as many steps as are looked at."""
+    order = rng.permutation(data.n_episodes)
+    n = max(_LEAST_EPISODES, int(np.searchsorted(np.cumsum(data.lengths[order]), _MOST_STEPS, side="right")))
+    return data if n >= data.n_episodes else data.take(np.sort(order[:n]))
+
+
 class _Rank:
     """Bayesian information of a map: how well one model of a step explains x and the pulled-back y together."""
 
-    def __init__(self, x: Trajectories, y: Trajectories, rng: np.random.Generator) -> None:
-        self.x, self.y, self.seed = x, y, int(rng.integers(2**31))
+    def __init__(self, x: Trajectories, y: Trajectories, step: OneStep) -> None:
+        self.y, self.step, self.own = y, step, step.moments(x.now, x.following)
 
     def __call__(self, fitted: Fitted) -> float:
         if not fitted.map.sane:
             return np.inf
         back = self.y.mapped(fitted.map.inverse)
-        now, following = (np.concatenate([getattr(side, name) for side in (self.x, back)]) for name in _STEPS)
-        model = OneStep.fit(now, following, np.random.default_rng(self.seed))
-        e = following - model.mean(now)
-        n = len(e)
-        fit = n * np.linalg.slogdet(e.T @ e / n + 1e-14 * np.eye(self.x.d))[1]
+        moments = self.own + self.step.moments(back.now, back.following)
+        model = self.step.solved(moments)
+        left = moments.left(model.weights) * self.step.scale[:, None] * self.step.scale
+        n = moments.n
+        fit = n * np.linalg.slogdet(left / n + 1e-14 * np.eye(self.y.d))[1]
         stretched = 2.0 * self.y.n_transitions * np.linalg.slogdet(fitted.map.matrix)[1]
         return float(fit + stretched + (len(fitted.numbers) + model.freedom) * np.log(n))
 

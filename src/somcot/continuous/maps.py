@@ -14,9 +14,9 @@ from somcot.trajectories import Trajectories
 __all__ = ["KINDS", "Affine", "Fitted", "fit_map", "in_words"]
 
 KINDS = ("identity", "shift", "scaling", "affine")
-_POINTS = 3000  # steps of y that the map is fitted to
+_POINTS = 3000  # steps of y that the map is fitted to at first
 _ROUNDS = 8
-_NUDGE = 1e-5  # for derivatives by differences; points are standardised
+_CLOSE = 1e-5  # change of the numbers that ends the search; points are standardised
 _TRUST = 3.0  # standard deviation of the prior about the first guess, times 1 / sqrt(episodes)
 
 
@@ -56,45 +56,80 @@ class Fitted(NamedTuple):
 
 
 def fit_map(kind: str, x: Trajectories, y: Trajectories, step: OneStep, rng: np.random.Generator) -> Fitted:
-    """Find T so that y' = T(f(T^-1 y)) on average, f being a step of x: Gauss-Newton from matched moments."""
+    """Find T so that y' = T(f(T^-1 y)) on average, f being a step of x: Gauss-Newton from matched moments.
+
+    First on some steps of y, then on all: the tests that follow would see the error of a map that some alone give.
+    """
     make, first = _family(kind, x, y)
     if not len(first):
         return Fitted(kind, make(first), first, np.zeros((0, 0)), make)
-    rows = rng.choice(y.n_transitions, min(_POINTS, y.n_transitions), replace=False)
-    now, following = y.now[rows], y.following[rows]
     prior = (_TRUST**2) * (1.0 / x.n_episodes + 1.0 / y.n_episodes)
-
-    def errors(numbers: Floats) -> Floats:
-        T = make(numbers)
-        return following - T.apply(step.mean(T.inverse(now))) if T.sane else np.full_like(now, np.inf)
-
+    rows = rng.choice(y.n_transitions, min(_POINTS, y.n_transitions), replace=False)
     numbers = first
-    for _ in range(_ROUNDS):
-        e = errors(numbers)
-        if not np.isfinite(e).all():
-            break
-        white = np.linalg.inv(np.linalg.cholesky(e.T @ e / len(e) + 1e-12 * np.eye(x.d))).T
-        J = np.stack([(errors(numbers + _NUDGE * axis) - e) @ white / _NUDGE for axis in np.eye(len(first))], axis=-1)
-        J = J.reshape(-1, len(first))
-        curvature = J.T @ J + np.eye(len(first)) / prior
-        towards = np.linalg.solve(curvature, J.T @ (e @ white).ravel() + (numbers - first) / prior)
-        size, better = 1.0, False
-        worth = _worth(e @ white, numbers - first, prior)
-        while size > 0.05 and not better:
-            tried = numbers - size * towards
-            better = _worth(errors(tried) @ white, tried - first, prior) < worth
-            size /= 2.0
-        if not better:
-            break
-        moved = float(np.abs(tried - numbers).max())
-        numbers = tried
-        if moved < 1e-5:
-            break
-    # All steps count, not only those used here; the model of x is as uncertain as its own steps.
-    share = len(rows) / y.n_transitions
-    spread = np.linalg.inv((curvature - np.eye(len(first)) / prior) / share + np.eye(len(first)) / prior)
+    for part in (rows, np.arange(y.n_transitions)):
+        search = _Search(make, first, prior, step, y.now[part], y.following[part])
+        numbers = search.best(numbers)
+    spread = np.linalg.inv(search.quadratic(numbers)[0])
+    # The model of x is as uncertain as its own steps.
     covariance = np.asarray(spread * (1.0 + y.n_transitions / x.n_transitions), dtype=np.float64)
     return Fitted(kind, make(numbers), numbers, covariance, make)
+
+
+class _Search(NamedTuple):
+    """Least squares of what a map leaves of the steps of y, with a prior about the first guess."""
+
+    make: Callable[[Floats], Affine]
+    first: Floats
+    prior: float
+    step: OneStep
+    now: Floats
+    following: Floats
+
+    def best(self, numbers: Floats) -> Floats:
+        """Gauss-Newton rounds, each step halved until it helps."""
+        for _ in range(_ROUNDS):
+            if not self.make(numbers).sane:
+                break
+            curvature, slope, white, worth = self.quadratic(numbers)
+            towards = np.linalg.solve(curvature, slope)
+            size = 1.0
+            while size > 0.05 and not self._worth(numbers - size * towards, white) < worth:
+                size /= 2.0
+            if size <= 0.05:
+                break
+            numbers = numbers - size * towards
+            if float(np.abs(size * towards).max()) < _CLOSE:
+                break
+        return numbers
+
+    def quadratic(self, numbers: Floats) -> tuple[Floats, Floats, Floats, float]:
+        """Curvature and slope of half the sum of squares, what makes errors white, and the sum."""
+        T, d = self.make(numbers), self.now.shape[1]
+        before = T.inverse(self.now)
+        after, slope = self.step.mean_and_slope(before)
+        e = self.following - T.apply(after)
+        white = np.linalg.inv(np.linalg.cholesky(e.T @ e / len(e) + 1e-12 * np.eye(d))).T
+        back = np.linalg.inv(T.matrix)
+        columns = []
+        for axis in np.eye(len(numbers)):  # make is affine in the numbers
+            one, none = self.make(axis), self.make(np.zeros(len(numbers)))
+            M, s = one.matrix - none.matrix, one.shift - none.shift
+            pulled = np.einsum("ikl,il->ik", slope, (before @ M.T + s) @ back.T)
+            columns.append(((pulled @ T.matrix.T - after @ M.T - s) @ white).ravel())
+        J = np.stack(columns, axis=1)
+        curvature = J.T @ J + np.eye(len(numbers)) / self.prior
+        towards = J.T @ (e @ white).ravel() + (numbers - self.first) / self.prior
+        return np.asarray(curvature), np.asarray(towards), white, self._sum(e @ white, numbers)
+
+    def _worth(self, numbers: Floats, white: Floats) -> float:
+        T = self.make(numbers)
+        if not T.sane:
+            return np.inf
+        return self._sum((self.following - T.apply(self.step.mean(T.inverse(self.now)))) @ white, numbers)
+
+    def _sum(self, e: Floats, numbers: Floats) -> float:
+        total = float(np.square(e).sum() + np.square(numbers - self.first).sum() / self.prior)
+        return total if np.isfinite(total) else np.inf
 
 
 def in_words(kind: str, T: Affine, names: tuple[str, ...]) -> str:
@@ -116,11 +151,6 @@ def in_words(kind: str, T: Affine, names: tuple[str, ...]) -> str:
         return f"y behaves as x times ({factors}) plus ({shown}) in {where}"
     rows = "; ".join(", ".join(f"{a:.3g}" for a in row) for row in T.matrix)
     return f"y behaves as M x + ({shown}) in {where}, with M = [{rows}]"
-
-
-def _worth(e: Floats, off: Floats, prior: float) -> float:
-    total = float(np.square(e).sum() + np.square(off).sum() / prior)
-    return total if np.isfinite(total) else np.inf
 
 
 def _family(kind: str, x: Trajectories, y: Trajectories) -> tuple[Callable[[Floats], Affine], Floats]:

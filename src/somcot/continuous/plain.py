@@ -53,6 +53,14 @@ class Counted:
         samples = [samples_of(c, data, k, ends=bool(cells.n_ends)) for c, data in zip(codes, sides, strict=True)]
         return cls(Deck.of(samples), apart(cost, centres, centres, cells.scale), codes)
 
+    def observed(self, discount: float) -> float:
+        """The distance of the two recordings as they are."""
+        return self.distance(_kernels(self.deck, self.deck.observed), discount)
+
+    def shares(self) -> Floats:
+        """Share of the points of each recording in each cell, (2, k)."""
+        return np.stack([np.bincount(codes, minlength=len(self.cost)) / len(codes) for codes in self.codes])
+
     def distance(self, kernels: tuple[Support, Support], discount: float) -> float:
         """Of two kernels on the cells, in the units of the cost."""
         least, spread = float(self.cost.min()), float(np.ptp(self.cost)) or 1.0
@@ -65,8 +73,7 @@ class Counted:
 
 def raw(cells: Cells, x: Trajectories, y: Trajectories, cost: PointCost, discount: float) -> float:
     """The distance of the chains that two recordings give on the cells: too high by noise, and off by the cells."""
-    counted = Counted.of(cells, x, y, cost)
-    return counted.distance(_kernels(counted.deck, counted.deck.observed), discount)
+    return Counted.of(cells, x, y, cost).observed(discount)
 
 
 def pvalue(

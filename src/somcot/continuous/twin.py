@@ -13,9 +13,8 @@ import numpy as np
 
 from somcot.cells import Cells, PointCost, Twin
 from somcot.continuous.curvature import curvature
-from somcot.continuous.plain import raw
+from somcot.continuous.plain import Counted, raw
 from somcot.gaussian import Linear, between, fit
-from somcot.plumbing.arrays import Floats
 from somcot.plumbing.text import figure, percent
 from somcot.trajectories import Trajectories
 
@@ -71,12 +70,15 @@ def compare(question: Question) -> Twin:
     except ValueError as error:
         return Twin(False, f"there is no linear model with a distance: {error}", curvature=bend)
     n = N_TWINS if x.n_transitions + y.n_transitions <= _LONG else _FEW_TWINS
+    own = np.stack([np.bincount(question.cells.assign(data.points), minlength=question.cells.n_cells) for data in (x, y)])
+    own = own / own.sum(axis=1, keepdims=True)
     errors, outside, shares = [], [], []
     for _ in range(n):
         sides = drawn(models[0], x, rng), drawn(models[1], y, rng)
-        errors.append(question.raw(*sides) - truth)
+        counted = Counted.of(question.cells, *sides, question.cost)
+        errors.append(counted.observed(question.discount) - truth)
         outside.append(np.mean([_outside(twin, data) for twin, data in zip(sides, (x, y), strict=True)]))
-        shares.append(np.mean([_unlike(question.cells, t, data) for t, data in zip(sides, (x, y), strict=True)]))
+        shares.append(0.5 * np.abs(counted.shares() - own).sum(axis=1).mean())  # total variation
     return Twin(
         True, "", float(truth), float(np.mean(errors)), float(np.std(errors, ddof=1)), float(np.mean(outside)),
         float(np.mean(shares)), bend,
@@ -126,12 +128,3 @@ def _outside(twin: Trajectories, data: Trajectories) -> float:
     """Share of points outside the box of the recording."""
     low, high = data.points.min(axis=0), data.points.max(axis=0)
     return float(((twin.points < low) | (twin.points > high)).any(axis=1).mean())
-
-
-def _unlike(cells: Cells, twin: Trajectories, data: Trajectories) -> float:
-    """Total variation between the shares of the cells."""
-    shares: list[Floats] = []
-    for part in (twin, data):
-        counts = np.bincount(cells.assign(part.points), minlength=cells.n_cells)
-        shares.append(counts / counts.sum())
-    return 0.5 * float(np.abs(shares[0] - shares[1]).sum())
