@@ -11,12 +11,13 @@ import time
 import warnings
 
 import numpy as np
+from tests.continuous.further import FURTHER
 from tests.continuous.systems import SYSTEMS, System
 from tests.continuous.unseen import UNSEEN
 
 import somcot
 
-FAMILIES = {"known": SYSTEMS, "unseen": UNSEEN}
+FAMILIES = {"known": SYSTEMS, "unseen": UNSEEN, "further": FURTHER}
 N_STEPS = 40
 
 

@@ -366,7 +366,8 @@ class Result:
         if self.claim is Claim.NOTHING:
             return f"after {self.n_steps:,} steps, nothing proved"
         if self.confidence_interval is None:
-            return "estimated, no interval"
+            vague = self.continuous is not None and self.continuous.route == "approximate"
+            return "approximate, no interval" if vague else "estimated, no interval"
         low, high, level = self.confidence_interval
         return f"estimated, {100 * level:g} % interval [{low:.4g}, {high:.4g}]"
 

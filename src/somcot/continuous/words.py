@@ -17,14 +17,16 @@ def message(value: float, plain: float, continuous: Continuous) -> str:
 
 def notes(continuous: Continuous, suspicion: str | None, plain: float) -> Iterator[str]:
     """Everything there is to warn of, in the order of importance."""
-    check, twin = continuous.shift_check, continuous.twin
-    if check is not None and not check.passed and continuous.route != "map":
+    check = continuous.shift_check
+    failed = check is not None and not check.passed and continuous.route != "map"
+    if continuous.route == "approximate":
+        yield f"the distance is approximate and has no interval: {_unvouched(continuous)}"
+    if failed and check is not None:
+        why = "" if continuous.route == "approximate" else f" ({continuous.twin.reason})"
         yield (
             f"shift check: a shift of {check.distance:.3g} of your own recordings is measured as {check.final:.3g}; "
-            f"the distance may be as wrong ({twin.reason})"
+            f"the distance may be as wrong{why}"
         )
-    elif continuous.route == "approximate":
-        yield f"the distance is approximate and has no interval: nothing says what cells add to it ({twin.reason})"
     if suspicion is not None:
         yield suspicion
     if continuous.cells.saturation > SATURATED:
@@ -34,3 +36,16 @@ def notes(continuous: Continuous, suspicion: str | None, plain: float) -> Iterat
         )
     if plain == 0.0 and suspicion is None:
         yield "both recordings are the same"
+
+
+def _unvouched(continuous: Continuous) -> str:
+    """Why nothing vouches for what cells say, and what would help."""
+    why = [f"cells alone are off by an unknown amount; {continuous.twin.reason}"]
+    help_ = "a lower discount, or one coordinate at a time, where cells are nearly exact"
+    found = continuous.map
+    if found is not None:
+        seen = f" (the best was: {found.words})" if found.words and found.verdict == "different" else ""
+        why.append(f"and no map between the two was confirmed{seen}: {'; '.join(found.reasons)}")
+        if found.verdict == "refused":
+            help_ = f"more or shorter episodes, {help_}"
+    return f"{', '.join(why)}. What helps: {help_}"
