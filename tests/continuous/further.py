@@ -6,6 +6,8 @@ other, and noise that no model here has. Truths as in `systems`; `circle_truth` 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from somcot.plumbing.arrays import Floats
@@ -128,7 +130,8 @@ def _pair(x: tuple[Floats, ...], y: tuple[Floats, ...]) -> System:
     return System(linear(*x), linear(*y), "sqeuclidean", closed_form(x, y))
 
 
-def barrier(height: float) -> tuple[object, float, float, float]:
+def barrier(height: float) -> tuple[Callable[[Floats], Floats], float, float, float]:
+    """A well on either side of so high a barrier: the arguments of `scalar`."""
     return (lambda x: x - 0.1 * (2 * height * x * (x * x - 1)), float(np.sqrt(0.05)), -1.0, 0.2)
 
 
@@ -157,7 +160,7 @@ FURTHER = {
     "five dimensions, two rotations": _pair(_spins(51, 0.3), _spins(51, 0.4)),
     "five dimensions, shifted": shifted(linear(*_spins(51, 0.3)), [0.3, 0.0, 0.4, 0.0, 0.0]),
     "barriers 1 and 0.6 x decay (2-D)": System(
-        _with_decay(scalar(*barrier(1.0))), _with_decay(scalar(*barrier(0.6))), "sqeuclidean", BARRIER_SQ  # type: ignore[arg-type]
+        _with_decay(scalar(*barrier(1.0))), _with_decay(scalar(*barrier(0.6))), "sqeuclidean", BARRIER_SQ
     ),
     "circle, frequencies 0.50 and 0.56": System(_circle(0.5, 0.1), _circle(0.56, 0.1), "euclidean", FREQUENCY),
     "circle, noise 0.1 and 0.2": System(_circle(0.5, 0.1), _circle(0.5, 0.2), "euclidean", NOISE),

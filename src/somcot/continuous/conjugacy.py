@@ -154,7 +154,7 @@ class _Rank:
         if not fitted.map.sane:
             return np.inf
         back = self.y.mapped(fitted.map.inverse)
-        moments = self.own + self.step.moments(back.now, back.following)
+        moments = self.own.plus(self.step.moments(back.now, back.following))
         model = self.step.solved(moments)
         left = moments.left(model.weights) * self.step.scale[:, None] * self.step.scale
         n = moments.n

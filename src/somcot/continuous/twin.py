@@ -15,6 +15,7 @@ from somcot.cells import Cells, PointCost, Twin
 from somcot.continuous.curvature import curvature
 from somcot.continuous.plain import Counted, raw
 from somcot.gaussian import Linear, between, fit
+from somcot.plumbing.arrays import Floats
 from somcot.plumbing.text import figure, percent
 from somcot.trajectories import Trajectories
 
@@ -70,8 +71,7 @@ def compare(question: Question) -> Twin:
     except ValueError as error:
         return Twin(False, f"there is no linear model with a distance: {error}", curvature=bend)
     n = N_TWINS if x.n_transitions + y.n_transitions <= _LONG else _FEW_TWINS
-    own = np.stack([np.bincount(question.cells.assign(data.points), minlength=question.cells.n_cells) for data in (x, y)])
-    own = own / own.sum(axis=1, keepdims=True)
+    own = _shares(question.cells, x, y)
     errors, outside, shares = [], [], []
     for _ in range(n):
         sides = drawn(models[0], x, rng), drawn(models[1], y, rng)
@@ -128,3 +128,9 @@ def _outside(twin: Trajectories, data: Trajectories) -> float:
     """Share of points outside the box of the recording."""
     low, high = data.points.min(axis=0), data.points.max(axis=0)
     return float(((twin.points < low) | (twin.points > high)).any(axis=1).mean())
+
+
+def _shares(cells: Cells, *recordings: Trajectories) -> Floats:
+    """Share of the points of each recording in each cell."""
+    counts = [np.bincount(cells.assign(data.points), minlength=cells.n_cells) for data in recordings]
+    return np.stack([count / count.sum() for count in counts])
