@@ -25,6 +25,7 @@ from somcot.plumbing.jit import kernel, part
 __all__ = ["Preorder", "new_preorder", "pivot_until_optimal", "plant_preorder", "row_minima", "write_basis"]
 
 _NODE = np.uint32  # indices without a sign need no test for negative ones
+_NONE = np.uint32(0xFFFFFFFF)
 _ROWS = 4  # pivots after one look at all rows
 _SHARE = 0.3  # ... as long as the reduced cost is at least this share of the worst
 _ENDLESS = np.int64(0x7FFFFFFFFFFFFFFF)
@@ -41,7 +42,7 @@ class Preorder(NamedTuple):
     potential: Floats
     moved: NDArray[np.uint32]
     least: Floats
-    work: NDArray[np.int64]
+    work: NDArray[np.uint32]
 
 
 @kernel
@@ -56,7 +57,7 @@ def new_preorder(size):
         np.empty(size),
         np.empty(size, _NODE),
         np.empty(size),
-        np.empty(4 * size, np.int64),
+        np.empty(6 * size, _NODE),
     )
 
 
@@ -230,17 +231,20 @@ def plant_preorder(cells, flows, C, tree):
     n, m = C.shape
     total = n + m
     parent, order, place, size = tree.parent, tree.order, tree.place, tree.size
-    head, link, stack = tree.work[:total], tree.work[total : 3 * total], tree.work[3 * total : 4 * total]
+    head, link = tree.work[:total], tree.work[total : 3 * total]
+    ends, stack = tree.work[3 * total : 5 * total], tree.work[5 * total : 6 * total]
     for node in range(total):
-        head[node] = -1
+        head[node] = _NONE
         size[node] = 1
-    for k in range(total - 1):
-        i = cells[k] // m
-        j = n + cells[k] - i * m
-        link[2 * k] = head[i]
-        head[i] = 2 * k
-        link[2 * k + 1] = head[j]
-        head[j] = 2 * k + 1
+    rows, width = np.uint64(n), np.uint64(m)
+    for k in range(np.uint64(total - 1)):  # half-edge 2 k starts at the row of arc k, 2 k + 1 at its column
+        cell = np.uint64(cells[k])
+        i = cell // width
+        j = rows + cell - i * width
+        one, other = k + k, k + k + np.uint64(1)
+        ends[one], ends[other] = i, j
+        link[one], link[other] = head[i], head[j]
+        head[i], head[j] = one, other
     parent[0] = 0
     tree.potential[0] = 0.0
     stack[0] = 0
@@ -251,14 +255,12 @@ def plant_preorder(cells, flows, C, tree):
         order[t] = node
         place[node] = t
         edge = head[node]
-        while edge >= 0:
-            i = cells[edge >> 1] // m
-            j = cells[edge >> 1] - i * m
-            other = n + j if node < n else i
+        while edge != _NONE:
+            other = ends[edge ^ np.uint64(1)]
             if t == 0 or other != parent[node]:
                 parent[other] = node
-                tree.flow[other] = flows[edge >> 1]
-                tree.potential[other] = C[i, j] - tree.potential[node]
+                tree.flow[other] = flows[edge >> np.uint64(1)]
+                tree.potential[other] = C[min(node, other), max(node, other) - rows] - tree.potential[node]
                 stack[top] = other
                 top += 1
             edge = link[edge]

@@ -22,7 +22,7 @@ from somcot.plumbing.vector_code import copy_to
 
 __all__ = [
     "EPS", "Bases", "Rows", "add_potentials", "balance", "bounds_of_plan", "cross_gap", "gather", "kernel_entries",
-    "optimise", "widest",
+    "optimise", "power_of", "rounded", "widest",
 ]  # fmt: skip
 
 EPS = np.finfo(np.float64).eps
@@ -68,6 +68,7 @@ def optimise(todo, V, pair_x, pair_y, x, y, unit, bases, hints, low, high, value
     rows, columns = widest(todo, pair_x, x), widest(todo, pair_y, y)
     tree, buffer = new_tree(rows + columns), np.empty(rows * columns)
     prices = np.zeros(columns)
+    shift = power_of(unit)
     changed = 0
     for k in todo:
         x0, x1 = x.indptr[pair_x[k]], x.indptr[pair_x[k] + 1]
@@ -104,21 +105,42 @@ def optimise(todo, V, pair_x, pair_y, x, y, unit, bases, hints, low, high, value
         changed += moved > 0
         bases.known[k] = 1
         low[k], high[k], values[k] = bounds_of_plan(
-            C, cells, flows, unit, x, pair_x[k], y, pair_y[k], tree.potential, base, spread
+            C, cells, flows, shift, x, pair_x[k], y, pair_y[k], tree.potential, base, spread
         )
     return changed
 
 
+@part
+def power_of(unit):
+    """The exponent of a power of two: shifting by it is dividing, at a tenth of the time."""
+    shift = np.int64(0)
+    while unit >> shift > 1:
+        shift += 1
+    return shift
+
+
+@part
+def rounded(flow, shift):
+    """A flow in whole units of mass, without its perturbation."""
+    return (flow + ((np.int64(1) << shift) >> 1)) >> shift
+
+
 @part(nan=True)
-def bounds_of_plan(C, cells, flows, unit, x, row, y, column, potential, base, spread):
-    """Bounds of the optimal value and the cost of the plan, see `optimise`; 2 by 2 needs no potentials."""
+def bounds_of_plan(C, cells, flows, shift, x, row, y, column, potential, base, spread):
+    """Bounds of the optimal value and the cost of the plan, see `optimise`; 2 by 2 needs no potentials.
+
+    Cells are split and looked up without a sign: Numba tests signed places for being counted from the end.
+    """
     n, m = C.shape
     eps = EPS * (n + m + 8)
+    width = np.uint64(m)
     value = 0.0
     total = 0.0
     for t in range(n + m - 1):
-        mass = (flows[t] + unit // 2) // unit
-        value += mass * C[cells[t] // m, cells[t] % m]
+        mass = rounded(flows[t], shift)
+        cell = np.uint64(cells[t])
+        i = cell // width
+        value += mass * C[i, cell - i * width]
         total += mass
     value /= total
     width = (eps + x.rounding[row] + y.rounding[column]) * spread
@@ -153,6 +175,7 @@ def cross_gap(V, pair_x, pair_y, x, y, bases, plans, unit, weight):
     the potentials are extended as far as they go. Every term is at least 0.
     """
     tree, buffer = _workspace(pair_x, pair_y, x, y)
+    shift = power_of(unit)
     gap = 0.0
     for k in range(pair_x.size):
         if weight[k] == 0.0:
@@ -169,7 +192,7 @@ def cross_gap(V, pair_x, pair_y, x, y, bases, plans, unit, weight):
         total = 0.0
         for t in range(plans.ptr[k], plans.ptr[k + 1]):
             i, j = plans.cells[t] // m, plans.cells[t] % m
-            mass = (plans.flows[t] + unit // 2) // unit
+            mass = rounded(plans.flows[t], shift)
             loss += mass * max(C[i, j] - tree.potential[i] - tree.potential[n + j], 0.0)
             total += mass
         gap += weight[k] * loss / total
@@ -200,20 +223,24 @@ def kernel_entries(pair_x, pair_y, x, y, unit, bases, index, indptr, indices, da
     Arcs with less mass than the rounding of the row are left out, which also keeps successors of probability 0 out.
     """
     rounding = np.int64((1 << 61) // unit * EPS)
-    filled = 0
+    shift = power_of(unit)
+    one = np.uint64(1)
+    filled = np.uint64(0)
     for k in range(pair_x.size):
-        x0, y0 = x.indptr[pair_x[k]], y.indptr[pair_y[k]]
-        m = y.indptr[pair_y[k] + 1] - y0
+        x0, y0 = np.uint64(x.indptr[pair_x[k]]), np.uint64(y.indptr[pair_y[k]])
+        m = np.uint64(y.indptr[pair_y[k] + 1]) - y0
         begin = filled
         total = 0.0
-        for t in range(bases.ptr[k], bases.ptr[k + 1]):
-            mass = (bases.flows[t] + unit // 2) // unit
+        for t in range(np.uint64(bases.ptr[k]), np.uint64(bases.ptr[k + 1])):
+            mass = rounded(bases.flows[t], shift)
             if mass > rounding:
-                i, j = bases.cells[t] // m, bases.cells[t] % m
-                indices[filled] = index[x.indices[x0 + i], y.indices[y0 + j]]
+                cell = np.uint64(bases.cells[t])
+                i = cell // m
+                j = cell - i * m
+                indices[filled] = index[np.uint32(x.indices[x0 + i]), np.uint32(y.indices[y0 + j])]
                 data[filled] = mass
                 total += mass
-                filled += 1
+                filled += one
         for t in range(begin, filled):
             data[t] /= total
         indptr[k + 1] = filled
@@ -279,14 +306,22 @@ def balance(indptr, probabilities, masses, total, excess, rounding):
 @kernel
 def gather(C, V, rows, columns, base):
     """C(i, j) = V(rows[i], columns[j]) - base; returns the spread of C."""
+    for i in range(rows.size):
+        row = np.uint32(rows[i])
+        for j in range(columns.size):
+            C[i, j] = V[row, np.uint32(columns[j])] - base
+    return _spread(C)
+
+
+@part
+def _spread(C):
+    """The range of the entries and 0."""
     smallest = 0.0
     largest = 0.0
-    for i in range(rows.size):
-        for j in range(columns.size):
-            value = V[rows[i], columns[j]] - base
-            C[i, j] = value
-            smallest = min(smallest, value)
-            largest = max(largest, value)
+    for i in range(C.shape[0]):
+        for j in range(C.shape[1]):
+            smallest = min(smallest, C[i, j])
+            largest = max(largest, C[i, j])
     return largest - smallest
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from somcot.bellman.peel import new_crash, peel
 from somcot.bellman.preorder import new_preorder, pivot_until_optimal, plant_preorder, write_basis
-from somcot.bellman.transport import EPS, bounds_of_plan, gather, widest
+from somcot.bellman.transport import EPS, bounds_of_plan, gather, power_of, widest
 from somcot.bellman.tree import greedy_basis
 from somcot.plumbing.jit import kernel, part
 
@@ -34,6 +34,7 @@ def optimise_wide(todo, V, pair_x, pair_y, x, y, unit, bases, hints, start, give
     tree, crash = new_preorder(rows + columns), new_crash(rows + columns)
     buffer, turned = np.empty(rows * columns), np.empty(rows * columns)
     prices, column_prices = np.zeros(V.shape[1]), np.empty(columns)
+    shift = power_of(unit)
     changed, pivots = 0, 0
     spread = 0.0
     for t in range(todo.size):
@@ -75,7 +76,7 @@ def optimise_wide(todo, V, pair_x, pair_y, x, y, unit, bases, hints, start, give
         for j in range(m):
             prices[others[j]] = tree.potential[n + j]
         low[k], high[k], values[k] = bounds_of_plan(
-            C, cells, flows, unit, x, pair_x[k], y, pair_y[k], tree.potential, base, spread
+            C, cells, flows, shift, x, pair_x[k], y, pair_y[k], tree.potential, base, spread
         )
     return changed, pivots
 
