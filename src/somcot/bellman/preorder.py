@@ -36,8 +36,8 @@ class Preorder(NamedTuple):
 
     parent: NDArray[np.uint32]
     order: NDArray[np.uint32]  # the nodes, every one before its children, subtrees in one piece
-    place: NDArray[np.int64]  # where a node stands in `order`
-    size: NDArray[np.int64]  # of the subtree of a node
+    place: NDArray[np.uint32]  # where a node stands in `order`
+    size: NDArray[np.uint32]  # of the subtree of a node
     flow: NDArray[np.int64]  # on the arc to the parent
     potential: Floats
     moved: NDArray[np.uint32]
@@ -51,8 +51,8 @@ def new_preorder(size):
     return Preorder(
         np.empty(size, _NODE),
         np.empty(size, _NODE),
-        np.empty(size, np.int64),
-        np.empty(size, np.int64),
+        np.empty(size, _NODE),
+        np.empty(size, _NODE),
         np.empty(size, np.int64),
         np.empty(size),
         np.empty(size, _NODE),
@@ -145,7 +145,7 @@ def _pivot(i, j, C, tree):
     # Going up from the row, arcs that start at a row lose mass; going up from the column, those that start at a column.
     least, leaving, below_row = _ENDLESS, row, True
     node, target = row, place[column]
-    while place[node] > target or target >= place[node] + size[node]:
+    while target - place[node] >= size[node]:  # also where the target stands before the node: the difference wraps
         if node < n and flow[node] < least:
             least, leaving = flow[node], node
         node = parent[node]
@@ -171,11 +171,14 @@ def _pivot(i, j, C, tree):
 
 @kernel
 def _hang(root, above, leaving, join, amount, C, tree):
-    """Hang the part below the leaving arc onto `above` by its node `root`, turning the path between them over."""
-    n = C.shape[0]
+    """Hang the part below the leaving arc onto `above` by its node `root`, turning the path between them over.
+
+    Nodes and places are unsigned, and so must be all that is added to them.
+    """
+    one, rows = np.uint64(1), np.uint64(C.shape[0])
     parent, order, place, size, flow = tree.parent, tree.order, tree.place, tree.size, tree.flow
     moved, potential = tree.moved, tree.potential
-    count, begin = size[leaving], place[leaving]
+    count, begin = np.uint64(size[leaving]), np.uint64(place[leaving])
     node = parent[leaving]
     while node != join:
         size[node] -= count
@@ -185,44 +188,50 @@ def _hang(root, above, leaving, join, amount, C, tree):
         size[node] += count
         node = parent[node]
     # The new preorder: the subtree of the root, then what its parent had before and behind it, and so on upwards.
-    first, last = place[root], place[root] + size[root]
-    filled = 0
-    for t in range(first, last):
-        moved[filled] = order[t]
-        filled += 1
-    node, up, inside = root, above, np.int64(0)
+    first, filled = np.uint64(place[root]), np.uint64(0)
+    last = first + size[root]
+    filled = _append(order, first, last, moved, filled)
+    node, up, inside = root, above, np.uint64(0)
     while True:
-        old_parent, old_flow, old_size = parent[node], flow[node], size[node]
+        old_parent, old_flow, old_size = parent[node], flow[node], np.uint64(size[node])
         parent[node], flow[node], size[node] = up, amount, count - inside
         if node == leaving:
             break
-        before, behind = place[old_parent], place[old_parent] + size[old_parent]
-        for t in range(before, first):
-            moved[filled] = order[t]
-            filled += 1
-        for t in range(last, behind):
-            moved[filled] = order[t]
-            filled += 1
+        before = np.uint64(place[old_parent])
+        behind = before + size[old_parent]
+        filled = _append(order, before, first, moved, filled)
+        filled = _append(order, last, behind, moved, filled)
         first, last = before, behind
         node, up, amount, inside = old_parent, node, old_flow, old_size
     # Close the gap it leaves and open one right behind its new parent.
-    at = place[above]
+    at = np.uint64(place[above])
     if at < begin:
-        for t in range(begin - 1, at, -1):
+        t = begin - one
+        while t > at:
             order[t + count] = order[t]
             place[order[t]] = t + count
-        at += 1
+            t -= one
+        at += one
     else:
-        for t in range(begin + count, at + 1):
+        for t in range(begin + count, at + one):
             order[t - count] = order[t]
             place[order[t]] = t - count
-        at += 1 - count
+        at = at + one - count
     for t in range(count):
         node = moved[t]
         up = parent[node]
         order[at + t] = node
         place[node] = at + t
-        potential[node] = C[min(node, up), max(node, up) - n] - potential[up]  # no branch: rows come before columns
+        potential[node] = C[min(node, up), max(node, up) - rows] - potential[up]  # no branch: rows come before columns
+
+
+@part
+def _append(order, first, last, moved, filled):
+    """Copy a stretch of the preorder behind what was copied before; returns how much that is."""
+    for t in range(first, last):
+        moved[filled] = order[t]
+        filled += np.uint64(1)
+    return filled
 
 
 @kernel
