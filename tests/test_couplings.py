@@ -68,6 +68,7 @@ def test_residuals_match_the_sums_of_the_paper(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n_x, n_y = (int(k) for k in rng.integers(1, 5, size=2))
     mu = np.where(rng.random((n_x, n_y, n_x, n_y)) < 0.5, rng.random((n_x, n_y, n_x, n_y)), 0.0)
+    mu[rng.random(n_x) < 0.3] = 0.0  # states that the coupling is never in
     start = rng.dirichlet(np.ones(n_x * n_y)).reshape(n_x, n_y)
     nu_x = np.where(rng.random((n_x, n_x)) < 0.7, rng.random((n_x, n_x)), 0.0)
     nu_y = rng.random((n_y, n_y))
@@ -77,7 +78,7 @@ def test_residuals_match_the_sums_of_the_paper(seed: int) -> None:
 
 
 def test_residuals_accept_sparse_occupancies_of_large_chains() -> None:
-    """The keys of (x, x', y) are numbered when most of them do not occur."""
+    """Most of all (x, x', y) do not occur."""
     from scipy.sparse import csr_array
 
     x = somcot.random_walk(60)

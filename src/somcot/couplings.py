@@ -135,7 +135,10 @@ def conditional(state_law: Floats) -> Floats:
 
 def flow_residual(state_law: Floats, next_law: Floats, start: Floats, discount: float) -> float:
     """Total absolute violation of the flow condition, Eq. 3 of the paper."""
-    return float(np.abs(state_law - discount * next_law - (1.0 - discount) * start).sum())
+    left = discount * next_law
+    np.subtract(state_law, left, out=left)
+    left -= (1.0 - discount) * start
+    return float(np.abs(left, out=left).sum())
 
 
 def residuals(
@@ -244,7 +247,7 @@ def _shrink(wanted: Floats, found: Floats) -> Floats:
 
 def _accumulate(index: tuple[Any, ...], mass: Floats, shape: tuple[int, ...]) -> Floats:
     flat = np.ravel_multi_index(index, shape)
-    return np.bincount(flat, weights=mass, minlength=int(np.prod(shape))).astype(np.float64).reshape(shape)
+    return np.bincount(flat, weights=mass, minlength=int(np.prod(shape))).astype(np.float64, copy=False).reshape(shape)
 
 
 def _sparse_law(now: Indices, following: Indices, mass: Floats, n: int) -> csr_array:
@@ -261,10 +264,18 @@ def _causal_residual(coupling: Coupling, nu_x: Floats | csr_array, encoder: Floa
         weights = nu_x[rows, columns]
     else:
         rows, columns, weights = np.repeat(np.arange(n_x), np.diff(nu_x.indptr)), nu_x.indices, nu_x.data
-    expected_key = (rows.astype(np.int64) * n_x + columns)[:, None] * n_y + np.arange(n_y)
-    found_key = (coupling.x.astype(np.int64) * n_x + coupling.next_x) * n_y + coupling.y
-    key = np.concatenate([expected_key.ravel(), found_key])
-    value = np.concatenate([(-weights[:, None] * encoder[rows]).ravel(), coupling.mass])
-    if n_x * n_x * n_y > 4 * len(key):  # number the keys that occur instead of all that could
-        key = np.unique(key, return_inverse=True)[1]
-    return float(np.abs(np.bincount(key, weights=value)).sum())
+    visited = np.zeros(n_x, dtype=np.bool_)
+    visited[coupling.x] = True
+    seen = visited[rows]
+    # Where the coupling never is, all of nu is missing, whatever y; a BLAS product would have other bits elsewhere.
+    missing = (weights[~seen] * encoder.sum(axis=1)[rows[~seen]]).sum()
+    step = rows.astype(np.int64) * n_x + columns
+    order = np.flatnonzero(seen)[np.argsort(step[seen], kind="stable")]
+    rows, weights, step = rows[order], weights[order], step[order]
+    taken = coupling.x.astype(np.int64) * n_x + coupling.next_x
+    place = np.searchsorted(step, taken)
+    known = np.append(step, -1)[place] == taken
+    key = np.concatenate([np.arange(len(step) * n_y), place[known] * n_y + coupling.y[known]])
+    value = np.concatenate([(-weights[:, None] * encoder[rows]).ravel(), coupling.mass[known]])
+    off = np.abs(np.bincount(key, weights=value)).sum()
+    return float(off + missing + coupling.mass[~known].sum())

@@ -24,6 +24,7 @@ many = settings(max_examples=80)
 def _small_problems_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reductions are not looked for where they cannot pay; here they are."""
     monkeypatch.setattr(reduce, "_SMALL", 1)
+    monkeypatch.setattr(reduce, "_QUICK", 1)
     monkeypatch.setattr(reduce, "_FEW", 2)
 
 

@@ -88,7 +88,8 @@ KINDS: dict[str, Callable[[np.random.Generator], Made]] = {
 @pytest.fixture(autouse=True)
 def _without_thresholds(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name, value in (
-        (reduce, "_SMALL", 1), (reduce, "_FEW", 2), (sweep, "WIDE", 2), (policy_iteration, "_MANY", 1),
+        (reduce, "_SMALL", 1), (reduce, "_QUICK", 1), (reduce, "_FEW", 2), (sweep, "WIDE", 2),
+        (policy_iteration, "_MANY", 1),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)
 

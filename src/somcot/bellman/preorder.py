@@ -10,7 +10,7 @@ differs is what a pivot costs where there are many rows and columns:
   potentials of a subtree are one pass over it. As in `bellman.tree` each is taken from its parent's, so rounding does
   not pile up.
 """
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="no-untyped-def, assignment"
 
 from __future__ import annotations
 

@@ -53,7 +53,8 @@ class Kernel(NamedTuple):
 
     def transpose(self) -> Kernel:
         """The transposed matrix."""
-        turned = Kernel(np.zeros_like(self.indptr), np.empty_like(self.indices), np.empty_like(self.data))
+        n, n_entries = len(self.indptr), len(self.data)
+        turned = Kernel(np.zeros(n, np.int64), np.empty(n_entries, np.int32), np.empty(n_entries))
         _transpose(*self, *turned)
         return turned
 

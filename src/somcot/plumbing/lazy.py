@@ -39,12 +39,13 @@ class Later(Generic[T]):
         return self._value
 
     def part(self, name: str) -> Later[Any]:
-        """One attribute of the value, when it is asked for."""
+        """One attribute of the value, which may be put off itself, when it is asked for."""
         return Later(partial(_part, self, name))
 
 
 def _part(whole: Later[Any], name: str) -> Any:
-    return getattr(whole(), name)
+    found = getattr(whole(), name)
+    return found() if isinstance(found, Later) else found
 
 
 class Lazy(Generic[T]):

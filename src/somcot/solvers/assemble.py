@@ -108,15 +108,19 @@ class Joint(NamedTuple):
     plan: Coupling
     state_law: Floats
     maps: Maps
-    residuals: Residuals
+    residuals: Later[Residuals]
 
 
 def joint(problem: Problem, coupling: Coupling) -> Joint:
     """Read off the rest from a coupling."""
     law = coupling.state_law()
     maps = Maps(conditional(law), conditional(law.T))
+    return Joint(coupling, law, maps, Later(partial(_residuals, problem, coupling, maps)))
+
+
+def _residuals(problem: Problem, coupling: Coupling, maps: Maps) -> Residuals:
     nu_x, nu_y = problem.x.occupancy(problem.discount), problem.y.occupancy(problem.discount)
-    return Joint(coupling, law, maps, residuals(coupling, nu_x, nu_y, problem.discount, maps.encoder, maps.decoder))
+    return residuals(coupling, nu_x, nu_y, problem.discount, maps.encoder, maps.decoder)
 
 
 def assemble_coupling(

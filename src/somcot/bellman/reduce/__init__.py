@@ -21,7 +21,8 @@ from somcot.problem import UnitProblem
 __all__ = ["LEFT_OUT", "Reduced", "Side", "reduced", "whole"]
 
 LEFT_OUT = 1e-13  # what leaving states out may add to a bracket, relative to the range of the cost
-_SMALL = 500  # pairs below which nothing is looked for
+_SMALL = 500  # pairs below which nothing is looked for,
+_QUICK = 6000  # ... and successors of all pairs together: looking may take 2 % of a solve
 _FEW = 64  # states below which none are left out
 _PATIENCE = 10.0  # transitions to look at for each pair of states before leaving out is given up
 
@@ -129,7 +130,8 @@ def reduced(problem: UnitProblem, left_out: float = 0.0) -> Reduced:
     """
     (n_x, n_y), discount = problem.shape, problem.discount
     small, x, y = problem, Side(n_x), Side(n_y)
-    if n_x * n_y < _SMALL:
+    successors = int(problem.support_x.indptr[-2]) * n_y + int(problem.support_y.indptr[-2]) * n_x
+    if n_x * n_y < _SMALL or successors < _QUICK:
         return whole(problem)
     if left_out > 0.0:
         x, y = (
@@ -180,8 +182,9 @@ def _without(problem: UnitProblem, x: Side, y: Side) -> UnitProblem:
 def _mirrored(problem: UnitProblem) -> bool:
     """Whether it compares a chain with itself, start laws apart, and the cost is symmetric."""
     x, y, (n_x, n_y) = problem.support_x, problem.support_y, problem.shape
-    if n_x != n_y or not np.array_equal(x.indptr[:-1], y.indptr[:-1]):
+    k = int(x.indptr[-2])
+    if n_x != n_y or k != y.indptr[-2]:
         return False
-    k = x.indptr[-2]
-    same = np.array_equal(x.indices[:k], y.indices[:k]) and np.array_equal(x.probabilities[:k], y.probabilities[:k])
-    return bool(same and np.array_equal(problem.cost, problem.cost.T))
+    # What differs most often comes first: two chains of one kind have the same entries with other probabilities.
+    same = (x.probabilities[:k], y.probabilities[:k]), (x.indices[:k], y.indices[:k]), (x.indptr[:-1], y.indptr[:-1])
+    return all(np.array_equal(one, other) for one, other in (*same, (problem.cost, problem.cost.T)))
