@@ -35,6 +35,11 @@ class Side(NamedTuple):
     quotient: Quotient | None = None
 
     @property
+    def untouched(self) -> bool:
+        """Whether nothing was done."""
+        return self.cut is None and self.quotient is None
+
+    @property
     def slack(self) -> float:
         """How far rows may be off."""
         return (0.0 if self.cut is None else self.cut.slack) + (0.0 if self.quotient is None else self.quotient.slack)
@@ -102,7 +107,7 @@ class Reduced(NamedTuple):
 
     def spread(self, table: Floats) -> Floats:
         """A table of the smaller problem for all states, NaN where states were left out."""
-        if self.problem.shape == (self.x.n, self.y.n):  # nothing was done: every step makes a chain smaller
+        if self.x.untouched and self.y.untouched:
             return table
         found = np.full((self.x.n, self.y.n), np.nan)
         rows, columns = (side.labels[: len(side.kept)] for side in (self.x, self.y))
