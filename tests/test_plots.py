@@ -197,8 +197,54 @@ def test_cells_and_their_resolution_are_drawn() -> None:
     result = distance(sides[0], sides[1], discount=0.9, confidence=0.9, n_cells=6)
     ax = somcot.plots.cells(result, names=("one", "other"))
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("a", "b")
-    assert len(ax.texts) == 6
+    assert [len(points.get_offsets()) for points in ax.collections[:2]] == [6, 6]  # rings of Y and dots of X
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "where one is", "where other is", "to the partners",
+    ]  # fmt: skip
     assert result.resolution is not None
     assert [*map(int, somcot.plots.resolution(result).get_xticks())] == list(result.resolution.n_cells)
     with pytest.raises(ValueError, match="result: has no cells"):
         somcot.plots.cells(somcot.distance(somcot.random_walk(3), somcot.random_walk(3), discount=0.9))
+
+
+@pytest.fixture(scope="module")
+def vectors() -> dict[str, somcot.Result]:
+    """Distances between recordings of one and four coordinates, and of some that no linear model fits."""
+    rng = np.random.default_rng(1)
+    found = {}
+    for d in (1, 4):
+        sides = [somcot.Trajectories.from_arrays(s + rng.normal(size=(30, 15, d))) for s in (0.0, 1.0)]
+        found[f"{d}"] = somcot.distance(sides[0], sides[1], discount=0.9, confidence=0.9, n_cells=6)
+    ended = [somcot.Trajectories.from_arrays(rng.normal(size=(30, 4, 2)), terminated=True) for _ in "ab"]
+    with pytest.warns(somcot.DataWarning):
+        found["ended"] = somcot.distance(ended[0], ended[1], discount=0.9, confidence=0.9, n_cells=6)
+    return found
+
+
+def test_what_vouches_for_cells_is_drawn(vectors: dict[str, somcot.Result]) -> None:
+    ax = somcot.plots.calibration(vectors["1"])
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["linear twins", "known shift", "your recordings"]
+    assert ax.get_xlabel() == "distance"
+    twin = vectors["1"].twin
+    assert twin is not None
+    assert twin.distance in [float(line.get_xdata()[0]) for line in ax.lines if line.get_marker() == "|"]
+    assert "not corrected" in somcot.plots.calibration(vectors["ended"]).get_xlabel()
+    with pytest.raises(ValueError, match="result: has no cells"):
+        somcot.plots.calibration(somcot.distance(somcot.random_walk(3), somcot.random_walk(3), discount=0.9))
+
+
+def test_cells_of_any_dimension_are_drawn(vectors: dict[str, somcot.Result]) -> None:
+    flat = somcot.plots.cells(vectors["1"])
+    assert (flat.get_xlabel(), flat.get_ylabel()) == ("x0", "cells, in order")
+    wide = somcot.plots.cells(vectors["4"], coordinates=(3, 1))
+    assert (wide.get_xlabel(), wide.get_ylabel()) == ("x3", "x1")
+    assert wide.get_title() == "who goes with whom (2 of 4 coordinates)"
+    assert "where episodes end" in [t.get_text() for t in somcot.plots.cells(vectors["ended"]).get_legend().get_texts()]
+
+
+@pytest.mark.parametrize("name", ["1", "4", "ended"])
+def test_overview_of_vectors(vectors: dict[str, somcot.Result], name: str) -> None:
+    picture = somcot.plots.overview(vectors[name], names=("a.csv", "b.csv"))
+    titles = [ax.get_title() for ax in picture.axes]
+    assert titles[1:3] == ["what cells say, and what is true", "what fewer cells say"]
+    assert ("approximate, no interval" in picture.get_suptitle()) == (name == "ended")

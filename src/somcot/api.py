@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,13 +21,15 @@ from somcot.result import Result
 from somcot.samples import Samples
 from somcot.solvers.methods import METHODS, Method
 from somcot.timed import ContinuousChain, TimeChain, Timed
-from somcot.trajectories import Trajectories
+from somcot.trajectories import Trajectories, needs_cells
 
 if TYPE_CHECKING:
     from somcot.inference.order import MarkovOrder
     from somcot.inference.permutation import SameProcessResult
 
 __all__ = ["distance", "markov_order", "metric", "same_process"]
+
+_OF_VECTORS = ("scale", "n_cells")
 
 
 def distance(
@@ -154,11 +156,23 @@ def _of_vectors(x: Any, y: Any, cost: Any, clock: Clock, method: str, given: dic
             f"recordings of real vectors have a distance with method='auto' and a discount below 1, not with {found}; "
             "somcot.discretise makes Samples of them, which take the other methods and clocks"
         )
-    allowed = ["scale", "n_cells", "threads"]
-    cost = "euclidean" if isinstance(cost, str) and cost == "labels" else cost
+    allowed = [*_OF_VECTORS, "threads"]
     options = {name: value for name, value in given.items() if name not in ("confidence", "rng")}
     _checked_options("auto", allowed, options)
-    return answer.distance(x, y, cost, discount=clock.value, **given)
+    return answer.distance(x, y, _without_labels(cost), discount=clock.value, **given)
+
+
+def _without_labels(cost: Any) -> Any:
+    """The default cost; points have no labels."""
+    return "euclidean" if isinstance(cost, str) and cost == "labels" else cost
+
+
+def _refuse_unknown(options: dict[str, Any], allowed: Sequence[str]) -> None:
+    """Of the test: what it does not take."""
+    for name in options:
+        if name not in allowed:
+            whose = ", only for Trajectories" if name in _OF_VECTORS else ""
+            raise TypeError(f"{name}: not an argument of same_process{whose}; leave it out")
 
 
 def _other_clock(x: Any, y: Any, cost: Any, clock: Clock, method: str, given: dict[str, Any]) -> Result:
@@ -218,9 +232,9 @@ def metric(
 
 
 def same_process(
-    x: Samples | Sequence[Samples],
-    y: Samples | None = None,
-    cost: ArrayLike | str | Callable[[Samples, Samples], ArrayLike] = "labels",
+    x: Samples | Trajectories | Sequence[Samples] | Sequence[Trajectories],
+    y: Samples | Trajectories | None = None,
+    cost: ArrayLike | str | Callable[..., ArrayLike] = "labels",
     *,
     discount: float | None = None,
     statistic: str = "distance",
@@ -228,6 +242,7 @@ def same_process(
     rng: int | np.random.Generator | None = None,
     threads: int | None = None,
     progress: bool = False,
+    **options: Any,
 ) -> SameProcessResult:
     """Test whether recordings come from the same process.
 
@@ -237,12 +252,14 @@ def same_process(
 
     Parameters
     ----------
-    x, y : Samples
-        Two recordings; or a list of two or more as `x` alone.
+    x, y : Samples or Trajectories
+        Two recordings; or a list of two or more as `x` alone. Real vectors are put into cells, fitted to all recordings
+        together.
     cost : {"labels", "features"}, array_like or function
         Between all states of all recordings (in the order in which they first occur). For two recordings with the same
         states, a row per state of `x` and a column per state of `y`. "features" is the difference of the mean rewards,
-        all recordings together; a function takes all recordings together, twice.
+        all recordings together; a function takes all recordings together, twice. For Trajectories "euclidean" (the
+        default), "sqeuclidean" or a function of two arrays of points, as for `distance`.
     discount : float
         Needed for the distance.
     statistic : {"distance", "pearson"}
@@ -259,6 +276,8 @@ def same_process(
         By default one per core; the result does not depend on it.
     progress : bool
         Show a progress line on standard error.
+    **options
+        For Trajectories ``scale`` and ``n_cells``, as for `discretise`.
 
     Returns
     -------
@@ -284,8 +303,17 @@ def same_process(
     >>> same_process([a, b, c], cost=cost, discount=0.9).pvalue
     0.005
     """
+    if any(isinstance(recording, Trajectories) for recording in ([*x] if isinstance(x, Sequence) else [x, y])):
+        from somcot.continuous.same import same_process as of_vectors
+
+        _refuse_unknown(options, _OF_VECTORS)
+        return of_vectors(
+            x, y, _without_labels(cost), discount=discount, statistic=statistic, n_permutations=n_permutations, rng=rng,
+            threads=threads, progress=progress, **options,
+        )  # fmt: skip
     from somcot.inference.permutation import same_process as test  # compiled code too
 
+    _refuse_unknown(options, ())
     if any(getattr(recording, "overlap", 1) > 1 for recording in ([*x] if isinstance(x, Sequence) else [x, y])):
         warn(
             "steps overlap (sliding=True), so they are not independent and the p-value is too small; read the "
@@ -293,7 +321,8 @@ def same_process(
             DataWarning,
         )
     return test(
-        x, y, _aligned_to_all(cost, x, y), discount=discount, statistic=statistic, n_permutations=n_permutations,
+        cast("Samples | Sequence[Samples]", x), cast("Samples | None", y), _aligned_to_all(cost, x, y),
+        discount=discount, statistic=statistic, n_permutations=n_permutations,
         rng=rng, threads=threads, progress=progress,
     )  # fmt: skip
 
@@ -359,7 +388,7 @@ def _refuse_streams(method: str, x: Process, y: Process) -> None:
 
 
 def _refuse(name: str, process: object, expected: str, method: str) -> NoReturn:
-    hint = ""
+    hint = needs_cells(process)
     if _is_stream(process):
         hint = f"; method {method!r} cannot draw from a stream, method='somcot' can"
     elif hasattr(process, "shape") or isinstance(process, list):

@@ -36,8 +36,9 @@ def apart(cost: PointCost, a: Floats, b: Floats, scale: Floats) -> Floats:
         if found.shape != (len(a), len(b)):
             raise ValueError(f"cost: returned shape {found.shape} for {len(a)} and {len(b)} points")
         return found
-    if cost not in COSTS:
-        raise ValueError(f"cost: found {cost!r}, expected 'euclidean', 'sqeuclidean' or a function of two arrays")
+    if not isinstance(cost, str) or cost not in COSTS:
+        found_name = repr(cost) if isinstance(cost, str) else type(cost).__name__
+        raise ValueError(f"cost: found {found_name}, expected 'euclidean', 'sqeuclidean' or a function of two arrays")
     difference = (a / scale)[:, None, :] - (b / scale)[None, :, :]
     squares: Floats = np.einsum("ijk,ijk->ij", difference, difference)
     return squares if cost == "sqeuclidean" else np.sqrt(squares)

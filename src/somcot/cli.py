@@ -15,6 +15,7 @@ from somcot import __version__
 from somcot.commands import signals
 from somcot.commands.help import WIDEST, Commands, Grouped
 from somcot.commands.options import (
+    CellNumber,
     Cost,
     Discount,
     FileA,
@@ -23,6 +24,7 @@ from somcot.commands.options import (
     Json,
     Method,
     Rate,
+    Scale,
     Seed,
     Shell,
     SuggestedBelowOne,
@@ -39,6 +41,11 @@ __all__ = ["app", "main"]
 
 TRYING, SETTING_UP = "Trying it out", "Setting up"  # groups in the list of commands
 OK, FAILED, BAD_INPUT, NOT_CONVERGED, TOO_LARGE, CLOSED_PIPE = 0, 1, 2, 4, 5, 141
+
+_TWO_AT_A_TIME = (
+    "--cells: only somcot distance and somcot test compare vectors of numbers, two recordings at a time; elsewhere cut "
+    "them into bins (--bins), or in Python into shared cells: somcot.discretise(*recordings)"
+)
 
 app = typer.Typer(
     name="somcot", pretty_exceptions_enable=False, rich_markup_mode=None, cls=Commands,
@@ -77,6 +84,8 @@ def _explain(error: BaseException) -> int:
     if isinstance(error, MemoryError):
         return _say(f"error: {error or 'out of memory; use fewer states or a larger machine'}", TOO_LARGE)
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+        if "No such option: --cells" in error.format_message():
+            return _say(f"error: {_TWO_AT_A_TIME}", BAD_INPUT)
         return _say(f"error: {_with_value(' '.join(error.format_message().split()))}; see somcot --help", BAD_INPUT)
     if type(error).__name__ == "Abort":  # how typer takes an EOFError
         return _say("error: the data end too soon; copy or write the file again", BAD_INPUT)
@@ -146,10 +155,8 @@ def distance(
     standard_error: Annotated[
         str, typer.Option(metavar="rows|episodes", help="From counts, or from whole episodes where memory is longer.")
     ] = "rows",
-    cells: Annotated[
-        str | None,
-        typer.Option(metavar="auto|N", help="States are several numbers, put into cells: --state x,y --cells auto."),
-    ] = None,
+    cells: CellNumber = None,
+    scale: Scale = None,
     seed: Seed = 0,
     json: Json = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report, one HTML file.")] = None,
@@ -162,7 +169,7 @@ def distance(
     return run.distance(
         a, b, reading, clock=run.Asked(discount, horizon, rate, total), cost=cost, method=method,
         confidence=confidence, standard_error=standard_error, seed=seed, as_json=json, html=html, plot=plot, yes=yes,
-        cells=cells, command=shlex.join(["somcot", *sys.argv[1:]]),
+        vectors=run.AskedVectors(cells, scale), command=shlex.join(["somcot", *sys.argv[1:]]),
     )  # fmt: skip
 
 
@@ -177,13 +184,18 @@ def same_process(
     permutations: Annotated[
         int, typer.Option(min=1, max=10_000_000, metavar="N", help="Random regroupings to compare with.")
     ] = 199,
+    cells: CellNumber = None,
+    scale: Scale = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> int:
     """Were two recordings made of the same process?"""
     from somcot.commands import run
 
-    return run.test(a, b, reading, cost=cost, discount=discount, permutations=permutations, seed=seed, as_json=json)
+    return run.test(
+        a, b, reading, cost=cost, discount=discount, permutations=permutations, seed=seed, as_json=json,
+        vectors=run.AskedVectors(cells, scale),
+    )  # fmt: skip
 
 
 @app.command(cls=Grouped)

@@ -16,7 +16,7 @@ from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.validation import check_labels, refuse_masks
 from somcot.recorded.recording import episode_flags
 
-__all__ = ["Trajectories"]
+__all__ = ["Trajectories", "needs_cells"]
 
 _GAPS = ("refuse", "cut")
 
@@ -193,6 +193,21 @@ class Trajectories:
         return card(
             "Trajectories", facts, table(["coordinate", "!mean", "!standard deviation", "!least", "!most"], rows)
         )
+
+
+def needs_cells(process: object) -> str:
+    """What to do, at the end of a complaint, where real vectors were given instead of labels; empty for all else.
+
+    Examples
+    --------
+    >>> needs_cells(Trajectories.from_arrays([[0.0, 1.0]]))
+    '; somcot.discretise(*recordings) puts real vectors into shared cells: give its .recordings, cost=cells.cost()'
+    """
+    if not isinstance(process, Trajectories):
+        return ""
+    return (
+        "; somcot.discretise(*recordings) puts real vectors into shared cells: give its .recordings, cost=cells.cost()"
+    )
 
 
 def _checked(arrays: Any) -> list[Floats]:

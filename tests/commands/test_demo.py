@@ -54,5 +54,6 @@ def test_a_figure_that_is_asked_for_is_refused_before_any_work(tmp_path: Path) -
         run.distance(
             may, june, Reading(), cost="labels", clock=run.Asked(0.9), method="auto", confidence=0.9, seed=0,
             as_json=False, html=tmp_path / "report.html", plot=tmp_path / "figure.png", yes=False, command="",
+            vectors=run.AskedVectors(),
         )  # fmt: skip
     assert not list(tmp_path.iterdir())

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from somcot.cli import app
+from somcot.cli import app, main
 from tests.continuous.systems import SYSTEMS
 
 RUN = CliRunner()
@@ -48,8 +48,8 @@ def test_the_screen_says_how_it_came_about(files: Path) -> None:
     shown = RUN.invoke(app, [*line, "--cells", "auto", "--discount", "0.9"], env={"COLUMNS": "200"})
     assert shown.exit_code == 0
     said = " ".join(shown.stdout.replace("│", " ").split())
-    assert " cells; " in said
-    assert "shift check" in said
+    assert " cells, which say " in said
+    assert "check a shift of" in said
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,15 @@ def test_the_screen_says_how_it_came_about(files: Path) -> None:
         (["--cells", "lots"], "--cells: found 'lots', expected auto or a whole number"),
         (["--cells", "8", "--tidy"], "--tidy: not together with --cells"),
         (["--cells", "8", "--cost", "degree"], "with --cells it is euclidean or sqeuclidean"),
-        (["--discount", "0.9"], "or keep all numbers: --cells auto"),
+        (["--discount", "0.9"], "or keep all numbers: somcot distance --cells auto"),
         (["--cells", "8", "--horizon", "5"], "somcot.discretise makes Samples"),
+        (["--cells", "8", "--scale", "big"], "--scale: found 'big', expected std, a number above 0"),
+        (["--cells", "8", "--scale", "1,-2"], "--scale: found '1,-2', expected std, a number above 0"),
+        (["--cells", "8", "--scale", "1,2,3"], "--scale: found 3 numbers, expected one, or one for each of 2 coord"),
+        (["--scale", "1"], "--scale: only together with --cells"),
+        (["--cells", "8", "--standard-error", "episodes"], "--standard-error: not together with --cells"),
+        (["--cells", "8", "--state", "x"], "state: the column 'x' is named twice"),
+        (["--cells", "8", "--state", "w"], "there is no column 'w'; the columns are 'run', 't', 'x', 'v'"),
     ],
 )
 def test_refusals(files: Path, options: list[str], message: str) -> None:
@@ -67,3 +74,70 @@ def test_refusals(files: Path, options: list[str], message: str) -> None:
     found = RUN.invoke(app, [*line, *options])
     assert found.exit_code != 0
     assert message in str(found.exception)
+
+
+def _said(*line: str) -> str:
+    found = RUN.invoke(app, [*line], env={"COLUMNS": "200"})
+    assert found.exit_code == 0, found.exception
+    return " ".join(found.stdout.replace("│", " ").split())
+
+
+def test_the_test_of_one_process_takes_vectors(files: Path) -> None:
+    other, same = (str(files / f"{name}.npz") for name in "ba")
+    line = ["test", str(files / "a.npz"), other, "--cells", "auto", "--discount", "0.9", "--permutations", "99"]
+    apart = json.loads(RUN.invoke(app, [*line, "--json"]).stdout)
+    assert apart["pvalue"] == 0.01
+    assert apart["x"] == {
+        "source": str(files / "a.npz"), "kind": "vectors", "n_transitions": 1600, "n_episodes": 40, "n_coordinates": 2,
+    }  # fmt: skip
+    assert apart["cost"] == "euclidean, in standard deviations of the coordinates"
+    line[2] = same
+    assert json.loads(RUN.invoke(app, [*line, "--json"]).stdout)["pvalue"] == 1.0
+    assert "1,600 transitions in 40 sequences, 2 coordinates" in _said(*line)
+
+
+def test_units_of_the_answer_are_those_asked_for(files: Path) -> None:
+    line = ["distance", str(files / "a.npz"), str(files / "b.npz"), "--cells", "6", "--discount", "0.9"]
+    said = _said(*line)
+    assert "standard deviations on average" in said
+    assert "as linear models of the recordings show" in said
+    assert "of these recordings is measured as" in said
+    found = [json.loads(RUN.invoke(app, [*line, "--json", "--scale", text]).stdout) for text in ("1", "2,2")]
+    assert found[0]["continuous"]["scale"] == [1.0, 1.0]
+    assert found[1]["distance"] == pytest.approx(found[0]["distance"] / 2)
+    assert "standard deviations" not in found[0]["meaning"]
+
+
+def test_what_nothing_vouches_for_is_called_an_approximation(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in "ab":  # points on a circle: no linear model
+        angle = rng.uniform(0, 6.28, (30, 1)) + np.cumsum(0.5 + 0.2 * rng.normal(size=(30, 21)), axis=1)
+        np.save(tmp_path / f"{name}.npy", np.stack([np.cos(angle), (1 + (name == "b")) * np.sin(angle)], axis=2))
+    page = tmp_path / "page.html"
+    said = _said("distance", str(tmp_path / "a.npy"), str(tmp_path / "b.npy"), "--cells", "8", "--html", str(page))
+    assert "nothing vouches for what cells say here, so its error is not known" in said
+    assert "no interval was asked for" not in said
+    assert "as different as can be" not in page.read_text()  # no largest distance between vectors
+    assert "called by their centres (x0, x1)" in page.read_text()
+
+
+@pytest.mark.parametrize("command", ["matrix", "select", "drift", "metric", "info", "watch"])
+def test_other_commands_say_where_vectors_are_compared(
+    files: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["somcot", command, str(files / "a.csv"), str(files / "b.csv"), "--cells", "auto"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert "somcot.discretise(*recordings)" in capsys.readouterr().err
+
+
+def test_files_that_do_not_fit_together(files: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "one.npy", np.random.default_rng(0).normal(size=(4, 9, 1)))
+    line = ["distance", str(files / "a.npz"), str(tmp_path / "one.npy"), "--cells", "4", "--discount", "0.9"]
+    found = RUN.invoke(app, line)
+    assert "one.npy: has 1 coordinate, but" in str(found.exception)
+    found = RUN.invoke(app, [*line, "--state", "x"])
+    assert "a.npz holds arrays, which have no columns" in str(found.exception)
+    found = RUN.invoke(app, ["distance", str(tmp_path / "one.npy"), str(tmp_path / "one.npy"), "--discount", "0.9"])
+    assert "or keep real numbers: somcot distance --cells auto" in str(found.exception)

@@ -166,7 +166,7 @@ def test_what_is_refused() -> None:
     with pytest.raises(TypeError, match=r"y: found a MarkovChain, which is known.*somcot.distance"):
         somcot.same_process(a, somcot.random_walk(5), discount=0.9)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"x\[1\]: found list, expected Samples"):
-        somcot.same_process([a, [0, 1]], discount=0.9)  # type: ignore[list-item]
+        somcot.same_process([a, [0, 1]], discount=0.9)  # type: ignore[arg-type]
     with pytest.raises(
         ValueError, match=r"y: holds independent samples of the occupancy at discount 0\.9, x holds episodes"
     ):

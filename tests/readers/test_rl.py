@@ -163,6 +163,35 @@ def test_observations_without_a_shape_are_refused(space: Any) -> None:
         from_env(Loose(), n_steps=5)
 
 
+@pytest.mark.parametrize(
+    ("space", "parts"),
+    [
+        (gym.spaces.Dict({"place": gym.spaces.Box(0, 1, (2,)), "fuel": gym.spaces.Discrete(3)}), "place"),
+        (gym.spaces.Tuple([gym.spaces.Box(0, 1, (2,)), gym.spaces.Discrete(3)]), "2 parts"),
+    ],
+    ids=["Dict", "Tuple"],
+)
+def test_observations_of_several_parts_are_refused(space: Any, parts: str) -> None:
+    class Parted(Ladder):
+        observation_space = space
+
+        def reset(self, **options: Any) -> Any:
+            return self.observation_space.sample(), {}
+
+        def step(self, action: int) -> Any:
+            return self.observation_space.sample(), 0.0, False, False, {}
+
+    kind = type(space).__name__
+    for options in ({"vectors": True}, {"bins": 3}, {}):
+        with pytest.raises(ValueError, match=rf"env: observations are of a {kind} space \(.*{parts}.*FlattenObs"):
+            from_env(Parted(), n_steps=5, **options)
+    flat = gym.wrappers.FlattenObservation(Parted())
+    assert from_env(flat, n_steps=5, rng=0, vectors=True).d == 5
+    recorded = SimpleNamespace(observation_space=space, iterate_episodes=lambda: iter(()))
+    with pytest.raises(ValueError, match=f"dataset: observations are of a {kind} space"):
+        from_minari(recorded, vectors=True)
+
+
 def test_actions_of_several_kinds_are_for_chance_alone() -> None:
     class Both(Ladder):
         action_space = gym.spaces.Tuple([gym.spaces.Discrete(2), gym.spaces.Discrete(2)])
@@ -206,6 +235,30 @@ def test_minari_dataset_by_object_and_id(dataset: Any) -> None:
         assert samples.features.tolist() == [0.0, 1.0, 2.0, 0.0]
     with pytest.raises(ValueError, match="not on this machine"):
         from_minari("ladder/other-v0")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_minari_dataset_of_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    minari = pytest.importorskip("minari")
+    buffer = pytest.importorskip("minari.data_collector.episode_buffer")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    points = np.random.default_rng(0).normal(size=(2, 5, 3)).astype(np.float32)
+    episodes = [
+        buffer.EpisodeBuffer(
+            id=k, observations=run, actions=np.zeros(4, int), rewards=np.zeros(4), infos={},
+            terminations=np.array([False, False, False, k == 0]), truncations=np.array([False, False, False, k == 1]),
+        )
+        for k, run in enumerate(points)
+    ]  # fmt: skip
+    space = gym.spaces.Box(-9, 9, (3,))
+    minari.create_dataset_from_buffers(
+        "points/test-v0", episodes, observation_space=space, action_space=gym.spaces.Discrete(1)
+    )
+    found = from_minari("points/test-v0", vectors=True)
+    np.testing.assert_array_equal(np.stack(found.episodes), points)
+    assert found.terminated.tolist() == [True, False]
+    with pytest.raises(ValueError, match="or vectors=True for Trajectories"):
+        from_minari("points/test-v0")
 
 
 def test_two_policies_can_be_compared() -> None:

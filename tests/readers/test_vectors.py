@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from somcot.readers import from_env, read_vectors
+from somcot.readers import from_env, from_table, read_vectors
 
 ROWS: dict[str, list[Any]] = {
     "run": ["b", "a", "a", "b", "a"],
@@ -74,3 +74,47 @@ def test_observations_as_they_are() -> None:
         from_env("CartPole-v1", n_steps=20, rng=0, vectors=True, bins=3)
     with pytest.raises(ValueError, match="or vectors=True for Trajectories"):
         from_env("CartPole-v1", n_steps=20, rng=0)
+
+
+def test_lists_are_vectors(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    values = np.random.default_rng(0).normal(size=(6, 3))
+    plain = {"run": [0, 0, 0, 1, 1, 1]}
+    kinds = (pa.list_(pa.float64()), pa.list_(pa.float32(), 3), pa.large_list(pa.float64()))
+    for kind in kinds:
+        table = pa.table(plain | {"at": pa.array(values.tolist(), kind), "t": [0, 1, 2, 0, 1, 2]})
+        parquet.write_table(table, tmp_path / "log.parquet", row_group_size=4)
+        found = read_vectors(tmp_path / "log.parquet", state="at", sequence="run", time="t")
+        assert found.names == ("at[0]", "at[1]", "at[2]")
+        np.testing.assert_allclose(found.points, values, rtol=1e-6)
+    lines = [f'{{"run": {r}, "at": {v}}}' for r, v in zip(plain["run"], values.tolist(), strict=True)]
+    (tmp_path / "log.jsonl").write_text("\n".join(lines))
+    np.testing.assert_array_equal(read_vectors(tmp_path / "log.jsonl", state="at", sequence="run").points, values)
+
+
+def test_lists_that_are_missing_or_too_short() -> None:
+    pytest.importorskip("pyarrow")
+    rows: dict[str, list[Any]] = {"at": [[0.0, 1.0], [1.0, 2.0], None, [3.0, 4.0], [4.0, 5.0]]}
+    with pytest.raises(ValueError, match=r"row 3 has no at\[0\] / at\[1\]"):
+        read_vectors(rows, state="at")
+    data = read_vectors(rows, state="at", missing="cut")
+    assert [episode[:, 1].tolist() for episode in data.episodes] == [[1.0, 2.0], [4.0, 5.0]]
+    with pytest.raises(ValueError, match=r"row 2, column 'at': found 1 numbers, expected 2, as in the first row"):
+        read_vectors({"at": [[0.0, 1.0], [1.0]]}, state="at")
+    with pytest.raises(ValueError, match=r"column 'at' holds list<item: double>.* somcot distance --cells auto"):
+        from_table({"at": [[0.0, 1.0], [1.0, 2.0]]}, state="at")
+
+
+def test_columns_are_named_in_one_text_or_asked_for() -> None:
+    rows = {"run": [0, 0], "x": [0.0, 1.0], "v": [1.0, 2.0]}
+    assert read_vectors(rows, state="x,v", sequence="run").names == ("x", "v")
+    assert read_vectors({"a,b": [0.0, 1.0], "c": [0, 1]}, state="a,b").names == ("a,b",)
+    assert read_vectors({"time": [0, 1], "x": [0.0, 1.0]}).names == ("x",)
+    with pytest.raises(ValueError, match=r"which columns are the state\? Pass state \(--state x,y\), some of x, v"):
+        read_vectors(rows, sequence="run")
+    with pytest.raises(ValueError, match="the column 'x' is named twice"):
+        read_vectors(rows, state=["x", "x"])
+    with pytest.raises(ValueError, match="no sequence has two rows"):
+        read_vectors({"x": [0.0], "v": [1.0]}, state="x,v")

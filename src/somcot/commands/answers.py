@@ -23,6 +23,7 @@ from somcot.problem import Data
 from somcot.report import meaning, named
 from somcot.result import Claim, Result
 from somcot.samples import Samples
+from somcot.trajectories import Trajectories
 
 __all__ = [
     "Answer",
@@ -133,6 +134,9 @@ def one_sided(x: NamedProcess, y: NamedProcess) -> tuple[list[Hashable], list[Ha
 def process_facts(process: NamedProcess) -> dict[str, Any]:
     """What was read, in numbers."""
     value = process.value
+    if isinstance(value, Trajectories):
+        sizes = {"n_transitions": value.n_transitions, "n_episodes": value.n_episodes, "n_coordinates": value.d}
+        return {"source": process.name, "kind": "vectors", **sizes}
     facts: dict[str, Any] = {"source": process.name, "n_states": value.n_states}
     if process.rates is not None:
         return facts | {"kind": "rates", "n_transitions": int((process.rates.rates > 0).sum()), "n_episodes": 0}

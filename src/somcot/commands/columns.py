@@ -19,6 +19,7 @@ __all__ = ["file_name", "most_visited", "parts"]
 
 _TOP = 5
 _MATCHES = 8
+_LABEL = 28
 
 
 def parts(answer: Answer) -> Columns:
@@ -42,7 +43,7 @@ def _steps(answer: Answer, steps: tuple[TransitionShare, ...]) -> Table:
         table.add_column("clear")
     for t, verdict in zip(steps, _verdicts(answer, steps), strict=True):
         table.add_row(
-            Text(label_text(t.state, 24)), Text(label_text(t.next_state, 24)), percent(t.probability_x),
+            Text(label_text(t.state, _LABEL)), Text(label_text(t.next_state, _LABEL)), percent(t.probability_x),
             percent(t.probability_y), decimals(t.amount), *verdict,
         )  # fmt: skip
     return table
@@ -59,7 +60,7 @@ def _pairs(answer: Answer, pairs: tuple[PairShare, ...]) -> Table:
         table.add_column("clear")
     for p, verdict in zip(pairs, _verdicts(answer, pairs), strict=True):
         table.add_row(
-            Text(label_text(p.x, 24)), Text(label_text(p.y, 24)),
+            Text(label_text(p.x, _LABEL)), Text(label_text(p.y, _LABEL)),
             percent(of_time(answer.result, p.occupancy)), decimals(p.amount), *verdict,
         )  # fmt: skip
     return table
@@ -83,7 +84,7 @@ def _matches(answer: Answer) -> Table:
     table.add_column("time", justify="right")
     for match in answer.result.matches()[:_MATCHES]:
         table.add_row(
-            Text(label_text(match.x, 24)), Text(label_text(match.y, 24)), percent(match.probability),
+            Text(label_text(match.x, _LABEL)), Text(label_text(match.y, _LABEL)), percent(match.probability),
             percent(of_time(answer.result, match.occupancy)),
         )  # fmt: skip
     return table

@@ -15,6 +15,7 @@ from somcot.commands.reading import Reading
 from somcot.solvers.methods import METHODS
 
 __all__ = [
+    "CellNumber",
     "Cost",
     "Discount",
     "FileA",
@@ -23,6 +24,7 @@ __all__ = [
     "Json",
     "Method",
     "Rate",
+    "Scale",
     "Seed",
     "Shell",
     "SuggestedBelowOne",
@@ -49,6 +51,23 @@ Cost = Annotated[
         metavar="COST",
         help="labels (0 where labels are equal, 1 elsewhere), reward:COLUMN, for graphs attribute:NAME, degree or "
         "neighbourhood[:ROUNDS], or a CSV or NPY matrix.",
+    ),
+]
+CellNumber = Annotated[
+    str | None,
+    typer.Option(
+        "--cells",
+        metavar="auto|N",
+        help="States are vectors of numbers, put into cells: --state x,y --cells auto. --cost is then euclidean or "
+        "sqeuclidean.",
+    ),
+]
+Scale = Annotated[
+    str | None,
+    typer.Option(
+        metavar="std|NUMBER,...",
+        help="With --cells: what coordinates are divided by. std, their standard deviations, by default; 1 leaves "
+        "them as they are.",
     ),
 ]
 Discount = Annotated[

@@ -13,7 +13,7 @@ from rich.console import Console
 import somcot
 from somcot.chains import MarkovChain
 from somcot.clocks import Clock
-from somcot.commands import screens, signals, vectors
+from somcot.commands import screens, signals
 from somcot.commands.answers import (
     Answer,
     caught,
@@ -30,13 +30,14 @@ from somcot.commands.outputs import can_draw, check_targets, save_matrix, write_
 from somcot.commands.pricing import build_cost
 from somcot.commands.reading import Reading
 from somcot.commands.sizes import agree, estimate_size, suggested_discount
+from somcot.commands.vectors import AskedVectors, Vectors, labelled, read_pair
 from somcot.costs import FeatureCost
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.validation import check_discount
 from somcot.result import Result, Status
 from somcot.samples import Samples
 
-__all__ = ["Asked", "console", "distance", "info", "metric", "test"]
+__all__ = ["Asked", "AskedVectors", "console", "distance", "info", "metric", "test"]
 
 _PICTURES = (".png", ".svg", ".pdf", ".jpg")
 _FORECAST = ("auto", "exact", "plugin")  # methods whose time and memory are known beforehand
@@ -87,7 +88,7 @@ def distance(
     plot: Path | None,
     yes: bool,
     command: str,
-    cells: str | None = None,
+    vectors: AskedVectors,
 ) -> int:
     """`somcot distance`."""
     clock.checked()
@@ -104,10 +105,14 @@ def distance(
     check_targets({"--html": html, "--plot": plot}, (a, b, cost))
     table: Floats | FeatureCost
     with caught() as messages:
-        if cells is not None:
-            asked_of = vectors.read_pair(a, b, reading, cells, cost)
+        if vectors:
+            if standard_error != "rows":
+                raise ValueError(
+                    "--standard-error: not together with --cells, whose interval is of its own; leave it out"
+                )
+            asked_of = read_pair(a, b, reading, vectors, cost)
             result, x, y, table = _of_vectors(asked_of, clock, method, confidence, seed)
-            cost = asked_of.cost
+            cost = asked_of.cost_name
         else:
             x, y, table = _read_pair(a, b, reading, cost)
             asked = clock.settled(x, y)
@@ -140,33 +145,54 @@ def distance(
 
 
 def _of_vectors(
-    asked_of: vectors.Vectors, clock: Asked, method: str, confidence: float, seed: int
+    asked_of: Vectors, clock: Asked, method: str, confidence: float, seed: int
 ) -> tuple[Result, NamedProcess, NamedProcess, Floats]:
-    asked = clock.settled(*asked_of.counted())
+    asked = clock.settled(*asked_of.named())
     found = somcot.distance(
         *asked_of.sides, asked_of.cost, **asked._asdict(), method=method, confidence=confidence, rng=seed,
-        n_cells=asked_of.n_cells,
+        n_cells=asked_of.n_cells, scale=asked_of.scale,
     )  # fmt: skip
-    return vectors.labelled(found, asked_of)
+    return labelled(found, asked_of)
 
 
 def test(
-    a: str, b: str, reading: Reading, *, cost: str, discount: float | None, permutations: int, seed: int, as_json: bool
+    a: str,
+    b: str,
+    reading: Reading,
+    *,
+    cost: str,
+    discount: float | None,
+    permutations: int,
+    seed: int,
+    as_json: bool,
+    vectors: AskedVectors,
 ) -> int:
     """`somcot test`."""
     _check_discount(discount)
     with caught() as messages:
-        x, y, table = _read_pair(a, b, reading, cost)
+        named: Any
+        first: Any
+        second: Any
+        options: dict[str, Any] = {}
+        if vectors:
+            asked_of = read_pair(a, b, reading, vectors, cost)
+            x, y = asked_of.named()
+            (first, second), named, cost = asked_of.sides, asked_of.cost, asked_of.cost_name
+            options = {"n_cells": asked_of.n_cells, "scale": asked_of.scale}
+        else:
+            x, y, table = _read_pair(a, b, reading, cost)
+            named = {"labels": "labels", "reward": "features"}.get(cost.partition(":")[0], table)
+            first, second = _recorded(x), _recorded(y)
         discount = discount or suggested_discount([x, y])
-        named = {"labels": "labels", "reward": "features"}.get(cost.partition(":")[0], table)
         found = somcot.same_process(
-            _recorded(x),
-            _recorded(y),
+            first,
+            second,
             named,
             discount=discount,
             n_permutations=permutations,
             rng=seed,
             progress=sys.stderr.isatty(),
+            **options,
         )
     content = {
         "somcot": somcot.__version__,

@@ -18,7 +18,7 @@ from somcot.commands.sizes import Size, duration, readable
 from somcot.inference.permutation import verdict
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.text import figure, label_text, listed_label
-from somcot.report import before_correction, by_test, certainty
+from somcot.report import before_correction, by_test, certainty, told
 from somcot.result import Claim, Status
 from somcot.samples import Samples
 from somcot.solvers.methods import describe
@@ -46,14 +46,19 @@ def show_distance(console: Console, answer: Answer, *, known: float | None = Non
         facts.add_row("proved", f"nothing, after {r.n_steps:,} steps")
         if r.counted is not None:
             facts.add_row("its data", f"the chains of the transitions it was fed are at {figure(r.counted)}")
-    if (before := before_correction(r)) is not None:
-        facts.add_row(*before)
     if r.continuous is not None:
-        facts.add_row("cells", r.continuous.summary(r.plugin))
-    facts.add_row("method", describe(r.method))
+        for row in told(r.continuous, r.plugin):
+            facts.add_row(*row)
+    else:
+        if (before := before_correction(r)) is not None:
+            facts.add_row(*before)
+        facts.add_row("method", describe(r.method))
     facts.add_row("asked", f"cost {label_text(answer.cost_name, 60)}, {r.clock}")
     for name, process in zip(answer.names, (answer.x, answer.y), strict=True):
-        facts.add_row(Text(file_name(name, 24)), _described(process))
+        described = _described(process)
+        facts.add_row(
+            Text(file_name(name, 24)), described if r.continuous is None else described.replace("states", "cells")
+        )
     facts.add_row("time", f"{r.seconds:.2g} s, {r.n_steps:,} steps, {r.status.value}")
     title = Text(" and ".join(file_name(name, 30) for name in answer.names))
     said = " ".join(filter(None, (certainty(r, answer.cost), by_test(r, answer.cost))))
@@ -173,6 +178,8 @@ def _facts_line(facts: dict[str, Any]) -> str:
     if facts["kind"] == "chain":
         return f"known chain, {facts['n_states']:,} states, {facts['n_transitions']:,} transitions"
     data = f"{facts['n_transitions']:,} transitions in {facts['n_episodes']:,} sequences"
+    if facts["kind"] == "vectors":
+        return f"{data}, {facts['n_coordinates']} coordinate{'' if facts['n_coordinates'] == 1 else 's'}"
     return f"{data}, {facts['n_states']:,} states"
 
 

@@ -1,37 +1,72 @@
-"""`somcot distance --cells`: states that are several numbers each."""
+"""``--cells``: states that are vectors of numbers."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-import somcot
 from somcot.cells import COSTS, Cells
 from somcot.commands.inputs import NamedProcess
 from somcot.commands.reading import Reading, flag
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.signatures import option_names
-from somcot.readers.inputs import format_of, identify
+from somcot.readers.formats import kind_of
+from somcot.readers.inputs import Input, format_of, identify
 from somcot.readers.vectors import read_vectors
 from somcot.result import Result
 from somcot.samples import Samples
 from somcot.trajectories import Trajectories
 
-__all__ = ["Vectors", "labelled", "number_of_cells", "read_pair"]
+__all__ = ["AskedVectors", "Vectors", "labelled", "number_of_cells", "read_pair", "scale_from"]
+
+_SHOWN = 4  # coordinates that a name of a cell can hold
+_TABLES_ONLY = ("state", "sequence", "time", "gap", "encoding", "delimiter")
+
+
+class AskedVectors(NamedTuple):
+    """What ``--cells`` and ``--scale`` say; nothing where states are labels."""
+
+    cells: str | None = None
+    scale: str | None = None
+
+    def __bool__(self) -> bool:
+        """Whether states are vectors."""
+        if self.cells is None and self.scale is not None:
+            raise ValueError("--scale: only together with --cells, for states that are numbers; add --cells auto")
+        return self.cells is not None
 
 
 class Vectors(NamedTuple):
-    """Two recordings by name, what differences cost, and the cells that are asked for."""
+    """Two recordings by name, what differences cost, the cells that are asked for, and what coordinates count in."""
 
     names: tuple[str, str]
     sides: tuple[Trajectories, Trajectories]
     cost: str
     n_cells: int | str
+    scale: str | float | list[float]
 
-    def counted(self) -> tuple[NamedProcess, NamedProcess]:
-        """The recordings on two cells: for their lengths alone."""
-        cells = somcot.discretise(*self.sides, n_cells=2)
-        return NamedProcess(self.names[0], cells.x), NamedProcess(self.names[1], cells.y)
+    def named(self) -> tuple[NamedProcess, NamedProcess]:
+        """Both by name: for how long they are."""
+        x, y = (NamedProcess(name, cast("Any", side)) for name, side in zip(self.names, self.sides, strict=True))
+        return x, y
+
+    @property
+    def cost_name(self) -> str:
+        """What differences cost, and in which units.
+
+        Examples
+        --------
+        >>> from somcot import Trajectories
+        >>> data = Trajectories.from_arrays([[0.0, 1.0]])
+        >>> Vectors(("a", "b"), (data, data), "euclidean", "auto", "std").cost_name
+        'euclidean, in standard deviations of the coordinates'
+        """
+        if self.scale == "std":
+            return f"{self.cost}, in standard deviations of the coordinates"
+        divisors = self.scale if isinstance(self.scale, list) else [self.scale]
+        if all(value == 1 for value in divisors):
+            return f"{self.cost}, of coordinates as they are"
+        return f"{self.cost}, of coordinates divided by {', '.join(f'{float(v):g}' for v in divisors)}"
 
 
 def number_of_cells(text: str) -> int | str:
@@ -49,25 +84,63 @@ def number_of_cells(text: str) -> int | str:
     return int(text)
 
 
-def read_pair(a: str, b: str, reading: Reading, cells: str, cost: str) -> Vectors:
+def scale_from(text: str | None) -> str | float | list[float]:
+    """What ``--scale`` says.
+
+    Examples
+    --------
+    >>> scale_from(None), scale_from("1"), scale_from("0.5,2")
+    ('std', 1.0, [0.5, 2.0])
+    """
+    if text in (None, "std"):
+        return "std"
+    try:
+        found = [float(part) for part in str(text).split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(0 < value < float("inf") for value in found):
+        raise ValueError(f"--scale: found {text!r}, expected std, a number above 0, or one for each coordinate: 0.5,2")
+    return found[0] if len(found) == 1 else found
+
+
+def read_pair(a: str, b: str, reading: Reading, asked: AskedVectors, cost: str) -> Vectors:
     """Read both files as recordings of real vectors."""
-    n_cells = number_of_cells(cells)
+    assert asked.cells is not None
+    n_cells, scale = number_of_cells(asked.cells), scale_from(asked.scale)
+    if cost not in ("labels", *COSTS):
+        raise ValueError(f"--cost: found {cost!r}; with --cells it is {' or '.join(COSTS)}")
+    given = _options(reading)
+    x, y = (_read(path, given, reading.format) for path in (a, b))
+    if x.d != y.d:
+        raise ValueError(f"{b}: has {_coordinates(y)}, but {a} has {x.d}; give both the same")
+    if isinstance(scale, list) and len(scale) != x.d:
+        raise ValueError(f"--scale: found {len(scale)} numbers, expected one, or one for each of {_coordinates(x)}")
+    return Vectors((a, b), (x, y), "euclidean" if cost == "labels" else cost, n_cells, scale)
+
+
+def _coordinates(data: Trajectories) -> str:
+    return f"{data.d} coordinate{'' if data.d == 1 else 's'}"
+
+
+def _options(reading: Reading) -> dict[str, Any]:
+    """What was asked about reading, as the reader of vectors calls it."""
     known = option_names(read_vectors)
     given: dict[str, Any] = reading.given()
     for name in given:
         if name not in known:
             raise ValueError(f"{flag(name)}: not together with --cells, which keeps numbers; leave one of the two out")
-    if cost not in ("labels", *COSTS):
-        raise ValueError(f"--cost: found {cost!r}; with --cells it is {' or '.join(COSTS)}")
-    if "state" in given:
-        given["state"] = [name for text in given["state"] for name in text.split(",") if name]
     if given.get("terminated") == "all":
         given["terminated"] = True
-    sides = []
-    for path in (a, b):
-        source = identify(path, None if format_of(path) else reading.format)
-        sides.append(read_vectors(source, **given))
-    return Vectors((a, b), (sides[0], sides[1]), "euclidean" if cost == "labels" else cost, n_cells)
+    return given
+
+
+def _read(path: str, given: dict[str, Any], format: str | None) -> Trajectories:  # noqa: A002
+    source: Input = identify(path, None if format_of(path) else format)
+    if kind_of(source.format).name == "arrays":
+        for name in given:
+            if name in _TABLES_ONLY:
+                raise ValueError(f"{flag(name)}: {path} holds arrays, which have no columns; leave it out")
+    return read_vectors(source, **given)
 
 
 def labelled(result: Result, vectors: Vectors) -> tuple[Result, NamedProcess, NamedProcess, Floats]:
@@ -84,6 +157,9 @@ def labelled(result: Result, vectors: Vectors) -> tuple[Result, NamedProcess, Na
 def _labels(cells: Cells) -> tuple[str, ...]:
     """Centres as text, with as many digits as tell them apart; the ends of episodes are called so."""
     first_end = cells.n_cells - cells.n_ends
+    if len(cells.names) > _SHOWN:  # too long to read; the first coordinates give an idea
+        heads = (", ".join(f"{value:.2g}" for value in centre[:2]) for centre in cells.centres)
+        return tuple(f"{'end' if k >= first_end else 'cell'} {k} ({head}, ...)" for k, head in enumerate(heads))
     for digits in (2, 3, 5, 17):
         texts = [", ".join(f"{value:.{digits}g}" for value in centre) for centre in cells.centres]
         found = tuple(f"end {text}" if k >= first_end else text for k, text in enumerate(texts))

@@ -19,6 +19,11 @@ _SPELLED = {
     "somcot.same_process tests": "somcot test says",
     "use standard_error='episodes', or make words": "pass --standard-error episodes, or, in Python, make words",
     "; samples.with_order(2) makes words": "; in Python, samples.with_order(2) makes words",
+    "pass gaps='cut'": "pass --missing cut",
+    "or pass scale=1.0": "or pass --scale 1",
+    "with method='auto' and a discount": "with --method auto and a discount",
+    "not with method='": "not with --method '",
+    "; somcot.discretise makes": "; in Python, somcot.discretise makes",
     "missing='cut' (--missing cut)": "--missing cut",
     "time='file' (--time file)": "--time file",
 }

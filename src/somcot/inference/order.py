@@ -20,6 +20,7 @@ from somcot.problem import Data
 from somcot.recorded.counts import Counts
 from somcot.recorded.words import Steps, find_words
 from somcot.samples import Samples
+from somcot.trajectories import needs_cells
 
 __all__ = ["MarkovOrder", "forgetful", "markov_order"]
 
@@ -62,7 +63,7 @@ def markov_order(samples: Data, *, max_order: int = 3, rng: int | np.random.Gene
     if isinstance(samples, Counts):
         raise TypeError("samples: found Counts, which have forgotten their episodes; the order is tested on Samples")
     if not isinstance(samples, Samples):
-        raise TypeError(f"samples: found {type(samples).__name__}, expected Samples")
+        raise TypeError(f"samples: found {type(samples).__name__}, expected Samples{needs_cells(samples)}")
     if samples.offsets is None:
         raise ValueError(
             "samples: independent transitions have no past beyond one state; the order can only be tested on episodes"

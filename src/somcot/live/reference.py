@@ -18,6 +18,7 @@ from somcot.plumbing.arrays import Bools, Codes, Floats, Ints
 from somcot.recorded.counting import PairCounts, added, count_pairs
 from somcot.recorded.counts import Counts
 from somcot.samples import Samples
+from somcot.trajectories import needs_cells
 
 __all__ = ["Reference"]
 
@@ -42,7 +43,7 @@ class Reference:
             if process.n_transitions == 0:
                 raise ValueError("reference: no transitions were recorded; record the process first")
         elif not isinstance(process, MarkovChain):
-            hint = "; wrap a matrix: MarkovChain(matrix)" if hasattr(process, "shape") else ""
+            hint = "; wrap a matrix: MarkovChain(matrix)" if hasattr(process, "shape") else needs_cells(process)
             raise TypeError(
                 f"reference: found {type(process).__name__}, expected a MarkovChain, Samples or Counts{hint}"
             )

@@ -20,6 +20,7 @@ from somcot.plumbing.arrays import Floats
 from somcot.problem import ChainOrData, Data
 from somcot.recorded.labels import listing
 from somcot.samples import Samples
+from somcot.trajectories import needs_cells
 
 __all__ = ["Cost", "Kernel", "Member", "check_cost_shape", "cost_between", "equal_kernels", "members", "named"]
 
@@ -91,7 +92,7 @@ def named(name: str, processes: Any) -> dict[Hashable, ChainOrData]:
         raise ValueError(f"{name}: empty; give at least one MarkovChain, Samples or Counts")
     for label, process in found.items():
         if not isinstance(process, MarkovChain | Data):
-            hint = "; wrap a matrix: MarkovChain(matrix)" if hasattr(process, "shape") else ""
+            hint = "; wrap a matrix: MarkovChain(matrix)" if hasattr(process, "shape") else needs_cells(process)
             raise TypeError(
                 f"{name}[{label!r}]: found {type(process).__name__}, expected a MarkovChain, Samples or Counts{hint}"
             )

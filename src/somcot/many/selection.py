@@ -29,6 +29,7 @@ from somcot.plumbing.cards import card, notes, table
 from somcot.plumbing.text import figure, label_text
 from somcot.plumbing.validation import check_confidence, check_discount
 from somcot.problem import ChainOrData, Data
+from somcot.trajectories import needs_cells
 
 __all__ = ["Candidate", "Selection", "select_model"]
 
@@ -135,7 +136,7 @@ def select_model(
     discount = check_discount(discount)
     check_confidence(confidence)
     if not isinstance(data, Data):
-        raise TypeError(f"data: found {type(data).__name__}, expected Samples or Counts")
+        raise TypeError(f"data: found {type(data).__name__}, expected Samples or Counts{needs_cells(data)}")
     given = named("candidates", candidates)
     found = distance_matrix({"data": data}, cost, discount=discount, others=given, confidence=confidence, rng=rng)
     if found.n_failed:

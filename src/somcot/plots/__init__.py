@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from somcot.plots.cells import cells, resolution
+from somcot.plots.cells import calibration, cells, resolution
 from somcot.plots.drawing import NAMES
 from somcot.plots.many import dendrogram, drift, embedding, matrix, selection
 from somcot.plots.maps import coupling, decoder, encoder
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "cells", "contributions", "coupling", "decoder", "dendrogram", "drift", "embedding", "encoder", "graph",
-    "intervals", "matrix", "overview", "resolution", "selection", "trace", "visits",
+    "calibration", "cells", "contributions", "coupling", "decoder", "dendrogram", "drift", "embedding", "encoder",
+    "graph", "intervals", "matrix", "overview", "resolution", "selection", "trace", "visits",
 ]  # fmt: skip
 
 
 def overview(result: Result, *, names: tuple[str, str] = NAMES) -> Figure:
-    """Everything at a glance: encoder, decoder, pairs, the run, and both chains.
+    """Everything at a glance: encoder, decoder, pairs, the run, and both chains; of real vectors their cells.
 
     Parameters
     ----------
@@ -34,19 +34,29 @@ def overview(result: Result, *, names: tuple[str, str] = NAMES) -> Figure:
     import matplotlib.pyplot as plt
 
     picture, axes = plt.subplots(2, 3, figsize=(16, 9.5), layout="constrained")
-    encoder(result, ax=axes[0, 0], names=names)
-    decoder(result, ax=axes[0, 1], names=names)
-    coupling(result, ax=axes[0, 2], names=names)
-    if "distance" in result.trace:
-        trace(result, ax=axes[1, 0])
-    else:  # clocks whose solvers have no distance before the end
-        axes[1, 0].set_axis_off()
-    for ax, side in zip(axes[1, 1:], ("x", "y"), strict=True):
-        if result.plan is None:
-            ax.set_axis_off()
-        else:
-            graph(result, side, ax=ax, names=names)
+    maps = axes[0] if result.continuous is None else axes[1]
+    encoder(result, ax=maps[0], names=names)
+    decoder(result, ax=maps[1], names=names)
+    coupling(result, ax=maps[2], names=names)
+    if result.continuous is None:
+        _run_and_chains(result, axes[1], names)
+    else:
+        cells(result, ax=axes[0, 0], names=names)
+        calibration(result, ax=axes[0, 1])
+        resolution(result, ax=axes[0, 2])
     picture.suptitle(title(result, names))
     if "inline" in mpl.get_backend():  # a notebook shows the figure that is returned; an open one it would show again
         plt.close(picture)
     return picture
+
+
+def _run_and_chains(result: Result, row: Any, names: tuple[str, str]) -> None:
+    if "distance" in result.trace:
+        trace(result, ax=row[0])
+    else:  # clocks whose solvers have no distance before the end
+        row[0].set_axis_off()
+    for ax, side in zip(row[1:], ("x", "y"), strict=True):
+        if result.plan is None:
+            ax.set_axis_off()
+        else:
+            graph(result, side, ax=ax, names=names)

@@ -1,27 +1,33 @@
-"""Recordings of real vectors: cells in the plane with their partners, and what fewer cells say."""
+"""Recordings of real vectors: cells in the plane with their partners, what fewer cells say, what vouches for it all."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import textwrap
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from somcot.cells import Continuous
+from somcot.cells import Cells, Continuous
 from somcot.plots.drawing import NAMES, axes, shown
+from somcot.plumbing.arrays import Floats
 from somcot.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["cells", "resolution"]
+__all__ = ["calibration", "cells", "resolution"]
+
+_SAID, _FINAL, _TRUE = "0.45", "tab:blue", "black"
+_LARGEST = 260.0  # area of the most visited cell, in points
 
 
 def cells(
     result: Result, *, ax: Axes | None = None, names: tuple[str, str] = NAMES, coordinates: tuple[int, int] = (0, 1)
 ) -> Axes:
-    """Centres of the cells, as large as they are visited, coloured by how far away the partners in Y are.
+    """Cells in the plane: filled ones where X is, coloured by how far away their partners are; rings where Y is.
 
-    An arrow leads from each cell to the mean of those it goes with.
+    Both grow with the time spent there. A line leads from each cell of X to the mean of those of Y that it goes with.
+    Squares are places where episodes end.
 
     Parameters
     ----------
@@ -32,48 +38,174 @@ def cells(
     names : (str, str)
         What to call the two processes.
     coordinates : (int, int)
-        Which two of the coordinates; in one dimension the second is the number of the cell.
+        Which two of the coordinates; in one dimension cells stand above each other.
     """
     found = _continuous(result).cells
     ax = axes(ax)
-    first, second = coordinates
     flat = found.centres.shape[1] == 1
-    goal = result.encoder @ found.centres
-    rows = np.arange(found.n_cells)
-    here = np.column_stack([found.centres[:, 0], rows]) if flat else found.centres[:, [first, second]]
-    there = np.column_stack([goal[:, 0], rows]) if flat else goal[:, [first, second]]
-    size = 20 + 1500 * found.visits.sum(axis=0) / found.visits.sum()
-    apart = np.sqrt((((found.centres - goal) / found.scale) ** 2).sum(axis=1))
-    for begin, end in zip(here, there, strict=True):
-        ax.annotate("", end, begin, arrowprops={"arrowstyle": "->", "color": "0.5", "lw": 0.9})
-    drawn = ax.scatter(here[:, 0], here[:, 1], s=size, c=apart, cmap="viridis", vmin=0.0, edgecolor="white", zorder=3)
-    ax.figure.colorbar(drawn, ax=ax, label="distance to the partners")
-    labels = (found.names[0], "cell") if flat else (found.names[first], found.names[second])
-    title = f"cells of {shown(names[0], 20)} and partners in {shown(names[1], 20)}"
-    ax.set(xlabel=shown(labels[0]), ylabel=shown(labels[1]), title=title)
+    partners = result.encoder @ found.centres
+    apart = np.sqrt((((found.centres - partners) / found.scale) ** 2).sum(axis=1))
+    here, there = (_in_plane(points, found, coordinates) for points in (found.centres, partners))
+    shares = found.visits / np.maximum(found.visits.sum(axis=1, keepdims=True), 1)
+    visited, area = shares > 0, _LARGEST * shares / shares.max()
+    square = np.arange(found.n_cells) >= found.n_cells - found.n_ends
+    for begin, end in zip(here[visited[0]], there[visited[0]], strict=True):
+        ax.plot(*zip(begin, end, strict=True), color="0.55", lw=0.9, zorder=1)
+    ax.plot(*there[visited[0]].T, ".", color="0.35", ms=4, zorder=2)
+    drawn: Any = None
+    top = max(float(apart[visited[0]].max()), 1e-12)
+    for marker, kind in (("o", ~square), ("s", square)):
+        inside, rings = kind & visited[0], kind & visited[1]
+        if not flat:
+            ax.scatter(
+                here[rings, 0],
+                here[rings, 1],
+                s=area[1][rings] + 12,
+                marker=marker,
+                facecolor="none",
+                edgecolor="tab:red",
+                lw=1.1,
+                alpha=0.8,
+                zorder=4,
+            )
+        if inside.any():
+            drawn = ax.scatter(
+                here[inside, 0],
+                here[inside, 1],
+                s=area[0][inside] + 8,
+                c=apart[inside],
+                vmin=0.0,
+                vmax=top,
+                cmap="viridis",
+                marker=marker,
+                edgecolor="white",
+                lw=0.6,
+                zorder=3,
+            )
+    ax.figure.colorbar(drawn, ax=ax, label="how far apart the partners are")
+    _explain(ax, found, names, coordinates, rings=not flat)
     return ax
 
 
+def _in_plane(points: Floats, found: Cells, coordinates: tuple[int, int]) -> Floats:
+    """Two coordinates; of one, its value and the rank of the cell."""
+    if found.centres.shape[1] > 1:
+        return points[:, list(coordinates)]
+    rank = np.argsort(np.argsort(found.centres[:, 0], kind="stable"), kind="stable")
+    return np.column_stack([points[:, 0], rank])
+
+
+def _explain(ax: Axes, found: Cells, names: tuple[str, str], coordinates: tuple[int, int], *, rings: bool) -> None:
+    from matplotlib.lines import Line2D
+
+    d = len(found.names)
+    first, second = shown(names[0], 20), shown(names[1], 20)
+    dot: dict[str, Any] = {"marker": "o", "linestyle": "none"}
+    handles = [Line2D([], [], color="tab:green", label=f"where {first} is", **dot)]
+    if rings:
+        handles.append(Line2D([], [], markerfacecolor="none", color="tab:red", label=f"where {second} is", **dot))
+    handles.append(Line2D([], [], color="0.55", marker=".", markevery=[1], label="to the partners"))
+    if found.n_ends:
+        handles.append(Line2D([], [], color="tab:green", marker="s", linestyle="none", label="where episodes end"))
+    ax.legend(
+        handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize="small", frameon=False
+    )
+    which = [found.names[0]] if d == 1 else [found.names[k] for k in coordinates]
+    some = f" ({len(which)} of {d} coordinates)" if d > len(which) else ""
+    ax.set(xlabel=shown(which[0], 40), ylabel="cells, in order" if d == 1 else shown(which[1], 40))
+    ax.set_title(f"who goes with whom{some}")
+    if d == 1:
+        ax.set_yticks([])
+
+
 def resolution(result: Result, *, ax: Axes | None = None) -> Axes:
-    """What fewer cells say, beside the answer with its interval and the correction by linear twins.
+    """What fewer cells say, beside the answer with its interval and the distance of linear models.
 
     How little the lines change says nothing about their error. Parameters as for `cells`.
     """
     found = _continuous(result)
     ax = axes(ax)
     sizes, raw, estimate = found.resolution
-    ax.plot(sizes, raw, "o-", color="0.5", label="cells alone")
+    ax.plot(sizes, raw, "o-", color=_SAID, label="cells alone")
     ax.plot(sizes, estimate, "s--", color="0.7", label="estimate on cells")
     if result.confidence_interval is not None:
         low, high, level = result.confidence_interval
-        ax.axhspan(low, high, alpha=0.15, color="tab:blue", label=f"{100 * level:g} % interval")
-    ax.axhline(result.distance, color="tab:blue", label="answer")
+        ax.axhspan(low, high, alpha=0.15, color=_FINAL, label=f"{100 * level:g} % interval")
+    ax.axhline(result.distance, color=_FINAL, label="answer")
     if found.twin.used and found.twin.distance is not None:
         ax.axhline(found.twin.distance, color="tab:orange", ls=":", label="linear models, closed form")
-    ax.set(xlabel="cells", ylabel="distance", title="what fewer cells say", ylim=(0, None))
+    top = max([*raw, *estimate, result.distance, *(result.confidence_interval or (0.0,))[:2]])
+    ax.set(xlabel="cells", ylabel="distance", title="what fewer cells say", ylim=(0, 1.08 * top or 1.0))
     ax.set_xticks(sizes)
-    ax.legend()
+    ax.legend(fontsize="small")
     return ax
+
+
+class _Row(NamedTuple):
+    """What is known, what cells say and what is made of it, each perhaps missing; half widths of the last two."""
+
+    name: str
+    true: float | None
+    said: float | None
+    final: float | None
+    noise: float = 0.0
+    ends: tuple[float, float] | None = None
+
+
+def calibration(result: Result, *, ax: Axes | None = None) -> Axes:
+    """What cells say where the truth is known, and what is made of it: on linear twins, on a known shift, on the data.
+
+    Twins are recordings of the same shape drawn from linear models; their bar is one standard deviation. Where linear
+    models do not fit, the reason stands below. Parameters as for `cells`.
+    """
+    found = _continuous(result)
+    ax = axes(ax)
+    twin, check = found.twin, found.shift_check
+    rows = []
+    if twin.distance is not None and twin.bias is not None:
+        rows.append(_Row("linear twins", twin.distance, twin.distance + twin.bias, None, twin.spread or 0.0))
+    if check is not None:
+        rows.append(_Row("known shift", check.distance, check.measured, check.calibrated))
+    interval = result.confidence_interval
+    ends = None if interval is None else (interval.low, interval.high)
+    rows.append(_Row("your recordings", None, result.plugin, result.distance, ends=ends))
+    for y, row in enumerate(rows):
+        _draw(ax, y, row)
+    ax.set_yticks(range(len(rows)), [row.name for row in rows])
+    ax.set(ylim=(len(rows) - 0.5, -0.5), xlabel="distance")
+    ax.set_xlim(-0.02 * ax.get_xlim()[1], None)
+    ax.set_title("what cells say, and what is true", pad=26)
+    ax.spines[["top", "right"]].set_visible(False)
+    _name_marks(ax, interval=ends is not None)
+    if not twin.used:
+        ax.set_xlabel("distance\n\n" + textwrap.fill(f"not corrected: {twin.reason}", 60))
+    return ax
+
+
+def _draw(ax: Axes, y: int, row: _Row) -> None:
+    if row.said is not None:
+        ax.errorbar(row.said, y, xerr=row.noise or None, fmt="o", color=_SAID, capsize=3)
+    if row.ends is not None:
+        ax.plot(row.ends, (y + 0.14, y + 0.14), color=_FINAL, lw=5, alpha=0.3, solid_capstyle="butt")
+    if row.final is not None:
+        ax.plot(row.final, y + 0.14, "D", color=_FINAL, ms=6)
+    if row.true is not None:
+        ax.plot(row.true, y, "|", color=_TRUE, ms=22, mew=2)
+
+
+def _name_marks(ax: Axes, *, interval: bool) -> None:
+    """What the marks mean, above the picture, where nothing can be covered."""
+    from matplotlib.lines import Line2D
+
+    marks = [("|", _TRUE, "true"), ("o", _SAID, "cells say"), ("D", _FINAL, "the answer")]
+    handles = [Line2D([], [], marker=m, color=c, linestyle="none", mew=2 if m == "|" else 1, label=name)
+               for m, c, name in marks]  # fmt: skip
+    if interval:
+        handles.append(Line2D([], [], color=_FINAL, lw=5, alpha=0.3, label="interval"))
+    ax.legend(
+        handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(handles), fontsize="small",
+        frameon=False, handletextpad=0.4, columnspacing=1.2,
+    )  # fmt: skip
 
 
 def _continuous(result: Result) -> Continuous:

@@ -165,6 +165,8 @@ def title(result: Result, names: tuple[str, str]) -> str:
         Claim.ESTIMATED: "estimated",
         Claim.NOTHING: f"after {result.n_steps:,} steps, nothing proved",
     }[result.claim]
+    if result.continuous is not None and result.continuous.route == "approximate":
+        said = "approximate, no interval"
     if result.confidence_interval is not None:
         low, high, level = result.confidence_interval
         said += f", {100 * level:g} % interval {figure(low)} to {figure(high)}"

@@ -78,6 +78,7 @@ class LabelColumn:
             kind = next(type(v).__name__ for v in values if isinstance(v, (list, dict)))
             raise ValueError(
                 f"{self.source}: column {self.name!r} holds a {kind}, expected text or numbers; pick another column"
+                f"{_vectors(kind)}"
             ) from None
         return np.array(codes, dtype=np.int32)
 
@@ -90,6 +91,7 @@ class LabelColumn:
         if pa.types.is_nested(kind):
             raise ValueError(
                 f"{self.source}: column {self.name!r} holds {kind}, expected text or numbers; pick another column"
+                f"{_vectors(str(kind))}"
             )
         if coded is None:
             text = pa.types.is_temporal(kind) or pa.types.is_string_view(kind)
@@ -160,7 +162,8 @@ class LabelColumn:
         if found and len(found) >= n_labels // 2:
             raise ValueError(
                 f"{self.source}: column {self.name!r} holds measurements such as {found[0]!s}, not labels; bin them: "
-                f"--bins {self.name}=10 (bins={{{self.name!r}: 10}}), or keep all numbers: --cells auto (read_vectors)"
+                f"--bins {self.name}=10 (bins={{{self.name!r}: 10}}), or keep all numbers: "
+                "somcot distance --cells auto (read_vectors)"
             )
 
 
@@ -318,6 +321,11 @@ class FlagColumn(NumberColumn):
                 f"{self.source}: {self._place(i)}, column {self.name!r}: found {_shown(value)}, expected true or false"
             )
         return int(found)
+
+
+def _vectors(kind: str) -> str:
+    """A remedy for lists."""
+    return ", or keep the numbers: somcot distance --cells auto (read_vectors)" if "list" in kind else ""
 
 
 def _is_missing(label: Any) -> bool:

@@ -25,6 +25,8 @@ __all__ = ["from_dtrajs", "from_model", "read_arrays"]
 
 _MATRIX_NAMES = ("transition_matrix", "transition", "P", "T")
 
+_KEEP = ", or keep real numbers: somcot distance --cells auto (read_vectors)"
+
 
 def from_dtrajs(
     dtrajs: Any,
@@ -217,7 +219,7 @@ def _as_list(source: Input, name: str, array: NDArray[Any]) -> Any:
         place = f"{source.name}: array {name!r}" if name else source.name
         raise ValueError(
             f"{place} has {array.ndim} dimension(s) of {array.dtype}, expected trajectories: one or two dimensions of "
-            "whole numbers"
+            f"whole numbers{_KEEP if array.dtype.kind == 'f' else ''}"
         )
     return array
 
@@ -249,7 +251,7 @@ def _whole(source: str, i: int, array: NDArray[Any]) -> NDArray[np.int64]:
             place = int(bad.argmax())
             raise ValueError(
                 f"{source}: trajectory {i}, frame {place} is {array[place]}, {int(bad.sum())} frame(s) are no whole "
-                "numbers; assign frames to states first, and use -1 for unassigned ones"
+                f"numbers; assign frames to states first, and use -1 for unassigned ones{_KEEP}"
             )
     if array.dtype.kind == "u" and array.size and array.max() >= 2**63:
         raise ValueError(f"{source}: trajectory {i} holds state number {array.max()}, expected numbers below 2^63")

@@ -92,7 +92,7 @@ def from_env(  # type: ignore[misc]  # the options are those below
     check_flag("batched", batched)
     vector, own = _vector_env(env, check_count("n_envs", n_envs), dict(env_options or {}))
     try:
-        _refuse_loose(vector.single_observation_space)
+        _refuse_loose("env", vector.single_observation_space)
         vector.action_space.seed(rng)
         if check_flag("actions", actions):
             check_actions("env", vector.single_action_space)
@@ -144,6 +144,7 @@ def from_minari(  # type: ignore[misc]  # the options are those below
         dataset = _load_minari(dataset)
     if not hasattr(dataset, "iterate_episodes"):
         raise TypeError(f"dataset: found {type(dataset).__name__}, expected a Minari dataset or its id")
+    _refuse_loose(str(name), dataset.observation_space)
     episodes = []
     for i, recorded in enumerate(dataset.iterate_episodes()):
         rewards = [float(r) for r in recorded.rewards]
@@ -201,13 +202,19 @@ def _vector_env(env: Any, n_envs: int, options: dict[str, Any]) -> tuple[Any, bo
     return env, False
 
 
-def _refuse_loose(space: Any) -> None:
-    """Refuse observations without a fixed shape, which a batch keeps as objects of its own."""
+def _refuse_loose(name: str, space: Any) -> None:
+    """Refuse observations without a fixed shape, which a batch keeps as objects of its own, and those of many parts."""
     kind = type(space).__name__
+    if kind in ("Dict", "Tuple"):
+        parts = ", ".join(map(str, space.spaces)) if kind == "Dict" else f"{len(space.spaces)} parts"
+        raise ValueError(
+            f"{name}: observations are of a {kind} space ({parts[:80]}), expected one array; pick numbers out of them "
+            "before: gymnasium.wrappers.FlattenObservation makes one array of all parts"
+        )
     if kind in ("Graph", "Sequence", "Text", "OneOf"):
         raise ValueError(
-            f"env: observations are of a {kind} space, not arrays of one shape; pick numbers out of them before: wrap "
-            "the environment"
+            f"{name}: observations are of a {kind} space, not arrays of one shape; pick numbers out of them before: "
+            "wrap the environment"
         )
 
 

@@ -285,6 +285,8 @@ def _check_present(table: Table, wanted: Sequence[str]) -> None:
         if table.columns.count(name) != 1 and table.complete:
             problem = "there is no column" if name not in table.columns else "there are several columns called"
             remedy = "rename all but one" if name in table.columns else "name one of them"
+            if "," in name and name not in table.columns:
+                remedy = "name several one by one: --state A --state B"
             raise ValueError(f"{table.name}: {problem} {name!r}; {_listed(table.columns)}; {remedy}")
 
 

@@ -14,7 +14,9 @@ from somcot.readers.formats import kind_of
 from somcot.readers.inputs import Input, identify
 from somcot.readers.numpy_files import load_arrays
 from somcot.readers.order import Order, Wishes
-from somcot.readers.tables import collected, roles_of
+from somcot.readers.table import Table
+from somcot.readers.tables import USUAL, collected, roles_of
+from somcot.readers.unfolding import unfolded
 from somcot.samples import Samples
 from somcot.trajectories import Trajectories
 
@@ -41,8 +43,8 @@ def read_vectors(
     data : path, frame, mapping of columns, Arrow table
         A table with a row for each moment; or an .npz with one array (T + 1, d) per episode, or an .npy of shape
         (n_episodes, T + 1, d).
-    state : sequence of str
-        The columns that make up the state, all of them numbers. Not for arrays.
+    state : sequence of str, or str
+        The columns that make up the state, all of them numbers, or lists of numbers of one length. Not for arrays.
     sequence, time, terminated, gap, format, encoding, delimiter
         As for `from_table`.
     missing : {"error", "cut"}
@@ -66,7 +68,8 @@ def read_vectors(
         if kind_of(source.format).name == "arrays":
             return _of_arrays(source, terminated, missing)
     with open_table(source, format=format, encoding=encoding, delimiter=delimiter) as table:
-        roles = roles_of(table, state, sequence, time, None, terminated)
+        roles = roles_of(table, _named(table, state, sequence, time), sequence, time, None, terminated)
+        table, roles = unfolded(table, roles)
         columns = collected(table, roles, dict.fromkeys(roles.state, 2))
     values = np.column_stack([column.floats() for column in columns.state.values()])  # type: ignore[union-attr]
     # The rows themselves take the place of states, so that everything said about order and ends holds here too.
@@ -75,6 +78,27 @@ def read_vectors(
         raise ValueError(f"{columns.source}: no rows; check how the table was written")
     rows = Order(columns).samples(codes, tuple(range(len(codes))), wishes)
     return _by_rows(values, rows, roles.state)
+
+
+def _named(table: Table, state: Any, *others: str | None) -> Any:
+    """The columns of a state; several may be named in one text, "x,y", where no column is called so."""
+    if state is None:
+        taken = {*others, *USUAL["sequence"], *USUAL["time"]}
+        free = [name for name in table.columns if name not in taken]
+        if len(free) > 1 and not set(free) & set(USUAL["state"]):
+            known = ", ".join(free[:12])
+            raise ValueError(f"{table.name}: which columns are the state? Pass state (--state x,y), some of {known}")
+        return free if len(free) == 1 else None
+    given = [state] if isinstance(state, str) else list(state)
+    names = [
+        part
+        for name in given
+        for part in ([name] if not isinstance(name, str) or name in table.columns else name.split(","))
+    ]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"state: the column {name!r} is named twice; name it once")
+    return names
 
 
 def _by_rows(values: Floats, rows: Samples, names: Sequence[str]) -> Trajectories:

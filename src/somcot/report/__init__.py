@@ -18,12 +18,12 @@ from somcot.report import story, technique
 from somcot.report.contributions import Contribution, contributions
 from somcot.report.story import Subject
 from somcot.report.tables import details
-from somcot.report.words import before_correction, by_test, certainty, cost_of, meaning, named, sentence, short
+from somcot.report.words import before_correction, by_test, certainty, cost_of, meaning, named, sentence, short, told
 from somcot.result import Result
 
 __all__ = [
     "Contribution", "before_correction", "by_test", "certainty", "contributions", "html", "meaning", "named",
-    "sentence", "write",
+    "sentence", "told", "write",
 ]  # fmt: skip
 
 _PARTS = 12  # pairs of states and transitions that are listed

@@ -150,6 +150,10 @@ def matching(about: Subject) -> str:
         if known
         else ""
     )
+    if result.continuous is not None:
+        coordinates = ", ".join(text(name, 30) for name in result.continuous.cells.names[:6])
+        themselves = f"{same} of {len(known)} go with themselves"
+        said = f"<p>States are cells, called by their centres ({coordinates}); {themselves}.</p>"
     noise = '<p class="note">Solved to the level of the sampling noise.</p>' if result.maps.at_noise_level else ""
     more = f'<p class="note">The {_ROWS} most visited of {len(found):,}.</p>' if len(found) > _ROWS else ""
     body = table([f"state of {first}", f"goes with, in {second}", "!how often", "!share of time"], rows)

@@ -18,7 +18,7 @@ from somcot.report import drawings
 from somcot.report.contributions import contributions
 from somcot.report.story import Subject
 from somcot.report.tables import cell, columns, facts, number, share, table, text
-from somcot.report.words import before_correction, of_time
+from somcot.report.words import before_correction, of_time, told
 from somcot.result import Claim, Result
 from somcot.solvers.methods import describe
 
@@ -39,8 +39,14 @@ def computed(about: Subject) -> str:
         ("status", f"{result.status.value}: {result.message}"),
         ("work", f"{result.n_steps:,} steps, {result.seconds:.3g} s"),
     ]
-    if cost is not None:
+    if cost is not None and result.continuous is None:
         rows.insert(4, _costs(result, cost))
+    if result.continuous is not None:
+        rows[1:2] = told(result.continuous, result.plugin)
+        twin, sizes = result.continuous.twin, result.continuous.resolution
+        rows.append(("linear models", twin.reason))
+        shown = (f"{n} cells: {figure(value)}" for n, value in zip(sizes.n_cells, sizes.raw, strict=True))
+        rows.append(("fewer cells", f"{', '.join(shown)}; how little that changes says nothing about the error"))
     if result.n_samples:
         rows.append(("data", f"{result.samples[0]:,} + {result.samples[1]:,} transitions"))
     rows += _proved(result)

@@ -9,13 +9,14 @@ from typing import cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from somcot.cells import Continuous
 from somcot.makeup import TransitionShare
 from somcot.plumbing.text import figure, label_text, percent
 from somcot.result import Bounds, Claim, Result
 
 __all__ = [
     "before_correction", "by_labels", "by_test", "certainty", "cost_of", "meaning", "more_or_less", "named", "of_time",
-    "possible", "sentence", "short", "span", "steps_that_matter",
+    "possible", "sentence", "short", "span", "steps_that_matter", "told",
 ]  # fmt: skip
 
 _NUMBER, _SHARE = re.compile(r"\d[\d,.]*"), re.compile(r"[\d,]+ of [\d,]+")
@@ -55,6 +56,8 @@ def possible(result: Result, cost: ArrayLike | None = None) -> tuple[float, floa
     table = cost_of(result, cost)
     if table is None or table.size == 0 or table.min() == table.max() or result.clock.name == "total":
         return None
+    if result.continuous is not None:  # cells lie within the recordings; vectors may be any distance apart
+        return None
     return float(min(table.min(), result.distance)), float(table.max())
 
 
@@ -91,6 +94,8 @@ def meaning(
         share = "none" if result.distance <= 0.0 else about + percent(result.distance).replace("< ", "less than ")
         return f"On {share.replace('about less', 'less')} of {clock.share}, {names[1]} is {where}."
     ends = possible(result, cost)
+    if result.continuous is not None:
+        return f"{clock.during}, {names[0]} and {names[1]} differ by {about}{_in_units(result, cost_name)} on average."
     kind, _, column = (cost_name or "").partition(":")
     if kind == "attribute" and column and _is_either_or(result, cost):
         share = "none" if result.distance <= 0.0 else about + percent(result.distance).replace("< ", "less than ")
@@ -103,6 +108,14 @@ def meaning(
     if ends[0] != 0.0:
         return f"{text}, where {figure(ends[0])} to {figure(ends[1])} is possible."
     return f"{text}: {percent(result.distance / ends[1])} of the largest difference there can be, {figure(ends[1])}."
+
+
+def _in_units(result: Result, cost_name: str | None) -> str:
+    """A distance between real vectors, with what it is counted in where that is known."""
+    squared = "squared " if cost_name is not None and cost_name.startswith("sqeuclidean") else ""
+    if cost_name is not None and "standard deviations" in cost_name:
+        return f"{figure(result.distance)} {squared}standard deviations"
+    return f"{figure(result.distance)}{' (squared distances)' if squared else ''}"
 
 
 def steps_that_matter(result: Result) -> str:
@@ -122,6 +135,8 @@ def certainty(result: Result, cost: ArrayLike | None = None) -> str:
     if result.claim is Claim.NOTHING:
         return f"This is where {result.n_steps:,} steps led; nothing is proved about how near that is."
     if result.confidence_interval is None:
+        if result.continuous is not None and result.continuous.route == "approximate":
+            return "It is an approximation: nothing vouches for what cells say here, so its error is not known."
         why = "no interval was asked for" if result.discount < 1.0 else "there is no interval with this clock"
         return f"It is estimated from recordings; {why}, so its error is not known."
     low, high, level = result.confidence_interval
@@ -187,7 +202,9 @@ def sentence(result: Result, names: tuple[str, str] = ("X", "Y")) -> str:
         return f"After {result.n_steps:,} steps {put}; nothing is proved about how near that is."
     text += f" estimated at {number}"
     if result.confidence_interval is None:
-        return f"{text}; no interval was asked for, so its error is not known."
+        approximate = result.continuous is not None and result.continuous.route == "approximate"
+        why = "nothing vouches for what cells say here" if approximate else "no interval was asked for"
+        return f"{text}; {why}, so its error is not known."
     low, high, level = result.confidence_interval
     return f"{text}. With {100 * level:g} % confidence the true distance lies between {figure(low)} and {figure(high)}."
 
@@ -199,6 +216,23 @@ def before_correction(result: Result) -> tuple[str, str] | None:
     name = "estimated chains" if result.estimate is None else "before correction"
     shown = figure(result.plugin)
     return name, f"{shown}, proved to {result.bounds.high - result.bounds.low:.1g} for the estimated chains"
+
+
+def told(continuous: Continuous, plain: float | None) -> list[tuple[str, str]]:
+    """How a distance was found and what vouches for it: rows for a screen, each with a word before it."""
+    cells, twin, check = continuous.cells, continuous.twin, continuous.shift_check
+    said = f"{cells.n_cells} cells"
+    if continuous.route == "map" and continuous.map is not None:
+        said = f"a map between the two: {continuous.map.words}"
+    elif continuous.route == "twin" and twin.bias is not None and plain:
+        how = f"{abs(twin.bias):.2g} {'too much' if twin.bias >= 0 else 'too little'}"
+        said = f"{said}, which say {plain:.3g}: {how}, as linear models of the recordings show"
+    elif plain is not None:
+        said = f"{said}, which say {plain:.3g}{' before correction for noise' if plain else ''}"
+    rows = [("found by", said)]
+    if check is not None and continuous.route != "map":
+        rows.append(("check", f"a shift of {check.distance:.3g} of these recordings is measured as {check.final:.3g}"))
+    return rows
 
 
 def named(messages: Iterable[str], names: tuple[str, str]) -> list[str]:
