@@ -317,7 +317,7 @@ class Continuous(NamedTuple):
 
     def summary(self, plain: float | None) -> str:
         """How the answer was found and what speaks for it, on a line; `plain` is what cells alone say."""
-        parts = [f"{self.cells.n_cells} cells"]
+        parts = ["1 cell" if self.cells.n_cells == 1 else f"{self.cells.n_cells} cells"]
         if self.route == "map" and self.map is not None:
             parts.append(f"by the map {self.map.words}")
         elif self.route == "twin" and self.twin.bias is not None and plain is not None:

@@ -25,7 +25,7 @@ from tests.continuous.systems import (
     turn,
 )
 
-__all__ = ["FURTHER", "circle_truth"]
+__all__ = ["DIFFERENT", "FURTHER", "circle_truth"]
 
 # `circle_truth` with 80 phases and 40 atoms, and 120 and 60 (0.602, 0.599; 0.298, 0.292), extrapolated.
 FREQUENCY, NOISE = 0.597, 0.287
@@ -164,4 +164,76 @@ FURTHER = {
     ),
     "circle, frequencies 0.50 and 0.56": System(_circle(0.5, 0.1), _circle(0.56, 0.1), "euclidean", FREQUENCY),
     "circle, noise 0.1 and 0.2": System(_circle(0.5, 0.1), _circle(0.5, 0.2), "euclidean", NOISE),
+}
+
+
+def _hopf(frequency: float = 0.5, noise: float = 0.1, pull: float = 1.0) -> Process:
+    def f(x: Floats) -> Floats:
+        radial = pull * x * (1.0 - np.square(x).sum(axis=1, keepdims=True))
+        return np.asarray(radial + frequency * np.column_stack([-x[:, 1], x[:, 0]]))
+
+    return flow(f, 0.2, 5, [noise, noise], [1.0, 0.0], 0.3)
+
+
+def _van_der_pol(mu: float = 1.0, h: float = 0.1) -> Process:
+    def f(x: Floats) -> Floats:
+        return np.column_stack([x[:, 1], mu * (1 - x[:, 0] ** 2) * x[:, 1] - x[:, 0]])
+
+    return flow(f, h, 4, [0.15, 0.15], [2.0, 0.0], 0.3)
+
+
+def _damped(damping: float) -> Process:
+    def f(x: Floats) -> Floats:
+        return np.column_stack([x[:, 1], x[:, 0] - x[:, 0] ** 3 - damping * x[:, 1]])
+
+    return flow(f, 0.1, 4, [0.0, 0.2], [1.0, 0.0], 0.3)
+
+
+def _fold(a: float) -> Process:
+    def step(states: Floats, rng: np.random.Generator) -> Floats:
+        new = np.column_stack([np.clip(1 - a * states[:, 0] ** 2 + states[:, 1], -2, 2), 0.3 * states[:, 0]])
+        return np.asarray(new + 0.03 * rng.standard_normal(states.shape))
+
+    return Process(lambda n, rng: 0.2 * rng.standard_normal((n, 2)), step)
+
+
+def _prey(growth: float) -> Process:
+    """Logarithms of predator and prey, held back a little."""
+
+    def f(x: Floats) -> Floats:
+        a, b = np.exp(np.minimum(x.T, 2.0))
+        return np.column_stack([growth - b - 0.1 * a, a - 1.0])
+
+    return flow(f, 0.1, 4, [0.1, 0.1], [0.3, 0.0], 0.2)
+
+
+def _uneven(bend: float) -> Process:
+    """A phase that runs faster on one side: the same circle, the same round trip, another clock."""
+
+    def step(states: Floats, rng: np.random.Generator) -> Floats:
+        phase = np.arctan2(states[:, 1], states[:, 0])
+        mean = np.sqrt(0.5**2 + bend**2)  # as long for a round as at an even speed of 0.5
+        for _ in range(4):
+            phase = phase + 0.25 * (mean + bend * np.sin(phase)) + 0.05 * rng.standard_normal(len(phase))
+        return np.column_stack([np.cos(phase), np.sin(phase)]) * (1 + 0.02 * rng.standard_normal((len(phase), 1)))
+
+    def reset(n: int, rng: np.random.Generator) -> Floats:
+        phase = rng.uniform(0, 2 * np.pi, n)
+        return np.column_stack([np.cos(phase), np.sin(phase)])
+
+    return Process(reset, step)
+
+
+# Pairs that no map carries into each other; their distance is not known.
+DIFFERENT = {
+    "Hopf, frequencies 0.5 and 0.6": (_hopf(), _hopf(frequency=0.6)),
+    "Hopf, noise 0.1 and 0.2": (_hopf(), _hopf(noise=0.2)),
+    "Hopf, pull 1 and 0.3": (_hopf(), _hopf(pull=0.3)),
+    "van der Pol 1 and 1.3": (_van_der_pol(), _van_der_pol(1.3)),
+    "van der Pol, slower by a tenth": (_van_der_pol(), _van_der_pol(h=0.09)),
+    "Duffing, damping 0.3 and 0.15": (_damped(0.3), _damped(0.15)),
+    "Hénon 1.2 and 1.1": (_fold(1.2), _fold(1.1)),
+    "predator and prey, growth 1 and 0.8": (_prey(1.0), _prey(0.8)),
+    "circle, even and uneven speed": (_uneven(0.0), _uneven(0.3)),
+    "circle, frequencies 0.50 and 0.56": (_circle(0.5, 0.1), _circle(0.56, 0.1)),
 }

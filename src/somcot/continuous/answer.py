@@ -146,6 +146,8 @@ def _answer(question: Question, bare: Result, twin: Twin, mapped: _Mapped | None
     hull = min(low, ends[0], value), max(high, ends[1], value)
     if not twin.used and question.x.d > 1 and question.cells.radius.any():
         return _Answer(value, None, "approximate")  # a shift that comes out right is not every difference
+    if min(question.x.n_transitions, question.y.n_transitions) < words.FEWEST:
+        return _Answer(value, None, "approximate")
     return _Answer(value, hull, route)
 
 

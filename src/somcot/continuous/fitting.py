@@ -26,6 +26,7 @@ CANDIDATES = (8, 12, 16, 24, 32)
 _MOST = {1: 32}
 _MOST_ELSE = 24
 _MOST_ENDS = 6
+_LARGEST = 1e100
 _LAGS_FROM = 3  # dimensions from which on cells lie in lag coordinates
 
 
@@ -218,7 +219,8 @@ def scale_of(scale: Any, recordings: Sequence[Trajectories]) -> Floats:
         if scale != "std":
             raise ValueError(f"scale: found {scale!r}, expected 'std', a number or one number per coordinate")
         centred = points - points[0]  # a constant far from 0 must come out as one
-        spread: Floats = centred.std(axis=0)
+        size = np.abs(centred).max(axis=0)  # squares of very large and very small numbers are none
+        spread: Floats = size * (centred / np.where(size > 0, size, 1.0)).std(axis=0)
         constant = np.flatnonzero(spread <= 1e-12 * np.abs(points).max(axis=0))
         if len(constant):
             listed = ", ".join(names[k] for k in constant[:5])
@@ -229,4 +231,9 @@ def scale_of(scale: Any, recordings: Sequence[Trajectories]) -> Floats:
     given = real_array("scale", np.atleast_1d(scale), 1)
     if len(given) not in (1, d) or (given <= 0).any():
         raise ValueError(f"scale: found {scale!r}, expected 'std', a number above 0 or one for each of {d} coordinates")
+    if (np.abs(points).max(axis=0) / given).max() > _LARGEST:
+        raise ValueError(
+            f"scale: coordinates divided by {scale!r} reach {(np.abs(points).max(axis=0) / given).max():.2g}, which "
+            "cannot be squared; pass scale='std', or a larger number"
+        )
     return np.broadcast_to(given, (d,)).copy()

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from somcot.cells import Continuous
 from somcot.inference.rules import SATURATED
 
-__all__ = ["message", "notes"]
+__all__ = ["FEWEST", "message", "notes"]
+
+FEWEST = 20  # transitions of each side without which no interval means anything
 
 
 def message(value: float, plain: float, continuous: Continuous) -> str:
@@ -40,6 +42,9 @@ def notes(continuous: Continuous, suspicion: str | None, plain: float) -> Iterat
 
 def _unvouched(continuous: Continuous) -> str:
     """Why nothing vouches for what cells say, and what would help."""
+    few = min(data.n_transitions for data in continuous.cells.recordings)
+    if few < FEWEST:
+        return f"found {few} transition{'s' * (few != 1)} on one side, and {FEWEST} on each are the least; record more"
     why = [f"cells alone are off by an unknown amount; {continuous.twin.reason}"]
     help_ = "a lower discount, or one coordinate at a time, where cells are nearly exact"
     found = continuous.map
