@@ -21,6 +21,7 @@ __all__ = ["COSTS", "Cells", "Continuous", "MapFit", "PointCost", "Resolution", 
 
 PointCost = str | Callable[[Floats, Floats], Any]
 COSTS = ("euclidean", "sqeuclidean")
+_ROUGH = 0.12  # share of the points that linear models have in other cells than the data
 
 
 def apart(cost: PointCost, a: Floats, b: Floats, scale: Floats) -> Floats:
@@ -236,6 +237,11 @@ class Twin(NamedTuple):
     outside: float | None = None
     occupancy_error: float | None = None
     curvature: float | None = None
+
+    @property
+    def rough(self) -> bool:
+        """Whether the models are used although they are not quite where the data are."""
+        return self.used and self.occupancy_error is not None and self.occupancy_error > _ROUGH
 
     def __repr__(self) -> str:
         return brief_record(self)

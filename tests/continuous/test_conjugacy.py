@@ -8,6 +8,7 @@ from somcot.continuous import conjugacy, maps
 from somcot.continuous.onestep import OneStep
 from somcot.plumbing.arrays import Floats
 from somcot.trajectories import Trajectories
+from tests.continuous import further
 
 G = 0.95
 
@@ -128,3 +129,54 @@ def test_maps_and_models() -> None:
     unit = np.array([2.0, 5.0])
     np.testing.assert_allclose(T.in_units(unit).apply(points * unit), T.apply(points) * unit)
     assert "M = [1.3, 0.2; 0.2, 0.9]" in maps.in_words("affine", T, ("a", "b"))
+
+
+def test_slopes_of_a_step_are_those_of_differences() -> None:
+    rng = np.random.default_rng(0)
+    points = rng.uniform(-2.0, 2.0, size=(300, 2)) * [1.0, 3.0]
+    model = OneStep.fit(points, 0.5 * points + np.sin(points), rng)
+    mean, slope = model.mean_and_slope(points)
+    nudges = 1e-5 * np.eye(2)
+    found = np.stack([(model.mean(points + e) - model.mean(points - e)) / 2e-5 for e in nudges], axis=2)
+    np.testing.assert_allclose(slope, found, atol=1e-7)
+    np.testing.assert_array_equal(mean, model.mean(points))
+
+
+def test_moments_are_all_that_a_fit_needs() -> None:
+    """Halves put together give the fit of all, and what it leaves, as computed from the residuals themselves."""
+    rng = np.random.default_rng(1)
+    points = rng.normal(size=(400, 2))
+    following = np.tanh(points) + 0.1 * rng.normal(size=points.shape)
+    model = OneStep.fit(points, following, rng)
+    both = model.moments(points[:150], following[:150]).plus(model.moments(points[150:], following[150:]))
+    again = model.solved(both)
+    np.testing.assert_allclose(again.mean(points), model.mean(points), atol=1e-6)
+    left = (following - again.mean(points)) / again.scale
+    np.testing.assert_allclose(both.left(again.weights), left.T @ left, rtol=1e-6, atol=1e-8)
+
+
+def test_long_recordings_are_looked_at_in_part() -> None:
+    rng = np.random.default_rng(0)
+    long = Trajectories.from_arrays(rng.normal(size=(600, 51, 1)))
+    part = conjugacy._part(long, rng)
+    assert part.n_transitions == conjugacy._MOST_STEPS
+    assert conjugacy._part(part, rng) is part
+
+
+def test_phases_on_a_circle_have_known_distances() -> None:
+    """Equal ones are at distance 0; other frequencies at most as far apart as common noise leaves them."""
+    assert further.circle_truth((0.5, 0.1), (0.5, 0.1), n=24, atoms=8) == pytest.approx(0.0, abs=1e-9)
+    apart = 2.0 * np.abs(np.sin(0.03 * (np.arange(400) - 9)))  # nine steps ahead at first
+    bound = float((0.05 * 0.95 ** np.arange(400)) @ apart)
+    assert 0.2 < further.circle_truth((0.5, 0.1), (0.56, 0.1), n=48, atoms=16) < 1.1 * bound
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", further.DIFFERENT)
+def test_no_map_is_found_where_there_is_none(name: str) -> None:
+    for n in (100, 25):
+        rng = np.random.default_rng([n, 3])
+        x, y = (process.record(n, 40, rng) for process in further.DIFFERENT[name])
+        cells = somcot.discretise(x, y, scale=1.0, n_cells=12, rng=0)
+        found = conjugacy.compare(x, y, "euclidean", discount=G, cells=cells, rng=rng)
+        assert found.verdict != "conjugate"

@@ -74,6 +74,7 @@ def test_what_linear_models_cannot_do_is_said(name: str) -> None:
         assert found.shift_check is not None
         assert not found.shift_check.passed
         assert any("shift check: a shift of" in str(w.message) for w in caught)
+        assert any("linear models do not fit" in str(w.message) and "What helps:" in str(w.message) for w in caught)
         assert "approximate" in str(found)
 
 
@@ -172,6 +173,7 @@ def test_results_are_kept_without_the_recordings(tmp_path: Path) -> None:
         ({"cost": lambda a, b: np.zeros(3)}, "cost: found 1 dimension"),
         ({"cost": lambda a, b: np.zeros((2, 2))}, r"cost: returned shape \(2, 2\)"),
         ({"discount": 1.5}, "discount"),
+        ({"scale": 1e-150}, "scale: coordinates divided by 1e-150 reach .*, which cannot be squared"),
         ({"method": "exact"}, "somcot.discretise makes Samples"),
         ({"horizon": 5, "discount": None}, "somcot.discretise makes Samples"),
         ({"confidence": 2.0}, "confidence: found 2.0"),
@@ -187,13 +189,36 @@ def test_refusals(change: dict[str, Any], message: str) -> None:
         distance(given.pop("x"), given.pop("y"), given.pop("cost"), **given)
 
 
+def test_one_step_of_each_is_too_few_for_an_interval() -> None:
+    tiny = [Trajectories.from_arrays([np.random.default_rng(k).normal(size=(2, 2))]) for k in (0, 1)]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = distance(tiny[0], tiny[1], discount=0.9, confidence=0.9)
+    assert np.isfinite(found.distance)
+    assert found.confidence_interval is None
+    assert "approximate, no interval" in str(found)
+    assert any("found 1 transition on one side, and 20 on each are the least" in str(w.message) for w in caught)
+
+
+@pytest.mark.parametrize("size", [1e200, 1e-200])
+def test_very_large_and_very_small_numbers_have_a_scale(size: float) -> None:
+    x, y = (data.mapped(lambda points: size * points) for data in _pair(10))
+    found, plain = distance(x, y, discount=0.9), distance(*_pair(10), discount=0.9)
+    assert found.distance == pytest.approx(plain.distance, rel=1e-6)
+    assert np.isfinite(found.distance)
+
+
+def test_recordings_far_apart_are_not_too_alike() -> None:
+    """No cell in common: there is nothing in which they could be alike, and no warning (which would be an error)."""
+    x, y = _pair(10)
+    found = distance(x, y.mapped(lambda points: points + 1000.0), discount=0.9, scale=1.0)
+    assert found.distance == pytest.approx(1000.0 * np.sqrt(2.0), rel=0.001)
+
+
 @pytest.mark.filterwarnings("ignore::somcot.DataWarning")
 @pytest.mark.filterwarnings("ignore::somcot.UnseenStateWarning")
 def test_hardly_any_data_get_an_answer_or_a_sentence() -> None:
-    """One step each; fifty coordinates; one long episode."""
-    tiny = [Trajectories.from_arrays([np.random.default_rng(k).normal(size=(2, 2))]) for k in (0, 1)]
-    found = distance(tiny[0], tiny[1], discount=0.9, confidence=0.9)
-    assert np.isfinite(found.distance)
+    """Fifty coordinates; one long episode."""
     wide = [Trajectories.from_arrays(np.random.default_rng(k).normal(size=(30, 20, 50))) for k in (0, 1)]
     assert distance(wide[0], wide[1], discount=0.9, confidence=0.9).distance < 2.0
     long = [Trajectories.from_arrays([data.points]) for data in _pair(20)]

@@ -144,6 +144,9 @@ def _answer(question: Question, bare: Result, twin: Twin, mapped: _Mapped | None
         null = null_distances(*question[:5], n=_NULL, seed=question.seed)
         value = min(value, max(0.0, bare.plugin - float(null.mean())))
     hull = min(low, ends[0], value), max(high, ends[1], value)
+    if twin.rough:  # the bias that rough models show may not be there at all
+        assert bare.estimate is not None
+        hull = hull[0], max(hull[1], bare.plugin + _quantile(level) * bare.estimate.standard_error)
     if not twin.used and question.x.d > 1 and question.cells.radius.any():
         return _Answer(value, None, "approximate")  # a shift that comes out right is not every difference
     if min(question.x.n_transitions, question.y.n_transitions) < words.FEWEST:
@@ -153,12 +156,16 @@ def _answer(question: Question, bare: Result, twin: Twin, mapped: _Mapped | None
 
 def _calibrated(bare: Result, twin: Twin, level: float) -> tuple[float, tuple[float, float]]:
     """What cells say less the bias of the twins, and its interval."""
-    from scipy.special import ndtri
-
     assert bare.plugin is not None
     assert bare.estimate is not None
     assert twin.bias is not None
     assert twin.spread is not None
     value = max(0.0, bare.plugin - twin.bias)
-    margin = float(ndtri(0.5 + 0.5 * level)) * float(np.hypot(twin.spread, bare.estimate.standard_error))
+    margin = _quantile(level) * float(np.hypot(twin.spread, bare.estimate.standard_error))
     return value, (max(0.0, value - margin), value + margin)
+
+
+def _quantile(level: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(0.5 + 0.5 * level))

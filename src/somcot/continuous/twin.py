@@ -28,7 +28,6 @@ MOST_OUTSIDE = 0.1
 MOST_CURVATURE = 0.3
 _STRAIGHT = 0.05  # up to which a linear model has all there is to know, however large the correction
 _MOST_ENDED = 0.05
-ROUGH = 0.12
 
 
 class Question(NamedTuple):
@@ -98,8 +97,7 @@ def judged(twin: Twin, plain: float) -> Twin:
         reason = f"the correction, {figure(-twin.bias)}, would raise the value by more than half"
     if reason:
         return twin._replace(used=False, reason=f"linear models do not fit: {reason}")
-    rough = twin.occupancy_error is not None and twin.occupancy_error > ROUGH
-    return twin._replace(reason="linear models fit" + (", if roughly" if rough else ""))
+    return twin._replace(reason="linear models fit" + (", if roughly" if twin.rough else ""))
 
 
 def _refused(question: Question) -> str:
