@@ -10,7 +10,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import somcot
-from benchmarks import clocks, data, exact, frontier, gradients, many, scaling, somcot_speed
+from benchmarks import clocks, data, exact, frontier, gradients, many, neighbours, scaling, somcot_speed
 
 
 def main() -> None:
@@ -29,6 +29,8 @@ def main() -> None:
         "gradients": lambda: gradients.report(args.peers),
         "somcot": somcot_speed.report,
         "many": many.report,
+        "logs": lambda: neighbours.logs(args.peers),
+        "iteration": neighbours.iteration,
     }
     unknown = sorted(set(args.only or ()) - set(sections))
     if unknown:

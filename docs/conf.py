@@ -4,7 +4,10 @@ import re
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+from docutils import nodes
+from sphinx.application import Sphinx
 from sphinx.domains.python import PyObject
 from sphinx.util.docfields import TypedField
 
@@ -30,12 +33,11 @@ html_theme_options = {
     "navigation_with_keys": False,
     "footer_start": ["copyright"],
     "footer_end": [],
-    "pygments_light_style": "tango",
-    "pygments_dark_style": "github-dark",
 }
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 autodoc_typehints = "none"
+autodoc_member_order = "bysource"
 autodoc_mock_imports = [name for name in ("jax", "torch") if find_spec(name) is None]
 napoleon_google_docstring = False
 napoleon_use_ivar = True
@@ -78,3 +80,26 @@ html_static_path = ["static", str(files("sphinx-mathjax-offline") / "static" / "
 for field in PyObject.doc_field_types:
     if isinstance(field, TypedField):
         field.typerolename = ""
+
+
+def says_nothing(app: Sphinx, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out fields of named tuples; they stand in the signature, and in the docstring where they need words."""
+    return True if (getattr(member, "__doc__", None) or "").startswith("Alias for field number") else None
+
+
+def box_pictures(app: Sphinx, page: nodes.document, name: str) -> None:
+    """Give every picture a box, in which it can be moved where the screen is narrow."""
+    for picture in list(page.findall(lambda node: type(node).__name__ in ("image", "imgsgnode"))):
+        parent = picture.parent
+        if isinstance(parent, nodes.section):
+            box = nodes.container(classes=["picture"])
+            picture.replace_self(box)
+            box += picture
+        elif isinstance(parent, nodes.paragraph) and len(parent) == 1:
+            parent["classes"].append("picture")
+
+
+def setup(app: Sphinx) -> None:
+    """Sphinx calls this."""
+    app.connect("autodoc-skip-member", says_nothing)
+    app.connect("doctree-resolved", box_pictures)
