@@ -27,6 +27,7 @@ from somcot.commands.options import (
     Scale,
     Seed,
     Shell,
+    StartAtOnce,
     SuggestedBelowOne,
     SuggestedDiscount,
     Total,
@@ -251,6 +252,7 @@ def matrix(
         int, typer.Option(min=0, metavar="N", help="Processes to spread the work over (needs dask).")
     ] = 0,
     strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 if any pair fails.")] = False,
+    yes: StartAtOnce = False,
     seed: Seed = 0,
     json: Json = False,
 ) -> int:
@@ -260,7 +262,7 @@ def matrix(
     return many.matrix(
         files, reading, many.Asked(cost, discount, confidence, simultaneous, tests, method, seed), by=by,
         checkpoint=checkpoint, workers=workers, out=out or [], strict=strict, as_json=json,
-        command=shlex.join(["somcot", *sys.argv[1:]]),
+        command=shlex.join(["somcot", *sys.argv[1:]]), yes=yes,
     )  # fmt: skip
 
 
@@ -273,6 +275,7 @@ def select(
     discount: Discount,
     cost: Cost = "labels",
     confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of the intervals and of the set.")] = 0.9,
+    yes: StartAtOnce = False,
     seed: Seed = 0,
     json: Json = False,
 ) -> int:
@@ -280,7 +283,7 @@ def select(
     from somcot.commands import many
 
     return many.select(
-        data, candidates, reading, cost=cost, discount=discount, confidence=confidence, seed=seed, as_json=json
+        data, candidates, reading, cost=cost, discount=discount, confidence=confidence, seed=seed, as_json=json, yes=yes
     )
 
 

@@ -2,6 +2,9 @@
 
 import csv
 import json
+import os
+import select
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +13,8 @@ from typer.testing import CliRunner
 
 import somcot
 from somcot.cli import app
+from somcot.commands import many
+from somcot.commands.sizes import TooLongError
 
 READ = ["--sequence", "user", "--state", "page", "--discount", "0.9"]
 
@@ -180,3 +185,52 @@ def test_bad_requests_name_what_to_do(folder: Path, tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             run(*arguments)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no pty")
+@pytest.mark.parametrize("answer", ["y", "", None])
+def test_a_long_run_is_asked_about_on_a_terminal_only(
+    answer: str | None, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a terminal it waits for an answer; a job without one starts; --yes starts too."""
+    import pty
+
+    monkeypatch.setattr(many, "forecast", lambda plan, threads=None: 4000.0)
+    arguments = ["matrix", *(str(folder / f"w{k}.csv") for k in range(3)), *READ]
+    if answer is None:
+        assert "Start?" not in run(*arguments)
+        return
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "r+b", buffering=0) as terminal, os.fdopen(ours, "r+b", buffering=0) as keyboard:
+        monkeypatch.setattr("sys.stdin", open(terminal.fileno(), closefd=False))  # noqa: SIM115
+        monkeypatch.setattr("sys.stderr", open(os.dup(theirs), "w"))  # noqa: SIM115
+        keyboard.write(f"{answer}\n".encode())
+        if answer == "y":
+            assert app(arguments, standalone_mode=False) == 0
+        else:
+            with pytest.raises(TooLongError, match="not started; --checkpoint FILE keeps finished pairs, --yes starts"):
+                app(arguments, standalone_mode=False)
+        sys.stderr.flush()
+        shown = ""
+        while "[y/N]" not in shown and select.select([keyboard], [], [], 5.0)[0]:
+            shown += keyboard.read(4096).decode()
+        assert "3 pairs of processes: about 67 min" in shown
+        assert "Start? [y/N]" in shown
+        assert app([*arguments, "--yes"], standalone_mode=False) == 0  # nobody answers
+        sys.stderr.close()
+
+
+def test_notes_are_for_the_command_line_and_indented(folder: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("a", "b"):  # every step depends on the last two states
+        path = [0, 1]
+        for _ in range(3000):
+            path.append(path[-2] if rng.random() < 0.9 else int(rng.integers(3)))
+        (tmp_path / f"{name}.csv").write_text("\n".join(["user,page", *(f"u,p{s}" for s in path)]) + "\n")
+    shown = run("matrix", tmp_path / "a.csv", tmp_path / "b.csv", *READ)
+    assert "with_order" not in shown
+    assert "--standard-error episodes" in " ".join(shown.split())
+    lines = shown.splitlines()
+    notes = lines[lines.index("Notes") + 1 :]
+    assert len(notes) > 1
+    assert all(line.startswith(("- ", "  ")) for line in notes)

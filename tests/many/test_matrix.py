@@ -15,8 +15,11 @@ import pytest
 
 import somcot
 from somcot import Counts, MarkovChain, Samples, costs, distance_matrix
-from somcot.many import batch, matrix, ordinary, work
+from somcot.inference import statistics
+from somcot.inference.dealing import RowDeck
+from somcot.many import batch, guard, matrix, ordinary, work
 from somcot.many.cells import FIELDS
+from somcot.many.plan import Options
 from somcot.many.record import DistanceMatrix
 from somcot.plumbing.container import CheckpointError
 from somcot.plumbing.errors import DataWarning
@@ -470,3 +473,29 @@ def test_coverage_through_the_batch_is_that_of_single_distances() -> None:
             single[k] += ends.low <= truth[i, j] <= ends.high
     assert np.abs(batch - single).max() <= 12  # of 200: four standard deviations of a difference that is mostly shared
     assert batch.min() >= 168
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no such device")
+def test_a_checkpoint_is_an_ordinary_file() -> None:
+    """A device would be read for ever."""
+    with pytest.raises(ValueError, match="checkpoint: /dev/zero is no ordinary file"):
+        distance_matrix(WALKS, COST, discount=0.9, checkpoint="/dev/zero")
+
+
+@pytest.mark.parametrize(("n", "seconds"), [(10, 0.013), (25, 0.18)])
+def test_the_forecast_of_a_dense_pair(n: int, seconds: float) -> None:
+    """Against what a pair took when the forecast was fitted: a formula that is off by ten would be seen."""
+    recorded = [dense(n, k).sample(100, 100, rng=k) for k in range(2)]
+    plan = matrix.prepare(recorded, "labels", Options(0.9, "auto", 0.9, simultaneous=False, tests=None, seed=0))
+    assert seconds / 3 < matrix.forecast(plan, 1) < 3 * seconds
+
+
+def test_the_guard_solves_what_the_statistic_does() -> None:
+    """The kernels of the batch give the metric that the permutation tests use."""
+    one, other = (list(DATA.values())[k] for k in (0, 2))
+    deck = RowDeck.of(one, other)
+    ours, theirs = guard._measure(deck, COST, 0.9), statistics.slope(deck, COST, 0.9, threads=1)
+    np.testing.assert_allclose(ours.V, theirs.V, atol=1e-5)  # both stop at 1e-6
+    np.testing.assert_allclose(ours.weight, theirs.weight, atol=1e-12)
+    shares = [deck.shares_of(c[None, :]) for c in (deck.observed, deck.total - deck.observed)]
+    assert ours.of_many(deck.support, *shares) == pytest.approx(theirs.of_many(deck.support, *shares), abs=1e-5)

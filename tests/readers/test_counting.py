@@ -30,7 +30,8 @@ def table(seed: int = 0, n: int = 3000, n_users: int = 40) -> pd.DataFrame:
 
 def same(counts: Any, samples: Any) -> None:
     order = [counts.states.index(state) for state in samples.states]
-    assert np.array_equal(np.asarray(counts.counts())[np.ix_(order, order)], samples.counts())
+    ours, theirs = (c if isinstance(c, np.ndarray) else c.toarray() for c in (counts.counts(), samples.counts()))
+    assert np.array_equal(ours[np.ix_(order, order)], theirs)
     assert np.array_equal(counts.start_counts[order], samples.start_counts)
     assert counts.n_episodes == samples.n_episodes
     assert counts.n_transitions == samples.n_transitions
@@ -113,7 +114,7 @@ def test_what_cannot_be_counted_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             count_table(*arguments)
-    with pytest.raises(ValueError, match="no column 'place'; the columns are user, t, page, gain"):
+    with pytest.raises(ValueError, match="no column 'place'; the columns are 'user', 't', 'page', 'gain'"):
         count_table(tmp_path / "a.parquet", state="place")
     with pytest.raises(ValueError, match="which column is the state"):
         count_table(tmp_path / "a.parquet")
@@ -130,3 +131,67 @@ def test_what_cannot_be_counted_is_refused(tmp_path: Path) -> None:
     (tmp_path / "one.csv").write_text("user,page\n1,a\n2,b\n")
     with pytest.raises(ValueError, match="no sequence has two rows"):
         count_table(tmp_path / "one.csv", sequence="user", state="page")
+
+
+@pytest.mark.parametrize("names", ["near", "far", "below", "rising", "unsigned"])
+def test_any_whole_numbers_name_sequences(names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers close together have a place each; those that do not fit any more are looked up from there on."""
+    monkeypatch.setattr("somcot.readers.passing._SPAN", 50)
+    monkeypatch.setattr("somcot.readers.batches._ROWS", 10)
+    monkeypatch.setattr(counting, "_BLOCK", 40)
+    whole = table(n=600, n_users=30)
+    user = whole["user"].to_numpy()
+    whole["user"] = {
+        "near": user,
+        "far": np.where(np.arange(600) < 300, user, user * 10**12),
+        "below": user - 17,
+        "rising": user + np.arange(600) // 4,
+        "unsigned": user.astype(np.uint64),
+    }[names]
+    found = count_table(spread(whole, tmp_path / "a", 2, "parquet"), sequence="user", time="t", state="page")
+    same(found, from_table(whole, sequence="user", time="t", state="page"))
+
+
+def test_many_states_are_counted_too(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    pages = [f"page {i}" for i in rng.integers(0, 400, 3000)]
+    whole = pd.DataFrame({"user": rng.integers(0, 20, 3000), "t": np.arange(3000), "page": pages})
+    found = count_table(spread(whole, tmp_path / "a", 3, "parquet"), sequence="user", time="t", state="page")
+    same(found, from_table(whole, sequence="user", time="t", state="page"))
+
+
+def test_a_sequence_that_goes_back_in_time_within_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within a block it is sorted, ties as found; from one block to the next it is refused by name."""
+    rows = pd.DataFrame({"user": [7, 8, 7, 8] * 20, "t": [5, 1, 3, 9] * 20, "page": ["a", "b", "c", "a"] * 20})
+    rows.to_parquet(tmp_path / "a.parquet")
+    whole = from_table(rows, sequence="user", time="t", state="page")
+    same(count_table(tmp_path / "a.parquet", sequence="user", time="t", state="page"), whole)
+    monkeypatch.setattr("somcot.readers.batches._ROWS", 10)
+    monkeypatch.setattr(counting, "_BLOCK", 40)
+    with pytest.raises(ValueError, match=r"a.parquet: sequence 8 goes back in time there, from 9.0 to 1.0; sort the"):
+        count_table(tmp_path / "a.parquet", sequence="user", time="t", state="page")
+
+
+def test_the_usual_columns_are_those_of_from_table(tmp_path: Path) -> None:
+    rows = pd.DataFrame({"concept:name": ["a", "b", "a"], "case:concept:name": [1, 1, 1], "step": [2, 1, 3]})
+    rows.to_parquet(tmp_path / "a.parquet")
+    same(count_table(tmp_path / "a.parquet"), from_table(rows))
+    as_written = count_table(tmp_path / "a.parquet", time="file")
+    same(as_written, from_table(rows, time="file"))
+    with pytest.raises(TypeError, match="state: found"):
+        count_table(tmp_path / "a.parquet", state=["a", "b"])  # type: ignore[arg-type]
+
+
+def test_codes_without_labels_are_found_beside_missing_ones() -> None:
+    import pyarrow as pa
+
+    column = counting.LabelColumn("t", "page", is_text=False)
+    codes = pa.array([0, None, 1], pa.int8())
+    column.add(pa.DictionaryArray.from_arrays(codes, ["x", "y"]))
+    places, labels = column.finish()
+    assert places.tolist() == [0, -1, 1]
+    assert labels == ["x", "y"]
+    for wrong in (2, -1):
+        damaged = pa.DictionaryArray.from_arrays(pa.array([0, None, wrong], pa.int8()), ["x", "y"], safe=False)
+        with pytest.raises(ValueError, match="column 'page' is damaged"):
+            column.add(damaged)

@@ -18,6 +18,7 @@ from somcot.commands.outputs import can_draw, check_targets
 from somcot.commands.pricing import build_cost
 from somcot.commands.reading import Reading
 from somcot.commands.run import console, print_json
+from somcot.commands.screens import show_notes
 from somcot.commands.sizes import suggested_discount
 from somcot.many.drift import Drift, drift, short
 from somcot.plumbing.text import label_text
@@ -173,8 +174,7 @@ def _show(screen: Console, found: Drift, notes: Sequence[str]) -> None:
     if len(found.changes) > _SHOWN:
         screen.print(Text(f"The last {_SHOWN} of {len(found.changes)} comparisons; --json and --html have all."))
     _show_causes(screen, found)
-    for note in notes[:8]:
-        screen.print(Text(f"- {label_text(note, 300)}", style="yellow"))
+    show_notes(screen, (label_text(note, 300) for note in notes), most=8)
 
 
 def _show_causes(screen: Console, found: Drift) -> None:

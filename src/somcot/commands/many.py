@@ -25,13 +25,14 @@ from somcot.commands.outputs import check_targets
 from somcot.commands.pricing import build_cost
 from somcot.commands.reading import Reading
 from somcot.commands.run import console, print_json
-from somcot.commands.sizes import duration
+from somcot.commands.screens import show_notes
+from somcot.commands.sizes import ask, duration
 from somcot.commands.wording import as_option
 from somcot.many.cluster import local_client
 from somcot.many.matrix import compute, forecast, prepare
 from somcot.many.plan import Options, Plan
 from somcot.many.record import DistanceMatrix
-from somcot.many.selection import Selection, select_model
+from somcot.many.selection import Selection, choose, prepare_selection
 from somcot.plumbing.files import write_bytes
 from somcot.plumbing.text import label_text
 from somcot.problem import ChainOrData, Data
@@ -45,7 +46,8 @@ ENDINGS = (".csv", ".parquet", ".json", ".html")
 _TABLES = ("values", "low", "high", "plugin", "standard_error", "uncut")
 _SHOWN = 12  # processes whose matrix fits a screen
 _PAIRS = 10  # pairs listed where it does not
-_WORTH_SAYING = 2.0  # seconds from which on the forecast is shown
+_NOTES = 8  # notes shown
+_WORTH_SAYING, _LONG = 2.0, 300.0  # seconds from which on the forecast is shown, and somebody at a terminal asked
 
 
 class Asked(NamedTuple):
@@ -62,7 +64,7 @@ class Asked(NamedTuple):
 
 def matrix(
     files: Sequence[str], reading: Reading, asked: Asked, *, by: str | None, checkpoint: Path | None, workers: int,
-    out: Sequence[Path], strict: bool, as_json: bool, command: str,
+    out: Sequence[Path], strict: bool, as_json: bool, command: str, yes: bool,
 ) -> int:  # fmt: skip
     """`somcot matrix`."""
     for path in out:
@@ -75,7 +77,7 @@ def matrix(
         cost = _cost(asked.cost, processes)
         options = Options(asked.discount, asked.method, asked.confidence, asked.simultaneous, asked.tests, asked.seed)
         plan = prepare(processes, cost, options)
-        _announce(plan)
+        _announce(plan, workers, yes=yes)
         found = _compute(plan, checkpoint, workers)
     notes = [text for text in messages if "never seen in the data, kept as absorbing" not in text]
     found = replace(found, notes=_joint(n for n in found.notes if "kept as absorbing" not in n))
@@ -100,7 +102,7 @@ def matrix(
 
 def select(
     data: str, candidates: Sequence[str], reading: Reading, *, cost: str, discount: float, confidence: float, seed: int,
-    as_json: bool,
+    as_json: bool, yes: bool,
 ) -> int:  # fmt: skip
     """`somcot select`."""
     with caught() as messages:
@@ -111,7 +113,9 @@ def select(
                 f"{name}: a known chain; the first file must hold recorded data, the candidates may be known"
             )
         table = _cost(cost, named)
-        found = select_model(first, dict(rest), table, discount=discount, confidence=confidence, rng=seed)
+        plan = prepare_selection(first, dict(rest), table, discount=discount, confidence=confidence, rng=seed)
+        _announce(plan, 0, yes=yes)
+        found = choose(plan, progress=sys.stderr.isatty())
     found = replace(
         found, notes=_joint(n.replace("data:", f"{name}:", 1) if n.startswith("data:") else n for n in found.notes)
     )
@@ -207,14 +211,16 @@ def _cost(text: str, processes: Mapping[Hashable, ChainOrData]) -> Any:
     return np.asarray(table) if Path(text).expanduser().exists() else text
 
 
-def _announce(plan: Plan) -> None:
-    """Say before a long computation how long it will be."""
-    seconds = forecast(plan)
+def _announce(plan: Plan, workers: int, *, yes: bool) -> None:
+    """Say before a long computation how long it will be; where somebody sits at the terminal, ask."""
+    seconds = forecast(plan, workers or None)
     if seconds > _WORTH_SAYING:
         n, m = plan.shape
         pairs = n * (n - 1) // 2 if plan.options.symmetric else n * m
         sys.stderr.write(f"{pairs:,} pairs of processes: about {duration(seconds)}\n")
         sys.stderr.flush()
+    if seconds > _LONG and not yes:
+        ask("--checkpoint FILE keeps finished pairs, --yes starts without asking")
 
 
 def _compute(plan: Plan, checkpoint: Path | None, workers: int) -> DistanceMatrix:
@@ -292,11 +298,7 @@ def _show(screen: Console, found: DistanceMatrix, notes: Sequence[str]) -> None:
     wide = screen.measure(table, options=screen.options.update(width=1000)).maximum
     fits = len(found.labels) <= _SHOWN and wide <= screen.width
     screen.print(table if fits else _pair_table(found))
-    shown = list(dict.fromkeys(notes))
-    for note in shown[:8]:
-        screen.print(Text(f"- {label_text(note, 300)}", style="yellow"))
-    if len(shown) > 8:
-        screen.print(Text(f"- and {len(shown) - 8} more notes (--json has all)", style="yellow"))
+    show_notes(screen, (label_text(note, 300) for note in notes), most=_NOTES)
 
 
 def _meaning(found: DistanceMatrix) -> list[str]:
@@ -369,5 +371,4 @@ def _show_selection(screen: Console, name: Hashable, found: Selection, notes: Se
         ends = f"[{_number(row.low)}, {_number(row.high)}]"
         table.add_row(Text(label_text(_text(row.name), 40)), _number(row.distance), ends, mark)
     screen.print(table)
-    for note in list(dict.fromkeys(notes))[:8]:
-        screen.print(Text(f"- {label_text(note, 300)}", style="yellow"))
+    show_notes(screen, (label_text(note, 300) for note in notes), most=_NOTES)

@@ -27,6 +27,7 @@ __all__ = [
     "Scale",
     "Seed",
     "Shell",
+    "StartAtOnce",
     "SuggestedBelowOne",
     "SuggestedDiscount",
     "Total",
@@ -103,6 +104,7 @@ Total = Annotated[
     bool, typer.Option("--total", help="Instead of a discount: the total cost until both processes have ended.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Start even if a minute or 4 GB of memory will not do.")]
+StartAtOnce = Annotated[bool, typer.Option("--yes", help="Start without asking, even if it takes more than 5 minutes.")]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of everything random.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a panel.")]
 

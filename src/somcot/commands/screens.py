@@ -23,7 +23,7 @@ from somcot.result import Claim, Status
 from somcot.samples import Samples
 from somcot.solvers.methods import describe
 
-__all__ = ["duration", "show_distance", "show_files", "show_info", "show_metric", "show_test"]
+__all__ = ["duration", "show_distance", "show_files", "show_info", "show_metric", "show_notes", "show_test"]
 
 _MATRIX = 12
 
@@ -70,7 +70,7 @@ def show_distance(console: Console, answer: Answer, *, known: float | None = Non
 
 def _after(console: Console, answer: Answer) -> None:
     only = zip(answer.names, one_sided(answer.x, answer.y), strict=True)
-    _notes(console, [*answer.notes, *(f"only in {name}: {_names(states)}" for name, states in only if states)])
+    show_notes(console, [*answer.notes, *(f"only in {name}: {_names(states)}" for name, states in only if states)])
     if not answer.result.converged:
         style = "yellow" if answer.result.status is Status.FINISHED else "bold red"
         console.print(Text(answer.result.message, style=style))
@@ -83,11 +83,14 @@ def show_files(console: Console, answer: Answer) -> None:
         console.print(Text(f"{what}: {label_text(path, 4096)}", style="cyan"))
 
 
-def _notes(console: Console, messages: Iterable[str]) -> None:
+def show_notes(console: Console, messages: Iterable[str], *, most: int = 100) -> None:
+    """What to know of the data; lines that go on are indented, and of very many only the first are shown."""
+    found = list(dict.fromkeys(messages))
+    shown = [*found[:most], *([f"and {len(found) - most} more (--json has all)"] if len(found) > most else [])]
     grid = Table.grid(padding=(0, 1))
-    for message in messages:
+    for message in shown:
         grid.add_row(Text("-", style="yellow"), Text(message, style="yellow"))
-    if grid.row_count:
+    if shown:
         console.print(Text("Notes", style="bold yellow"))
         console.print(grid)
 
@@ -110,7 +113,7 @@ def show_test(console: Console, found: dict[str, Any], names: tuple[str, str]) -
             expand=False,
         )
     )
-    _notes(console, found["warnings"])
+    show_notes(console, found["warnings"])
 
 
 def show_metric(console: Console, x: NamedProcess, y: NamedProcess, values: Floats, messages: Iterable[str]) -> None:
@@ -127,7 +130,7 @@ def show_metric(console: Console, x: NamedProcess, y: NamedProcess, values: Floa
     console.print(table)
     if (n, m) != values.shape:
         console.print(Text(f"the first {n} x {m} of {values.shape[0]} x {values.shape[1]}; --out FILE.csv writes all"))
-    _notes(console, messages)
+    show_notes(console, messages)
 
 
 def _fitting(room: int, labels: Sequence[Hashable]) -> int:
@@ -158,7 +161,7 @@ def show_info(console: Console, process: NamedProcess, size: Size, messages: Seq
     console.print(Panel(facts, title=Text(file_name(process.name, 60)), title_align="left", expand=False))
     if isinstance(value, Samples):
         console.print(most_visited(value))
-    _notes(console, messages)
+    show_notes(console, messages)
 
 
 def _ends(samples: Samples) -> str:

@@ -10,7 +10,7 @@ from somcot.chains import MarkovChain
 from somcot.commands.inputs import NamedProcess
 from somcot.plumbing.errors import DataWarning, warn
 
-__all__ = ["Size", "TooLongError", "agree", "duration", "estimate_size", "readable", "suggested_discount"]
+__all__ = ["Size", "TooLongError", "agree", "ask", "duration", "estimate_size", "readable", "suggested_discount"]
 
 _SWEEPS = 6
 _PATIENCE, _ROOM = 60.0, 4e9  # seconds and bytes that nobody has to be asked about
@@ -58,13 +58,25 @@ def agree(size: Size, *, yes: bool) -> None:
     if yes or (size.seconds <= _PATIENCE and size.n_bytes <= _ROOM):
         return
     forecast = f"about {duration(size.seconds)} and {readable(size.n_bytes)} of memory for {size.state_pairs:,} pairs"
-    if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
-        sys.stderr.write(f"This will take {forecast} of states.\nStart? [y/N] ")
-        sys.stderr.flush()
-        if sys.stdin.readline().strip().lower() in ("y", "yes"):
-            return
-        raise TooLongError("not started; --top N joins rare states, --yes starts without asking")
+    if _is_terminal():
+        sys.stderr.write(f"This will take {forecast} of states.\n")
+        ask("--top N joins rare states, --yes starts without asking")
+        return
     raise TooLongError(f"this would take {forecast} of states; pass --yes to start, or join rare states: --top N")
+
+
+def ask(instead: str) -> None:
+    """Ask whoever sits at a terminal whether to start; a job without one starts, since it would wait for ever."""
+    if not _is_terminal():
+        return
+    sys.stderr.write("Start? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise TooLongError(f"not started; {instead}")
+
+
+def _is_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def suggested_discount(processes: Sequence[NamedProcess]) -> float:

@@ -136,7 +136,7 @@ def _many() -> None:
 
 
 def _counting() -> None:
-    from somcot.readers.counting import warm_up
+    from somcot.readers.passing import warm_up
 
     warm_up()
 

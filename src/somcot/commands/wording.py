@@ -24,6 +24,9 @@ _SPELLED = {
     "with method='auto' and a discount": "with --method auto and a discount",
     "not with method='": "not with --method '",
     "; somcot.discretise makes": "; in Python, somcot.discretise makes",
+    " (somcot.markov_order), so intervals are too narrow; make words the states: samples.with_order(2)": (
+        ", so intervals are too narrow; for single pairs: somcot distance --standard-error episodes"
+    ),
     "missing='cut' (--missing cut)": "--missing cut",
     "time='file' (--time file)": "--time file",
 }

@@ -14,7 +14,7 @@ import numpy as np
 from somcot import costs, distance
 from somcot.experiments import style
 from somcot.experiments.record import Check, Experiment, Record, Report
-from somcot.experiments.sweep import TABLE, Pair, TableRow, default_estimate, few_data_expected, hits, stages, sweep
+from somcot.experiments.sweep import TABLE, Choice, Pair, TableRow, few_data_expected, hits, stages, sweep
 from somcot.experiments.swing import Grid, Pendulum, Transitions, load_actor, simulate
 from somcot.plumbing.arrays import Floats
 from somcot.samples import Samples
@@ -67,7 +67,7 @@ def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Reco
         return Variant(gravity, collect(steps), _mean_rewards(steps, bins))
 
     n = len(settings.gravities)
-    simulating, estimating, solving = stages(report, n + 1, n * settings.n_seeds, n)
+    simulating, estimating, solving = stages(report, n + 1, settings.n_seeds, n)
     *models, true = sweep(long_run, (*settings.gravities, TRUE_GRAVITY), [seed], simulating)[0]
 
     def truth(model: Variant, _: np.random.Generator) -> float:
@@ -75,22 +75,37 @@ def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Reco
             chains = true.samples.chain(), model.samples.chain()
         return distance(*chains, _cost(true, true.samples, model, model.samples), discount=rates.discount).distance
 
-    def values(model: Variant, rng: np.random.Generator) -> tuple[float, float, float]:
-        pair = Pair(*(collect(draw(m.gravity, settings.n_samples, rng)) for m in (true, model)))
-        cost = _cost(true, pair.x, model, pair.y)
-        paper = rates.run(pair, cost, settings.n_steps, support="observed")
-        ours = default_estimate(pair, cost, rates.discount)
-        return paper.distance, ours.distance, float("nan") if ours.plugin is None else ours.plugin
+    def values(_: None, rng: np.random.Generator) -> tuple[list[float], Choice]:
+        """One recording of the true pendulum and one of each model, for both methods."""
+        record = collect(draw(TRUE_GRAVITY, settings.n_samples, rng))
+        others = {m.gravity: collect(draw(m.gravity, settings.n_samples, rng)) for m in models}
+        models_of = {id(others[m.gravity]): m for m in models}
 
-    found: Floats = np.array(sweep(values, models, range(seed, seed + settings.n_seeds), estimating))
+        def cost(x: Samples, y: Samples) -> Floats:
+            return _cost(true, x, models_of[id(y)], y)
+
+        paper = [
+            rates.run(Pair(record, y), cost(record, y), settings.n_steps, support="observed").distance
+            for y in others.values()
+        ]
+        return paper, Choice.of(record, others, cost, rates.discount)
+
+    found = [row[0] for row in sweep(values, [None], range(seed, seed + settings.n_seeds), estimating)]
     data = {
         "gravity": np.array(settings.gravities),
         "truth": np.array(sweep(truth, models, [seed], solving)[0]),
-        "somcot": found[:, :, 0],
-        "default": found[:, :, 1],
-        "plugin": found[:, :, 2],
+        "somcot": np.array([paper for paper, _ in found]),
+        "default": np.array([choice.distance for _, choice in found]),
+        "plugin": np.array([choice.plugin for _, choice in found]),
+        "inside": np.array([choice.inside for _, choice in found]),
         "bins_visited": [model.samples.n_states for model in models],
-        "axes": {"truth": ["g"], "somcot": ["seed", "g"], "default": ["seed", "g"], "plugin": ["seed", "g"]},
+        "axes": {
+            "truth": ["g"],
+            "somcot": ["seed", "g"],
+            "default": ["seed", "g"],
+            "plugin": ["seed", "g"],
+            "inside": ["seed", "g"],
+        },
     }
     return Record("pendulum", settings, seed, data, tuple(_checks(settings, data)))
 

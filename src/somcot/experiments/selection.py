@@ -14,7 +14,7 @@ import numpy as np
 from somcot import block_chain, distance, random_walk
 from somcot.experiments import style
 from somcot.experiments.record import Check, Experiment, Record, Report
-from somcot.experiments.sweep import TABLE, Pair, TableRow, default_estimate, hits, spearman, sweep, walk_cost
+from somcot.experiments.sweep import TABLE, Choice, Pair, TableRow, hits, spearman, stages, sweep, walk_cost
 from somcot.plumbing.arrays import Floats
 
 if TYPE_CHECKING:
@@ -59,31 +59,48 @@ class Settings:
 
 
 def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Record:
-    """The three curves: exact, the paper's algorithm for each K, the default estimator on the first samples."""
+    """The three curves: exact, the paper's algorithm for each K, and what `somcot.select_model` says."""
     rates = settings.rates
+    sizes = [len(settings.panels) * n * settings.n_seeds for n in (len(settings.thetas), 1)]
+    estimating, choosing = stages(report, *sizes)
 
     def values(case: Case, rng: np.random.Generator) -> dict[str, Any]:
         panel = case.panel
         x = random_walk(panel.n_states)
         y = block_chain(random_walk(panel.n_states, case.theta), panel.n_copies)
         cost = walk_cost(panel.n_states, panel.n_copies)
-        n_samples = max(panel.default_samples, max(panel.n_steps) * rates.batch_size)
-        pair = Pair.draw(x, y, n_samples, rates.discount, rng)
+        pair = Pair.draw(x, y, max(panel.n_steps) * rates.batch_size, rates.discount, rng)
         return {
             "exact": distance(x, y, cost, discount=rates.discount).distance,
             "somcot": [rates.run(pair, cost, k).distance for k in panel.n_steps],
-            "default": default_estimate(pair.first(panel.default_samples), cost, rates.discount).distance,
         }
 
+    def choice(panel: Panel, rng: np.random.Generator) -> Choice:
+        """One recording of the fair walk, one of each candidate, and one question."""
+        chains = {t: block_chain(random_walk(panel.n_states, t), panel.n_copies) for t in settings.thetas}
+        n, gamma = panel.default_samples, rates.discount
+        recorded = random_walk(panel.n_states).sample_occupancy(n, gamma, rng=rng)
+        candidates = {t: y.sample_occupancy(n, gamma, rng=rng) for t, y in chains.items()}
+        return Choice.of(recorded, candidates, walk_cost(panel.n_states, panel.n_copies), gamma)
+
+    seeds = range(seed, seed + settings.n_seeds)
     cases = [Case(panel, theta) for panel in settings.panels for theta in settings.thetas]
-    outcomes = sweep(values, cases, range(seed, seed + settings.n_seeds), report)
+    outcomes = sweep(values, cases, seeds, estimating)
+    choices = sweep(choice, settings.panels, seeds, choosing)
     data: dict[str, Any] = {
-        "axes": {"exact": ["theta"], "somcot": ["seed", "theta", "K"], "default": ["seed", "theta"]}
-    }
+        "axes": {
+            "exact": ["theta"], "somcot": ["seed", "theta", "K"], "default": ["seed", "theta"],
+            "inside": ["seed", "theta"],
+        }
+    }  # fmt: skip
     for i, panel in enumerate(settings.panels):
         mine = slice(i * len(settings.thetas), (i + 1) * len(settings.thetas))
-        curves = {key: np.array([[cell[key] for cell in row[mine]] for row in outcomes]) for key in data["axes"]}
-        data[panel.key] = curves | {"exact": curves["exact"][0]}
+        data[panel.key] = {
+            "exact": np.array([cell["exact"] for cell in outcomes[0][mine]]),
+            "somcot": np.array([[cell["somcot"] for cell in row[mine]] for row in outcomes]),
+            "default": np.array([row[i].distance for row in choices]),
+            "inside": np.array([row[i].inside for row in choices]),
+        }
     return Record("selection", settings, seed, data, tuple(_checks(settings, data)))
 
 
@@ -98,6 +115,8 @@ def _checks(settings: Settings, data: dict[str, Any]) -> list[Check]:
         name = f"default, N = {panel.default_samples:,}, {panel.key}"
         checks += [Check(f"{name}: share of seeds with argmin 0.5", hits(part["default"], true), ">=", 1.0)]
         checks += [Check(f"{name}: largest error", worst, "<=", 0.05)]
+        kept = part["inside"]
+        checks += [Check(f"{name}: share of seeds with 0.5 in the 90 % set", float(kept[:, true].mean()), ">=", 0.8)]
         if panel.key != "n=5,B=3" or 10_000 not in panel.n_steps:
             continue
         curves: Floats = part["somcot"][:, :, panel.n_steps.index(10_000)]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TABLE",
+    "Choice",
     "Pair",
     "TableRow",
     "default_estimate",
@@ -146,6 +147,22 @@ def default_estimate(pair: Pair, cost: Floats, discount: float) -> Result:
     """What `somcot.distance` says about the same samples."""
     with few_data_expected():
         return _whole(somcot.distance(pair.x, pair.y, cost, discount=discount, rng=0))
+
+
+class Choice(NamedTuple):
+    """What `somcot.select_model` says of all candidates: a distance each, and which the data cannot tell apart."""
+
+    distance: Floats
+    plugin: Floats
+    inside: Floats
+
+    @classmethod
+    def of(cls, data: Samples, candidates: Mapping[float, Samples], cost: Any, discount: float) -> Choice:
+        """Ask which candidate explains the data."""
+        with few_data_expected():
+            found = somcot.select_model(data, candidates, cost, discount=discount, rng=0)
+        rows = ((row.distance, row.plugin, float(row.inside)) for row in found.table)
+        return cls(*np.array(list(rows)).T)
 
 
 def _whole(result: Result) -> Result:

@@ -27,12 +27,23 @@ from somcot.problem import UnitProblem
 from somcot.result import Status
 from somcot.solvers.policy_iteration import Solution, iterate
 
-__all__ = ["Loudest", "Slope", "Statistic", "exact", "loudest", "main_pearson", "pearson", "slope"]
+__all__ = [
+    "METRIC_TOLERANCE",
+    "Loudest",
+    "Slope",
+    "Statistic",
+    "exact",
+    "loudest",
+    "main_pearson",
+    "pearson",
+    "slope",
+    "slope_at",
+]
 
 Statistic = Callable[[AnyDeck, NDArray[np.int64]], float]
 
 _NEGLIGIBLE = 1e-12  # occupancy below which a pair cannot move the statistic
-_TOLERANCE = 1e-6  # of the pooled metric; any metric gives a test of exact level
+METRIC_TOLERANCE = 1e-6  # of the pooled metric; any metric gives a test of exact level
 
 
 def pearson(deck: AnyDeck, labels: NDArray[np.int64]) -> float:
@@ -116,9 +127,16 @@ def slope(deck: AnyDeck, cost: Floats, discount: float, threads: int | None = No
     solution = _solve(problem, reachable_pairs(problem), threads)
     V = solution.pairs.table(solution.V)
     if cost.diagonal().max() == 0.0:
-        law = np.diag(_occupancy(deck.support, discount))
-    else:
-        law = solution.pairs.table(discounted_occupancy(*solution.sweep.kernel(), discount))
+        return slope_at(V, deck.support, cost, discount)
+    return _slope(V, solution.pairs.table(discounted_occupancy(*solution.sweep.kernel(), discount)), cost, discount)
+
+
+def slope_at(V: Floats, pooled: Support, cost: Floats, discount: float) -> Slope:
+    """The same where the metric of the pooled process is known and equal states cost 0: its coupling stays there."""
+    return _slope(V, np.diag(_occupancy(pooled, discount)), cost, discount)
+
+
+def _slope(V: Floats, law: Floats, cost: Floats, discount: float) -> Slope:
     x, y = np.nonzero(law > _NEGLIGIBLE)
     index = np.full(cost.shape, -1, dtype=np.int32)
     index[x, y] = np.arange(len(x))
@@ -159,7 +177,7 @@ def exact(deck: AnyDeck, cost: Floats, discount: float, threads: int | None = No
     return values[0] if deck.n_groups == 2 else float(deck.shares @ np.array(values) ** 2)
 
 
-def _solve(problem: UnitProblem, pairs: Pairs, threads: int | None, tolerance: float = _TOLERANCE) -> Solution:
+def _solve(problem: UnitProblem, pairs: Pairs, threads: int | None, tolerance: float = METRIC_TOLERANCE) -> Solution:
     found = iterate(problem, pairs, threads=threads, tolerance=tolerance)
     if found.status is Status.INTERRUPTED:
         raise KeyboardInterrupt

@@ -123,6 +123,7 @@ def compare(lo, hi, tasks, discount, n_splits, careful, found):
             found.low[k], found.high[k] = low[s], high[s]
             found.status[k] = status if width <= _TARGET else 2
             if careful or n_splits > 0:
+                law[:] = 0.0
                 occupancy(n, s, indptr, indices, data, discount, 0.0, law)
                 found.distance[k] = mean_cost(law, problem)
             else:
@@ -141,8 +142,8 @@ def compare(lo, hi, tasks, discount, n_splits, careful, found):
             xa, ya = rows_of(e, tasks.halves, total), rows_of(f, tasks.halves, total)
             xb, yb = rows_of(e + 1, tasks.halves, total), rows_of(f + 1, tasks.halves, total)
             a, b = with_rows(problem, xa, ya), with_rows(problem, xb, yb)
-            ok_a, table_a, bases_a, weight_a, half_a, value_a = _half(a, V, bases, x, y)
-            ok_b, table_b, bases_b, weight_b, half_b, value_b = _half(b, V, bases, x, y)
+            ok_a, table_a, bases_a, weight_a, half_a, value_a = _half(a, V, law, bases, x, y)
+            ok_b, table_b, bases_b, weight_b, half_b, value_b = _half(b, V, law, bases, x, y)
             gap += cross_gap(table_a, a.pair_x, a.pair_y, xa, ya, bases_a, bases_b, unit, weight_b)
             gap += cross_gap(table_b, b.pair_x, b.pair_y, xb, yb, bases_b, bases_a, unit, weight_a)
             half += half_a + half_b
@@ -183,8 +184,8 @@ def _variance(c, tasks, rows, slots):
 
 
 @kernel
-def _half(p, V, hints, x, y):
-    """One half from the potential and prices of the whole.
+def _half(p, V, law, hints, x, y):
+    """One half from the potential, occupancy and prices of the whole.
 
     Returns its status, potential, bases, weights, distance and cross-fitted value.
     """
@@ -194,9 +195,9 @@ def _half(p, V, hints, x, y):
     bases = new_bases(p)
     low, high = np.zeros(1), np.ones(1)
     status, value, indptr, indices, data = iterate_small(p, table, own, bases, hints, _TOLERANCE, low, high)
-    law = np.zeros(p.n)
-    occupancy(p.n, 0, indptr, indices, data, p.discount, 1e-3 * _TOLERANCE, law)
-    weight = _weights(law, p.discount, _NEGLIGIBLE)
+    own_law = law.copy()
+    occupancy(p.n, 0, indptr, indices, data, p.discount, 0.1 * _TOLERANCE, own_law)
+    weight = _weights(own_law, p.discount, _NEGLIGIBLE)
     slots_x, slots_y = np.zeros(x.indices.size), np.zeros(y.indices.size)
     add_potentials(table, p.pair_x, p.pair_y, p.x, p.y, bases, weight, slots_x, slots_y)
     change = 0.0

@@ -186,7 +186,7 @@ def _exact_jobs(x: Sequence[Kernel], y: Sequence[Kernel], *, upper: bool) -> lis
             if upper and b < a:
                 continue
             if len(one.support.indptr) * len(other.support.indptr) > _LARGEST + 2 * _LARGEST**0.5 * one.n_starts:
-                seconds = 2.0 * _work(_shape(one.support), _shape(other.support)) + 1e-2
+                seconds = 0.6 * _work(_shape(one.support), _shape(other.support)) + 1e-2
                 cells = ((i, j) for i in one.members for j in other.members if not upper or a < b or i <= j)
                 jobs += [(ORDINARY, i, j, seconds) for i, j in cells]
                 continue
@@ -210,7 +210,7 @@ def _single_jobs(
             work = _work(_shape(x.support), _shape(y.support))
             size = x.process.n_states * y.process.n_states
             kind = DATA if batched and x.is_plain and y.is_plain and size <= _LARGEST else ORDINARY
-            solves = 2.0 * (2 * options.n_splits + 1) if kind == DATA else 20.0
+            solves = 2 * options.n_splits + 1 if kind == DATA else 9
             aside = (1e-3 if kind == DATA else 1e-2) + (0.3 if options.tests else 0.0)
             jobs.append((kind, i, j, solves * work + aside))
     return jobs
@@ -224,7 +224,7 @@ def _shape(support: Support) -> tuple[int, float]:
 def _work(x: tuple[int, float], y: tuple[int, float]) -> float:
     """Seconds of one exact solution, within a factor of about three on a desktop machine."""
     (n, k), (m, j) = x, y
-    return 6.0 * n * m * (0.4e-6 + 0.1e-6 * (k + j) + 0.02e-6 * k * j)
+    return 2.4 * n * m * (0.4e-6 + 0.1e-6 * (k + j) + 0.02e-6 * k * j)
 
 
 def _episodes(process: ChainOrData) -> list[NDArray[Any]]:

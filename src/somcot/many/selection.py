@@ -23,15 +23,16 @@ from somcot.inference import intervals
 from somcot.inference.estimate import plugin
 from somcot.inference.model import Model, fit
 from somcot.many.groups import named
-from somcot.many.matrix import distance_matrix
+from somcot.many.matrix import compute, prepare
+from somcot.many.plan import Options, Plan
 from somcot.plumbing.arrays import Bools, Floats
 from somcot.plumbing.cards import card, notes, table
 from somcot.plumbing.text import figure, label_text
-from somcot.plumbing.validation import check_confidence, check_discount
+from somcot.plumbing.validation import check_confidence, check_discount, check_rng
 from somcot.problem import ChainOrData, Data
 from somcot.trajectories import needs_cells
 
-__all__ = ["Candidate", "Selection", "select_model"]
+__all__ = ["Candidate", "Selection", "choose", "prepare_selection", "select_model"]
 
 _DRAWS = 500
 
@@ -133,12 +134,38 @@ def select_model(
     >>> found.best, found.confidence_set
     (0.5, (0.5,))
     """
-    discount = check_discount(discount)
+    return choose(prepare_selection(data, candidates, cost, discount=discount, confidence=confidence, rng=rng))
+
+
+def prepare_selection(
+    data: Data,
+    candidates: Mapping[Any, ChainOrData],
+    cost: Any,
+    *,
+    discount: float,
+    confidence: float,
+    rng: int | np.random.Generator | None,
+) -> Plan:
+    """Check what was asked, fit every process, and list the jobs; arguments as for `select_model`."""
+    check_discount(discount)
     check_confidence(confidence)
     if not isinstance(data, Data):
         raise TypeError(f"data: found {type(data).__name__}, expected Samples or Counts{needs_cells(data)}")
     given = named("candidates", candidates)
-    found = distance_matrix({"data": data}, cost, discount=discount, others=given, confidence=confidence, rng=rng)
+    seed = int(check_rng(0 if rng is None else rng).integers(2**62))
+    asked = Options(discount, "auto", confidence, simultaneous=False, tests=None, seed=seed)
+    return prepare({"data": data}, cost, asked, others=given)
+
+
+def choose(plan: Plan, *, progress: bool = False) -> Selection:
+    """Do the jobs and find the set."""
+    data, given = plan.rows[0].process, {member.label: member.process for member in plan.columns}
+    cost, discount, confidence = plan.cost, plan.options.discount, plan.options.confidence
+    assert isinstance(data, Data)
+    assert confidence is not None
+    found = compute(plan, progress=progress)
+    if found.interrupted:
+        raise KeyboardInterrupt
     if found.n_failed:
         first = found.reasons[0]
         raise ValueError(f"candidates[{found.other_labels[first.j]!r}]: {first.text}")

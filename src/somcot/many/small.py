@@ -197,7 +197,7 @@ def _evaluate(indptr, indices, data, discount, b, x, accuracy):
 
 @kernel
 def occupancy(n, s, indptr, indices, data, discount, accuracy, law):
-    """Discounted occupancy of pairs from start pair s; exactly 0 where it does not come."""
+    """Discounted occupancy of pairs from start pair s, sought from `law` on; exactly 0 where it does not come."""
     m = indptr[n]
     b, seen = np.zeros(n), np.zeros(n, np.bool_)
     for t in range(indptr[n + s], indptr[n + s + 1]):
@@ -205,7 +205,6 @@ def occupancy(n, s, indptr, indices, data, discount, accuracy, law):
         seen[indices[t]] = True
     turned, rows, values = np.zeros(n + 1, np.int64), np.empty(m, np.int32), np.empty(m)
     _transpose(indptr[: n + 1], indices[:m], data[:m], turned, rows, values)
-    law[:] = 0.0
     _evaluate(turned, rows, values, discount, b, law, max(accuracy, _EPS))
     _flood(indptr[: n + 1], indices[:m], seen, np.flatnonzero(seen))
     total = 0.0

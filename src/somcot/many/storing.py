@@ -42,6 +42,8 @@ class Board:
         self._written = time.monotonic()
         self._print = plan.fingerprint() if path is not None else ""
         if self.path is not None and self.path.exists():
+            if not self.path.is_file():  # a device may have no end
+                raise ValueError(f"checkpoint: {self.path} is no ordinary file; name another")
             if not resume:
                 raise ValueError(
                     f"checkpoint: {self.path} exists already; pass resume=True to go on, or remove the file"

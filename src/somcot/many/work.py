@@ -23,7 +23,7 @@ from somcot.plumbing.arrays import Ints
 
 __all__ = ["run"]
 
-_SLICE = 20_000  # microseconds of compiled work between two looks at whether to stop
+_SLICE = 100_000  # microseconds of compiled work between two looks at whether to stop
 _CAREFUL = 0.99  # discount above which the distance is read off the coupling rather than off V
 
 Stop = Callable[[], bool]

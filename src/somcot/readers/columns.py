@@ -98,12 +98,13 @@ class LabelColumn:
             coded = self._encoded(_as_text(values) if text else values)
         labels = coded.dictionary
         codes = self._from_list((_as_text(labels) if pa.types.is_temporal(labels.type) else labels).to_pylist())
-        indices = coded.indices.cast(pa.int64())
-        places = indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        if len(places) and (places.max() >= len(codes) or np.count_nonzero(places < 0) > indices.null_count):
+        indices = coded.indices
+        places = (indices.drop_null() if indices.null_count else indices).to_numpy(zero_copy_only=False)
+        if len(places) and (places.max() >= len(codes) or places.min() < 0):
             raise ValueError(f"{self.source}: column {self.name!r} is damaged (codes without labels); write it again")
-        if (places < 0).any():
+        if indices.null_count:
             codes = np.append(codes, self._from_list([None]))
+            places = indices.cast(pa.int64()).fill_null(len(codes) - 1).to_numpy(zero_copy_only=False)
         found: NDArray[np.int32] = codes[places]
         return found
 

@@ -15,7 +15,7 @@ from somcot.recorded.flow import is_sparse_enough
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = ["PairCounts", "added", "count_pairs", "from_matrix"]
+__all__ = ["PairCounts", "added", "count_pairs", "from_matrix", "from_table"]
 
 CHUNK = 1 << 20  # pairs whose keys are held at a time
 
@@ -91,14 +91,19 @@ def count_pairs(now: Codes, following: Codes, n: int) -> PairCounts:
         for i in range(0, len(now), chunk):
             keys = now[i : i + chunk].astype(np.int64) * n + following[i : i + chunk]
             table += np.bincount(keys, minlength=n * n)
-        keys = np.flatnonzero(table)
-        values = table[keys]
-    else:  # a full table would be slower to fill than the pairs are to sort
-        ordered = now.astype(np.int64) * n + following
-        ordered.sort()
-        first = np.flatnonzero(np.diff(ordered, prepend=-1))
-        keys, values = ordered[first], np.diff(first, append=len(ordered))
+        return from_table(table, n)
+    # A full table would be slower to fill than the pairs are to sort.
+    ordered = now.astype(np.int64) * n + following
+    ordered.sort()
+    first = np.flatnonzero(np.diff(ordered, prepend=-1))
+    keys, values = ordered[first], np.diff(first, append=len(ordered))
     return PairCounts(keys // n, keys % n, values, n)
+
+
+def from_table(table: NDArray[np.int64], n: int) -> PairCounts:
+    """The pairs of a full table of counts, row by row, shape (n * n,)."""
+    keys = np.flatnonzero(table)
+    return PairCounts(keys // n, keys % n, table[keys], n)
 
 
 def added(parts: Sequence[PairCounts]) -> PairCounts:
