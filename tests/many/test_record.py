@@ -90,3 +90,20 @@ def test_what_has_no_clusters_says_so() -> None:
     across = somcot.distance_matrix([somcot.random_walk(2)], discount=0.5, others=[somcot.random_walk(2, stay=0.5)])
     with pytest.raises(ValueError, match="leave out others="):
         across.linkage()
+
+
+def test_the_record_is_its_distances_to_whatever_takes_an_array() -> None:
+    from sklearn.cluster import AgglomerativeClustering
+
+    found = of_points(POINTS)
+    assert np.asarray(found) is found.values
+    assert np.array(found, dtype=np.float32).dtype == np.float32
+    assert np.array(found, copy=True) is not found.values
+    groups = AgglomerativeClustering(2, metric="precomputed", linkage="average").fit_predict(found)
+    assert len(set(groups[:4])) == len(set(groups[4:])) == 1
+
+
+def test_a_label_that_equals_nothing_is_refused() -> None:
+    walk = somcot.random_walk(3)
+    with pytest.raises(ValueError, match="processes: a label is nan, which equals nothing"):
+        somcot.distance_matrix({float("nan"): walk, "a": walk}, discount=0.9)

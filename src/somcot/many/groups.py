@@ -91,6 +91,8 @@ def named(name: str, processes: Any) -> dict[Hashable, ChainOrData]:
     if not found:
         raise ValueError(f"{name}: empty; give at least one MarkovChain, Samples or Counts")
     for label, process in found.items():
+        if label != label:
+            raise ValueError(f"{name}: a label is {label!r}, which equals nothing; give that process a name")
         if not isinstance(process, MarkovChain | Data):
             hint = "; wrap a matrix: MarkovChain(matrix)" if hasattr(process, "shape") else needs_cells(process)
             raise TypeError(

@@ -159,6 +159,13 @@ class DistanceMatrix:
             return np.zeros(len(self.labels))
         return np.asarray(0.5 * np.where(known, wide, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1))
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
+        """The distances: the record may be handed to whatever takes an array, such as a precomputed metric."""
+        if copy is False and dtype is not None and np.dtype(dtype) != self.values.dtype:
+            raise ValueError("copy: the distances are float64; another type needs a copy")
+        values: Floats = self.values if dtype is None else self.values.astype(dtype, copy=False)
+        return values.copy() if copy else values
+
     def to_pandas(self) -> pd.DataFrame:
         """The distances as a frame with labels."""
         import pandas
