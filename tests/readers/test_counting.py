@@ -11,6 +11,7 @@ import pytest
 
 from somcot.plumbing.errors import DataWarning
 from somcot.readers import count_table, counting, from_table
+from somcot.readers.columns import LabelColumn
 
 
 @pytest.fixture(autouse=True)
@@ -185,7 +186,7 @@ def test_the_usual_columns_are_those_of_from_table(tmp_path: Path) -> None:
 def test_codes_without_labels_are_found_beside_missing_ones() -> None:
     import pyarrow as pa
 
-    column = counting.LabelColumn("t", "page", is_text=False)
+    column = LabelColumn("t", "page", is_text=False)
     codes = pa.array([0, None, 1], pa.int8())
     column.add(pa.DictionaryArray.from_arrays(codes, ["x", "y"]))
     places, labels = column.finish()

@@ -58,6 +58,18 @@ class _Places(NamedTuple):
         m = n if timed else 0
         return cls(none, none.copy(), np.zeros(n, np.int64), np.zeros(m), np.zeros(m))
 
+    def copied(self, where: slice) -> _Places:
+        """Some of them, to come back to."""
+        return _Places(
+            self.first[where].copy(), self.last[where].copy(), self.rows[where].copy(), self.begin[where].copy(),
+            self.finish[where].copy(),
+        )  # fmt: skip
+
+    def put(self, where: slice, old: _Places) -> None:
+        """Put others there."""
+        for name in self._fields:
+            getattr(self, name)[where] = getattr(old, name)
+
     def edges(self, ids: NDArray[Any], seen: Any, *, ended: bool, timed: bool) -> Edges:
         """As the ends of named sequences."""
         times = (self.begin[seen], self.finish[seen]) if timed else (None, None)
@@ -134,18 +146,18 @@ class Numbered:
         have = len(self.places.rows)
         room = min(2 * (high - low), _SPAN) if have else high - low
         new, shift = _Places.new(room, timed=self.timed), self.low - low
-        for old, part in zip(self.places, new, strict=True):
-            part[shift : shift + len(old)] = old
+        if have:
+            new.put(slice(shift, shift + have), self.places)
         self.low, self.places = low, new
 
     def add(self, block: Block, ids: Ints) -> list[PairCounts]:
         """Go on with a block."""
-        kept = None
+        kept, where = None, slice(int(ids.min()) - self.low, int(ids.max()) + 1 - self.low)
         if block.times is not None and (block.times[1:] < block.times[:-1]).any():
-            kept = self._copied(ids)
+            kept = self.places.copied(where)
         found = _passed(block, ids, self.low, self.places)
         if isinstance(found, int) and kept is not None:
-            self._put_back(*kept)
+            self.places.put(where, kept)
             block, order = block.sorted()
             ids = ids[order]
             found = _passed(block, ids, self.low, self.places)
@@ -155,14 +167,6 @@ class Numbered:
             before, after = self.places.finish[s - self.low], block.times[found]
             raise BackInTimeError(f"sequence {s!r} goes back in time there, from {before} to {after}")
         return [found]
-
-    def _copied(self, ids: Ints) -> tuple[slice, _Places]:
-        where = slice(int(ids.min()) - self.low, int(ids.max()) + 1 - self.low)
-        return where, _Places(*(part[where].copy() for part in self.places))
-
-    def _put_back(self, where: slice, kept: _Places) -> None:
-        for part, old in zip(self.places, kept, strict=True):
-            part[where] = old
 
     def edges(self, *, ended: bool) -> Edges:
         """Where all sequences stand, by number."""
