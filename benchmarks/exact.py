@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tests.instances import Floats, blocks, dense_kernel, walks
 from tests.reference import pot_policy_iteration
+from tests.wide_instances import WIDE_FAMILIES
 
 import somcot
 
@@ -41,6 +42,8 @@ def instances() -> Iterator[Instance]:
     for n in (10, 20, 50, 100):
         x, y = (somcot.MarkovChain(rng.random((n, n)), normalize=True) for _ in range(2))
         yield Instance(f"dense {n} x {n}", x, y, rng.random((n, n)), 0.95, peers=n <= 20)
+    for family, made in WIDE_FAMILIES.items():  # not tuned on
+        yield Instance(f"{family}, 40 x 40", *made(40, 2), 0.95, peers=False)
     yield Instance("walk 400 x 400, discount .99", *walks(400, 0.3), 0.99, pot=False, peers=False)
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from somcot.chains import MarkovChain, Support
 from somcot.clocks import Clock
 from somcot.costs import FeatureCost, aligned, check_cost
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.lazy import Later, Lazy
 from somcot.plumbing.validation import check_discount
 from somcot.recorded.counts import Counts
 from somcot.samples import Samples
@@ -34,14 +36,33 @@ class UnitProblem:
 
     support_x: Support
     support_y: Support
-    cost: Floats
-    discount: float
+    cost: Lazy[Floats] = Lazy()  # must be given: it has no default
+    discount: float  # type: ignore[misc]
     slack: float = 0.0
 
     @property
     def shape(self) -> tuple[int, int]:
         """Numbers of states (n_x, n_y)."""
-        return self.cost.shape[0], self.cost.shape[1]
+        given = self.__dict__["cost"]
+        n_x, n_y = given.problem.shape if isinstance(given, _UnitCost) else given.shape
+        return n_x, n_y
+
+    def cost_between(self, rows: NDArray[Any], columns: NDArray[Any]) -> Floats:
+        """The cost between some states; what is not read is not computed."""
+        given = self.__dict__["cost"]
+        return given.between(rows, columns) if isinstance(given, _UnitCost) else given[np.ix_(rows, columns)]
+
+
+class _UnitCost(Later[Floats]):
+    """The unit cost of a problem, of which a part is often enough."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(partial(getattr, problem, "unit_cost"))
+        self.problem = problem
+
+    def between(self, rows: NDArray[Any], columns: NDArray[Any]) -> Floats:
+        """The same numbers as in the whole table."""
+        return self.problem.in_units(self.problem.cost[np.ix_(rows, columns)])
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -103,23 +124,32 @@ class Problem:
         """The range of the cost; its size when the cost is constant, or 1 when it is 0. The size, for a total."""
         if self.clock.name == "total":
             return float(np.abs(self.cost).max()) or 1.0
-        return float(self.cost.max() - self.offset) or abs(float(self.cost.max())) or 1.0
+        return self.most - self.offset or abs(self.most) or 1.0
+
+    @cached_property
+    def most(self) -> float:
+        """The largest cost."""
+        return float(self.cost.max())
 
     @cached_property
     def unit_cost(self) -> Floats:
         """The cost shifted and scaled to [0, 1]: distances follow d = offset + scale * d_unit."""
-        unit = self.cost - self.offset
+        return self.in_units(self.cost)
+
+    def in_units(self, cost: Floats) -> Floats:
+        """Some of the costs, shifted and scaled."""
+        unit = cost - self.offset
         unit /= self.scale
         return unit
 
     @cached_property
     def unit(self) -> UnitProblem:
         """The problem in units of the unit cost."""
-        return UnitProblem(self.x.support, self.y.support, self.unit_cost, self.discount)
+        return UnitProblem(self.x.support, self.y.support, _UnitCost(self), self.discount)
 
     def to_user(self, unit_distance: float) -> float:
         """Undo the shift and the scale for a distance; rounding may not lead out of the range of the cost."""
-        return min(max(self.offset + self.scale * unit_distance, self.offset), float(self.cost.max()))
+        return min(max(self.offset + self.scale * unit_distance, self.offset), self.most)
 
     def bounds_to_user(self, low: ArrayLike, high: ArrayLike) -> tuple[Floats, Floats]:
         """Undo the shift and the scale for brackets, outwards: each operation gives one unit in the last place.
@@ -138,7 +168,7 @@ class Problem:
             below = np.nextafter(self.scale * np.asarray(low), -np.inf)
             above = np.nextafter(self.scale * np.asarray(high), np.inf)
             below, above = np.nextafter(self.offset + below, -np.inf), np.nextafter(self.offset + above, np.inf)
-        return np.maximum(below, self.offset), np.minimum(above, self.cost.max())
+        return np.maximum(below, self.offset), np.minimum(above, self.most)
 
     def potential_to_user(self, unit_potential: Floats) -> Floats:
         """Undo the shift and the scale for a potential V, with distance = (1 - discount) V(start).

@@ -83,8 +83,9 @@ def _from_objects(name: str, array: NDArray[Any]) -> NDArray[Any]:
 
 def check_finite(name: str, array: Floats) -> None:
     """Refuse NaN and infinity, naming the first place and the count."""
-    bad = ~np.isfinite(array)
-    if bad.any():
+    finite = np.isfinite(array)
+    if not finite.all():
+        bad = ~finite
         place = tuple(int(i) for i in np.argwhere(bad)[0])
         where = place[0] if len(place) == 1 else place
         raise ValueError(

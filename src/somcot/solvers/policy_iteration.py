@@ -123,7 +123,7 @@ def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 20
         raise KeyboardInterrupt
     V = small.spread(solution.pairs.table(solution.V))
     table = problem.offset + problem.scale * (1.0 - problem.discount) * V
-    return np.clip(table, problem.cost.min(), problem.cost.max())
+    return np.clip(table, problem.cost.min(), problem.most)
 
 
 def iterate(

@@ -174,7 +174,7 @@ def _without(problem: UnitProblem, x: Side, y: Side) -> UnitProblem:
     if x.cut is None and y.cut is None:
         return problem
     cost = np.zeros((x.n_cut, y.n_cut))
-    cost[: len(x.kept), : len(y.kept)] = problem.cost[np.ix_(x.kept, y.kept)]
+    cost[: len(x.kept), : len(y.kept)] = problem.cost_between(x.kept, y.kept)
     return UnitProblem(
         problem.support_x if x.cut is None else x.cut.support,
         problem.support_y if y.cut is None else y.cut.support,
