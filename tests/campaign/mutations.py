@@ -32,8 +32,8 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = (
-    Mutant("certificates.py", "float(least.min()) - rounding(V)", "float(least.max()) - rounding(V)", (CERTIFICATES,)),
-    Mutant("certificates.py", "* found.high[-1:] + most", "* found.low[-1:] - most", (CERTIFICATES, DIFFERENTIAL)),
+    Mutant("certificates.py", "float(least.min()) - charged", "float(least.max()) - charged", (CERTIFICATES,)),
+    Mutant("certificates.py", "float(found.high[-1]) + most + off", "float(found.low[-1]) - most + off", (CERTIFICATES, DIFFERENTIAL)),
     Mutant("certificates.py", "V - rounding(V), 0.0)", "V + 1e-9, 0.0)", (CERTIFICATES,)),
     Mutant(
         "problem.py", "np.nextafter(self.scale * np.asarray(low), -np.inf)", "self.scale * np.asarray(low)",
@@ -52,7 +52,7 @@ MUTANTS = (
         (TRANSPORT, EXACT),
     ),
     Mutant("bellman/transport.py", "abs((summed - 1.0) + lost) + 2.0 * EPS + (length * EPS) ** 2", "0.0", (TRANSPORT,)),
-    Mutant("bellman/sweep.py", "2 * support_x.max_row + 1", "1 * support_x.max_row + 1", (TRANSPORT, EXACT)),
+    Mutant("bellman/sweep.py", "(2 * self.widest[0] + 1)", "(1 * self.widest[0] + 1)", (TRANSPORT, EXACT)),
     Mutant("bellman/tree.py", "if p < n and flow[p] < least:", "if p >= n and flow[p] < least:", (TRANSPORT,)),
     Mutant(
         "plumbing/discounting.py", "    law[~reachable(kernel, start)] = 0.0\n", "",
@@ -62,7 +62,7 @@ MUTANTS = (
         "solvers/policy_iteration.py", "max(solution.bounds.low, latest.low)", "max(solution.bounds.low, 1e-6)",
         (EXACT,),
     ),
-    Mutant("solvers/policy_iteration.py", "if solution.width <= TARGET:", "if solution.width <= 1.0:", (EXACT,)),
+    Mutant("solvers/policy_iteration.py", "if solution.width <= TARGET:\n        return Status", "if solution.width <= 1.0:\n        return Status", (EXACT,)),
     Mutant("solvers/assemble.py", "min(max(problem.to_user(unit_distance), low), high)", "low", (EXACT,)),
     Mutant(
         "solvers/linear_program.py", "if total > 0 else np.outer(p, q)", "if total > 1.0 else np.outer(p, q)",
@@ -76,7 +76,7 @@ MUTANTS = (
     )),
     Mutant("solvers/saddle/bounds.py", "least + (1.0 - g) * found.low[-1]", "least + found.low[-1]", (BOUNDS,)),
     Mutant("solvers/saddle/bounds.py", "- off / 2.0 * float(far - residual.min())", "", (BOUNDS, DIFFERENTIAL)),
-    Mutant("couplings.py", "state_law - discount * next_law", "state_law + discount * next_law", (
+    Mutant("couplings.py", "np.subtract(state_law, left, out=left)", "np.add(state_law, left, out=left)", (
         "tests/test_couplings.py",
     )),
     Mutant("chains.py", "rng.geometric(1.0 - discount, size=n) - 1", "rng.geometric(1.0 - discount, size=n)", (
@@ -105,6 +105,8 @@ def caught(mutant: Mutant, copy: Path) -> bool:
     """Put the fault in, run its tests, take it out again."""
     path = copy / "src" / "somcot" / mutant.file
     sound = path.read_text(encoding="utf-8")
+    if sound.count(mutant.old) != 1:
+        raise RuntimeError(f"{mutant.file}: {mutant.old!r} stands there {sound.count(mutant.old)} times; mend the list")
     path.write_text(sound.replace(mutant.old, mutant.new), encoding="utf-8")
     try:
         return fails(mutant.tests, copy)
