@@ -33,7 +33,10 @@ class Mutant(NamedTuple):
 
 MUTANTS = (
     Mutant("certificates.py", "float(least.min()) - charged", "float(least.max()) - charged", (CERTIFICATES,)),
-    Mutant("certificates.py", "float(found.high[-1]) + most + off", "float(found.low[-1]) - most + off", (CERTIFICATES, DIFFERENTIAL)),
+    Mutant(
+        "certificates.py", "float(found.high[-1]) + most + off", "float(found.low[-1]) - most + off",
+        (CERTIFICATES, DIFFERENTIAL),
+    ),
     Mutant("certificates.py", "V - rounding(V), 0.0)", "V + 1e-9, 0.0)", (CERTIFICATES,)),
     Mutant(
         "problem.py", "np.nextafter(self.scale * np.asarray(low), -np.inf)", "self.scale * np.asarray(low)",
@@ -62,7 +65,7 @@ MUTANTS = (
         "solvers/policy_iteration.py", "max(solution.bounds.low, latest.low)", "max(solution.bounds.low, 1e-6)",
         (EXACT,),
     ),
-    Mutant("solvers/policy_iteration.py", "if solution.width <= TARGET:\n        return Status", "if solution.width <= 1.0:\n        return Status", (EXACT,)),
+    Mutant("solvers/policy_iteration.py", "width <= TARGET:\n        return", "width <= 1:\n        return", (EXACT,)),
     Mutant("solvers/assemble.py", "min(max(problem.to_user(unit_distance), low), high)", "low", (EXACT,)),
     Mutant(
         "solvers/linear_program.py", "if total > 0 else np.outer(p, q)", "if total > 1.0 else np.outer(p, q)",
