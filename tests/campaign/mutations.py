@@ -42,7 +42,7 @@ MUTANTS = (
         "problem.py", "np.nextafter(self.scale * np.asarray(low), -np.inf)", "self.scale * np.asarray(low)",
         (CERTIFICATES,),
     ),
-    Mutant("problem.py", "np.minimum(above, self.cost.max())", "above", (CERTIFICATES,)),
+    Mutant("problem.py", "np.minimum(above, self.most)", "above", (CERTIFICATES,)),
     Mutant("problem.py", "self.scale * unit_potential + self.offset / rest", "self.scale * unit_potential", (EXACT,)),
     Mutant("bellman/pairs.py", "np.full(self.index.shape, missing)", "np.zeros(self.index.shape)", (EXACT,)),
     Mutant("bellman/transport.py", "0.5 * (apart * (1.0", "0.25 * (apart * (1.0", (TRANSPORT,)),
