@@ -23,14 +23,18 @@ from collections.abc import Callable
 from typing import Any, overload
 
 import numba
+from numba.core import config
 from numba.core.caching import FunctionCache, NullCache
 from numba.core.serialize import dumps
+
+from somcot.plumbing.pieces import Piece, Whole
 
 __all__ = ["FAST", "kernel", "part"]
 
 # Zeros have no sign and NaN never occurs; that is all. Sums keep their order, and products are fused with sums only
 # where `fma` says so: under "reassoc" LLVM picks loops by the distance of addresses, under "contract" by the machine.
 FAST = frozenset({"nsz", "nnan"})
+OPTIONS = {"nopython": True, "nogil": True, "error_model": "numpy", "boundscheck": None}
 PACKAGE = __name__.partition(".")[0]
 
 logger = logging.getLogger(PACKAGE)
@@ -56,21 +60,34 @@ def kernel(function: Any = None, *, name: str = "", seconds: int = 0) -> Any:
     """
     if function is None:
         return functools.partial(kernel, name=name, seconds=seconds)
-    compiled = numba.njit(nogil=True, error_model="numpy")(function)
-    if hasattr(compiled, "_cache"):  # not where NUMBA_DISABLE_JIT is set
-        compiled._cache = _cache(function, f"{name}, about {seconds} s" if name else "")
+    if config.DISABLE_JIT:
+        return function
+    compiled = Whole(function, targetoptions=OPTIONS)
+    compiled._cache = _cache(function, f"{name}, about {seconds} s" if name else "")
     return compiled
 
 
 @overload
 def part(function: Function) -> Any: ...
 @overload
-def part(*, nan: bool) -> Callable[[Function], Any]: ...
-def part(function: Any = None, *, nan: bool = False) -> Any:
-    """Compile a piece of kernels, inlined wherever it is called; with ``nan=True`` NaN may occur in it."""
+def part(*, nan: bool = False, inline: bool = True) -> Callable[[Function], Any]: ...
+def part(function: Any = None, *, nan: bool = False, inline: bool = True) -> Any:
+    """Compile a piece of kernels.
+
+    Parameters
+    ----------
+    function : callable
+    nan : bool
+        NaN may occur in it.
+    inline : bool
+        Copy it to every place where it is called. Large pieces that do much in one call are better left alone: every
+        copy has to be compiled.
+    """
     if function is None:
-        return functools.partial(part, nan=nan)
-    return numba.njit(nogil=True, error_model="numpy", forceinline=True, fastmath=False if nan else set(FAST))(function)
+        return functools.partial(part, nan=nan, inline=inline)
+    if config.DISABLE_JIT:
+        return function
+    return Piece(function, targetoptions=OPTIONS | {"forceinline": inline, "fastmath": False if nan else set(FAST)})
 
 
 def _cache(function: Function, announcement: str) -> Any:

@@ -151,7 +151,7 @@ def _least(builder: Any, a: Any, b: Any) -> Any:
 _whole, _wide, _narrow = _make_tile(2, True), _make_tile(2, False), _make_tile(1, False)
 
 
-@part
+@part(inline=False)
 def add_product(out, a, b):
     """Add a @ b to `out`; rows of `out` and `b` are contiguous, and no size is 0."""
     n, m = out.shape

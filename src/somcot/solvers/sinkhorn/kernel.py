@@ -26,10 +26,13 @@ def sinkhorn_steps(lo, hi, V, pair_x, pair_y, x, y, epsilon, offset_x, offset_y,
         for i in range(x1 - x0):
             for j in range(y1 - y0):
                 C[i, j] = V[x.indices[x0 + i], y.indices[y0 + j]] / epsilon
-        f = F[offset_x[k] : offset_x[k] + x1 - x0] / epsilon
-        g = G[offset_y[k] : offset_y[k] + y1 - y0] / epsilon
+        f, g = np.empty(x1 - x0), np.empty(y1 - y0)
+        for i in range(f.size):
+            f[i] = F[offset_x[k] + i] / epsilon
+        for j in range(g.size):
+            g[j] = G[offset_y[k] + j] / epsilon
         p, q = x.probabilities[x0:x1], y.probabilities[y0:y1]
-        turned, scratch = C.T.copy(), np.empty((2, max(x1 - x0, y1 - y0)))
+        turned, scratch = _turned(C), np.empty((2, max(x1 - x0, y1 - y0)))
         error = np.inf
         for _ in range(max_steps):
             error = _scale_columns(C, f, g, q, scratch)
@@ -42,9 +45,15 @@ def sinkhorn_steps(lo, hi, V, pair_x, pair_y, x, y, epsilon, offset_x, offset_y,
             for j in range(g.size):
                 plan[i, j] = exp(min(f[i] + g[j] - C[i, j], 0.0))  # rows hold at most 1; rounding may say more
         # Rounded, the plan is feasible however few steps were taken: values never fall below the exact ones.
-        value[k] = epsilon * (rounded_plan(plan, p, q) * C).sum()
-        F[offset_x[k] : offset_x[k] + x1 - x0] = f * epsilon
-        G[offset_y[k] : offset_y[k] + y1 - y0] = g * epsilon
+        rounded, mean = rounded_plan(plan, p, q), 0.0
+        for i in range(f.size):
+            for j in range(g.size):
+                mean += rounded[i, j] * C[i, j]
+        value[k] = epsilon * mean
+        for i in range(f.size):
+            F[offset_x[k] + i] = f[i] * epsilon
+        for j in range(g.size):
+            G[offset_y[k] + j] = g[j] * epsilon
         worst = max(worst, error)
     return worst
 
@@ -96,29 +105,65 @@ def round_entries(lo, hi, V, pair_x, pair_y, x, y, epsilon, offset_x, offset_y, 
 @kernel
 def rounded_plan(plan, p, q):
     """The symmetric rounding of the paper's appendix."""
-    return (_rounded(plan, p, q) + _rounded(plan.T, q, p).T) / 2.0
+    other = _rounded(_turned(plan), q, p)
+    out = _rounded(plan, p, q)
+    for i in range(p.size):
+        for j in range(q.size):
+            out[i, j] = (out[i, j] + other[j, i]) / 2.0
+    return out
+
+
+@kernel
+def _turned(table):
+    """The transpose, as an array of its own."""
+    n, m = table.shape
+    out = np.empty((m, n))
+    for i in range(n):
+        for j in range(m):
+            out[j, i] = table[i, j]
+    return out
 
 
 @kernel
 def _rounded(plan, p, q):
-    """Shrink rows, then columns, that are too heavy; spread what is missing as a product."""
-    out = plan.copy()
-    for i in range(p.size):
-        total = out[i].sum()
-        if total > p[i]:
-            out[i] *= p[i] / total
-    for j in range(q.size):
-        total = out[:, j].sum()
-        if total > q[j]:
-            out[:, j] *= q[j] / total
-    missing_p, missing_q = np.empty_like(p), np.empty_like(q)
-    for i in range(p.size):
-        missing_p[i] = max(p[i] - out[i].sum(), 0.0)
-    for j in range(q.size):
-        missing_q[j] = max(q[j] - out[:, j].sum(), 0.0)
-    total = missing_p.sum()
+    """Shrink rows, then columns, that are too heavy; spread what is missing as a product.
+
+    Loops, because a sum or product of slices takes the compiler longer than all of this.
+    """
+    n, m = plan.shape
+    out, rows, columns = np.empty((n, m)), np.empty(n), np.empty(m)
+    for i in range(n):
+        total = 0.0
+        for j in range(m):
+            total += plan[i, j]
+        factor = p[i] / total if total > p[i] else 1.0
+        for j in range(m):
+            out[i, j] = plan[i, j] * factor
+    _sum_columns(out, columns)
+    for j in range(m):
+        columns[j] = q[j] / columns[j] if columns[j] > q[j] else 1.0
+    for i in range(n):
+        for j in range(m):
+            out[i, j] *= columns[j]
+    total = 0.0
+    for i in range(n):
+        rows[i] = 0.0
+        for j in range(m):
+            rows[i] += out[i, j]
+        rows[i] = max(p[i] - rows[i], 0.0)
+        total += rows[i]
+    _sum_columns(out, columns)
     if total > 0.0:
-        for i in range(p.size):
-            for j in range(q.size):
-                out[i, j] += missing_p[i] * missing_q[j] / total
+        for i in range(n):
+            for j in range(m):
+                out[i, j] += rows[i] * max(q[j] - columns[j], 0.0) / total
     return out
+
+
+@kernel
+def _sum_columns(table, total):
+    for j in range(total.size):
+        total[j] = 0.0
+    for i in range(table.shape[0]):
+        for j in range(total.size):
+            total[j] += table[i, j]

@@ -67,9 +67,9 @@ def advance(
     x, y, pairs, work = borrow(x), borrow(y), borrow(pairs), borrow(work)
     for i in range(states_x.shape[0]):
         ref = _factors(x, y, pairs, rates, work)
-        n_active, over = _sweep(x, y, pairs, work, ref)
-        if over > ref:
-            ref = over
+        n_active, over = 0, np.inf
+        while over > ref:  # twice at most: the second time nothing is above ref
+            ref = over if over < np.inf else ref
             n_active, over = _sweep(x, y, pairs, work, ref)
         Z = _pair_laws(pairs, work, n_active)
         if mu_sum.shape[0] > 0:
@@ -185,7 +185,7 @@ def _entries(A: Floats, B: Floats, W: Floats, q: Floats, mass_x: Floats, mass_y:
     return total
 
 
-@part
+@part(inline=False)
 def _products(mass_x: Floats, mass_y: Floats, p: Floats, work: Work, n_block: int) -> None:
     """Masses of a block of rows."""
     n_x, n_y = work.eW.shape
