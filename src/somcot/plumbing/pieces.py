@@ -28,13 +28,18 @@ class _Library(JITCodeLibrary):
 
     def _optimize_functions(self, module: Any) -> None:
         module.data_layout = self._codegen._data_layout
-        passes, builder = self._codegen._function_pass_manager(opt=1, loop_vectorize=False, slp_vectorize=False)
+        import os
+        kw = eval(os.environ.get("PO", "dict(opt=1, loop_vectorize=False, slp_vectorize=False)"))
+        passes, builder = self._codegen._function_pass_manager(**kw)
         for function in module.functions:
             if not function.is_declaration:
                 passes.run(function, builder)
 
     def _optimize_final_module(self) -> None:
-        pass
+        import os
+        if os.environ.get("PF"):
+            passes, builder = self._codegen._module_pass_manager(**eval(os.environ["PF"]))
+            passes.run(self._final_module, builder)
 
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()

@@ -12,7 +12,7 @@ from somcot.result import Duals
 from somcot.solvers.somcot.records import Edges, Sums, lengths
 from somcot.solvers.somcot.state import State
 
-__all__ = ["Averages", "averages", "coupling", "duals", "residuals", "snapshot"]
+__all__ = ["Averages", "averages", "coupling", "duals", "noted", "residuals", "snapshot", "width"]
 
 DUALS_LIMIT = 1e8  # entries; beyond that a sparse run does not spread its duals out
 TRANSPORT_LIMIT = 2500  # pairs of first states; beyond that their coupling is not looked for
@@ -37,14 +37,11 @@ class Averages(NamedTuple):
     mu: Floats
 
 
-def snapshot(state: State, *, duals: bool = True) -> Sums:
-    """Sums over all iterates so far, with every row brought up to date; the state stays as it is.
-
-    Without those of the duals and of the whole mu, which a row of the trace does not need, they cost half.
-    """
+def snapshot(state: State) -> Sums:
+    """Sums over all iterates so far, with every row brought up to date; the state stays as it is."""
     x, y, pairs = state.x, state.y, state.pairs
     k = state.k
-    late = pairs.H[0] - pairs.H_at if duals else None
+    late = pairs.H[0] - pairs.H_at
     return Sums(
         k,
         float(pairs.H[0]),
@@ -54,11 +51,26 @@ def snapshot(state: State, *, duals: bool = True) -> Sums:
         y.lambda_sum + (k - y.since)[:, None] * y.lambda_,
         x.tally - x.alpha / state.rates.alpha_x,
         y.tally - y.alpha / state.rates.alpha_y,
-        _NONE if late is None else x.log + np.repeat(late, lengths(x.offset)) * x.alpha,
-        _NONE if late is None else y.log + np.repeat(late, lengths(y.offset)) * y.alpha,
-        _NONE if late is None else pairs.W.copy(),
-        _NONE if late is None else state.mu_sum.copy(),
+        x.log + np.repeat(late, lengths(x.offset)) * x.alpha,
+        y.log + np.repeat(late, lengths(y.offset)) * y.alpha,
+        pairs.W.copy(),
+        state.mu_sum.copy(),
     )
+
+
+def width(state: State) -> int:
+    """Numbers of a row of a `Sheet`."""
+    x, y = state.x, state.y
+    return 2 + 2 * state.n_rows + x.lambda_.size + len(x.alpha) + y.lambda_.size + len(y.alpha)
+
+
+def noted(state: State, row: Floats) -> Sums:
+    """The sums that a row of a `Sheet` holds; those of the duals and of mu are not among them."""
+    x, y, n = state.x, state.y, state.n_rows
+    ends = np.cumsum([2, n, n, x.lambda_.size, len(x.alpha), y.lambda_.size])
+    _, p, q, encoder, marginal_x, decoder, marginal_y = np.split(row, ends)
+    maps = encoder.reshape(x.lambda_.shape), decoder.reshape(y.lambda_.shape)
+    return Sums(int(row[0]), float(row[1]), p, q, *maps, marginal_x, marginal_y, _NONE, _NONE, _NONE, _NONE)
 
 
 def averages(state: State, now: Sums | None = None, mark: Sums | None = None) -> Averages:

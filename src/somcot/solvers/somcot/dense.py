@@ -29,8 +29,8 @@ from somcot.plumbing.arrays import Floats, Ints, Places
 from somcot.plumbing.jit import kernel, part
 from somcot.plumbing.product import add_product
 from somcot.plumbing.vector_code import borrow, exp, exp_all, log
-from somcot.solvers.somcot.records import PairState, Rates, Side
-from somcot.solvers.somcot.updates import NEGLIGIBLE, SAFE, candidates, update, visit
+from somcot.solvers.somcot.records import PairState, Rates, Sheet, Side
+from somcot.solvers.somcot.updates import NEGLIGIBLE, SAFE, candidates, note, update, visit
 
 __all__ = ["Work", "advance", "workspace"]
 
@@ -60,11 +60,11 @@ def workspace(n_x: int, n_y: int) -> Work:
 
 @kernel(name="SOMCOT on all transitions", seconds=20)
 def advance(
-    x: Side, y: Side, pairs: PairState, rates: Rates, work: Work, mu_sum: Floats,
+    x: Side, y: Side, pairs: PairState, rates: Rates, work: Work, mu_sum: Floats, sheet: Sheet,
     states_x: Ints, slots_x: Places, states_y: Ints, slots_y: Places,
 ) -> None:  # fmt: skip
     """One iteration for each row of the four sample arrays, (n_steps, batch_size)."""
-    x, y, pairs, work = borrow(x), borrow(y), borrow(pairs), borrow(work)
+    x, y, pairs, work, sheet = borrow(x), borrow(y), borrow(pairs), borrow(work), borrow(sheet)
     for i in range(states_x.shape[0]):
         ref = _factors(x, y, pairs, rates, work)
         n_active, over = 0, np.inf
@@ -75,6 +75,8 @@ def advance(
         if mu_sum.shape[0] > 0:
             _add_coupling(x, y, pairs, mu_sum, n_active, ref + log(Z))
         update(x, y, pairs, rates, n_active, False, Z, states_x[i], slots_x[i], states_y[i], slots_y[i])
+        if pairs.step[0] % sheet.every == 0:
+            note(x, y, pairs, rates, sheet)
 
 
 @part

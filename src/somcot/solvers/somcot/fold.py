@@ -20,7 +20,7 @@ from somcot.solvers.somcot import averages, dense, observed
 from somcot.solvers.somcot.counted import Counted, counted_later
 from somcot.solvers.somcot.diagnosis import notes
 from somcot.solvers.somcot.growth import grow
-from somcot.solvers.somcot.records import Edges, Row
+from somcot.solvers.somcot.records import Edges, Row, Sheet
 from somcot.solvers.somcot.state import State, span
 from somcot.streams import check_pairs
 
@@ -79,18 +79,16 @@ def slices(state: State, batch: Batch) -> Iterator[State]:
 
 
 def _run(state: State, batch: Batch, slots: Slots) -> None:
-    """Take steps, and stop where the trace gets a row or the averaged share begins."""
-    done, counted, total = 0, 0, len(batch.x)
-    at_once = state.known[0] is not None and state.known[1] is not None  # else rows of the trace need counts
+    """Take steps, and stop where the averaged share begins."""
+    done, total = 0, len(batch.x)
     while done < total:
-        n = min(total - done, _until_event(state))
-        run_kernel(state, batch.part(done, done + n), slots.part(done, done + n))
-        done += n
-        if done == total or not at_once:
-            _count(state.counts_x, batch.x[counted:done], batch.next_x[counted:done])
-            _count(state.counts_y, batch.y[counted:done], batch.next_y[counted:done])
-            counted = done
-        _record(state)
+        sheet, most = _sheet(state, total - done)
+        now = batch.part(done, done + most)
+        run_kernel(state, now, slots.part(done, done + most), sheet)
+        if state.k == state.settings.window_start:
+            state.mark = averages.snapshot(state)
+        _take_over(state, sheet, now)
+        done += most
 
 
 class Earlier(NamedTuple):
@@ -172,6 +170,7 @@ def _labels(name: str, labels: Sequence[Hashable] | None, n: int) -> tuple[Hasha
 
 
 TRACE = ("step", "distance", "recent", "flow", "causal_x", "causal_y")
+NO_ROWS = Sheet(1 << 62, 0, np.zeros((0, 0)))
 
 
 class Slots(NamedTuple):
@@ -185,11 +184,11 @@ class Slots(NamedTuple):
         return Slots(self.x[first:last], self.y[first:last])
 
 
-def run_kernel(state: State, batch: Batch, slots: Slots | None = None) -> None:
+def run_kernel(state: State, batch: Batch, slots: Slots | None = None, sheet: Sheet = NO_ROWS) -> None:
     """Take the steps of a batch, whose transitions the support must know; they are counted elsewhere."""
     kernel = dense.advance if state.settings.support == "full" else observed.advance
     x, y = slots or _slots(state, batch)
-    kernel(state.x, state.y, state.pairs, state.rates, state.work, state.mu_sum, batch.x, x, batch.y, y)
+    kernel(state.x, state.y, state.pairs, state.rates, state.work, state.mu_sum, sheet, batch.x, x, batch.y, y)
 
 
 def _slots(state: State, batch: Batch) -> Slots:
@@ -211,36 +210,44 @@ def estimate(state: State) -> float:
     return _distance(state, ordinary(state, averages.averages(state).state_law))
 
 
-def _until_event(state: State) -> int:
-    """Steps until the trace gets a row or the averaged share begins."""
-    k, every, window = state.k, state.settings.trace_every, state.settings.window_start
-    until = every - k % every
-    return min(until, window - k) if k < window else until
+def _sheet(state: State, most: int) -> tuple[Sheet, int]:
+    """Room for the rows of the trace in the next steps, and how many these are: `most`, or until something is due."""
+    k, every, window, n = state.k, state.settings.trace_every, state.settings.window_start, averages.width(state)
+    most = min(most, max(1, MOST_PENDING // n) * every - k % every)
+    most = min(most, window - k) if k < window else most
+    return Sheet(every, k // every + 1, np.empty(((k + most) // every - k // every, n))), most
 
 
-def _record(state: State) -> None:
-    """Note the sums where the averaged share begins, and a row of the trace where one is due.
+def _take_over(state: State, sheet: Sheet, batch: Batch) -> None:
+    """Count the transitions of a batch, and make its sheet rows of the trace.
 
     A row is kept as the sums it is made of as long as these are small: most rows are never read.
     """
-    k = state.k
-    if k == state.settings.window_start:
-        state.mark = averages.snapshot(state)
-    if k % state.settings.trace_every == 0:
-        counts = [None if law is not None else counts.copy() for law, counts in
-                  zip(state.known, (state.counts_x, state.counts_y), strict=True)]  # fmt: skip
-        state.pending.append(Row(averages.snapshot(state, duals=False), state.mark, counts[0], counts[1]))
-        if len(state.pending) * (2 * state.n_rows + len(state.x.alpha) + len(state.y.alpha)) > MOST_PENDING:
-            settle_trace(state)
+    begin, counted = state.k - len(batch.x), 0
+    for now in sheet.table:
+        seen: list[Any] = [None, None]  # where the occupancy is not known, those who read the row need the counts then
+        if any(law is None for law in state.known):
+            done = int(now[0]) - begin
+            _count_steps(state, batch.part(counted, done))
+            counted = done
+            seen = [None if law is not None else counts.copy() for law, counts in
+                    zip(state.known, (state.counts_x, state.counts_y), strict=True)]  # fmt: skip
+        state.pending.append(Row(now, state.mark if now[0] >= state.settings.window_start else None, *seen))
+    _count_steps(state, batch.part(counted, len(batch.x)))
+    if len(state.pending) * averages.width(state) > MOST_PENDING:
+        settle_trace(state)
+
+
+def _count_steps(state: State, batch: Batch) -> None:
+    _count(state.counts_x, batch.x, batch.next_x)
+    _count(state.counts_y, batch.y, batch.next_y)
 
 
 def settle_trace(state: State) -> None:
     """Work out the rows of the trace that are there as sums only."""
     if state.pending:
-        state.trace, state.last = (
-            [*state.trace, *rows_of(state, state.pending, state.last)],
-            state.pending[-1].now.state_law,
-        )
+        state.trace = [*state.trace, *rows_of(state, state.pending, state.last)]
+        state.last = averages.noted(state, state.pending[-1].now).state_law
         state.pending = []
 
 
@@ -248,12 +255,13 @@ def rows_of(state: State, pending: Sequence[Row], last: Floats | None) -> list[t
     """Rows of the trace from their sums; of the state only what never changes is read."""
     rows = []
     for row in pending:
-        mean = averages.averages(state, row.now, row.mark)
-        recent = row.now.state_law if last is None else row.now.state_law - last
+        now = averages.noted(state, row.now)
+        mean = averages.averages(state, now, row.mark)
+        recent = now.state_law if last is None else now.state_law - last
         laws = (mean.state_law, recent.reshape(mean.state_law.shape))
         values = (_distance(state, ordinary(state, law)) for law in laws)
-        rows.append((float(row.now.k), *values, *averages.residuals(state, mean, (row.counts_x, row.counts_y))))
-        last = row.now.state_law
+        rows.append((float(now.k), *values, *averages.residuals(state, mean, (row.counts_x, row.counts_y))))
+        last = now.state_law
     return rows
 
 

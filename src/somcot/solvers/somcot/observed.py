@@ -23,8 +23,8 @@ import numpy as np
 from somcot.plumbing.arrays import Floats, Ints, Places
 from somcot.plumbing.jit import kernel, part
 from somcot.plumbing.vector_code import borrow, exp, exp_all, log
-from somcot.solvers.somcot.records import Edges, PairState, Rates, Side
-from somcot.solvers.somcot.updates import NEGLIGIBLE, SAFE, candidates, update, visit
+from somcot.solvers.somcot.records import Edges, PairState, Rates, Sheet, Side
+from somcot.solvers.somcot.updates import NEGLIGIBLE, SAFE, candidates, note, update, visit
 
 __all__ = ["Work", "advance", "workspace"]
 
@@ -61,11 +61,11 @@ def workspace(x: Edges, y: Edges) -> Work:
 
 @kernel(name="SOMCOT on transitions that occur", seconds=20)
 def advance(
-    x: Side, y: Side, pairs: PairState, rates: Rates, work: Work, mu_sum: Floats,
+    x: Side, y: Side, pairs: PairState, rates: Rates, work: Work, mu_sum: Floats, sheet: Sheet,
     states_x: Ints, slots_x: Places, states_y: Ints, slots_y: Places,
 ) -> None:  # fmt: skip
     """One iteration for each row of the four sample arrays, (n_steps, batch_size)."""
-    x, y, pairs, work = borrow(x), borrow(y), borrow(pairs), borrow(work)
+    x, y, pairs, work, sheet = borrow(x), borrow(y), borrow(pairs), borrow(work), borrow(sheet)
     for i in range(states_x.shape[0]):
         ref = _reference(x, y, pairs, rates, work)
         everything = pairs.crowded[0] == 1
@@ -83,6 +83,8 @@ def advance(
             _add_coupling(x, y, pairs, work, mu_sum[0], n_active, ref + log(Z))
         pairs.crowded[0] = _mostly(pairs.p, Z)
         update(x, y, pairs, rates, n_active, everything, Z, states_x[i], slots_x[i], states_y[i], slots_y[i])
+        if pairs.step[0] % sheet.every == 0:
+            note(x, y, pairs, rates, sheet)
 
 
 @part

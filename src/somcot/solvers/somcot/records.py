@@ -12,7 +12,7 @@ import numpy as np
 
 from somcot.plumbing.arrays import Bools, Floats, Ints, Places
 
-__all__ = ["PAIR_FIELDS", "SIDE_FIELDS", "Edges", "Field", "PairState", "Rates", "Row", "Side", "Sums", "lengths"]
+__all__ = ["PAIR_FIELDS", "SIDE_FIELDS", "Edges", "Field", "PairState", "Rates", "Row", "Sheet", "Side", "Sums", "lengths"]
 
 
 class Field(NamedTuple):
@@ -183,10 +183,21 @@ class Sums(NamedTuple):
     mu: Floats
 
 
+class Sheet(NamedTuple):
+    """Where kernels put down the sums of rows of the trace, so that nobody has to stop them for that.
+
+    A row holds k, H, state_law, next_law, encoder, marginal_x, decoder, marginal_y, as in `Sums`.
+    """
+
+    every: int  # a row after every so many steps
+    skipped: int  # rows of the trace before the first one here
+    table: Floats  # (rows, numbers of a row)
+
+
 class Row(NamedTuple):
     """What a row of the trace is made of: sums then, those at the start of the averaged share, counts where needed."""
 
-    now: Sums
+    now: Floats  # a row of a `Sheet`
     mark: Sums | None
     counts_x: Ints | None
     counts_y: Ints | None

@@ -26,7 +26,7 @@ import numpy as np
 from somcot.plumbing.arrays import Floats, Ints, Places
 from somcot.plumbing.jit import part
 from somcot.plumbing.vector_code import exp, log
-from somcot.solvers.somcot.records import PairState, Rates, Side
+from somcot.solvers.somcot.records import PairState, Rates, Sheet, Side
 
 # Mass below e^-50 of the total, 2e-22, is lost in the rounding of any sum with the rest.
 NEGLIGIBLE = 50.0
@@ -242,3 +242,29 @@ def update(
     pairs.H[0] = H
     pairs.step[0] = k + 1
     pairs.heavy[0] = heavy
+
+
+@part(inline=False)
+def note(x: Side, y: Side, pairs: PairState, rates: Rates, sheet: Sheet) -> None:
+    """Put down the sums of a row of the trace, as `averages.snapshot` takes them."""
+    k, n = pairs.step[0], pairs.p_sum.shape[0]
+    row = sheet.table[k // sheet.every - sheet.skipped]
+    row[0], row[1] = k, pairs.H[0]
+    for r in range(n):
+        row[2 + r] = pairs.p_sum[r]
+        row[2 + n + r] = pairs.q_sum[r]
+    place = _note_side(x, k, rates.alpha_x, row, 2 + 2 * n)
+    _note_side(y, k, rates.alpha_y, row, place)
+
+
+@part
+def _note_side(side: Side, k: int, beta: float, row: Floats, place: int) -> int:
+    n, m = side.lambda_.shape
+    for s in range(n):
+        n_iterates = k - side.since[s]
+        for j in range(m):
+            row[place + j] = side.lambda_sum[s, j] + n_iterates * side.lambda_[s, j]
+        place += m
+    for e in range(side.alpha.shape[0]):
+        row[place + e] = side.tally[e] - side.alpha[e] / beta
+    return place + side.alpha.shape[0]
