@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -38,7 +37,9 @@ def package(tmp_path: Path) -> Path:
     """A small package around a copy of the decorators: caller -> callee -> constants."""
     folder = tmp_path / "small"
     (folder / "plumbing").mkdir(parents=True)
-    shutil.copy(Path(somcot.__file__).parent / "plumbing" / "jit.py", folder / "plumbing" / "jit.py")
+    for name in ("jit.py", "pieces.py"):
+        text = (Path(somcot.__file__).parent / "plumbing" / name).read_text()
+        (folder / "plumbing" / name).write_text(text.replace("somcot.plumbing", "small.plumbing"))
     for name, text in {"caller": CALLER, "callee": CALLEE, "constants": "FACTOR = 2.0\n"}.items():
         (folder / f"{name}.py").write_text(text.format(package="small"))
     for part in (folder, folder / "plumbing"):
@@ -69,13 +70,14 @@ def test_said_with_name_and_time_and_only_when_cold(package: Path) -> None:
         ("callee", "FACTOR * x", "FACTOR * x + 10.0"),
         ("constants", "2.0", "7.0"),
         ("plumbing/jit", "import os", "import os  # new"),
+        ("plumbing/pieces", "import gc", "import gc  # new"),
     ],
 )
 def test_a_change_in_what_a_kernel_imports_is_seen(package: Path, name: str, old: str, new: str) -> None:
     assert run(package)[0] == "5.0 0"
     path = package / f"{name}.py"
     path.write_text(path.read_text().replace(old, new, 1))
-    expected = {"callee": "15.0 0", "constants": "15.0 0", "plumbing/jit": "5.0 0"}[name]
+    expected = {"callee": "15.0 0", "constants": "15.0 0"}.get(name, "5.0 0")
     assert run(package)[0] == expected
     assert run(package)[0] == expected.replace(" 0", " 1")
 
@@ -141,6 +143,45 @@ def test_plain_python_without_compilation(package: Path) -> None:
 
 def test_all_compiled_code_goes_through_the_decorators() -> None:
     root = Path(somcot.__file__).parent
-    found = [str(path.relative_to(root)) for path in sorted(root.rglob("*.py")) if "njit" in path.read_text("utf-8")]
-    assert found == ["plumbing/jit.py"]
+    words = ("njit", "numba.jit", "CPUDispatcher")
+    found = [
+        str(path.relative_to(root))
+        for path in sorted(root.rglob("*.py"))
+        if any(word in path.read_text("utf-8") for word in words)
+    ]
+    assert found == ["plumbing/pieces.py"]
     assert {"nsz", "nnan"} == FAST
+
+
+def test_what_only_compiled_code_calls_is_not_translated_and_python_may_call_it_all_the_same(package: Path) -> None:
+    """Literals make no second copy of a piece; a piece called from Python is compiled like any function."""
+    (package / "caller.py").write_text(
+        """
+import numba
+from numba.core import event
+from small.plumbing.jit import kernel, part
+
+@part
+def power(x, n):
+    return x**n
+
+@part(inline=False)
+def far(x):
+    return power(x, 2) + power(x, 3)
+
+@kernel
+def inner(x):
+    return far(x) + 1.0
+
+@kernel
+def outer(x):
+    return inner(x) + far(x)
+
+with event.install_recorder("numba:compile") as compiled:
+    value = outer(2.0)
+names = sorted(e.data["dispatcher"].py_func.__name__ for _, e in compiled.buffer if e.is_start)
+pieces = (power, far, inner.piece)
+print(value, names.count("power"), [len(p.overloads) for p in pieces], len(inner.overloads), power(3.0, 2), inner(2.0))
+"""
+    )
+    assert run(package)[0] == "25.0 1 [1, 1, 1] 0 9.0 13.0"

@@ -1,13 +1,14 @@
 """Compiling: two decorators for all compiled code of the package, and a cache on disk that follows the sources.
 
-`kernel` is for functions that Python or other kernels call; `part` for pieces of kernels, which are forced inline: a
-process that compiles a kernel then runs the same machine code as one that loads it from disk.
+`kernel` is for functions that Python or other kernels call; `part` for pieces of kernels. Kernels take both in as plain
+code (`pieces`), never what is on disk of them: a process that compiles a kernel runs the same machine code as one that
+loads it.
 
 Numba's own cache knows a function by the file it stands in. Here a compiled kernel is good only while every module of
 the package that its module imports, directly or not, is unchanged. Damaged files are dropped; where no folder can be
 written, kernels live in memory. Both are said, and so is every compilation that takes seconds.
 """
-# mypy: disable-error-code="no-untyped-call, assignment"
+# mypy: disable-error-code="attr-defined, no-untyped-call, assignment"
 
 from __future__ import annotations
 

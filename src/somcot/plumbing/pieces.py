@@ -28,18 +28,14 @@ class _Library(JITCodeLibrary):
 
     def _optimize_functions(self, module: Any) -> None:
         module.data_layout = self._codegen._data_layout
-        import os
-        kw = eval(os.environ.get("PO", "dict(opt=1, loop_vectorize=False, slp_vectorize=False)"))
-        passes, builder = self._codegen._function_pass_manager(**kw)
+        # A little is done at once, so that it is not done in every function that takes this in.
+        passes, builder = self._codegen._function_pass_manager(opt=1, loop_vectorize=False, slp_vectorize=False)
         for function in module.functions:
             if not function.is_declaration:
                 passes.run(function, builder)
 
     def _optimize_final_module(self) -> None:
-        import os
-        if os.environ.get("PF"):
-            passes, builder = self._codegen._module_pass_manager(**eval(os.environ["PF"]))
-            passes.run(self._final_module, builder)
+        pass
 
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()
@@ -77,8 +73,8 @@ class _Compiler(Compiler):
 class Piece(CPUDispatcher):
     """A function for other compiled functions. Python may call it too: then it is compiled like any other."""
 
-    def __init__(self, py_func: Any, locals: Any = None, targetoptions: Any = None, _pipeline: Any = None) -> None:
-        super().__init__(py_func, locals, dict(targetoptions or {}), _Compiler)
+    def __init__(self, py_func: Any, local_types: Any = None, targetoptions: Any = None) -> None:
+        super().__init__(py_func, local_types, dict(targetoptions or {}), _Compiler)
 
     def add_overload(self, compiled: Any) -> None:
         """Known to Numba, not to Python."""
@@ -89,22 +85,22 @@ class Piece(CPUDispatcher):
         return super().get_call_template([unliteral(a) for a in args], {k: unliteral(a) for k, a in kws.items()})
 
     @functools.cached_property
-    def whole(self) -> CPUDispatcher:
+    def whole(self) -> Any:
         """The same function, to be called from Python."""
         return Whole(self.py_func, self.locals, self.targetoptions)
 
-    def _compile_for_args(self, *args: Any, **kwargs: Any) -> Any:
-        return self.whole(*args, **kwargs)
+    def _compile_for_args(self, *_args: Any, **_kwargs: Any) -> Any:
+        return self.whole  # Numba calls what it gets here
 
 
 class Whole(CPUDispatcher):
     """A function for Python. Other compiled functions see its `Piece`."""
 
-    def __init__(self, py_func: Any, locals: Any = None, targetoptions: Any = None, _pipeline: Any = None) -> None:
-        super().__init__(py_func, locals, dict(targetoptions or {}))
+    def __init__(self, py_func: Any, local_types: Any = None, targetoptions: Any = None) -> None:
+        super().__init__(py_func, local_types, dict(targetoptions or {}))
 
     def compile(self, signature: Any) -> Any:
-        """Numba builds millions of small objects; looking for garbage among them meanwhile takes a sixth of the time."""
+        """Compile without looking for garbage, which among millions of small objects is a sixth of the time."""
         collecting = gc.isenabled()
         gc.disable()
         try:
@@ -114,7 +110,7 @@ class Whole(CPUDispatcher):
                 gc.enable()
 
     @functools.cached_property
-    def piece(self) -> Piece:
+    def piece(self) -> Any:
         """The same function, to be called from compiled functions."""
         return Piece(self.py_func, self.locals, self.targetoptions)
 

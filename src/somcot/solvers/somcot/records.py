@@ -12,7 +12,9 @@ import numpy as np
 
 from somcot.plumbing.arrays import Bools, Floats, Ints, Places
 
-__all__ = ["PAIR_FIELDS", "SIDE_FIELDS", "Edges", "Field", "PairState", "Rates", "Row", "Sheet", "Side", "Sums", "lengths"]
+__all__ = [
+    "PAIR_FIELDS", "SIDE_FIELDS", "Edges", "Field", "PairState", "Rates", "Row", "Sheet", "Side", "Sums", "lengths",
+]  # fmt: skip
 
 
 class Field(NamedTuple):
