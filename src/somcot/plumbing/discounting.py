@@ -262,7 +262,7 @@ def _dot(a, b):
     return total
 
 
-@kernel(name="linear solver", seconds=2)
+@kernel(name="linear solver", seconds=1)
 def _krylov(indptr, indices, data, discount, b, x, max_steps, accuracy):
     """BiCGSTAB with restarts on the true residual; True once that is at rounding level, or as small as asked for.
 
@@ -330,7 +330,7 @@ def _krylov(indptr, indices, data, discount, b, x, max_steps, accuracy):
         copy_to(x, best)
 
 
-@kernel(name="linear solver for batches", seconds=3)
+@kernel(name="linear solver for batches", seconds=1)
 def _blocks(lo, hi, indptr, indices, data, discounts, b, x, max_steps):
     size = b.size // discounts.size
     for k in range(lo, hi):

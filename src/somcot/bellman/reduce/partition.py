@@ -111,7 +111,7 @@ def _number_rows(bits, labels):
     return found
 
 
-@kernel(name="lumping", seconds=3)
+@kernel(name="lumping", seconds=1)
 def _refine(indptr, indices, data, label, n_blocks, tolerance):
     """Split blocks until they are stable; `indptr`, `indices`, `data` list the predecessors of each state.
 

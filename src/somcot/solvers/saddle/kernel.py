@@ -91,7 +91,7 @@ def start_point(layout: Layout) -> Point:
     )
 
 
-@kernel(name="saddle-point steps", seconds=4)
+@kernel(name="saddle-point steps", seconds=2)
 def advance(layout, point, discount, primal_step, dual_step, n_steps, averaging):
     """Take `n_steps` steps; with `averaging`, add every point to the sums."""
     n = layout.cost.size

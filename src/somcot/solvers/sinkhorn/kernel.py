@@ -11,7 +11,7 @@ from somcot.plumbing.vector_code import exp, log
 __all__ = ["round_entries", "rounded_plan", "sinkhorn_steps"]
 
 
-@kernel(name="Sinkhorn steps", seconds=10)
+@kernel(name="Sinkhorn steps", seconds=2)
 def sinkhorn_steps(lo, hi, V, pair_x, pair_y, x, y, epsilon, offset_x, offset_y, F, G, max_steps, tolerance, value):
     """Up to `max_steps` Sinkhorn steps for pairs lo..hi-1 against the cost V at temperature epsilon.
 

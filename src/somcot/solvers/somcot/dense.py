@@ -58,7 +58,7 @@ def workspace(n_x: int, n_y: int) -> Work:
     return Work._make([*arrays, np.zeros(BLOCK, dtype=np.int64)])
 
 
-@kernel(name="SOMCOT on all transitions", seconds=20)
+@kernel(name="SOMCOT on all transitions", seconds=6)
 def advance(
     x: Side, y: Side, pairs: PairState, rates: Rates, work: Work, mu_sum: Floats, sheet: Sheet,
     states_x: Ints, slots_x: Places, states_y: Ints, slots_y: Places,

@@ -59,7 +59,7 @@ def workspace(x: Edges, y: Edges) -> Work:
     return Work._make([*(array.astype(np.uint64) for array in places), x.first, x.target, *scratch])
 
 
-@kernel(name="SOMCOT on transitions that occur", seconds=20)
+@kernel(name="SOMCOT on transitions that occur", seconds=6)
 def advance(
     x: Side, y: Side, pairs: PairState, rates: Rates, work: Work, mu_sum: Floats, sheet: Sheet,
     states_x: Ints, slots_x: Places, states_y: Ints, slots_y: Places,
