@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import somcot
 from somcot import MarkovChain, Samples
 from somcot.inference.dealing import Deck
 from somcot.inference.permutation import TOO_ALIKE, alike
-from somcot.inference.statistics import exact, pearson, slope
+from somcot.inference.statistics import exact, main_pearson, pearson, slope
 from somcot.plumbing.errors import DataWarning
 
 LABELS = 1.0 - np.eye(5)
@@ -153,6 +154,15 @@ def test_recordings_that_are_not_independent() -> None:
 def test_one_deterministic_path_is_not_suspicious() -> None:
     paths = Samples.from_trajectories([[0, 1, 2, 0]] * 10)
     assert alike(paths, paths) is None, "there is only one way it can come out"
+
+
+def test_recordings_without_a_state_in_common_are_not_alike() -> None:
+    """Rows of which only one side has any are equal in every way that chi-squared knows."""
+    a, b = (MarkovChain(np.full((6, 6), 1 / 6)).sample(5, 100, rng=seed) for seed in (0, 1))
+    elsewhere = replace(b, states=tuple(range(10, 16)))
+    deck = Deck.of([a, elsewhere])
+    assert main_pearson(deck, deck.observed) < min(main_pearson(deck, deck.shuffled(0, k)) for k in range(20))
+    assert alike(a, elsewhere) is None
 
 
 def test_few_episodes_are_said_to_be_few() -> None:
