@@ -148,3 +148,11 @@ def test_costs_that_are_none() -> None:
         somcot.distance(nameless, nameless, discount=0.9, method="somcot")
     with pytest.raises(ValueError, match=r"attributes: 'size' has 1 values for 2 states"):
         MarkovChain([[0, 1], [1, 0]], attributes={"size": [1]})
+
+
+def test_names_that_are_nearly_right_get_a_hint() -> None:
+    with pytest.raises(ValueError, match="mean rewards are 'features'"):
+        somcot.distance(somcot.random_walk(2), somcot.random_walk(2), "reward", discount=0.9)
+    sized = somcot.MarkovChain(np.eye(2), states=["a", "b"], attributes={"size": [1, 2]})
+    with pytest.raises(ValueError, match="the attribute of that name is 'attribute:size'"):
+        somcot.distance(sized, sized, "size", discount=0.9)

@@ -180,7 +180,7 @@ def test_nothing_is_claimed_of_one_process_recorded_twice() -> None:
     a, b = walk.sample(60, 20, rng=1), walk.sample(60, 20, rng=2)
     page = report.html(somcot.distance(a, b, cost, discount=0.9, confidence=0.9, rng=0))
     assert "That includes no difference at all." in page
-    assert "A permutation test does not tell the recordings apart either" in page
+    assert "A permutation test of the transitions does not tell the recordings apart either" in page
     assert "they show no difference" in page
 
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from somcot import costs
 from somcot.chains import MarkovChain
 from somcot.clocks import Clock
+from somcot.plumbing.hints import how_to_wrap
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.lazy import amended
@@ -388,11 +389,9 @@ def _refuse_streams(method: str, x: Process, y: Process) -> None:
 
 
 def _refuse(name: str, process: object, expected: str, method: str) -> NoReturn:
-    hint = needs_cells(process)
+    hint = needs_cells(process) or how_to_wrap(process)
     if _is_stream(process):
         hint = f"; method {method!r} cannot draw from a stream, method='somcot' can"
-    elif hasattr(process, "shape") or isinstance(process, list):
-        hint = "; wrap a matrix: MarkovChain(matrix), or data: Samples.from_trajectories(...)"
     raise TypeError(f"{name}: found {type(process).__name__}, expected {expected}{hint}")
 
 

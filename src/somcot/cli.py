@@ -17,7 +17,6 @@ from somcot.commands.help import WIDEST, Commands, Grouped
 from somcot.commands.options import (
     CellNumber,
     Cost,
-    Discount,
     FileA,
     FileB,
     Horizon,
@@ -87,7 +86,8 @@ def _explain(error: BaseException) -> int:
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
         if "No such option: --cells" in error.format_message():
             return _say(f"error: {_TWO_AT_A_TIME}", BAD_INPUT)
-        return _say(f"error: {_with_value(' '.join(error.format_message().split()))}; see somcot --help", BAD_INPUT)
+        where = getattr(getattr(error, "ctx", None), "command_path", "somcot")
+        return _say(f"error: {_with_value(' '.join(error.format_message().split()))}; see {where} --help", BAD_INPUT)
     if type(error).__name__ == "Abort":  # how typer takes an EOFError
         return _say("error: the data end too soon; copy or write the file again", BAD_INPUT)
     if isinstance(error, OSError) and error.filename is not None:
@@ -228,7 +228,7 @@ def metric(
 def matrix(
     files: Annotated[list[str], typer.Argument(metavar="FILE", help="Files with a process each, or one with --by.")],
     reading: Any,
-    discount: Discount,
+    discount: SuggestedBelowOne = None,
     by: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Column that parts one table into processes: country, week.")
     ] = None,
@@ -272,7 +272,7 @@ def select(
     data: Annotated[str, typer.Argument(metavar="DATA", help="File with the recorded data.")],
     candidates: Annotated[list[str], typer.Argument(metavar="CANDIDATE", help="Files, known or recorded.")],
     reading: Any,
-    discount: Discount,
+    discount: SuggestedBelowOne = None,
     cost: Cost = "labels",
     confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of the intervals and of the set.")] = 0.9,
     yes: StartAtOnce = False,

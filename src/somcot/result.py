@@ -19,7 +19,7 @@ from somcot.makeup import Contributions, Makeup, RowCounts
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.cards import record_card
 from somcot.plumbing.lazy import Lazy
-from somcot.plumbing.text import brief_record
+from somcot.plumbing.text import brief_record, seconds
 
 __all__ = [
     "Bounds", "Claim", "ConfidenceInterval", "DeferredMaps", "Duals", "Estimate", "Maps", "Match", "Result", "Status",
@@ -355,7 +355,7 @@ class Result:
             parts.append(f"from {self.samples[0]:,} + {self.samples[1]:,} transitions")
         if self.continuous is not None:
             parts.append(self.continuous.summary(self.plugin))
-        parts += [self.method, f"{self.seconds:.2g} s"]
+        parts += [self.method, seconds(self.seconds)]
         if self.status not in (Status.CONVERGED, Status.FINISHED):
             parts.append(self.status.value)
         return ", ".join(parts)

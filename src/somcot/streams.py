@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain
+from somcot.plumbing.hints import how_to_wrap
 from somcot.plumbing.arrays import Ints
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.validation import check_count, check_discount, check_labels, check_rng, real_array
@@ -233,6 +234,7 @@ def as_source(name: str, process: object, discount: float, rng: Rng = None, *, o
     if not isinstance(process, Stream):
         raise TypeError(
             f"{name}: found {type(process).__name__}, expected a MarkovChain, Samples or a Stream with draw(n)"
+            f"{how_to_wrap(process)}"
         )
     source = process if isinstance(process, Source) else _described(name, process)
     if source.discount is not None and abs(source.discount - discount) > 1e-12:

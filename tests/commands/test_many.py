@@ -234,3 +234,14 @@ def test_notes_are_for_the_command_line_and_indented(folder: Path, tmp_path: Pat
     notes = lines[lines.index("Notes") + 1 :]
     assert len(notes) > 1
     assert all(line.startswith(("- ", "  ")) for line in notes)
+
+
+def test_the_discount_is_suggested_as_for_two(folder: Path) -> None:
+    files = [folder / f"w{week}.csv" for week in range(3)]
+    found = json.loads(run("matrix", *files, *READ[:4], "--json"))
+    assert found["discount"] == 0.95  # sequences of 20 steps
+    assert any("the discount is 0.95" in note for note in found["warnings"])
+    chosen = json.loads(run("select", *files, *READ[:4], "--json"))
+    assert chosen["discount"] == 0.95
+    same = json.loads(run("select", *files, *READ[:4], "--json", "--discount", "0.95"))
+    assert same["candidates"] == chosen["candidates"]

@@ -107,3 +107,18 @@ def test_edge_lists(tmp_path: Path) -> None:
     assert read_graph(file).states == ("home", "shop", "work")
     assert dense(read_graph(file, directed=True)).tolist() == [[0, 0.75, 0.25], [0, 1, 0], [0, 0, 1]]
     assert read_graph(file, initial="work").initial.tolist() == [0, 0, 1]
+
+
+def test_edge_lists_as_networkx_writes_them(tmp_path: Path) -> None:
+    graph = nx.Graph()
+    graph.add_edge("a", "b", weight=3.0)
+    graph.add_edge("a", "c", weight=1.0, kind="old, wide")
+    nx.write_edgelist(graph, tmp_path / "g.edges")
+    assert read_graph(tmp_path / "g.edges").transition.toarray()[0].tolist() == [0.0, 0.75, 0.25]
+    assert read_graph(tmp_path / "g.edges", weight=None).transition.toarray()[0].tolist() == [0.0, 0.5, 0.5]
+    nx.write_edgelist(nx.path_graph(3), tmp_path / "p.edgelist")
+    assert read_graph(tmp_path / "p.edgelist").n_states == 3
+    for bad in ("a b {'weight': -1}", "a b {'weight': f(1)}", "a b {1, 2}", "a {}", "a b " + "{" * 500 + "}" * 500):
+        (tmp_path / "bad.edges").write_text(bad)
+        with pytest.raises(ValueError, match=r"bad\.edges: line 1"):
+            read_graph(tmp_path / "bad.edges")

@@ -119,7 +119,20 @@ def test_notes_on_ends_do_not_go_round_in_circles() -> None:
 MOMENTS = ["2026-05-01T10:00:00", "2026-05-01T10:30:00", "2026-05-01T11:00:01", "2026-05-01T11:00:02"]
 
 
-@pytest.mark.parametrize("gap", ["30m", "1800s", "0.5h", " 30 M ", dt.timedelta(minutes=30), np.timedelta64(30, "m")])
+@pytest.mark.parametrize(
+    "gap",
+    [
+        "30m",
+        "1800s",
+        "0.5h",
+        " 30 M ",
+        "30min",
+        "30 minutes",
+        "0.5 hours",
+        dt.timedelta(minutes=30),
+        np.timedelta64(30, "m"),
+    ],
+)
 @pytest.mark.parametrize("kind", ["text", "times", "zoned", "days"])
 def test_a_longer_pause_cuts(gap: Any, kind: str) -> None:
     """Exactly 30 minutes do not cut, one second more does."""
@@ -146,7 +159,23 @@ def test_gaps_in_plain_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    "gap", ["30 minutes", "m", "", "-5m", "0s", 0, -1, float("nan"), float("inf"), True, [3], "1e400d", "9" * 400 + "d"]
+    "gap",
+    [
+        "30 months",
+        "30 ss",
+        "m",
+        "",
+        "-5m",
+        "0s",
+        0,
+        -1,
+        float("nan"),
+        float("inf"),
+        True,
+        [3],
+        "1e400d",
+        "9" * 400 + "d",
+    ],
 )
 def test_gaps_that_are_none(gap: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="gap: found"):

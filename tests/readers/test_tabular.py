@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from somcot import mdp
 from somcot.readers import from_tabular
 
 gym = pytest.importorskip("gymnasium")
@@ -18,17 +19,17 @@ SIZES = [("FrozenLake-v1", 17, 4), ("CliffWalking-v1", 49, 4), ("Taxi-v4", 501, 
 
 @pytest.mark.parametrize(("name", "n", "n_actions"), SIZES)
 def test_environments_that_come_with_a_table(name: str, n: int, n_actions: int) -> None:
-    mdp = from_tabular(name)
-    assert mdp.transitions.shape == (n, n_actions, n)
-    assert mdp.states[-1] == "terminated"
-    assert mdp.transitions[-1, :, -1].tolist() == [1.0] * n_actions
+    process = from_tabular(name)
+    assert process.transitions.shape == (n, n_actions, n)
+    assert process.states[-1] == "terminated"
+    assert process.transitions[-1, :, -1].tolist() == [1.0] * n_actions
     env = gym.make(name)
-    assert mdp.initial[:-1] == pytest.approx(env.unwrapped.initial_state_distrib)
+    assert process.initial[:-1] == pytest.approx(env.unwrapped.initial_state_distrib)
     for s, a in ((0, 0), (n - 3, 1), (14 % (n - 1), 2)):
         row = env.unwrapped.P[s][a]
-        assert mdp.rewards[s, a] == pytest.approx(sum(p * r for p, _, r, _ in row))
+        assert process.rewards[s, a] == pytest.approx(sum(p * r for p, _, r, _ in row))
         for t in range(n - 1):
-            assert mdp.transitions[s, a, t] == pytest.approx(sum(p for p, u, _, end in row if u == t and not end))
+            assert process.transitions[s, a, t] == pytest.approx(sum(p for p, u, _, end in row if u == t and not end))
     env.close()
 
 
@@ -66,3 +67,18 @@ def test_environments_without_a_table_are_refused() -> None:
         from_tabular("CartPole-v1")
     with pytest.raises(ValueError, match=r"env: 'Pond-v1' cannot be made"):
         from_tabular("Pond-v1")
+
+
+def test_options_of_an_environment_by_its_id() -> None:
+    sure = from_tabular("FrozenLake-v1", env_options={"is_slippery": False})
+    assert sure.transitions[0, 2].max() == 1.0
+    assert from_tabular("FrozenLake-v1").transitions[0, 2].max() < 1.0
+    with pytest.raises(ValueError, match="env_options: an environment is given"):
+        from_tabular(table(), env_options={"is_slippery": False})
+    with pytest.raises(ValueError, match="cannot be made"):
+        from_tabular("FrozenLake-v1", env_options={"slippery": False})
+
+
+def test_a_policy_without_the_last_state_is_told_of_it() -> None:
+    with pytest.raises(ValueError, match="each of the 17 states.*the last state is 'terminated', where any action"):
+        mdp.on_policy(from_tabular("FrozenLake-v1"), [2] * 16)

@@ -132,8 +132,10 @@ def _bin_spec(text: str, number: str) -> int | list[float]:
         raise ValueError(f"--bins: found {text!r}, expected COLUMN=NUMBER or COLUMN=EDGE,EDGE,...") from None
 
 
-def match_labels(x: NamedProcess, y: NamedProcess) -> tuple[NamedProcess, NamedProcess]:
+def match_labels(x: NamedProcess, y: NamedProcess, *, compared: bool = True) -> tuple[NamedProcess, NamedProcess]:
     """Make labels comparable: where one side has numbers and the other text, numbers become text.
+
+    Notes about labels are for costs that have a use for them (`compared`).
 
     Examples
     --------
@@ -151,6 +153,8 @@ def match_labels(x: NamedProcess, y: NamedProcess) -> tuple[NamedProcess, NamedP
         message = f"states are numbers in {numbers[0].name} and text in {texts[0].name}; the numbers are taken as text"
         warn(message, DataWarning)
         x, y = (_named_in_text(p) if p is numbers[0] else p for p in (x, y))
+    if not compared:
+        return x, y
     known = set(x.value.states), set(y.value.states)
     groups = spellings([*x.value.states, *y.value.states])
     across = [label for group in groups if not any(side.issuperset(group) for side in known) for label in group]

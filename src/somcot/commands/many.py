@@ -26,7 +26,7 @@ from somcot.commands.pricing import build_cost
 from somcot.commands.reading import Reading
 from somcot.commands.run import console, print_json
 from somcot.commands.screens import show_notes
-from somcot.commands.sizes import ask, duration
+from somcot.commands.sizes import ask, duration, suggested_discount
 from somcot.commands.wording import as_option
 from somcot.many.cluster import local_client
 from somcot.many.matrix import compute, forecast, prepare
@@ -54,7 +54,7 @@ class Asked(NamedTuple):
     """What was asked for on the command line."""
 
     cost: str
-    discount: float
+    discount: float | None
     confidence: float | None
     simultaneous: bool
     tests: str | None
@@ -75,7 +75,9 @@ def matrix(
     with caught() as messages:
         processes = _read(files, reading, asked.cost, by)
         cost = _cost(asked.cost, processes)
-        options = Options(asked.discount, asked.method, asked.confidence, asked.simultaneous, asked.tests, asked.seed)
+        discount = _discount(asked.discount, processes)
+        asked = asked._replace(discount=discount)
+        options = Options(discount, asked.method, asked.confidence, asked.simultaneous, asked.tests, asked.seed)
         plan = prepare(processes, cost, options)
         _announce(plan, workers, yes=yes)
         found = _compute(plan, checkpoint, workers)
@@ -101,8 +103,8 @@ def matrix(
 
 
 def select(
-    data: str, candidates: Sequence[str], reading: Reading, *, cost: str, discount: float, confidence: float, seed: int,
-    as_json: bool, yes: bool,
+    data: str, candidates: Sequence[str], reading: Reading, *, cost: str, discount: float | None, confidence: float,
+    seed: int, as_json: bool, yes: bool,
 ) -> int:  # fmt: skip
     """`somcot select`."""
     with caught() as messages:
@@ -113,6 +115,7 @@ def select(
                 f"{name}: a known chain; the first file must hold recorded data, the candidates may be known"
             )
         table = _cost(cost, named)
+        discount = _discount(discount, named)
         plan = prepare_selection(first, dict(rest), table, discount=discount, confidence=confidence, rng=seed)
         _announce(plan, 0, yes=yes)
         found = choose(plan, progress=sys.stderr.isatty())
@@ -129,6 +132,13 @@ def select(
     else:
         _show_selection(console(), name, found, [*found.notes, *messages])
     return 0
+
+
+def _discount(asked: float | None, processes: Mapping[Hashable, ChainOrData]) -> float:
+    """As asked, or as the sequences of all recordings suggest."""
+    if asked is not None:
+        return asked
+    return suggested_discount([NamedProcess(str(label), process) for label, process in processes.items()])
 
 
 def _joint(notes: Iterable[str]) -> tuple[str, ...]:

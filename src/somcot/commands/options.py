@@ -17,7 +17,6 @@ from somcot.solvers.methods import METHODS
 __all__ = [
     "CellNumber",
     "Cost",
-    "Discount",
     "FileA",
     "FileB",
     "Horizon",
@@ -69,12 +68,6 @@ Scale = Annotated[
         metavar="std|NUMBER,...",
         help="With --cells: what coordinates are divided by. std, their standard deviations, by default; 1 leaves "
         "them as they are.",
-    ),
-]
-Discount = Annotated[
-    float,
-    typer.Option(
-        metavar="G", help="Between 0 and 1; 1 / (1 - discount) is the number of steps that matter. 0.95, say."
     ),
 ]
 SuggestedDiscount = Annotated[

@@ -18,12 +18,23 @@ from somcot.readers.inputs import identify, open_bytes
 from somcot.readers.numpy_files import load_arrays
 from somcot.recorded.labels import listing
 
-__all__ = ["KNOWN", "build_cost"]
+__all__ = ["KNOWN", "build_cost", "compares_labels"]
 
 _BLOCK, _LONGEST = 1 << 16, 1 << 30  # bytes of a cost as text: looked at first, and at most
 # As the library calls them, only that rewards are named by their column.
 KNOWN = ["reward:COLUMN" if name == "features" else name for name in costs.NAMED]
 _NAMES = {name.partition("[")[0].partition(":")[0] for name in KNOWN} - {"reward"}
+
+
+def compares_labels(text: str) -> bool:
+    """Whether it matters to a cost what states are called.
+
+    Examples
+    --------
+    >>> compares_labels("labels"), compares_labels("attribute:size")
+    (True, False)
+    """
+    return text.partition(":")[0] not in ("attribute", "degree", "neighbourhood")
 
 
 def build_cost(text: str, x: NamedProcess, y: NamedProcess) -> Floats | costs.FeatureCost:

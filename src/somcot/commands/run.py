@@ -27,7 +27,7 @@ from somcot.commands.answers import (
 )
 from somcot.commands.inputs import NamedProcess, match_labels, read_processes
 from somcot.commands.outputs import can_draw, check_targets, save_matrix, write_files
-from somcot.commands.pricing import build_cost
+from somcot.commands.pricing import build_cost, compares_labels
 from somcot.commands.reading import Reading
 from somcot.commands.sizes import agree, estimate_size, suggested_discount
 from somcot.commands.vectors import AskedVectors, Vectors, labelled, read_pair
@@ -307,7 +307,7 @@ def _read_pair(a: str, b: str, reading: Reading, cost: str) -> tuple[NamedProces
     reward = cost.removeprefix("reward:") if cost.startswith("reward:") else None
     if reward == "":
         raise ValueError("--cost reward:: which column? Write --cost reward:COLUMN")
-    x, y = match_labels(*read_processes([a, b], reading, reward))
+    x, y = match_labels(*read_processes([a, b], reading, reward), compared=compares_labels(cost))
     return x, y, build_cost(cost, x, y)
 
 

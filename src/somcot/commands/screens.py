@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
@@ -14,10 +15,11 @@ from rich.text import Text
 from somcot.commands.answers import Answer, names_of, one_sided, process_facts
 from somcot.commands.columns import file_name, most_visited, parts
 from somcot.commands.inputs import NamedProcess
+from somcot.commands.pricing import compares_labels
 from somcot.commands.sizes import Size, duration, readable
 from somcot.inference.permutation import verdict
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.text import figure, label_text, listed_label
+from somcot.plumbing.text import figure, label_text, listed_label, seconds
 from somcot.report import before_correction, by_test, certainty, told
 from somcot.result import Claim, Status
 from somcot.samples import Samples
@@ -59,7 +61,7 @@ def show_distance(console: Console, answer: Answer, *, known: float | None = Non
         facts.add_row(
             Text(file_name(name, 24)), described if r.continuous is None else described.replace("states", "cells")
         )
-    facts.add_row("time", f"{r.seconds:.2g} s, {r.n_steps:,} steps, {r.status.value}")
+    facts.add_row("time", f"{seconds(r.seconds)}, {r.n_steps:,} steps, {r.status.value}")
     title = Text(" and ".join(file_name(name, 30) for name in answer.names))
     said = " ".join(filter(None, (certainty(r, answer.cost), by_test(r, answer.cost))))
     words = Group(Text(answer.meaning, style="bold"), Text(said), Text(), facts)
@@ -69,7 +71,8 @@ def show_distance(console: Console, answer: Answer, *, known: float | None = Non
 
 
 def _after(console: Console, answer: Answer) -> None:
-    only = zip(answer.names, one_sided(answer.x, answer.y), strict=True)
+    left_over = one_sided(answer.x, answer.y) if compares_labels(answer.cost_name) else ([], [])
+    only = zip(answer.names, left_over, strict=True)
     show_notes(console, [*answer.notes, *(f"only in {name}: {_names(states)}" for name, states in only if states)])
     if not answer.result.converged:
         style = "yellow" if answer.result.status is Status.FINISHED else "bold red"
@@ -101,6 +104,8 @@ def show_test(console: Console, found: dict[str, Any], names: tuple[str, str]) -
     facts = _grid()
     facts.add_row("p-value", Text(f"{p:.3g}", style="bold green" if p <= 0.05 else "bold yellow"))
     facts.add_row("distance", f"{found['statistic']:.6g} between the estimated chains")
+    if not found["stopped_early"] and abs(p - 0.05) < 2.0 * math.sqrt(0.05 * 0.95 / n):
+        facts.add_row("", f"so near to 0.05 that chance decides; --permutations {10 * n + 9} would say more")
     early = "; more could not change the answer" if found["stopped_early"] else ""
     facts.add_row("compared", f"with {n:,} random regroupings of the recordings{early}")
     for name, key in zip(names, "xy", strict=True):

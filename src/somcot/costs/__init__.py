@@ -82,7 +82,12 @@ def _named(text: str, x: Any, y: Any) -> ArrayLike | FeatureCost:
         return degree(x, y)
     if name == "neighbourhood" and (text == name or (rest.isascii() and rest.isdigit())):
         return neighbourhood(x, y) if text == name else neighbourhood(x, y, int(rest[:4000]))
-    raise ValueError(f"cost: found {text!r}, expected an array, a function of x and y, or one of {', '.join(NAMED)}")
+    hint = "; mean rewards are 'features'" if name in ("reward", "rewards") else ""
+    if text in (getattr(x, "attributes", None) or {}):
+        hint = f"; the attribute of that name is 'attribute:{text}'"
+    raise ValueError(
+        f"cost: found {text!r}, expected an array, a function of x and y, or one of {', '.join(NAMED)}{hint}"
+    )
 
 
 def _of_labels(x: Any, y: Any) -> Floats:

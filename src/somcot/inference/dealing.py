@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from somcot.chains import MarkovChain, Support
 from somcot.inference.model import deal_rows, on_entries
+from somcot.plumbing.hints import how_to_wrap
 from somcot.plumbing.arrays import Floats
 from somcot.problem import Data
 from somcot.recorded.counting import PairCounts
@@ -219,7 +220,7 @@ def check_recordings(recordings: Sequence[Any], name: Callable[[int], str]) -> N
                 "the Samples"
             )
         if not isinstance(data, Samples):
-            raise TypeError(f"{name(i)}: found {type(data).__name__}, expected Samples")
+            raise TypeError(f"{name(i)}: found {type(data).__name__}, expected Samples{how_to_wrap(data)}")
     first = recordings[0]
     for i, data in enumerate(recordings[1:], 1):
         if data.discount != first.discount:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from somcot import costs
 from somcot.chains import MarkovChain
 from somcot.live.detector import PRIOR_MASS, Bets, bets_on
+from somcot.plumbing.hints import how_to_wrap
 from somcot.plumbing.arrays import Bools, Codes, Floats, Ints
 from somcot.recorded.counting import PairCounts, added, count_pairs
 from somcot.recorded.counts import Counts
@@ -43,9 +44,9 @@ class Reference:
             if process.n_transitions == 0:
                 raise ValueError("reference: no transitions were recorded; record the process first")
         elif not isinstance(process, MarkovChain):
-            hint = "; wrap a matrix: MarkovChain(matrix)" if hasattr(process, "shape") else needs_cells(process)
             raise TypeError(
-                f"reference: found {type(process).__name__}, expected a MarkovChain, Samples or Counts{hint}"
+                f"reference: found {type(process).__name__}, expected a MarkovChain, Samples or Counts"
+                f"{needs_cells(process) or how_to_wrap(process)}"
             )
         self.process: MarkovChain | Counts = process
         self.cost: str | Floats = "labels"

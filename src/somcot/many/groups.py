@@ -16,6 +16,7 @@ from somcot.inference import intervals
 from somcot.inference.crossfit import half_supports
 from somcot.inference.model import Model, fit
 from somcot.inference.order import forgetful
+from somcot.plumbing.hints import how_to_wrap
 from somcot.plumbing.arrays import Floats
 from somcot.problem import ChainOrData, Data
 from somcot.recorded.labels import listing
@@ -94,9 +95,9 @@ def named(name: str, processes: Any) -> dict[Hashable, ChainOrData]:
         if label != label:
             raise ValueError(f"{name}: a label is {label!r}, which equals nothing; give that process a name")
         if not isinstance(process, MarkovChain | Data):
-            hint = "; wrap a matrix: MarkovChain(matrix)" if hasattr(process, "shape") else needs_cells(process)
             raise TypeError(
-                f"{name}[{label!r}]: found {type(process).__name__}, expected a MarkovChain, Samples or Counts{hint}"
+                f"{name}[{label!r}]: found {type(process).__name__}, expected a MarkovChain, Samples or Counts"
+                f"{needs_cells(process) or how_to_wrap(process)}"
             )
     return found
 

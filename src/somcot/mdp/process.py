@@ -175,9 +175,14 @@ def _policy_law(mdp: MDP, policy: Any) -> Floats:
         return _check_law(mdp, real_array("policy", policy, 2))
     chosen = list(policy) if named else np.asarray(policy).tolist()
     if not isinstance(chosen, list) or len(chosen) != n:
+        last = (
+            f"; the last state is {mdp.states[-1]!r}, where any action will do"
+            if mdp.states[-1] == "terminated"
+            else ""
+        )
         raise ValueError(
             f"policy: shape is {np.shape(policy)}, expected an action for each of the {n} states, or probabilities of "
-            f"shape {(n, n_actions)}"
+            f"shape {(n, n_actions)}{last}"
         )
     return np.eye(n_actions)[[_action(mdp, s, action) for s, action in enumerate(chosen)]]
 

@@ -5,7 +5,8 @@ from dataclasses import fields
 from typing import Any
 
 __all__ = [
-    "LONGEST", "brief", "brief_record", "decimals", "figure", "label_text", "listed_label", "percent", "shown_fields",
+    "LONGEST", "brief", "brief_record", "decimals", "figure", "label_text", "listed_label", "percent", "seconds",
+    "shown_fields",
 ]  # fmt: skip
 
 LONGEST = 18
@@ -45,6 +46,17 @@ def listed_label(label: Hashable, longest: int = LONGEST) -> str:
     """
     text = label_text(label, longest)
     return f"'{text}'" if isinstance(label, str) and not text.startswith("'") and (" " in text or "," in text) else text
+
+
+def seconds(time: float) -> str:
+    """How long something took: two digits, and whole seconds from a hundred on.
+
+    Examples
+    --------
+    >>> seconds(0.00123), seconds(7.345), seconds(318.4)
+    ('0.0012 s', '7.3 s', '318 s')
+    """
+    return f"{time:.2g} s" if time < 99.5 else f"{time:,.0f} s"
 
 
 def figure(value: float) -> str:

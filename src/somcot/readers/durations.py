@@ -12,6 +12,9 @@ from somcot.readers.columns import NumberColumn
 __all__ = ["check_gap", "gap_in_column"]
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SPELLED = {
+    "sec": "s", "second": "s", "min": "m", "minute": "m", "hr": "h", "hour": "h", "day": "d",
+}  # fmt: skip
 _TEXT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)", re.ASCII | re.IGNORECASE)
 _EXPECTED = "expected a time such as '30m' (units s, m, h, d), or a number where times are plain numbers"
 
@@ -23,17 +26,20 @@ def check_gap(gap: Any) -> float | timedelta | None:
     --------
     >>> check_gap("30m"), check_gap("1.5"), check_gap(7)
     (datetime.timedelta(seconds=1800), 1.5, 7.0)
+    >>> check_gap("2 hours") == check_gap("120min")
+    True
     """
     if gap is None:
         return None
     found: Any = gap
     if isinstance(gap, str):
         match = _TEXT.fullmatch(gap.strip())
-        if match is None or (match[2] and match[2].lower() not in _UNITS):
+        unit = "" if match is None else _unit(match[2].lower())
+        if match is None or unit is None:
             raise ValueError(f"gap: found {gap!r}, {_EXPECTED}")
         found = float(match[1])
-        if match[2]:
-            found *= _UNITS[match[2].lower()]
+        if unit:
+            found *= _UNITS[unit]
             found = timedelta(seconds=found) if found < 1e13 else math.inf
     elif hasattr(gap, "to_pytimedelta"):  # of pandas
         found = gap.to_pytimedelta()
@@ -44,6 +50,12 @@ def check_gap(gap: Any) -> float | timedelta | None:
     if not (found > timedelta(0) if isinstance(found, timedelta) else 0 < found < math.inf):
         raise ValueError(f"gap: found {gap!r}, expected a time above 0, such as '30m'")
     return found  # type: ignore[no-any-return]
+
+
+def _unit(text: str) -> str | None:
+    """Its letter, however it is spelled; None for what is no unit."""
+    letter = _SPELLED.get(text.removesuffix("s") or text, text)
+    return letter if not letter or letter in _UNITS else None
 
 
 def _number(given: Any, found: Any) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import math
 import os
@@ -83,6 +84,7 @@ def read_graph(
     r"""Read a GraphML file (needs networkx) or an edge list as a random walk.
 
     An edge list has a line ``from to [weight]`` per edge, separated by spaces, tabs or commas; ``#`` begins a comment.
+    The lines of ``networkx.write_edgelist``, ``from to {'weight': 2.0}``, are read too.
 
     Parameters
     ----------
@@ -109,7 +111,7 @@ def read_graph(
             return from_graph(graph, weight=weight, initial=initial, dangling=dangling)
         except ValueError as error:
             raise ValueError(f"{source.name}: {str(error).removeprefix('graph: ')}") from None
-    edges = list(_edge_lines(source))
+    edges = list(_edge_lines(source, weight))
     nodes: dict[Any, dict[str, Any]] = {node: {} for u, v, _ in edges for node in (u, v)}
     return _walk(source.name, nodes, edges, directed, initial, dangling)
 
@@ -217,7 +219,7 @@ def _check_graphml(name: str, content: io.BytesIO) -> None:
     content.seek(0)
 
 
-def _edge_lines(source: Input) -> Iterator[Edge]:
+def _edge_lines(source: Input, weight: str | None) -> Iterator[Edge]:
     n_edges = 0
     with open_bytes(source) as stream:
         for number, line in enumerate(iter(lambda: stream.readline(_LINE + 1), b""), 1):
@@ -230,17 +232,32 @@ def _edge_lines(source: Input) -> Iterator[Edge]:
                 raise ValueError(f"{place} is not valid UTF-8; convert the file") from None
             if text:
                 n_edges += 1
-                yield _edge(place, text)
+                yield _edge(place, text, weight)
     if not n_edges:
         raise ValueError(f"{source.name}: no edges; expected lines of: from to [weight]")
 
 
-def _edge(place: str, text: str) -> Edge:
+def _with_facts(place: str, text: str) -> tuple[str, dict[str, Any]]:
+    """The line without what networkx writes behind its edges, ``{}`` or ``{'weight': 2.0}``, and that."""
+    if not text.endswith("}") or " {" not in text:
+        return text, {}
+    head, _, facts = text.partition(" {")
+    try:
+        found = ast.literal_eval("{" + facts)
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError(f"{place}: found {text[:60]!r}, expected: from to [weight]")
+    return head.strip(), found
+
+
+def _edge(place: str, text: str, weight: str | None) -> Edge:
+    text, facts = _with_facts(place, text)
     parts = [part.strip() for part in text.split(",")] if "," in text else text.split()
     if len(parts) not in (2, 3) or not all(parts):
         raise ValueError(f"{place}: found {text[:60]!r}, expected: from to [weight]")
     u, v = (int(p) if p.isascii() and p.isdigit() and len(p) < 19 and str(int(p)) == p else p for p in parts[:2])
     try:
-        return u, v, _weight(place, u, v, parts[2]) if len(parts) == 3 else 1.0
+        return u, v, _weight(place, u, v, parts[2] if len(parts) == 3 else facts.get(weight, 1.0))
     except ValueError as error:
         raise ValueError(f"{error}; correct the line") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,9 @@ from somcot.plumbing.arrays import Floats
 __all__ = ["from_tabular"]
 
 
-def from_tabular(env: Any, *, initial: Hashable | ArrayLike | None = None) -> MDP:
+def from_tabular(
+    env: Any, *, initial: Hashable | ArrayLike | None = None, env_options: Mapping[str, Any] | None = None
+) -> MDP:
     """Read the table ``P`` of an environment such as FrozenLake, Taxi or CliffWalking.
 
     Parameters
@@ -23,6 +25,8 @@ def from_tabular(env: Any, *, initial: Hashable | ArrayLike | None = None) -> MD
         An id, or an environment with a list ``P[s][a]`` of (probability, next state, reward, terminated).
     initial : state or array_like, optional
         Where it begins; by default as the environment says (``initial_state_distrib``), or else in state 0.
+    env_options : mapping, optional
+        For the environment that an id names: ``{"is_slippery": False}``.
 
     Returns
     -------
@@ -36,7 +40,9 @@ def from_tabular(env: Any, *, initial: Hashable | ArrayLike | None = None) -> MD
     MDP(17 states, 4 actions)
     """
     own = isinstance(env, str)
-    made = _make(env) if own else env
+    if env_options and not own:
+        raise ValueError("env_options: an environment is given, which has its options already; pass its id with them")
+    made = _make(env, dict(env_options or {})) if own else env
     try:
         bare = getattr(made, "unwrapped", made)
         table = getattr(bare, "P", None)
@@ -57,13 +63,13 @@ def from_tabular(env: Any, *, initial: Hashable | ArrayLike | None = None) -> MD
     return MDP(transitions[:-1, :, :-1], rewards[:-1], initial=law, states=states[:-1])
 
 
-def _make(name: str) -> Any:
+def _make(name: str, options: dict[str, Any]) -> Any:
     try:
         import gymnasium
     except ImportError:
         raise ImportError("environments need gymnasium: pip install gymnasium") from None
     try:
-        return gymnasium.make(name)
+        return gymnasium.make(name, **options)
     except (gymnasium.error.Error, ImportError, TypeError) as error:
         raise ValueError(f"env: {name!r} cannot be made ({error})") from None
 

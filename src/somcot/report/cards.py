@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from somcot.plumbing.cards import card, notes, scale, table
-from somcot.plumbing.text import figure, label_text, percent
+from somcot.plumbing.text import figure, label_text, percent, seconds
 from somcot.report.contributions import contributions
 from somcot.report.words import certainty, cost_of, meaning, named, of_time, possible, span
 from somcot.result import Result, Status
@@ -22,7 +22,7 @@ def result_card(result: Result) -> str:
     picture = "" if ends is None else scale(result.distance, *span(result), ends)
     said = f"<p>{escape(meaning(result))} {escape(certainty(result))}</p>"
     parts = table(["in X", "while in Y", "!of the distance", "!of the time"], _parts(result), caption="Largest parts")
-    made = [f"{describe(result.method)}", str(result.clock), f"{result.seconds:.2g} s"]
+    made = [f"{describe(result.method)}", str(result.clock), seconds(result.seconds)]
     if result.n_samples:
         made.insert(1, f"{result.samples[0]:,} + {result.samples[1]:,} transitions")
     if result.status not in (Status.CONVERGED, Status.FINISHED):

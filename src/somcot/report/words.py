@@ -21,6 +21,7 @@ __all__ = [
 
 _NUMBER, _SHARE = re.compile(r"\d[\d,.]*"), re.compile(r"[\d,]+ of [\d,]+")
 _LEVEL = 0.05  # of the permutation test, as for marks of contributions
+_TEST = "A permutation test of the transitions"  # of how often each was made, whatever it costs
 # What decides whether the number can be trusted comes before what is merely good to know.
 _FIRST = ("same sessions?", "no state is called the same", "interval is too narrow", "too few data", "hardly tell")
 
@@ -162,12 +163,12 @@ def by_test(result: Result, cost: ArrayLike | None = None) -> str:
     seen, interval = pvalue <= _LEVEL, _differs(result, cost)
     said = f"(p = {pvalue:.3g})"
     if seen and interval:
-        return f"A permutation test agrees: one process would rarely give recordings as different as these {said}."
+        return f"{_TEST} agrees: one process would rarely give recordings as different as these {said}."
     if seen:
-        return f"A permutation test does tell the recordings apart {said}: they differ; how much remains uncertain."
+        return f"{_TEST} does tell the recordings apart {said}: they differ; how much remains uncertain."
     if interval:
-        return f"A permutation test does not tell the recordings apart, though {said}: do not build on this."
-    return f"A permutation test does not tell the recordings apart either {said}: they show no difference."
+        return f"{_TEST} does not tell the recordings apart, though {said}: do not build on this."
+    return f"{_TEST} does not tell the recordings apart either {said}: they show no difference."
 
 
 def more_or_less(step: TransitionShare, names: tuple[str, str]) -> str:

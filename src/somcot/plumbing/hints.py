@@ -1,0 +1,44 @@
+"""What to do with an object that is no process yet: one table for every place that refuses one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["how_to_wrap"]
+
+
+def _has(*names: str) -> Callable[[Any], bool]:
+    return lambda thing: all(hasattr(thing, name) for name in names)
+
+
+# The first row that fits is the hint. Objects of other packages are known by what they have, so that none is imported.
+_ROWS: tuple[tuple[Callable[[Any], bool], str], ...] = (
+    (lambda thing: isinstance(thing, str | os.PathLike), "read a file first: readers.read(path)"),
+    (
+        _has("transitions", "rewards", "actions"),
+        "compare decision processes by mdp.metric(x, y, discount=...), or under a policy: mdp.on_policy(x, policy)",
+    ),
+    (_has("transition_matrix"), "make a chain of the model: readers.from_model(model)"),
+    (_has("nodes", "edges"), "make a random walk of the graph: readers.from_graph(graph)"),
+    (_has("reset", "step"), "roll the environment out: readers.from_env(env, policy, n_steps=...)"),
+    (_has("columns"), "read the table: readers.from_table(table, sequence=..., time=..., state=...)"),
+    (
+        lambda thing: hasattr(thing, "shape") or isinstance(thing, list | tuple),
+        "wrap a matrix: MarkovChain(matrix), or data: Samples.from_trajectories(...)",
+    ),
+)
+
+
+def how_to_wrap(thing: object) -> str:
+    """The end of a message that refuses `thing` as a process; empty where there is nothing to advise.
+
+    Examples
+    --------
+    >>> how_to_wrap([[0, 1, 1]])
+    '; wrap a matrix: MarkovChain(matrix), or data: Samples.from_trajectories(...)'
+    >>> how_to_wrap("may.csv"), how_to_wrap(3)
+    ('; read a file first: readers.read(path)', '')
+    """
+    return next((f"; {hint}" for fits, hint in _ROWS if fits(thing)), "")

@@ -1,0 +1,46 @@
+"""Whoever hands in a graph, a model, a table or a file is told what to do with it, wherever a process is expected."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import networkx
+import numpy as np
+import pandas as pd
+import pytest
+
+import somcot
+from somcot import mdp
+from somcot.plumbing.hints import how_to_wrap
+
+COIN = mdp.MDP(np.full((2, 1, 2), 0.5), np.zeros((2, 1)))
+THINGS = {
+    "from_graph": networkx.path_graph(3),
+    "from_model": SimpleNamespace(transition_matrix=np.eye(2)),
+    "from_table": pd.DataFrame({"state": ["a"]}),
+    "readers.read": Path("may.csv"),
+    "mdp.metric": COIN,
+    "from_env": SimpleNamespace(reset=None, step=None),
+    "Samples.from_trajectories": [np.array([0, 1])],
+    "MarkovChain(matrix)": np.eye(2),
+}
+
+
+@pytest.mark.parametrize("remedy", THINGS)
+def test_what_is_no_process_yet(remedy: str) -> None:
+    thing, walk = THINGS[remedy], somcot.random_walk(3)
+    for ask in (
+        lambda: somcot.distance(walk, thing, discount=0.9),  # type: ignore[arg-type]
+        lambda: somcot.metric(thing, walk, discount=0.9),  # type: ignore[arg-type]
+        lambda: somcot.distance_matrix({"a": walk, "b": thing}, discount=0.9),  # type: ignore[dict-item]
+        lambda: somcot.Monitor(thing, discount=0.9),  # type: ignore[arg-type]
+        lambda: somcot.same_process(walk.sample(2, 3, rng=0), thing, discount=0.9),  # type: ignore[arg-type]
+        lambda: somcot.distance(walk, thing, np.zeros((3, 2)), discount=0.9, method="somcot"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(
+            TypeError, match=rf"found {type(thing).__name__}, expected .*{remedy.replace('(', '.')[:12]}"
+        ):
+            ask()
+
+
+def test_nothing_to_advise() -> None:
+    assert how_to_wrap(None) == how_to_wrap(3.5) == ""
