@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import somcot
+from tests import licences
 
 ROOT = Path(__file__).parents[1]
 
@@ -58,3 +59,30 @@ def test_one_version() -> None:
     cited = re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
     assert cited is not None
     assert cited[1] == somcot.__version__
+
+
+def test_the_licence_of_every_dependency_is_listed() -> None:
+    listed = licences.listed()
+    assert {name: extras for name, (extras, _) in listed.items()} == {
+        name: ", ".join(extras) for name, extras in licences.wanted().items()
+    }, "python -m tests.licences writes the page"
+    assert [name for name, (_, text) in listed.items() if not text or text.startswith("not ")] == []
+    assert licences.licence("numpy").startswith("BSD")
+
+
+def test_what_is_released_says_so_everywhere() -> None:
+    """The newest section of the changelog is this version, and each Python that is claimed is allowed."""
+    released = re.findall(r"^## (\d\S*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert released[0] == somcot.__version__
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    claimed = [found[1] for c in project["classifiers"] if (found := re.fullmatch(r".*Python :: (3\.\d+)", c))]
+    assert project["requires-python"] == f">={claimed[0]}"
+    said = (ROOT / "docs/install.md").read_text()
+    assert f"Python {', '.join(claimed[:-1])} and {claimed[-1]}" in said
+
+
+def test_all_extras_bring_nothing_for_graphics_cards() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (line,) = extras["all"]
+    named = re.findall(r"[\w-]+", line.partition("[")[2])
+    assert not [d for name in named for d in extras[name] if re.match("torch|jax", d)]

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from somcot import costs
 from somcot.chains import MarkovChain
 from somcot.clocks import Clock
-from somcot.plumbing.hints import how_to_wrap
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.hints import how_to_wrap
 from somcot.plumbing.lazy import amended
 from somcot.plumbing.signatures import option_names
 from somcot.plumbing.validation import check_confidence, check_flag

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain
-from somcot.plumbing.hints import how_to_wrap
 from somcot.plumbing.arrays import Ints
 from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.hints import how_to_wrap
 from somcot.plumbing.validation import check_count, check_discount, check_labels, check_rng, real_array
 from somcot.recorded.counts import Counts
 from somcot.samples import Samples

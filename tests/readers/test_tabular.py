@@ -80,5 +80,5 @@ def test_options_of_an_environment_by_its_id() -> None:
 
 
 def test_a_policy_without_the_last_state_is_told_of_it() -> None:
-    with pytest.raises(ValueError, match="each of the 17 states.*the last state is 'terminated', where any action"):
+    with pytest.raises(ValueError, match=r"each of the 17 states.*the last state is 'terminated', where any action"):
         mdp.on_policy(from_tabular("FrozenLake-v1"), [2] * 16)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from somcot.chains import MarkovChain, Support
 from somcot.inference.model import deal_rows, on_entries
-from somcot.plumbing.hints import how_to_wrap
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.hints import how_to_wrap
 from somcot.problem import Data
 from somcot.recorded.counting import PairCounts
 from somcot.recorded.counts import Counts

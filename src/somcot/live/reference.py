@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from somcot import costs
 from somcot.chains import MarkovChain
 from somcot.live.detector import PRIOR_MASS, Bets, bets_on
-from somcot.plumbing.hints import how_to_wrap
 from somcot.plumbing.arrays import Bools, Codes, Floats, Ints
+from somcot.plumbing.hints import how_to_wrap
 from somcot.recorded.counting import PairCounts, added, count_pairs
 from somcot.recorded.counts import Counts
 from somcot.samples import Samples

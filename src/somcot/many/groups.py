@@ -16,8 +16,8 @@ from somcot.inference import intervals
 from somcot.inference.crossfit import half_supports
 from somcot.inference.model import Model, fit
 from somcot.inference.order import forgetful
-from somcot.plumbing.hints import how_to_wrap
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.hints import how_to_wrap
 from somcot.problem import ChainOrData, Data
 from somcot.recorded.labels import listing
 from somcot.samples import Samples
