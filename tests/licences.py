@@ -41,7 +41,7 @@ def licence(name: str) -> str:
     """What the metadata of an installed package say."""
     found = metadata.metadata(name)
     for key in ("License-Expression", "License"):
-        text = (found.get(key) or "").strip()
+        text = "".join(found.get_all(key) or []).strip()
         if text and "\n" not in text and len(text) <= _SHORT:
             return text
     of_lists = [c.rpartition(" :: ")[2] for c in found.get_all("Classifier") or [] if c.startswith("License ::")]

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import networkx
 import numpy as np
@@ -13,7 +14,7 @@ from somcot import mdp
 from somcot.plumbing.hints import how_to_wrap
 
 COIN = mdp.MDP(np.full((2, 1, 2), 0.5), np.zeros((2, 1)))
-THINGS = {
+THINGS: dict[str, Any] = {
     "from_graph": networkx.path_graph(3),
     "from_model": SimpleNamespace(transition_matrix=np.eye(2)),
     "from_table": pd.DataFrame({"state": ["a"]}),
@@ -29,12 +30,12 @@ THINGS = {
 def test_what_is_no_process_yet(remedy: str) -> None:
     thing, walk = THINGS[remedy], somcot.random_walk(3)
     for ask in (
-        lambda: somcot.distance(walk, thing, discount=0.9),  # type: ignore[arg-type]
-        lambda: somcot.metric(thing, walk, discount=0.9),  # type: ignore[arg-type]
-        lambda: somcot.distance_matrix({"a": walk, "b": thing}, discount=0.9),  # type: ignore[dict-item]
-        lambda: somcot.Monitor(thing, discount=0.9),  # type: ignore[arg-type]
-        lambda: somcot.same_process(walk.sample(2, 3, rng=0), thing, discount=0.9),  # type: ignore[arg-type]
-        lambda: somcot.distance(walk, thing, np.zeros((3, 2)), discount=0.9, method="somcot"),  # type: ignore[arg-type]
+        lambda: somcot.distance(walk, thing, discount=0.9),
+        lambda: somcot.metric(thing, walk, discount=0.9),
+        lambda: somcot.distance_matrix({"a": walk, "b": thing}, discount=0.9),
+        lambda: somcot.Monitor(thing, discount=0.9),
+        lambda: somcot.same_process(walk.sample(2, 3, rng=0), thing, discount=0.9),
+        lambda: somcot.distance(walk, thing, np.zeros((3, 2)), discount=0.9, method="somcot"),
     ):
         with pytest.raises(
             TypeError, match=rf"found {type(thing).__name__}, expected .*{remedy.replace('(', '.')[:12]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -109,13 +110,18 @@ def test_edge_lists(tmp_path: Path) -> None:
     assert read_graph(file, initial="work").initial.tolist() == [0, 0, 1]
 
 
+def _first_row(chain: Any) -> list[float]:
+    found: list[float] = chain.transition.toarray()[0].tolist()
+    return found
+
+
 def test_edge_lists_as_networkx_writes_them(tmp_path: Path) -> None:
     graph = nx.Graph()
     graph.add_edge("a", "b", weight=3.0)
     graph.add_edge("a", "c", weight=1.0, kind="old, wide")
     nx.write_edgelist(graph, tmp_path / "g.edges")
-    assert read_graph(tmp_path / "g.edges").transition.toarray()[0].tolist() == [0.0, 0.75, 0.25]
-    assert read_graph(tmp_path / "g.edges", weight=None).transition.toarray()[0].tolist() == [0.0, 0.5, 0.5]
+    assert _first_row(read_graph(tmp_path / "g.edges")) == [0.0, 0.75, 0.25]
+    assert _first_row(read_graph(tmp_path / "g.edges", weight=None)) == [0.0, 0.5, 0.5]
     nx.write_edgelist(nx.path_graph(3), tmp_path / "p.edgelist")
     assert read_graph(tmp_path / "p.edgelist").n_states == 3
     for bad in ("a b {'weight': -1}", "a b {'weight': f(1)}", "a b {1, 2}", "a {}", "a b " + "{" * 500 + "}" * 500):

@@ -258,6 +258,6 @@ def _edge(place: str, text: str, weight: str | None) -> Edge:
         raise ValueError(f"{place}: found {text[:60]!r}, expected: from to [weight]")
     u, v = (int(p) if p.isascii() and p.isdigit() and len(p) < 19 and str(int(p)) == p else p for p in parts[:2])
     try:
-        return u, v, _weight(place, u, v, parts[2] if len(parts) == 3 else facts.get(weight, 1.0))
+        return u, v, _weight(place, u, v, parts[2] if len(parts) == 3 else facts.get(weight or "", 1.0))
     except ValueError as error:
         raise ValueError(f"{error}; correct the line") from None
