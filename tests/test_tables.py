@@ -102,6 +102,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "npy": _saved,
     "npz": _saved,
     "graphml": lambda path: path.write_text(GRAPH),
+    "gml": lambda path: path.write_text("graph [\n node [ id 0 ]\n node [ id 1 ]\n edge [ source 0 target 1 ]\n]\n"),
     "edges": lambda path: path.write_text("a b\n"),
     "tra": lambda path: path.write_text("2 2\n0 1 1\n1 0 1\n"),
 }

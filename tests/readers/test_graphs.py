@@ -128,3 +128,29 @@ def test_edge_lists_as_networkx_writes_them(tmp_path: Path) -> None:
         (tmp_path / "bad.edges").write_text(bad)
         with pytest.raises(ValueError, match=r"bad\.edges: line 1"):
             read_graph(tmp_path / "bad.edges")
+
+
+def test_gml(tmp_path: Path) -> None:
+    graph = nx.Graph()
+    graph.add_edge("a", "b", weight=3.0)
+    graph.add_edge("a", "c", weight=1.0)
+    graph.nodes["b"]["size"] = 2
+    nx.write_gml(graph, tmp_path / "g.gml")
+    chain = read_graph(tmp_path / "g.gml")
+    assert chain.states == ("a", "b", "c")
+    assert _first_row(chain) == [0.0, 0.75, 0.25]
+    assert chain.attributes["size"] == (None, 2, None)
+    bare = "graph [ directed 1\n node [ id 7 ]\n node [ id 9 ]\n edge [ source 7 target 9 ]\n]"
+    (tmp_path / "bare.gml").write_text(bare)
+    assert read_graph(tmp_path / "bare.gml").states == (7, 9)
+    for bad in (
+        "graph [",
+        "",
+        "nonsense",
+        bare.replace("target 9", "target 8"),
+        bare.replace("id 9", "id 7"),
+        "graph [ é ]",
+    ):
+        (tmp_path / "bad.gml").write_text(bad)
+        with pytest.raises(ValueError, match=r"bad\.gml: (not valid GML|not ASCII|.*no nodes)"):
+            read_graph(tmp_path / "bad.gml")

@@ -26,9 +26,9 @@ def read(
     ----------
     path : path or "-"
         Tables (.csv .tsv .jsonl .parquet) or a folder of them, event logs (.xes), arrays (.npy .npz), graphs
-        (.graphml .edges) or PRISM files (.tra); "-" is standard input.
+        (.graphml .gml .edges) or PRISM files (.tra); "-" is standard input.
     format : str, optional
-        One of csv, tsv, jsonl, parquet, xes, npy, npz, graphml, edges, tra, where the ending does not tell.
+        One of csv, tsv, jsonl, parquet, xes, npy, npz, graphml, gml, edges, tra, where the ending does not tell.
     **options
         Those of `from_table`, `from_xes`, `read_arrays`, `read_graph` or `read_prism`; the ones of other kinds of file
         are refused.

@@ -56,6 +56,7 @@ _FORMATS = (
     Format("npy", (".npy",), "arrays", (b"\x93NUM",)),
     Format("npz", (".npz",), "arrays", (b"PK\x03\x04", b"PK\x05\x06")),
     Format("graphml", (".graphml",), "graph"),
+    Format("gml", (".gml",), "graph"),
     Format("edges", (".edges", ".edgelist"), "graph"),
     Format("tra", (".tra",), "prism"),
 )
@@ -82,6 +83,6 @@ def endings_of(kind: str) -> list[str]:
     Examples
     --------
     >>> endings_of("graph")
-    ['.graphml', '.edges']
+    ['.graphml', '.gml', '.edges']
     """
     return [row.endings[0] for row in _FORMATS if row.kind == kind]

@@ -1,4 +1,4 @@
-"""Graphs as random walks: networkx graphs, GraphML files and edge lists."""
+"""Graphs as random walks: networkx graphs, GraphML and GML files, and edge lists."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import io
 import math
 import os
+import re
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
@@ -81,7 +82,7 @@ def read_graph(
     dangling: str = "self-loop",
     format: str | None = None,  # noqa: A002
 ) -> MarkovChain:
-    r"""Read a GraphML file (needs networkx) or an edge list as a random walk.
+    r"""Read a GraphML or GML file (both need networkx) or an edge list as a random walk.
 
     An edge list has a line ``from to [weight]`` per edge, separated by spaces, tabs or commas; ``#`` begins a comment.
     The lines of ``networkx.write_edgelist``, ``from to {'weight': 2.0}``, are read too.
@@ -89,9 +90,9 @@ def read_graph(
     Parameters
     ----------
     path : path
-        Ending in .graphml, .edges or .edgelist, or with `format` given; gzipped too.
+        Ending in .graphml, .gml, .edges or .edgelist, or with `format` given; gzipped too.
     directed : bool
-        Whether the edges of an edge list have a direction; a GraphML file says so itself.
+        Whether the edges of an edge list have a direction; the other files say so themselves.
     weight, initial, dangling
         As for `from_graph`.
 
@@ -105,8 +106,8 @@ def read_graph(
     """
     check_flag("directed", directed)
     source = path if isinstance(path, Input) else identify(path, format)
-    if source.format == "graphml":
-        graph = _graphml(source)
+    if source.format in ("graphml", "gml"):
+        graph = _graphml(source) if source.format == "graphml" else _gml(source)
         try:
             return from_graph(graph, weight=weight, initial=initial, dangling=dangling)
         except ValueError as error:
@@ -192,6 +193,21 @@ def _graphml(source: Input) -> Any:
         raise ValueError(str(error)) from None
     except (networkx.NetworkXError, LookupError, ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"{source.name}: not valid GraphML ({error}); export the graph again") from None
+
+
+def _gml(source: Input) -> Any:
+    try:
+        import networkx
+    except ImportError:
+        raise ImportError("reading GML needs networkx: pip install networkx") from None
+    try:
+        text = whole(source, 1e9).read().decode("ascii")  # GML is ASCII; other signs are escaped
+        named = re.search(r"^\s*label\b", text, re.MULTILINE) is not None  # nodes need not have names
+        return networkx.parse_gml(text.splitlines(), label="label" if named else "id")
+    except UnicodeDecodeError:
+        raise ValueError(f"{source.name}: not ASCII, which GML has to be; export the graph again") from None
+    except (networkx.NetworkXError, LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{source.name}: not valid GML ({error}); export the graph again") from None
 
 
 class _GraphMLError(Exception):
