@@ -298,3 +298,10 @@ def test_a_wrong_description_is_refused(field: str, value: Any, match: str) -> N
     setattr(stream, field, value)
     with pytest.raises((TypeError, ValueError), match=match):
         streams.as_source("x", stream, 0.9)
+
+
+def test_a_stream_says_what_it_is() -> None:
+    walk = somcot.random_walk(3)
+    assert repr(streams.from_chain(walk, 0.9, rng=0)) == "Stream(3 states, endless, discount 0.9)"
+    recorded = walk.sample(2, 5, rng=0)
+    assert repr(streams.from_samples(recorded, 0.9, rng=0)).startswith("Stream(3 states, ")

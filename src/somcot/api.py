@@ -13,7 +13,7 @@ from somcot.chains import MarkovChain
 from somcot.clocks import Clock
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning, warn
-from somcot.plumbing.hints import how_to_wrap
+from somcot.plumbing.hints import how_to_wrap, meant
 from somcot.plumbing.lazy import amended
 from somcot.plumbing.signatures import option_names
 from somcot.plumbing.validation import check_confidence, check_flag
@@ -421,6 +421,7 @@ def _checked_options(method: str, allowed: list[str], options: dict[str, Any], *
     """What to hand to a method: its options, and those of the shared arguments that it takes."""
     for name in options:
         if name not in allowed:
-            listed = ", ".join(option for option in allowed if option not in shared)
-            raise TypeError(f"{name}: not an option of method {method!r}, which takes {listed}")
+            own = [option for option in allowed if option not in shared]
+            hint = meant(name, own)
+            raise TypeError(f"{name}: not an option of method {method!r}, which takes {', '.join(own)}{hint}")
     return {name: value for name, value in shared.items() if name in allowed} | options

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["how_to_wrap"]
+__all__ = ["how_to_wrap", "meant"]
+
+# The paper's letters, which its readers write first.
+_LETTERS = {
+    "eta": "primal_step",
+    "beta": "dual_step",
+    "k": "n_steps",
+    "gamma": "discount",
+    "a": "decay",
+    "b": "batch_size",
+}
 
 
 def _has(*names: str) -> Callable[[Any], bool]:
@@ -42,3 +52,18 @@ def how_to_wrap(thing: object) -> str:
     ('; read a file first: readers.read(path)', '')
     """
     return next((f"; {hint}" for fits, hint in _ROWS if fits(thing)), "")
+
+
+def meant(name: str, known: Sequence[str]) -> str:
+    """The end of a message about an unknown option: which known one may be meant.
+
+    Examples
+    --------
+    >>> meant("eta", ["n_steps", "primal_step"]), meant("nsteps", ["n_steps", "primal_step"])
+    ('; did you mean primal_step?', '; did you mean n_steps?')
+    """
+    import difflib  # takes a moment to load, and only mistakes need it
+
+    letter = _LETTERS.get(name.lower())
+    near = [letter] if letter in known else difflib.get_close_matches(name, known, 1, 0.75)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -87,6 +87,11 @@ class Source:
     n_pairs: int | None = None
     quick: bool = False
 
+    def __repr__(self) -> str:
+        states = "states of any number" if self.n_states is None else f"{self.n_states:,} states"
+        length = "endless" if self.n_pairs is None else f"{self.n_pairs:,} transitions"
+        return f"Stream({states}, {length}{'' if self.discount is None else f', discount {self.discount:g}'})"
+
 
 class Blocks:
     """Transitions made a block at a time and handed out piece by piece, however they are asked for."""
@@ -184,7 +189,8 @@ def whole_numbers(name: str, what: str, values: Any) -> NDArray[Any]:
         raise StreamError(f"{name}: {what} have shape {array.shape}, expected one state index for each transition")
     if array.size and array.dtype.kind not in "iu":
         raise StreamError(
-            f"{name}: {what} are of type {array.dtype}, expected whole numbers; first found {array.flat[0]!r}"
+            f"{name}: {what} are of type {array.dtype}, expected whole numbers; first found {array.flat[0]!r}; "
+            "number the states from 0"
         )
     return array if array.size else array.astype(np.int64)
 
