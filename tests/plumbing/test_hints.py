@@ -46,8 +46,9 @@ def test_what_is_no_process_yet(remedy: str) -> None:
 def test_options_that_are_nearly_right() -> None:
     walk = somcot.random_walk(3)
     for name, right in (("eta", "primal_step"), ("nsteps", "n_steps"), ("batchsize", "batch_size")):
+        wrong: dict[str, Any] = {name: 1}
         with pytest.raises(TypeError, match=rf"{name}: not an option .*; did you mean {right}\?"):
-            somcot.distance(walk, walk, discount=0.9, method="somcot", **{name: 1})
+            somcot.distance(walk, walk, discount=0.9, method="somcot", **wrong)
     with pytest.raises(TypeError, match=r"speed: not an option .*keep_coupling$"):
         somcot.distance(walk, walk, discount=0.9, method="somcot", speed=1)
 

@@ -139,6 +139,7 @@ def test_gml(tmp_path: Path) -> None:
     chain = read_graph(tmp_path / "g.gml")
     assert chain.states == ("a", "b", "c")
     assert _first_row(chain) == [0.0, 0.75, 0.25]
+    assert chain.attributes is not None
     assert chain.attributes["size"] == (None, 2, None)
     bare = "graph [ directed 1\n node [ id 7 ]\n node [ id 9 ]\n edge [ source 7 target 9 ]\n]"
     (tmp_path / "bare.gml").write_text(bare)
