@@ -46,7 +46,7 @@ def _unvouched(continuous: Continuous) -> str:
     if few < FEWEST:
         return f"found {few} transition{'s' * (few != 1)} on one side, and {FEWEST} on each are the least; record more"
     why = [f"cells alone are off by an unknown amount; {continuous.twin.reason}"]
-    help_ = "a lower discount, or one coordinate at a time, where cells are nearly exact"
+    help_ = "a lower discount, or coordinates in which a step is nearly linear"
     found = continuous.map
     if found is not None:
         seen = f" (the best was: {found.words})" if found.words and found.verdict == "different" else ""
