@@ -70,7 +70,7 @@ $(BENCH)/.ready: benchmarks/requirements.txt
 	@$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt
 	@touch $@
 
-docs: $(READY) ## build the documentation into docs/_build (examples that did not change are not run again)
+docs: $(READY) ## build the documentation into docs/_build (a minute; examples that did not change are not run again)
 	@$(BIN)/python -m sphinx -W -q -b html docs docs/_build/html
 	@echo "docs: open docs/_build/html/index.html"
 

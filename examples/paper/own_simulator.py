@@ -33,7 +33,7 @@ fast, slow = (
 # %%
 # The cost is how many more customers wait. Every step of the algorithm takes one transition of each queue.
 cost = costs.absolute(range(5), range(5))
-result = somcot.distance(fast, slow, cost, discount=discount, method="somcot", n_steps=40_000)
+result = somcot.distance(fast, slow, cost, discount=discount, method="somcot", n_steps=20_000)
 print(result)
 print(*result.diagnose(), sep="\n")
 
