@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 import subprocess
@@ -272,3 +273,16 @@ def test_the_number_stays_inside_its_picture(distance: float) -> None:
     assert found is not None
     place, half = float(found[1]), 4.7 * len(found[2])  # a bold digit of this size is 9.4 wide
     assert half <= place <= 440 - half
+
+
+@pytest.mark.filterwarnings("ignore::somcot.DataWarning")
+def test_an_interval_of_tiny_shares_is_said_once() -> None:
+    chain = somcot.MarkovChain([[0.5, 0.5], [0.5, 0.5]], states=["a", "b"])
+    data = chain.sample(20, 10, rng=0)
+    result = dataclasses.replace(
+        somcot.distance(data, data.resample(1), discount=0.5, confidence=0.9),
+        confidence_interval=somcot.result.ConfidenceInterval(1e-5, 2e-4, 0.9),
+    )
+    assert "the true value is below 0.1 %" in report.certainty(result)
+    wide = dataclasses.replace(result, confidence_interval=somcot.result.ConfidenceInterval(1e-5, 0.2, 0.9))
+    assert "the true value lies between < 0.1 % and 20.0 %" in report.certainty(wide)

@@ -87,6 +87,9 @@ def test_pendulum(tmp_path: Path) -> None:
     assert np.abs(ours - truth)[:, elsewhere].max() < 0.1
     assert np.abs(ours - truth).max() < 0.25
     assert (truth[[0, -1]] > 1.5).all()
+    cells = record.data["cells"]  # another question, without bins, and an approximation: only near the same values
+    assert (cells[:, ~elsewhere] < 0.3 * cells[:, elsewhere].min()).all()
+    assert (cells[:, [0, -1]] > 1.5).all()
 
 
 SEEDS = {"encoder": 1, "selection": 1, "pendulum": 1, "steps": 1, "similarity": 5}

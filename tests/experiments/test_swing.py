@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from somcot.experiments.swing import Grid, Pendulum, load_actor, simulate
+from somcot.experiments.swing import Grid, Pendulum, load_actor, observe, record, reward_apart, simulate
 
 N_STEPS = 200  # a whole episode of Pendulum-v1
 
@@ -117,3 +117,18 @@ def test_simulation_is_reproducible_and_of_the_size_asked_for() -> None:
     assert {len(column) for run in runs for column in run} == {3_000}
     assert all(np.array_equal(a, b) for a, b in zip(runs[0], runs[1], strict=True))
     assert not np.array_equal(runs[0].now, runs[2].now)
+
+
+def test_episodes_are_those_of_the_same_pendulum() -> None:
+    """Whole observations, step by step, and rewards at points that are those of the dynamics but for the torque."""
+    pendulum, actor, bins = Pendulum(9.8), load_actor(), Grid(7)
+    shots = record(pendulum, actor, bins, (4, 6), np.random.default_rng(0))
+    assert shots.shape == (4, 7, 3)
+    angle, speed = np.arctan2(shots[:, :-1, 1], shots[:, :-1, 0]), shots[:, :-1, 2]
+    after, faster, reward = pendulum.step(angle.ravel(), speed.ravel(), actor(angle.ravel(), speed.ravel()))
+    np.testing.assert_allclose(observe(after, faster).reshape(4, 6, 3), shots[:, 1:], atol=1e-5)
+    still = pendulum.step(angle.ravel(), speed.ravel(), np.zeros(24))[2]
+    points = shots[:, :-1].reshape(-1, 3)
+    np.testing.assert_allclose(reward_apart(points, points), np.abs(still[:, None] - still), atol=1e-9)
+    assert np.abs(still - reward).max() <= 0.004 + 1e-12
+    assert (bins(angle[:, 0], speed[:, 0]) == bins.start).all()

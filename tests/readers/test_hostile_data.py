@@ -429,3 +429,27 @@ def test_columns_that_arrow_cannot_take_are_named() -> None:
     for column in ("state", "odd"):
         with pytest.raises(ValueError, match=f"pandas DataFrame: column '{column}' cannot be read .*; convert it"):
             from_table(frame, sequence="user", state=column)
+
+
+EVENT = '<event><string key="concept:name" value="s{}"/></event>'
+LOG = "".join(f"<trace>{''.join(EVENT.format(i * k % 7) for i in range(9))}</trace>" for k in range(60))
+
+
+@pytest.mark.parametrize("name", ["log.csv.gz", "log.jsonl.gz", "log.xes.gz"])
+@pytest.mark.parametrize("damage", ["cut", "altered", "head", "checksum"])
+def test_damaged_gzip_is_called_so_whatever_it_unpacks_to(tmp_path: Path, name: str, damage: str) -> None:
+    text = {"csv": CSV, "jsonl": LINES, "xes": f"<log>{LOG}</log>"}[name.split(".")[1]]
+    data = bytearray(gzip.compress(text.encode(), mtime=0))
+    if damage == "cut":
+        data = data[: len(data) // 2]
+    else:
+        data[{"altered": len(data) // 3, "head": 30, "checksum": -6}[damage]] ^= 0x55
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(ValueError, match=rf"{name}: the gzip data are damaged.* copy or compress it again"):
+        read(tmp_path / name, **({"state": "page"} if "csv" in name else {}))
+
+
+def test_nonsense_that_was_packed_as_it_is_is_not_called_damaged(tmp_path: Path) -> None:
+    (tmp_path / "log.xes.gz").write_bytes(gzip.compress(b"<log><trace></log>"))
+    with pytest.raises(ValueError, match="not valid XML"):
+        read(tmp_path / "log.xes.gz")

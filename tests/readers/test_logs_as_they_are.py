@@ -193,6 +193,16 @@ def test_gaps_of_the_wrong_kind() -> None:
         from_table({"state": ["a", "b"]}, gap=30)
 
 
+def test_letters_with_marks_in_two_encodings_are_noted_and_tidied() -> None:
+    composed, parts = "caf\u00e9", "cafe\u0301"  # look the same
+    rows = {"page": [composed, "home", parts, "home", parts]}
+    with pytest.warns(DataWarning, match=r"2 states differ only in case, blanks or how letters.*NFC or NFD"):
+        assert from_table(rows, state="page").n_states == 3
+    assert from_table(rows, state="page", tidy=True).states == (composed, "home")
+    with pytest.warns(DataWarning, match="differ only in case or blanks: 'CAFE', 'cafe'; pass"):
+        from_table({"page": ["cafe", "CAFE", "home"]}, state="page")
+
+
 def test_spellings_are_noted_and_tidied() -> None:
     frame = {"state": ["Home", " home", "HOME", "cart", "Home", "big  cart", "Big cart"]}
     with pytest.warns(

@@ -1,7 +1,8 @@
 """Model selection over gravity: which g explains the pendulum?
 
 A policy trained for Pendulum-v1 is kept while gravity changes. Angle and speed are cut into 7 x 7 bins, so the states
-seen are not quite Markov. The cost is the difference of the mean raw reward per bin.
+seen are not quite Markov. The cost is the difference of the mean raw reward per bin. Beside it the same question
+without bins: recordings of cosine, sine and speed, put into cells that suit them, at the rewards of their centres.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from somcot import costs, distance
-from somcot.experiments import style
+from somcot.experiments import style, swing
 from somcot.experiments.record import Check, Experiment, Record, Report
 from somcot.experiments.sweep import TABLE, Choice, Pair, TableRow, few_data_expected, hits, stages, sweep
 from somcot.experiments.swing import Grid, Pendulum, Transitions, load_actor, simulate
 from somcot.plumbing.arrays import Floats
 from somcot.samples import Samples
+from somcot.trajectories import Trajectories
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,6 +38,8 @@ class Settings:
     n_steps: int = 10_000
     truth_samples: int = 1_000_000
     n_seeds: int = 5
+    recorded: tuple[int, int] = (200, 60)  # episodes and their steps, without bins
+    n_cells: int = 16
     rates: TableRow = TABLE["pendulum"]
 
     @property
@@ -67,7 +71,7 @@ def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Reco
         return Variant(gravity, collect(steps), _mean_rewards(steps, bins))
 
     n = len(settings.gravities)
-    simulating, estimating, solving = stages(report, n + 1, settings.n_seeds, n)
+    simulating, estimating, solving, dividing = stages(report, n + 1, settings.n_seeds, n, n * settings.n_seeds)
     *models, true = sweep(long_run, (*settings.gravities, TRUE_GRAVITY), [seed], simulating)[0]
 
     def truth(model: Variant, _: np.random.Generator) -> float:
@@ -90,7 +94,14 @@ def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Reco
         ]
         return paper, Choice.of(record, others, cost, rates.discount)
 
-    found = [row[0] for row in sweep(values, [None], range(seed, seed + settings.n_seeds), estimating)]
+    def on_cells(gravity: float, rng: np.random.Generator) -> float:
+        shots = (swing.record(Pendulum(g), actor, bins, settings.recorded, rng) for g in (TRUE_GRAVITY, gravity))
+        x, y = (Trajectories.from_arrays(shot, names=["cosine", "sine", "speed"]) for shot in shots)
+        with few_data_expected():  # and no model vouches for a pendulum
+            return distance(x, y, swing.reward_apart, discount=rates.discount, n_cells=settings.n_cells).distance
+
+    seeds = range(seed, seed + settings.n_seeds)
+    found = [row[0] for row in sweep(values, [None], seeds, estimating)]
     data = {
         "gravity": np.array(settings.gravities),
         "truth": np.array(sweep(truth, models, [seed], solving)[0]),
@@ -98,6 +109,7 @@ def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Reco
         "default": np.array([choice.distance for _, choice in found]),
         "plugin": np.array([choice.plugin for _, choice in found]),
         "inside": np.array([choice.inside for _, choice in found]),
+        "cells": np.array(sweep(on_cells, settings.gravities, seeds, dividing)),
         "bins_visited": [model.samples.n_states for model in models],
         "axes": {
             "truth": ["g"],
@@ -105,6 +117,7 @@ def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Reco
             "default": ["seed", "g"],
             "plugin": ["seed", "g"],
             "inside": ["seed", "g"],
+            "cells": ["seed", "g"],
         },
     }
     return Record("pendulum", settings, seed, data, tuple(_checks(settings, data)))
@@ -133,28 +146,37 @@ def _checks(settings: Settings, data: dict[str, Any]) -> list[Check]:
         Check(f"share of seeds with argmin 9.8, K = {settings.n_steps:,}", hits(data["somcot"], true), ">=", 1.0),
         Check(f"plug-in, {name}: d(9.8) / d(7.5), worst seed", (plugin[:, true] / plugin[:, near]).max(), "<=", 0.25),
         Check(f"default, {name}: share of seeds with argmin 9.8", hits(data["default"], true), ">=", 1.0),
+        Check(f"{settings.n_cells} cells: share of seeds with argmin 9.8", hits(data["cells"], true), ">=", 1.0),
         Check("truth: argmin is 9.8", float(data["truth"].argmin() == true), ">=", 1.0),
     ]
 
 
 def plot(record: Record) -> Figure:
-    """Distance from the pendulum with g = 9.8 against g; bands span the seeds."""
+    """Distance from the pendulum with g = 9.8 against g, with bins and without; bands span the seeds."""
     import matplotlib.pyplot as plt
 
     settings: Settings = record.settings
     gravity = np.array(settings.gravities)
     with style.styled():
-        figure, ax = plt.subplots(figsize=(style.COLUMN, 2.5), layout="constrained")
+        figure, (ax, beside) = plt.subplots(1, 2, figsize=(2 * style.COLUMN, 2.6), layout="constrained", sharey=True)
         label = rf"SOMCOT, $K = {style.power(settings.n_steps)}$"
         style.band(ax, gravity, record.data["somcot"], color=style.SOMCOT[1], label=label)
         label = rf"default estimator, $N = {style.power(settings.n_samples)}$"
         style.band(ax, gravity, record.data["default"], color=style.DEFAULT, label=label, marker="D")
         label = rf"plug-in, $N = {style.power(settings.truth_samples)}$"
         ax.plot(gravity, record.data["truth"], color=style.EXACT, linestyle="--", label=label)
-        ax.set(xlabel="gravity $g$", ylabel=r"distance $\langle \mu, c \rangle$", ylim=(0, None))
-        ax.set_xticks([0.4, 5, TRUE_GRAVITY, 15, 20], ["0.4", "5", "9.8", "15", "20"])
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.legend(loc="best", handlelength=1.6)
+        binned = f"{settings.n_bins} x {settings.n_bins} bins"
+        ax.set(ylabel=r"distance $\langle \mu, c \rangle$", ylim=(0, None), title=binned)
+        label = rf"{settings.n_cells} cells, $N = {style.power(settings.recorded[0] * settings.recorded[1])}$"
+        style.band(beside, gravity, record.data["cells"], color=style.CELLS, label=label, marker="s")
+        label = f"{binned}, long simulation"
+        beside.plot(gravity, record.data["truth"], color=style.EXACT, linestyle="--", label=label)
+        beside.set_title("cells of real vectors")
+        for panel in (ax, beside):
+            panel.set_xlabel("gravity $g$")
+            panel.set_xticks([0.4, 5, TRUE_GRAVITY, 15, 20], ["0.4", "5", "9.8", "15", "20"])
+            panel.spines[["top", "right"]].set_visible(False)
+            panel.legend(loc="best", handlelength=1.6)
         return figure
 
 
@@ -162,7 +184,8 @@ EXPERIMENT = Experiment(
     "pendulum",
     "Model selection over gravity",
     "Every curve should have its minimum at g = 9.8, the gravity behind the data. SOMCOT's curve does, at values far "
-    "from those of the long simulation; the default estimator has both the minimum and the values.",
+    "from those of the long simulation; the default estimator has both the minimum and the values. On the right "
+    "the same from recordings of real vectors, without bins: an approximation by cells, with a minimum at 9.8 as well.",
     Settings(),
     Settings(gravities=(0.4, 5.0, 7.5, 9.8, 12.0, 20.0), n_seeds=1),
     run,

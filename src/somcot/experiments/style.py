@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLUMN", "DEFAULT", "EXACT", "SOMCOT", "WIDE", "band", "power", "save", "styled"]
+__all__ = ["CELLS", "COLUMN", "DEFAULT", "EXACT", "SOMCOT", "WIDE", "band", "power", "save", "styled"]
 
 COLUMN, WIDE = 3.3, 5.5  # inches: one column, and the width of the text
 
@@ -25,6 +25,7 @@ COLUMN, WIDE = 3.3, 5.5  # inches: one column, and the width of the text
 SOMCOT = ("#56B4E9", "#0072B2", "#03335A")
 DEFAULT = "#D55E00"
 EXACT = "#000000"
+CELLS = "#009E73"
 
 _SETTINGS: Any = {
     "font.size": 8.0,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Floats
 
-__all__ = ["Actor", "Grid", "Pendulum", "Transitions", "load_actor", "simulate"]
+__all__ = ["Actor", "Grid", "Pendulum", "Transitions", "load_actor", "observe", "record", "reward_apart", "simulate"]
 
 MAX_SPEED, MAX_TORQUE, TIME_STEP = 8.0, 2.0, 0.05
 START_SPEED = 1.0  # Gymnasium starts with a speed in [-1, 1] and any angle
@@ -159,3 +159,38 @@ def _episodes(
         angle, speed, reward = pendulum.step(angle, speed, policy(angle, speed))
         blocks.append(Transitions(before, bins(angle, speed), reward))
     return blocks
+
+
+def observe(angle: Floats, speed: Floats) -> Floats:
+    """What Gymnasium shows of a pendulum: cosine, sine, speed.
+
+    Examples
+    --------
+    >>> observe(np.array([0.0]), np.array([2.0])).tolist()
+    [[1.0, 0.0, 2.0]]
+    """
+    return np.stack([np.cos(angle), np.sin(angle), speed], axis=-1)
+
+
+def record(pendulum: Pendulum, policy: Policy, bins: Grid, shape: tuple[int, int], rng: np.random.Generator) -> Floats:
+    """Observations of whole episodes, (n_episodes, n_steps + 1, 3), started as those of `simulate`."""
+    n_episodes, n_steps = shape
+    angle = rng.uniform(*bins.start_angles, size=n_episodes)
+    speed = rng.uniform(-START_SPEED, START_SPEED, size=n_episodes)
+    rows = [observe(angle, speed)]
+    for _ in range(n_steps):
+        angle, speed, _ = pendulum.step(angle, speed, policy(angle, speed))
+        rows.append(observe(angle, speed))
+    return np.stack(rows, axis=1)
+
+
+def reward_apart(a: Floats, b: Floats) -> Floats:
+    """Differences of the rewards at observed points, (n, m), without the motor's share, which is below 0.004.
+
+    Examples
+    --------
+    >>> reward_apart(np.array([[1.0, 0.0, 0.0]]), np.array([[1.0, 0.0, 2.0], [0.0, 1.0, 0.0]])).round(4).tolist()
+    [[0.4, 2.4674]]
+    """
+    first, second = (-(np.arctan2(p[:, 1], p[:, 0]) ** 2 + 0.1 * p[:, 2] ** 2) for p in (a, b))
+    return np.abs(first[:, None] - second[None, :])

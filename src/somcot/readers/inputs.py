@@ -21,6 +21,7 @@ __all__ = ["Input", "as_utf8", "format_of", "identify", "is_zipped", "open_bytes
 
 _STDIN = "standard input"
 _GZIP = b"\x1f\x8b"
+_TO_THE_END = 1 << 28  # bytes that are unpacked to find out whether data are damaged
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
@@ -121,10 +122,33 @@ def open_bytes(source: Input) -> Iterator[IO[bytes]]:
             if not is_zipped(stream):
                 raise
             raise ValueError(f"{source.name}: the gzip data are damaged ({error}); copy or compress it again") from None
+        except ValueError as error:
+            damage = _damage(stream) if is_zipped(stream) else None
+            if damage is None or "gzip data are damaged" in str(error):
+                raise
+            raise ValueError(
+                f"{source.name}: the gzip data are damaged ({damage}); copy or compress it again"
+            ) from None
         except OSError as error:
             if error.errno is None:  # of a package, which says it in words of its own
                 raise
             raise ValueError(f"{source.name}: cannot be read ({error.strerror}); check the disk") from None
+
+
+def _damage(stream: IO[bytes]) -> str | None:
+    """What is wrong with packed data, if their end is near enough to look; damaged ones are nonsense before they end.
+
+    Only at the end a checksum tells them from nonsense that was packed as it is.
+    """
+    try:
+        left = _TO_THE_END
+        while left > 0 and (data := stream.read(1 << 20)):
+            left -= len(data)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        return str(error)
+    except (OSError, ValueError):  # closed by whoever read it
+        return None
+    return None
 
 
 def is_zipped(stream: IO[bytes]) -> bool:

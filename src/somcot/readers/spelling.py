@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +39,13 @@ def note_spellings(source: str, states: Iterable[Hashable]) -> None:
     if groups:
         shown = "; ".join(listing(group, 4) for group in groups[:_SHOWN])
         more = f" and {len(groups) - _SHOWN} more groups" if len(groups) > _SHOWN else ""
+        how = "case or blanks"
+        if any(
+            len({_trimmed(label) for label in group}) < len({_spaced(label) for label in group}) for group in groups
+        ):
+            how = "case, blanks or how letters with marks are encoded (Unicode NFC or NFD, which look the same)"
         warn(
-            f"{source}: {sum(map(len, groups))} states differ only in case or blanks: {shown}{more}; pass tidy=True to "
+            f"{source}: {sum(map(len, groups))} states differ only in {how}: {shown}{more}; pass tidy=True to "
             "take them as one",
             DataWarning,
         )
@@ -113,10 +119,20 @@ def occurrences(samples: Samples) -> NDArray[np.int64]:
 def _trimmed(label: Any) -> Any:
     if isinstance(label, tuple):
         return tuple(map(_trimmed, label))
+    return normalize("NFC", " ".join(label.split())) if isinstance(label, str) else label
+
+
+def _spaced(label: Any) -> Any:
+    """Without stray blanks, in the characters that it has."""
+    if isinstance(label, tuple):
+        return tuple(map(_spaced, label))
     return " ".join(label.split()) if isinstance(label, str) else label
 
 
 def _key(label: Any) -> Any:
     if isinstance(label, tuple):
         return tuple(map(_key, label))
-    return " ".join(label.split()).casefold() if isinstance(label, str) else (type(label), label)
+    if not isinstance(label, str):
+        return type(label), label
+    # Letters with marks may be written as one character or as several; texts of both kinds look the same.
+    return normalize("NFC", " ".join(label.split())).casefold()

@@ -142,7 +142,10 @@ def certainty(result: Result, cost: ArrayLike | None = None) -> str:
         return f"It is estimated from recordings; {why}, so its error is not known."
     low, high, level = result.confidence_interval
     shown = percent if by_labels(result, cost) else figure
-    text = f"With {100 * level:g} % confidence the true value lies between {shown(low)} and {shown(high)}"
+    where = f"lies between {shown(low)} and {shown(high)}"
+    if shown(low) == shown(high) and shown(high).startswith("< "):  # both round to the same
+        where = f"is {shown(high).replace('< ', 'below ')}"
+    text = f"With {100 * level:g} % confidence the true value {where}"
     if _differs(result, cost):
         return f"{text}: more than chance alone would give."
     return f"{text}. That includes no difference at all."
