@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,6 +80,18 @@ def test_trace_records_the_way(result: Result) -> None:
     assert result.trace["step"].tolist() == list(range(1, result.n_steps + 1))
     assert result.trace["distance"][-1] == pytest.approx(result.distance, abs=1e-12)
     assert result.trace["residual"][-1] <= 1e-12
+
+
+def test_arrays_fit_where_their_type_is_an_alias() -> None:
+    """NumPy 2.5 has `NDArray` as an alias that `get_origin` does not look through."""
+    from types import GenericAlias, SimpleNamespace
+
+    from somcot.plumbing.storage import _fits
+
+    alias: Any = GenericAlias(SimpleNamespace(__value__=np.ndarray[Any, Any]), (np.float64,))  # type: ignore[arg-type]
+    assert _fits(np.zeros(2), alias)
+    assert not _fits("text", alias)
+    assert not _fits(np.array(["text"]), alias)
 
 
 def test_save_and_load(result: Result, tmp_path: Path) -> None:

@@ -151,7 +151,8 @@ def match_labels(x: NamedProcess, y: NamedProcess, *, compared: bool = True) -> 
     texts = [p for p in (x, y) if any(isinstance(label, str) for label in p.value.states) and p not in numbers]
     if len(numbers) == 1 and len(texts) == 1:
         message = f"states are numbers in {numbers[0].name} and text in {texts[0].name}; the numbers are taken as text"
-        warn(message, DataWarning)
+        if compared:
+            warn(message, DataWarning)
         x, y = (_named_in_text(p) if p is numbers[0] else p for p in (x, y))
     if not compared:
         return x, y

@@ -110,6 +110,8 @@ def _unpack(tree: Any, arrays: Arrays, types: Mapping[str, type]) -> Any:
 def _fits(value: Any, hint: Any) -> bool:
     """Whether a value is what the annotation of its field says; the sum in a file is no proof of what it holds."""
     kind, parts = get_origin(hint), get_args(hint)
+    while hasattr(kind, "__value__"):  # NDArray is the name of a type, and no type, from NumPy 2.5 on
+        kind = get_origin(kind.__value__)
     if kind is Lazy:
         return _fits(value, parts[0])
     if kind in (Union, UnionType):
