@@ -18,6 +18,7 @@ __all__ = ["Settings", "State", "Support", "build", "span"]
 
 
 Support = Literal["full", "observed"]
+FIRST_SLICE = 100_000  # entries of mu that the first slice computes: a millisecond at most
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,7 @@ def build(
         _coupling_sum(settings, edges_x, edges_y),
         np.zeros((n_x, n_x), dtype=np.int64),
         np.zeros((n_y, n_y), dtype=np.int64),
+        pace=max(1, FIRST_SLICE // int(1 + edges_x.degrees.sum() * edges_y.degrees.sum())),
     )
 
 
