@@ -192,3 +192,15 @@ def test_a_single_step_in_three_dimensions_has_cells() -> None:
 def test_recordings_of_one_point_are_compared() -> None:
     still, shorter = (Trajectories.from_arrays([np.zeros((n, 1))]) for n in (4, 2))
     assert distance(still, shorter, "euclidean", discount=0.9, scale=1.0).distance == 0.0
+
+
+@pytest.mark.filterwarnings("ignore::somcot.DataWarning")
+@pytest.mark.parametrize("d", [1, 3])
+def test_a_recording_that_never_moves_is_compared_with_one_that_does(d: int) -> None:
+    """From one point, the distance is what the other is away from it: a plain discounted mean."""
+    rng = np.random.default_rng(0)
+    paths = rng.normal(size=(60, 21, d))
+    still, moving = Trajectories.from_arrays([np.ones((300, d))]), Trajectories.from_arrays(paths)
+    found = distance(still, moving, "euclidean", discount=0.5, scale=1.0)
+    truth = float(np.linalg.norm(paths - 1.0, axis=2).mean(axis=0) @ (0.5 * 0.5 ** np.arange(21)))
+    assert found.distance == pytest.approx(truth, rel=0.15)

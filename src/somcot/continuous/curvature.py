@@ -34,6 +34,8 @@ def curvature(data: Trajectories, rng: np.random.Generator) -> float:
         kept = np.sort(rng.choice(len(now), _MOST_STEPS, replace=False))
         now, following = now[kept], following[kept]
     spread = now.std(axis=0)
+    if not spread.any():  # it stays where it is, which is linear
+        return 0.0
     now = (now - now.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     bumps = _bumps(now, rng)
     straight = np.column_stack([now, np.ones(len(now))])
@@ -52,7 +54,8 @@ def _bumps(points: Floats, rng: np.random.Generator) -> Floats:
     centres = kmeans(points[:: max(1, len(points) // 5000)], min(_BUMPS, max(2, len(points) // 20)), rng)
     squares = ((centres[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2)
     near = np.sort(squares, axis=1)[:, 1 : 2 + points.shape[1]]
-    width = 2.0 * float(np.median(near)) or 1.0
+    width = 2.0 * float(np.median(near)) if near.size else 1.0
+    width = width or 1.0
     gaps = (points**2).sum(axis=1)[:, None] - 2.0 * points @ centres.T + (centres**2).sum(axis=1)
     return np.asarray(np.exp(-gaps / (2.0 * width)))
 
