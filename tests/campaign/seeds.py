@@ -37,6 +37,14 @@ GRAPHML = """<?xml version="1.0" encoding="UTF-8"?>
   </graph>
 </graphml>
 """
+GML = """graph [
+  node [ id 0 label "home" ]
+  node [ id 1 label "shop" ]
+  node [ id 2 label "work" open 1 ]
+  edge [ source 0 target 1 weight 3.0 ]
+  edge [ source 1 target 2 weight 1 ]
+]
+"""
 XES = """<?xml version="1.0" encoding="UTF-8"?>
 <log xes.version="1.0" xmlns="http://www.xes-standard.org/">
   <extension name="Concept" prefix="concept" uri="http://www.xes-standard.org/concept.xesext"/>
@@ -107,6 +115,7 @@ def files() -> dict[str, bytes]:
     graphs = {
         "seed.graphml": GRAPHML.format(kind="undirected").encode(),
         "seed-directed.graphml": GRAPHML.format(kind="directed").encode(),
+        "seed.gml": GML.encode(),
         "seed.edges": b"# roads\nhome shop 3\nhome work 1\nshop work 0.5\n",
     }
     logs = {"seed.xes": log(), "seed.tra": TRANSITIONS.encode(), "seed-choices.tra": CHOICES.encode()}

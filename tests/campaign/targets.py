@@ -154,6 +154,7 @@ TARGETS: dict[str, Target] = {
     "npy.gz": Target(".npy.gz", process, ARRAYS),
     "npz": Target(".npz", process, ARRAYS),
     "graphml": Target(".graphml", process, GRAPHML),
+    "gml": Target(".gml", process, GRAPHML),
     "edges": Target(".edges", process, GRAPH),
     "edges.gz": Target(".edges.gz", process, GRAPH),
     "cost table": Target(".cost.csv", cost),

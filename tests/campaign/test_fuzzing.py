@@ -14,6 +14,7 @@ from random import Random
 
 import pytest
 
+from somcot.readers.formats import FORMATS
 from tests.campaign import fuzzing
 from tests.campaign.fuzzing import Report, fuzz, guided, keep
 from tests.campaign.mutator import mutated
@@ -43,6 +44,10 @@ def test_the_corpus(name: str) -> None:
     for path in corpus(target):
         assert [found for options in target.options if (found := fault(target, path, options))] == []
     assert any(_reads(target, path) for path in corpus(target) if path.name.startswith("seed"))
+
+
+def test_every_format_is_a_target() -> None:
+    assert set(FORMATS) <= {target.ending.removesuffix(".gz").split(".")[-1] for target in TARGETS.values()}
 
 
 def _reads(target: Target, path: Path) -> bool:
