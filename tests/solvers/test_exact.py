@@ -9,6 +9,7 @@ import pytest
 
 import somcot
 from somcot import MarkovChain, Problem, Status, block_chain
+from somcot.bellman.pairs import all_pairs
 from somcot.plumbing.discounting import discounted_value
 from somcot.solvers import policy_iteration
 from tests.campaign import oracle
@@ -259,3 +260,12 @@ def test_converged_where_rounding_sets_the_width() -> None:
     found = somcot.distance(problem.x, problem.y, problem.cost, discount=problem.discount)
     assert 1e-9 < (found.bounds.high - found.bounds.low) / 2.0 < 1e-7
     assert found.status is Status.CONVERGED
+
+
+@pytest.mark.parametrize("discount", [1 - 1e-6, 1 - 1e-9])
+def test_large_potentials_are_polished(discount: float) -> None:
+    """Rounding of V, which is about 1 / (1 - discount), would leave a bracket of 1e-9 and 1e-6."""
+    rng = np.random.default_rng(0)
+    x, y = (random_chain(rng, 5, "dense") for _ in range(2))
+    unit = Problem(x, y, rng.random((5, 5)), discount=discount).unit
+    assert policy_iteration.iterate(unit, all_pairs(unit)).width < 1e-11

@@ -20,13 +20,13 @@ from somcot.api import distance
 from somcot.live import detector, window
 from somcot.live.alarm import Alarm, moved
 from somcot.live.labels import Labels, times_of
-from somcot.live.promise import choose
+from somcot.live.promise import Promise
 from somcot.live.reference import Reference
 from somcot.live.sequences import BACKWARDS, DROPPED, EXPIRED, OPEN, Keys, Rules, keys_of, link, opened, with_room
 from somcot.live.settings import Settings
 from somcot.plumbing.arrays import Codes, Floats, Ints
 from somcot.plumbing.errors import DataWarning, warn
-from somcot.plumbing.validation import check_confidence, check_count, check_discount, check_flag, check_number
+from somcot.plumbing.validation import check_confidence
 from somcot.problem import ChainOrData
 from somcot.result import Result
 
@@ -100,18 +100,9 @@ class Monitor:
         timeout: float | timedelta | None = None,
         max_open: int = 1_000_000,
     ) -> None:
-        settings = Settings(
-            check_discount(discount),
-            choose(one_false_alarm_per, false_alarm, within),
-            check_number("min_distance", min_distance),
-            check_count("window", window),
-            None if starts is None else check_flag("starts", starts),
-            end,
-            *_checked_timeout(timeout),
-            check_count("max_open", max_open, at_most=2**30),
-        )
-        if not 0.0 <= settings.min_distance < math.inf:
-            raise ValueError(f"min_distance: found {min_distance}, expected a number of at least 0")
+        promise = Promise(one_false_alarm_per, false_alarm, within)
+        after = _as_number(timeout)
+        settings = Settings(discount, promise, min_distance, window, starts, end, *after, max_open).checked()
         self._set_up(Reference(reference, cost), settings)
         identity = [self.reference.digest(), settings.to_plain()]
         self.fingerprint = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
@@ -441,12 +432,8 @@ class Monitor:
         return f"Monitor({self.reference.n} states, {kind} reference, {self.n_events:,} events, {what})"
 
 
-def _checked_timeout(timeout: Any) -> tuple[float, bool]:
+def _as_number(timeout: Any) -> tuple[Any, bool]:
     """The time-out as a number, and whether it is a span of time, in microseconds."""
-    if timeout is None:
-        return math.inf, False
-    dated = isinstance(timeout, timedelta)
-    value = timeout / timedelta(microseconds=1) if dated else check_number("timeout", timeout)
-    if not value > 0.0:
-        raise ValueError(f"timeout: found {timeout}, expected a time above 0")
-    return value, dated
+    if isinstance(timeout, timedelta):
+        return timeout / timedelta(microseconds=1), True
+    return math.inf if timeout is None else timeout, False

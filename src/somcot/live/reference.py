@@ -222,6 +222,7 @@ class Reference:
         process: MarkovChain | Counts
         if record["kind"] == "chain":
             indptr, indices, values = arrays["indptr"], arrays["indices"], arrays["probabilities"]
+            _check_rows(indptr, indices, values, n)
             last = int(indptr[-2])
             kernel = csr_array((values[:last], indices[:last], indptr[:-1]), shape=(n, n))
             initial = np.zeros(n)
@@ -231,9 +232,25 @@ class Reference:
             object.__setattr__(process, "transition", kernel if record["sparse"] else kernel.toarray())
             object.__setattr__(process, "initial", initial)
         else:
+            for name in ("rows", "columns"):
+                _check_places(arrays[name], n)
             pairs = PairCounts(arrays["rows"], arrays["columns"], arrays["values"], n)
             process = Counts(
                 states, pairs, arrays["starts"], arrays["ended"], int(record["n_closed"]),
                 initial=arrays.get("initial"), stationary=bool(record["stationary"]),
             )  # fmt: skip
         return cls(process, arrays.get("cost", "labels"))
+
+
+def _check_rows(indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any], n: int) -> None:
+    """Refuse rows that lie outside their entries: what reads them believes them."""
+    if indptr.shape != (n + 2,) or indptr.dtype.kind not in "iu" or indices.shape != values.shape:
+        raise ValueError("the reference has rows of another shape")
+    if indptr[0] != 0 or (np.diff(indptr) < 0).any() or indptr[-1] != len(indices):
+        raise ValueError("the rows of the reference lie outside its entries")
+    _check_places(indices, n)
+
+
+def _check_places(states: NDArray[Any], n: int) -> None:
+    if states.dtype.kind not in "iu" or (len(states) and not 0 <= states.min() <= states.max() < n):
+        raise ValueError("the reference names states that it does not have")

@@ -18,11 +18,16 @@ from somcot.live.settings import Settings
 from somcot.live.window import Window
 from somcot.plumbing import container
 from somcot.plumbing.container import CheckpointError
+from somcot.plumbing.validation import check_count, check_number
 
 __all__ = ["load", "save"]
 
 _FORMAT = "somcot.monitor/1"
 _PARTS: dict[str, type] = {"bets": Bets, "open": Open, "window": Window}
+_MOST = 2**62
+_RANGES: dict[str, tuple[int, int | None]] = {  # None: below the number of states
+    "_last": (-1, None), "_check_at": (-1, _MOST), "_checks": (0, _MOST), "n_events": (0, _MOST),
+}  # fmt: skip
 _PLAIN = ("_last", "_dated", "_check_at", "_checks", "_reason", "n_events", "notice", "position", "fingerprint")
 
 
@@ -72,10 +77,33 @@ def _put_together(arrays: dict[str, NDArray[Any]], record: dict[str, Any]) -> Mo
         setattr(monitor, f"_{part}", found)
     _check(monitor)
     for name in _PLAIN:
-        setattr(monitor, name, record[name.removeprefix("_")])
-    monitor.alarms = tuple(Alarm.from_plain(alarm) for alarm in record["alarms"])
+        setattr(monitor, name, _plain(name, record[name.removeprefix("_")], len(monitor._labels.states)))
+    monitor.alarms = tuple(_alarm(alarm) for alarm in record["alarms"])
     monitor.alarm = monitor.alarms[-1] if record["latched"] else None
     return monitor
+
+
+def _plain(name: str, value: Any, m: int) -> Any:
+    """A number, text or flag of the kind that belongs there."""
+    if name in _RANGES:
+        low, high = _RANGES[name]
+        return check_count(name, value, at_least=low, at_most=m - 1 if high is None else high)
+    kinds = {"_dated": (bool, type(None)), "notice": (str, type(None)), "_reason": (str,), "fingerprint": (str,)}
+    if not isinstance(value, kinds.get(name, object)):
+        raise TypeError(f"{name.removeprefix('_')} is {value!r}")
+    return value
+
+
+def _alarm(record: dict[str, Any]) -> Alarm:
+    found = Alarm.from_plain(record)
+    for name in ("event", "since", "scored", "began"):
+        check_count(name, getattr(found, name), at_least=0, at_most=_MOST)
+    numbers = (found.evidence, found.threshold, *(() if found.time is None else (found.time,)))
+    for value in (*numbers, *(number for row in found.transitions for number in row[2:])):
+        check_number("alarms", value)
+    if not isinstance(found.id, str) or not isinstance(found.reason, str):
+        raise TypeError("alarms: an id or a reason is no text")
+    return found
 
 
 def _compare(part: str, fresh: Any, found: Any) -> None:
