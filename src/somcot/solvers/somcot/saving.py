@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.container import CheckpointError
-from somcot.plumbing.validation import check_count, check_discount
+from somcot.plumbing.validation import check_count, check_discount, check_number
 from somcot.solvers.somcot.records import PAIR_FIELDS, SIDE_FIELDS, Edges, Sums
 from somcot.solvers.somcot.state import Settings, State, build
 from somcot.steps import Steps
@@ -82,7 +82,8 @@ def _put_together(arrays: Mapping[str, NDArray[Any]], record: Mapping[str, Any])
     state.last = arrays.get("last")
     if "mark_k" in record:
         sums = {name: arrays[f"mark.{name}"] for name in MARKED}
-        state.mark = Sums(k=record["mark_k"], H=record["mark_H"], **sums)
+        k, H = check_count("mark_k", record["mark_k"], at_least=0), check_number("mark_H", record["mark_H"])
+        state.mark = Sums(k=k, H=H, **sums)
     return state
 
 
