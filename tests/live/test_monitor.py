@@ -279,6 +279,37 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
             Monitor.load(tmp_path / "odd.ck")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("n_events", 2**64), ("n_events", "7"), ("last", 99), ("check_at", []), ("checks", -1), ("dated", 3),
+     ("notice", 5), ("reason", None), ("fingerprint", {})],
+)  # fmt: skip
+def test_forged_counters_are_refused(name: str, value: Any, tmp_path: Path) -> None:
+    """Behind a sum that fits: compiled code would believe them."""
+    from somcot.plumbing import container
+
+    file = tmp_path / "m.ck"
+    alarmed().save(file)
+    arrays, record = container.read(file)
+    container.write(file, arrays, {**record, name: value})
+    with pytest.raises(CheckpointError, match=f"does not hold together .*{name}"):
+        Monitor.load(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("event", {}), ("scored", 2**64), ("evidence", "much"), ("time", []), ("id", 1)]
+)
+def test_forged_alarms_are_refused(name: str, value: Any, tmp_path: Path) -> None:
+    from somcot.plumbing import container
+
+    file = tmp_path / "m.ck"
+    alarmed().save(file)
+    arrays, record = container.read(file)
+    container.write(file, arrays, {**record, "alarms": [{**record["alarms"][0], name: value}]})
+    with pytest.raises(CheckpointError, match="does not hold together"):
+        Monitor.load(file)
+
+
 BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"one_false_alarm_per": 0.5}, ValueError, "one_false_alarm_per: found 0.5"),
     ({"false_alarm": 1.5}, ValueError, "false_alarm: found 1.5"),

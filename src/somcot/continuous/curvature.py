@@ -54,8 +54,7 @@ def _bumps(points: Floats, rng: np.random.Generator) -> Floats:
     centres = kmeans(points[:: max(1, len(points) // 5000)], min(_BUMPS, max(2, len(points) // 20)), rng)
     squares = ((centres[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2)
     near = np.sort(squares, axis=1)[:, 1 : 2 + points.shape[1]]
-    width = 2.0 * float(np.median(near)) if near.size else 1.0
-    width = width or 1.0
+    width = 2.0 * float(np.median(near)) or 1.0
     gaps = (points**2).sum(axis=1)[:, None] - 2.0 * points @ centres.T + (centres**2).sum(axis=1)
     return np.asarray(np.exp(-gaps / (2.0 * width)))
 

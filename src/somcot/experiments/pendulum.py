@@ -111,14 +111,7 @@ def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Reco
         "inside": np.array([choice.inside for _, choice in found]),
         "cells": np.array(sweep(on_cells, settings.gravities, seeds, dividing)),
         "bins_visited": [model.samples.n_states for model in models],
-        "axes": {
-            "truth": ["g"],
-            "somcot": ["seed", "g"],
-            "default": ["seed", "g"],
-            "plugin": ["seed", "g"],
-            "inside": ["seed", "g"],
-            "cells": ["seed", "g"],
-        },
+        "axes": {"truth": ["g"]} | {key: ["seed", "g"] for key in ("somcot", "default", "plugin", "inside", "cells")},
     }
     return Record("pendulum", settings, seed, data, tuple(_checks(settings, data)))
 
