@@ -42,8 +42,8 @@ __all__ = ["app", "main"]
 TRYING, SETTING_UP = "Trying it out", "Setting up"  # groups in the list of commands
 OK, FAILED, BAD_INPUT, NOT_CONVERGED, TOO_LARGE, CLOSED_PIPE = 0, 1, 2, 4, 5, 141
 
-_TWO_AT_A_TIME = (
-    "--cells: only somcot distance and somcot test compare vectors of numbers, two recordings at a time; elsewhere cut "
+_NO_CELLS = (
+    "--cells: only somcot distance, somcot test and somcot matrix compare vectors of numbers; elsewhere cut "
     "them into bins (--bins), or in Python into shared cells: somcot.discretise(*recordings)"
 )
 
@@ -85,7 +85,7 @@ def _explain(error: BaseException) -> int:
         return _say(f"error: {error or 'out of memory; use fewer states or a larger machine'}", TOO_LARGE)
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
         if "No such option: --cells" in error.format_message():
-            return _say(f"error: {_TWO_AT_A_TIME}", BAD_INPUT)
+            return _say(f"error: {_NO_CELLS}", BAD_INPUT)
         where = getattr(getattr(error, "ctx", None), "command_path", "somcot")
         return _say(f"error: {_with_value(' '.join(error.format_message().split()))}; see {where} --help", BAD_INPUT)
     if type(error).__name__ == "Abort":  # how typer takes an EOFError
@@ -232,6 +232,8 @@ def matrix(
     by: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Column that parts one table into processes: country, week.")
     ] = None,
+    cells: CellNumber = None,
+    scale: Scale = None,
     cost: Cost = "labels",
     method: Method = "auto",
     confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of the intervals.")] = 0.9,
@@ -261,8 +263,8 @@ def matrix(
 
     return many.matrix(
         files, reading, many.Asked(cost, discount, confidence, simultaneous, tests, method, seed), by=by,
-        checkpoint=checkpoint, workers=workers, out=out or [], strict=strict, as_json=json,
-        command=shlex.join(["somcot", *sys.argv[1:]]), yes=yes,
+        vectors=many.AskedVectors(cells, scale), checkpoint=checkpoint, workers=workers, out=out or [], strict=strict,
+        as_json=json, command=shlex.join(["somcot", *sys.argv[1:]]), yes=yes,
     )  # fmt: skip
 
 

@@ -121,7 +121,7 @@ def test_what_nothing_vouches_for_is_called_an_approximation(tmp_path: Path) -> 
     assert "called by their centres (x0, x1)" in page.read_text()
 
 
-@pytest.mark.parametrize("command", ["matrix", "select", "drift", "metric", "info", "watch"])
+@pytest.mark.parametrize("command", ["select", "drift", "metric", "info", "watch"])
 def test_other_commands_say_where_vectors_are_compared(
     files: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -130,6 +130,29 @@ def test_other_commands_say_where_vectors_are_compared(
         main()
     assert left.value.code == 2
     assert "somcot.discretise(*recordings)" in capsys.readouterr().err
+
+
+def test_a_matrix_of_vectors(files: Path, tmp_path: Path) -> None:
+    line = ["matrix", str(files / "a.npz"), str(files / "b.npz"), "--discount", "0.9", "--cells", "8", "--scale", "1"]
+    found = RUN.invoke(app, [*line, "--json", "-o", str(tmp_path / "m.html")])
+    assert found.exit_code == 0, found.output
+    said = json.loads(found.stdout)
+    assert said["cost"] == "euclidean"
+    assert said["labels"] == ["a.npz", "b.npz"]
+    assert 0.5 < said["values"][0][1] < 1.1
+    assert "euclidean" in (tmp_path / "m.html").read_text()
+    assert "--by: not together with --cells" in str(RUN.invoke(app, [*line, "--by", "x"]).exception)
+    alone = RUN.invoke(app, ["matrix", str(files / "a.npz"), "--discount", "0.9", "--cells", "8"])
+    assert "one file; name several" in str(alone.exception)
+
+
+def test_the_report_draws_cells(files: Path, tmp_path: Path) -> None:
+    line = ["distance", str(files / "a.npz"), str(files / "b.npz"), "--discount", "0.9", "--cells", "8"]
+    RUN.invoke(app, [*line, "--html", str(tmp_path / "r.html")])
+    text = (tmp_path / "r.html").read_text()
+    start = text.index('aria-label="cells of a.npz')
+    picture = text[start : text.index("</svg>", start)]
+    assert picture.count("<circle") == 8 + 8 + 8 + 2  # of each recording, of the partners, of the legend
 
 
 def test_files_that_do_not_fit_together(files: Path, tmp_path: Path) -> None:

@@ -78,8 +78,6 @@ def test_where_labels_are_needed_the_way_to_them_is_told() -> None:
     x = _record(np.random.default_rng(4))
     said = r"somcot\.discretise\(\*recordings\) puts real vectors into shared cells"
     with pytest.raises(TypeError, match=said):
-        somcot.distance_matrix([x, x], discount=0.8)  # type: ignore[list-item]
-    with pytest.raises(TypeError, match=said):
         somcot.select_model(x, {"a": x}, discount=0.8)  # type: ignore[arg-type, dict-item]
     with pytest.raises(TypeError, match=said):
         somcot.Monitor(x, discount=0.8)  # type: ignore[arg-type]

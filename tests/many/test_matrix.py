@@ -17,7 +17,7 @@ import somcot
 from somcot import Counts, MarkovChain, Samples, costs, distance_matrix
 from somcot.inference import statistics
 from somcot.inference.dealing import RowDeck
-from somcot.many import batch, guard, matrix, ordinary, work
+from somcot.many import batch, guard, matrix, ordinary, preparing, work
 from somcot.many.cells import FIELDS
 from somcot.many.plan import Options
 from somcot.many.record import DistanceMatrix
@@ -486,8 +486,8 @@ def test_a_checkpoint_is_an_ordinary_file() -> None:
 def test_the_forecast_of_a_dense_pair(n: int, seconds: float) -> None:
     """Against what a pair took when the forecast was fitted: a formula that is off by ten would be seen."""
     recorded = [dense(n, k).sample(100, 100, rng=k) for k in range(2)]
-    plan = matrix.prepare(recorded, "labels", Options(0.9, "auto", 0.9, simultaneous=False, tests=None, seed=0))
-    assert seconds / 3 < matrix.forecast(plan, 1) < 3 * seconds
+    plan = preparing.prepare(recorded, "labels", Options(0.9, "auto", 0.9, simultaneous=False, tests=None, seed=0))
+    assert seconds / 3 < preparing.forecast(plan, 1) < 3 * seconds
 
 
 def test_the_guard_solves_what_the_statistic_does() -> None:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from rich.console import Console
@@ -27,10 +27,12 @@ from somcot.commands.reading import Reading
 from somcot.commands.run import console, print_json
 from somcot.commands.screens import show_notes
 from somcot.commands.sizes import ask, duration, suggested_discount
+from somcot.commands.vectors import AskedVectors, number_of_cells, read_all, scale_from
 from somcot.commands.wording import as_option
 from somcot.many.cluster import local_client
-from somcot.many.matrix import compute, forecast, prepare
+from somcot.many.matrix import compute
 from somcot.many.plan import Options, Plan
+from somcot.many.preparing import forecast, prepare
 from somcot.many.record import DistanceMatrix
 from somcot.many.selection import Selection, choose, prepare_selection
 from somcot.plumbing.files import write_bytes
@@ -63,8 +65,8 @@ class Asked(NamedTuple):
 
 
 def matrix(
-    files: Sequence[str], reading: Reading, asked: Asked, *, by: str | None, checkpoint: Path | None, workers: int,
-    out: Sequence[Path], strict: bool, as_json: bool, command: str, yes: bool,
+    files: Sequence[str], reading: Reading, asked: Asked, *, by: str | None, vectors: AskedVectors,
+    checkpoint: Path | None, workers: int, out: Sequence[Path], strict: bool, as_json: bool, command: str, yes: bool,
 ) -> int:  # fmt: skip
     """`somcot matrix`."""
     for path in out:
@@ -73,12 +75,13 @@ def matrix(
     targets: dict[str, Path | None] = {f"--out {path}": path for path in out}
     check_targets(targets | {"--checkpoint": checkpoint}, (*files, asked.cost))
     with caught() as messages:
-        processes = _read(files, reading, asked.cost, by)
-        cost = _cost(asked.cost, processes)
+        processes, cost, more = _compared(files, reading, asked.cost, by, vectors)
+        if more:
+            asked = asked._replace(cost=cost)
         discount = _discount(asked.discount, processes)
         asked = asked._replace(discount=discount)
         options = Options(discount, asked.method, asked.confidence, asked.simultaneous, asked.tests, asked.seed)
-        plan = prepare(processes, cost, options)
+        plan = prepare(processes, cost, options, **more)
         _announce(plan, workers, yes=yes)
         found = _compute(plan, checkpoint, workers)
     notes = [text for text in messages if "never seen in the data, kept as absorbing" not in text]
@@ -132,6 +135,23 @@ def select(
     else:
         _show_selection(console(), name, found, [*found.notes, *messages])
     return 0
+
+
+def _compared(
+    files: Sequence[str], reading: Reading, cost: str, by: str | None, vectors: AskedVectors
+) -> tuple[dict[Hashable, Any], Any, dict[str, Any]]:
+    """Processes by name, what differences cost, and what only vectors have."""
+    if not vectors:
+        processes = _read(files, reading, cost, by)
+        return processes, _cost(cost, processes), {}
+    if by is not None:
+        raise ValueError("--by: not together with --cells; name one file for each recording")
+    if len(files) < 2:
+        raise ValueError(f"{files[0]}: one file; name several")
+    assert vectors.cells is not None
+    found, price = read_all(files, reading, vectors, cost)
+    named = _short_names(NamedProcess(path, cast("Any", data)) for path, data in zip(files, found, strict=True))
+    return named, price, {"scale": scale_from(vectors.scale), "n_cells": number_of_cells(vectors.cells)}
 
 
 def _discount(asked: float | None, processes: Mapping[Hashable, ChainOrData]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -17,7 +18,7 @@ from somcot.result import Result
 from somcot.samples import Samples
 from somcot.trajectories import Trajectories
 
-__all__ = ["AskedVectors", "Vectors", "labelled", "number_of_cells", "read_pair", "scale_from"]
+__all__ = ["AskedVectors", "Vectors", "labelled", "number_of_cells", "read_all", "read_pair", "scale_from"]
 
 _SHOWN = 4  # coordinates that a name of a cell can hold
 _TABLES_ONLY = ("state", "sequence", "time", "gap", "encoding", "delimiter")
@@ -105,17 +106,27 @@ def scale_from(text: str | None) -> str | float | list[float]:
 
 def read_pair(a: str, b: str, reading: Reading, asked: AskedVectors, cost: str) -> Vectors:
     """Read both files as recordings of real vectors."""
+    (x, y), point_cost = read_all((a, b), reading, asked, cost)
     assert asked.cells is not None
-    n_cells, scale = number_of_cells(asked.cells), scale_from(asked.scale)
+    return Vectors((a, b), (x, y), point_cost, number_of_cells(asked.cells), scale_from(asked.scale))
+
+
+def read_all(files: Sequence[str], reading: Reading, asked: AskedVectors, cost: str) -> tuple[list[Trajectories], str]:
+    """Files as recordings of real vectors with the same coordinates, and what differences cost."""
+    assert asked.cells is not None
+    number_of_cells(asked.cells)
+    scale = scale_from(asked.scale)
     if cost not in ("labels", *COSTS):
         raise ValueError(f"--cost: found {cost!r}; with --cells it is {' or '.join(COSTS)}")
     given = _options(reading)
-    x, y = (_read(path, given, reading.format) for path in (a, b))
-    if x.d != y.d:
-        raise ValueError(f"{b}: has {_coordinates(y)}, but {a} has {x.d}; give both the same")
-    if isinstance(scale, list) and len(scale) != x.d:
-        raise ValueError(f"--scale: found {len(scale)} numbers, expected one, or one for each of {_coordinates(x)}")
-    return Vectors((a, b), (x, y), "euclidean" if cost == "labels" else cost, n_cells, scale)
+    found = [_read(path, given, reading.format) for path in files]
+    first = found[0]
+    for path, data in zip(files, found, strict=True):
+        if data.d != first.d:
+            raise ValueError(f"{path}: has {_coordinates(data)}, but {files[0]} has {first.d}; give all the same")
+    if isinstance(scale, list) and len(scale) != first.d:
+        raise ValueError(f"--scale: found {len(scale)} numbers, expected one, or one for each of {_coordinates(first)}")
+    return found, "euclidean" if cost == "labels" else cost
 
 
 def _coordinates(data: Trajectories) -> str:

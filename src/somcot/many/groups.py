@@ -21,7 +21,7 @@ from somcot.plumbing.hints import how_to_wrap
 from somcot.problem import ChainOrData, Data
 from somcot.recorded.labels import listing
 from somcot.samples import Samples
-from somcot.trajectories import needs_cells
+from somcot.trajectories import Trajectories, needs_cells
 
 __all__ = ["Cost", "Kernel", "Member", "check_cost_shape", "cost_between", "equal_kernels", "members", "named"]
 
@@ -45,6 +45,8 @@ class Member:
     reason : str
     notes : tuple of str
         What to know of these data before trusting an estimate.
+    vectors : Trajectories, optional
+        What was recorded, where states are real vectors; `process` has them on cells that all members share.
     """
 
     label: Hashable
@@ -54,6 +56,7 @@ class Member:
     saturation: float = 0.0
     reason: str = ""
     notes: tuple[str, ...] = ()
+    vectors: Trajectories | None = None
 
     @property
     def is_data(self) -> bool:
@@ -72,9 +75,9 @@ class Member:
         return self.model.chain.support
 
 
-def named(name: str, processes: Any) -> dict[Hashable, ChainOrData]:
-    """Processes by their labels: a mapping, or a sequence that is numbered."""
-    if isinstance(processes, MarkovChain | Data):
+def named(name: str, processes: Any, *, vectors: bool = False) -> dict[Hashable, Any]:
+    """Processes by their labels: a mapping, or a sequence that is numbered; with ``vectors=True`` also Trajectories."""
+    if isinstance(processes, MarkovChain | Data | Trajectories):
         raise TypeError(f"{name}: found one {type(processes).__name__}, expected several; put them into a list")
     if isinstance(processes, Mapping):
         found = dict(processes)
@@ -94,7 +97,7 @@ def named(name: str, processes: Any) -> dict[Hashable, ChainOrData]:
     for label, process in found.items():
         if label != label:
             raise ValueError(f"{name}: a label is {label!r}, which equals nothing; give that process a name")
-        if not isinstance(process, MarkovChain | Data):
+        if not isinstance(process, MarkovChain | Data) and not (vectors and isinstance(process, Trajectories)):
             raise TypeError(
                 f"{name}[{label!r}]: found {type(process).__name__}, expected a MarkovChain, Samples or Counts"
                 f"{needs_cells(process) or how_to_wrap(process)}"

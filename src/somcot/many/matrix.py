@@ -6,7 +6,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import replace
@@ -18,36 +18,38 @@ from numpy.typing import ArrayLike
 from somcot.bellman.slices import cut, thread_count
 from somcot.many.cells import FIELDS, Cells
 from somcot.many.cluster import check_client, on_cluster
-from somcot.many.groups import Member, check_cost_shape, cost_between, members, named
-from somcot.many.plan import ORDINARY, Options, Plan, is_symmetric, make_plan, units_of
+from somcot.many.groups import Member, cost_between
+from somcot.many.plan import ORDINARY, Options, Plan, units_of
+from somcot.many.preparing import prepare
 from somcot.many.record import DistanceMatrix, Reason
 from somcot.many.storing import Board
+from somcot.many.vectors import APPROXIMATE
 from somcot.many.work import run
-from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.files import check_target, exclusive
 from somcot.plumbing.progress import Report, meter
-from somcot.plumbing.validation import check_confidence, check_discount, check_flag, check_rng
-from somcot.problem import ChainOrData, Data
-from somcot.samples import Samples
-from somcot.solvers.methods import METHODS
+from somcot.plumbing.validation import check_rng
+from somcot.problem import ChainOrData
+from somcot.trajectories import Trajectories
 
-__all__ = ["compute", "distance_matrix", "forecast", "prepare"]
+__all__ = ["compute", "distance_matrix"]
 
-_SPLITS = 4
+Processes = Mapping[Any, ChainOrData | Trajectories] | Sequence[ChainOrData | Trajectories]
 _CHUNK, _TASK = 0.25, 1.5  # seconds of work: between two looks at the clock here, and in a task for a cluster
 
 
 def distance_matrix(
-    processes: Mapping[Any, ChainOrData] | Sequence[ChainOrData],
+    processes: Processes,
     cost: ArrayLike | str | Any = "labels",
     *,
     discount: float,
-    others: Mapping[Any, ChainOrData] | Sequence[ChainOrData] | None = None,
+    others: Processes | None = None,
     confidence: float | None = None,
     simultaneous: bool = False,
     tests: str | None = None,
     method: str = "auto",
     rng: int | np.random.Generator | None = None,
+    scale: Any = None,
+    n_cells: int | str | None = None,
     threads: int | None = None,
     client: Any = None,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -63,10 +65,10 @@ def distance_matrix(
     Parameters
     ----------
     processes : mapping of label to process, or sequence
-        MarkovChain, Samples or Counts, also mixed; a sequence gets the labels 0, 1, ...
+        MarkovChain, Samples or Counts, also mixed; or Trajectories only. A sequence gets the labels 0, 1, ...
     cost : {"labels", "features"}, array_like or function
         An array where all share their states; or a function of two processes that returns one. Further names as for
-        `costs.between`.
+        `costs.between`. For Trajectories as for `distance`.
     discount : float
         As for `distance`.
     others : mapping or sequence, optional
@@ -82,6 +84,8 @@ def distance_matrix(
         As for `distance`; "auto", "exact" and "plugin" are done in batches, others pair by pair.
     rng : None, int or numpy.random.Generator
         Seed of the splits; None uses a fixed one.
+    scale, n_cells
+        For Trajectories, as for `discretise`; the scale is that of all recordings together.
     threads : int, optional
         By default one per core.
     client : dask.distributed.Client, optional
@@ -113,7 +117,8 @@ def distance_matrix(
     began = time.perf_counter()
     seed = int(check_rng(0 if rng is None else rng).integers(2**62))
     asked = Options(discount, method, confidence, simultaneous, tests, seed)
-    plan = prepare(processes, cost, asked, others=others)
+    of_vectors = {name: value for name, value in (("scale", scale), ("n_cells", n_cells)) if value is not None}
+    plan = prepare(processes, cost, asked, others=others, **of_vectors)
     found = compute(plan, threads=threads, client=client, checkpoint=checkpoint, resume=resume, progress=progress)
     return replace(found, seconds=time.perf_counter() - began)
 
@@ -136,61 +141,6 @@ def compute(
         board = Board(plan, checkpoint, resume=resume)
         found = _run(plan, board, threads, client, progress)
     return replace(found, seconds=time.perf_counter() - began)
-
-
-def forecast(plan: Plan, threads: int | None = None) -> float:
-    """About how many seconds a plan takes, within a factor of about three."""
-    return float(plan.seconds.sum()) / thread_count(threads)
-
-
-def prepare(processes: Any, cost: Any, asked: Options, *, others: Any = None) -> Plan:
-    """Check what was asked, fit every process, and list the jobs."""
-    discount = _checked(asked)
-    if cost is None:
-        raise TypeError("cost: found None, expected an array, a name such as 'labels', or a function")
-    given = named("processes", processes)
-    across = None if others is None else named("others", others)
-    if across is None and len(given) < 2:
-        raise ValueError("processes: found one, expected at least two; or give others= to compare it with")
-    asked = _fitting(asked, [*given.values(), *(across or {}).values()])
-    n_splits = _SPLITS if asked.method == "auto" else 0
-    orders: dict[frozenset[Hashable], tuple[Hashable, ...]] = {}
-    rows = members("processes", given, discount, n_splits, ([asked.seed, i] for i in range(len(given))), orders)
-    columns = rows
-    if across is not None:
-        seeds = ([asked.seed, len(rows) + i] for i in range(len(across)))
-        columns = members("others", across, discount, n_splits, seeds, orders)
-    check_cost_shape(cost, (rows, columns))
-    symmetric = across is None and is_symmetric(cost, rows)
-    n_cells = len(rows) * (len(rows) - 1) // 2 if symmetric else len(rows) * len(columns)
-    level = asked.confidence
-    if level is not None and asked.simultaneous:
-        level = 1.0 - (1.0 - level) / max(n_cells, 1)
-    return make_plan(rows, columns, cost, asked._replace(n_splits=n_splits, level=level, symmetric=symmetric))
-
-
-def _checked(asked: Options) -> float:
-    discount = check_discount(asked.discount)
-    check_confidence(asked.confidence)
-    if check_flag("simultaneous", asked.simultaneous) and asked.confidence is None:
-        raise ValueError("simultaneous: there are no intervals without a level; pass confidence=0.9, say")
-    if not isinstance(asked.method, str) or asked.method not in METHODS:
-        raise ValueError(f"method: found {asked.method!r}, expected one of {', '.join(map(repr, METHODS))}")
-    if asked.tests not in (None, "bh", "by"):
-        raise ValueError(f"tests: found {asked.tests!r}, expected None, 'bh' or 'by'")
-    return discount
-
-
-def _fitting(asked: Options, processes: Sequence[ChainOrData]) -> Options:
-    """What can be had of these processes: intervals and p-values are for data."""
-    if asked.tests is not None and sum(isinstance(p, Samples) for p in processes) < 2:
-        raise ValueError("tests: whole episodes are dealt anew, but no two processes are Samples; leave it out")
-    if asked.confidence is None:
-        return asked
-    data = any(isinstance(p, Data) for p in processes)
-    if data and asked.method != "auto":
-        warn(f"confidence: method {asked.method!r} gives no intervals; method='auto' does", DataWarning)
-    return asked if data and asked.method == "auto" else asked._replace(confidence=None, simultaneous=False)
 
 
 def _run(plan: Plan, board: Board, threads: int | None, client: Any, progress: bool) -> DistanceMatrix:
@@ -216,6 +166,8 @@ def _run(plan: Plan, board: Board, threads: int | None, client: Any, progress: b
     reasons = _reasons(plan, board)
     _diagonal(plan, board)
     notes = dict.fromkeys(note for side in (plan.rows, plan.columns) for m in side for note in m.notes)
+    if plan.points is not None:
+        notes |= dict.fromkeys(_approximations(plan, reasons))
     fields = {name: board.fields[k] for k, name in enumerate(FIELDS)}
     data = any(m.is_data for m in (*plan.rows, *plan.columns))
     shown = plan.options.method if data or plan.options.method != "auto" else "exact"
@@ -295,6 +247,12 @@ def _reasons(plan: Plan, board: Board) -> tuple[Reason, ...]:
             for cell in ((i, j), (j, i)) if plan.options.symmetric else ((i, j),):
                 found[cell] = "not computed: interrupted"
     return tuple(Reason(i, j, text) for (i, j), text in sorted(found.items()))
+
+
+def _approximations(plan: Plan, reasons: Sequence[Reason]) -> list[str]:
+    """How many pairs of vectors have a value without an interval, if any."""
+    once = [(i, j) for i, j, text in reasons if APPROXIMATE in text and (i < j or not plan.options.symmetric)]
+    return [f"{len(once)} of {len(plan.kind)} pairs: {APPROXIMATE}, without an interval"] if once else []
 
 
 def _diagonal(plan: Plan, board: Board) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from somcot import costs
@@ -10,6 +12,7 @@ from somcot.inference.permutation import same_process
 from somcot.many.cells import FIELDS, Cells, empty, single
 from somcot.many.groups import Member
 from somcot.many.plan import Plan
+from somcot.many.vectors import APPROXIMATE
 from somcot.result import Result, Status
 from somcot.samples import Samples
 
@@ -22,19 +25,15 @@ def one_ordinary(plan: Plan, i: int, j: int) -> Cells:
     """One pair as `somcot.distance` does it; what goes wrong is the cell's own affair."""
     options, x, y = plan.options, plan.rows[i], plan.columns[j]
     row = np.full(len(FIELDS), np.nan)
+    data = x.is_data or y.is_data
     try:
-        table = costs.between(plan.cost, x.process, y.process)
-        seed = np.random.default_rng([options.seed, 1 + i, 1 + j])
-        data = x.is_data or y.is_data
-        confidence = options.level if options.method == "auto" and data else None
         found = distance(
-            x.process,
-            y.process,
-            table,
+            *_compared(plan, x, y),
             discount=options.discount,
             method=options.method,
-            confidence=confidence,
-            rng=seed,
+            confidence=options.level if options.method == "auto" and data else None,
+            rng=np.random.default_rng([options.seed, 1 + i, 1 + j]),
+            **_of_vectors(plan),
         )
     except Exception as error:  # the solver's, or whatever a user's function raises
         return empty(i, j, error)
@@ -46,12 +45,27 @@ def one_ordinary(plan: Plan, i: int, j: int) -> Cells:
     row[2], row[3] = ends if data else found.bounds
     if found.estimate is not None:
         row[4] = found.estimate.standard_error
-        row[5] = found.distance if found.estimate.uncut is None else found.estimate.uncut
+        if found.estimate.uncut is not None and found.continuous is None:  # which is that of cells, not corrected
+            row[5] = found.estimate.uncut
     return with_pvalue(plan, single(i, j, row, _doubt(found)), x, y)
+
+
+def _compared(plan: Plan, x: Member, y: Member) -> tuple[Any, Any, Any]:
+    """Two processes and the cost between them."""
+    if plan.points is not None:
+        return x.vectors, y.vectors, plan.points.cost
+    return x.process, y.process, costs.between(plan.cost, x.process, y.process)
+
+
+def _of_vectors(plan: Plan) -> dict[str, Any]:
+    """What recordings of real vectors take beside the rest."""
+    return {} if plan.points is None else {"scale": plan.points.scale, "n_cells": plan.points.n_cells}
 
 
 def _doubt(found: Result) -> str:
     """What to know of a number that is there but not as good as was asked for."""
+    if found.continuous is not None and found.continuous.route == "approximate":
+        return f"{APPROXIMATE}: {found.continuous.twin.reason}"
     return "" if found.status in (Status.CONVERGED, Status.FINISHED) else f"{found.status}: {found.message}"
 
 

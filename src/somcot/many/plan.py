@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from somcot import costs
 from somcot.chains import MarkovChain, Support
 from somcot.many.groups import Cost, Kernel, Member, cost_between, equal_kernels
+from somcot.many.vectors import Points, seconds_of
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.problem import ChainOrData
 from somcot.samples import Samples
@@ -53,6 +54,8 @@ class Plan:
         Kernels for exact jobs, members for the others.
     seconds : ndarray, shape (n_jobs,)
         About how long each takes on one core.
+    points : Points, optional
+        How vectors are compared, where states are such.
     """
 
     rows: list[Member]
@@ -65,6 +68,7 @@ class Plan:
     a: Ints
     b: Ints
     seconds: Floats
+    points: Points | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -79,6 +83,10 @@ class Plan:
             if member.model is not None:
                 for array in (*member.support, member.model.counts, member.halves, *_episodes(member.process)):
                     digest.update(np.ascontiguousarray(array).tobytes())
+            if member.vectors is not None:
+                digest.update(np.ascontiguousarray(member.vectors.points).tobytes())
+        if self.points is not None:
+            digest.update(repr(self.points.n_cells).encode() + self.points.scale.tobytes())
         for table in self._prices():
             digest.update(table)
         return digest.hexdigest()
@@ -149,7 +157,9 @@ def units_of(table: Floats) -> Units:
     return Units(least, scale, most, np.ascontiguousarray((table - least) / scale))
 
 
-def make_plan(rows: list[Member], columns: list[Member], cost: Cost, options: Options) -> Plan:
+def make_plan(
+    rows: list[Member], columns: list[Member], cost: Cost, options: Options, points: Points | None = None
+) -> Plan:
     """List the jobs: pairs of kernels among known chains, pairs of recordings, and those that batches cannot do."""
     group = not callable(cost) and (not isinstance(cost, str) or cost == "labels")
     within = columns is rows
@@ -166,7 +176,7 @@ def make_plan(rows: list[Member], columns: list[Member], cost: Cost, options: Op
     ]
     kind, a, b = (np.array([job[k] for job in jobs], dtype=np.int64) for k in range(3))
     seconds = np.array([job[3] for job in jobs], dtype=np.float64)
-    return Plan(rows, columns, cost, options, kernels_x, kernels_y, kind, a, b, seconds)
+    return Plan(rows, columns, cost, options, kernels_x, kernels_y, kind, a, b, seconds, points)
 
 
 def cost_is_known(cost: Cost, rows: list[Member], columns: list[Member]) -> bool:
@@ -206,6 +216,9 @@ def _single_jobs(
             if (i in exact[0] and j in exact[1]) or (columns is rows and options.symmetric and j < i):
                 continue
             if x.model is None or y.model is None or (same and x.is_data):
+                continue
+            if x.vectors is not None and y.vectors is not None:
+                jobs.append((ORDINARY, i, j, seconds_of(x.vectors, y.vectors)))
                 continue
             work = _work(_shape(x.support), _shape(y.support))
             size = x.process.n_states * y.process.n_states

@@ -23,8 +23,9 @@ from somcot.inference import intervals
 from somcot.inference.estimate import plugin
 from somcot.inference.model import Model, fit
 from somcot.many.groups import named
-from somcot.many.matrix import compute, prepare
+from somcot.many.matrix import compute
 from somcot.many.plan import Options, Plan
+from somcot.many.preparing import prepare
 from somcot.plumbing.arrays import Bools, Floats
 from somcot.plumbing.cards import card, notes, table
 from somcot.plumbing.text import figure, label_text

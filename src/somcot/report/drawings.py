@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.text import LONGEST, figure, label_text
 
-__all__ = ["bars", "colours", "graph", "heat_map", "interval", "trace"]
+__all__ = ["bars", "colours", "graph", "heat_map", "interval", "svg", "trace"]
 
 _SHADES = 12
 
@@ -41,7 +41,7 @@ def heat_map(values: Floats, rows: Sequence[Hashable], columns: Sequence[Hashabl
         parts.append(f'<text transform="{place}" dy=".35em" text-anchor="end">{_shown(label)}</text>')
     frame = f'<rect width="{m * cell}" height="{n * cell}" class="frame"/>'
     body = f'<g transform="translate({left} 6)" font-size="{size}">{frame}{"".join(parts)}</g>'
-    return _svg(left + m * cell + 8, 6 + n * cell + below, body, title)
+    return svg(left + m * cell + 8, 6 + n * cell + below, body, title)
 
 
 def _shade(values: Floats, cell: int) -> str:
@@ -103,7 +103,7 @@ def interval(
             f'<text x="{min(max(at(value), 45.0), width - 45.0):.1f}" y="80" text-anchor="middle" font-size="12">'
             f"{escape(name)} {figure(value)}</text>"
         )
-    return _svg(width, 86 if ticks else 70, "".join(parts), "the distance on its scale", fluid=True)
+    return svg(width, 86 if ticks else 70, "".join(parts), "the distance on its scale", fluid=True)
 
 
 def bars(values: Floats, labels: Sequence[Hashable], *, title: str, unit: str, classes: str = "bar") -> str:
@@ -119,7 +119,7 @@ def bars(values: Floats, labels: Sequence[Hashable], *, title: str, unit: str, c
             f'class="{classes}"/><text x="{left + value / top * width + 6:.1f}" y="{y + 10}" dy=".35em" '
             f'class="soft">{_number(value)}{unit}</text>'
         )
-    return _svg(left + width + 80, len(labels) * row + 4, f'<g font-size="12">{"".join(parts)}</g>', title)
+    return svg(left + width + 80, len(labels) * row + 4, f'<g font-size="12">{"".join(parts)}</g>', title)
 
 
 def trace(steps: Floats, values: Floats, *, band: tuple[float, float] | None, title: str) -> str:
@@ -154,7 +154,7 @@ def trace(steps: Floats, values: Floats, *, band: tuple[float, float] | None, ti
         f'{top - margin:.4g}</text><text x="{left}" y="{height - 10}">step {xs[0]:g}</text>'
         f'<text x="{width - 12}" y="{height - 10}" text-anchor="end">step {xs[-1]:g}</text></g>'
     )
-    return _svg(width, height, body, title, fluid=True)
+    return svg(width, height, body, title, fluid=True)
 
 
 def colours(n: int) -> list[str]:
@@ -187,7 +187,7 @@ def graph(law: Floats, labels: Sequence[Hashable], fills: Sequence[str], *, titl
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{sizes[i]:.1f}" fill="{fills[i]}"/>'
             f'<text x="{tx:.1f}" y="{ty:.1f}" dy="{dy}" text-anchor="{anchor}">{_shown(label, 16)}</text>'
         )
-    return _svg(2 * (room + radius), 2 * radius + 80, f'<g font-size="12">{"".join(parts)}</g>', title)
+    return svg(2 * (room + radius), 2 * radius + 80, f'<g font-size="12">{"".join(parts)}</g>', title)
 
 
 def _arrows(law: Floats, places: NDArray[np.float64]) -> str:
@@ -209,7 +209,8 @@ def _arrows(law: Floats, places: NDArray[np.float64]) -> str:
     return "".join(parts)
 
 
-def _svg(width: float, height: float, body: str, title: str, *, fluid: bool = False) -> str:
+def svg(width: float, height: float, body: str, title: str, *, fluid: bool = False) -> str:
+    """The whole picture; a fluid one is as wide as there is room."""
     size = 'class="fluid"' if fluid else f'width="{width:g}" height="{height:g}"'
     return f'<svg viewBox="0 0 {width:g} {height:g}" {size} role="img" aria-label="{escape(title)}">{body}</svg>'
 

@@ -10,6 +10,7 @@ from somcot.makeup import Contributions, PairShare
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.text import figure, percent
 from somcot.report import drawings
+from somcot.report.plane import cells_in_plane
 from somcot.report.tables import bold, cell, share, shortened, table, text
 from somcot.report.words import (
     by_labels,
@@ -153,8 +154,18 @@ def matching(about: Subject) -> str:
     if result.continuous is not None:
         coordinates = ", ".join(text(name, 30) for name in result.continuous.cells.names[:6])
         themselves = f"{same} of {len(known)} go with themselves"
-        said = f"<p>States are cells, called by their centres ({coordinates}); {themselves}.</p>"
+        said = f"<p>States are cells, called by their centres ({coordinates}); {themselves}.</p>{_plane(about)}"
     noise = '<p class="note">Solved to the level of the sampling noise.</p>' if result.maps.at_noise_level else ""
     more = f'<p class="note">The {_ROWS} most visited of {len(found):,}.</p>' if len(found) > _ROWS else ""
     body = table([f"state of {first}", f"goes with, in {second}", "!how often", "!share of time"], rows)
     return f"<h2>Who corresponds to whom</h2>{said}{body}{more}{noise}"
+
+
+def _plane(about: Subject) -> str:
+    """Cells and their partners."""
+    assert about.result.continuous is not None
+    cells = about.result.continuous.cells
+    some = ", in the first two coordinates" if len(cells.names) > 2 else ""
+    caption = f"Larger where more time is spent{some}; lines lead to dots, where the partners are on average."
+    picture = cells_in_plane(cells, about.result.encoder, about.names)
+    return f"<figure><figcaption>{caption}</figcaption>{picture}</figure>"
