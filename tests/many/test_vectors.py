@@ -82,7 +82,7 @@ def test_a_checkpoint_knows_its_recordings(tmp_path: Path) -> None:
     assert np.array_equal(first.values, again.values)
     for changed in ({"scale": 3.0}, {"n_cells": 9}, {"cost": "sqeuclidean"}):
         with pytest.raises(CheckpointError, match="other processes or options"):
-            distance_matrix(RECORDED, discount=0.8, checkpoint=path, **changed)  # type: ignore[arg-type]
+            distance_matrix(RECORDED, discount=0.8, checkpoint=path, **changed)
     points = RECORDED["one"].points.copy()
     points[5, 0] += 1e-9  # in the same cell as before
     moved = RECORDED | {"one": Trajectories(points, RECORDED["one"].boundaries, RECORDED["one"].terminated, ("x0",))}

@@ -42,7 +42,7 @@ from somcot.readers.groups import split_table
 from somcot.readers.inputs import format_of
 from somcot.report.many import write_matrix
 
-__all__ = ["ENDINGS", "Asked", "matrix", "select"]
+__all__ = ["ENDINGS", "Asked", "AskedVectors", "matrix", "select"]
 
 ENDINGS = (".csv", ".parquet", ".json", ".html")
 _TABLES = ("values", "low", "high", "plugin", "standard_error", "uncut")
