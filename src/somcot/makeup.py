@@ -53,7 +53,7 @@ class Contributions(NamedTuple):
     pairs : tuple of PairShare
         Together, all pairs make up the distance of the estimated (or known) chains.
     transitions : tuple of TransitionShare
-        Between states that both processes have.
+        From a state that both processes have, to any.
     """
 
     pairs: tuple[PairShare, ...]

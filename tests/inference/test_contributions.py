@@ -99,6 +99,29 @@ def test_states_of_one_side_and_known_chains() -> None:
     assert all(0.0 <= t.probability_x <= 1.0 and 0.0 <= t.probability_y <= 1.0 for t in found.transitions)
 
 
+def test_steps_into_a_state_that_only_one_side_has() -> None:
+    """Without them the shares of a small distance do not make it up."""
+    x = MarkovChain([[0.5, 0.5], [0.5, 0.5]], states=["a", "b"])
+    y = MarkovChain([[0.5, 0.495, 0.005], [0.5, 0.5, 0.0], [0.5, 0.5, 0.0]], states=["a", "b", "new"])
+    for pair in ((x, y), (y, x)):
+        result = somcot.distance(*pair, discount=0.9)
+        steps = {(t.state, t.next_state): t for t in result.contributions().transitions}
+        assert sum(t.amount for t in steps.values()) == pytest.approx(result.distance, rel=0.01)
+        shown = steps["a", "new"]
+        assert {shown.probability_x, shown.probability_y} == {0.0, 0.005}
+
+
+def test_clusterings_without_a_state_in_common_are_not_called_chance() -> None:
+    """A test of rows has nothing to exchange there, so it neither agrees nor warns, and marks do without it."""
+    walks = [somcot.random_walk(5, theta).sample(60, 200, rng=1).with_start("stationary") for theta in (0.3, 0.7)]
+    x, y = walks[0].relabel(dict(enumerate("abcde"))), walks[1].relabel(dict(enumerate("ABCDE")))
+    result = somcot.distance(x, y, somcot.costs.absolute(range(5), range(5)), discount=0.9, confidence=0.9)
+    assert result.makeup is not None
+    assert result.makeup.pvalue() is None
+    assert any(pair.marked for pair in result.contributions().pairs)
+    assert "permutation test" not in somcot.report.html(result)
+
+
 def test_saved_and_loaded(tmp_path: Path) -> None:
     result = estimate(0.3, 1)
     result.save(tmp_path / "result")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -163,6 +164,23 @@ def test_recordings_without_a_state_in_common_are_not_alike() -> None:
     deck = Deck.of([a, elsewhere])
     assert main_pearson(deck, deck.observed) < min(main_pearson(deck, deck.shuffled(0, k)) for k in range(20))
     assert alike(a, elsewhere) is None
+
+
+@pytest.mark.parametrize("length", [5, 7])
+def test_long_run_starts_of_recordings_without_a_state_in_common(length: int) -> None:
+    """Two clusterings, say: there is no long run of all together, so every group starts where it is seen."""
+    a, b = (somcot.random_walk(n, theta).sample(10, 200, rng=n) for n, theta in ((5, 0.5), (length, 0.7)))
+    x, y = a.with_start("stationary"), replace(b.with_start("stationary"), states=tuple(range(10, 10 + length)))
+
+    def place(one: Samples, other: Samples) -> Any:
+        return somcot.costs.absolute(np.array(one.states) % 10, np.array(other.states) % 10)
+
+    with pytest.warns(DataWarning, match="no state is called the same"):
+        found = somcot.same_process(x, y, place, discount=0.9)
+    assert found.pvalue == 0.005
+    assert found.statistic == pytest.approx(somcot.distance(x, y, place, discount=0.9, method="plugin").distance)
+    deck = Deck.of([x, y])
+    assert deck.counts(deck.observed)[:, deck.support.indptr[-2] :].sum(axis=1).tolist() == [2000, 2000]
 
 
 def test_few_episodes_are_said_to_be_few() -> None:

@@ -15,6 +15,7 @@ at most 5 % of all cases whatever else is approximate here.
 from __future__ import annotations
 
 import functools
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -74,6 +75,8 @@ def same_rows(x: Data | None, y: Data | None) -> float | None:
     Of single transitions where one of the two is counts.
     """
     if x is None or y is None or x.discount != y.discount or known_starts_differ(x, y):
+        return None
+    if set(x.states).isdisjoint(y.states):  # other names, not other rows: states of two clusterings, say
         return None
     return sequential_pvalue(deck_of_two(x, y), pearson, _PERMUTATIONS)
 
@@ -155,8 +158,9 @@ def _row_variance(rows: RowCounts, slopes: Floats) -> float:
 
 
 class _Entries(NamedTuple):
-    """One number per transition that either process shows, between states that both have."""
+    """One number per transition that either process shows out of a state that both have, to any."""
 
+    states: tuple[Hashable, ...]  # of X, then those that only Y has
     now: NDArray[np.int64]
     following: NDArray[np.int64]
     p: Floats  # in X
@@ -182,7 +186,7 @@ def _transitions(result: Result, makeup: Makeup, n: int, apart: bool) -> tuple[T
     order = [int(k) for k in np.argsort(-amount, kind="stable")[:n] if amount[k] > 0]
     return tuple(
         TransitionShare(
-            result.states_x[found.now[k]], result.states_x[found.following[k]], float(amount[k]), float(error[k]),
+            found.states[found.now[k]], found.states[found.following[k]], float(amount[k]), float(error[k]),
             bool(marked[k]), float(found.p[k]), float(found.q[k]),
         )
         for k in order
@@ -190,28 +194,28 @@ def _transitions(result: Result, makeup: Makeup, n: int, apart: bool) -> tuple[T
 
 
 def _shared_entries(result: Result, makeup: Makeup) -> _Entries:
-    """Lay the rows of both processes side by side, states of Y under the numbers they have in X."""
-    n = len(result.states_x)
-    place = {label: i for i, label in enumerate(result.states_x)}
-    own = np.arange(n)
-    other = np.array([place.get(label, -1) for label in result.states_y], dtype=np.int64)
+    """Lay the rows of both processes side by side, on the union of their states."""
+    states = tuple(dict.fromkeys((*result.states_x, *result.states_y)))
+    n, place = len(states), {label: i for i, label in enumerate(states)}
+    own = np.arange(len(result.states_x))
+    other = np.array([place[label] for label in result.states_y], dtype=np.int64)
     assert result.gradient is not None
     x = _Side.of(makeup.x, result.gradient.x.values, own, n)
     y = _Side.of(makeup.y, result.gradient.y.values, other, n)
-    both = np.isin(own, other)
+    both = np.isin(np.arange(n), own) & np.isin(np.arange(n), other)
     keys = np.union1d(x.keys, y.keys)
-    keys = keys[both[keys // n] & both[keys % n]]
+    keys = keys[both[keys // n]]
     # A transition that one process never shows has no derivative there: the other's counts in full.
     shown = np.isin(keys, x.keys).astype(np.float64) + np.isin(keys, y.keys)
     slope = (_spread(keys, x.keys, x.slopes) - _spread(keys, y.keys, y.slopes)) / shown
     return _Entries(
-        keys // n, keys % n, _spread(keys, x.keys, x.shares), _spread(keys, y.keys, y.shares), slope,
+        states, keys // n, keys % n, _spread(keys, x.keys, x.shares), _spread(keys, y.keys, y.shares), slope,
         _spread(keys, x.keys, x.counts), x.totals[keys // n], _spread(keys, y.keys, y.counts), y.totals[keys // n],
     )  # fmt: skip
 
 
 class _Side(NamedTuple):
-    """Transitions of one process between states that both have, keyed by their numbers in X; totals per state of X."""
+    """Transitions of one process, keyed by the numbers of their states in the union; totals per state of that."""
 
     keys: NDArray[np.int64]
     shares: Floats
@@ -221,16 +225,13 @@ class _Side(NamedTuple):
 
     @classmethod
     def of(cls, rows: RowCounts, slopes: Floats, numbers: NDArray[np.int64], n: int) -> _Side:
-        """States of this process have `numbers` in X, -1 where X has none."""
+        """States of this process have `numbers` among `n`."""
         support = rows.support
         size = int(support.indptr[-2])
-        now, following = numbers[support.rows[:size]], numbers[support.indices[:size]]
-        inside = (now >= 0) & (following >= 0)
-        totals, shared = np.zeros(n), numbers >= 0
-        totals[numbers[shared]] = support.row_sums(rows.counts)[:-1][shared]
-        counts = rows.counts[:size][inside].astype(np.float64)
-        keys = now[inside] * n + following[inside]
-        return cls(keys, support.probabilities[:size][inside], slopes[inside], counts, totals)
+        keys = numbers[support.rows[:size]] * n + numbers[support.indices[:size]]
+        totals = np.zeros(n)
+        totals[numbers] = support.row_sums(rows.counts)[:-1]
+        return cls(keys, support.probabilities[:size], slopes[:size], rows.counts[:size].astype(np.float64), totals)
 
 
 def _spread(keys: NDArray[np.int64], own: NDArray[np.int64], values: Floats) -> Floats:

@@ -17,7 +17,7 @@ from somcot.plumbing.hints import how_to_wrap
 from somcot.problem import Data
 from somcot.recorded.counting import PairCounts
 from somcot.recorded.counts import Counts
-from somcot.recorded.stationary import with_long_run_start
+from somcot.recorded.stationary import long_run_part, with_long_run_start
 from somcot.samples import Samples
 
 __all__ = ["AnyDeck", "Deck", "RowDeck", "check_recordings", "deck_of_two", "known_starts_differ"]
@@ -51,7 +51,17 @@ class Deck:
     @cached_property
     def support(self) -> Support:
         """The chain of all recordings together."""
-        return self.pooled.chain(check=False).support
+        support = self.pooled.chain(check=False).support
+        return _starting_where_visited(support, self.pooled) if self.parted else support
+
+    @cached_property
+    def parted(self) -> bool:
+        """Whether long-run starts are asked for and there is no one long run: recordings of other states, say.
+
+        The law of the largest part would then be everybody's start, and groups that never meet would be alike. So
+        groups start where they are seen, and their start row counts visits.
+        """
+        return self.pooled.stationary and long_run_part(self.pooled.pair_counts).others > 0
 
     @property
     def shares(self) -> Floats:
@@ -65,13 +75,12 @@ class Deck:
     def counts(self, labels: Labels) -> Floats:
         """How often each group shows each entry of the support, start row last, shape (n_groups, n_entries).
 
-        The start row stays 0 where the law of the first state is known.
+        The start row stays 0 where the law of the first state is known, and holds visits where recordings are
+        `parted`.
         """
-        slot, unit, starts = self._entries
+        slot, unit = self._entries
         size = len(self.support.indices)
         table = np.bincount(labels[unit] * size + slot, minlength=self.n_groups * size)
-        if starts is not None:
-            table += np.bincount(labels * size + starts, minlength=len(table))
         return table.reshape(self.n_groups, size).astype(np.float64)
 
     def kernels(self, labels: Labels) -> list[Support]:
@@ -82,15 +91,19 @@ class Deck:
         return [kernel_of(self.support, c, stationary=self.pooled.stationary) for c in self.counts(labels)]
 
     @cached_property
-    def _entries(self) -> tuple[Labels, Labels, Labels | None]:
-        """The entry and the episode of each transition, and the entry of each episode's first state."""
+    def _entries(self) -> tuple[Labels, Labels]:
+        """The entry and the episode of each transition, then of each first state."""
         pooled, support = self.pooled, self.support
         slot = support.locate(pooled.now.astype(np.int64), pooled.following)
         unit = pooled.episode.astype(np.int64)
-        if pooled.starts_known or pooled.offsets is None:
-            return slot, unit, None
-        first = pooled.now[pooled.offsets[:-1]]
-        return slot, unit, support.locate(np.full(pooled.n_units, pooled.n_states), first)
+        if self.parted:
+            first, whose = pooled.now, unit
+        elif pooled.starts_known or pooled.offsets is None:
+            return slot, unit
+        else:
+            first, whose = pooled.now[pooled.offsets[:-1]], np.arange(pooled.n_units)
+        starts = support.locate(np.full(len(first), pooled.n_states), first)
+        return np.append(slot, starts), np.append(unit, whose)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +198,17 @@ def kernel_of(support: Support, counts: Floats, *, stationary: bool) -> Support:
     shares = np.where(totals > 0, counts / np.maximum(totals, 1.0), support.probabilities)
     kernel = Support(support.indptr, support.indices, shares)
     return with_long_run_start(kernel) if stationary else kernel
+
+
+def _starting_where_visited(support: Support, pooled: Samples) -> Support:
+    """The same chain with the visits of all states as its start law."""
+    begin, visits = int(support.indptr[-2]), np.bincount(pooled.now, minlength=pooled.n_states)
+    seen = np.flatnonzero(visits)
+    return Support(
+        np.append(support.indptr[:-1], begin + len(seen)),
+        np.append(support.indices[:begin], seen.astype(np.int32)),
+        np.append(support.probabilities[:begin], visits[seen] / visits.sum()),
+    )
 
 
 def _counts(data: Data) -> Counts:

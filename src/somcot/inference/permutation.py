@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import combinations
 from math import comb
 from typing import Any
 
@@ -117,6 +118,7 @@ def same_process(
     seed = int(check_rng(0 if rng is None else rng).integers(2**62))
     deck = Deck.of(recordings)
     _warn_few(deck)
+    _warn_of_names(recordings)
     measure: Statistic = pearson
     if statistic == "distance":
         if discount is None:
@@ -232,6 +234,16 @@ def _warn_few(deck: Deck) -> None:
         warn(
             f"{len(deck.observed)} episodes can be dealt to {deck.n_groups} groups in {ways} ways only, so the p-value "
             f"cannot fall below {1 / ways:.2g}; record more episodes, or cut long ones into pieces",
+            DataWarning,
+        )
+
+
+def _warn_of_names(recordings: Sequence[Samples]) -> None:
+    """Say so when the p-value is about names: no episode of one recording could be one of another."""
+    if all(set(x.states).isdisjoint(y.states) for x, y in combinations(recordings, 2)):
+        warn(
+            "no state is called the same in these recordings, so they differ whatever the states do, and the p-value "
+            "says no more than that; give equal states equal names, or see the interval of somcot.distance",
             DataWarning,
         )
 

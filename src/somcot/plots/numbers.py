@@ -145,6 +145,9 @@ def contributions(
         error = share.standard_error or None
         ax.barh(k, share.amount, xerr=error, alpha=1.0 if share.marked else 0.35, color="C0", ecolor="0.4", capsize=2)
     bar_labels(ax, [_words(share) for share in found])
+    if not found:
+        ax.text(0.5, 0.5, f"no {of} that contribute", transform=ax.transAxes, ha="center", color="0.4")
+        ax.set_xticks([])
     first, second = (shown(name, 24) for name in names)
     what = f"in {first} / in {second}" if of == "pairs" else f"steps that differ: {first}, {second}"
     ax.set(xlabel="contribution to the distance", title=what)

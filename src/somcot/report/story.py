@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
+import numpy as np
+
 from somcot.makeup import Contributions, PairShare
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.text import figure, percent
@@ -87,7 +89,7 @@ def where(about: Subject, found: Contributions | None) -> str:
     """The largest parts of the distance, each in a sentence with its direction."""
     if found is None:
         return ""
-    body, names = "", (shortened(about.names[0], 40), shortened(about.names[1], 40))
+    body, names = _only(about), (shortened(about.names[0], 40), shortened(about.names[1], 40))
     if found.transitions:
         items = "".join(
             f"<li>{bold(t.state)} is followed by {bold(t.next_state)} {escape(more_or_less(t, names))}"
@@ -102,6 +104,21 @@ def where(about: Subject, found: Contributions | None) -> str:
     if not body:
         return ""
     return f"<h2>Where they differ</h2>{body}{_legend(about.result)}"
+
+
+def _only(about: Subject) -> str:
+    """States that only one of the two has, the most visited first; nothing where no name is shared."""
+    result, said = about.result, ""
+    labels = result.states_x, result.states_y
+    if set(labels[0]).isdisjoint(labels[1]):
+        return ""
+    for side, (name, own, other) in enumerate(zip(about.names, labels, reversed(labels), strict=True)):
+        visited = result.state_law.sum(axis=1 - side)
+        alone = [k for k in np.argsort(-visited, kind="stable") if own[k] not in set(other)]
+        told = [f"{bold(own[k])} ({escape(percent(of_time(result, float(visited[k]))))} of the time)" for k in alone]
+        more = f" and {len(told) - _TOP:,} more" if len(told) > _TOP else ""
+        said += f"<p>Only in {text(name, 40)}: {', '.join(told[:_TOP])}{more}.</p>" if told else ""
+    return said
 
 
 def _pair(about: Subject, pair: PairShare, total: float) -> str:
