@@ -178,9 +178,9 @@ def test_contributions_are_bars_with_errors_and_marks(of: str, data: tuple[somco
     with pytest.raises(ValueError, match="of: found 'states'"):
         somcot.plots.contributions(data[0], of="states")
     walk = somcot.random_walk(3)
-    assert [text.get_text() for text in somcot.plots.contributions(somcot.distance(walk, walk, discount=0.9)).texts] == [
-        "no pairs that contribute"
-    ]
+    assert [
+        text.get_text() for text in somcot.plots.contributions(somcot.distance(walk, walk, discount=0.9)).texts
+    ] == ["no pairs that contribute"]
     plt.close("all")
 
 

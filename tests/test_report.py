@@ -109,7 +109,9 @@ def test_states_that_only_one_side_has_are_named() -> None:
     y = somcot.MarkovChain([[0.5, 0.25, 0.25], [0.5, 0.5, 0.0], [0.5, 0.5, 0.0]], states=["a", "b", "<new>"])
     result = somcot.distance(x, y, discount=0.9)
     share = 100 * result.state_law[:, 2].sum()
-    assert f"<p>Only in June: <b>&lt;new&gt;</b> ({share:.1f} % of the time).</p>" in report.html(result, names=("May", "June"))
+    assert f"<p>Only in June: <b>&lt;new&gt;</b> ({share:.1f} % of the time).</p>" in report.html(
+        result, names=("May", "June")
+    )
     assert "Only in" not in report.html(somcot.distance(x, x, discount=0.9))
 
 

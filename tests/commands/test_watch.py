@@ -24,6 +24,9 @@ from tests.live.streams import Family, same
 READ = ["--sequence", "session", "--state", "page", "--terminated", "all", "--discount", "0.9"]
 
 
+MORNING = np.datetime64("2026-05-01T08:00:00")
+
+
 def sessions(month: str, n: int, seed: int) -> list[str]:
     states, names = Family("shop", clickstream.chain(month), 20).stream(n, np.random.default_rng(seed))
     assert names is not None
@@ -200,6 +203,25 @@ def test_times_time_outs_and_times_that_go_backwards(tmp_path: Path) -> None:
     assert end["alarm"] is None
     bad = CliRunner().invoke(app, ["watch", str(log), *words, "--gap", "30"], standalone_mode=False)
     assert "holds times" in str(bad.exception) or "times are dates" in str(bad.exception)
+
+
+def test_times_in_nanoseconds_and_the_date_of_an_alarm(tmp_path: Path) -> None:
+    """As pandas writes them, and not all of them with the same digits."""
+    still = np.tile(["a", "b"], 600)
+    fast = np.repeat(["a"], 400)
+    for name, states in (("before", still), ("log", np.concatenate([still, fast]))):
+        times = [f"{MORNING + k}{'.256858896' if k % 2 else ''}" for k in range(len(states))]
+        rows = [f"s,{moment},{state}\n" for moment, state in zip(times, states, strict=True)]
+        (tmp_path / f"{name}.csv").write_text("sequence,time,state\n" + "".join(rows))
+    words = ["--reference", str(tmp_path / "before.csv"), "--discount", "0.9"]
+    run = ["watch", str(tmp_path / "log.csv"), *words, "--gap", "1h"]
+    (alarm, *_) = lines(CliRunner().invoke(app, [*run, "--json", "--on-alarm", f"cat >> {tmp_path / 'a'}"]).stdout)
+    assert alarm["event"] > 1200
+    assert alarm["when"] == str(MORNING + alarm["event"] - 1)
+    assert (tmp_path / "a").read_text().endswith("}\n")
+    assert f"{alarm['when']}: alarm at event" in CliRunner().invoke(app, run).stdout
+    bad = CliRunner().invoke(app, [*run[:-2], "--end", "left"], standalone_mode=False)
+    assert "--end: in a stream 'left' is reached by silence; pass --gap too" in str(bad.exception)
 
 
 def test_options_that_make_no_sense(folder: Path, tmp_path: Path) -> None:

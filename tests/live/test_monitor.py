@@ -131,7 +131,8 @@ def test_sessions_end_with_a_time_out_as_the_readers_have_it() -> None:
     assert quiet.update(labels, names, times=times) == []
     assert quiet.n_expired > 500
     never = Monitor(reference, discount=0.9, false_alarm=0.01, within=100_000)
-    assert never.update(labels, names)
+    with pytest.warns(DataWarning, match=r"the reference ends in 'left', and no event .* pass end= and timeout="):
+        assert never.update(labels, names)
 
 
 def test_distances_cover_the_truth_on_fresh_events() -> None:
@@ -319,6 +320,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"window": 0}, ValueError, "window: found 0"),
     ({"end": "left"}, ValueError, "end: 'left' is no state of the reference"),
     ({"timeout": 0}, ValueError, "timeout: found 0"),
+    ({"timeout": "soon"}, ValueError, "timeout: found 'soon', expected a time such as '30m'"),
     ({"cost": np.eye(3)}, ValueError, "cost: shape is"),
 ]
 
@@ -327,6 +329,29 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
 def test_bad_options(options: dict[str, Any], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         Monitor(WALK, **{"discount": 0.9, **options})
+
+
+def test_time_outs_in_words_and_the_date_of_an_alarm() -> None:
+    times = np.datetime64("2026-04-01T00:00:00") + np.arange(400) * np.timedelta64(90, "s")
+    chain = MarkovChain([[0.5, 0.5], [0.5, 0.5]])
+    found = []
+    for timeout in ("2m", timedelta(minutes=2), np.timedelta64(120, "s")):
+        monitor = Monitor(chain, discount=0.9, one_false_alarm_per=1000, timeout=timeout)
+        (alarm,) = monitor.update([0] * 400, times=times)
+        found.append(alarm)
+        assert monitor.n_expired == 0
+        assert alarm.when(dated=monitor.dated) == str(times[alarm.event - 1])
+    assert found[0] == found[1] == found[2]
+    assert found[0].when(dated=False) is None
+
+
+def test_first_states_alone_are_no_transitions() -> None:
+    monitor = Monitor(WALK, discount=0.9)
+    with pytest.raises(ValueError, match="no transitions yet"):
+        monitor.distance()
+    monitor.update([0, 1], ["a", "b"])
+    with pytest.raises(ValueError, match="first states only"):
+        monitor.distance()
 
 
 def test_bad_events_change_nothing() -> None:

@@ -275,10 +275,10 @@ class Feed:
         return table.filter(compute.invert(empty)), len(skipped) + compute.sum(empty).as_py()
 
     def _kind_of_times(self, data: bytes, names: list[str], column: str) -> Any:
-        """Numbers or dates, as the first line has it that can be read."""
+        """Numbers or dates, as the first readable line has it; microseconds where nanoseconds do not reach."""
         import pyarrow as pa
 
-        kinds = [pa.float64(), pa.timestamp("us"), pa.timestamp("us", tz="UTC")]
+        kinds = [pa.float64(), *(pa.timestamp(unit, tz=zone) for zone in (None, "UTC") for unit in ("ns", "us"))]
         for line in data.splitlines()[:1000]:
             row = next(csv.reader([line.decode("utf-8", "replace")], delimiter=self._delimiter()), [])
             if len(row) != len(names):
@@ -303,6 +303,8 @@ class Feed:
         moments = table.column(roles.time).chunk(0)
         dated = not pa.types.is_floating(moments.type)
         numbers = (moments.cast(pa.int64()) if dated else moments).to_numpy(zero_copy_only=False)
+        if dated and moments.type.unit == "ns":
+            numbers = numbers // 1000
         return Block(codes, keys, numbers.astype(np.float64), dated)
 
     def _codes(self, columns: list[Any]) -> Codes:

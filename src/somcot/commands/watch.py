@@ -86,6 +86,10 @@ def _monitor(reading: Reading, asked: Asked) -> Monitor:
     (reference,) = read_processes([asked.reference], reading, reward)
     cost: Any = "labels" if asked.cost == "labels" else build_cost(asked.cost, reference, reference)
     gap = check_gap(reading.gap)
+    if reading.end is not None and gap is None:
+        raise ValueError(
+            f"--end: in a stream {reading.end!r} is reached by silence; pass --gap too, the pause that ends a sequence"
+        )
     return Monitor(
         reference.value,
         cost,
@@ -204,12 +208,13 @@ class _Run:
         """Let alarms out that are in the checkpoint and did not go out yet; then note that they did."""
         waiting = self.monitor.alarms[self.delivered :]
         for alarm in waiting:
-            record = {"type": "alarm"} | _alarm(alarm)
+            when = alarm.when(dated=self.monitor.dated)
+            record = {"type": "alarm"} | _alarm(alarm) | {"when": when}
             if self.asked.as_json:
                 _line(record)
             else:
                 self._wipe()
-                _say(f"{alarm} [{alarm.id}]")
+                _say(f"{f'{when}: ' if when else ''}{alarm} [{alarm.id}]")
                 for m in alarm.transitions[:3]:
                     _say(f"  {m}")
             if self.asked.on_alarm:
@@ -367,7 +372,7 @@ def _line(record: dict[str, Any]) -> None:
 def _call(command: str, record: dict[str, Any]) -> None:
     """Run the user's command with the alarm on its standard input; its failure is said, and no reason to stop."""
     try:
-        done = subprocess.run(command, shell=True, input=json.dumps(plain(record)), text=True, timeout=60.0)
+        done = subprocess.run(command, shell=True, input=json.dumps(plain(record)) + "\n", text=True, timeout=60.0)
         code: Any = done.returncode
     except (OSError, subprocess.TimeoutExpired) as error:
         code = error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,6 +83,21 @@ class Alarm(NamedTuple):
     def __str__(self) -> str:
         why = f"evidence {self.evidence:.3g} of {self.threshold:.3g}" if self.reason == "evidence" else self.reason
         return f"alarm at event {self.event:,}, since about event {self.since:,}, {why}"
+
+    def when(self, *, dated: bool) -> str | None:
+        """The date and time of the event, where times are dates (those with a zone: of UTC).
+
+        Examples
+        --------
+        >>> Alarm("a-7", 7, 5, 10.0, 9.0, "evidence", (), 1775125313000000.0).when(dated=True)
+        '2026-04-02T10:21:53'
+        """
+        if self.time is None or not dated:
+            return None
+        try:
+            return (datetime(1970, 1, 1) + timedelta(microseconds=self.time)).isoformat(timespec="seconds")
+        except OverflowError:  # beyond the calendar
+            return None
 
     def to_plain(self) -> dict[str, Any]:
         """The record as JSON can hold it."""

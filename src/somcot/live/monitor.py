@@ -25,9 +25,11 @@ from somcot.live.reference import Reference
 from somcot.live.sequences import BACKWARDS, DROPPED, EXPIRED, OPEN, Keys, Rules, keys_of, link, opened, with_room
 from somcot.live.settings import Settings
 from somcot.plumbing.arrays import Codes, Floats, Ints
+from somcot.plumbing.durations import check_duration
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.validation import check_confidence
 from somcot.problem import ChainOrData
+from somcot.recorded.labels import listing
 from somcot.result import Result
 
 __all__ = ["Monitor"]
@@ -63,8 +65,9 @@ class Monitor:
     end : label, optional
         State of the reference that a sequence goes to when it times out, as ``end=`` of the readers has it. Steps are
         then scored when the time-out has passed, not before, so that those that end a sequence are not late.
-    timeout : float or timedelta, optional
-        A sequence that is silent for longer is over: in the unit of `times`, or in events where there are none.
+    timeout : float, timedelta or text such as "30m", optional
+        A sequence that is silent for longer is over: a number in the unit of `times`, or of events where there are
+        none; a span of time where they are dates.
     max_open : int
         Sequences kept open at most; the one that was silent longest makes way.
 
@@ -97,7 +100,7 @@ class Monitor:
         window: int = 20_000,
         starts: bool | None = None,
         end: Hashable = None,
-        timeout: float | timedelta | None = None,
+        timeout: float | timedelta | str | None = None,
         max_open: int = 1_000_000,
     ) -> None:
         promise = Promise(one_false_alarm_per, false_alarm, within)
@@ -139,6 +142,11 @@ class Monitor:
     def evidence(self) -> float:
         """Share of the evidence that an alarm takes, between 0 and 1; 1 after an alarm."""
         return 1.0 if self.alarm is not None else min(float(self._bets.R.mean()) / self._setting.threshold, 1.0)
+
+    @property
+    def dated(self) -> bool:
+        """Whether times are dates."""
+        return bool(self._dated)
 
     @property
     def since(self) -> int | None:
@@ -249,8 +257,9 @@ class Monitor:
         if timed != (self._dated is not None) or (timed and dated != self._dated):
             raise ValueError("times: not as in the calls before; give dates always, numbers always, or none")
         if timed and bool(dated) != self.settings.timeout_dated:
-            kinds = ("plain numbers", "a number in their unit") if not dated else ("dates", "a timedelta")
-            raise ValueError(f"timeout: times are {kinds[0]}, so give timeout as {kinds[1]}")
+            kinds = ("plain numbers", "a number in their unit"), ("dates", "a span of time, such as '1h'")
+            what, how = kinds[bool(dated)]
+            raise ValueError(f"timeout: times are {what}, so give timeout as {how}")
         if not timed and self.settings.timeout_dated:
             raise ValueError("timeout: it is a span of time, so give times, which are dates")
 
@@ -321,8 +330,22 @@ class Monitor:
             number,
         )  # fmt: skip
         self.alarms += (self.alarm,)
+        self._warn_of_ends()
         self._check_at, self.notice = -1, None
         return [self.alarm]
+
+    def _warn_of_ends(self) -> None:
+        """Say so when the stream never comes to where the reference ends: its ends may be no events at all."""
+        terminal = self.reference.terminal
+        following = self._window.after(0)[1]
+        if not terminal.any() or terminal[following[following < len(terminal)]].any():
+            return
+        where = listing(self._labels.states[k] for k in np.flatnonzero(terminal))
+        warn(
+            f"the reference ends in {where}, and no event of the stream is there: the alarm may be about that alone; "
+            "where ends are no events, pass end= and timeout=, so that silence ends a sequence",
+            DataWarning,
+        )
 
     # How far
 
@@ -343,7 +366,8 @@ class Monitor:
         now, following, note = self._present()
         found = self._sized(now, following, confidence)
         if found is None:
-            raise ValueError("distance: no transitions yet; feed events with update() first")
+            seen = "no transitions yet" if not len(now) else "first states only, and no transition between two events"
+            raise ValueError(f"distance: {seen}; feed events with update() first")
         return found if note is None else replace(found, notes=(note, *found.notes))
 
     def _present(self) -> tuple[Codes, Codes, str | None]:
@@ -434,6 +458,8 @@ class Monitor:
 
 def _as_number(timeout: Any) -> tuple[Any, bool]:
     """The time-out as a number, and whether it is a span of time, in microseconds."""
+    if timeout is not None and not isinstance(timeout, (int, float)):
+        timeout = check_duration("timeout", timeout)
     if isinstance(timeout, timedelta):
         return timeout / timedelta(microseconds=1), True
     return math.inf if timeout is None else timeout, False

@@ -59,7 +59,7 @@ def status_page(
         parts.append(f"<h2>What moved</h2>{_moved(alarm)}")
     rows = [
         ("events", f"{monitor.n_events:,}"),
-        ("evidence", f"{monitor.evidence:.3g} of 1"),
+        ("evidence", "as much as an alarm takes" if alarm else f"{monitor.evidence:.3g} of what an alarm takes"),
         ("promise", str(monitor.settings.promise)),
         ("reference", f"{'known' if monitor.reference.known else 'recorded'}, {monitor.reference.n:,} states"),
         *(
@@ -89,9 +89,10 @@ def _sentence(monitor: Monitor, size: Result | None) -> str:
             words = f"The process {monitor.notice}."
     else:
         why = "an impossible transition" if alarm.reason != "evidence" else f"evidence {alarm.evidence:.3g}"
+        when = f"{moment}, " if (moment := alarm.when(dated=monitor.dated)) else ""
         words = (
-            f"The process is no longer the reference: alarm at event {alarm.event:,} ({why}), the change began about "
-            f"event {alarm.since:,}."
+            f"The process is no longer the reference: alarm at event {alarm.event:,} ({when}{why}), the change began "
+            f"about event {alarm.since:,}."
         )
     if size is None:
         return escape(words)
