@@ -192,7 +192,10 @@ class _Run:
         for begin in range(0, n, step):
             part = slice(begin, begin + step)
             keys = None if block.keys is None else block.keys[part]
-            alarms += self.monitor.take(block.codes[part], keys, block.times[part], dated=block.dated)
+            with caught() as messages:
+                alarms += self.monitor.take(block.codes[part], keys, block.times[part], dated=block.dated)
+            for text in messages:
+                _note(text)
             self._remember()
         return alarms
 
