@@ -220,6 +220,9 @@ def test_times_in_nanoseconds_and_the_date_of_an_alarm(tmp_path: Path) -> None:
     assert alarm["when"] == str(MORNING + alarm["event"] - 1)
     assert (tmp_path / "a").read_text().endswith("}\n")
     assert f"{alarm['when']}: alarm at event" in CliRunner().invoke(app, run).stdout
+    (tmp_path / "log.csv").write_text("sequence,time,state\ns,1.5.2026,a\n")
+    bad = CliRunner().invoke(app, run, standalone_mode=False)
+    assert "line 2 is broken ('1.5.2026' as a time: expected numbers or times such as 2026-05" in str(bad.exception)
     bad = CliRunner().invoke(app, [*run[:-2], "--end", "left"], standalone_mode=False)
     assert "--end: in a stream 'left' is reached by silence; pass --gap too" in str(bad.exception)
 

@@ -193,6 +193,31 @@ def test_gaps_of_the_wrong_kind() -> None:
         from_table({"state": ["a", "b"]}, gap=30)
 
 
+@pytest.mark.parametrize("kind", ["file", "list"])
+def test_dates_with_dots_are_day_month_year(kind: str, tmp_path: Path) -> None:
+    times = ["9.5.2026 16:27", "10.04.2026 08:00:30", "9.5.2026 09:05"]
+    table: Any = {"t": times, "s": ["c", "a", "b"]}
+    if kind == "file":
+        table = tmp_path / "log.csv"
+        table.write_text("t;s\n" + "".join(f"{t};{s}\n" for t, s in zip(times, "cab", strict=True)))
+    with pytest.warns(DataWarning, match="sorted by time"):
+        found = from_table(table, time="t", state="s")
+    assert counts(found) == [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
+    with pytest.raises(ValueError, match=r"found '40\.5\.2026', expected numbers or times"):
+        from_table({"t": ["40.5.2026"], "s": ["a"]}, time="t", state="s")
+    with pytest.raises(ValueError, match=r"found '05/06/2026 .*day or month comes first cannot be told.*dayfirst=True"):
+        from_table({"t": ["05/06/2026 12:00"], "s": ["a"]}, time="t", state="s")
+
+
+def test_rows_that_came_twice_are_told_from_other_ties() -> None:
+    log = {"t": [1, 1, 2, 2, 3], "s": ["a", "a", "b", "c", "a"]}
+    with pytest.warns(DataWarning, match=r"2 row.s. have the same time .* 1 of them with the same state too"):
+        from_table(log, time="t", state="s")
+    with pytest.warns(DataWarning) as found:
+        from_table({"t": [1, 1], "s": ["a", "b"]}, time="t", state="s")
+    assert "twice" not in str(found[0].message)
+
+
 def test_letters_with_marks_in_two_encodings_are_noted_and_tidied() -> None:
     composed, parts = "caf\u00e9", "cafe\u0301"  # look the same
     rows = {"page": [composed, "home", parts, "home", parts]}

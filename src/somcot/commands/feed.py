@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from somcot.live.monitor import Monitor
 from somcot.live.sequences import text_keys
 from somcot.plumbing.arrays import Codes, Floats
+from somcot.readers.columns import NUMBERS_OR_TIMES
 
 __all__ = ["Block", "BrokenLineError", "Feed", "Place", "Roles"]
 
@@ -217,6 +218,8 @@ class Feed:
                 return
             if not self.skip:
                 why = str(error).splitlines()[0][:160]
+                if "error to double" in why:
+                    why = f"{why.rpartition('invalid value ')[2]} as a time: expected {NUMBERS_OR_TIMES}"
                 broken_line = BrokenLineError(
                     f"{self.name}: line {self.place.line} is broken ({why}); correct it, or pass --broken skip"
                 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Hashable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -14,10 +15,13 @@ from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Floats
 
-__all__ = ["Batch", "FlagColumn", "LabelColumn", "NumberColumn", "is_arrow"]
+__all__ = ["NUMBERS_OR_TIMES", "Batch", "FlagColumn", "LabelColumn", "NumberColumn", "day_first", "is_arrow"]
+
+NUMBERS_OR_TIMES = "numbers or times such as 2026-05-01T12:00:00"
 
 Batch = Sequence[Any] | Any  # a list, or a pyarrow Array
 _NUMBERS, _TIMES, _ZONED = "numbers", "times", "times with a zone"
+_DOTTED = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})([ T].*)?", re.ASCII)
 _MISSING_TEXTS = {"", "nan", "NaN", "null", "NULL", "<NA>"}
 _TRUTH = {"true": True, "t": True, "yes": True, "1": True, "false": False, "f": False, "no": False, "0": False}
 
@@ -227,7 +231,10 @@ class NumberColumn:
                 continue
             self._is_of_kind(0, what, values[0])
             return found
-        return self._from_list(values.to_pylist())
+        texts = values.to_pylist()
+        if self.times and (again := [text and day_first(text) for text in texts]) != texts:
+            return self._from_text(pa.array(again, pa.string()))
+        return self._from_list(texts)
 
     def _complete(self, before: Any, after: Any) -> NDArray[Any]:
         """As an array; a missing entry is NaN where that is allowed, else an error with its row."""
@@ -264,6 +271,9 @@ class NumberColumn:
         return self._parsed(i, value)
 
     def _parsed(self, i: int, value: Any) -> float:
+        given = value
+        if self.times and isinstance(value, str):
+            value = day_first(value)
         for convert in (_integer, _float, *((_microseconds,) if self.times else ())):
             try:
                 found = convert(value)
@@ -272,7 +282,7 @@ class NumberColumn:
             zoned = convert is _microseconds and datetime.fromisoformat(value).tzinfo is not None
             self._is_of_kind(i, _NUMBERS if convert is not _microseconds else _ZONED if zoned else _TIMES, value)
             return float(found) if convert is _float else int(found)
-        raise self._refused(i, f"found {_shown(value)}, expected {self._wanted}")
+        raise self._refused(i, f"found {_shown(given)}, expected {self._wanted}{_ambiguous(given)}")
 
     def _is_of_kind(self, i: int, kind: str, value: Any) -> None:
         """Refuse a time of another kind than those before: they have no order among each other."""
@@ -293,7 +303,7 @@ class NumberColumn:
 
     @property
     def _wanted(self) -> str:
-        return "numbers or times such as 2026-05-01T12:00:00" if self.times else "numbers; correct or remove the row"
+        return NUMBERS_OR_TIMES if self.times else "numbers; correct or remove the row"
 
     def _missing(self, i: int, value: Any) -> ValueError:
         instead = ", or keep the order of the file: time='file' (--time file)" if self.times else ""
@@ -322,6 +332,30 @@ class FlagColumn(NumberColumn):
                 f"{self.source}: {self._place(i)}, column {self.name!r}: found {_shown(value)}, expected true or false"
             )
         return int(found)
+
+
+def day_first(text: str) -> str:
+    """A date such as 1.5.2026, which is day, month and year wherever it is written, as 2026-05-01; others as they are.
+
+    Examples
+    --------
+    >>> day_first("1.5.2026 12:30"), day_first("40.5.2026"), day_first("1.5")
+    ('2026-05-01 12:30', '40.5.2026', '1.5')
+    """
+    match = _DOTTED.fullmatch(text)
+    if match is None:
+        return text
+    try:
+        return date(int(match[3]), int(match[2]), int(match[1])).isoformat() + (match[4] or "")
+    except ValueError:
+        return text
+
+
+def _ambiguous(value: Any) -> str:
+    """A remedy for dates whose order nobody can tell."""
+    if not isinstance(value, str) or re.match(r"\d+[/-]\d+[/-]\d{2,4}\b", value) is None:
+        return ""
+    return "; whether day or month comes first cannot be told: pandas.to_datetime(column, dayfirst=True) can be"
 
 
 def _vectors(kind: str) -> str:

@@ -67,6 +67,8 @@ def split_table(data: Any, by: str, *, least: int = LEAST, **options: Any) -> di
 
 def parted(name: str, whole: Any, by: str, rest: Mapping[str, Any], least: int) -> dict[Hashable, Samples]:
     """The groups of an Arrow table by one of its columns, read with the options `rest` of `from_table`."""
+    if rest.get("state") in (by, [by], (by,)):
+        raise ValueError(f"by: {by!r} is the state, so each group would hold one alone; name what parts the processes")
     groups, few = {}, {}
     for label, rows in _parts(name, whole, by):
         try:

@@ -63,6 +63,7 @@ class Order:
         self.source, self.columns = columns.source, columns
         self.sequence = self._sequence_codes()
         self.times = None if columns.time is None else columns.time.finish()
+        self.tied: NDArray[np.bool_] | None = None
         self.rows = self._sorted()
 
     def _sequence_codes(self) -> NDArray[Any] | None:
@@ -96,10 +97,18 @@ class Order:
             self._warn(int(back.sum()), "row(s) come before an earlier one of their sequence; sorted by time")
             rows = np.argsort(times, kind="stable") if sequence is None else np.lexsort((times, sequence))
             moments = times[rows]
-        ties = int(np.count_nonzero(self._same(rows) & (moments[1:] == moments[:-1])))
-        if ties:
-            self._warn(ties, "row(s) have the same time as the one before in their sequence; kept in the order found")
+        self.tied = self._same(rows) & (moments[1:] == moments[:-1])
         return rows
+
+    def _report_ties(self, codes: NDArray[Any]) -> None:
+        """Rows at the same moment; those with the same state too came twice, it seems."""
+        if self.tied is None or not self.tied.any():
+            return
+        ordered = self._ordered(codes)
+        twice = int(np.count_nonzero(self.tied & (ordered[1:] == ordered[:-1])))
+        also = f", {twice:,} of them with the same state too: rows that came twice are steps that nobody made"
+        what = "row(s) have the same time as the one before in their sequence; kept in the order found"
+        self._warn(int(self.tied.sum()), what + (also if twice else ""))
 
     def _same(self, rows: NDArray[np.int64] | None) -> NDArray[np.bool_]:
         """Whether each row but the first belongs to the sequence of the row before."""
@@ -118,6 +127,7 @@ class Order:
 
     def samples(self, codes: NDArray[Any], states: tuple[Hashable, ...], wishes: Wishes) -> Samples:
         """Cut the rows into sequences and hand them over."""
+        self._report_ties(codes)
         absent = codes < 0
         if absent.any() and wishes.missing == "error":
             place, states_ = self.columns.place(int(absent.argmax()) + 1), " / ".join(self.columns.roles.state)

@@ -284,7 +284,9 @@ def _check_present(table: Table, wanted: Sequence[str]) -> None:
             raise TypeError(f"column names: found {name!r}, expected text")
         if table.columns.count(name) != 1 and table.complete:
             problem = "there is no column" if name not in table.columns else "there are several columns called"
-            remedy = "rename all but one" if name in table.columns else "name one of them"
+            remedy = (
+                "rename all but one" if name in table.columns else "name one of them, or rename it where files differ"
+            )
             if "," in name and name not in table.columns:
                 remedy = "name several one by one: --state A --state B"
             raise ValueError(f"{table.name}: {problem} {name!r}; {_listed(table.columns)}; {remedy}")
