@@ -335,7 +335,8 @@ def test_time_outs_in_words_and_the_date_of_an_alarm() -> None:
     times = np.datetime64("2026-04-01T00:00:00") + np.arange(400) * np.timedelta64(90, "s")
     chain = MarkovChain([[0.5, 0.5], [0.5, 0.5]])
     found = []
-    for timeout in ("2m", timedelta(minutes=2), np.timedelta64(120, "s")):
+    spans: list[Any] = ["2m", timedelta(minutes=2), np.timedelta64(120, "s")]
+    for timeout in spans:
         monitor = Monitor(chain, discount=0.9, one_false_alarm_per=1000, timeout=timeout)
         (alarm,) = monitor.update([0] * 400, times=times)
         found.append(alarm)
