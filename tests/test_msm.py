@@ -30,6 +30,31 @@ def test_the_connected_set_is_that_of_deeptime() -> None:
         np.testing.assert_array_equal(samples.counts(), largest.count_matrix)
 
 
+def test_warnings_of_a_sweep_name_their_lag() -> None:
+    """Of a process of order 2: clear at lag 1, gone at lag 41."""
+    rng = np.random.default_rng(3)
+    sides = []
+    for _ in range(2):
+        walk = [0, 1]
+        for stay in rng.random(20_000) < 0.8:
+            walk.append(walk[-2] if stay else int(rng.integers(3)))
+        sides.append(np.array(walk))
+    with pytest.warns(DataWarning) as found:
+        msm.lag_sweep(sides[0], sides[1], [1, 41], discount=0.99)
+    told = [str(each.message) for each in found if "depends on more than the last" in str(each.message)]
+    assert told
+    assert all(text.startswith("lag 1: ") for text in told)
+
+
+def test_numbers_of_two_clusterings_are_asked_about() -> None:
+    sides = [RNG.integers(0, n, 400) for n in (3, 5)]
+    with pytest.warns(DataWarning, match="x has 3, y 5; unless both were put into the same clusters"):
+        msm.lag_sweep(sides[0], sides[1], [1], discount=0.9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        msm.lag_sweep(sides[0], sides[1], [1], somcot.costs.absolute(range(3), range(5)), discount=0.9)
+
+
 def test_episodes_stay_in_one_piece() -> None:
     with pytest.warns(DataWarning, match=r"4 of 8 states and 9 of 1,207 steps"):
         samples = from_dtrajs(TRAJECTORIES, connected=True)

@@ -71,6 +71,11 @@ def test_a_new_row_is_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
         somcot.distance(walk, walk, 1 - np.eye(2), discount=0.9, method="second", speed=2)
 
 
+def test_every_reader_of_files_can_be_imported_by_name() -> None:
+    for kind in KINDS.values():
+        assert getattr(somcot.readers, kind.reader.rpartition(":")[2]) is kind.load()
+
+
 def test_formats_belong_to_kinds_and_do_not_overlap() -> None:
     assert {row.kind for row in FORMATS.values()} == set(KINDS)
     assert len(ENDINGS) == sum(len(row.endings) for row in FORMATS.values())

@@ -5,7 +5,9 @@ Trajectories and models are read by `somcot.readers.from_dtrajs` and `somcot.rea
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,10 +19,12 @@ from somcot.chains import MarkovChain
 from somcot.costs import Cost
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.cards import card, histogram, table
+from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.text import figure
 from somcot.plumbing.validation import check_confidence, check_count, check_discount
 from somcot.readers.dtrajs import from_dtrajs, from_model
 from somcot.result import Result
+from somcot.samples import Samples
 
 __all__ = ["LagSweep", "PosteriorDistances", "lag_sweep", "posterior_distances"]
 
@@ -96,6 +100,7 @@ def posterior_distances(
     sides = [_draws(name, side) for name, side in (("x", x), ("y", y))]
     n = min(len(side) for side in sides if len(side) > 1) if any(len(side) > 1 for side in sides) else 1
     a, b = (side * n if len(side) == 1 else side[:n] for side in sides)
+    _warn_of_numbers(cost, a[0], b[0])
     values = [distance(v, w, cost, discount=discount, method="exact").distance for v, w in zip(a, b, strict=True)]
     return PosteriorDistances(np.array(values), level)
 
@@ -196,5 +201,28 @@ def lag_sweep(
     found = []
     for lag in wanted:
         a, b = (read(side, lag=lag, source=f"lag {lag}, {name}") for name, side in (("x", x), ("y", y)))
-        found.append(distance(a, b, cost, discount=discount**lag, confidence=confidence, rng=rng))
+        with _about(f"lag {lag}"):
+            found.append(distance(a, b, cost, discount=discount**lag, confidence=confidence, rng=rng))
+    _warn_of_numbers(cost, a, b)
     return LagSweep(wanted, tuple(found))
+
+
+@contextmanager
+def _about(what: str) -> Iterator[None]:
+    """Let warnings say what they are about: the lag from which on there are none is what a sweep is for."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        yield
+    for each in found:
+        warn(f"{what}: {each.message}", each.category)
+
+
+def _warn_of_numbers(cost: Cost, x: MarkovChain | Samples, y: MarkovChain | Samples) -> None:
+    """Clusterings number their states as they please; another number of states gives two of them away."""
+    numbered = all(side.states == tuple(range(side.n_states)) for side in (x, y))
+    if isinstance(cost, str) and cost == "labels" and numbered and x.n_states != y.n_states:
+        warn(
+            f"cost: states are compared by their numbers, and x has {x.n_states}, y {y.n_states}; unless both were put "
+            "into the same clusters, give the cost of their places: costs.absolute(centres_x, centres_y)",
+            DataWarning,
+        )

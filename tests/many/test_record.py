@@ -1,9 +1,12 @@
 """What one does with a matrix of distances."""
 
+from dataclasses import replace
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import somcot
@@ -72,6 +75,15 @@ def test_files_and_frames(tmp_path: Path) -> None:
     assert len(rows) == 28
     assert rows[0]["x"] == "p0"
     assert rows[0]["low"] is None
+
+
+def test_labels_that_are_dates(tmp_path: Path) -> None:
+    labels: list[Any] = [date(2026, 5, 1), datetime(2026, 5, 1, 12, tzinfo=UTC), np.datetime64("2026-05-03T01", "ns")]
+    labels += [pd.Timestamp("2026-05-04"), (date(2026, 5, 5), 1), "p5", "p6", "p7"]
+    found = replace(of_points(POINTS), labels=tuple(labels), other_labels=tuple(labels))
+    found.save(tmp_path / "d.matrix")
+    again = DistanceMatrix.load(tmp_path / "d.matrix").labels
+    assert again == (*labels[:2], datetime(2026, 5, 3, 1), *labels[3:])
 
 
 def test_what_has_no_clusters_says_so() -> None:

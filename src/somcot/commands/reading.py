@@ -175,7 +175,7 @@ def takers(name: str) -> list[str]:
 
     Examples
     --------
-    >>> takers("initial")
-    ['table', 'log', 'arrays', 'graph', 'prism']
+    >>> takers("gap")
+    ['table', 'log']
     """
     return [kind.name for kind in KINDS.values() if name in kind.options()]

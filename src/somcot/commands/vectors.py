@@ -139,7 +139,10 @@ def _options(reading: Reading) -> dict[str, Any]:
     given: dict[str, Any] = reading.given()
     for name in given:
         if name not in known:
-            raise ValueError(f"{flag(name)}: not together with --cells, which keeps numbers; leave one of the two out")
+            instead = "; in Python: cells = discretise(x, y), cells.x.with_start(...)" if name == "initial" else ""
+            raise ValueError(
+                f"{flag(name)}: not together with --cells, which keeps numbers; leave one of the two out{instead}"
+            )
     if given.get("terminated") == "all":
         given["terminated"] = True
     return given

@@ -249,7 +249,7 @@ class DistanceMatrix:
         return np.where(off, table - min(least, 0.0), 0.0)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to a file that holds no code; labels must be text, numbers or tuples of them."""
+        """Write to a file that holds no code; labels must be text, numbers, dates or tuples of them."""
         save(path, self, "distance matrix")
 
     @classmethod

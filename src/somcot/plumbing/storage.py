@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from datetime import date, datetime
 from enum import Enum
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -73,7 +74,9 @@ def _pack(value: Any, place: str, arrays: Arrays) -> Any:
     if isinstance(value, Mapping):
         return {"mapping": {key: _pack(part, f"{place}.{key}", arrays) for key, part in value.items()}}
     if isinstance(value, np.generic):
-        value = value.item()
+        value = value.astype("M8[us]").item() if value.dtype.kind == "M" else value.item()
+    if isinstance(value, (date, datetime)):
+        return {"date" if type(value) is date else "datetime": value.isoformat()}
     if isinstance(value, Enum):
         return {"enum": [type(value).__name__, value.value]}
     if value is None or isinstance(value, (str, int, float, bool)):
@@ -96,6 +99,9 @@ def _unpack(tree: Any, arrays: Arrays, types: Mapping[str, type]) -> Any:
         return tuple(_unpack(part, arrays, types) for part in tree["tuple"])
     if "mapping" in tree:
         return {key: _unpack(part, arrays, types) for key, part in tree["mapping"].items()}
+    for kind in (date, datetime):
+        if kind.__name__ in tree:
+            return kind.fromisoformat(tree[kind.__name__])
     if "enum" in tree:
         return types[tree["enum"][0]](tree["enum"][1])
     record = types[tree["record"]]
