@@ -11,6 +11,8 @@ from somcot.many.drift import Drift
 from somcot.many.record import DistanceMatrix, joint_labels
 from somcot.many.selection import Selection
 from somcot.plots.drawing import axes, bar_labels, shown
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.placing import place_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,14 +86,34 @@ def embedding(found: DistanceMatrix, *, ax: Axes | None = None, n_clusters: int 
     for point, radius, group in zip(points, found.uncertainty, groups, strict=True):
         if radius > 0:
             ax.add_patch(Circle(tuple(point), radius, alpha=0.15, color=f"C{group % 10}", linewidth=0))
-    if len(points) <= _MOST:
-        for k, text in joint_labels(points, [shown(label) for label in found.labels], 0.02):
-            ax.annotate(text, tuple(points[k]), (4, 4), textcoords="offset points", fontsize=8)
     ax.set_aspect("equal", adjustable="datalim")
     ax.margins(0.12)
     ax.set(xlabel="first coordinate", ylabel="second coordinate")
     ax.spines[["top", "right"]].set_visible(False)
+    if len(points) <= _MOST:
+        _name_points(ax, points, [shown(label) for label in found.labels])
     return ax
+
+
+def _name_points(ax: Axes, points: Floats, names: list[str]) -> None:
+    """Labels beside the points, with a line to those that had to move away."""
+    size = 8.0
+    labels = joint_labels(points, names, 0.02)
+    if (engine := ax.figure.get_layout_engine()) is not None:
+        engine.execute(ax.figure)  # otherwise the axes are not yet where they will be drawn
+    ax.apply_aspect()
+    unit = 72.0 / ax.figure.dpi  # on paper, in points of typography
+    spots, frame = ax.transData.transform(points) * unit, ax.bbox.extents * unit
+    widths = np.array([0.62 * size * len(text) for _, text in labels])
+    corners = place_labels(spots, [k for k, _ in labels], widths, 1.2 * size, frame)
+    for (k, text), width, corner in zip(labels, widths, corners, strict=True):
+        aside = float(np.clip((spots[k][0] - corner[0]) / width, 0.0, 1.0))  # where the line meets the label
+        line = {"arrowstyle": "-", "color": "0.6", "linewidth": 0.5, "shrinkA": 0, "relpos": (aside, 0.5)}
+        far = abs(corner[1] + 0.6 * size - spots[k][1]) > 1.8 * size
+        ax.annotate(
+            text, tuple(points[k]), tuple(corner - spots[k]), textcoords="offset points", fontsize=size,
+            arrowprops=line if far else None,
+        ).set_in_layout(False)  # fmt: skip
 
 
 def selection(found: Selection, *, ax: Axes | None = None) -> Axes:

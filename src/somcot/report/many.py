@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from html import escape
 from importlib.resources import files
 
@@ -11,7 +11,9 @@ import numpy as np
 
 from somcot import __version__
 from somcot.many.record import DistanceMatrix, joint_labels
+from somcot.plumbing.arrays import Floats
 from somcot.plumbing.files import write_bytes
+from somcot.plumbing.placing import place_labels
 from somcot.plumbing.text import label_text
 from somcot.report.drawings import heat_map
 
@@ -149,10 +151,20 @@ def _map(found: DistanceMatrix) -> str:
             disc = f'<circle cx="{x:.1f}" cy="{height - y:.1f}" r="{radius:.1f}" fill="var(--accent)" opacity=".12"/>'
             marks.append(disc)
         marks.append(f'<circle cx="{x:.1f}" cy="{height - y:.1f}" r="3.5" fill="var(--accent)"/>')
-    for k, text in joint_labels(spots, [_name(label, 18) for label in found.labels], 0.04):
-        x, y = spots[k].tolist()
-        marks.append(f'<text x="{x + 6:.1f}" y="{height - y - 6:.1f}">{escape(text)}</text>')
-    return _svg(520, height, "".join(marks), "map of the processes")
+    return _svg(520, height, "".join([*marks, *_names(found, spots, height)]), "map of the processes")
+
+
+def _names(found: DistanceMatrix, spots: Floats, height: float) -> Iterator[str]:
+    """Labels beside the points of the map, with a line to those that had to move away."""
+    labels = joint_labels(spots, [_name(label, 18) for label in found.labels], 0.04)
+    widths = np.array([6.6 * len(text) for _, text in labels])
+    corners = place_labels(spots, [k for k, _ in labels], widths, 14.0, np.array([0.0, 0.0, 520.0, height]))
+    for (k, text), width, (x, y) in zip(labels, widths.tolist(), corners.tolist(), strict=True):
+        at, up = spots[k].tolist()
+        if abs(y + 7.0 - up) > 20.0:
+            end = f'x2="{min(max(at, x), x + width):.1f}" y2="{height - y - (0 if y > up else 14):.1f}"'
+            yield f'<line x1="{at:.1f}" y1="{height - up:.1f}" {end} stroke="var(--line)"/>'
+        yield f'<text x="{x:.1f}" y="{height - y - 3:.1f}">{escape(text)}</text>'
 
 
 def _svg(width: float, height: float, body: str, title: str) -> str:
