@@ -62,8 +62,8 @@ def without_times(line: str) -> str:
     return re.sub(r", [0-9.e-]+ s$", "", re.sub(r"proved to [0-9.e-]+", "proved", line))
 
 
-def test_readme_shows_the_command_of_the_demo() -> None:
-    (shown,) = re.findall(r"^somcot distance .*$", (ROOT / "README.md").read_text(), re.MULTILINE)
+def test_home_shows_the_command_of_the_demo() -> None:
+    (shown,) = re.findall(r"^somcot distance .*$", HOME, re.MULTILINE)
     files, report = "out/may.csv out/june.csv", "--html out/report.html"
     assert shown == f"somcot distance {files} {demo.COLUMNS} --discount {demo.DISCOUNT:g} {report}"
 

@@ -30,7 +30,7 @@ noisy = somcot.block_chain(fair, 5)
 result = somcot.distance(fair, noisy, somcot.costs.absolute(reward, np.repeat(reward, 5)), discount=0.95)
 
 # %%
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.2), layout="constrained")
 for (discount, curve), colour in zip(curves.items(), ("#9ecae1", "#4292c6", "#08306b"), strict=True):
     left.plot(thetas, curve, color=colour, label=f"discount {discount}")
 left.set(xlabel="probability of a step up, in the other walk", ylabel="distance", ylim=(0, None))

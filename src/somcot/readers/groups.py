@@ -65,15 +65,20 @@ def split_table(data: Any, by: str, *, least: int = LEAST, **options: Any) -> di
     return parted(name, whole, by, rest, least)
 
 
-def parted(name: str, whole: Any, by: str, rest: Mapping[str, Any], least: int) -> dict[Hashable, Samples]:
-    """The groups of an Arrow table by one of its columns, read with the options `rest` of `from_table`."""
+def parted(
+    name: str, whole: Any, by: str, rest: Mapping[str, Any], least: int, called: str | None = None
+) -> dict[Hashable, Samples]:
+    """The groups of an Arrow table by one of its columns, read with the options `rest` of `from_table`.
+
+    Messages name the column, or call it as `called` says.
+    """
     if rest.get("state") in (by, [by], (by,)):
         raise ValueError(f"by: {by!r} is the state, so each group would hold one alone; name what parts the processes")
     groups, few = {}, {}
     for label, rows in _parts(name, whole, by):
         try:
             with open_frame(rows.drop_columns([by]) if by not in _named(rest) else rows) as group:
-                found = from_table(group._replace(name=f"{name}, {by} {label!r}"), **rest)
+                found = from_table(group._replace(name=f"{name}, {called or by} {label!r}"), **rest)
         except ValueError as error:
             if "no sequence has two rows" not in str(error):
                 raise
@@ -88,7 +93,9 @@ def parted(name: str, whole: Any, by: str, rest: Mapping[str, Any], least: int) 
         more = f" and {len(few) - 10} more" if len(few) > 10 else ""
         warn(f"{name}: {len(few)} group(s) with fewer than {least} transitions left out: {shown}{more}", DataWarning)
     if not groups:
-        raise ValueError(f"{name}: no value of {by!r} has {least} transitions; name another column, or record longer")
+        raise ValueError(
+            f"{name}: no value of {called or by!r} has {least} transitions; name another column, or record longer"
+        )
     return _on_shared_states(groups)
 
 

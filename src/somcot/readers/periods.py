@@ -75,7 +75,7 @@ def split_periods(
         whole = collected(table, column, rest)
     if column != by or by not in whole.column_names:
         whole = whole.append_column(_OWN, [_buckets(table.name, column, whole[column], by)])
-        by = _OWN
+        return parted(table.name, whole, _OWN, rest, least, called=by)
     return parted(table.name, whole, by, rest, least)
 
 

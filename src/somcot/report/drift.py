@@ -17,7 +17,7 @@ __all__ = ["drift_page", "write_drift"]
 
 _CAUSES = 8
 _NAMED = 16  # periods named below the chart
-_FITTED, _PHONE = 'style="max-width:100%;height:auto"', 640.0  # wider charts are scrolled, or nobody could read them
+_FITTED, _PHONE = 'style="max-width:100%;height:auto"', 500.0  # wider charts are scrolled, or nobody could read them
 
 
 def write_drift(path: str | os.PathLike[str], found: Drift, **more: object) -> None:
@@ -44,8 +44,8 @@ def drift_page(
     """
     title = f"Has {source} changed?" if source else "Has the process changed?"
     parts = [f"<h1>{escape(title)}</h1>", f'<p class="lead">{escape(found.sentence())}</p>', _meaning(found, unit)]
-    parts += [_warnings([*found.notes, *notes]), "<h2>Period by period</h2>", _figure(found)]
-    parts += [_causes(found), "<h2>All comparisons</h2>", _table(found)]
+    parts += ["<h2>Period by period</h2>", _figure(found), _causes(found), _warnings([*found.notes, *notes])]
+    parts += ["<h2>All comparisons</h2>", _table(found)]
     if command:
         parts.append(f"<h2>The same again</h2><pre>{escape(command)}</pre>")
     parts.append(f'<p class="note">Written by somcot {escape(__version__)}.</p>')
@@ -77,7 +77,7 @@ def _warnings(remarks: list[str]) -> str:
 def _figure(found: Drift) -> str:
     """Dots with intervals; two series that stand apart in colour and in shape."""
     n = len(found.periods)
-    step, left, height, right = max(16.0, min(60.0, 540.0 / n)), 56.0, 220.0, 14.0
+    step, left, height, right = max(16.0, min(48.0, 420.0 / n)), 56.0, 220.0, 14.0
     width = left + step * n + right
     top = max((c.high for c in found.changes if c.high == c.high), default=0.0) or 1.0
     place = {label: k for k, label in enumerate(found.periods)}

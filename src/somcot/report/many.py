@@ -94,7 +94,7 @@ def _pictures(found: DistanceMatrix) -> str:
     if not found.square or np.isnan(found.uncut).any() or len(found.labels) < 2:
         picture = heat_map(found.values, found.labels, found.other_labels, title="distances")
         missing = " Crossed cells have no distance; the table says why." if found.n_failed else ""
-        said = f"<p>The stronger the farther.{missing}</p>"
+        said = f"<p>Stronger colour: farther apart.{missing}</p>"
         return f'<h2>All distances</h2>{said}<figure class="scroll">{picture}</figure>'
     from scipy.cluster.hierarchy import dendrogram
 
@@ -103,13 +103,13 @@ def _pictures(found: DistanceMatrix) -> str:
     labels = [found.labels[i] for i in order]
     heat = heat_map(found.values[np.ix_(order, order)], labels, labels, title="distances")
     return (
-        "<h2>All distances</h2><p>The stronger the farther; like processes stand side by side.</p>"
+        "<h2>All distances</h2><p>Stronger colour: farther apart. Like processes stand side by side.</p>"
         f'<figure class="scroll">{heat}</figure>'
         f"<h2>Who is like whom</h2><p>Branches join at the mean distance between their members.</p>"
-        f"<figure>{_tree(drawn, labels)}</figure>"
+        f'<figure class="scroll">{_tree(drawn, labels)}</figure>'
         f"<h2>On a map</h2><p>Distances on paper are as near to those above as two dimensions allow."
         f"{_circles(found)}</p>"
-        f"<figure>{_map(found)}</figure>"
+        f'<figure class="scroll">{_map(found)}</figure>'
     )
 
 
@@ -170,7 +170,7 @@ def _names(found: DistanceMatrix, spots: Floats, height: float) -> Iterator[str]
 def _svg(width: float, height: float, body: str, title: str) -> str:
     return (
         f'<svg role="img" aria-label="{escape(title)}" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
-        f'style="max-width:100%;height:auto" font-size="12" fill="currentColor">{body}</svg>'
+        f'font-size="12" fill="currentColor">{body}</svg>'
     )
 
 
