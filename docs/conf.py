@@ -27,6 +27,7 @@ html_title = "somcot"
 html_sidebars = {"index": [], "benchmarks": []}  # these have no section to navigate in
 html_show_sourcelink = False
 html_css_files = ["site.css"]
+html_context = {"default_mode": "auto"}
 html_theme_options = {
     "header_links_before_dropdown": 7,
     "show_toc_level": 2,
@@ -99,7 +100,22 @@ def box_pictures(app: Sphinx, page: nodes.document, name: str) -> None:
             parent["classes"].append("picture")
 
 
+def keep_numbers_whole(app: Sphinx, page: nodes.document, name: str) -> None:
+    """Mark short cells of tables: a line must not end at the minus sign of 1e-15."""
+    for cell in page.findall(nodes.entry):
+        if len(cell.astext()) <= 24:
+            cell["classes"].append("short")
+
+
+def no_type_in_front(app: Sphinx, what: str, name: str, member: Any, options: Any, lines: list[str]) -> None:
+    """Begin properties with an empty comment, or napoleon takes what stands before a colon for their type."""
+    if what in ("property", "attribute"):
+        lines[:0] = ["..", ""]
+
+
 def setup(app: Sphinx) -> None:
     """Sphinx calls this."""
+    app.connect("autodoc-process-docstring", no_type_in_front, priority=100)  # before napoleon
+    app.connect("doctree-resolved", keep_numbers_whole)
     app.connect("autodoc-skip-member", says_nothing)
     app.connect("doctree-resolved", box_pictures)

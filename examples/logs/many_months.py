@@ -29,11 +29,11 @@ changed = [names[k] for k in step if year.low[k - 1, k] > 0]
 print("changed in", ", ".join(changed))
 
 # %%
-figure, axes = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained")
+figure, axes = plt.subplots(1, 3, figsize=(12, 4), layout="constrained")
 plots.matrix(year, ax=axes[0])
 axes[1].errorbar(step, distance, [distance - low, high - distance], fmt="o", capsize=3)
 axes[1].set_xticks(step, names[1:])
-axes[1].set(title="from the month before, with 90 % intervals", ylabel="distance")
+axes[1].set(title="with 90 % intervals", ylabel="distance from the month before")
 plots.embedding(year, ax=axes[2], n_clusters=2)
 print(year)
 plt.show()

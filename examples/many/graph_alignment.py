@@ -75,7 +75,7 @@ for n, shares, distance in zip(lost, found, away, strict=True):
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 metric = somcot.metric(walk(club), whole, somcot.costs.between("neighbourhood", walk(club), whole), discount=0.9)
 order = [whole.states.index(names[i]) for i in range(len(names))]
-left.imshow(metric[:, order], cmap="viridis")
+figure.colorbar(left.imshow(metric[:, order], cmap="viridis"), ax=left, label="distance", shrink=0.85)
 left.set(title="distance of every pair; the diagonal is right", xlabel="copy", ylabel="club")
 right.fill_between(lost, found.min(axis=1), found.max(axis=1), alpha=0.2)
 right.plot(lost, found.mean(axis=1), "o-")

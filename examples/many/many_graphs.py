@@ -22,7 +22,7 @@ walks = {name: readers.from_graph(graph, initial="stationary") for name, graph i
 found = somcot.distance_matrix(walks, "degree", discount=0.9)
 
 # %%
-figure, axes = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained")
+figure, axes = plt.subplots(1, 3, figsize=(12, 4), layout="constrained")
 plots.matrix(found, ax=axes[0])
 plots.dendrogram(found, ax=axes[1])
 plots.embedding(found, ax=axes[2], n_clusters=3)

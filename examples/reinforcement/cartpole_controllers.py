@@ -43,5 +43,6 @@ print(*textwrap.wrap(str(result)), "", *textwrap.wrap(str(said[0].message)), sep
 print(*textwrap.wrap(str(same)), sep="\n")
 
 # %%
-plots.cells(result, names=("gentle", "nervous"), coordinates=(2, 3))
+ax = plots.cells(result, names=("gentle", "nervous"), coordinates=(2, 3))
+ax.set(title="who goes with whom", xlabel="angle of the pole", ylabel="how fast it turns")
 plt.show()

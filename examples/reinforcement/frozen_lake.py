@@ -22,7 +22,7 @@ lake = readers.from_tabular(gymnasium.make("FrozenLake-v1", map_name="8x8"))
 discount = 0.9
 metric = mdp.metric(lake, discount=discount)
 figure, ax = plt.subplots(layout="constrained")
-figure.colorbar(ax.imshow(metric, cmap="viridis"), ax=ax)
+figure.colorbar(ax.imshow(metric, cmap="viridis"), ax=ax, label="distance")
 ax.set(title="distance of every pair of states", xlabel="state", ylabel="state")
 
 # %%

@@ -27,7 +27,7 @@ print(average, f"after about {average.settling:.0f} steps the start is forgotten
 
 # %%
 # A horizon counts its steps alike.
-horizons = np.arange(1, 120, 4)
+horizons = np.unique(np.logspace(0, 2.1, 30).astype(int))
 steps = [somcot.distance(slow, quick, cost, horizon=int(t)).distance for t in horizons]
 figure, ax = plt.subplots(layout="constrained")
 ax.plot(1 / (1 - discounts), curve, label="discounted, by its mean time 1 / (1 - discount)")

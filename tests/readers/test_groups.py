@@ -9,7 +9,7 @@ import pytest
 
 import somcot
 from somcot.plumbing.errors import DataWarning
-from somcot.readers import from_table, split_table
+from somcot.readers import from_table, split_periods, split_table
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +73,10 @@ def test_what_cannot_be_parted_is_refused(log: pd.DataFrame) -> None:
     holes.loc[4, "week"] = None
     with pytest.raises(ValueError, match="row 5 has no 'week'"):
         split_table(holes, "week", state="page")
+
+
+def test_messages_call_periods_as_they_were_asked_for() -> None:
+    times = ["2026-05-04", "2026-05-05", "2026-05-06", "2026-05-11", "2026-05-12"]
+    log = {"time": times, "user": [1, 1, 2, 3, 3], "state": list("ababa")}
+    with pytest.warns(DataWarning, match="week '2026-W19': 1 of 2 sequences have a single row"):
+        split_periods(log, "week", sequence="user", least=1)

@@ -130,6 +130,7 @@ def selection(found: Selection, *, ax: Axes | None = None) -> Axes:
         )
     if curve is not None:
         ax.plot(*curve, color="0.8", zorder=0)
+        ax.set_xlabel("candidate")
     else:
         ax.set_xticks(range(len(places)), [shown(name) for name in places], rotation=45, ha="right")
     ax.set(ylabel="distance from the data", ylim=(0, None))

@@ -50,6 +50,7 @@ def trace(result: Result, *, ax: Axes | None = None, names: tuple[str, str] | No
         low, high, level = result.confidence_interval
         ax.axhspan(low, high, alpha=0.15, color="C1", label=f"{100 * level:g} % interval")
     whose = "" if names is None else f": {shown(names[0], 24)} and {shown(names[1], 24)}"
+    ax.locator_params(axis="x", nbins=5)  # numbers of steps are long
     ax.set(xlabel="step", ylabel="distance", title=f"along the run{whose}")
     ax.legend(frameon=False, fontsize="small")
     return ax
