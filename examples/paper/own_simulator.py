@@ -38,8 +38,8 @@ print(result)
 print(*result.diagnose(), sep="\n")
 
 # %%
-# On the left the mean of all steps so far; the answer, its last point, is the mean of the last half. Encoder and decoder
-# come along: the law of the slow queue's length, given that of the fast one.
+# On the left the mean of all steps so far; the answer, its last point, is the mean of the last half. On the right the
+# encoder, which comes along: the law of the slow queue's length, given that of the fast one.
 figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 plots.trace(result, ax=axes[0])
 plots.encoder(result, ax=axes[1], names=("fast", "slow"))
