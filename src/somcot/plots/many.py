@@ -99,11 +99,12 @@ def _name_points(ax: Axes, points: Floats, names: list[str]) -> None:
     """Labels beside the points, with a line to those that had to move away."""
     size = 8.0
     labels = joint_labels(points, names, 0.02)
-    if (engine := ax.figure.get_layout_engine()) is not None:
-        engine.execute(ax.figure)  # otherwise the axes are not yet where they will be drawn
+    whole = ax.figure.canvas.figure
+    if (engine := whole.get_layout_engine()) is not None:
+        engine.execute(whole)  # otherwise the axes are not yet where they will be drawn
     ax.apply_aspect()
-    unit = 72.0 / ax.figure.dpi  # on paper, in points of typography
-    spots, frame = ax.transData.transform(points) * unit, ax.bbox.extents * unit
+    unit = 72.0 / whole.dpi  # on paper, in points of typography
+    spots, frame = ax.transData.transform(points) * unit, np.array(ax.bbox.extents) * unit
     widths = np.array([0.62 * size * len(text) for _, text in labels])
     corners = place_labels(spots, [k for k, _ in labels], widths, 1.2 * size, frame)
     for (k, text), width, corner in zip(labels, widths, corners, strict=True):
