@@ -12,6 +12,7 @@ from somcot import Problem
 from somcot.bellman import starts
 from somcot.bellman.pairs import all_pairs
 from somcot.bellman.peel import new_crash, peel
+from somcot.bellman.preorder import LANES
 from somcot.bellman.prices import entropic_prices
 from somcot.bellman.sweep import Sweep
 from tests.bellman.test_transport import law, oracle, transport
@@ -40,6 +41,20 @@ def test_values_are_those_of_a_network_simplex(n: int, m: int, kind: int) -> Non
         np.testing.assert_allclose(plan.sum(axis=1), p, atol=1e-14)
         np.testing.assert_allclose(plan.sum(axis=0), q, atol=1e-14)
         assert (plan * cost).sum() == pytest.approx(best, abs=1e-12)
+
+
+@pytest.mark.parametrize("spread", [1e-9, 1e-3, 1e39])
+@pytest.mark.parametrize("n", [9, 33])
+def test_costs_that_float32_cannot_tell_apart_or_hold(n: int, spread: float) -> None:
+    """Rough looks find nothing there; the looks at the costs themselves have to."""
+    rng = np.random.default_rng(n)
+    p, q, cost = rng.dirichlet(np.ones(n)), rng.dirichlet(np.ones(n + 3)), rng.random((n, n + 3))
+    cost[0, 0] = 1000.0  # the range
+    found, _ = transport(p, q, spread * cost)
+    best = oracle(p, q, cost)
+    assert found.low[-1] <= spread * best * (1.0 + 1e-12)
+    assert spread * best * (1.0 - 1e-12) <= found.high[-1]
+    assert found.high[-1] - found.low[-1] <= 1e-9 * spread
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -103,8 +118,20 @@ def test_peeling_gives_a_basis_and_with_exact_prices_the_best(n: int, m: int, ex
     a, b = (np.floor(x * 2**40).astype(np.int64) for x in (p, q))
     b[0] += a.sum() - b.sum()
     cells, flows = np.empty(n + m - 1, np.int32), np.empty(n + m - 1, np.int64)
-    T = np.ascontiguousarray(cost.T)
-    peel(cost, T, a, b, unit, prices if exact else np.zeros(m), cells, flows, new_crash(n + m))
+    T = np.zeros((m, -(-n // LANES) * LANES), np.float32)
+    T[:, :n] = cost.T
+    peel(
+        cost,
+        np.append(cost.ravel(), np.zeros(LANES)),
+        T,
+        a,
+        b,
+        unit,
+        prices if exact else np.zeros(m),
+        cells,
+        flows,
+        new_crash(n + m),
+    )
     assert len(set(cells.tolist())) == n + m - 1
     assert flows.min() > 0
     plan = np.zeros((n, m), np.int64)

@@ -151,7 +151,7 @@ KNOWN = {
     ("walk", "saddle"): "b4be0f4ec4898d8b",
     ("walk", "somcot full"): "daa29b64813e2227",
     ("walk", "somcot observed"): "f6a3577a9fe1c708",
-    ("dense", "exact"): "f61e74c0addeca3d",
+    ("dense", "exact"): "29712dda1bf39dff",
     ("dense", "saddle"): "6d23b1645fb31fc8",
     ("dense", "somcot full"): "0da5a73a675927c3",
     ("dense", "somcot observed"): "cff892b1c0e54846",

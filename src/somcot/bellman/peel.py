@@ -19,46 +19,51 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.bellman.preorder import row_minima
-from somcot.plumbing.arrays import Floats
+from somcot.bellman.preorder import LANES, filled_up, row_minima
 from somcot.plumbing.jit import kernel, part
-from somcot.plumbing.vector_code import bits, unbits
+from somcot.plumbing.vector_code import short_bits
 
-__all__ = ["Crash", "new_crash", "peel"]
+__all__ = ["MOST", "Crash", "new_crash", "peel"]
 
-_FAR = 1e300  # the distance of what is out of reach
-_OUTSIDE, _INSIDE = 1e-300, 1e305  # added to the distances of nodes, so that none is 0 and no offer reaches the tree
+MOST = 1 << 20  # rows and columns: their numbers have room in the last bits of a float32
+
+_FAR = np.int32(0x7F000000)  # farther than any arc; its last bits are free for a number
+_INSIDE = np.int32(0x7FFFFFFF)  # the distance of what is in the tree already
 
 
 class Crash(NamedTuple):
-    """Workspace, for rows 0..n-1 and columns n..n+m-1."""
+    """Workspace: rows, then columns, both filled up to whole vectors."""
 
-    floor: Floats  # prices of the rows
-    distance: Floats  # from the tree to a node outside; its last bits say which node
-    added: Floats
-    source: Floats  # ... and where from
-    joined: NDArray[np.int64]  # nodes in the order they joined
-    left: NDArray[np.int64]  # mass that is not assigned yet
+    prices: NDArray[np.float32]
+    closed: NDArray[np.int32]  # `_INSIDE` for nodes that are in the tree or do not exist, else 0
+    distance: NDArray[np.int32]  # from the tree to a node outside, as bits of a float; the last say which node
+    source: NDArray[np.int32]  # ... and where from
+    joined: NDArray[np.int32]  # nodes in the order they joined
+    left: NDArray[np.int64]  # mass that is not assigned yet; no gap between rows and columns
     open: NDArray[np.int64]
 
 
 @kernel
 def new_crash(size):
     """Room for `size` rows and columns together."""
+    padded = size + 2 * LANES
     return Crash(
-        np.empty(size),
-        np.empty(size),
-        np.empty(size),
-        np.empty(size),
-        np.empty(size, np.int64),
+        np.zeros(padded, np.float32),
+        np.empty(padded, np.int32),
+        np.empty(padded, np.int32),
+        np.empty(padded, np.int32),
+        np.empty(padded, np.int32),
         np.empty(size, np.int64),
         np.empty(size, np.int64),
     )
 
 
 @kernel
-def peel(C, T, a, b, unit, v, cells, flows, work):
-    """Write a basis for the masses a and b (perturbed as in `bellman.tree`) at column prices v; T is C transposed."""
+def peel(C, costs, T, a, b, unit, v, cells, flows, work):
+    """Write a basis for the masses a and b (perturbed as in `bellman.tree`) at column prices v.
+
+    `costs` is the memory of C and T its transpose, as in `preorder.pivot_until_optimal`.
+    """
     n, m = C.shape
     left = work.left
     for i in range(n):
@@ -66,65 +71,78 @@ def peel(C, T, a, b, unit, v, cells, flows, work):
     for j in range(m):
         left[n + j] = unit * b[j]
     left[n + m - 1] += n
-    row_minima(T, v, work.floor[:n])
-    _span(C, T, v, work)
+    first = T.shape[1]
+    _span(costs, T, n, v, work)
     count = 0
     for t in range(n + m - 1, 0, -1):
-        node = work.joined[t]
+        node = np.int64(work.joined[t])
         above = np.int64(work.source[node])
-        if left[node] > 0 and left[above] > 0:
-            i, j = (node, above - n) if node < n else (above, node - n)
+        i, j = (node, above - first) if node < first else (above, node - first)
+        if left[i] > 0 and left[n + j] > 0:
             count = _fill(i, j, n, m, left, cells, flows, count)
     _fill_open(C, v, work, cells, flows, count)
 
 
-@part
-def _span(C, T, v, work):
+@part(nan=True)
+def _span(costs, T, n, v, work):
     """Prim's algorithm from row 0: `joined` and `source`.
 
-    The last bits of a distance are the number of its node, so that one minimum finds both.
+    Distances are compared as whole numbers, which have the order of the positive floats with the same bits, and their
+    last bits are the number of the node, so that one minimum finds both. Whatever the costs, every node joins once.
     """
-    n, m = C.shape
-    total = n + m
-    floor, distance, added, source = work.floor[:n], work.distance[:total], work.added[:total], work.source[:total]
-    last_bits = np.int64(1)
-    while last_bits < total:
-        last_bits *= 2
-    last_bits -= 1
+    m, first = T.shape
+    total = first + filled_up(m)
+    prices, closed, distance, source = (
+        work.prices[:total],
+        work.closed[:total],
+        work.distance[:total],
+        work.source[:total],
+    )
+    names = np.int32(1)
+    while names < total:
+        names = np.int32(2 * names)
+    names = np.int32(names - 1)
+    for j in range(m):
+        prices[first + j] = v[j]
+    row_minima(T, prices[first : first + m], prices[:first])
     for node in range(total):
-        distance[node] = _FAR
-        added[node] = _OUTSIDE
-        source[node] = 0.0
-    node = np.int64(0)
-    for t in range(total):
+        outside = node < n or first <= node < first + m
+        distance[node] = np.int32(_FAR | np.int32(node)) if outside else _INSIDE
+        closed[node] = np.int32(0) if outside else _INSIDE
+        source[node] = np.int32(first if node < first else 0)
+    node = np.int32(0)
+    for t in range(n + m):
         work.joined[t] = node
-        distance[node] = _FAR
-        added[node] = _INSIDE
-        if node < n:
-            _offer(C[node], floor[node], v, added[n:], distance[n:], source[n:], node, n, last_bits)
+        distance[node] = closed[node] = _INSIDE
+        price = prices[node]
+        if node < first:
+            row = costs[node * m : node * m + total - first]
+            _offer(row, price, prices[first:], closed[first:], distance[first:], source[first:], node, first, names)
         else:
-            _offer(T[node - n], v[node - n], floor, added[:n], distance[:n], source[:n], node, 0, last_bits)
-        node = bits(_least(distance)) & last_bits
+            row = T[node - first]
+            _offer(row, price, prices[:first], closed[:first], distance[:first], source[:first], node, 0, names)
+        node = np.int32(_nearest(distance) & names)
 
 
 @part(nan=True)
-def _offer(costs, own, others, added, distance, source, node, first, last_bits):
-    """Let a node that has just joined offer its arcs to the other side; for the zeros see `preorder.row_minima`."""
-    name = float(node)
-    for k in range(costs.size):
-        reduced = costs[k] - own - others[k] + added[k]
-        offered = unbits(bits(reduced) & ~last_bits | (first + k))
+def _offer(costs, own, others, closed, distance, source, node, first, names):
+    """Let a node that has just joined offer its arcs to the other side."""
+    begin, front = np.int32(first), ~names
+    for k in range(distance.size):
+        reduced = short_bits(np.float32(costs[k]) - own - others[k])
+        reduced = np.int32(max(reduced, np.int32(0)) & front)  # rounding can make it negative
+        offered = np.int32(np.int32(reduced | np.int32(begin + np.int32(k))) | closed[k])
         before, origin = distance[k], source[k]
-        distance[k] = (offered if offered < before else before) + 0.0
-        source[k] = (name if offered < before else origin) + 0.0
+        distance[k] = offered if offered < before else before
+        source[k] = node if offered < before else origin
 
 
 @part
-def _least(values):
-    least = values[0]
-    for k in range(1, values.size):
-        least = min(least, values[k])
-    return least
+def _nearest(distance):
+    nearest = distance[0]
+    for k in range(distance.size):
+        nearest = min(nearest, distance[k])
+    return nearest
 
 
 @part

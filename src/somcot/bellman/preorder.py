@@ -3,8 +3,9 @@
 The method is that of `bellman.tree`, with the same masses, the same tolerance and so the same proof of its end. What
 differs is what a pivot costs where there are many rows and columns:
 
-* Pricing looks at all rows at once, column by column, so that every lane of a vector register has a row of its own.
-  The few most negative rows of one look are then pivoted on in turn, each looked at afresh.
+* Pricing looks at all rows at once, column by column, so that every lane of a vector register has a row of its own,
+  and in float32. The few best rows of one look are then pivoted on in turn, each looked at afresh and in full; when
+  such looks find nothing more, the end is proved on the costs themselves.
 * The tree is the list of its nodes in preorder: the subtree of a node is a stretch of the list, and parents stand
   before their children. Whether a node is below another is one comparison, a pivot moves stretches, and the new
   potentials of a subtree are one pass over it. As in `bellman.tree` each is taken from its parent's, so rounding does
@@ -21,13 +22,25 @@ from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.jit import kernel, part
+from somcot.plumbing.vector_code import bits, copy_to, unbits
 
-__all__ = ["Preorder", "new_preorder", "pivot_until_optimal", "plant_preorder", "row_minima", "write_basis"]
+__all__ = [
+    "LANES",
+    "Preorder",
+    "filled_up",
+    "new_preorder",
+    "pivot_until_optimal",
+    "plant_preorder",
+    "row_minima",
+    "transpose",
+    "write_basis",
+]
 
 _NODE = np.uint32  # indices without a sign need no test for negative ones
 _NONE = np.uint32(0xFFFFFFFF)
-_ROWS = 4  # pivots after one look at all rows
+_ROWS = 6  # pivots after one look at all rows
 _SHARE = 0.3  # ... as long as the reduced cost is at least this share of the worst
+LANES = 32  # what vector loops do in one go, at most: arrays filled up to a multiple leave no rest to do one by one
 _ENDLESS = np.int64(0x7FFFFFFFFFFFFFFF)
 
 
@@ -41,7 +54,9 @@ class Preorder(NamedTuple):
     flow: NDArray[np.int64]  # on the arc to the parent
     potential: Floats
     moved: NDArray[np.uint32]
-    least: Floats
+    gains: NDArray[np.int64]
+    prices: Floats
+    rough: NDArray[np.float32]
     work: NDArray[np.uint32]
 
 
@@ -56,59 +71,131 @@ def new_preorder(size):
         np.empty(size, np.int64),
         np.empty(size),
         np.empty(size, _NODE),
-        np.empty(size),
+        np.empty(size + LANES, np.int64),
+        np.empty(size + LANES),
+        np.empty(size + LANES, np.float32),
         np.empty(6 * size, _NODE),
     )
 
 
-@part
-def pivot_until_optimal(C, T, tolerance, tree):
-    """Pivot on the planted tree until no reduced cost is below -tolerance; T is C transposed. Returns how often."""
+@part(nan=True)
+def pivot_until_optimal(C, costs, T, turned, tolerance, tree):
+    """Pivot on the planted tree until no cell gains more than the tolerance; returns how often.
+
+    The gain of a cell is u(i) + v(j) - C(i, j). Where to pivot is looked up in T, which is C transposed, in float32:
+    half the memory, twice the lanes. Every cell is looked at afresh before it enters, and the end is proved on C
+    itself. T is filled as soon as it is needed, unless it is `turned` already; whoever asks for it after a pivot finds
+    it filled. `costs` is the memory of C, in one row.
+    """
     n, m = C.shape
-    u, v, least = tree.potential[:n], tree.potential[n : n + m], tree.least[:n]
+    u, v = tree.potential[:n], tree.potential[n : n + m]
+    gains, prices = tree.gains[: filled_up(n)], tree.prices[: filled_up(m)]
+    names = np.int64(1)
+    while names < max(n, m):
+        names *= 2
+    names -= 1
+    for i in range(n, gains.size):
+        gains[i] = 0
+    for j in range(m, prices.size):
+        prices[j] = -np.inf
     pivots = 0
+    exact = True
     while True:
-        row_minima(T, v, least)
-        worst = 0.0
-        for i in range(n):
-            least[i] -= u[i]
-            worst = min(worst, least[i])
-        if worst >= -tolerance:
+        if exact:
+            copy_to(prices, v)
+            for i in range(n):
+                gain = unbits(_best_of_row(costs, i, m, u[i], prices, names))
+                gains[i] = bits(gain) & ~names | i
+        else:
+            _rough_gains(T, u, v, names, tree, gains)
+        best = unbits(_largest(gains))
+        if exact and best <= tolerance:
             return pivots
-        line = min(_SHARE * worst, -tolerance)
+        if not turned:
+            transpose(C, T)
+            turned = True
+        line = max(_SHARE * best, tolerance)
+        found = 0
         for _ in range(_ROWS):
-            i = _lowest(least)
-            if least[i] >= line:
+            key = _largest(gains)
+            if unbits(key) <= line:
                 break
-            fresh = _row_minimum(C[i], v)
-            if fresh - u[i] < line:
-                j = 0
-                while C[i, j] - v[j] > fresh:
-                    j += 1
+            i = key & names
+            copy_to(prices, v)
+            j = _best_of_row(costs, i, m, u[i], prices, names) & names
+            if u[i] - (C[i, j] - v[j]) > line:
                 _pivot(i, j, C, tree)
-                pivots += 1
-            least[i] = 0.0
+                found += 1
+            gains[i] = 0
+        if exact and found == 0:  # the last bits of a key can lift a gain just over the tolerance
+            return pivots
+        pivots += found
+        exact = found == 0
+
+
+@part
+def filled_up(size):
+    """The next multiple of the lanes."""
+    return (size + LANES - 1) // LANES * LANES
+
+
+@part(nan=True)
+def _best_of_row(costs, i, m, own, prices, names):
+    """The largest gain in row i, its column in the last bits; what stands behind the row has no price.
+
+    As whole numbers, because positive floats have the order of their bits and LLVM takes the maximum of whole numbers
+    in vectors.
+    """
+    row = costs[i * m : i * m + prices.size]
+    best = np.int64(0)
+    for j in range(prices.size):
+        best = max(best, bits(own - (row[j] - prices[j])) & ~names | j)
+    return best
+
+
+@part
+def _largest(keys):
+    largest = np.int64(0)
+    for k in range(keys.size):
+        largest = max(largest, keys[k])
+    return largest
+
+
+@part(nan=True)
+def _rough_gains(T, u, v, names, tree, gains):
+    """The largest gain of every row as far as float32 goes, the row in the last bits."""
+    prices, minima = tree.rough[: v.size], tree.rough[v.size : v.size + T.shape[1]]
+    for j in range(v.size):
+        prices[j] = v[j]
+    row_minima(T, prices, minima)
+    for i in range(u.size):
+        gains[i] = bits(u[i] - minima[i]) & ~names | i
 
 
 @part(nan=True)
 def row_minima(T, v, least):
-    """least(i) = min_j C(i, j) - v(j), eight columns a pass over the rows.
+    """least(i) = min_j C(i, j) - v(j), eight columns (at least there are) a pass over the rows; T is C transposed.
 
-    Adding 0.0 changes nothing, but without it LLVM stores through masks, which takes some processors ten times as long.
+    The last eight overlap with those before: a minimum does not mind.
     """
-    m, n = T.shape
-    head = m % 8
+    n, last = T.shape[1], np.uint64(T.shape[0] - 8)
     for i in range(n):
         least[i] = T[0, i] - v[0]
-    for j in range(1, head):
+    one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+    five, six, seven = np.uint64(5), np.uint64(6), np.uint64(7)
+    for block in range(np.uint64(T.shape[0] + 7) >> three):
+        j = min(block << three, last)
+        a, b, c, d, e, f = v[j], v[j + one], v[j + two], v[j + three], v[j + four], v[j + five]
+        g, h = v[j + six], v[j + seven]
         for i in range(n):
-            least[i] = _smaller(T[j, i] - v[j], least[i]) + 0.0
-    for j in range(head, m, 8):
-        a, b, c, d, e, f, g, h = v[j], v[j + 1], v[j + 2], v[j + 3], v[j + 4], v[j + 5], v[j + 6], v[j + 7]
-        for i in range(n):
-            left = _smaller(_smaller(T[j, i] - a, T[j + 1, i] - b), _smaller(T[j + 2, i] - c, T[j + 3, i] - d))
-            right = _smaller(_smaller(T[j + 4, i] - e, T[j + 5, i] - f), _smaller(T[j + 6, i] - g, T[j + 7, i] - h))
-            least[i] = _smaller(_smaller(left, right), least[i]) + 0.0
+            first = _smaller(T[j, i] - a, T[j + one, i] - b)
+            second = _smaller(T[j + two, i] - c, T[j + three, i] - d)
+            third = _smaller(T[j + four, i] - e, T[j + five, i] - f)
+            fourth = _smaller(T[j + six, i] - g, T[j + seven, i] - h)
+            # Adding 0 changes nothing, but without it LLVM stores through masks, which some processors do ten times as
+            # slowly.
+            together = _smaller(_smaller(first, second), _smaller(third, fourth))
+            least[i] = _smaller(together, least[i]) + np.float32(0.0)
 
 
 @part(nan=True)
@@ -116,24 +203,19 @@ def _smaller(a, b):
     return a if a < b else b
 
 
-@part
-def _row_minimum(row, v):
-    least = row[0] - v[0]
-    for k in range(1, row.size):
-        least = min(least, row[k] - v[k])
-    return least
-
-
-@part
-def _lowest(values):
-    """The first place of the least value."""
-    least = values[0]
-    for i in range(1, values.size):
-        least = min(least, values[i])
-    i = 0
-    while values[i] > least:
-        i += 1
-    return i
+@part(nan=True)
+def transpose(C, T):
+    """T = C transposed, in float32, eight columns (at least there are) at a time; the last eight overlap."""
+    last = np.uint64(C.shape[1] - 8)
+    one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+    five, six, seven = np.uint64(5), np.uint64(6), np.uint64(7)
+    for block in range(np.uint64(C.shape[1] + 7) >> three):
+        j = min(block << three, last)
+        for i in range(np.uint64(C.shape[0])):
+            T[j, i], T[j + one, i] = C[i, j], C[i, j + one]
+            T[j + two, i], T[j + three, i] = C[i, j + two], C[i, j + three]
+            T[j + four, i], T[j + five, i] = C[i, j + four], C[i, j + five]
+            T[j + six, i], T[j + seven, i] = C[i, j + six], C[i, j + seven]
 
 
 @part

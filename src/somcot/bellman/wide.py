@@ -10,11 +10,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from somcot.bellman.peel import new_crash, peel
-from somcot.bellman.preorder import new_preorder, pivot_until_optimal, plant_preorder, write_basis
+from somcot.bellman.peel import MOST, new_crash, peel
+from somcot.bellman.preorder import (
+    LANES,
+    filled_up,
+    new_preorder,
+    pivot_until_optimal,
+    plant_preorder,
+    transpose,
+    write_basis,
+)
 from somcot.bellman.transport import EPS, bounds_of_plan, gather, power_of, widest
 from somcot.bellman.tree import greedy_basis
 from somcot.plumbing.jit import kernel, part
+from somcot.plumbing.vector_code import bits, unbits
 
 __all__ = ["GREEDY", "LAST", "PEEL", "WIDE", "optimise_wide"]
 
@@ -32,11 +41,12 @@ def optimise_wide(todo, V, pair_x, pair_y, x, y, unit, bases, hints, start, give
     """
     rows, columns = widest(todo, pair_x, x), widest(todo, pair_y, y)
     tree, crash = new_preorder(rows + columns), new_crash(rows + columns)
-    buffer, turned = np.empty(rows * columns), np.empty(rows * columns)
+    buffer, across = np.zeros(rows * columns + LANES), np.zeros((rows + LANES) * columns, np.float32)
+    chosen = np.empty(V.shape[0] * columns)
     prices, column_prices = np.zeros(V.shape[1]), np.empty(columns)
     shift = power_of(unit)
     changed, pivots = 0, 0
-    spread = 0.0
+    spread, turned, kept = 0.0, False, -1
     for t in range(todo.size):
         k = todo[t]
         x0, x1 = x.indptr[pair_x[k]], x.indptr[pair_x[k] + 1]
@@ -46,10 +56,16 @@ def optimise_wide(todo, V, pair_x, pair_y, x, y, unit, bases, hints, start, give
         flows = bases.flows[bases.ptr[k] : bases.ptr[k + 1]]
         own, others = x.indices[x0:x1], y.indices[y0:y1]
         base = V[own[0], others[0]]
-        C, T = buffer[: n * m].reshape(n, m), turned[: n * m].reshape(m, n)
+        length = filled_up(n)
+        C, T = buffer[: n * m].reshape(n, m), across[: m * length].reshape(m, length)
         if t == 0 or not (_same(x, pair_x[todo[t - 1]], pair_x[k]) and _same(y, pair_y[todo[t - 1]], pair_y[k])):
-            spread = gather(C, V, own, others, base)
-            _transpose(C, T)
+            ahead = t + 2 * V.shape[0] // n
+            if kept != pair_y[k] and ahead < todo.size and pair_y[todo[ahead]] == pair_y[k]:
+                kept = pair_y[k]
+                _choose_columns(V, others, chosen)
+            near = kept == pair_y[k]
+            spread = _gather(buffer, chosen, own, m, base) if near else gather(C, V, own, others, base)
+            turned = False
         tolerance = EPS * (n + m + 8) * spread
         fresh = bases.known[k] == 0 or start != LAST
         if fresh:
@@ -62,12 +78,16 @@ def optimise_wide(todo, V, pair_x, pair_y, x, y, unit, bases, hints, start, give
             else:
                 for j in range(m):
                     v[j] = prices[others[j]] if given.shape[0] == 0 else given[t, others[j]]
-            if start == GREEDY:
+            if start == GREEDY or n + m > MOST:
                 greedy_basis(C, x.masses[x0:x1], y.masses[y0:y1], unit, v, cells, flows)
             else:
-                peel(C, T, x.masses[x0:x1], y.masses[y0:y1], unit, v, cells, flows, crash)
+                if not turned:
+                    transpose(C, T)
+                    turned = True
+                peel(C, buffer, T, x.masses[x0:x1], y.masses[y0:y1], unit, v, cells, flows, crash)
         plant_preorder(cells, flows, C, tree)
-        count = pivot_until_optimal(C, T, tolerance, tree)
+        count = pivot_until_optimal(C, buffer, T, turned, tolerance, tree)
+        turned = turned or count > 0
         if count > 0:
             write_basis(tree, n, m, cells, flows)
         changed += count > 0 or fresh
@@ -95,10 +115,26 @@ def _same(rows, before, now):
 
 
 @part
-def _transpose(C, T):
-    """T = C^T, in blocks that fit the nearest cache."""
-    n, m = C.shape
-    for begin in range(0, m, 8):
-        for i in range(n):
-            for j in range(begin, min(begin + 8, m)):
-                T[j, i] = C[i, j]
+def _choose_columns(V, columns, chosen):
+    """Copy columns of V next to each other; worth it if many pairs follow that need rows of them."""
+    m = columns.size
+    for i in range(V.shape[0]):
+        for j in range(m):
+            chosen[i * m + j] = V[i, np.uint32(columns[j])]
+
+
+@part(nan=True)
+def _gather(costs, chosen, own, m, base):
+    """As `transport.gather`, from chosen columns: the rows `own` less the base, into `costs`; returns their spread.
+
+    The extremes are taken over whole numbers, as in `preorder`: positive floats have the order of their bits.
+    """
+    above, below = np.int64(0), np.int64(0)
+    for i in range(own.size):
+        row, begin = costs[i * m : i * m + m], np.int64(own[i]) * m
+        for j in range(m):
+            row[j] = chosen[begin + j] - base
+        for j in range(m):
+            above = max(above, bits(row[j]))
+            below = max(below, bits(-row[j]))
+    return unbits(above) + unbits(below)

@@ -171,6 +171,7 @@ def iterate(
             if step == 0 and left > 0.0 and _looks_solved(problem, solution, cost, left):
                 thrifty, left = False, 0.0
                 solution.V = discounted_value(kernel, cost, problem.discount, solution.V, accuracy)
+            del kernel  # before the next one is made: on wide supports the two would be half of all memory
     except KeyboardInterrupt:
         if solution.found is None:
             raise
