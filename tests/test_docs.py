@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import pkgutil
 import re
 import subprocess
 import sys
@@ -110,6 +111,16 @@ def test_files_and_tests_that_pages_name_exist(page: str) -> None:
         found = [path for place, path in known.items() if place.endswith(f"/{name}")]
         assert found or "NAME" in name, name
         assert not test or any(f"def {test}(" in path.read_text() for path in found), f"{name}::{test}"
+
+
+def test_functions_that_equations_lead_to_exist() -> None:
+    """The second column of the table: modules, functions and methods below `somcot`, and options as name="value"."""
+    table = (ROOT / "docs/equations.md").read_text().partition("\n## ")[0]
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
+    named = [name for row in rows for name in re.findall(r"`([^`]+)`", row[1]) if "=" not in name]
+    assert len(named) > 20
+    for name in named:
+        assert pkgutil.resolve_name(f"somcot.{name}") is not None
 
 
 @pytest.fixture(scope="module")

@@ -176,6 +176,43 @@ def test_features_that_clearly_differ_are_noted() -> None:
     assert apart.distance > 2 * found.distance
 
 
+def test_few_values_that_happen_to_be_equal_are_no_difference() -> None:
+    """One of five, and two of two: chance gives that in one case of seven."""
+    a = Samples.from_trajectories([["u", "v"]] * 5, rewards=[[r, 0.0] for r in (1, 0, 0, 0, 0)])
+    few = Samples.from_trajectories([["u", "v"]] * 2, rewards=[[1.0, 0.0]] * 2)
+    many = Samples.from_trajectories([["u", "v"]] * 40, rewards=[[1.0, 0.0]] * 40)
+    assert costs.from_features(a, few).disagreement() is None
+    assert costs.from_features(a, many).disagreements().tolist() == [[0, 0]]
+    known = [Samples.from_trajectories([["u", "v"]] * 2, rewards={"u": r, "v": 0.0}) for r in (1.0, 1.5)]
+    assert costs.from_features(*known).disagreements().tolist() == [[0, 0]]
+
+
+def test_disagreements_of_one_process_are_rare() -> None:
+    """Rewards of 0 or 1 in 20 states, some with a few visits: at most one pair of recordings in 100 is doubted."""
+    rng, doubted = np.random.default_rng(5), 0
+    visits = np.repeat([2, 3, 5, 20], 5)
+    states = np.repeat(np.arange(20), visits)
+    for _ in range(100):
+        a, b = (
+            Samples.from_trajectories(
+                [[s, "end"] for s in states], rewards=[[r, 0.0] for r in rng.random(len(states)) < 0.3]
+            )
+            for _ in range(2)
+        )
+        doubted += costs.from_features(a, b).disagreement() is not None
+    assert doubted <= 4  # five or more of 100 at 1 % would happen once in 300 times
+
+
+def test_a_test_of_the_steps_says_that_it_does_not_see_rewards() -> None:
+    chain, means = process(2)
+    a, b = noisy(chain, means, 0.1, 30, 0), noisy(chain, means + np.eye(6)[2], 0.1, 30, 1)
+    with pytest.raises(ValueError, match=r"cost: pool=False counts rewards .* somcot.distance\(\.\.\., confidence"):
+        somcot.same_process(a, b, costs.from_features(a, b, pool=False), discount=0.9)
+    for cost in ("features", costs.from_features(a, b)):
+        with pytest.warns(somcot.DataWarning, match=r"features of 1 state\(s\) .* the test is of the steps alone"):
+            somcot.same_process(a, b, cost, discount=0.9)
+
+
 def test_bootstrap_draws_the_features_too() -> None:
     chain, means = process(3)
     other = MarkovChain(np.roll(np.asarray(chain.transition), 1, axis=0))

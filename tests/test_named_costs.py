@@ -128,6 +128,15 @@ def test_labels_of_numbered_nodes_are_doubted() -> None:
         somcot.distance(somcot.random_walk(3), somcot.random_walk(3), discount=0.9)
 
 
+def test_graphs_without_a_name_in_common_are_doubted() -> None:
+    x, y = (from_graph(nx.relabel_nodes(nx.path_graph(3), dict(enumerate(names)))) for names in ("abc", "def"))
+    with pytest.warns(somcot.DataWarning, match="no node of one graph is called like a node of the other.*'degree'"):
+        assert somcot.distance(x, y, discount=0.9).distance == 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        somcot.distance(x, y, "neighbourhood", discount=0.9)
+
+
 @pytest.mark.parametrize(
     "cost",
     ["", "label", "attribute:", "attribute", "degree:2", "neighbourhood:", "neighbourhood:-1", "neighbourhood:1.5"],

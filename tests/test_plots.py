@@ -73,7 +73,10 @@ def test_trace_shows_no_bracket_where_nothing_is_proved(result: somcot.Result) -
 
     assert legend(result) == ["proved bracket", "distance"]
     run = somcot.distance(*blocks(4, 2, 0.5), discount=0.9, method="somcot", n_steps=100, rng=0)
-    assert legend(run) == ["distance"]
+    assert legend(run) == ["average of all steps so far", "distance: average of the last"]
+    line, answer = somcot.plots.trace(run).lines
+    np.testing.assert_array_equal(line.get_ydata(), run.trace["distance"][:-1])
+    np.testing.assert_array_equal(answer.get_ydata(), [run.distance])
     plt.close("all")
 
 

@@ -329,7 +329,7 @@ class Continuous(NamedTuple):
         elif self.route == "twin" and self.twin.bias is not None and plain is not None:
             parts.append(f"cells alone give {plain:.3g}, bias {self.twin.bias:.3g} measured on linear twins")
         elif self.route == "approximate":
-            parts.append("which nothing vouches for")
+            parts.append("nothing vouches for them")
         if self.shift_check is not None and self.route != "map":
             parts.append(f"shift check {self.shift_check.distance:.3g} -> {self.shift_check.final:.3g}")
         return "; ".join(parts)

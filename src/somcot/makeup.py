@@ -53,7 +53,8 @@ class Contributions(NamedTuple):
     pairs : tuple of PairShare
         Together, all pairs make up the distance of the estimated (or known) chains.
     transitions : tuple of TransitionShare
-        From a state that both processes have, to any.
+        From a state that both processes have, to any. None where equal names do not mean the same state, such as
+        numbers of the nodes of two graphs: where namesakes cost more than half of what two states met at random do.
     """
 
     pairs: tuple[PairShare, ...]
@@ -73,10 +74,11 @@ class Contributions(NamedTuple):
             for t in self.transitions
         ]
         common = ["!amount", "!error", "clear"]
+        tables = [table(["in X", "in Y", *common, "!time", "!cost"], pairs, caption="Pairs of states")]
+        if steps:
+            tables.append(table(["from", "to", *common, "!in X", "!in Y"], steps, caption="Transitions"))
         return card(
-            "Contributions", (),
-            table(["in X", "in Y", *common, "!time", "!cost"], pairs, caption="Pairs of states"),
-            table(["from", "to", *common, "!in X", "!in Y"], steps, caption="Transitions"),
+            "Contributions", (), *tables,
             sub="clear: no accident of the recordings, at a false discovery rate of 5 %",
         )  # fmt: skip
 
@@ -85,7 +87,7 @@ class Contributions(NamedTuple):
         lines = [head] + [_line(f"{p.x!s} / {p.y!s}", p, p.occupancy, p.cost) for p in self.pairs]
         head = f"{'transition':<42}{'amount':>10}{'error':>10}{'in X':>9}{'in Y':>9}"
         steps = [_line(f"{t.state!s} -> {t.next_state!s}", t, *t[-2:]) for t in self.transitions]
-        return "\n".join([*lines, "", head, *steps])
+        return "\n".join([*lines, "", head, *steps] if steps else lines)
 
 
 def _numbers(share: PairShare | TransitionShare) -> tuple[str, str, str]:

@@ -198,6 +198,10 @@ def test_one_step_of_each_is_too_few_for_an_interval() -> None:
     assert found.confidence_interval is None
     assert "approximate, no interval" in str(found)
     assert any("found 1 transition on one side, and 20 on each are the least" in str(w.message) for w in caught)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plain = distance(tiny[0], tiny[1], discount=0.9)  # no word of an interval that nobody asked for
+    assert plain.notes[0].startswith("the distance is approximate: found 1 transition")
 
 
 @pytest.mark.parametrize("size", [1e200, 1e-200])

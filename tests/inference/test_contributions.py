@@ -122,6 +122,32 @@ def test_clusterings_without_a_state_in_common_are_not_called_chance() -> None:
     assert "permutation test" not in somcot.report.html(result)
 
 
+def test_names_that_mean_nothing_are_not_compared() -> None:
+    """Numbers of nodes: "3 is followed by 5 more often" is about nothing where the cost knows no names."""
+    rng = np.random.default_rng(0)
+    place = np.arange(12)
+    kernel = rng.dirichlet(np.full(12, 0.3), size=12)
+    marks = rng.permutation(12)
+    turned = rng.permutation(12)
+    x, y = (
+        MarkovChain(kernel, initial=np.full(12, 1 / 12)),
+        MarkovChain(kernel[turned][:, turned], initial=np.full(12, 1 / 12)),
+    )
+    for cost, told in (
+        (somcot.costs.absolute(marks, marks[turned]), False),  # by something that turned with the nodes
+        (7.0 + somcot.costs.absolute(marks, marks), True),  # by the names, with an offset
+        (1.0 - np.eye(12), True),
+        (somcot.costs.absolute(place, place + rng.normal(size=12)), True),  # by numbers that are nearly the same
+    ):
+        found = somcot.distance(x, y, cost, discount=0.9).contributions()
+        assert (len(found.transitions) > 0) == told
+    renamed = somcot.distance(x, y, somcot.costs.absolute(marks, np.roll(marks, 1)), discount=0.9).contributions()
+    assert renamed.pairs
+    assert not renamed.transitions
+    assert "transition" not in str(renamed)
+    assert "Transitions" not in renamed._repr_html_()
+
+
 def test_saved_and_loaded(tmp_path: Path) -> None:
     result = estimate(0.3, 1)
     result.save(tmp_path / "result")

@@ -120,3 +120,17 @@ def test_the_note_does_not_ask_for_what_was_done() -> None:
     assert "use standard_error='episodes'" in said["rows"]
     assert "standard_error" not in said["episodes"]
     assert "too narrow" not in said["episodes"]
+
+
+def test_no_note_speaks_of_an_interval_that_nobody_asked_for() -> None:
+    x, y = (Samples.from_trajectories(second_order(40, 50, seed, 0.1)) for seed in (1, 2))
+    said = {}
+    for confidence in (None, 0.9):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            said[confidence] = somcot.distance(x, y, discount=0.998, confidence=confidence, rng=0).diagnose()
+    assert len(said[None]) == len(said[0.9])
+    assert any("too few data for this horizon" in note for note in said[None])
+    assert any("the standard error is too small" in note for note in said[None])
+    assert not any("interval" in note for note in said[None])
+    assert sum("interval" in note for note in said[0.9]) >= 2

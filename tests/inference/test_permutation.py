@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -236,3 +237,13 @@ def test_long_run_starts_keep_the_level_and_the_power() -> None:
     assert sum(p <= 0.05 for p in pvalues) <= 6
     x, y = (walk(theta, 7).with_start("stationary") for theta in (0.35, 0.65))
     assert somcot.same_process(x, y, LABELS, discount=0.9, n_permutations=99, rng=0).pvalue <= 0.05
+
+
+def test_it_prints_what_it_says() -> None:
+    a, b, c = (somcot.random_walk(5, p).sample(40, 50, rng=k) for k, p in enumerate((0.5, 0.5, 0.8)))
+    cost = 1.0 - np.eye(5)
+    assert re.fullmatch(
+        r"p = [\d.]+, no difference shown, statistic [\d.]+, \d+ regroupings, stopped early",
+        str(somcot.same_process(a, b, cost, discount=0.9)),
+    )
+    assert str(somcot.same_process(a, c, cost, discount=0.9)).startswith("p = 0.005, the recordings differ, statistic ")

@@ -192,6 +192,18 @@ def test_observations_of_several_parts_are_refused(space: Any, parts: str) -> No
         from_minari(recorded, vectors=True)
 
 
+def test_several_whole_numbers_are_a_label() -> None:
+    """Blackjack: (sum, card of the dealer, usable ace)."""
+    samples = from_env("Blackjack-v1", lambda seen: int(seen[0] < 17), n_steps=300, rng=0)
+    assert all(isinstance(label, tuple) and len(label) == 3 for label in samples.states)
+    sums = np.array(samples.states)[:, 0]
+    left = np.flatnonzero(np.asarray(samples.counts()).sum(axis=1))
+    assert samples.n_transitions == 300
+    assert sums.min() >= 4
+    stays = np.asarray(samples.counts()).diagonal()[left] == np.asarray(samples.counts()).sum(axis=1)[left]
+    assert ((sums[left] >= 17) == stays).all()  # who holds ends where they are, who does not gets a card
+
+
 def test_actions_of_several_kinds_are_for_chance_alone() -> None:
     class Both(Ladder):
         action_space = gym.spaces.Tuple([gym.spaces.Discrete(2), gym.spaces.Discrete(2)])
@@ -259,6 +271,25 @@ def test_minari_dataset_of_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert found.terminated.tolist() == [True, False]
     with pytest.raises(ValueError, match="or vectors=True for Trajectories"):
         from_minari("points/test-v0")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_minari_dataset_of_several_whole_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    minari = pytest.importorskip("minari")
+    buffer = pytest.importorskip("minari.data_collector.episode_buffer")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    parts = np.array([4, 9, 15, 15]), np.array([1, 1, 1, 1])
+    episode = buffer.EpisodeBuffer(
+        id=0, observations=parts, actions=np.zeros(3, int), rewards=np.zeros(3), infos={},
+        terminations=np.array([False, False, True]), truncations=np.zeros(3, bool),
+    )  # fmt: skip
+    space = gym.spaces.Tuple([gym.spaces.Discrete(32), gym.spaces.Discrete(2)])
+    minari.create_dataset_from_buffers(
+        "cards/test-v0", [episode], observation_space=space, action_space=gym.spaces.Discrete(2)
+    )
+    found = from_minari("cards/test-v0")
+    assert found.states == ((4, 1), (9, 1), (15, 1))
+    assert np.asarray(found.counts()).tolist() == [[0, 1, 0], [0, 0, 1], [0, 0, 1]]
 
 
 def test_two_policies_can_be_compared() -> None:

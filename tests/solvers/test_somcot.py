@@ -500,7 +500,7 @@ def test_an_ending_stream_is_a_status() -> None:
         ([(0, -1)], r"x: transition 0 has state -1"),
         ([(0.0, 1.0)], r"float64, expected whole numbers"),
         ([(True, False)], r"bool, expected whole numbers"),
-        ([("a", "b")], r"expected whole numbers"),
+        ([("a", "b")], r"expected whole numbers.*list their labels as states="),
         ([(0, 1, 2)], r"expected pairs \(state, next state\)"),
         ([0, 1], r"found 0, expected pairs"),
         ([(0, [1, 2])], r"different shapes|ragged|shape"),

@@ -82,7 +82,7 @@ def distance(
         cells, checks.resolution([*coarser, cells], cost, discount, bare, threads), twin, check,
         None if mapped is None else mapped.fit, answer.route,
     )  # fmt: skip
-    notes = tuple(words.notes(continuous, alike(cells.x, cells.y), bare.plugin))
+    notes = tuple(words.notes(continuous, alike(cells.x, cells.y), bare.plugin, interval=confidence is not None))
     for note in notes:
         warn(note, DataWarning)
     return replace(

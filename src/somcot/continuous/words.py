@@ -17,12 +17,12 @@ def message(value: float, plain: float, continuous: Continuous) -> str:
     return f"Estimated from recordings of real vectors: {value:.6g}; {continuous.summary(plain)}."
 
 
-def notes(continuous: Continuous, suspicion: str | None, plain: float) -> Iterator[str]:
-    """Everything there is to warn of, in the order of importance."""
+def notes(continuous: Continuous, suspicion: str | None, plain: float, *, interval: bool = True) -> Iterator[str]:
+    """Everything there is to warn of, in the order of importance; `interval`: whether one was asked for."""
     check = continuous.shift_check
     failed = check is not None and not check.passed and continuous.route != "map"
     if continuous.route == "approximate":
-        yield f"the distance is approximate and has no interval: {_unvouched(continuous)}"
+        yield f"the distance is approximate{' and has no interval' * interval}: {_unvouched(continuous)}"
     if failed and check is not None:
         why = "" if continuous.route == "approximate" else f" ({continuous.twin.reason})"
         yield (

@@ -94,18 +94,27 @@ def _of_labels(x: Any, y: Any) -> Floats:
     states = [getattr(side, "states", None) for side in (x, y)]
     for name, found in zip("xy", states, strict=True):
         if found is None:
-            raise ValueError(f"cost: {name} does not say what its states are called, so give the cost as an array")
-    if all(_is_numbered_graph(side) for side in (x, y)):
+            raise ValueError(
+                f"cost: {name} does not say what its states are called, so give the cost as an array, or a stream the "
+                "labels of its states: states="
+            )
+    graphs = all(getattr(side, "attributes", None) is not None for side in (x, y))  # they alone have attributes
+    instead = "compare 'degree', 'neighbourhood' or an attribute of the nodes ('attribute:NAME')"
+    if graphs and _is_numbered(x) and _is_numbered(y):
         warn(
             "cost: both sides are graphs with numbered nodes, and 'labels' compares the numbers; unless equal numbers "
-            "mean the same node, compare 'degree', 'neighbourhood' or an attribute of the nodes ('attribute:NAME')",
+            f"mean the same node, {instead}",
+            DataWarning,
+        )
+    elif graphs and set(x.states).isdisjoint(y.states):
+        warn(
+            "cost: no node of one graph is called like a node of the other, so by 'labels' all pairs cost 1, and "
+            f"the distance is 1; {instead}",
             DataWarning,
         )
     return labels(states[0], states[1])  # type: ignore[arg-type]
 
 
-def _is_numbered_graph(side: Any) -> bool:
-    """Whether a process is a walk on a graph (they alone have attributes) whose nodes are called 0, 1, 2, ..."""
-    return getattr(side, "attributes", None) is not None and all(
-        str(label).isascii() and str(label).isdigit() for label in side.states
-    )
+def _is_numbered(graph: Any) -> bool:
+    """Whether the nodes are called 0, 1, 2, ..."""
+    return all(str(label).isascii() and str(label).isdigit() for label in graph.states)

@@ -106,6 +106,11 @@ class FeatureCost:
         d_a[i], d_b[j] = n * both, m * both
         return float(d_a**2 @ self.x.squared_errors + d_b**2 @ self.y.squared_errors)
 
+    @property
+    def kept_apart(self) -> bool:
+        """Whether states that both recordings have are two states, each with a feature of its own: ``pool=False``."""
+        return not len(self.shared) and not set(self.x.states).isdisjoint(self.y.states)
+
     def disagreements(self) -> NDArray[np.int64]:
         """Shared states whose features differ by more than noise explains (1 in 100 over all states), worst first."""
         from scipy.special import ndtri
@@ -113,11 +118,33 @@ class FeatureCost:
         i, j = self.shared.T
         recorded = (self.x.numbers[i] > 0) & (self.y.numbers[j] > 0)
         apart = np.where(recorded, np.abs(self.x.means[i] - self.y.means[j]), 0.0)
-        noise = np.sqrt(self.x.squared_errors[i] + self.y.squared_errors[j])
+        noise = np.sqrt(np.maximum(self.x.squared_errors[i] + self.y.squared_errors[j], self._if_equal()))
         rounding = 1e-9 * (np.abs(self.x.means[i]) + np.abs(self.y.means[j]))
         limit = -ndtri(0.005 / max(len(i), 1)) * noise + rounding
         found = np.flatnonzero(apart > limit)
         return self.shared[found[np.argsort(-(apart - limit)[found], kind="stable")]]
+
+    def disagreement(self) -> str | None:
+        """The same as the beginning of a sentence, None where there are none."""
+        apart = self.disagreements()
+        if not len(apart):
+            return None
+        i, j = apart[0]
+        return (
+            f"features of {len(apart)} state(s) that both recordings have differ by more than their noise, such as "
+            f"{self.x.states[i]!r}: {self.x.means[i]:.3g} against {self.y.means[j]:.3g}"
+        )
+
+    def _if_equal(self) -> Floats:
+        """Squared error of the differences in shared states, from the spread of the values of both sides together.
+
+        A few values that happen to be equal have no spread of their own, and would differ from any other for certain.
+        """
+        i, j = self.shared.T
+        n, m = (np.maximum(side.numbers[k], 1.0) for side, k in ((self.x, i), (self.y, j)))
+        between = n * m / (n + m) * (self.x.means[i] - self.y.means[j]) ** 2
+        spread = (n - 1) * self.x.variances[i] + (m - 1) * self.y.variances[j] + between
+        return np.asarray(spread / (n + m) * (1.0 / n + 1.0 / m))
 
     def noise(self, rng: np.random.Generator) -> Floats:
         """A draw of the error of `signed`: what features from another recording of the same size would differ by."""

@@ -188,7 +188,7 @@ def estimate(
         plugin=bare.distance,
         estimate=_record(evidence, pooled, problem, 2 * n_splits + 1),
         samples=(models[0].n_transitions, models[1].n_transitions),
-        notes=tuple(notes(whole, evidence, standard_error)),
+        notes=tuple(notes(whole, evidence, standard_error, interval=confidence is not None)),
     )
     if confidence is not None:
         if interval == "bootstrap":

@@ -20,11 +20,14 @@ _LISTED = 3  # states that a note names
 _HARDLY = 0.75  # rho above which the data hardly tell the distance from 0
 
 
-def notes(whole: Plugin, evidence: Evidence, by: str = "rows") -> Iterator[str]:
-    """Everything there is to say, in the order of importance; `by` is what the standard error was taken from."""
+def notes(whole: Plugin, evidence: Evidence, by: str = "rows", *, interval: bool = True) -> Iterator[str]:
+    """Everything there is to say, in the order of importance.
+
+    `by` is what the standard error was taken from, `interval` whether one was asked for.
+    """
     for name, model in zip("xy", whole.models, strict=True):
         if model.samples is not None:
-            yield from _of_one_side(name, model, whole.problem.discount, by)
+            yield from _of_one_side(name, model, whole.problem.discount, by, interval)
     if isinstance(whole.x.samples, Samples) and isinstance(whole.y.samples, Samples):
         suspicion = alike(whole.x.samples, whole.y.samples)
         if suspicion is not None:
@@ -33,8 +36,9 @@ def notes(whole: Plugin, evidence: Evidence, by: str = "rows") -> Iterator[str]:
         yield from _of_features(whole)
     sat = evidence.saturation
     if sat > SATURATED:
+        wider = "the interval is wider and " if interval else ""
         yield (
-            f"too few data for this horizon (saturation {sat:.1f}, at most 3 is safe): the interval is wider and the "
+            f"too few data for this horizon (saturation {sat:.1f}, at most 3 is safe): {wider}the "
             f"estimate may still be too high; record about {(sat / SATURATED) ** 2:.2g} times as much, or lower the "
             "discount"
         )
@@ -46,16 +50,17 @@ def notes(whole: Plugin, evidence: Evidence, by: str = "rows") -> Iterator[str]:
         )
 
 
-def _of_one_side(name: str, model: Model, discount: float, by: str) -> Iterator[str]:
+def _of_one_side(name: str, model: Model, discount: float, by: str, interval: bool) -> Iterator[str]:
     assert model.samples is not None
+    narrow = "interval is too narrow" if interval else "standard error is too small"
     if model.samples.overlap > 1:
         yield (
-            f"{name}: steps overlap (sliding=True), so they are not independent and an interval is too narrow; "
+            f"{name}: steps overlap (sliding=True), so they are not independent and the {narrow}; "
             "read the trajectories with sliding=False"
         )
     elif isinstance(model.samples, Samples) and forgetful(model.samples):
         yield f"{name}: the next state clearly depends on more than the last one (somcot.markov_order), so " + (
-            "the interval is too narrow and the distance that of simpler processes; use standard_error='episodes', or "
+            f"the {narrow} and the distance that of simpler processes; use standard_error='episodes', or "
             "make words the states: samples.with_order(2)"
             if by == "rows"
             else "the distance is that of simpler processes; samples.with_order(2) makes words the states"
@@ -68,19 +73,13 @@ def _of_one_side(name: str, model: Model, discount: float, by: str) -> Iterator[
         numbers = [f"{visits[i]} transition(s) out of {model.chain.states[i]!r}" for i in few[:_LISTED]]
         more = f" and few out of {len(few) - _LISTED} more states" if len(few) > _LISTED else ""
         yield (
-            f"{name}: only {', '.join(numbers)}{more} recorded, and much time is spent there: an interval is too "
-            "narrow then; record more episodes, or episodes that start there"
+            f"{name}: only {', '.join(numbers)}{more} recorded, and much time is spent there: the {narrow} "
+            "then; record more episodes, or episodes that start there"
         )
 
 
 def _of_features(whole: Plugin) -> Iterator[str]:
     assert whole.features is not None
-    apart = whole.features.disagreements()
-    if len(apart):
-        i, j = apart[0]
-        x, y = whole.features.x, whole.features.y
-        yield (
-            f"features of {len(apart)} state(s) that both recordings have differ by more than their noise, such as "
-            f"{x.states[i]!r}: {x.means[i]:.3g} against {y.means[j]:.3g}; they were pooled; "
-            "costs.from_features(a, b, pool=False) counts such differences"
-        )
+    apart = whole.features.disagreement()
+    if apart is not None:
+        yield f"{apart}; they were pooled; costs.from_features(a, b, pool=False) counts such differences"

@@ -94,7 +94,9 @@ class SameProcessResult:
 
     def __str__(self) -> str:
         early = ", stopped early" if self.stopped_early else ""
-        return f"p = {self.pvalue:.3g}, statistic {self.statistic:.4g}, {self.n_permutations} regroupings{early}"
+        said = verdict(self.pvalue).partition(":")[0].lower()
+        figures = f"statistic {self.statistic:.4g}, {self.n_permutations} regroupings{early}"
+        return f"p = {self.pvalue:.3g}, {said}, {figures}"
 
 
 def same_process(
@@ -259,8 +261,12 @@ def _table(cost: Any, recordings: Sequence[Samples], deck: Deck) -> Floats:
     """The cost between all states of all recordings, in the order of the pooled ones."""
     pooled = deck.pooled
     n, states = pooled.n_states, pooled.states
+    if isinstance(cost, str) and cost != "features":
+        return _named_cost(cost, pooled)
     if isinstance(cost, (str, costs.FeatureCost)):
-        return _named_cost(cost if isinstance(cost, str) else "features", pooled)
+        table = _named_cost("features", pooled)
+        _doubt_features(cost, recordings)
+        return table
     if callable(cost):
         return costs.check_cost(cost(pooled, pooled), n, n)
     array = np.asarray(cost)
@@ -275,6 +281,27 @@ def _table(cost: Any, recordings: Sequence[Samples], deck: Deck) -> Floats:
             "first recording before new ones of the next; or pass cost='labels' or a function of two Samples"
         )
     return costs.check_cost(array, n, n)
+
+
+def _doubt_features(cost: str | costs.FeatureCost, recordings: Sequence[Samples]) -> None:
+    """Say what a test of the steps does not see: rewards that differ in one state."""
+    if isinstance(cost, str):
+        if len(recordings) > 2:
+            return
+        cost = costs.from_features(*recordings)
+    if cost.kept_apart:
+        raise ValueError(
+            "cost: pool=False counts rewards that differ in one state, but episodes are dealt anew by their states, "
+            "and rewards are known for each state, not for each episode; somcot.distance(..., confidence=0.9) has an "
+            "interval that counts them, and cost='features' tests the steps alone"
+        )
+    apart = cost.disagreement()
+    if apart is not None:
+        warn(
+            f"{apart}; the test is of the steps alone; somcot.distance with costs.from_features(a, b, pool=False) "
+            "counts such differences",
+            DataWarning,
+        )
 
 
 def _named_cost(cost: str, pooled: Samples) -> Floats:

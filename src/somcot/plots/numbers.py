@@ -23,7 +23,8 @@ _OF_CHAINS = ", estimated chains"
 def trace(result: Result, *, ax: Axes | None = None, names: tuple[str, str] | None = None) -> Axes:
     """The distance along the run, with what is proved or estimated of it.
 
-    The band is the proved bracket that the run ended in; a run on streams has none. For data the run is that of the
+    The band is the proved bracket that the run ended in; a run of SOMCOT has none, and its answer, which leaves out the
+    first steps, is a point beside the average of all. For data the run is that of the
     estimated chains; the estimate itself is a line, and its interval a band of its own.
 
     Parameters
@@ -40,7 +41,10 @@ def trace(result: Result, *, ax: Axes | None = None, names: tuple[str, str] | No
     if result.claim is not Claim.NOTHING:
         ax.axhspan(*result.bounds, alpha=0.25, color="C0", label="proved bracket" + _OF_CHAINS * estimated)
     marker = "o" if len(steps) <= 30 else None
-    if len(values):
+    if result.method == "somcot" and len(values):  # the last row is another average than those before it
+        ax.plot(steps[:-1], values[:-1], color="C0", label="average of all steps so far")
+        ax.plot(steps[-1:], [result.distance], "o", color="C0", label="distance: average of the last")
+    elif len(values):
         ax.plot(steps, values, marker=marker, color="C0", label="distance" + _OF_CHAINS * estimated)
     elif not estimated:  # clocks whose solvers have no distance before the end
         ax.axhline(result.distance, color="C0", label="distance")

@@ -154,7 +154,9 @@ def from_minari(  # type: ignore[misc]  # the options are those below
                 "expected as many"
             )
         ended = bool(recorded.terminations[-1]) if len(rewards) else False
-        episodes.append(Episode(list(recorded.observations), rewards, ended))
+        found = recorded.observations  # those of several parts are stored part by part
+        seen = list(zip(*found, strict=True)) if isinstance(found, tuple) else list(found)
+        episodes.append(Episode(seen, rewards, ended))
     if check_flag("vectors", vectors):
         _refuse_beside_vectors(bins=bins, terminal=terminal)
         return to_trajectories(str(name), episodes, transform)
@@ -205,6 +207,8 @@ def _vector_env(env: Any, n_envs: int, options: dict[str, Any]) -> tuple[Any, bo
 def _refuse_loose(name: str, space: Any) -> None:
     """Refuse observations without a fixed shape, which a batch keeps as objects of its own, and those of many parts."""
     kind = type(space).__name__
+    if kind == "Tuple" and all(type(part).__name__ == "Discrete" for part in space.spaces):
+        return  # a tuple of whole numbers is a label, as in Blackjack
     if kind in ("Dict", "Tuple"):
         parts = ", ".join(map(str, space.spaces)) if kind == "Dict" else f"{len(space.spaces)} parts"
         raise ValueError(

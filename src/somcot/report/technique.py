@@ -269,6 +269,8 @@ def run(result: Result) -> str:
         Claim.ESTIMATED: "The distance of the estimated chains step by step; the band is what is proved of it.",
         Claim.NOTHING: "The distance step by step.",
     }[result.claim]
+    if result.method == "somcot":
+        said = "The average of all steps so far; the last point is the distance, which leaves out the first steps."
     return f"<p>{said}</p>{picture}"
 
 

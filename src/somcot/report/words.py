@@ -23,7 +23,10 @@ _NUMBER, _SHARE = re.compile(r"\d[\d,.]*"), re.compile(r"[\d,]+ of [\d,]+")
 _LEVEL = 0.05  # of the permutation test, as for marks of contributions
 _TEST = "A permutation test of the transitions"  # of how often each was made, whatever it costs
 # What decides whether the number can be trusted comes before what is merely good to know.
-_FIRST = ("same sessions?", "no state is called the same", "interval is too narrow", "too few data", "hardly tell")
+_FIRST = (
+    "same sessions?", "no state is called the same", "interval is too narrow", "error is too small", "too few data",
+    "hardly tell",
+)  # fmt: skip
 
 
 def cost_of(result: Result, cost: ArrayLike | None = None) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]] | None:

@@ -190,7 +190,7 @@ def whole_numbers(name: str, what: str, values: Any) -> NDArray[Any]:
     if array.size and array.dtype.kind not in "iu":
         raise StreamError(
             f"{name}: {what} are of type {array.dtype}, expected whole numbers; first found {array.flat[0]!r}; "
-            "number the states from 0"
+            "number the states from 0, or list their labels as states="
         )
     return array if array.size else array.astype(np.int64)
 
