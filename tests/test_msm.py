@@ -44,6 +44,7 @@ def test_warnings_of_a_sweep_name_their_lag() -> None:
     told = [str(each.message) for each in found if "depends on more than the last" in str(each.message)]
     assert told
     assert all(text.startswith("lag 1: ") for text in told)
+    assert {each.filename for each in found} == {__file__}
 
 
 def test_numbers_of_two_clusterings_are_asked_about() -> None:

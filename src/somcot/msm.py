@@ -6,8 +6,7 @@ Trajectories and models are read by `somcot.readers.from_dtrajs` and `somcot.rea
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -201,20 +200,20 @@ def lag_sweep(
     found = []
     for lag in wanted:
         a, b = (read(side, lag=lag, source=f"lag {lag}, {name}") for name, side in (("x", x), ("y", y)))
-        with _about(f"lag {lag}"):
-            found.append(distance(a, b, cost, discount=discount**lag, confidence=confidence, rng=rng))
+        ask = partial(distance, a, b, cost, discount=discount**lag, confidence=confidence, rng=rng)
+        found.append(_about(f"lag {lag}", ask))
     _warn_of_numbers(cost, a, b)
     return LagSweep(wanted, tuple(found))
 
 
-@contextmanager
-def _about(what: str) -> Iterator[None]:
+def _about(what: str, ask: Callable[[], Result]) -> Result:
     """Let warnings say what they are about: the lag from which on there are none is what a sweep is for."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        yield
+        result = ask()
     for each in found:
         warn(f"{what}: {each.message}", each.category)
+    return result
 
 
 def _warn_of_numbers(cost: Cost, x: MarkovChain | Samples, y: MarkovChain | Samples) -> None:

@@ -106,7 +106,7 @@ class Order:
             return
         ordered = self._ordered(codes)
         twice = int(np.count_nonzero(self.tied & (ordered[1:] == ordered[:-1])))
-        also = f", {twice:,} of them with the same state too: rows that came twice are steps that nobody made"
+        also = f"; {twice:,} of them have the same state too: if they came twice, remove the copies"
         what = "row(s) have the same time as the one before in their sequence; kept in the order found"
         self._warn(int(self.tied.sum()), what + (also if twice else ""))
 
