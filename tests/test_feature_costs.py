@@ -208,6 +208,11 @@ def test_a_test_of_the_steps_says_that_it_does_not_see_rewards() -> None:
     a, b = noisy(chain, means, 0.1, 30, 0), noisy(chain, means + np.eye(6)[2], 0.1, 30, 1)
     with pytest.raises(ValueError, match=r"cost: pool=False counts rewards .* somcot.distance\(\.\.\., confidence"):
         somcot.same_process(a, b, costs.from_features(a, b, pool=False), discount=0.9)
+    again = noisy(chain, means, 0.1, 30, 2)
+    for pool in (True, False):
+        found = quiet(somcot.distance, a, again, costs.from_features(a, again, pool=pool), discount=0.9)
+        (note,) = [note for note in found.notes if "hardly tell" in note]
+        assert ("same_process" in note) == pool
     for cost in ("features", costs.from_features(a, b)):
         with pytest.warns(somcot.DataWarning, match=r"features of 1 state\(s\) .* the test is of the steps alone"):
             somcot.same_process(a, b, cost, discount=0.9)

@@ -30,6 +30,15 @@ def hostile_result() -> tuple[somcot.Result, np.ndarray[tuple[int, ...], np.dtyp
     return somcot.distance(x, y, cost, discount=0.9), cost
 
 
+def test_names_of_nodes_that_mean_nothing_are_not_compared() -> None:
+    nx = pytest.importorskip("networkx")
+    a, b = (somcot.readers.from_graph(nx.watts_strogatz_graph(n, 4, 0.3, seed=n)) for n in (14, 11))
+    page = report.html(somcot.distance(a, b, "neighbourhood", discount=0.9))
+    assert "<p>When the two run side by side:</p>" in page
+    for part in ("is followed by", "Only in", "of the same name", "What comes of it"):
+        assert part not in page
+
+
 def big_result(n: int) -> tuple[somcot.Result, np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:
     rng = np.random.default_rng(1)
     x, y = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.cards import card, table
 from somcot.plumbing.text import brief_record, decimals, label_text, percent
 
-__all__ = ["Contributions", "Makeup", "PairShare", "RowCounts", "TransitionShare"]
+__all__ = ["Contributions", "Makeup", "PairShare", "RowCounts", "TransitionShare", "names_count"]
 
 
 class PairShare(NamedTuple):
@@ -142,3 +142,28 @@ class Makeup:
     @cached_property
     def _pvalue(self) -> float | None:  # several views of a result ask for it, and regrouping takes time
         return self.same_rows() if callable(self.same_rows) else self.same_rows
+
+
+def names_count(states_x: Sequence[Hashable], states_y: Sequence[Hashable], cost: Floats, law: Floats) -> bool:
+    """Whether states that are called the same are the same by the cost, more or less.
+
+    Namesakes must cost at most half of what two states met at random do, on average over the time spent there.
+
+    Parameters
+    ----------
+    states_x, states_y : sequence of hashable
+    cost, law : ndarray, shape (n_x, n_y)
+        `law` is that of the pairs of states.
+
+    Examples
+    --------
+    >>> law, cost = np.full((2, 2), 0.25), np.array([[0.0, 1.0], [1.0, 0.0]])
+    >>> names_count("ab", "ab", cost, law), names_count("ab", "ba", cost, law)
+    (True, False)
+    """
+    place = {label: j for j, label in enumerate(states_y)}
+    shared = [(i, place[label]) for i, label in enumerate(states_x) if label in place]
+    i, j = np.array(shared, dtype=np.int64).reshape(-1, 2).T
+    above, in_x, in_y = cost - cost.min(), law.sum(axis=1), law.sum(axis=0)
+    time = in_x[i] + in_y[j]
+    return float(time @ above[i, j]) <= 0.5 * float(time.sum()) * float(in_x @ above @ in_y)

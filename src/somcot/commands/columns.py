@@ -27,7 +27,11 @@ def parts(answer: Answer) -> Columns:
     tables = [_matches(answer)]
     if answer.result.makeup is not None:
         found = answer.result.contributions(_TOP)
-        pairs = [_pairs(answer, found.pairs)] if found.pairs else []
+        pairs = (
+            [_pairs(answer, found.pairs, "What comes of it, side by side" if found.transitions else "Side by side")]
+            if found.pairs
+            else []
+        )
         tables = [*([_steps(answer, found.transitions)] if found.transitions else []), *pairs, *tables]
     return Columns(tables, padding=(1, 4))
 
@@ -49,8 +53,8 @@ def _steps(answer: Answer, steps: tuple[TransitionShare, ...]) -> Table:
     return table
 
 
-def _pairs(answer: Answer, pairs: tuple[PairShare, ...]) -> Table:
-    table = _titled("What comes of it, side by side")
+def _pairs(answer: Answer, pairs: tuple[PairShare, ...], title: str) -> Table:
+    table = _titled(title)
     first, second = (file_name(name, 14) for name in answer.names)
     table.add_column(Text(f"in {first}"), overflow="fold")
     table.add_column(Text(f"while in {second}"), overflow="fold")

@@ -29,7 +29,7 @@ from somcot.inference.dealing import deck_of_two, known_starts_differ
 from somcot.inference.model import Model
 from somcot.inference.permutation import sequential_pvalue
 from somcot.inference.statistics import pearson
-from somcot.makeup import Contributions, Makeup, PairShare, RowCounts, TransitionShare
+from somcot.makeup import Contributions, Makeup, PairShare, RowCounts, TransitionShare, names_count
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.discounting import discounted_occupancy, discounted_value
 from somcot.plumbing.lazy import amended
@@ -174,7 +174,8 @@ class _Entries(NamedTuple):
 
 
 def _transitions(result: Result, makeup: Makeup, n: int, apart: bool) -> tuple[TransitionShare, ...]:
-    if result.gradient is None or not _names_count(result, makeup):
+    named = names_count(result.states_x, result.states_y, makeup.cost, result.state_law)
+    if result.gradient is None or not named:
         return ()
     found = _shared_entries(result, makeup)
     amount = found.slope * (found.p - found.q)
@@ -192,17 +193,6 @@ def _transitions(result: Result, makeup: Makeup, n: int, apart: bool) -> tuple[T
         )
         for k in order
     )  # fmt: skip
-
-
-def _names_count(result: Result, makeup: Makeup) -> bool:
-    """Whether states that are called the same are the same by the cost, more or less."""
-    place = {label: j for j, label in enumerate(result.states_y)}
-    shared = [(i, place[label]) for i, label in enumerate(result.states_x) if label in place]
-    i, j = np.array(shared, dtype=np.int64).reshape(-1, 2).T
-    cost, law = makeup.cost - makeup.cost.min(), result.state_law
-    in_x, in_y = law.sum(axis=1), law.sum(axis=0)
-    time = in_x[i] + in_y[j]
-    return float(time @ cost[i, j]) <= 0.5 * float(time.sum()) * float(in_x @ cost @ in_y)
 
 
 def _shared_entries(result: Result, makeup: Makeup) -> _Entries:

@@ -45,6 +45,7 @@ def notes(whole: Plugin, evidence: Evidence, by: str = "rows", *, interval: bool
     if evidence.rho > _HARDLY:
         x, y = whole.x.samples, whole.y.samples
         comparable = isinstance(x, Samples) and isinstance(y, Samples) and set(x.states) == set(y.states)
+        comparable = comparable and not (whole.features is not None and whole.features.kept_apart)
         yield "the data hardly tell the distance from its least possible value; the correction is active" + (
             ", and somcot.same_process tests whether there is a difference at all" if comparable else ""
         )

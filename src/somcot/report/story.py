@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from somcot.makeup import Contributions, PairShare
+from somcot.makeup import Contributions, PairShare, names_count
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.text import figure, percent
 from somcot.report import drawings
@@ -42,6 +42,12 @@ class Subject(NamedTuple):
     cost_name: str | None = None
     state_name: str | None = None
     known: float | None = None
+
+    @property
+    def by_name(self) -> bool:
+        """Whether states of the same name are the same state, as far as the cost tells."""
+        result = self.result
+        return self.cost is None or names_count(result.states_x, result.states_y, self.cost, result.state_law)
 
 
 def head(about: Subject) -> str:
@@ -100,17 +106,18 @@ def where(about: Subject, found: Contributions | None) -> str:
     if found.pairs:
         total = float((about.result.state_law * about.cost).sum()) if about.cost is not None else 0.0
         items = "".join(f"<li>{_pair(about, p, total or 1.0)}</li>" for p in found.pairs[:_TOP])
-        body += f"<p>What comes of it, when the two run side by side:</p><ol>{items}</ol>"
+        before = "What comes of it, when" if found.transitions else "When"
+        body += f"<p>{before} the two run side by side:</p><ol>{items}</ol>"
     if not body:
         return ""
     return f"<h2>Where they differ</h2>{body}{_legend(about.result)}"
 
 
 def _only(about: Subject) -> str:
-    """States that only one of the two has, the most visited first; nothing where no name is shared."""
+    """States that only one of the two has, the most visited first; nothing where names say nothing."""
     result, said = about.result, ""
     labels = result.states_x, result.states_y
-    if set(labels[0]).isdisjoint(labels[1]):
+    if set(labels[0]).isdisjoint(labels[1]) or not about.by_name:
         return ""
     for side, (name, own, other) in enumerate(zip(about.names, labels, reversed(labels), strict=True)):
         visited = result.state_law.sum(axis=1 - side)
@@ -165,7 +172,7 @@ def matching(about: Subject) -> str:
     same = sum(m.x == m.y for m in known)
     said = (
         f"<p>Of the {len(known)} states that both have, {same} go most often with the one of the same name.</p>"
-        if known
+        if known and about.by_name
         else ""
     )
     if result.continuous is not None:
