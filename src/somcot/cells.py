@@ -311,7 +311,8 @@ class MapFit(NamedTuple):
 class Continuous(NamedTuple):
     """All that a distance between recordings of real vectors has beside others.
 
-    `route` says how the answer was found: "cells", "twin", "map", or "approximate" where nothing vouches for it.
+    `route` says how the answer was found: "cells", "twin", "map", or "approximate" where nothing vouches for it. Then
+    `curved` is about what it may be at most, as curved models of both recordings have it, where these can be had.
     """
 
     cells: Cells
@@ -320,6 +321,7 @@ class Continuous(NamedTuple):
     shift_check: ShiftCheck | None
     map: MapFit | None = None
     route: str = "cells"
+    curved: float | None = None
 
     def summary(self, plain: float | None) -> str:
         """How the answer was found and what speaks for it, on a line; `plain` is what cells alone say."""
@@ -329,7 +331,8 @@ class Continuous(NamedTuple):
         elif self.route == "twin" and self.twin.bias is not None and plain is not None:
             parts.append(f"cells alone give {plain:.3g}, bias {self.twin.bias:.3g} measured on linear twins")
         elif self.route == "approximate":
-            parts.append("nothing vouches for them")
+            at_most = "" if self.curved is None else f" (curved models: about {self.curved:.3g} at most)"
+            parts.append(f"nothing vouches for them{at_most}")
         if self.shift_check is not None and self.route != "map":
             parts.append(f"shift check {self.shift_check.distance:.3g} -> {self.shift_check.final:.3g}")
         return "; ".join(parts)

@@ -5,10 +5,11 @@ import pytest
 
 import somcot
 from somcot.continuous import conjugacy, maps
+from somcot.continuous.dealt import some_episodes
 from somcot.continuous.onestep import OneStep
 from somcot.plumbing.arrays import Floats
 from somcot.trajectories import Trajectories
-from tests.continuous import further
+from tests.continuous import further, mapped
 
 G = 0.95
 
@@ -46,14 +47,14 @@ def test_a_shifted_oscillator_is_measured_where_cells_are_far_off() -> None:
 
 
 def test_the_front_door_takes_the_map_and_tells_it_in_the_users_units() -> None:
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(2)
     a, b = spin(60, rng), spin(60, rng) + np.array([0.3, 0.4])
     x, y = Trajectories.from_arrays(a), Trajectories.from_arrays(b)
     found = somcot.distance(x, y, "euclidean", discount=G, confidence=0.9, n_cells=8, rng=0)
     assert found.continuous is not None
     assert found.continuous.map is not None
     assert (found.continuous.route, found.continuous.map.verdict) == ("map", "conjugate")
-    assert "shifted by (0.29" in found.continuous.map.words
+    assert "y behaves as x shifted by (0." in found.continuous.map.words
     truth = float(np.linalg.norm(np.array([0.3, 0.4]) / found.continuous.cells.scale))
     assert found.distance == pytest.approx(truth, rel=0.04)
 
@@ -114,8 +115,41 @@ def test_level_of_the_four_tests() -> None:
     rng, rejected = np.random.default_rng(5), 0
     for _ in range(60):
         x, y = (Trajectories.from_arrays(spin(25, rng)) for _ in range(2))
-        rejected += min(conjugacy._tests(x, y, rng).values()) <= conjugacy.LEVEL / 4.0
+        rejected += min(conjugacy._tests(x, y, rng).values()) <= conjugacy.LEVEL / conjugacy._N_TESTS
     assert rejected <= 8
+
+
+def test_scatter_and_starts_tell_a_stretch_that_means_of_steps_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Predator and prey near their point of rest, stretched by 1.25 in one coordinate."""
+    pair = next(pair for pair in mapped.seen(mapped.KNOWN) if pair.name == "predator and prey, stretched")
+    x, y = pair.record(60, np.random.default_rng(0))
+    step = OneStep.fit(x.now, x.following, np.random.default_rng(0))
+
+    def off() -> float:
+        found = maps.fit_map("scaling", x, y, step, np.random.default_rng(0)).map
+        return float(np.abs(np.diag(found.matrix) - pair.factors).max())
+
+    assert off() < 0.03
+    monkeypatch.setattr(maps._Beside, "misfit", lambda self, T, left: np.zeros(0))
+    assert off() > 0.08
+
+
+def test_a_rule_without_noise_is_not_tested_to_its_last_digit() -> None:
+    """A phase that turns by 0.4 a step drives a coordinate: that both circles agree to 1e-11 must not matter."""
+
+    def driven(rng: np.random.Generator, shift: float) -> Floats:
+        phase = rng.uniform(0, 2 * np.pi, 60)
+        x, rows = 0.5 * rng.standard_normal(60), []
+        for _ in range(41):
+            rows.append(np.column_stack([x + shift, np.cos(phase), np.sin(phase)]))
+            phase = phase + 0.4
+            x = 0.8 * x + 0.5 * np.cos(phase) + 0.2 * rng.standard_normal(60)
+        return np.stack(rows, axis=1)
+
+    rng = np.random.default_rng(6)
+    found = compared(driven(rng, 0.0), driven(rng, 0.4))
+    assert (found.verdict, found.kind) == ("conjugate", "shift")
+    assert found.distance == pytest.approx(0.4, abs=0.03)
 
 
 def test_maps_and_models() -> None:
@@ -158,9 +192,10 @@ def test_moments_are_all_that_a_fit_needs() -> None:
 def test_long_recordings_are_looked_at_in_part() -> None:
     rng = np.random.default_rng(0)
     long = Trajectories.from_arrays(rng.normal(size=(600, 51, 1)))
-    part = conjugacy._part(long, rng)
-    assert part.n_transitions == conjugacy._MOST_STEPS
-    assert conjugacy._part(part, rng) is part
+    part = some_episodes(long, 20_000, rng)
+    assert part.n_transitions == 20_000
+    assert some_episodes(part, 20_000, rng) is part
+    assert some_episodes(long, 20, rng, least=3).n_episodes == 3
 
 
 def test_phases_on_a_circle_have_known_distances() -> None:

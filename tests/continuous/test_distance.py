@@ -11,6 +11,8 @@ import pytest
 
 import somcot
 from somcot import DataWarning, Result, Trajectories, distance
+from somcot.cells import ShiftCheck
+from somcot.continuous import answer as answer_
 from somcot.continuous.curvature import curvature
 from somcot.plumbing.arrays import Floats
 from tests.continuous.systems import SYSTEMS, closed_form_1d, grid_truth, moved
@@ -76,6 +78,21 @@ def test_what_linear_models_cannot_do_is_said(name: str) -> None:
         assert any("shift check: a shift of" in str(w.message) for w in caught)
         assert any("linear models do not fit" in str(w.message) and "What helps:" in str(w.message) for w in caught)
         assert "approximate" in str(found)
+
+
+@pytest.mark.parametrize(("final", "square"), [(0.65, False), (0.65, True), (0.3, False)])
+def test_an_interval_reaches_as_far_as_the_check_is_wrong(final: float, square: bool) -> None:
+    """A known shift of 0.5 that comes out as 0.65 or 0.3: the truth may be off by the same share, in that direction."""
+    worst = abs(final / 0.5 - 1.0)
+    check = ShiftCheck(0.5, final, final, worst)
+    given = answer_._Answer(0.4, (0.38, 0.42), "twin")
+    found = answer_._as_wrong_as(check, given, square=square).interval
+    power = 2 if square else 1
+    truth = 0.4 * (0.5 / final) ** power
+    assert found is not None
+    assert min(found) == pytest.approx(min(0.38, truth))
+    assert max(found) == pytest.approx(max(0.42, truth))
+    assert answer_._as_wrong_as(check._replace(worst=0.1), given, square=square) is given
 
 
 def test_the_same_recording_twice_is_at_distance_zero() -> None:

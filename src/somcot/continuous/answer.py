@@ -2,7 +2,7 @@
 
 What cells say, less the bias that linear twins show, and the hull of both intervals. Where linear models do not fit: in
 one dimension the estimate on cells and its interval; in more the map between the two systems, if there is one, and else
-the value of the cells, as an approximation without an interval.
+the value of the cells, or what curved models say it is at most, as an approximation without an interval.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from somcot.cells import Cells, Continuous, MapFit, PointCost, ShiftCheck, Twin
-from somcot.continuous import checks, conjugacy, words
+from somcot.continuous import checks, conjugacy, curved, words
+from somcot.continuous.dealt import told_apart
 from somcot.continuous.fitting import check_recordings, discretise, scale_of
 from somcot.continuous.plain import null_distances
 from somcot.continuous.twin import Question, compare, judged
@@ -29,7 +30,7 @@ __all__ = ["distance"]
 
 _LEVEL = 0.9  # of the interval that decides about the null where none is asked for
 _MOST_OFF = 0.5  # relative error of the shift check from which on a correction is not believed
-_MAP = 7  # purpose of the random numbers of the search for a map
+_MAP, _DEALT, _CURVED = 7, 8, 9  # purposes of random numbers
 _NULL = 5  # regroupings behind what cells say of no difference
 
 
@@ -39,6 +40,7 @@ class _Answer(NamedTuple):
     value: float
     interval: tuple[float, float] | None
     route: str
+    curved: float | None = None
 
 
 def distance(
@@ -75,12 +77,12 @@ def distance(
     check = checks.shift_check(question, bare.distance, calibrate=twin.used)
     twin, check = _confirmed(twin, check, question, bare.distance)
     mapped = _map(question, twin, level, divisor)
-    answer = _answer(question, bare, twin, mapped)
+    answer = _as_wrong_as(check, _answer(question, bare, twin, mapped), square=cost == "sqeuclidean")
     if confidence is None:
         answer = answer._replace(interval=None)
     continuous = Continuous(
         cells, checks.resolution([*coarser, cells], cost, discount, bare, threads), twin, check,
-        None if mapped is None else mapped.fit, answer.route,
+        None if mapped is None else mapped.fit, answer.route, answer.curved,
     )  # fmt: skip
     notes = tuple(words.notes(continuous, alike(cells.x, cells.y), bare.plugin, interval=confidence is not None))
     for note in notes:
@@ -127,7 +129,10 @@ def _map(question: Question, twin: Twin, level: float, scale: Floats) -> _Mapped
         return None
     cells, x, y, cost, discount, _ = question
     rng = question.rng(_MAP)
-    found = conjugacy.compare(x, y, cost, discount=discount, cells=cells, confidence=level, rng=rng, scale=scale)
+    try:
+        found = conjugacy.compare(x, y, cost, discount=discount, cells=cells, confidence=level, rng=rng, scale=scale)
+    except np.linalg.LinAlgError:  # numbers of very different sizes, of a process that blows up
+        found = conjugacy.MapComparison("refused", None, None, "", ("the steps are too uneven for a model",), {})
     return _Mapped(MapFit(found.verdict, found.distance, found.words, found.reasons), found.interval)
 
 
@@ -140,7 +145,7 @@ def _answer(question: Question, bare: Result, twin: Twin, mapped: _Mapped | None
     value, ends, route = bare.distance, (low, high), "cells"
     if twin.used:
         value, ends, route = *_calibrated(bare, twin, level), "twin"
-    if low <= 0.0 and question.x.d > 1:  # the permutation test does not reject: what regroupings say is bias
+    if low <= 0.0 and question.x.d > 1 and not _differ(question):  # no test rejects: what regroupings say is bias
         null = null_distances(*question[:5], n=_NULL, seed=question.seed)
         value = min(value, max(0.0, bare.plugin - float(null.mean())))
     hull = min(low, ends[0], value), max(high, ends[1], value)
@@ -148,10 +153,39 @@ def _answer(question: Question, bare: Result, twin: Twin, mapped: _Mapped | None
         assert bare.estimate is not None
         hull = hull[0], max(hull[1], bare.plugin + _quantile(level) * bare.estimate.standard_error)
     if not twin.used and question.x.d > 1 and question.cells.radius.any():
-        return _Answer(value, None, "approximate")  # a shift that comes out right is not every difference
+        return _approximate(question, value)  # a shift that comes out right is not every difference
     if min(question.x.n_transitions, question.y.n_transitions) < words.FEWEST:
         return _Answer(value, None, "approximate")
     return _Answer(value, hull, route)
+
+
+def _as_wrong_as(check: ShiftCheck | None, answer: _Answer, *, square: bool) -> _Answer:
+    """An interval that reaches to where the truth is if the answer is as wrong as that about the known shift."""
+    if answer.route != "twin" or answer.interval is None or check is None or check.passed:
+        return answer
+    low, high = answer.interval
+    power = 2.0 if square else 1.0
+    if check.final > check.distance:
+        low = min(low, answer.value / (1.0 + check.worst) ** power)
+    else:
+        high = max(high, answer.value / (1.0 - min(check.worst, _MOST_OFF)) ** power)
+    return answer._replace(interval=(low, high))
+
+
+def _approximate(question: Question, value: float) -> _Answer:
+    """What cells say, unless curved models can be coupled for less."""
+    if not curved.possible(question):
+        return _Answer(value, None, "approximate")
+    try:
+        most = curved.upper(question, question.rng(_CURVED))
+    except (np.linalg.LinAlgError, ValueError):  # a model that leads nowhere
+        return _Answer(value, None, "approximate")
+    return _Answer(min(value, most), None, "approximate", most)
+
+
+def _differ(question: Question) -> bool:
+    """Whether linear models tell apart what cells do not: a shift, say, that stays inside them."""
+    return told_apart(question.x, question.y, question.discount, question.rng(_DEALT))
 
 
 def _calibrated(bare: Result, twin: Twin, level: float) -> tuple[float, tuple[float, float]]:

@@ -236,6 +236,8 @@ def told(continuous: Continuous, plain: float | None) -> list[tuple[str, str]]:
         said = f"{said}, which say {plain:.3g}: {how}, as linear models of the recordings show"
     elif plain is not None:
         said = f"{said}, which say {plain:.3g}{' before correction for noise' if plain else ''}"
+        if continuous.curved is not None:
+            said = f"{said}; curved models of both: about {continuous.curved:.3g} at most"
     rows = [("found by", said)]
     if check is not None and continuous.route != "map":
         rows.append(("check", f"a shift of {check.distance:.3g} of these recordings is measured as {check.final:.3g}"))
