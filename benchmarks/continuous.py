@@ -14,10 +14,11 @@ import numpy as np
 from tests.continuous.further import FURTHER
 from tests.continuous.systems import SYSTEMS, System
 from tests.continuous.unseen import UNSEEN
+from tests.continuous.without import WITHOUT
 
 import somcot
 
-FAMILIES = {"known": SYSTEMS, "unseen": UNSEEN, "further": FURTHER}
+FAMILIES = {"known": SYSTEMS, "unseen": UNSEEN, "further": FURTHER, "without": WITHOUT}
 N_STEPS = 40
 
 

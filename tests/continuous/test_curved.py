@@ -6,7 +6,9 @@ import pytest
 from somcot import Trajectories, discretise, distance
 from somcot.continuous import conjugacy, curved
 from somcot.continuous.twin import Question
+from tests.continuous.further import circle_truth
 from tests.continuous.systems import SYSTEMS
+from tests.continuous.without import phase_truth
 
 
 def _question(name: str, n: int, seed: int) -> Question:
@@ -55,3 +57,11 @@ def test_where_there_can_be_none() -> None:
     assert not curved.possible(question._replace(x=question.x.take(np.arange(4))))
     ended = Trajectories.from_arrays(question.x.episodes, terminated=True)
     assert not curved.possible(question._replace(x=ended))
+
+
+def test_truths_of_phases() -> None:
+    """The grid against value iteration on the difference of phases, which knows nothing of it."""
+    x, y = (0.5, 0.0, 0.3), (0.6, 0.0, 0.3)
+    found = phase_truth(x, y, 48)
+    assert found == pytest.approx(circle_truth((0.5, 0.3), (0.6, 0.3), n=48, atoms=16), rel=0.1)
+    assert phase_truth(x, x, 24) == pytest.approx(0.0, abs=1e-6)
