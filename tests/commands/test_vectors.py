@@ -110,8 +110,9 @@ def test_units_of_the_answer_are_those_asked_for(files: Path) -> None:
 
 def test_what_nothing_vouches_for_is_called_an_approximation(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    for name in "ab":  # points on a circle: no linear model
-        angle = rng.uniform(0, 6.28, (30, 1)) + np.cumsum(0.5 + 0.2 * rng.normal(size=(30, 21)), axis=1)
+    for name in "ab":  # points on a circle: no linear model; at different speeds: no map
+        speed = 0.5 if name == "a" else 1.0
+        angle = rng.uniform(0, 6.28, (30, 1)) + np.cumsum(speed + 0.2 * rng.normal(size=(30, 21)), axis=1)
         np.save(tmp_path / f"{name}.npy", np.stack([np.cos(angle), (1 + (name == "b")) * np.sin(angle)], axis=2))
     page = tmp_path / "page.html"
     said = _said("distance", str(tmp_path / "a.npy"), str(tmp_path / "b.npy"), "--cells", "8", "--html", str(page))

@@ -13,7 +13,7 @@ import numpy as np
 from somcot import MarkovChain, distance
 from somcot.plumbing.arrays import Floats
 from tests.continuous.further import FURTHER
-from tests.continuous.systems import Process, System, closed_form_1d, rotated, rotation, scalar, turn
+from tests.continuous.systems import Process, System, closed_form_1d, linear, rotated, rotation, scalar, turn
 
 __all__ = ["WITHOUT", "phase_truth"]
 
@@ -63,7 +63,7 @@ def _phase(phase: Phase) -> Process:
 
 _AR = (0.6, 0.5, 0.0, 0.6), (0.3, 0.7, 0.3, 0.6)
 _AR_SQ = closed_form_1d(*_AR)
-_ARS = [scalar(lambda x, a=a: a * x, s, mean, spread) for a, s, mean, spread in _AR]
+_ARS = [linear(np.array([[a]]), np.array([[s]]), np.array([m]), np.array([[f]])) for a, s, m, f in _AR]
 _TURN = turn(3, 5)
 
 
