@@ -147,10 +147,11 @@ def maps(about: Subject) -> str:
     result = about.result
     first, second = (text(name, 40) for name in about.names)
     i, j = _most_visited(result.state_law, _MAP_STATES)
+    together = f"Together: time spent in each pair (root scale), {first} down, {second} across"
     shown = [
-        ("Together: time spent in each pair (root scale)", np.sqrt(result.state_law[np.ix_(i, j)]), i, j, False),
-        (f"Encoder: where each state of {first} goes", result.encoder[np.ix_(i, j)], i, j, False),
-        (f"Decoder: where each state of {second} goes", result.decoder[np.ix_(j, i)], j, i, True),
+        (together, np.sqrt(result.state_law[np.ix_(i, j)]), i, j, False),
+        (f"Encoder: where each state of {first} goes in {second}", result.encoder[np.ix_(i, j)], i, j, False),
+        (f"Decoder: where each state of {second} goes in {first}", result.decoder[np.ix_(j, i)], j, i, True),
     ]
     figures = "".join(_map(result, *parts) for parts in shown)
     row = "pair" if max(len(i), len(j)) <= 16 else "stack"
