@@ -10,7 +10,7 @@ import pytest
 
 import somcot
 from somcot import MarkovChain, Samples
-from somcot.inference.contributions import _pair_errors, benjamini_hochberg
+from somcot.inference.contributions import _pair_errors, benjamini_hochberg, rows_pvalue
 from somcot.result import Result
 
 LABELS = 1.0 - np.eye(4)
@@ -114,12 +114,17 @@ def test_steps_into_a_state_that_only_one_side_has() -> None:
 def test_clusterings_without_a_state_in_common_are_not_called_chance() -> None:
     """A test of rows has nothing to exchange there, so it neither agrees nor warns, and marks do without it."""
     walks = [somcot.random_walk(5, theta).sample(60, 200, rng=1).with_start("stationary") for theta in (0.3, 0.7)]
-    x, y = walks[0].relabel(dict(enumerate("abcde"))), walks[1].relabel(dict(enumerate("ABCDE")))
-    result = somcot.distance(x, y, somcot.costs.absolute(range(5), range(5)), discount=0.9, confidence=0.9)
-    assert result.makeup is not None
-    assert result.makeup.pvalue() is None
-    assert any(pair.marked for pair in result.contributions().pairs)
-    assert "permutation test" not in somcot.report.html(result)
+    named = walks[0].relabel(dict(enumerate("abcde"))), walks[1].relabel(dict(enumerate("ABCDE")))
+    numbered = walks[0], walks[1].relabel({i: 4 - i for i in range(5)})
+    for x, y in (named, numbered):
+        places = [[int(s) if isinstance(s, int) else ord(s.lower()) - ord("a") for s in side.states] for side in (x, y)]
+        if x is numbered[0]:
+            places[1] = [4 - place for place in places[1]]  # equal numbers, other places: not the same states
+        result = somcot.distance(x, y, somcot.costs.absolute(*places), discount=0.9, confidence=0.9)
+        assert rows_pvalue(result) is None
+        assert any(pair.marked for pair in result.contributions().pairs)
+        assert result.contributions().transitions == ()
+        assert "permutation test" not in somcot.report.html(result)
 
 
 def test_names_that_mean_nothing_are_not_compared() -> None:

@@ -351,7 +351,7 @@ def test_first_states_alone_are_no_transitions() -> None:
     with pytest.raises(ValueError, match="no transitions yet"):
         monitor.distance()
     monitor.update([0, 1], ["a", "b"])
-    with pytest.raises(ValueError, match="first states only"):
+    with pytest.raises(ValueError, match="no transitions yet, only first states of sequences"):
         monitor.distance()
 
 

@@ -37,7 +37,7 @@ from somcot.plumbing.validation import check_count
 from somcot.problem import Data, UnitProblem
 from somcot.result import Result
 
-__all__ = ["benjamini_hochberg", "contributions", "counted", "same_rows"]
+__all__ = ["benjamini_hochberg", "contributions", "counted", "rows_pvalue", "same_rows"]
 
 _LEVEL = 0.05
 _PERMUTATIONS = 199
@@ -57,7 +57,7 @@ def contributions(result: Result, n: int = 10) -> Contributions:
         raise ValueError(
             f"contributions: method {result.method!r} keeps no rows and costs; use 'auto', 'exact' or 'plugin'"
         )
-    apart = _told_apart(result, makeup)
+    apart = _told_apart(result)
     return Contributions(_pairs(result, makeup, n, apart), _transitions(result, makeup, n, apart))
 
 
@@ -82,12 +82,18 @@ def same_rows(x: Data | None, y: Data | None) -> float | None:
     return sequential_pvalue(deck_of_two(x, y), pearson, _PERMUTATIONS)
 
 
-def _told_apart(result: Result, makeup: Makeup) -> bool:
+def rows_pvalue(result: Result) -> float | None:
+    """The p-value of "the same rows"; None where there is none, or names do not say which rows to compare."""
+    makeup = result.makeup
+    return None if makeup is None or not _names_count(result, makeup) else makeup.pvalue()
+
+
+def _told_apart(result: Result) -> bool:
     if not _judged(result):
         return False
     if result.n_samples == 0:
         return True
-    pvalue = makeup.pvalue()
+    pvalue = rows_pvalue(result)
     return pvalue is None or pvalue <= _LEVEL
 
 

@@ -366,8 +366,8 @@ class Monitor:
         now, following, note = self._present()
         found = self._sized(now, following, confidence)
         if found is None:
-            seen = "no transitions yet" if not len(now) else "first states only, and no transition between two events"
-            raise ValueError(f"distance: {seen}; feed events with update() first")
+            only = ", only first states of sequences" if len(now) else ""
+            raise ValueError(f"distance: no transitions yet{only}; feed events with update() first")
         return found if note is None else replace(found, notes=(note, *found.notes))
 
     def _present(self) -> tuple[Codes, Codes, str | None]:

@@ -36,7 +36,7 @@ _ROWS: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (_has("columns"), "read the table: readers.from_table(table, sequence=..., time=..., state=...)"),
     (
         lambda thing: hasattr(thing, "shape") or isinstance(thing, list | tuple),
-        "wrap a matrix: MarkovChain(...), labels: Samples.from_trajectories(...), vectors: "
+        "wrap a matrix: MarkovChain(matrix), labels: Samples.from_trajectories(...), vectors: "
         "Trajectories.from_arrays(...)",
     ),
 )
@@ -47,8 +47,8 @@ def how_to_wrap(thing: object) -> str:
 
     Examples
     --------
-    >>> how_to_wrap([[0, 1, 1]])
-    '; wrap a matrix: MarkovChain(...), labels: Samples.from_trajectories(...), vectors: Trajectories.from_arrays(...)'
+    >>> how_to_wrap([[0, 1, 1]]).partition(",")[0]
+    '; wrap a matrix: MarkovChain(matrix)'
     >>> how_to_wrap("may.csv"), how_to_wrap(3)
     ('; read a file first: readers.read(path)', '')
     """

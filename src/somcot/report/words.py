@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot.cells import Continuous
+from somcot.inference.contributions import rows_pvalue
 from somcot.makeup import TransitionShare
 from somcot.plumbing.text import figure, label_text, percent
 from somcot.result import Bounds, Claim, Result
@@ -163,7 +164,7 @@ def _differs(result: Result, cost: ArrayLike | None) -> bool:
 
 def by_test(result: Result, cost: ArrayLike | None = None) -> str:
     """What the permutation test of "the same process" adds; empty where there is none."""
-    pvalue = None if result.makeup is None or not result.n_samples else result.makeup.pvalue()
+    pvalue = rows_pvalue(result) if result.n_samples else None
     if pvalue is None:
         return ""
     seen, interval = pvalue <= _LEVEL, _differs(result, cost)
