@@ -85,7 +85,9 @@ def same_rows(x: Data | None, y: Data | None) -> float | None:
 def rows_pvalue(result: Result) -> float | None:
     """The p-value of "the same rows"; None where there is none, or names do not say which rows to compare."""
     makeup = result.makeup
-    return None if makeup is None or not _names_count(result, makeup) else makeup.pvalue()
+    if makeup is None or not names_count(result.states_x, result.states_y, makeup.cost, result.state_law):
+        return None
+    return makeup.pvalue()
 
 
 def _told_apart(result: Result) -> bool:
