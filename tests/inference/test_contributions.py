@@ -117,7 +117,7 @@ def test_clusterings_without_a_state_in_common_are_not_called_chance() -> None:
     named = walks[0].relabel(dict(enumerate("abcde"))), walks[1].relabel(dict(enumerate("ABCDE")))
     numbered = walks[0], walks[1].relabel({i: 4 - i for i in range(5)})
     for x, y in (named, numbered):
-        places = [[int(s) if isinstance(s, int) else ord(s.lower()) - ord("a") for s in side.states] for side in (x, y)]
+        places = [[s if isinstance(s, int) else ord(str(s).lower()) - ord("a") for s in side.states] for side in (x, y)]
         if x is numbered[0]:
             places[1] = [4 - place for place in places[1]]  # equal numbers, other places: not the same states
         result = somcot.distance(x, y, somcot.costs.absolute(*places), discount=0.9, confidence=0.9)
