@@ -116,6 +116,11 @@ def test_clusterings_without_a_state_in_common_are_not_called_chance() -> None:
     walks = [somcot.random_walk(5, theta).sample(60, 200, rng=1).with_start("stationary") for theta in (0.3, 0.7)]
     named = walks[0].relabel(dict(enumerate("abcde"))), walks[1].relabel(dict(enumerate("ABCDE")))
     numbered = walks[0], walks[1].relabel({i: 4 - i for i in range(5)})
+    finer = somcot.random_walk(8, 0.3).sample(60, 200, rng=2).with_start("stationary")
+    places_of = np.abs(np.subtract.outer(np.linspace(0, 1, 8), np.linspace(0, 1, 5)))
+    along = somcot.distance(finer, walks[1], places_of, discount=0.9, confidence=0.9)
+    assert rows_pvalue(along) is None
+    assert along.contributions().transitions == ()
     for x, y in (named, numbered):
         places = [[s if isinstance(s, int) else ord(str(s).lower()) - ord("a") for s in side.states] for side in (x, y)]
         if x is numbered[0]:
