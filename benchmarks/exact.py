@@ -102,6 +102,11 @@ def report(python: str | None) -> str:
             "",
             *lines,
             "",
+            "![Time and error of other packages](images/benchmarks-peers.png)",
+            "",
+            "Uneven, band, zipf and level are families that no constant of the solver was tuned on",
+            "(`tests/wide_instances.py`).",
+            "",
             memory_line(),
         ]
     )
