@@ -69,11 +69,11 @@ def new_preorder(size):
         np.empty(size, _NODE),
         np.empty(size, _NODE),
         np.empty(size, np.int64),
-        np.empty(size),
+        np.empty(size + LANES),
         np.empty(size, _NODE),
         np.empty(size + LANES, np.int64),
         np.empty(size + LANES),
-        np.empty(size + LANES, np.float32),
+        np.empty(size + 2 * LANES, np.float32),
         np.empty(6 * size, _NODE),
     )
 
@@ -98,16 +98,16 @@ def pivot_until_optimal(C, costs, T, turned, tolerance, tree):
         gains[i] = 0
     for j in range(m, prices.size):
         prices[j] = -np.inf
+    copy_to(prices, v)
     pivots = 0
     exact = True
     while True:
         if exact:
-            copy_to(prices, v)
             for i in range(n):
                 gain = unbits(_best_of_row(costs, i, m, u[i], prices, names))
                 gains[i] = bits(gain) & ~names | i
         else:
-            _rough_gains(T, u, v, names, tree, gains)
+            _rough_gains(T, n, names, tree, gains, prices)
         best = unbits(_largest(gains))
         if exact and best <= tolerance:
             return pivots
@@ -121,10 +121,10 @@ def pivot_until_optimal(C, costs, T, turned, tolerance, tree):
             if unbits(key) <= line:
                 break
             i = key & names
-            copy_to(prices, v)
             j = _best_of_row(costs, i, m, u[i], prices, names) & names
             if u[i] - (C[i, j] - v[j]) > line:
                 _pivot(i, j, C, tree)
+                copy_to(prices, v)
                 found += 1
             gains[i] = 0
         if exact and found == 0:  # the last bits of a key can lift a gain just over the tolerance
@@ -162,14 +162,17 @@ def _largest(keys):
 
 
 @part(nan=True)
-def _rough_gains(T, u, v, names, tree, gains):
+def _rough_gains(T, n, names, tree, gains, prices):
     """The largest gain of every row as far as float32 goes, the row in the last bits."""
-    prices, minima = tree.rough[: v.size], tree.rough[v.size : v.size + T.shape[1]]
-    for j in range(v.size):
-        prices[j] = v[j]
-    row_minima(T, prices, minima)
-    for i in range(u.size):
-        gains[i] = bits(u[i] - minima[i]) & ~names | i
+    rough, minima = tree.rough[: prices.size], tree.rough[prices.size : prices.size + T.shape[1]]
+    for j in range(prices.size):
+        rough[j] = prices[j]
+    row_minima(T, rough, minima)
+    own = tree.potential[: gains.size]
+    for i in range(gains.size):
+        gains[i] = bits(own[i] - minima[i]) & ~names | i
+    for i in range(n, gains.size):
+        gains[i] = 0
 
 
 @part(nan=True)
