@@ -107,6 +107,7 @@ WORK: dict[str, Callable[[families.Case], Call]] = {
     "somcot observed 1500": _somcot("observed", 1500),
     "somcot full 2000": _somcot("full", 2000),
     "somcot full 500": _somcot("full", 500),
+    "somcot full 100000": _somcot("full", 100_000),
 }
 
 

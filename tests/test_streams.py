@@ -90,6 +90,15 @@ def test_draws_do_not_depend_on_how_one_asks(name: str, sizes: list[int]) -> Non
         np.testing.assert_array_equal(pieces, whole[i])
 
 
+def test_a_generator_is_left_where_it_would_be_whatever_was_asked() -> None:
+    def left(n: int) -> float:
+        rng = np.random.default_rng(0)
+        streams.from_chain(random_walk(4), 0.9, rng).draw(n)
+        return float(rng.random())
+
+    assert left(1) == left(100) == left(4096) != left(4097)
+
+
 @pytest.mark.parametrize("name", list(sources()))
 @pytest.mark.parametrize("used", [0, 1, 56, 57, 58, 400, 5000])
 def test_a_stream_goes_on_from_its_state(name: str, used: int) -> None:

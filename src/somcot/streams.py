@@ -9,8 +9,10 @@ Streams made here do not depend on how they are asked: drawing 10 and then 20 gi
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,7 +25,7 @@ from somcot.plumbing.hints import how_to_wrap
 from somcot.plumbing.validation import check_count, check_discount, check_labels, check_rng, real_array
 from somcot.recorded.counts import Counts
 from somcot.samples import Samples
-from somcot.sources.base import Blocks, Source, Stream, StreamError, block_size, check_moves, check_pairs
+from somcot.sources.base import Blocks, Ready, Source, Stream, StreamError, block_size, check_moves, check_pairs
 from somcot.sources.foreign import given_law, indices_of, reset_law, unzip, with_rng
 
 __all__ = [
@@ -59,8 +61,10 @@ def from_chain(chain: MarkovChain, discount: float, rng: Rng = None) -> Source:
     generator = check_rng(rng)
     size = block_size(discount)
 
-    def refill() -> tuple[Ints, Ints]:
-        return _stopped(chain, discount, size, generator)
+    draw = partial(_stopped, chain, discount, size)
+
+    def refill(wanted: int) -> _Walks:
+        return _Walks(draw, size, generator, wanted)
 
     indptr, indices, _ = chain.support
     allowed = np.zeros((chain.n_states, chain.n_states), dtype=bool)
@@ -122,7 +126,7 @@ def from_simulator(
     place = None if labels is None else {label: i for i, label in enumerate(labels)}
     law = reset_law(begin, place) if initial is None else given_law(initial, labels)
 
-    def refill() -> tuple[Any, Any]:
+    def refill(_wanted: int) -> Ready:
         now: list[Any] = []
         following: list[Any] = []
         for waiting in generator.geometric(1 - discount, size=64) - 1:
@@ -131,7 +135,7 @@ def from_simulator(
                 state = move(state)
             now.append(state)
             following.append(move(state))
-        return indices_of(now, place), indices_of(following, place)
+        return Ready(indices_of(now, place), indices_of(following, place))
 
     count = None if labels is None else len(labels)
     blocks = Blocks(refill, generator)
@@ -179,11 +183,11 @@ def from_samples(samples: Samples, discount: float, rng: Rng = None, *, order: s
     generator = None if order == "recorded" else check_rng(rng)
     passes: Iterator[int] = iter(range(1)) if generator is None else itertools.count()
 
-    def refill() -> tuple[Ints, Ints]:
+    def refill(_wanted: int) -> Ready:
         if next(passes, None) is None:
-            return now[:0], now[:0]
+            return Ready(now[:0], now[:0])
         chosen = slice(None) if generator is None else generator.permutation(len(now))
-        return now[chosen], following[chosen]
+        return Ready(now[chosen], following[chosen])
 
     blocks = Blocks(refill, generator)
     return Source(
@@ -306,15 +310,34 @@ def from_iterable(
     except TypeError:
         raise TypeError(f"pairs: found {pairs!r}, expected an iterable of (state, next state)") from None
 
-    def refill() -> tuple[Any, Any]:
+    def refill(_wanted: int) -> Ready:
         now, following = unzip(list(itertools.islice(iterator, 256)))
-        return indices_of(now, place), indices_of(following, place)
+        return Ready(indices_of(now, place), indices_of(following, place))
 
     blocks, law = Blocks(refill), given_law(initial, labels, count)
     return Source(blocks.draw, blocks.state, blocks.restore, n_states=count, states=labels, initial=law)
 
 
-def _stopped(chain: MarkovChain, discount: float, n: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
+_Draw = Callable[[np.random.Generator, int], tuple[Ints, Ints]]
+
+
+class _Walks:
+    """A block of transitions of a known chain: the first ones, and all of them once more are asked for."""
+
+    def __init__(self, draw: _Draw, size: int, rng: np.random.Generator, wanted: int) -> None:
+        self._draw, self.size = draw, size
+        self._before = copy.deepcopy(rng) if wanted < size else rng
+        self._now, self._following = draw(rng, min(wanted, size))
+
+    def part(self, first: int, last: int) -> tuple[Ints, Ints]:
+        """Transitions first, ..., last - 1."""
+        if last > len(self._now):
+            self._now, self._following = self._draw(self._before, self.size)
+        return self._now[first:last], self._following[first:last]
+
+
+def _stopped(chain: MarkovChain, discount: float, n: int, rng: np.random.Generator, wanted: int) -> tuple[Ints, Ints]:
+    """The first `wanted` of n transitions. Random numbers are taken for all: what comes next does not depend on it."""
     from somcot.sources.stopping import stopped_transitions  # compiled code: loaded when first drawn from
 
     indptr, indices, probabilities = chain.support
@@ -322,7 +345,6 @@ def _stopped(chain: MarkovChain, discount: float, n: int, rng: np.random.Generat
     before = np.concatenate([[0.0], total])[indptr[:-1]]
     cumulative = total - np.repeat(before, np.diff(indptr))
     waiting = rng.geometric(1 - discount, size=n) - 1
-    states, following = stopped_transitions(
-        indptr, indices, cumulative, waiting, rng.random(int(waiting.sum()) + 2 * n)
-    )
+    uniform = rng.random(int(waiting.sum()) + 2 * n)
+    states, following = stopped_transitions(indptr, indices, cumulative, waiting[:wanted], uniform)
     return states, following

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,7 +38,7 @@ def package(tmp_path: Path) -> Path:
     """A small package around a copy of the decorators: caller -> callee -> constants."""
     folder = tmp_path / "small"
     (folder / "plumbing").mkdir(parents=True)
-    for name in ("jit.py", "pieces.py"):
+    for name in ("jit.py", "libraries.py", "pieces.py"):
         text = (Path(somcot.__file__).parent / "plumbing" / name).read_text()
         (folder / "plumbing" / name).write_text(text.replace("somcot.plumbing", "small.plumbing"))
     for name, text in {"caller": CALLER, "callee": CALLEE, "constants": "FACTOR = 2.0\n"}.items():
@@ -71,6 +72,7 @@ def test_said_with_name_and_time_and_only_when_cold(package: Path) -> None:
         ("constants", "2.0", "7.0"),
         ("plumbing/jit", "import os", "import os  # new"),
         ("plumbing/pieces", "import gc", "import gc  # new"),
+        ("plumbing/libraries", "import contextlib", "import contextlib  # new"),
     ],
 )
 def test_a_change_in_what_a_kernel_imports_is_seen(package: Path, name: str, old: str, new: str) -> None:
@@ -185,3 +187,92 @@ print(value, names.count("power"), [len(p.overloads) for p in pieces], len(inner
 """
     )
     assert run(package)[0] == "25.0 1 [1, 1, 1] 0 9.0 13.0"
+
+
+SHARED = """
+from small.plumbing.jit import kernel
+
+@kernel(name="large", seconds=1, shared=True)
+def large(x):
+    return 2.0 * x.sum()
+
+@kernel(name="caller", seconds=1)
+def caller(x):
+    return large(x[1:]) + 1.0
+
+@kernel
+def less(x):
+    return x - 1.0
+
+@kernel
+def other(x):
+    return less(x[1]) + large(x) - 1.0
+"""
+
+
+def ask(package: Path, *names: str) -> tuple[str, list[str]]:
+    """What the kernels of `SHARED` answer in a process of their own, and what was compiled for it."""
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", "import sys; import numpy as np; import small.shared;"
+         "print(*(getattr(small.shared, name)(np.arange(4.0)) for name in sys.argv[1:]))", *names],
+        env=os.environ | {"PYTHONPATH": str(package.parent)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout.strip(), re.findall("compiling (\\w+)", done.stderr)
+
+
+def test_machine_code_that_others_call_is_loaded_before_theirs(package: Path) -> None:
+    """And where it was compiled again meanwhile, under another name, so are they."""
+    (package / "shared.py").write_text(SHARED)
+    assert ask(package, "caller") == ("13.0", ["caller", "large"])
+    assert ask(package, "caller", "large") == ("13.0 12.0", [])
+    kept = {path.name.split("-")[0]: path for path in (package / "__pycache__").glob("shared.*.nbc")}
+    old = kept["shared.large"].read_bytes()
+    kept["shared.large"].unlink()
+    assert ask(package, "other", "large") == ("11.0 12.0", ["large"])
+    assert kept["shared.large"].read_bytes() != old
+    assert ask(package, "caller", "large") == ("13.0 12.0", ["caller"])
+    assert ask(package, "caller", "other", "large") == ("13.0 11.0 12.0", [])
+
+
+def test_arrays_are_kept_as_long_as_they_are_used(package: Path) -> None:
+    """References are not counted where nothing is made; what is made is freed, and what is returned stays."""
+    (package / "caller.py").write_text(
+        """
+import numba
+import numpy as np
+from numba.core.runtime import rtsys
+from small.plumbing.jit import kernel, part
+
+@part
+def tail(x):
+    return x[1:]
+
+@kernel
+def fresh(n):
+    x = np.arange(n) * 1.0
+    return tail(x), x.reshape(n // 2, 2)
+
+@kernel
+def total(n, given):
+    a, b = fresh(n)
+    return a.sum() + b[1].sum() + given[::2].sum()
+
+@numba.njit
+def users(n, given):
+    return total(n, given) + len(fresh(n)[0])
+
+given = np.arange(6.0)[1:]  # a view: nothing else keeps what it shows
+users(8, given), total(8, given), fresh(8)
+before = rtsys.get_allocation_stats()
+for _ in range(100):
+    a, b = fresh(8)
+    junk = np.full(8, 7.0)
+    assert a.tolist() == list(range(1, 8)) and b.ravel().tolist() == list(range(8)), (a, b)
+    values = total(8, given), users(8, given)
+del a, b
+after = rtsys.get_allocation_stats()
+print(*values, after.alloc - before.alloc == after.free - before.free, after.alloc > before.alloc)
+"""
+    )
+    for _ in ("compiled", "loaded"):
+        assert run(package, NUMBA_NRT_STATS="1")[0] == "42.0 49.0 True True"

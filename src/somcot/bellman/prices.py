@@ -30,7 +30,7 @@ _TINY = 1e-37  # the least float32 with all its digits, about
 _REACH = 35.0  # prices may differ by this many eps when eps is halved
 
 
-@kernel(name="prices of wide transport problems", seconds=2)
+@kernel(name="prices of wide transport problems", seconds=1)
 def entropic_prices(V, p, q):
     """Column prices, (n_pairs, columns), for rows p and columns q of probabilities, one for each pair; all float32."""
     rows, columns = V.shape

@@ -112,7 +112,7 @@ def _widest(pair, indptr):
     return widest
 
 
-@kernel(name="warm start", seconds=2)
+@kernel(name="warm start", seconds=1)
 def repair(lo, hi, V, pair_x, pair_y, x, y, unit, bases, old_x, old_y, old):
     """Take over the bases `old` of pairs lo..hi-1, optimal for V under other masses, and make them optimal here.
 

@@ -56,7 +56,7 @@ class Bases(NamedTuple):
     known: NDArray[np.uint8]
 
 
-@kernel(name="exact transport", seconds=4)
+@kernel(name="exact transport", seconds=3, shared=True)
 def optimise(todo, V, pair_x, pair_y, x, y, unit, bases, hints, low, high, values):
     """Solve the transport problems of the pairs `todo` against the cost V, each from its last basis.
 

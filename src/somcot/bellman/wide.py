@@ -31,7 +31,7 @@ WIDE = 8  # rows and columns from which on the simplex for wide supports is the 
 LAST, GREEDY, PEEL = 0, 1, 2  # start from the last basis where there is one (else peel), or from a new one
 
 
-@kernel(name="exact transport between wide supports", seconds=5)
+@kernel(name="exact transport between wide supports", seconds=4, shared=True)
 def optimise_wide(todo, V, pair_x, pair_y, x, y, unit, bases, hints, start, given, low, high, values):
     """Solve the transport problems of the pairs `todo` against V; see `transport.optimise`.
 

@@ -92,7 +92,7 @@ def _scale_back(entry: int, nexts: Codes, seen: Floats, weights: Floats, sums: F
     weights[h] = 1.0
 
 
-@kernel(name="the monitor", seconds=2)
+@kernel(name="the monitor", seconds=1)
 def watch(
     bets: Bets, setting: Setting, growth: Floats, armed: bool, now: Codes, following: Codes, origin: Ints,
     begin: int, end: int,

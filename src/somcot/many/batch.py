@@ -98,7 +98,7 @@ class Found(NamedTuple):
     pooled: Floats
 
 
-@kernel(name="many distances", seconds=12)
+@kernel(name="many distances", seconds=7)
 def compare(lo, hi, tasks, discount, n_splits, careful, found):
     """Do tasks lo..hi-1; with `careful` the distance is the cost of the coupling, else (1 - discount) V(start)."""
     for t in range(lo, hi):

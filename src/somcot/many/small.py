@@ -126,7 +126,7 @@ def iterate_small(p, table, V, bases, hints, tolerance, low, high):
         cost[k] = p.cost[p.pair_x[k], p.pair_y[k]]
         V[k] = table[p.pair_x[k], p.pair_y[k]]
     narrow, wide = _by_width(p)
-    given = np.empty((0, p.cost.shape[1]))
+    given = np.empty((0, p.cost.shape[1]), np.float32)
     n_arcs = bases.cells.size
     indptr, indices, data = np.zeros(size + 1, np.int64), np.empty(n_arcs, np.int32), np.empty(n_arcs)
     accuracy = max(_EPS, 1e-3 * tolerance)

@@ -145,6 +145,7 @@ def discounted_blocks(kernel: Kernel, b: Floats, discounts: Floats, x: Floats, t
 
 def _solve(kernel: Kernel, b: Floats, discount: float, x: Floats, accuracy: float = _EPS) -> Floats:
     """Refine x until the residual is at the level asked for, with ever more robust methods."""
+    b = b if b.flags.writeable else b.copy()  # or all would be compiled once more, for arrays that cannot be written
     if _krylov(*kernel, discount, b, x, min(2000, 200 + kernel.n), accuracy):
         return x
     density = max(len(kernel.data) / kernel.n, 1.0)
@@ -262,7 +263,7 @@ def _dot(a, b):
     return total
 
 
-@kernel(name="linear solver", seconds=1)
+@kernel(name="linear solver", seconds=1, shared=True)
 def _krylov(indptr, indices, data, discount, b, x, max_steps, accuracy):
     """BiCGSTAB with restarts on the true residual; True once that is at rounding level, or as small as asked for.
 
@@ -336,8 +337,11 @@ def _blocks(lo, hi, indptr, indices, data, discounts, b, x, max_steps):
     for k in range(lo, hi):
         rows = slice(k * size, (k + 1) * size)
         begin, end = indptr[k * size], indptr[(k + 1) * size]
-        ptr = indptr[k * size : (k + 1) * size + 1] - begin
-        columns = indices[begin:end] - np.int32(k * size)
+        ptr, columns = np.empty(size + 1, np.int64), np.empty(end - begin, np.int32)
+        for i in range(size + 1):
+            ptr[i] = indptr[k * size + i] - begin
+        for t in range(end - begin):
+            columns[t] = indices[begin + t] - k * size
         entries = data[begin:end]
         if not _krylov(ptr, columns, entries, discounts[k], b[rows], x[rows], min(2000, 200 + size), _EPS):
             _fixed_point(ptr, columns, entries, discounts[k], b[rows], x[rows], max_steps[k])

@@ -1,8 +1,8 @@
 """Compiling: two decorators for all compiled code of the package, and a cache on disk that follows the sources.
 
 `kernel` is for functions that Python or other kernels call; `part` for pieces of kernels. Kernels take both in as plain
-code (`pieces`), never what is on disk of them: a process that compiles a kernel runs the same machine code as one that
-loads it.
+code (`pieces`), never what is on disk of them, or call shared ones as they are: a process that compiles a kernel runs
+the same machine code as one that loads it.
 
 Numba's own cache knows a function by the file it stands in. Here a compiled kernel is good only while every module of
 the package that its module imports, directly or not, is unchanged. Damaged files are dropped; where no folder can be
@@ -28,7 +28,7 @@ from numba.core import config
 from numba.core.caching import FunctionCache, NullCache
 from numba.core.serialize import dumps
 
-from somcot.plumbing.pieces import Piece, Whole
+from somcot.plumbing.pieces import Piece, Shared, StaleError, Whole
 
 __all__ = ["FAST", "kernel", "part"]
 
@@ -47,8 +47,8 @@ Function = Callable[..., Any]
 @overload
 def kernel(function: Function) -> Any: ...
 @overload
-def kernel(*, name: str, seconds: int) -> Callable[[Function], Any]: ...
-def kernel(function: Any = None, *, name: str = "", seconds: int = 0) -> Any:
+def kernel(*, name: str, seconds: int, shared: bool = False) -> Callable[[Function], Any]: ...
+def kernel(function: Any = None, *, name: str = "", seconds: int = 0, shared: bool = False) -> Any:
     """Compile a function at its first call and keep it on disk; NaN and infinities are honoured.
 
     Parameters
@@ -58,12 +58,14 @@ def kernel(function: Any = None, *, name: str = "", seconds: int = 0) -> Any:
         What to call it when a user has to wait. Without a name nothing is said.
     seconds : int
         How long that takes, about.
+    shared : bool
+        Other kernels call its machine code instead of taking it in.
     """
     if function is None:
-        return functools.partial(kernel, name=name, seconds=seconds)
+        return functools.partial(kernel, name=name, seconds=seconds, shared=shared)
     if config.DISABLE_JIT:
         return function
-    compiled = Whole(function, targetoptions=OPTIONS)
+    compiled = (Shared if shared else Whole)(function, targetoptions=OPTIONS)
     compiled._cache = _cache(function, f"{name}, about {seconds} s" if name else "")
     return compiled
 
@@ -120,6 +122,8 @@ class _OnDisk(FunctionCache):
     def load_overload(self, signature: Any, context: Any) -> Any:
         try:
             found = super().load_overload(signature, context)
+        except StaleError:  # what it calls was compiled again meanwhile
+            found = None
         except Exception as error:  # whatever pickle and LLVM make of damaged bytes
             _say(f"dropped a damaged file of compiled code in {self._cache_path} ({type(error).__name__})")
             found = None

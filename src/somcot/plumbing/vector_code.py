@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.jit import part
 
-__all__ = ["CUT", "bits", "borrow", "copy_to", "exp", "exp_all", "fma", "log", "short_bits", "short_unbits", "unbits"]
+__all__ = ["CUT", "bits", "copy_to", "exp", "exp_all", "fma", "log", "short_bits", "short_unbits", "unbits"]
 
 CUT = -350.0  # the exponential of less is 0
 TINY = 2.2250738585072014e-308  # below it, numbers have no exponent of their own
@@ -48,31 +48,11 @@ def _make_fma(_context: Any, _a: Any, _b: Any, _c: Any) -> Any:
     return types.float64(types.float64, types.float64, types.float64), lambda _c, builder, _s, args: builder.fma(*args)
 
 
-def _make_borrowed(_context: Any, record: Any) -> Any:
-    """The same record of arrays without its reference counts, which the caller keeps.
-
-    Counting references whenever a record goes to a function would take longer than a step of a small problem.
-    """
-
-    def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        result = args[0]
-        for i, kind in enumerate(record.types):
-            if isinstance(kind, types.Array):
-                array = context.make_array(kind)(context, builder, builder.extract_value(result, i))
-                array.meminfo = array.meminfo.type(None)
-                array.parent = array.parent.type(None)
-                result = builder.insert_value(result, array._getvalue(), i)
-        return result
-
-    return record(record), generate
-
-
 bits: Any = intrinsic(_make_bits)
 unbits: Any = intrinsic(_make_unbits)
 short_bits: Any = intrinsic(_make_short_bits)
 short_unbits: Any = intrinsic(_make_short_unbits)
 fma: Any = intrinsic(_make_fma)
-borrow: Any = intrinsic(_make_borrowed)
 
 
 @part

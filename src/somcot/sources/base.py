@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,10 @@ from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.validation import check_count
 
 __all__ = [
+    "Block",
     "Blocks",
     "Position",
+    "Ready",
     "Source",
     "Stream",
     "StreamError",
@@ -93,12 +95,39 @@ class Source:
         return f"Stream({states}, {length}{'' if self.discount is None else f', discount {self.discount:g}'})"
 
 
+class Ready(NamedTuple):
+    """A block of transitions that are all there."""
+
+    now: Any
+    following: Any
+
+    @property
+    def size(self) -> int:
+        """How many they are."""
+        return len(self.now)
+
+    def part(self, first: int, last: int) -> tuple[Any, Any]:
+        """Transitions first, ..., last - 1."""
+        return self.now[first:last], self.following[first:last]
+
+
+class Block(Protocol):
+    """A block of transitions; those that nobody asks for may never be worked out."""
+
+    @property
+    def size(self) -> int:
+        """How many they are."""
+
+    def part(self, first: int, last: int) -> tuple[Any, Any]:
+        """Transitions first, ..., last - 1."""
+
+
 class Blocks:
     """Transitions made a block at a time and handed out piece by piece, however they are asked for."""
 
-    def __init__(self, refill: Callable[[], tuple[Any, Any]], rng: np.random.Generator | None = None) -> None:
+    def __init__(self, refill: Callable[[int], Block], rng: np.random.Generator | None = None) -> None:
         self._refill, self._rng = refill, rng
-        self._buffer: tuple[Any, Any] = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+        self._block: Block = Ready((), ())
         self._place = 0
         self._blocks = 0
         self._before = _generator_state(rng)
@@ -108,22 +137,22 @@ class Blocks:
         parts: list[tuple[Any, Any]] = []
         wanted = check_count("n", n, at_least=0)
         while wanted > 0:
-            if self._place == len(self._buffer[0]) and not self._next_block():
+            if self._place == self._block.size and not self._next_block(wanted):
                 break
-            last = min(len(self._buffer[0]), self._place + wanted)
-            parts.append((self._buffer[0][self._place : last], self._buffer[1][self._place : last]))
+            last = min(self._block.size, self._place + wanted)
+            parts.append(self._block.part(self._place, last))
             wanted -= last - self._place
             self._place = last
         if not parts:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
         return np.concatenate([a for a, _ in parts]), np.concatenate([b for _, b in parts])
 
-    def _next_block(self) -> bool:
+    def _next_block(self, wanted: int) -> bool:
         before = _generator_state(self._rng)
-        block = self._refill()
-        if len(block[0]) == 0:
+        block = self._refill(wanted)
+        if block.size == 0:
             return False
-        self._buffer, self._place, self._before = block, 0, before
+        self._block, self._place, self._before = block, 0, before
         self._blocks += 1
         return True
 
@@ -142,9 +171,9 @@ class Blocks:
             self._rng.bit_generator.state = _from_json(state["generator"])
             self._blocks, blocks = max(blocks - 1, 0), min(blocks, 1)
         for _ in range(blocks):
-            if not self._next_block():
+            if not self._next_block(place):
                 break
-        self._place = min(place, len(self._buffer[0]))
+        self._place = min(place, self._block.size)
 
 
 def block_size(discount: float) -> int:

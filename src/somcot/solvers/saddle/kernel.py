@@ -148,7 +148,11 @@ def _move_alpha(offset, kernel, mass, log_lambda, lambda_, marginal, old, alpha,
 def _move_mu(layout, point, discount, step, averaging):
     """Log mu -= step * (c - alpha_X - alpha_Y + g V' - V), normalised; refreshes the marginals."""
     n = layout.cost.size
-    up_x, up_y, down = np.empty_like(point.alpha_x), step * point.alpha_y, (step * discount) * point.V
+    up_x, up_y, down = np.empty(point.alpha_x.size), np.empty(point.alpha_y.size), np.empty(point.V.size)
+    for t in range(up_y.size):
+        up_y[t] = step * point.alpha_y[t]
+    for k in range(down.size):
+        down[k] = (step * discount) * point.V[k]
     for k in range(n):
         for t in range(layout.offset_x[k], layout.offset_x[k + 1]):
             up_x[t] = step * (point.alpha_x[t] - layout.cost[k] + point.V[k])
@@ -172,7 +176,8 @@ def _move_mu(layout, point, discount, step, averaging):
         total += here
     scale, shift = 1.0 / total, largest + log(total)
     for law in (point.marginal_x, point.marginal_y, point.next_law, point.state_law):
-        law *= scale
+        for t in range(law.size):
+            law[t] *= scale
     for t in range(mass.size):
         point.log_mu[t] -= shift
     if averaging:

@@ -194,9 +194,12 @@ def _occupancy(state: State, known: Floats | None, counts: Ints, initial: Floats
 
 def _causal(marginal: Floats, offset: Places, edges: Edges, own: Ints, nu: Floats, conditional: Floats) -> float:
     """Sum of |m - nu lambda| over the entries mu may use, plus the occupancy of those it may not."""
-    row = np.repeat(np.arange(len(own)), lengths(offset))
-    edge = np.arange(len(row)) - offset.astype(np.int64)[row] + edges.first[own[row]]
-    expected = nu[own[row], edges.target[edge]] * conditional[row]
+    if edges.mask.all():  # every row has every target: there is nothing to look up, which takes ten times as long
+        expected = (nu[own] * conditional[:, None]).ravel()
+    else:
+        row = np.repeat(np.arange(len(own)), lengths(offset))
+        edge = np.arange(len(row)) - offset.astype(np.int64)[row] + edges.first[own[row]]
+        expected = nu[own[row], edges.target[edge]] * conditional[row]
     return float(np.abs(marginal - expected).sum() + nu[~edges.mask].sum())
 
 

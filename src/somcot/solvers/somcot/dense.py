@@ -28,7 +28,7 @@ import numpy as np
 from somcot.plumbing.arrays import Floats, Ints, Places
 from somcot.plumbing.jit import kernel, part
 from somcot.plumbing.product import add_product
-from somcot.plumbing.vector_code import borrow, exp, exp_all, log
+from somcot.plumbing.vector_code import exp, exp_all, log
 from somcot.solvers.somcot.records import PairState, Rates, Sheet, Side
 from somcot.solvers.somcot.updates import NEGLIGIBLE, SAFE, candidates, note, update, visit
 
@@ -58,13 +58,12 @@ def workspace(n_x: int, n_y: int) -> Work:
     return Work._make([*arrays, np.zeros(BLOCK, dtype=np.int64)])
 
 
-@kernel(name="SOMCOT on all transitions", seconds=6)
+@kernel(name="SOMCOT on all transitions", seconds=5)
 def advance(
     x: Side, y: Side, pairs: PairState, rates: Rates, work: Work, mu_sum: Floats, sheet: Sheet,
     states_x: Ints, slots_x: Places, states_y: Ints, slots_y: Places,
 ) -> None:  # fmt: skip
     """One iteration for each row of the four sample arrays, (n_steps, batch_size)."""
-    x, y, pairs, work, sheet = borrow(x), borrow(y), borrow(pairs), borrow(work), borrow(sheet)
     for i in range(states_x.shape[0]):
         ref = _factors(x, y, pairs, rates, work)
         n_active, over = 0, np.inf
