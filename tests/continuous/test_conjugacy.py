@@ -5,7 +5,9 @@ import pytest
 
 import somcot
 from somcot.continuous import conjugacy, maps
+from somcot.continuous.beside import Beside
 from somcot.continuous.dealt import some_episodes
+from somcot.continuous.episodes import episode_tests
 from somcot.continuous.onestep import OneStep
 from somcot.plumbing.arrays import Floats
 from somcot.trajectories import Trajectories
@@ -94,7 +96,7 @@ def test_a_quarter_turn_is_not_the_best_coupling() -> None:
 def test_without_its_tests_the_verdict_would_be_false(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
     a, b = spin(100, rng), spin(100, rng, frequency=0.65)
-    monkeypatch.setattr(conjugacy, "_tests", lambda x, y, rng: {})
+    monkeypatch.setattr(conjugacy, "episode_tests", lambda x, y, rng: {})
     monkeypatch.setattr(conjugacy, "pvalue", lambda *args, **kwargs: 1.0)
     monkeypatch.setattr(conjugacy, "_guards", lambda *args: ())
     found = compared(a, b)
@@ -115,7 +117,7 @@ def test_level_of_the_four_tests() -> None:
     rng, rejected = np.random.default_rng(5), 0
     for _ in range(60):
         x, y = (Trajectories.from_arrays(spin(25, rng)) for _ in range(2))
-        rejected += min(conjugacy._tests(x, y, rng).values()) <= conjugacy.LEVEL / conjugacy._N_TESTS
+        rejected += min(episode_tests(x, y, rng).values()) <= conjugacy.LEVEL / conjugacy._N_TESTS
     assert rejected <= 8
 
 
@@ -130,7 +132,7 @@ def test_scatter_and_starts_tell_a_stretch_that_means_of_steps_do_not(monkeypatc
         return float(np.abs(np.diag(found.matrix) - pair.factors).max())
 
     assert off() < 0.03
-    monkeypatch.setattr(maps._Beside, "misfit", lambda self, T, left: np.zeros(0))
+    monkeypatch.setattr(Beside, "misfit", lambda self, matrix, shift, left: np.zeros(0))
     assert off() > 0.08
 
 

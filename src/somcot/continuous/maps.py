@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from somcot.continuous.beside import Beside
 from somcot.continuous.onestep import OneStep
 from somcot.plumbing.arrays import Floats
 from somcot.trajectories import Trajectories
@@ -21,7 +22,6 @@ KINDS = ("identity", "shift", "scaling", "affine")
 _POINTS = 3000  # steps of y that the map is fitted to at first
 _ROUNDS = 8
 _CLOSE = 1e-5  # change of the numbers that ends the search; points are standardised
-_FLOOR = 1e-3  # share of the variance of places and moves below which starts and noise say nothing about a map
 _NUDGE = 1e-6  # of the numbers, for slopes
 _TRUST = 3.0  # standard deviation of the prior about the first guess, times 1 / sqrt(episodes)
 
@@ -72,7 +72,7 @@ def fit_map(kind: str, x: Trajectories, y: Trajectories, step: OneStep, rng: np.
         return Fitted(kind, make(first), first, np.zeros((0, 0)), make)
     prior = (_TRUST**2) * (1.0 / x.n_episodes + 1.0 / y.n_episodes)
     rows = rng.choice(y.n_transitions, min(_POINTS, y.n_transitions), replace=False)
-    numbers, beside = first, _Beside.of(x, y, step)
+    numbers, beside = first, Beside.of(x, y, step)
     for part, also in ((rows, None), (np.arange(y.n_transitions), beside)):
         search = _Search(make, first, prior, step, also, y.now[part], y.following[part])
         numbers = search.best(numbers)
@@ -82,70 +82,6 @@ def fit_map(kind: str, x: Trajectories, y: Trajectories, step: OneStep, rng: np.
     return Fitted(kind, make(numbers), numbers, covariance, make)
 
 
-class _Law(NamedTuple):
-    """A law that T has to carry from x to y, by its covariance: expected in x, and how well it is known of y."""
-
-    covariance: Floats
-    floor: Floats  # diagonal
-    n: int
-    tails: float  # variance of a squared standardised coordinate: 2 for normal laws
-
-    @classmethod
-    def of(cls, values: Floats, n: int, unit: Floats, inflated: float = 1.0) -> _Law:
-        """Of values of x about 0; `n` of y will be compared with them."""
-        covariance = inflated * values.T @ values / len(values)
-        floor = _FLOOR * np.square(unit)
-        standard = values @ np.linalg.inv(np.linalg.cholesky(covariance + np.diag(floor))).T
-        return cls(covariance, floor, n, max(2.0, float(np.square(standard).var(axis=0).mean())))
-
-    @property
-    def white(self) -> Floats:
-        """What makes it standard."""
-        return np.linalg.inv(np.linalg.cholesky(self.covariance + np.diag(self.floor)))
-
-    def misfit(self, pulled: Floats) -> Floats:
-        """How far the covariance of the pulled-back y is from that of x, in standard errors."""
-        white = self.white
-        S = white @ (pulled + np.diag(self.floor)) @ white.T - np.eye(len(pulled))
-        i, j = np.triu_indices(len(S))
-        return np.asarray(S[i, j] * np.sqrt(self.n / np.where(i == j, self.tails, 0.5 * self.tails)))
-
-
-class _Beside(NamedTuple):
-    """What T has to carry over beside the mean of a step: its scatter, and where episodes start."""
-
-    noise: _Law
-    starts: _Law
-    start: Floats  # mean start of x
-    of_y: tuple[Floats, Floats]  # mean and covariance of the starts of y
-
-    @classmethod
-    def of(cls, x: Trajectories, y: Trajectories, step: OneStep) -> _Beside:
-        n, free = x.n_transitions, min(step.freedom, 0.5 * x.n_transitions)
-        left = x.following - step.mean(x.now)
-        # The model was fitted to the steps of x: it leaves less of them than there is, and more of others.
-        moves = (x.following - x.now).std(axis=0) + 1e-12
-        noise = _Law.of(left, y.n_transitions, moves, inflated=n / (n - free) * (1.0 + free / n))
-        middle = y.starts.mean(axis=0)
-        centred = y.starts - middle
-        begin = x.starts.mean(axis=0)
-        starts = _Law.of(x.starts - begin, y.n_episodes, x.points.std(axis=0) + 1e-12)
-        return cls(noise, starts, begin, (middle, centred.T @ centred / len(centred)))
-
-    def misfit(self, T: Affine, left: Floats) -> Floats:
-        """In standard errors; `left` is the covariance of what is left of the steps of y."""
-        back = np.linalg.inv(T.matrix)
-        middle, spread = self.of_y
-        off = self.starts.white @ (back @ (middle - T.shift) - self.start)
-        return np.concatenate(
-            [
-                self.noise.misfit(back @ left @ back.T),
-                self.starts.misfit(back @ spread @ back.T),
-                np.sqrt(self.starts.n) * off,
-            ]
-        )
-
-
 class _Search(NamedTuple):
     """Least squares of what a map leaves of the steps of y, with a prior about the first guess."""
 
@@ -153,7 +89,7 @@ class _Search(NamedTuple):
     first: Floats
     prior: float
     step: OneStep
-    beside: _Beside | None
+    beside: Beside | None
     now: Floats
     following: Floats
 
@@ -198,7 +134,8 @@ class _Search(NamedTuple):
         return np.asarray(curvature), np.asarray(towards), white, self._sum(e, white, numbers)
 
     def _also(self, numbers: Floats, left: Floats) -> Floats:
-        return np.zeros(0) if self.beside is None else self.beside.misfit(self.make(numbers), left)
+        T = self.make(numbers)
+        return np.zeros(0) if self.beside is None else self.beside.misfit(T.matrix, T.shift, left)
 
     def _worth(self, numbers: Floats, white: Floats) -> float:
         T = self.make(numbers)
