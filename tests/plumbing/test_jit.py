@@ -38,7 +38,7 @@ def package(tmp_path: Path) -> Path:
     """A small package around a copy of the decorators: caller -> callee -> constants."""
     folder = tmp_path / "small"
     (folder / "plumbing").mkdir(parents=True)
-    for name in ("jit.py", "libraries.py", "pieces.py"):
+    for name in ("jit.py", "libraries.py", "pieces.py", "plain.py"):
         text = (Path(somcot.__file__).parent / "plumbing" / name).read_text()
         (folder / "plumbing" / name).write_text(text.replace("somcot.plumbing", "small.plumbing"))
     for name, text in {"caller": CALLER, "callee": CALLEE, "constants": "FACTOR = 2.0\n"}.items():
@@ -139,6 +139,17 @@ def test_a_folder_that_fills_up_is_said(package: Path) -> None:
     assert not list(path.parent.glob("*.tmp"))
 
 
+@pytest.mark.parametrize("release", ["0.62.1", "0.69.0", "1.0.0rc1"])
+def test_a_numba_that_is_not_known_compiles_its_own_way(package: Path, release: str) -> None:
+    """Its inside may be another: what `pieces` reaches for is not touched, and files are kept all the same."""
+    (package / "plumbing" / "pieces.py").write_text("raise ImportError")
+    (package / "__init__.py").write_text(f"import numba\nnumba.__version__ = {release!r}\n")
+    cold, warm = run(package), run(package)
+    assert cold[0] == "5.0 0"
+    assert "compiling a test" in cold[1]
+    assert warm == ("5.0 1", "")
+
+
 def test_plain_python_without_compilation(package: Path) -> None:
     assert run(package, NUMBA_DISABLE_JIT="1") == ("5.0", "")
 
@@ -151,7 +162,7 @@ def test_all_compiled_code_goes_through_the_decorators() -> None:
         for path in sorted(root.rglob("*.py"))
         if any(word in path.read_text("utf-8") for word in words)
     ]
-    assert found == ["plumbing/pieces.py"]
+    assert found == ["plumbing/pieces.py", "plumbing/plain.py"]
     assert {"nsz", "nnan"} == FAST
 
 

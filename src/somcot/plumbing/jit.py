@@ -28,7 +28,11 @@ from numba.core import config
 from numba.core.caching import FunctionCache, NullCache
 from numba.core.serialize import dumps
 
-from somcot.plumbing.pieces import Piece, Shared, StaleError, Whole
+# What `pieces` leaves out of Numba's work is known of these releases. With others compiling takes longer.
+if (0, 65) <= tuple(map(int, re.findall(r"\d+", numba.__version__)[:2])) < (0, 69):
+    from somcot.plumbing.pieces import Piece, Shared, StaleError, Whole
+else:
+    from somcot.plumbing.plain import Piece, Shared, StaleError, Whole
 
 __all__ = ["FAST", "kernel", "part"]
 
@@ -175,7 +179,7 @@ class _Files:
 def _stamp(module: str) -> bytes:
     """A hash of the module and of every module of the package that it imports, directly or not."""
     found: dict[str, bytes] = {}
-    waiting = [module, __name__]
+    waiting = [module, __name__, Whole.__module__]
     while waiting:
         name = waiting.pop()
         if name not in found and getattr(sys.modules.get(name), "__file__", None):
