@@ -1,7 +1,8 @@
 """Everything that makes large problems fast, forced on small nasty ones and held against exact arithmetic.
 
 States left out and merged, mirror images, early policies evaluated roughly, the simplex for wide supports: each is
-taken only where it pays, which is never where the oracle can follow. Here the thresholds are gone.
+taken only where it pays, which is hardly ever where the oracle can follow. Here the thresholds are gone, but for the
+width from which on there are enough columns for that simplex.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import numpy as np
 import pytest
 
 from somcot import MarkovChain, Problem
-from somcot.bellman import reduce, sweep
+from somcot.bellman import reduce
+from somcot.bellman.wide import WIDE
 from somcot.solvers import policy_iteration
 from tests.campaign import families, oracle
 from tests.instances import Floats
@@ -74,6 +76,12 @@ def long_rows(rng: np.random.Generator) -> Made:
     return x, families.chain(rng, 2, "dense"), rng.integers(0, 3, size=(12, 2)).astype(float), 0.9
 
 
+def wide_rows(rng: np.random.Generator) -> Made:
+    """Rows that the simplex for wide supports takes, over many orders of magnitude."""
+    x, y = (MarkovChain(10.0 ** rng.uniform(-17, 0, size=(WIDE, WIDE)), normalize=True) for _ in range(2))
+    return x, y, rng.integers(0, 3, size=(WIDE, WIDE)).astype(float), 0.9
+
+
 def nasty(rng: np.random.Generator) -> Made:
     """What the campaign has."""
     problem = families.nasty(int(rng.integers(10**6)))
@@ -81,15 +89,14 @@ def nasty(rng: np.random.Generator) -> Made:
 
 
 KINDS: dict[str, Callable[[np.random.Generator], Made]] = {
-    made.__name__: made for made in (nearly_lumpable, rare, parts, itself, long_rows, nasty)
+    made.__name__: made for made in (nearly_lumpable, rare, parts, itself, long_rows, wide_rows, nasty)
 }
 
 
 @pytest.fixture(autouse=True)
 def _without_thresholds(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name, value in (
-        (reduce, "_SMALL", 1), (reduce, "_QUICK", 1), (reduce, "_FEW", 2), (sweep, "WIDE", 2),
-        (policy_iteration, "_MANY", 1),
+        (reduce, "_SMALL", 1), (reduce, "_QUICK", 1), (reduce, "_FEW", 2), (policy_iteration, "_MANY", 1),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)
 

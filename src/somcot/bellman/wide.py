@@ -27,7 +27,7 @@ from somcot.plumbing.vector_code import bits, unbits
 
 __all__ = ["GREEDY", "LAST", "PEEL", "WIDE", "optimise_wide"]
 
-WIDE = 8  # rows and columns from which on the simplex for wide supports is the faster one
+WIDE = 8  # rows and columns from which on this simplex is the faster one; loops over eight columns rely on it
 LAST, GREEDY, PEEL = 0, 1, 2  # start from the last basis where there is one (else peel), or from a new one
 
 
