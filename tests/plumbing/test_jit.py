@@ -287,3 +287,31 @@ print(*values, after.alloc - before.alloc == after.free - before.free, after.all
     )
     for _ in ("compiled", "loaded"):
         assert run(package, NUMBA_NRT_STATS="1")[0] == "42.0 49.0 True True"
+
+
+THREADS = """
+import threading, time
+import numpy as np
+from somcot.plumbing.discounting import Kernel, discounted_blocks
+kernel = Kernel.from_matrix(np.full((5, 5), 0.2))
+found = []
+def run(k):
+    time.sleep(0.1 * k)  # in the midst of what the others compile
+    found.append(discounted_blocks(kernel, np.ones(5), np.array([0.5]), np.zeros(5)).tolist())
+threads = [threading.Thread(target=run, args=(k,)) for k in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(found == 4 * [[2.0] * 5])
+"""
+
+
+def test_threads_that_compile_at_the_same_time(tmp_path: Path) -> None:
+    """A kernel that calls a shared one, cold, from threads that come one after the other."""
+    done = subprocess.run(
+        [sys.executable, "-c", THREADS], timeout=120, check=True, capture_output=True, text=True,
+        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
+    )  # fmt: skip
+    assert done.stdout == "True\n"
+    assert "Error" not in done.stderr

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 
 from numba.core import ir, typed_passes, untyped_passes
 from numba.core.compiler import Compiler, DefaultPassBuilder, Flags
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import register_pass
 from numba.core.dispatcher import _FunctionCompiler
 from numba.core.environment import Environment
@@ -209,14 +210,15 @@ class Whole(CPUDispatcher):
 
     def compile(self, signature: Any) -> Any:
         """Compile without looking for garbage, which among millions of small objects is a sixth of the time."""
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
-            with never_waiting(self.targetctx.codegen()):
-                return super().compile(signature)
-        finally:
-            if collecting:
-                gc.enable()
+        with global_compiler_lock:  # what is set aside meanwhile is everybody's
+            collecting = gc.isenabled()
+            gc.disable()
+            try:
+                with never_waiting(self.targetctx.codegen()):
+                    return super().compile(signature)
+            finally:
+                if collecting:
+                    gc.enable()
 
     @functools.cached_property
     def piece(self) -> Any:
