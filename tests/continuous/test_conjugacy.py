@@ -10,6 +10,7 @@ from somcot.continuous.dealt import some_episodes
 from somcot.continuous.episodes import episode_tests
 from somcot.continuous.onestep import OneStep
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.errors import DataWarning
 from somcot.trajectories import Trajectories
 from tests.continuous import further, mapped
 
@@ -59,6 +60,16 @@ def test_the_front_door_takes_the_map_and_tells_it_in_the_users_units() -> None:
     assert "y behaves as x shifted by (0." in found.continuous.map.words
     truth = float(np.linalg.norm(np.array([0.3, 0.4]) / found.continuous.cells.scale))
     assert found.distance == pytest.approx(truth, rel=0.04)
+
+
+def test_few_steps_are_not_asked_for_a_map() -> None:
+    rng = np.random.default_rng(2)
+    x, y = (Trajectories.from_arrays(spin(40, rng) + shift) for shift in (0.0, 0.4))
+    with pytest.warns(DataWarning, match="found 1,600"):
+        found = somcot.distance(x, y, "euclidean", discount=G, confidence=0.9, n_cells=8, rng=0)
+    assert found.continuous is not None
+    assert found.continuous.route == "approximate"
+    assert found.confidence_interval is None
 
 
 def test_the_same_oscillator_is_at_distance_zero() -> None:

@@ -31,6 +31,7 @@ __all__ = ["distance"]
 _LEVEL = 0.9  # of the interval that decides about the null where none is asked for
 _MOST_OFF = 0.5  # relative error of the shift check from which on a correction is not believed
 _MAP, _DEALT, _CURVED = 7, 8, 9  # purposes of random numbers
+_TELLING = 2_000  # transitions of each side below which a map is not looked for: its tests would hardly ever say no
 _NULL = 5  # regroupings behind what cells say of no difference
 
 
@@ -127,6 +128,10 @@ def _map(question: Question, twin: Twin, level: float, scale: Floats) -> _Mapped
     """The map between the two systems, where linear models were tried and do not fit."""
     if twin.used or question.x.d == 1 or callable(question.cost):
         return None
+    few = min(question.x.n_transitions, question.y.n_transitions)
+    if few < _TELLING:
+        reason = f"{_TELLING:,} transitions on each side can tell a map from a near miss, found {few:,}"
+        return _Mapped(MapFit("refused", None, "", (reason,)), None)
     cells, x, y, cost, discount, _ = question
     rng = question.rng(_MAP)
     try:
