@@ -57,7 +57,7 @@ ROWS = [
     Row("SOMCOT, 1,500 steps, 5 x 5 observed", "somcot observed 1500", "walk", (5,)),
     Row("SOMCOT, 2,000 steps, 10 x 50 full", "somcot full 2000", "block", (10, 1, 5)),
     Row("SOMCOT, 500 steps, 49 x 49 full", "somcot full 500", "walk", (49,), 2),
-    Row("SOMCOT, 1e5 steps, 49 x 49 full", "somcot full 100000", "walk", (49,), 1),
+    Row("SOMCOT, 1e5 steps, 49 x 49 full", "somcot full 100000", "walk", (49,), 6),
     Row("metric, walk 10", "metric", "walk", (10,), 20),
     Row("distance, walk 10", "distance", "walk", (10,), 20),
     Row("metric, walk 50", "metric", "walk", (50,), 10),
