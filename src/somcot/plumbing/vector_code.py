@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.jit import part
 
-__all__ = ["CUT", "bits", "copy_to", "exp", "exp_all", "fma", "log", "short_bits", "short_unbits", "unbits"]
+__all__ = ["CUT", "bits", "copy_to", "exp", "exp_all", "fma", "log", "short_bits", "unbits"]
 
 CUT = -350.0  # the exponential of less is 0
 TINY = 2.2250738585072014e-308  # below it, numbers have no exponent of their own
@@ -38,11 +38,6 @@ def _make_short_bits(_context: Any, _value: Any) -> Any:
     return types.int32(types.float32), lambda _c, builder, _s, args: builder.bitcast(args[0], ir.IntType(32))
 
 
-def _make_short_unbits(_context: Any, _value: Any) -> Any:
-    """Read an int32 as a float32, bit for bit."""
-    return types.float32(types.int32), lambda _c, builder, _s, args: builder.bitcast(args[0], ir.FloatType())
-
-
 def _make_fma(_context: Any, _a: Any, _b: Any, _c: Any) -> Any:
     """A * b + c, rounded once."""
     return types.float64(types.float64, types.float64, types.float64), lambda _c, builder, _s, args: builder.fma(*args)
@@ -51,7 +46,6 @@ def _make_fma(_context: Any, _a: Any, _b: Any, _c: Any) -> Any:
 bits: Any = intrinsic(_make_bits)
 unbits: Any = intrinsic(_make_unbits)
 short_bits: Any = intrinsic(_make_short_bits)
-short_unbits: Any = intrinsic(_make_short_unbits)
 fma: Any = intrinsic(_make_fma)
 
 
