@@ -31,7 +31,7 @@ __all__ = ["distance"]
 _LEVEL = 0.9  # of the interval that decides about the null where none is asked for
 _MOST_OFF = 0.5  # relative error of the shift check from which on a correction is not believed
 _MAP, _DEALT, _CURVED = 7, 8, 9  # purposes of random numbers
-_TELLING = 2_000  # transitions of each side below which a map is not looked for: its tests would hardly ever say no
+_TELLING = 2_000  # transitions of each side below which a map is not looked for: its tests see too little
 _NULL = 5  # regroupings behind what cells say of no difference
 
 
