@@ -83,11 +83,18 @@ def test_a_checkpoint_knows_its_recordings(tmp_path: Path) -> None:
     for changed in ({"scale": 3.0}, {"n_cells": 9}, {"cost": "sqeuclidean"}):
         with pytest.raises(CheckpointError, match="other processes or options"):
             distance_matrix(RECORDED, discount=0.8, checkpoint=path, **changed)
-    points = RECORDED["one"].points.copy()
-    points[5, 0] += 1e-9  # in the same cell as before
-    moved = RECORDED | {"one": Trajectories(points, RECORDED["one"].boundaries, RECORDED["one"].terminated, ("x0",))}
+
+
+def test_a_checkpoint_knows_what_cells_do_not(tmp_path: Path) -> None:
+    """Whole numbers of which two in one cell change places: centres, counts and costs stay what they are."""
+    path, asked = tmp_path / "d.ck", {"discount": 0.8, "scale": 1.0, "n_cells": 2}
+    walk = np.array([[0.0, 1.0, 2.0, 1.0, 100.0, 101.0, 100.0, 102.0, 1.0, 0.0]] * 3)[:, :, None]
+    other = walk.copy()
+    other[:, [1, 2]] = other[:, [2, 1]]
+    fixed = Trajectories.from_arrays(walk + 1.0)
+    distance_matrix([Trajectories.from_arrays(walk), fixed], checkpoint=path, **asked)  # type: ignore[arg-type]
     with pytest.raises(CheckpointError, match="other processes or options"):
-        distance_matrix(moved, discount=0.8, checkpoint=path)
+        distance_matrix([Trajectories.from_arrays(other), fixed], checkpoint=path, **asked)  # type: ignore[arg-type]
 
 
 def test_what_cannot_be_compared() -> None:
