@@ -42,7 +42,7 @@ def write(folder: Path, n_rows: int, *, interleaved: bool) -> None:
 def count(folder: Path) -> None:
     """Count in this process, and say what it took."""
     from somcot.readers import count_table
-    from somcot.readers.passing import warm_up
+    from somcot.readers.tables.streaming_counts import warm_up
 
     warm_up()
     began = time.process_time()

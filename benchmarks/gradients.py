@@ -13,8 +13,7 @@ import numpy as np
 from tests.gradients_instances import softmax
 from tests.instances import Floats
 
-from somcot.gradients import WarmStart
-from somcot.gradients.arrays import solve_arrays
+from somcot.gradients import WarmStart, solve_arrays
 
 DISCOUNT = 0.95
 SIZES = {10: 40, 20: 20, 50: 6}  # steps along the path

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot import MarkovChain, Result, block_chain, costs, distance, random_walk
-from somcot.inference import maps
+from somcot.inference import estimate as maps
 
 Floats = NDArray[np.float64]
 SIZES = (500, 3_000, 20_000)

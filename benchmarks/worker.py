@@ -47,9 +47,9 @@ def _number(case: families.Case) -> Call:
 
 def _halves(case: families.Case) -> Call:
     """The first sweep over a half of the data, from the potential and the prices of the whole."""
-    from somcot.bellman.pairs import all_pairs
-    from somcot.bellman.sweep import Sweep
     from somcot.chains import Support
+    from somcot.core.pairs import all_pairs
+    from somcot.core.sweep import Sweep
     from somcot.solvers.policy_iteration import iterate
 
     problem = somcot.Problem(*case[:3], case.discount).unit

@@ -18,7 +18,7 @@ from scipy.special import ndtri
 import somcot
 from somcot import MarkovChain, Result, costs
 from somcot.data import clickstream
-from somcot.inference.rules import Evidence, correct, interval
+from somcot.inference.bias_correction import Evidence, correct, interval
 from somcot.samples import Samples
 from tests.data_instances import episodes
 from tests.instances import Floats

@@ -75,11 +75,11 @@ def warm_up() -> None:
     import pyarrow.parquet
 
     import somcot
-    import somcot.commands.demo
+    import somcot.cli.demo
     from somcot.inference.permutation import same_process
 
     assert pyarrow.parquet is not None
-    assert somcot.commands.demo is not None
+    assert somcot.cli.demo is not None
     data = somcot.random_walk(3).sample(9, 9, rng=0)
     cost = somcot.costs.labels(data.states, data.states)
     somcot.distance(data, data, cost, discount=0.5, confidence=0.9, rng=0)
@@ -88,7 +88,7 @@ def warm_up() -> None:
 
 def run(request: dict[str, str], out: IO[bytes], err: IO[bytes]) -> None:
     """In the child: become the command."""
-    from somcot.cli import main
+    from somcot.cli.application import main
 
     code = 99
     try:

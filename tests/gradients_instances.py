@@ -16,7 +16,7 @@ def softmax(logits: Floats) -> Floats:
 
 
 def random_arrays(seed: int, lead: tuple[int, ...] = (), n_x: int = 4, n_y: int = 3, sparse: bool = False) -> Arrays:
-    """Kernels, cost, discount and start laws, in the order of `somcot.gradients.arrays.NAMES`."""
+    """Kernels, cost, discount and start laws, in the order of `somcot.gradients.NAMES`."""
     rng = np.random.default_rng(seed)
     rows = [softmax(1.5 * rng.normal(size=(*lead, n, n))) for n in (n_x, n_y)]
     if sparse:

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 import somcot
 from somcot import MarkovChain, MemoryLimitError, costs, readers
 from somcot.plumbing.errors import DataWarning
-from somcot.report import contributions
+from somcot.report import sentences as contributions
 
 GOOD = np.array([[0.5, 0.5], [0.2, 0.8]])
 NAN, INF = float("nan"), float("inf")
@@ -260,7 +260,7 @@ def test_more_than_memory_holds_is_refused_at_once(method: str, monkeypatch: pyt
 def test_too_many_pairs_are_refused_before_anything_is_allocated() -> None:
     from scipy.sparse import eye_array
 
-    from somcot.bellman.pairs import choose
+    from somcot.core.pairs import choose
     from somcot.problem import UnitProblem
 
     many, one = MarkovChain(eye_array(3_000_000, format="csr")), MarkovChain([[1.0]])

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import somcot
-from somcot import cli
+from somcot.cli import application as cli
 from somcot.data import clickstream
 from somcot.readers import from_dtrajs, from_table, read
 from somcot.result import Status
@@ -59,7 +59,7 @@ def test_help_lists_the_commands_and_loads_nothing_heavy() -> None:
     assert done.returncode == 0
     for name in ("distance", "test", "metric", "info", "demo", "reproduce", "completion", "warm-up"):
         assert f"\n  {name} " in done.stdout
-    code = "import sys, somcot.cli; print([m for m in ('numba', 'scipy', 'rich', 'pyarrow') if m in sys.modules])"
+    code = "import sys, somcot.cli.application; print([m for m in ('numba', 'scipy', 'rich', 'pyarrow') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 

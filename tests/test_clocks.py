@@ -173,7 +173,7 @@ def test_discounts_and_horizons_tend_to_the_average(seed: int) -> None:
 
 def _single(x: MarkovChain, y: MarkovChain) -> bool:
     """Whether all pairs lead to each other."""
-    from somcot.bellman.classes import chain_classes, pair_classes, transitions
+    from somcot.core.pairs import chain_classes, pair_classes, transitions
 
     labels = pair_classes(*(chain_classes(transitions(c.support)) for c in (x, y)))
     return bool((labels == labels[0, 0]).all() and labels[0, 0] >= 0)

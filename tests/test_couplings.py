@@ -9,14 +9,7 @@ from hypothesis import strategies as st
 
 import somcot
 from somcot import MemoryLimitError
-from somcot.couplings import (
-    Coupling,
-    conditional,
-    residuals,
-    round_occupancy,
-    round_symmetric,
-    round_to_marginals,
-)
+from somcot.couplings import Coupling, conditional, residuals, round_occupancy, round_symmetric, round_to_marginals
 from tests.instances import Floats, dense_kernel, random_problem
 
 

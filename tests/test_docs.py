@@ -17,7 +17,7 @@ from urllib.parse import unquote
 import pytest
 
 import somcot
-from somcot.commands import demo
+from somcot.cli import demo
 
 ROOT = Path(__file__).parents[1]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import somcot
 from somcot import MarkovChain, Samples, costs
-from somcot.inference import crossfit
+from somcot.inference import bias_correction as crossfit
 from somcot.recorded.recording import RewardSums
 from tests.instances import Floats
 
@@ -141,7 +141,7 @@ def test_a_single_reward_borrows_the_spread_of_the_others() -> None:
 @given(st.integers(0, 10**6))
 def test_cross_value_follows_the_features_to_the_other_half(seed: int) -> None:
     """Against finite differences of the exact distance along kernels and features together."""
-    from somcot.bellman.pairs import all_pairs
+    from somcot.core.pairs import all_pairs
     from somcot.problem import UnitProblem
     from somcot.solvers.policy_iteration import iterate
 

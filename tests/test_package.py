@@ -44,7 +44,9 @@ def test_import_is_light() -> None:
     assert python("-c", f"import somcot, sys; print([m for m in {heavy} if m in sys.modules])").stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("module", ["somcot", "somcot.cli", "somcot.readers", "somcot.report", "somcot.plots"])
+@pytest.mark.parametrize(
+    "module", ["somcot", "somcot.cli.application", "somcot.readers", "somcot.report", "somcot.plots"]
+)
 def test_import_is_silent_where_warnings_are_errors(module: str, tmp_path: Path) -> None:
     """With an empty bytecode folder: Python warns about a source only when it compiles it."""
     done = python("-W", "error", "-X", f"pycache_prefix={tmp_path}", "-c", f"import {module}")

@@ -14,7 +14,7 @@ import pytest
 
 import somcot
 from somcot import report
-from somcot.report import drawings
+from somcot.report import svg as drawings
 
 HOSTILE = (
     "<script>document.title='hacked'</script>", '"><img src=x onerror=alert(1)>', "emoji \N{PILE OF POO}",

@@ -10,7 +10,7 @@ import pytest
 
 import somcot
 from somcot import mdp, msm
-from somcot.plumbing import cards
+from somcot.plumbing import html as cards
 from somcot.result import Duals, Maps
 from tests.test_report import HOSTILE, Page
 

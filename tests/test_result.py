@@ -12,8 +12,8 @@ from safetensors.numpy import save_file
 
 import somcot
 from somcot import Bounds, ConfidenceInterval, MarkovChain, Result
-from somcot.plumbing import container as checkpoint
-from somcot.plumbing import storage
+from somcot.plumbing import records as checkpoint
+from somcot.plumbing import records as storage
 from tests.instances import blocks, walks
 
 
@@ -86,7 +86,7 @@ def test_arrays_fit_where_their_type_is_an_alias() -> None:
     """NumPy 2.5 has `NDArray` as an alias that `get_origin` does not look through."""
     from types import GenericAlias, SimpleNamespace
 
-    from somcot.plumbing.storage import _fits
+    from somcot.plumbing.records import _fits
 
     alias: Any = GenericAlias(SimpleNamespace(__value__=np.ndarray[Any, Any]), (np.float64,))  # type: ignore[arg-type]
     assert _fits(np.zeros(2), alias)
@@ -144,7 +144,7 @@ def test_foreign_and_damaged_safetensors_are_refused(result: Result, tmp_path: P
     storage.save(incomplete, Bounds(0.0, 1.0), "result")
     with pytest.raises(ValueError, match=r"not a somcot result file \(it holds a Bounds\)"):
         Result.load(incomplete)
-    checkpoint.write(incomplete, {}, {"kind": "result", "tree": {"record": "Popen", "fields": {"args": "date"}}})
+    checkpoint.write_arrays(incomplete, {}, {"kind": "result", "tree": {"record": "Popen", "fields": {"args": "date"}}})
     with pytest.raises(ValueError, match="not a somcot result file"):
         Result.load(incomplete)
     whole = tmp_path / "whole"

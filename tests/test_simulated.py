@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import somcot.simulated
+import somcot.core.simulated_bound
 from somcot import gaussian
 from somcot.certificates import simulated_upper
 from somcot.plumbing.arrays import Floats
@@ -85,7 +85,7 @@ def test_always_the_first_pair_would_be_wrong(monkeypatch: pytest.MonkeyPatch) -
     truth = 0.2 * G
     assert honest.coupling == "assigned"
     assert honest.bound > truth - 3 * honest.standard_error
-    monkeypatch.setattr(somcot.simulated, "_choice", lambda n, n_draws, rng: np.zeros(n, np.int64))
+    monkeypatch.setattr(somcot.core.simulated_bound, "_choice", lambda n, n_draws, rng: np.zeros(n, np.int64))
     broken = simulated_upper(*given, discount=G, n_rollouts=200, n_draws=8, rng=0)
     assert broken.bound < truth - 3 * broken.standard_error
 

@@ -12,13 +12,12 @@ import pytest
 from typer.testing import CliRunner
 
 import somcot
-from somcot.cli import app
-from somcot.commands.reading import Reading, flag, takers
-from somcot.plumbing.signatures import option_names
-from somcot.readers.files import read
+from somcot.cli.application import app
+from somcot.cli.options import Reading, flag, takers
+from somcot.plumbing.records import option_names
 from somcot.readers.formats import ENDINGS, FORMATS, KINDS, MAGIC, endings_of
-from somcot.readers.inputs import identify
-from somcot.solvers.methods import METHODS, Method, describe
+from somcot.readers.opening import identify, read
+from somcot.solvers import METHODS, Method, describe
 
 DOCS = Path(__file__).parents[1] / "docs"
 # Options of readers that the command line asks for in another way: --cost reward:COLUMN.

@@ -9,7 +9,7 @@ when every state shows one of several meaningless variants?
 
 import matplotlib.pyplot as plt
 
-from somcot.experiments.selection import EXPERIMENT
+from somcot.paper.model_selection import EXPERIMENT
 
 # %%
 # A fair walk against block chains of walks that drift. The quick version takes one size and two seeds.

@@ -27,7 +27,7 @@ if _TYPE_CHECKING:  # for readers and type checkers; at run time `__getattr__` d
     from somcot.api import distance, markov_order, metric, same_process
     from somcot.cells import Cells
     from somcot.chains import MarkovChain, block_chain, random_walk
-    from somcot.continuous.fitting import discretise
+    from somcot.continuous.discretise import discretise
     from somcot.live.monitor import Monitor
     from somcot.lumping import Lumping, lump
     from somcot.many.drift import Drift, drift
@@ -104,7 +104,7 @@ _HOMES = {
     "somcot.api": ("distance", "markov_order", "metric", "same_process"),
     "somcot.cells": ("Cells",),
     "somcot.chains": ("MarkovChain", "block_chain", "random_walk"),
-    "somcot.continuous.fitting": ("discretise",),
+    "somcot.continuous.discretise": ("discretise",),
     "somcot.many.drift": ("Drift", "drift"),
     "somcot.many.matrix": ("distance_matrix",),
     "somcot.many.record": ("DistanceMatrix",),

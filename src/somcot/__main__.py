@@ -1,6 +1,6 @@
 """The ``somcot`` command, also as ``python -m somcot``: Ctrl-C is obeyed before anything else is loaded."""
 
-from somcot.commands import signals
+from somcot.cli import signals
 
 __all__ = ["main"]
 
@@ -8,7 +8,7 @@ __all__ = ["main"]
 def main() -> None:
     """Entry point of the ``somcot`` command."""
     signals.leave_at_once()
-    from somcot import cli  # takes longest, and there is nothing to lose yet
+    from somcot.cli import application as cli  # takes longest, and there is nothing to lose yet
 
     signals.obey()
     try:

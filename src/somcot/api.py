@@ -12,15 +12,13 @@ from somcot import costs
 from somcot.chains import MarkovChain
 from somcot.clocks import Clock
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.errors import DataWarning, warn
-from somcot.plumbing.hints import how_to_wrap, meant
-from somcot.plumbing.lazy import amended
-from somcot.plumbing.signatures import option_names
-from somcot.plumbing.validation import check_confidence, check_flag
+from somcot.plumbing.checks import check_confidence, check_flag
+from somcot.plumbing.errors import DataWarning, how_to_wrap, meant, warn
+from somcot.plumbing.records import amended, option_names
 from somcot.problem import Data, Problem, Process
 from somcot.result import Result
 from somcot.samples import Samples
-from somcot.solvers.methods import METHODS, Method
+from somcot.solvers import METHODS, Method
 from somcot.timed import ContinuousChain, TimeChain, Timed
 from somcot.trajectories import Trajectories, needs_cells
 
@@ -146,7 +144,7 @@ def distance(
 
 def _of_vectors(x: Any, y: Any, cost: Any, clock: Clock, method: str, given: dict[str, Any]) -> Result:
     """Recordings of real vectors."""
-    from somcot.continuous import answer  # compiled code, which `import somcot` must not wait for
+    from somcot.continuous import distance as answer  # compiled code, which `import somcot` must not wait for
 
     for name, side in (("x", x), ("y", y)):
         if not isinstance(side, Trajectories):
@@ -178,7 +176,7 @@ def _refuse_unknown(options: dict[str, Any], allowed: Sequence[str]) -> None:
 
 def _other_clock(x: Any, y: Any, cost: Any, clock: Clock, method: str, given: dict[str, Any]) -> Result:
     """Everything but a discount below 1."""
-    from somcot.inference import clocked  # compiled code, which `import somcot` must not wait for
+    from somcot.solvers import other_clocks as clocked  # compiled code, which `import somcot` must not wait for
 
     clocked.check_clock(clock, method, x, y)
     if clock.name == "average" and any(isinstance(process, Data) for process in (x, y)):
@@ -186,7 +184,7 @@ def _other_clock(x: Any, y: Any, cost: Any, clock: Clock, method: str, given: di
         return clocked.settling_warning(found)
     allowed = ["threads"] if clock.name == "horizon" else ["pairs", "threads", "max_sweeps"]
     options = {name: value for name, value in given.items() if name not in ("confidence", "rng")}
-    return clocked.distance(x, y, cost, clock, **_checked_options("exact", allowed, options))
+    return clocked.distance_by_clock(x, y, cost, clock, **_checked_options("exact", allowed, options))
 
 
 def metric(
@@ -223,13 +221,13 @@ def metric(
     array([[0.2, 0.7],
            [0.7, 0.2]])
     """
-    from somcot.inference import clocked  # compiled code, which `import somcot` must not wait for
+    from somcot.solvers import other_clocks as clocked  # compiled code, which `import somcot` must not wait for
 
     clock = Clock.chosen(discount, horizon, rate, total)
     if clock.name in ("discount", "average") and not (isinstance(x, Timed) or isinstance(y, Timed)):
         x, y = _chain("x", x), _chain("y", y)
     clocked.check_clock(clock, "exact", x, y)
-    return clocked.metric(x, y, cost, clock, threads)
+    return clocked.metric_by_clock(x, y, cost, clock, threads)
 
 
 def same_process(
@@ -305,7 +303,7 @@ def same_process(
     0.005
     """
     if any(isinstance(recording, Trajectories) for recording in ([*x] if isinstance(x, Sequence) else [x, y])):
-        from somcot.continuous.same import same_process as of_vectors
+        from somcot.continuous.cell_distance import same_process as of_vectors
 
         _refuse_unknown(options, _OF_VECTORS)
         return of_vectors(

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot.plumbing.arrays import Codes, Floats, Ints
-from somcot.plumbing.cards import card, record_card, table
+from somcot.plumbing.checks import real_array
+from somcot.plumbing.html import card, record_card, table
 from somcot.plumbing.text import brief_record
-from somcot.plumbing.validation import real_array
 from somcot.samples import Samples
 from somcot.trajectories import Trajectories
 

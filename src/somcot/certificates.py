@@ -67,15 +67,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from somcot.bellman.classes import Groups
-from somcot.bellman.pairs import all_pairs
-from somcot.bellman.sweep import Improvement, Sweep
+from somcot.core.pairs import Groups, all_pairs
+from somcot.core.simulated_bound import SimulatedUpper, simulated_upper
+from somcot.core.sweep import Improvement, Sweep
 from somcot.couplings import Coupling, residuals
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.validation import check_count, real_array
+from somcot.plumbing.checks import check_count, real_array
 from somcot.problem import Problem
 from somcot.result import Bounds
-from somcot.simulated import SimulatedUpper, simulated_upper
 
 __all__ = [
     "Bracket", "Settled", "SimulatedUpper", "bounds_from", "bracket", "centred", "class_gains", "lower_bound",

@@ -12,11 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from somcot.clocks import Clock
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.cards import SHOWN, card, grid
-from somcot.plumbing.matrices import from_frame, square_matrix, stochastic
-from somcot.plumbing.memory import require
-from somcot.plumbing.text import label_text, percent
-from somcot.plumbing.validation import (
+from somcot.plumbing.checks import (
     check_count,
     check_discount,
     check_flag,
@@ -24,9 +20,15 @@ from somcot.plumbing.validation import (
     check_number,
     check_rng,
     check_start_law,
+    from_frame,
     real_array,
+    square_matrix,
     state_index,
+    stochastic,
 )
+from somcot.plumbing.html import SHOWN, card, grid
+from somcot.plumbing.memory import require
+from somcot.plumbing.text import label_text, percent
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -168,8 +170,10 @@ class MarkovChain:
         ndarray, shape (n,)
             ``(1 - discount) * sum_t discount^t P(X_t = x)``.
         """
-        from somcot.plumbing.anchoring import law_over_time  # compiled code: loaded when used
-        from somcot.plumbing.discounting import Kernel
+        from somcot.plumbing.linear_systems import (
+            Kernel,
+            law_over_time,  # compiled code: loaded when used
+        )
 
         indptr, indices, probabilities = self.support
         n_entries = indptr[-2]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from somcot.plumbing.validation import check_count, check_discount, check_flag, check_positive
+from somcot.plumbing.checks import check_count, check_discount, check_flag, check_positive
 
 __all__ = ["CLOCKS", "Clock", "ClockRow"]
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.checks import real_array
 from somcot.plumbing.memory import require
-from somcot.plumbing.validation import real_array
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -219,7 +219,7 @@ def round_occupancy(mu: ArrayLike, x: MarkovChain, y: MarkovChain, start: ArrayL
         Law of the first pair, a coupling of the two start laws.
     discount : float
     """
-    from somcot.plumbing.discounting import Kernel, discounted_occupancy  # compiled code: loaded when used
+    from somcot.plumbing.linear_systems import Kernel, discounted_occupancy  # compiled code: loaded when used
 
     dense = real_array("mu", mu, 4)
     n_x, n_y = dense.shape[:2]

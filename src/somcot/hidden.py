@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from somcot.bellman.pairs import all_pairs
-from somcot.bellman.sweep import Sweep
 from somcot.chains import MarkovChain
+from somcot.core.pairs import all_pairs
+from somcot.core.sweep import Sweep
 from somcot.costs import check_cost
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.validation import check_labels, real_array
+from somcot.plumbing.checks import check_labels, real_array
 from somcot.problem import UnitProblem
 from somcot.timed import TimeChain
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from somcot.gradients.arrays import NAMES, NDIMS, check_arrays, check_shapes, solve_arrays
+from somcot.gradients import NAMES, NDIMS, check_arrays, check_shapes, solve_arrays
 
 try:
     import jax

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from somcot.bellman.reduce.partition import Labels, coarsest
-from somcot.bellman.reduce.quotient import block_masses, first_members, merged
 from somcot.chains import MarkovChain, Support
+from somcot.core.partition import Labels, block_masses, coarsest, first_members, merged
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.cards import card
-from somcot.plumbing.validation import check_discount, check_number, real_array
+from somcot.plumbing.checks import check_discount, check_number, real_array
+from somcot.plumbing.html import card
 
 __all__ = ["Lumping", "lump"]
 

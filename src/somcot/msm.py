@@ -17,11 +17,11 @@ from somcot.api import distance
 from somcot.chains import MarkovChain
 from somcot.costs import Cost
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.cards import card, histogram, table
+from somcot.plumbing.checks import check_confidence, check_count, check_discount
 from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.html import card, histogram, table
 from somcot.plumbing.text import figure
-from somcot.plumbing.validation import check_confidence, check_count, check_discount
-from somcot.readers.dtrajs import from_dtrajs, from_model
+from somcot.readers.array_files import from_dtrajs, from_model
 from somcot.result import Result
 from somcot.samples import Samples
 

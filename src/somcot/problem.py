@@ -13,11 +13,11 @@ from somcot.chains import MarkovChain, Support
 from somcot.clocks import Clock
 from somcot.costs import FeatureCost, aligned, check_cost
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.lazy import Later, Lazy
-from somcot.plumbing.validation import check_discount
+from somcot.plumbing.checks import check_discount
+from somcot.plumbing.records import Later, Lazy
 from somcot.recorded.counts import Counts
+from somcot.recorded.sources import Stream
 from somcot.samples import Samples
-from somcot.sources.base import Stream
 
 __all__ = ["ChainOrData", "Data", "Problem", "Process", "UnitProblem"]
 

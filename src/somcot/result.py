@@ -13,12 +13,12 @@ import numpy as np
 
 from somcot.cells import Cells, Continuous, MapFit, Resolution, ShiftCheck, Twin
 from somcot.clocks import Clock
+from somcot.contributions import Contributions, Makeup, RowCounts
 from somcot.couplings import Coupling, Residuals
 from somcot.derivatives import Gradient, Margin, RowGradient, TimeGradient
-from somcot.makeup import Contributions, Makeup, RowCounts
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.cards import record_card
-from somcot.plumbing.lazy import Lazy
+from somcot.plumbing.html import record_card
+from somcot.plumbing.records import Lazy
 from somcot.plumbing.text import brief_record, seconds
 
 __all__ = [
@@ -181,7 +181,7 @@ class Result:
         transitions it was fed and holds `counted`, while SOMCOT's own distance may lie outside.
     maps : Maps or DeferredMaps
         Where `encoder` and `decoder` come from: the coupling `plan`, or, for data whose noise blurs that, the saddle
-        point solved to the level of the noise when first asked for (see `somcot.inference.maps`).
+        point solved to the level of the noise when first asked for (see `somcot.inference.estimate`).
     potential : ndarray, shape (n_x, n_y)
         V, scaled so that distance = (1 - discount) * V(start pair); NaN for pairs the start cannot reach.
     state_law : ndarray, shape (n_x, n_y)
@@ -345,7 +345,7 @@ class Result:
         >>> found.transitions[0].state, found.transitions[0].next_state
         ('home', 'cart')
         """
-        from somcot.inference.contributions import contributions  # it compares rows by tests, layers above this one
+        from somcot.inference.row_tests import contributions  # it compares rows by tests, layers above this one
 
         return contributions(self, n)
 
@@ -375,7 +375,7 @@ class Result:
         return f"<somcot.Result {self}>"
 
     def _repr_html_(self) -> str:
-        from somcot.report.cards import result_card  # a view of this record, layers above it
+        from somcot.report.summary import result_card  # a view of this record, layers above it
 
         return result_card(self)
 
@@ -406,7 +406,7 @@ class Result:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the result to a file that holds no code; `Result.load` reads it back."""
-        from somcot.plumbing.storage import save  # safetensors, which few sessions need
+        from somcot.plumbing.records import save  # safetensors, which few sessions need
 
         maps = Maps(self.encoder, self.decoder, self.maps.at_noise_level)
         makeup = None if self.makeup is None else replace(self.makeup, same_rows=self.makeup.pvalue())
@@ -418,7 +418,7 @@ class Result:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Result:
         """Read a result written by `save`; refuse anything else."""
-        from somcot.plumbing.storage import load  # as in `save`
+        from somcot.plumbing.records import load  # as in `save`
 
         records = (
             Bounds,

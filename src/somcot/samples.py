@@ -13,13 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from somcot import costs
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Codes, Floats
-from somcot.plumbing.validation import check_discount, check_rng
-from somcot.recorded import changes, recording
-from somcot.recorded.counting import PairCounts, count_pairs
-from somcot.recorded.counts import Counts, choose_start
+from somcot.plumbing.checks import check_discount, check_rng
+from somcot.recorded import recording
+from somcot.recorded import transforms as changes
+from somcot.recorded.counts import Counts, choose_start, counts_card
 from somcot.recorded.labels import encode
+from somcot.recorded.pair_counts import PairCounts, count_pairs
 from somcot.recorded.recording import RewardSums
-from somcot.recorded.showing import counts_card
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from somcot.plumbing.validation import check_count, check_discount, check_number, check_positive
+from somcot.plumbing.checks import check_count, check_discount, check_number, check_positive
 
 __all__ = ["Steps", "auto", "error_bound", "explicit", "steps_for_error", "theorem"]
 

@@ -20,13 +20,25 @@ from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Ints
-from somcot.plumbing.errors import DataWarning, warn
-from somcot.plumbing.hints import how_to_wrap
-from somcot.plumbing.validation import check_count, check_discount, check_labels, check_rng, real_array
+from somcot.plumbing.checks import check_count, check_discount, check_labels, check_rng, real_array
+from somcot.plumbing.errors import DataWarning, how_to_wrap, warn
 from somcot.recorded.counts import Counts
+from somcot.recorded.sources import (
+    Blocks,
+    Ready,
+    Source,
+    Stream,
+    StreamError,
+    block_size,
+    check_moves,
+    check_pairs,
+    given_law,
+    indices_of,
+    reset_law,
+    unzip,
+    with_rng,
+)
 from somcot.samples import Samples
-from somcot.sources.base import Blocks, Ready, Source, Stream, StreamError, block_size, check_moves, check_pairs
-from somcot.sources.foreign import given_law, indices_of, reset_law, unzip, with_rng
 
 __all__ = [
     "Source",
@@ -338,7 +350,7 @@ class _Walks:
 
 def _stopped(chain: MarkovChain, discount: float, n: int, rng: np.random.Generator, wanted: int) -> tuple[Ints, Ints]:
     """The first `wanted` of n transitions. Random numbers are taken for all: what comes next does not depend on it."""
-    from somcot.sources.stopping import stopped_transitions  # compiled code: loaded when first drawn from
+    from somcot.recorded.sources import stopped_transitions  # compiled code: loaded when first drawn from
 
     indptr, indices, probabilities = chain.support
     total = np.cumsum(probabilities)

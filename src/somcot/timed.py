@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain, Support
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.matrices import rectangular_matrix, square_matrix, stochastic
-from somcot.plumbing.validation import check_labels, check_start_law
+from somcot.plumbing.checks import check_labels, check_start_law, rectangular_matrix, square_matrix, stochastic
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

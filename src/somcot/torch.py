@@ -21,9 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from somcot.gradients import WarmStart
-from somcot.gradients.arrays import NAMES, NDIMS, ArraySolution, Inputs, check_shapes, solve_arrays
-from somcot.plumbing.validation import check_count
+from somcot.gradients import NAMES, NDIMS, ArraySolution, Inputs, WarmStart, check_shapes, solve_arrays
+from somcot.plumbing.checks import check_count
 
 try:
     import torch

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Bools, Floats, Ints
-from somcot.plumbing.cards import card, table
+from somcot.plumbing.checks import check_labels, refuse_masks
 from somcot.plumbing.errors import DataWarning, warn
-from somcot.plumbing.validation import check_labels, refuse_masks
+from somcot.plumbing.html import card, table
 from somcot.recorded.recording import episode_flags
 
 __all__ = ["Trajectories", "needs_cells"]

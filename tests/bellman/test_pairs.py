@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from somcot import MarkovChain, Problem
-from somcot.bellman.pairs import all_pairs, choose, reachable_pairs
-from somcot.bellman.slices import cut
+from somcot.core.pairs import all_pairs, choose, cut, reachable_pairs
 from tests.instances import dense_kernel, random_problem
 
 

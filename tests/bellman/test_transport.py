@@ -13,8 +13,8 @@ from scipy.optimize import linprog
 from scipy.sparse import eye_array
 
 from somcot import MarkovChain, Problem
-from somcot.bellman.pairs import all_pairs
-from somcot.bellman.sweep import Improvement, Sweep, _rows
+from somcot.core.pairs import all_pairs
+from somcot.core.sweep import Improvement, Sweep, _rows
 from tests.campaign.oracle import masses as exact_masses
 from tests.campaign.oracle import transport as exact_transport
 from tests.instances import Floats, random_chain

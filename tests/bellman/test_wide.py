@@ -9,12 +9,11 @@ import ot
 import pytest
 
 from somcot import Problem
-from somcot.bellman import starts
-from somcot.bellman.pairs import all_pairs
-from somcot.bellman.peel import new_crash, peel
-from somcot.bellman.preorder import LANES
-from somcot.bellman.prices import entropic_prices
-from somcot.bellman.sweep import Sweep
+from somcot.core.pairs import all_pairs
+from somcot.core.sweep import Sweep
+from somcot.core.transport import wide_pairs as starts
+from somcot.core.transport.initial_basis import entropic_prices, new_crash, peel
+from somcot.core.transport.wide_simplex import LANES
 from tests.bellman.test_transport import law, oracle, transport
 from tests.instances import Floats, dense_kernel, random_chain
 

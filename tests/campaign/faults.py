@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from somcot.data import clickstream
-from somcot.plumbing import container
+from somcot.plumbing import records as container
 
 ROOT = Path(__file__).parents[2]
 OLD = b"what was there before"
@@ -122,7 +122,7 @@ def _whole(path: Path) -> bool:
         except ValueError:
             return False
     if path.suffix == ".ck":
-        return content.startswith(container.MAGIC) and bool(container.read(path))
+        return content.startswith(container.MAGIC) and bool(container.read_arrays(path))
     if path.stem in ("may", "june"):
         return content == clickstream.path(path.stem).read_bytes()
     if path.suffix == ".csv":

@@ -44,21 +44,21 @@ MUTANTS = (
     ),
     Mutant("problem.py", "np.minimum(above, self.most)", "above", (CERTIFICATES,)),
     Mutant("problem.py", "self.scale * unit_potential + self.offset / rest", "self.scale * unit_potential", (EXACT,)),
-    Mutant("bellman/pairs.py", "np.full(self.index.shape, missing)", "np.zeros(self.index.shape)", (EXACT,)),
-    Mutant("bellman/transport.py", "0.5 * (apart * (1.0", "0.25 * (apart * (1.0", (TRANSPORT,)),
+    Mutant("core/pairs.py", "np.full(self.index.shape, missing)", "np.zeros(self.index.shape)", (EXACT,)),
+    Mutant("core/transport.py", "0.5 * (apart * (1.0", "0.25 * (apart * (1.0", (TRANSPORT,)),
     Mutant(
-        "bellman/transport.py", "(eps + x.rounding[row] + y.rounding[column]) * spread", "eps * spread",
+        "core/transport.py", "(eps + x.rounding[row] + y.rounding[column]) * spread", "eps * spread",
         (TRANSPORT, LONG, CERTIFICATES),
     ),
     Mutant(
-        "bellman/transport.py", "(p[t] if m == 1 else q[t]) * buffer[t]", "(p[t] if m == 1 else q[0]) * buffer[t]",
+        "core/transport.py", "(p[t] if m == 1 else q[t]) * buffer[t]", "(p[t] if m == 1 else q[0]) * buffer[t]",
         (TRANSPORT, EXACT),
     ),
-    Mutant("bellman/transport.py", "abs((summed - 1.0) + lost) + 2.0 * EPS + (length * EPS) ** 2", "0.0", (TRANSPORT,)),
-    Mutant("bellman/sweep.py", "(2 * self.widest[0] + 1)", "(1 * self.widest[0] + 1)", (TRANSPORT, EXACT)),
-    Mutant("bellman/tree.py", "if p < n and flow[p] < least:", "if p >= n and flow[p] < least:", (TRANSPORT,)),
+    Mutant("core/transport.py", "abs((summed - 1.0) + lost) + 2.0 * EPS + (length * EPS) ** 2", "0.0", (TRANSPORT,)),
+    Mutant("core/sweep.py", "(2 * self.widest[0] + 1)", "(1 * self.widest[0] + 1)", (TRANSPORT, EXACT)),
+    Mutant("core/transport/narrow_simplex.py", "if p < n and flow[p] < least:", "if p >= n and flow[p] < least:", (TRANSPORT,)),
     Mutant(
-        "plumbing/discounting.py", "    law[~reachable(kernel, start)] = 0.0\n", "",
+        "plumbing/linear_systems.py", "    law[~reachable(kernel, start)] = 0.0\n", "",
         ("tests/plumbing/test_discounting.py", "tests/test_chains.py"),
     ),
     Mutant(
@@ -66,19 +66,19 @@ MUTANTS = (
         (EXACT,),
     ),
     Mutant("solvers/policy_iteration.py", "width <= TARGET:\n        return", "width <= 1:\n        return", (EXACT,)),
-    Mutant("solvers/assemble.py", "min(max(problem.to_user(unit_distance), low), high)", "low", (EXACT,)),
+    Mutant("solvers/result_builder.py", "min(max(problem.to_user(unit_distance), low), high)", "low", (EXACT,)),
     Mutant(
         "solvers/linear_program.py", "if total > 0 else np.outer(p, q)", "if total > 1.0 else np.outer(p, q)",
         ("tests/solvers/test_linear_program.py",),
     ),
-    Mutant("solvers/sinkhorn/kernel.py", "exp(min(slack / epsilon, 0.0))", "exp(slack / epsilon)", (
+    Mutant("solvers/sinkhorn.py", "exp(min(slack / epsilon, 0.0))", "exp(slack / epsilon)", (
         "tests/solvers/test_sinkhorn.py",
     )),
     Mutant("solvers/sinkhorn/__init__.py", "status is Status.CONVERGED and width > target", "False", (
         "tests/solvers/test_sinkhorn.py", EXACT,
     )),
-    Mutant("solvers/saddle/bounds.py", "least + (1.0 - g) * found.low[-1]", "least + found.low[-1]", (BOUNDS,)),
-    Mutant("solvers/saddle/bounds.py", "- off / 2.0 * float(far - residual.min())", "", (BOUNDS, DIFFERENTIAL)),
+    Mutant("solvers/saddle.py", "least + (1.0 - g) * found.low[-1]", "least + found.low[-1]", (BOUNDS,)),
+    Mutant("solvers/saddle.py", "- off / 2.0 * float(far - residual.min())", "", (BOUNDS, DIFFERENTIAL)),
     Mutant("couplings.py", "np.subtract(state_law, left, out=left)", "np.add(state_law, left, out=left)", (
         "tests/test_couplings.py",
     )),
@@ -98,7 +98,7 @@ MUTANTS = (
     Mutant("plumbing/files.py", "            os.fsync(stream.fileno())\n", "", (
         "tests/plumbing/test_files.py", "tests/reliability/test_checkpoints.py",
     )),
-    Mutant("plumbing/container.py", 'if hashlib.sha256(block).hexdigest().encode("ascii") != data', "if b'' == data", (
+    Mutant("plumbing/records.py", 'if hashlib.sha256(block).hexdigest().encode("ascii") != data', "if b'' == data", (
         "tests/plumbing/test_container.py",
     )),
 )  # fmt: skip

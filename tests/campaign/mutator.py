@@ -6,7 +6,7 @@ import hashlib
 import re
 from random import Random
 
-from somcot.plumbing.container import HEAD, MAGIC
+from somcot.plumbing.records import HEAD, MAGIC
 
 NUMBERS = (
     b"0", b"-1", b"1e308", b"-1e-320", b"nan", b"inf", b"-Infinity", b"9223372036854775807", b"-9223372036854775809",

@@ -11,14 +11,14 @@ import numpy as np
 
 import somcot
 from somcot import Monitor, random_walk
-from somcot.commands.inputs import NamedProcess
-from somcot.commands.pricing import build_cost
+from somcot.cli.cost_option import build_cost
+from somcot.cli.inputs import NamedProcess
 from somcot.many.record import DistanceMatrix
-from somcot.readers.counting import count_table
-from somcot.readers.files import read
+from somcot.readers.opening import read
 from somcot.readers.prism import from_prism
-from somcot.readers.tables import fit_bins
-from somcot.readers.vectors import read_vectors
+from somcot.readers.tables.counting import count_table
+from somcot.readers.tables.event_tables import fit_bins
+from somcot.readers.tables.vector_tables import read_vectors
 from somcot.result import Result
 from somcot.solvers import somcot as steps
 

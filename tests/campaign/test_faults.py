@@ -60,7 +60,7 @@ def stop(name: str, number: signal.Signals, moment: float, folder: Path) -> list
 def test_every_command_is_stopped() -> None:
     from typer.main import get_command
 
-    from somcot.cli import app
+    from somcot.cli.application import app
 
     assert {arguments[0] for arguments in COMMANDS.values()} == set(get_command(app).commands)  # type: ignore[attr-defined]
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from somcot.commands import demo, run
-from somcot.commands.reading import Reading
+from somcot.cli import demo
+from somcot.cli import distance as run
+from somcot.cli.options import Reading
 from somcot.data import clickstream
 
 README = Path(__file__).parents[2] / "README.md"

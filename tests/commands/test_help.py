@@ -9,9 +9,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from somcot.cli import app
-from somcot.commands.help import EXAMPLES, WIDEST, Grouped
-from somcot.experiments.command import register
+from somcot.cli.application import app
+from somcot.cli.help import EXAMPLES, WIDEST, Grouped
+from somcot.paper.command import register
 
 
 def page(*arguments: str, width: int = 80) -> str:

@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 import somcot
-from somcot.cli import app
-from somcot.commands import many
-from somcot.commands.sizes import TooLongError
+from somcot.cli import matrix as many
+from somcot.cli.application import app
+from somcot.cli.forecast import TooLongError
 
 READ = ["--sequence", "user", "--state", "page", "--discount", "0.9"]
 
@@ -95,7 +95,7 @@ def test_every_kind_of_file(folder: Path, tmp_path: Path) -> None:
 
 
 def test_names_in_pages_are_escaped(tmp_path: Path) -> None:
-    from somcot.report.many import matrix_page
+    from somcot.report.many_pages import matrix_page
 
     walks = {"<b>": somcot.random_walk(3), "x & y": somcot.random_walk(3, 0.7)}
     page = matrix_page(somcot.distance_matrix(walks, discount=0.9))
@@ -106,7 +106,7 @@ def test_names_in_pages_are_escaped(tmp_path: Path) -> None:
 
 
 def test_cells_without_a_distance_are_crossed_out() -> None:
-    from somcot.report.many import matrix_page
+    from somcot.report.many_pages import matrix_page
 
     def picky(x: object, y: object) -> np.ndarray:
         if x is walks["a"] and y is walks["b"]:
@@ -132,7 +132,7 @@ def test_narrow_screens_list_pairs(folder: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_notes_of_many_are_said_once_and_in_options(folder: Path) -> None:
-    from somcot.commands.many import _joint
+    from somcot.cli.matrix import _joint
 
     found = _joint([f"w{k}: pass terminated=True for it" for k in range(5)])
     assert found == ("w0, w1, w2 and 2 more: pass --terminated all for it",)
@@ -140,7 +140,7 @@ def test_notes_of_many_are_said_once_and_in_options(folder: Path) -> None:
 
 def test_large_folders_are_counted(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same answer within what splits decide, a note, and a refusal of what counting does not know."""
-    from somcot.commands import folders
+    from somcot.cli import inputs as folders
 
     for name in ("a", "b"):
         (tmp_path / name).mkdir()

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 import somcot
-from somcot.commands.answers import Answer
-from somcot.commands.inputs import NamedProcess
-from somcot.commands.outputs import write_files
+from somcot.cli.inputs import NamedProcess
+from somcot.cli.output import Answer, write_files
 from tests.command_server import Command, Finished
 
 EDGES = "a b 3\nb c 1\nc a 1\n"

@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 import somcot
-from somcot.commands import screens
-from somcot.commands.answers import Answer
-from somcot.commands.inputs import NamedProcess
+from somcot.cli import screens
+from somcot.cli.inputs import NamedProcess
+from somcot.cli.output import Answer
 
 
 def shown(answer: Answer, width: int) -> str:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import somcot
-from somcot.commands import sizes
-from somcot.commands.inputs import NamedProcess
-from somcot.commands.sizes import Size, TooLongError, agree, suggested_discount
+from somcot.cli import forecast as sizes
+from somcot.cli.forecast import Size, TooLongError, agree, suggested_discount
+from somcot.cli.inputs import NamedProcess
 from tests.command_server import Command
 
 

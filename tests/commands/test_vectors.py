@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from somcot.cli import app, main
+from somcot.cli.application import app, main
 from tests.continuous.systems import SYSTEMS
 
 RUN = CliRunner()

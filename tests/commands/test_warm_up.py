@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from somcot.commands.warm_up import warm_up
+from somcot.cli.warm_up import warm_up
 
 PREPARE = """
 import warnings

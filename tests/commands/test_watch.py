@@ -16,8 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 from somcot import Monitor
-from somcot.cli import app
-from somcot.commands import feed
+from somcot.cli import csv_stream as feed
+from somcot.cli.application import app
 from somcot.data import clickstream
 from tests.live.streams import Family, same
 

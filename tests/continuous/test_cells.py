@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from somcot import Cells, DataWarning, Trajectories, discretise, distance
-from somcot.continuous import plain
-from somcot.continuous.clusters import kmeans, lag_coordinates
+from somcot.continuous import cell_distance as plain
+from somcot.continuous.discretise import kmeans, lag_coordinates
 from somcot.plumbing.arrays import Floats
 from tests.continuous import systems
 

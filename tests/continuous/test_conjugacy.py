@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 import somcot
-from somcot.continuous import conjugacy, maps
-from somcot.continuous.beside import Beside
-from somcot.continuous.dealt import some_episodes
-from somcot.continuous.episodes import episode_tests
-from somcot.continuous.onestep import OneStep
+from somcot.continuous import affine_maps as maps
+from somcot.continuous import conjugacy
+from somcot.continuous.affine_maps import Beside
+from somcot.continuous.conjugacy import episode_tests
+from somcot.continuous.linear_twin import some_episodes
+from somcot.continuous.onestep_models import OneStep
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning
 from somcot.trajectories import Trajectories

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from somcot import Trajectories, discretise, distance
-from somcot.continuous import conjugacy, curved
-from somcot.continuous.twin import Question
+from somcot.continuous import conjugacy
+from somcot.continuous import onestep_models as curved
+from somcot.continuous.linear_twin import Question
 from tests.continuous.further import circle_truth
 from tests.continuous.systems import SYSTEMS
 from tests.continuous.without import phase_truth

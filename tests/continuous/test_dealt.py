@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from somcot import distance
-from somcot.continuous import answer, dealt
+from somcot.continuous import distance as answer
+from somcot.continuous import linear_twin as dealt
 from somcot.gaussian import fit
 from somcot.trajectories import Trajectories
 from tests.continuous.systems import SYSTEMS

@@ -12,8 +12,8 @@ import pytest
 import somcot
 from somcot import DataWarning, Result, Trajectories, distance
 from somcot.cells import ShiftCheck
-from somcot.continuous import answer as answer_
-from somcot.continuous.curvature import curvature
+from somcot.continuous import distance as answer_
+from somcot.continuous.linear_twin import curvature
 from somcot.plumbing.arrays import Floats
 from tests.continuous.systems import SYSTEMS, closed_form_1d, grid_truth, moved
 

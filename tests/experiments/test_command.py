@@ -17,10 +17,11 @@ from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from somcot import Status
-from somcot.experiments import command, steps
-from somcot.experiments.page import index_page
-from somcot.experiments.record import Check, Record
-from somcot.experiments.sweep import sweep
+from somcot.paper import command
+from somcot.paper import step_sizes as steps
+from somcot.paper.command import index_page
+from somcot.paper.experiment import Check, Record
+from somcot.paper.loop import sweep
 
 mpl.use("Agg")
 

@@ -10,10 +10,12 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from somcot.experiments import encoder, pendulum, selection, similarity, steps
-from somcot.experiments.command import EXPERIMENTS, produce
-from somcot.experiments.record import Record
-from somcot.experiments.sweep import TABLE, spearman
+from somcot.paper import encoder, pendulum, similarity
+from somcot.paper import model_selection as selection
+from somcot.paper import step_sizes as steps
+from somcot.paper.command import EXPERIMENTS, produce
+from somcot.paper.experiment import Record
+from somcot.paper.loop import TABLE, spearman
 
 mpl.use("Agg")
 

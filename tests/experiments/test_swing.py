@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from somcot.experiments.swing import Grid, Pendulum, load_actor, observe, record, reward_apart, simulate
+from somcot.paper.pendulum import Grid, Pendulum, load_actor, observe, record, reward_apart, simulate
 
 N_STEPS = 200  # a whole episode of Pendulum-v1
 
@@ -81,7 +81,7 @@ def test_policy_swings_up_and_stays() -> None:
 
 
 def test_training_log_comes_with_the_weights() -> None:
-    log = json.loads((files("somcot.experiments") / "data" / "pendulum_training.json").read_text())
+    log = json.loads((files("somcot.paper") / "data" / "pendulum_training.json").read_text())
     assert log["log"][-1]["step"] == log["settings"]["n_steps"] == 20_000
     assert -170 < log["log"][-1]["return_mean"] < -130
     assert [weight.shape for weight in load_actor().weights] == [(128, 3), (128, 128), (1, 128)]

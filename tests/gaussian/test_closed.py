@@ -9,8 +9,7 @@ from scipy.special import ndtr
 
 import somcot
 from somcot import gaussian
-from somcot.gaussian.closed import cross
-from somcot.gaussian.norms import expected_norm
+from somcot.gaussian.closed_form import cross, expected_norm
 from somcot.plumbing.arrays import Floats
 
 G = 0.95

@@ -10,8 +10,7 @@ import pytest
 
 import somcot
 from somcot import MarkovChain, Problem
-from somcot.gradients import WarmStart, value_and_gradient
-from somcot.gradients.arrays import Inputs, solve_arrays
+from somcot.gradients import Inputs, WarmStart, solve_arrays, value_and_gradient
 from tests.gradients_instances import Arrays, random_arrays, random_direction
 from tests.instances import Floats, random_chain
 

@@ -10,7 +10,7 @@ import pytest
 
 import somcot
 from somcot import MarkovChain, Samples
-from somcot.inference.contributions import _pair_errors, benjamini_hochberg, rows_pvalue
+from somcot.inference.row_tests import _pair_errors, benjamini_hochberg, rows_pvalue
 from somcot.result import Result
 
 LABELS = 1.0 - np.eye(4)

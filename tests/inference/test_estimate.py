@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 import somcot
 from somcot import MarkovChain
-from somcot.bellman.pairs import all_pairs
-from somcot.bellman.sweep import Sweep
 from somcot.chains import Support
-from somcot.inference import crossfit
-from somcot.inference.crossfit import Half, cross_value, gap, half_supports
+from somcot.core.pairs import all_pairs
+from somcot.core.sweep import Sweep
+from somcot.inference import bias_correction as crossfit
+from somcot.inference.bias_correction import Half, cross_value, gap, half_supports
 from somcot.inference.model import fit
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning
 from somcot.problem import UnitProblem
@@ -375,7 +375,7 @@ def test_the_guard_is_asked_unless_known_start_laws_differ(monkeypatch: pytest.M
     monkeypatch.setattr("somcot.inference.estimate.permutation_test", refuse)
     walk, drift, cost = walks(4, 0.9)
     a, b = walk.sample(40, 20, rng=0), drift.sample(40, 20, rng=1)
-    monkeypatch.setattr("somcot.inference.rules.interval", lambda *_: Bounds(1e-6, 1.0))
+    monkeypatch.setattr("somcot.inference.bias_correction.interval", lambda *_: Bounds(1e-6, 1.0))
     monkeypatch.setattr("somcot.inference.intervals.standard_error", lambda *_, **__: 1.0)
 
     def low(start_x: Any, start_y: Any) -> float:

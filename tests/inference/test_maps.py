@@ -13,7 +13,7 @@ import pytest
 import somcot
 from somcot import MarkovChain, Result, Samples, costs
 from somcot.couplings import conditional
-from somcot.inference import maps
+from somcot.inference import estimate as maps
 from somcot.plumbing.errors import UnseenStateWarning
 from somcot.problem import Problem
 from somcot.result import DeferredMaps, Maps

@@ -13,8 +13,8 @@ from scipy.stats import chi2_contingency
 
 import somcot
 from somcot import MarkovChain, Samples
-from somcot.inference.dealing import Deck
 from somcot.inference.permutation import TOO_ALIKE, alike
+from somcot.inference.pooled_episodes import Deck
 from somcot.inference.statistics import exact, main_pearson, pearson, slope
 from somcot.plumbing.errors import DataWarning
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from somcot.inference.rules import Evidence, Halves, correct, interval
+from somcot.inference.bias_correction import Evidence, Halves, correct, interval
 from tests.reference.pooled_rows import pooled_rule, split_rule
 
 Z = 1.6448536269514722

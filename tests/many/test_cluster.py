@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import somcot
-from somcot.many import cluster, matrix
+from somcot.many import matrix
+from somcot.many import matrix as cluster
 from somcot.plumbing.errors import DataWarning
 from somcot.readers import count_table
 from tests.many.test_matrix import COST, DATA, WALKS, same

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import somcot
 from somcot import Samples
-from somcot.cli import app
+from somcot.cli.application import app
 from somcot.many.drift import _pairs, holm
 from somcot.plumbing.errors import DataWarning
 from somcot.readers import split_periods, split_table

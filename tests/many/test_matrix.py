@@ -16,13 +16,16 @@ import pytest
 import somcot
 from somcot import Counts, MarkovChain, Samples, costs, distance_matrix
 from somcot.inference import statistics
-from somcot.inference.dealing import RowDeck
-from somcot.many import batch, guard, matrix, ordinary, preparing, work
-from somcot.many.cells import FIELDS
+from somcot.inference.pooled_episodes import RowDeck
+from somcot.many import batch, matrix, work
+from somcot.many import plan as preparing
+from somcot.many import work as guard
+from somcot.many import work as ordinary
 from somcot.many.plan import Options
 from somcot.many.record import DistanceMatrix
-from somcot.plumbing.container import CheckpointError
+from somcot.many.work import FIELDS
 from somcot.plumbing.errors import DataWarning
+from somcot.plumbing.records import CheckpointError
 
 N = 6
 COST = np.abs(np.subtract.outer(np.arange(N), np.arange(N))) / (N - 1.0)
@@ -413,7 +416,7 @@ def test_a_full_disk_costs_the_file_only(tmp_path: Path, monkeypatch: pytest.Mon
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("somcot.plumbing.container.write", full)
+    monkeypatch.setattr("somcot.plumbing.records.write", full)
     with pytest.warns(DataWarning, match="could not be written .*No space left"):
         found = distance_matrix(WALKS, COST, discount=0.9, checkpoint=tmp_path / "d.ck")
     assert not found.n_failed

@@ -7,7 +7,7 @@ import pytest
 
 import somcot
 from somcot import Trajectories, distance_matrix
-from somcot.plumbing.container import CheckpointError
+from somcot.plumbing.records import CheckpointError
 
 pytestmark = pytest.mark.filterwarnings("ignore::somcot.DataWarning")
 

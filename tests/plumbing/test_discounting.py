@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import somcot
-from somcot.plumbing import discounting
-from somcot.plumbing.discounting import Kernel, discounted_occupancy, discounted_value
+from somcot.plumbing import linear_systems as discounting
+from somcot.plumbing.linear_systems import Kernel, discounted_occupancy, discounted_value
 from tests.instances import KINDS, Floats, dense_kernel, random_chain
 
 

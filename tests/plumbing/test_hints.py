@@ -11,7 +11,7 @@ import pytest
 
 import somcot
 from somcot import mdp
-from somcot.plumbing.hints import how_to_wrap
+from somcot.plumbing.errors import how_to_wrap
 
 COIN = mdp.MDP(np.full((2, 1, 2), 0.5), np.zeros((2, 1)))
 THINGS: dict[str, Any] = {

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import somcot
-from somcot.plumbing.jit import FAST
+from somcot.compile.jit import FAST
 
 CALLER = """
 import {package}.plumbing.jit as jit
@@ -70,9 +70,9 @@ def test_said_with_name_and_time_and_only_when_cold(package: Path) -> None:
     [
         ("callee", "FACTOR * x", "FACTOR * x + 10.0"),
         ("constants", "2.0", "7.0"),
-        ("plumbing/jit", "import os", "import os  # new"),
-        ("plumbing/pieces", "import gc", "import gc  # new"),
-        ("plumbing/libraries", "import contextlib", "import contextlib  # new"),
+        ("compile/jit", "import os", "import os  # new"),
+        ("compile/numba_internals", "import gc", "import gc  # new"),
+        ("compile/numba_internals", "import contextlib", "import contextlib  # new"),
     ],
 )
 def test_a_change_in_what_a_kernel_imports_is_seen(package: Path, name: str, old: str, new: str) -> None:
@@ -162,7 +162,7 @@ def test_all_compiled_code_goes_through_the_decorators() -> None:
         for path in sorted(root.rglob("*.py"))
         if any(word in path.read_text("utf-8") for word in words)
     ]
-    assert found == ["plumbing/pieces.py", "plumbing/plain.py"]
+    assert found == ["compile/numba_internals.py", "compile/jit.py"]
     assert {"nsz", "nnan"} == FAST
 
 
@@ -292,7 +292,7 @@ print(*values, after.alloc - before.alloc == after.free - before.free, after.all
 THREADS = """
 import threading, time
 import numpy as np
-from somcot.plumbing.discounting import Kernel, discounted_blocks
+from somcot.plumbing.linear_systems import Kernel, discounted_blocks
 kernel = Kernel.from_matrix(np.full((5, 5), 0.2))
 found = []
 def run(k):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import somcot
-from somcot.plumbing.discounting import Kernel, discounted_occupancy
-from somcot.solvers import recovery
+from somcot.plumbing.linear_systems import Kernel, discounted_occupancy
+from somcot.solvers import policy_iteration as recovery
 from tests.instances import Floats, walks
 
 

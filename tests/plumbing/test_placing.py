@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.placing import place_labels
+from somcot.plumbing.html import place_labels
 
 PAPER = np.array([0.0, 0.0, 500.0, 400.0])
 SIZE = np.array([60.0, 10.0])  # of a label

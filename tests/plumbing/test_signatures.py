@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import somcot
-from somcot.plumbing.signatures import option_names
+from somcot.plumbing.records import option_names
 from somcot.solvers.somcot import Options, init, solve
 
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from somcot.plumbing.product import add_product
-from somcot.plumbing.vector_code import CUT, exp, fma, log
+from somcot.compile.simd_math import CUT, add_product, exp, fma, log
 
 
 @njit

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 import somcot
 from somcot import MarkovChain, Problem
-from somcot.bellman import reduce
+from somcot.core import reduction as reduce
 from somcot.solvers import policy_iteration
 from tests.instances import KINDS, Floats, dense_kernel, random_chain
 

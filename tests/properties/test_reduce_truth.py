@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from somcot import MarkovChain, Problem
-from somcot.bellman import reduce
-from somcot.bellman.wide import WIDE
+from somcot.core import reduction as reduce
+from somcot.core.transport.wide_pairs import WIDE
 from somcot.solvers import policy_iteration
 from tests.campaign import families, oracle
 from tests.instances import Floats

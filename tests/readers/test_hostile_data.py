@@ -20,10 +20,11 @@ import pytest
 
 import somcot
 from somcot import MarkovChain, Samples
-from somcot.readers import Bins, batches, from_dtrajs, from_graph, from_minari, from_table
+from somcot.readers import Bins, from_dtrajs, from_graph, from_minari, from_table
 from somcot.readers import read as read_process
-from somcot.readers.columns import LabelColumn
-from somcot.readers.observations import Episode, to_samples
+from somcot.readers.episodes import Episode, to_samples
+from somcot.readers.tables import batches
+from somcot.readers.tables.columns import LabelColumn
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -130,7 +131,7 @@ def test_one_kind_of_time_in_a_column(values: tuple[str, ...], place: str, tmp_p
 
 
 def test_kinds_of_time_are_compared_across_batches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("somcot.readers.batches._BLOCK", 40)
+    monkeypatch.setattr("somcot.readers.tables.batches._BLOCK", 40)
     rows = "".join(f"2026-05-{day:02},a\n" for day in range(1, 9)) + "20260509,b\n" * 4
     (tmp_path / "t.csv").write_text("time,state\n" + rows)
     with pytest.raises(ValueError, match=r"row .*, column 'time': found .* among times"):

@@ -15,7 +15,8 @@ import pytest
 
 import somcot
 from somcot.plumbing.errors import DataWarning
-from somcot.readers import from_table, from_xes, plain_events, read, xes
+from somcot.readers import from_table, from_xes, read, xes
+from somcot.readers import xes as plain_events
 from somcot.samples import Samples
 
 pd = pytest.importorskip("pandas")

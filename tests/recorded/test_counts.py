@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 import somcot
 from somcot import Counts, Samples, costs, streams
-from somcot.inference.dealing import Deck, RowDeck
+from somcot.inference.pooled_episodes import Deck, RowDeck
 from somcot.inference.statistics import pearson
-from somcot.recorded.counting import count_pairs
-from somcot.recorded.edges import Edges
+from somcot.recorded.pair_counts import Edges, count_pairs
 
 WALK, OTHER = somcot.random_walk(5, 0.5), somcot.random_walk(5, 0.7)
 COST = costs.absolute([1, 0, 0, 0, -1], [1, 0, 0, 0, -1])

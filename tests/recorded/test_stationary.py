@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 import somcot
 from somcot import MarkovChain, Samples, costs
 from somcot.inference.model import fit
-from somcot.plumbing.discounting import Kernel
 from somcot.plumbing.errors import DataWarning
+from somcot.plumbing.linear_systems import Kernel
 from somcot.readers import from_dtrajs, from_table
-from somcot.readers.dtrajs import read_arrays
+from somcot.readers.array_files import read_arrays
 from somcot.recorded.stationary import law_of, long_run_law
 from tests.instances import Floats, random_chain
 

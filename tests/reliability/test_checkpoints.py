@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from somcot import DataWarning
-from somcot.plumbing import container
-from somcot.plumbing.container import CheckpointError
+from somcot.plumbing import records as container
+from somcot.plumbing.records import CheckpointError
 from somcot.solvers import somcot
 from tests.instances import walks
 from tests.reliability.test_somcot_resume import assert_same_bits, start
@@ -126,9 +126,9 @@ def test_a_tampered_checkpoint_with_the_right_sum_is_refused(name: str, tmp_path
     x, y, cost = walks(3, 0.7)
     path = tmp_path / "run.ck"
     somcot.solve(x, y, cost, **ARGUMENTS, checkpoint=path)
-    arrays, record = container.read(path)
+    arrays, record = container.read_arrays(path)
     TAMPERED[name](arrays, record)
-    container.write(path, arrays, record)
+    container.write_arrays(path, arrays, record)
     with pytest.raises(CheckpointError):
         somcot.solve(x, y, cost, **ARGUMENTS, resume=path)
 

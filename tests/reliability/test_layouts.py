@@ -19,13 +19,13 @@ import numpy as np
 import pytest
 
 from somcot import Problem, streams
-from somcot.bellman.pairs import all_pairs
-from somcot.bellman.starts import Task
-from somcot.bellman.sweep import Sweep, _Problems, _Sizes
-from somcot.plumbing.discounting import discounted_value
+from somcot.core.pairs import all_pairs
+from somcot.core.sweep import Sweep, _Problems, _Sizes
+from somcot.core.transport.wide_pairs import Task
+from somcot.plumbing.linear_systems import discounted_value
 from somcot.solvers import somcot
+from somcot.solvers.lagrangian import advance
 from somcot.solvers.saddle import _Run
-from somcot.solvers.saddle.kernel import advance
 from somcot.solvers.somcot.fold import Batch, run_kernel
 from tests.instances import walks
 from tests.reliability.bits import dense, digest, everything

@@ -32,7 +32,7 @@ main()
 """
 PAUSED_EXEC = """
 import sys
-import somcot.commands.run as run
+import somcot.cli.distance as run
 def info(*_, **__):
     print("busy", flush=True)
     exec("import time\\nfor _ in range(600): time.sleep(0.1)")
@@ -43,7 +43,7 @@ main()
 """
 PAUSED_IN_COMPILED_CODE = """
 import sys
-import somcot.commands.run as run
+import somcot.cli.distance as run
 def info(*_, **__):
     print("busy", flush=True)
     import time
@@ -60,7 +60,7 @@ main()
 
 LEAVING = """
 import os, sys
-import somcot.commands.run as run
+import somcot.cli.distance as run
 run.info = lambda *_, **__: print("done") or 0
 class Late:
     def __del__(self, kill=os.kill, pid=os.getpid(), number=NUMBER):

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from somcot import Status, random_walk, streams
-from somcot.plumbing.container import CheckpointError
+from somcot.plumbing.records import CheckpointError
 from somcot.result import Result
 from somcot.solvers import somcot
 from tests.instances import walks

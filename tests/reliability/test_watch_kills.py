@@ -13,7 +13,7 @@ import pytest
 from tests.commands.test_watch import READ, sessions
 
 # Small blocks, so that a small file has many checkpoints.
-SMALL_BLOCKS = "from somcot.commands import feed; feed._BLOCK = 1 << 18; from somcot.__main__ import main; main()"
+SMALL_BLOCKS = "from somcot.cli import feed; feed._BLOCK = 1 << 18; from somcot.__main__ import main; main()"
 
 
 def command(folder: Path, name: str) -> list[str]:

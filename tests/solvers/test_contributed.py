@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 import somcot
-from somcot.solvers.methods import METHODS, Method
+from somcot.solvers import METHODS, Method
 
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 

@@ -9,8 +9,8 @@ import pytest
 
 import somcot
 from somcot import MarkovChain, Problem, Status, block_chain
-from somcot.bellman.pairs import all_pairs
-from somcot.plumbing.discounting import discounted_value
+from somcot.core.pairs import all_pairs
+from somcot.plumbing.linear_systems import discounted_value
 from somcot.solvers import policy_iteration
 from tests.campaign import oracle
 from tests.campaign.families import nasty

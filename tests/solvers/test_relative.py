@@ -5,10 +5,8 @@ import pytest
 
 import somcot
 from somcot import MarkovChain, Status, costs, random_walk
-from somcot.bellman.classes import absorption_times, chain_classes, pair_classes
-from somcot.bellman.pairs import choose
-from somcot.plumbing.anchoring import anchored, law_over_time
-from somcot.plumbing.discounting import Kernel, discounted_occupancy
+from somcot.core.pairs import absorption_times, chain_classes, choose, pair_classes
+from somcot.plumbing.linear_systems import Kernel, anchored, discounted_occupancy, law_over_time
 from somcot.problem import Problem
 from somcot.solvers import policy_iteration, relative
 from tests.campaign import oracle

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import somcot
-from somcot.bellman.pairs import reachable_pairs
+from somcot.core.pairs import reachable_pairs
 from somcot.problem import Problem
 from somcot.solvers import saddle
-from somcot.solvers.saddle import bounds
+from somcot.solvers import saddle as bounds
 from tests.instances import Floats, random_problem, walks
 
 

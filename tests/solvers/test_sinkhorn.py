@@ -10,7 +10,7 @@ import pytest
 import somcot
 from somcot import Status
 from somcot.couplings import round_symmetric
-from somcot.solvers.sinkhorn.kernel import round_entries, rounded_plan, sinkhorn_steps
+from somcot.solvers.sinkhorn import round_entries, rounded_plan, sinkhorn_steps
 from tests.instances import blocks, random_problem, walks
 
 

@@ -18,9 +18,8 @@ from somcot.result import Result
 from somcot.solvers import somcot
 from somcot.solvers.somcot import algorithm
 from somcot.solvers.somcot.averages import averages, snapshot
-from somcot.solvers.somcot.growth import grow
-from somcot.solvers.somcot.records import Edges
-from somcot.solvers.somcot.state import State
+from somcot.solvers.somcot.run_arrays import Edges
+from somcot.solvers.somcot.state import State, grow
 from somcot.steps import Steps, explicit
 from tests.instances import random_chain, reward, walks
 

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 from somcot import MarkovChain, Problem, Result, costs, distance, random_walk, streams
-from somcot.plumbing.container import CheckpointError
+from somcot.plumbing.records import CheckpointError
 from somcot.recorded.flow import flow_mle
 from somcot.result import Claim, Status
 from somcot.solvers import linear_program, somcot
-from somcot.solvers.somcot import counted, fold
+from somcot.solvers.somcot import averages as counted
+from somcot.solvers.somcot import fold
 from tests.instances import blocks, reward, walks
 from tests.reliability.bits import everything
 

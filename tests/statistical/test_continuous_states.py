@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from somcot import discretise, distance
-from somcot.continuous import plain
+from somcot.continuous import cell_distance as plain
 from tests.continuous.systems import SYSTEMS
 from tests.continuous.test_distance import BARS
 

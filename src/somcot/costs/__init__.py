@@ -12,8 +12,17 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from somcot.costs.features import FeatureCost, FeatureMeans, from_features
-from somcot.costs.graphs import attribute, degree, neighbourhood
-from somcot.costs.tables import absolute, aligned, check_cost, emissions, euclidean, labels
+from somcot.costs.tables import (
+    absolute,
+    aligned,
+    attribute,
+    check_cost,
+    degree,
+    emissions,
+    euclidean,
+    labels,
+    neighbourhood,
+)
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning, warn
 

@@ -12,8 +12,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from somcot.costs.tables import finite
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.checks import check_flag, real_array
 from somcot.plumbing.text import brief_record
-from somcot.plumbing.validation import check_flag, real_array
 
 
 class FeatureMeans(NamedTuple):

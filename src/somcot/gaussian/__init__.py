@@ -22,7 +22,7 @@ bound is the distance: all later costs are sums of convex functions of (alpha x 
 least when x and y rise together, and one step of common noise leaves that form.
 """
 
-from somcot.gaussian.closed import GaussianDistance, between, distance
-from somcot.gaussian.model import Linear, fit
+from somcot.gaussian.closed_form import GaussianDistance, between, distance
+from somcot.gaussian.linear import Linear, fit
 
 __all__ = ["GaussianDistance", "Linear", "between", "distance", "fit"]

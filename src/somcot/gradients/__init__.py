@@ -1,17 +1,41 @@
-"""The distance and its derivatives again and again, as in training: no Result, many problems at once, warm starts.
+"""Kernels, costs and start laws as plain arrays, with any number of leading axes: what loss functions are called with.
 
 `somcot.torch` and `somcot.jax` are doors to this; without either, `value_and_gradient` serves loops of one's own.
+
+Rows are divided by their sums in float64, and derivatives are those of the whole, division included: entries that are
+not quite on the simplex get derivatives that finite differences confirm.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
 from somcot.derivatives import Gradient, Margin, row_gradient
-from somcot.gradients.slopes import distance_slopes, margins
-from somcot.gradients.solution import WarmStart, solve
-from somcot.gradients.stack import Stack
+from somcot.gradients import stacked as slopes
+from somcot.gradients.stacked import Slopes, Solved, Stack, WarmStart, distance_slopes, margins, solve
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.checks import check_finite
 from somcot.problem import Problem
 
-__all__ = ["WarmStart", "value_and_gradient"]
+__all__ = [
+    "NAMES",
+    "NDIMS",
+    "ArraySolution",
+    "Inputs",
+    "WarmStart",
+    "check_arrays",
+    "check_shapes",
+    "solve_arrays",
+    "value_and_gradient",
+]
+
+
+# --- The distance and its derivatives again and again, as in training: no Result, many problems at once, warm starts.
 
 
 def value_and_gradient(
@@ -58,3 +82,195 @@ def value_and_gradient(
         Margin(float(mass[0]), float(cost[0])),
     )
     return problem.to_user(float(solved.unit_value[0])), gradient
+
+
+# --- Kernels, costs and start laws as plain arrays, with any number of leading axes: what loss functions are called with.
+
+NAMES = ("P_x", "P_y", "cost", "discount", "initial_x", "initial_y")
+NDIMS = (2, 2, 2, 0, 1, 1)
+_ROW_TOLERANCE = 1e-4  # float32 rows miss 1 by 1e-7 for each entry; what is further off is no kernel
+_SMOOTH = 1e-12  # margins below this are ties
+
+
+class Inputs(NamedTuple):
+    """One array for each name of `NAMES`, each with the same leading axes."""
+
+    P_x: Floats
+    P_y: Floats
+    cost: Floats
+    discount: Floats
+    initial_x: Floats
+    initial_y: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class ArraySolution:
+    """Solved problems and the way back from derivatives in rows to derivatives in the arrays given.
+
+    Attributes
+    ----------
+    solved : Solved
+    rows_x, rows_y : ndarray, shape (n_problems, n + 1, n)
+        Kernels with the start laws as last rows, divided by their sums.
+    sums_x, sums_y : ndarray, shape (n_problems, n + 1, 1)
+        What they were divided by.
+    lead : tuple of int
+        Leading axes of the arrays given.
+    """
+
+    solved: Solved
+    rows_x: Floats
+    rows_y: Floats
+    sums_x: Floats
+    sums_y: Floats
+    lead: tuple[int, ...]
+
+    @property
+    def value(self) -> Floats:
+        """The distances, one for each problem."""
+        stack = self.solved.stack
+        return np.asarray(stack.offset + stack.scale * self.solved.unit_value).reshape(self.lead)
+
+    @property
+    def metric(self) -> Floats:
+        """The distances of all pairs of states, (..., n_x, n_y)."""
+        stack = self.solved.stack
+        table = stack.offset[:, None, None] + stack.scale[:, None, None] * self.solved.unit_metric
+        return table.reshape(*self.lead, *stack.shape[1:])
+
+    @cached_property
+    def gradient(self) -> Inputs:
+        """Derivatives of the distances."""
+        return self._inputs(slopes.distance_slopes(self.solved))
+
+    def metric_gradient(self, weight: Floats) -> Inputs:
+        """Derivatives of the weighted sum of the distances of all pairs, those of start laws being 0."""
+        shape = self.solved.stack.shape
+        weights = np.broadcast_to(weight, (*self.lead, *shape[1:])).reshape(shape)
+        return self._inputs(slopes.metric_slopes(self.solved, weights))
+
+    def is_smooth(self, *, starts: bool = True) -> bool:
+        """Whether second derivatives exist: no other coupling is optimal, nor one after a tiny change.
+
+        Uniform start laws of equal size, the default of the loss functions, are as degenerate as can be; where start
+        laws do not change (``starts=False``) that does no harm.
+        """
+        mass, cost = slopes.margins(self.solved, starts=starts)
+        return bool((mass > _SMOOTH).all() and (cost > _SMOOTH * self.solved.stack.scale).all())
+
+    def second(self, along: Inputs) -> Inputs:
+        """How the gradients of the distances change along a direction; of the discount nothing is known."""
+        raw_x, raw_y = self._rows(along.P_x, along.initial_x), self._rows(along.P_y, along.initial_y)
+        sums = [raw.sum(axis=2, keepdims=True) for raw in (raw_x, raw_y)]
+        stack = self.solved.stack
+        moved_x = (raw_x - self.rows_x * sums[0]) / self.sums_x
+        moved_y = (raw_y - self.rows_y * sums[1]) / self.sums_y
+        direction = Slopes(
+            moved_x[self.rows_x > 0.0],
+            moved_y[self.rows_y > 0.0],
+            along.cost.reshape(stack.shape),
+            np.zeros(stack.shape[0]),
+        )
+        first = slopes.distance_slopes(self.solved)
+        found = slopes.second_slopes(self.solved, direction)
+        # The derivative is divided by the sums, and these change as well.
+        shift_x = np.broadcast_to(sums[0] / self.sums_x, raw_x.shape)[self.rows_x > 0.0] * first.x
+        shift_y = np.broadcast_to(sums[1] / self.sums_y, raw_y.shape)[self.rows_y > 0.0] * first.y
+        return self._inputs(found._replace(x=found.x - shift_x, y=found.y - shift_y))
+
+    def _rows(self, kernel: Floats, initial: Floats) -> Floats:
+        n = kernel.shape[-1]
+        return np.concatenate([kernel.reshape(-1, n, n), initial.reshape(-1, 1, n)], axis=1)
+
+    def _inputs(self, found: Slopes) -> Inputs:
+        dense_x, dense_y = np.zeros_like(self.rows_x), np.zeros_like(self.rows_y)
+        dense_x[self.rows_x > 0.0] = found.x
+        dense_y[self.rows_y > 0.0] = found.y
+        dense_x /= self.sums_x
+        dense_y /= self.sums_y
+        parts = (dense_x[:, :-1], dense_y[:, :-1], found.cost, found.discount, dense_x[:, -1], dense_y[:, -1])
+        return Inputs(*(part.reshape((*self.lead, *part.shape[1:])) for part in parts))
+
+
+def solve_arrays(
+    given: tuple[NDArray[Any], ...], warm: WarmStart | None = None, threads: int | None = None
+) -> ArraySolution:
+    """Check and solve: one array for each name of `NAMES`, leading axes broadcast against each other."""
+    rows_x, rows_y, cost, discount, sums_x, sums_y, lead = check_arrays(given)
+    stack = Stack.from_rows(rows_x, rows_y, cost, discount)
+    return ArraySolution(solve(stack, warm, threads), rows_x, rows_y, sums_x, sums_y, lead)
+
+
+class Checked(NamedTuple):
+    """What `check_arrays` makes of six arrays; the leading axes of all are one."""
+
+    rows_x: Floats
+    rows_y: Floats
+    cost: Floats
+    discount: Floats
+    sums_x: Floats
+    sums_y: Floats
+    lead: tuple[int, ...]
+
+
+def check_arrays(given: tuple[NDArray[Any], ...]) -> Checked:
+    """Refuse what is no problem, naming the array and the place."""
+    arrays = [np.asarray(a, dtype=np.float64) for a in given]
+    lead = check_shapes([a.shape for a in arrays])
+    for name, array in zip(NAMES, arrays, strict=True):
+        check_finite(name, array)
+    outside = (arrays[3] <= 0.0) | (arrays[3] >= 1.0)
+    if outside.any():
+        raise ValueError(f"discount: found {arrays[3][outside][0]}, expected numbers strictly between 0 and 1")
+    flat = [
+        np.broadcast_to(a, (*lead, *a.shape[a.ndim - k :])).reshape(-1, *a.shape[a.ndim - k :])
+        for a, k in zip(arrays, NDIMS, strict=True)
+    ]
+    rows_x, sums_x = _normalised("x", flat[0], flat[4])
+    rows_y, sums_y = _normalised("y", flat[1], flat[5])
+    return Checked(rows_x, rows_y, flat[2], flat[3], sums_x, sums_y, lead)
+
+
+def check_shapes(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
+    """Refuse shapes that do not belong together; returns the leading axes of all."""
+    for name, shape, ndim in zip(NAMES, shapes, NDIMS, strict=True):
+        if len(shape) < ndim:
+            raise ValueError(f"{name}: shape is {shape}, expected {ndim} dimensions, or more of them for a batch")
+    ends = [shape[len(shape) - ndim :] for shape, ndim in zip(shapes, NDIMS, strict=True)]
+    for name, end in zip(NAMES[:2], ends[:2], strict=True):
+        if end[0] != end[1] or 0 in end:
+            raise ValueError(f"{name}: a kernel of shape {end}, expected as many rows as columns, at least 1")
+    n_x, n_y = ends[0][0], ends[1][0]
+    expected = ((n_x, n_x), (n_y, n_y), (n_x, n_y), (), (n_x,), (n_y,))
+    for name, end, right in zip(NAMES, ends, expected, strict=True):
+        if end != right:
+            raise ValueError(f"{name}: shape is {end}, expected {right} for kernels of {n_x} and {n_y} states")
+    leads = [shape[: len(shape) - ndim] for shape, ndim in zip(shapes, NDIMS, strict=True)]
+    try:
+        lead = np.broadcast_shapes(*leads)
+    except ValueError:
+        found = ", ".join(f"{lead} of {name}" for name, lead in zip(NAMES, leads, strict=True) if lead)
+        raise ValueError(f"leading axes do not fit together: {found}") from None
+    if 0 in lead:
+        raise ValueError(f"leading axes are {lead}: an empty batch; leave the call out")
+    return lead
+
+
+def _normalised(side: str, kernel: Floats, initial: Floats) -> tuple[Floats, Floats]:
+    """Kernel and start law as rows that sum to 1, (n_problems, n + 1, n), and their sums before."""
+    rows = np.concatenate([kernel, initial[:, None, :]], axis=1)
+    negative = np.argwhere(rows < 0.0)
+    if len(negative):
+        where = _place(side, rows, *negative[0][:2])
+        raise ValueError(f"{where} has an entry of {rows[tuple(negative[0])]:.6g}, expected at least 0")
+    sums = rows.sum(axis=2, keepdims=True)
+    wrong = np.argwhere(np.abs(sums[:, :, 0] - 1.0) > _ROW_TOLERANCE)
+    if len(wrong):
+        where, more = _place(side, rows, *wrong[0]), f" ({len(wrong)} such rows)" if len(wrong) > 1 else ""
+        raise ValueError(f"{where} sums to {sums[tuple(wrong[0])][0]:.6g}, expected 1{more}; take a softmax of logits")
+    return rows / sums, sums
+
+
+def _place(side: str, rows: Floats, problem: np.intp, row: np.intp) -> str:
+    where = f" of problem {problem}" if len(rows) > 1 else ""
+    return f"initial_{side}: the law{where}" if row == rows.shape[2] else f"P_{side}: row {row}{where}"

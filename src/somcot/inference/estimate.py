@@ -1,35 +1,177 @@
-"""The default answer for data: corrected distance, interval, warnings, and the plug-in they come from."""
+"""The default answer for data: corrected distance, interval, warnings, and the plug-in they come from.
+
+A coupling of two estimated chains is exact for their noise as well: wherever two rows differ by chance, pairs that
+belong together part, and stay apart for a while. The paper's saddle point, solved only until the constraints hold to
+half the sampling noise, does not follow the noise that far. With costs that tell some pairs apart much better than
+others it may stop too early for the rest, and be blurred in its turn; so it is taken where it is the sharper of the two
+(docs/statistics.md, ``python -m benchmarks.maps``).
+"""
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from somcot.bellman.pairs import PairChoice
+from somcot.core.pairs import PairChoice
 from somcot.costs import FeatureCost
 from somcot.derivatives import Gradient
-from somcot.inference import crossfit, intervals, maps, rules
-from somcot.inference.contributions import counted
-from somcot.inference.crossfit import Plugin
+from somcot.inference import bias_correction as crossfit
+from somcot.inference import bias_correction as rules
+from somcot.inference import intervals
+from somcot.inference.bias_correction import SATURATED, Evidence, Plugin, correct
 from somcot.inference.model import Model, fit
-from somcot.inference.notes import notes
-from somcot.inference.permutation import known_starts_differ, permutation_test
+from somcot.inference.order import forgetful
+from somcot.inference.permutation import alike, known_starts_differ, permutation_test
 from somcot.inference.pooling import Pooled, pool, pooled_distance
-from somcot.inference.rules import Evidence, correct
+from somcot.inference.row_tests import counted
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.checks import check_confidence, check_count, check_flag, check_positive, check_rng
 from somcot.plumbing.errors import DataWarning, warn
-from somcot.plumbing.lazy import Later, amended
-from somcot.plumbing.validation import check_confidence, check_count, check_flag, check_positive, check_rng
+from somcot.plumbing.memory import MemoryLimitError
+from somcot.plumbing.records import Later, amended
 from somcot.problem import ChainOrData, Problem
-from somcot.result import Bounds, ConfidenceInterval, Estimate, Result
+from somcot.result import Bounds, ConfidenceInterval, DeferredMaps, Estimate, Maps, Result
+from somcot.samples import Samples
 from somcot.solvers import policy_iteration
+from somcot.solvers import saddle as saddle_maps
 from somcot.solvers import saddle as saddle_point
 
-__all__ = ["estimate", "plugin", "saddle"]
+__all__ = [
+    "deferred",
+    "estimate",
+    "noise_level",
+    "notes",
+    "plugin",
+    "saddle",
+]
+
+
+# --- Encoder and decoder behind data, without the blur that sampling noise gives to an exact coupling.
+
+BLUR = 0.3  # rho above which it is worth trying
+ENOUGH = 0.5  # violation to stop at, in units of the sampling noise
+TOLERABLE = 1.0  # violation that will do when steps run out
+MAX_STEPS = 32_000
+WORK = 400_000_000  # steps times pairs of transitions: a few seconds
+
+
+def noise_level(models: tuple[Model, Model], discount: float) -> float:
+    """Expected l1 error of the occupancy frequencies of both sides together; known chains have none."""
+    return sum(saddle_maps.noise_level(m.chain, m.n_transitions, discount) for m in models if m.samples is not None)
+
+
+def deferred(problem: Problem, models: tuple[Model, Model], exact: Result) -> DeferredMaps:
+    """The sharper of the maps of `exact`, for the estimated chains, and those at the level of the noise.
+
+    Solved when first asked for.
+    """
+    own = Maps(exact.encoder, exact.decoder)
+    return DeferredMaps(partial(_solve, problem, noise_level(models, problem.discount), own, exact.state_law))
+
+
+def _solve(problem: Problem, noise: float, own: Maps, state_law: Floats) -> Maps:
+    best, to_beat = own, _sharpness(own, state_law)
+    limit = min(MAX_STEPS, WORK // max(saddle_maps.n_cells(problem), 1))
+    if limit < saddle_maps.FIRST_ROUND:
+        return own
+    max_steps = saddle_maps.FIRST_ROUND << (limit // saddle_maps.FIRST_ROUND).bit_length() - 1  # whole rounds only
+    try:
+        for found in saddle_maps.rounds(problem, max_steps=max_steps):
+            if found.violation <= TOLERABLE * noise and _sharpness(found.maps, state_law) > to_beat:
+                best = found.maps._replace(at_noise_level=True)
+                if found.violation <= ENOUGH * noise:
+                    break
+    except MemoryLimitError:
+        return own
+    return best
+
+
+def _sharpness(maps: Maps, state_law: Floats) -> float:
+    """Mean probability that two draws for one state agree, over states as often as they are visited."""
+    agree_x, agree_y = ((law**2).sum(axis=1) for law in maps[:2])
+    return float(agree_x @ state_law.sum(axis=1) + agree_y @ state_law.sum(axis=0))
+
+
+# --- What a user should know before trusting an estimate, each with what to do about it.
+
+_FEW_VISITS = 30
+_LISTED = 3  # states that a note names
+_HARDLY = 0.75  # rho above which the data hardly tell the distance from 0
+
+
+def notes(whole: Plugin, evidence: Evidence, by: str = "rows", *, interval: bool = True) -> Iterator[str]:
+    """Everything there is to say, in the order of importance.
+
+    `by` is what the standard error was taken from, `interval` whether one was asked for.
+    """
+    for name, model in zip("xy", whole.models, strict=True):
+        if model.samples is not None:
+            yield from _of_one_side(name, model, whole.problem.discount, by, interval)
+    if isinstance(whole.x.samples, Samples) and isinstance(whole.y.samples, Samples):
+        suspicion = alike(whole.x.samples, whole.y.samples)
+        if suspicion is not None:
+            yield suspicion
+    if whole.features is not None:
+        yield from _of_features(whole)
+    sat = evidence.saturation
+    if sat > SATURATED:
+        wider = "the interval is wider and " if interval else ""
+        yield (
+            f"too few data for this horizon (saturation {sat:.1f}, at most 3 is safe): {wider}the "
+            f"estimate may still be too high; record about {(sat / SATURATED) ** 2:.2g} times as much, or lower the "
+            "discount"
+        )
+    if evidence.rho > _HARDLY:
+        x, y = whole.x.samples, whole.y.samples
+        comparable = isinstance(x, Samples) and isinstance(y, Samples) and set(x.states) == set(y.states)
+        comparable = comparable and not (whole.features is not None and whole.features.kept_apart)
+        yield "the data hardly tell the distance from its least possible value; the correction is active" + (
+            ", and somcot.same_process tests whether there is a difference at all" if comparable else ""
+        )
+
+
+def _of_one_side(name: str, model: Model, discount: float, by: str, interval: bool) -> Iterator[str]:
+    assert model.samples is not None
+    narrow = "interval is too narrow" if interval else "standard error is too small"
+    if model.samples.overlap > 1:
+        yield (
+            f"{name}: steps overlap (sliding=True), so they are not independent and the {narrow}; "
+            "read the trajectories with sliding=False"
+        )
+    elif isinstance(model.samples, Samples) and forgetful(model.samples):
+        yield f"{name}: the next state clearly depends on more than the last one (somcot.markov_order), so " + (
+            f"the {narrow} and the distance that of simpler processes; use standard_error='episodes', or "
+            "make words the states: samples.with_order(2)"
+            if by == "rows"
+            else "the distance is that of simpler processes; samples.with_order(2) makes words the states"
+        )
+    visits, occupancy = model.totals[:-1], model.chain.state_occupancy(discount)
+    estimated = ~model.samples.terminal
+    few = np.flatnonzero((occupancy > 0.01) & (visits < _FEW_VISITS) & estimated & (visits > 0))
+    if len(few):
+        few = few[np.argsort(-occupancy[few], kind="stable")]
+        numbers = [f"{visits[i]} transition(s) out of {model.chain.states[i]!r}" for i in few[:_LISTED]]
+        more = f" and few out of {len(few) - _LISTED} more states" if len(few) > _LISTED else ""
+        yield (
+            f"{name}: only {', '.join(numbers)}{more} recorded, and much time is spent there: the {narrow} "
+            "then; record more episodes, or episodes that start there"
+        )
+
+
+def _of_features(whole: Plugin) -> Iterator[str]:
+    assert whole.features is not None
+    apart = whole.features.disagreement()
+    if apart is not None:
+        yield f"{apart}; they were pooled; costs.from_features(a, b, pool=False) counts such differences"
+
+
+# --- The default answer for data: corrected distance, interval, warnings, and the plug-in they come from.
 
 _GUARD_PERMUTATIONS = 39
 
@@ -93,7 +235,7 @@ def saddle(
     if stop_at_noise is not None:
         if not any(model.samples for model in models):
             raise ValueError("stop_at_noise: both processes are known chains without noise; use tolerance=")
-        tolerance = check_positive("stop_at_noise", stop_at_noise) * maps.noise_level(models, discount)
+        tolerance = check_positive("stop_at_noise", stop_at_noise) * noise_level(models, discount)
     found = saddle_point.solve(
         problem, max_steps=max_steps, tolerance=tolerance, primal_step=primal_step, dual_step=dual_step
     )
@@ -179,7 +321,7 @@ def estimate(
     result = amended(
         bare,
         distance=corrected,
-        maps=maps.deferred(problem, models, bare) if evidence.rho > maps.BLUR else bare.maps,
+        maps=deferred(problem, models, bare) if evidence.rho > BLUR else bare.maps,
         method="auto",
         message=(
             f"Estimated from data: {bare.distance:.6g} for the estimated chains (solved exactly), minus "

@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from somcot.bellman.pairs import reachable_pairs
+from somcot.core.pairs import reachable_pairs
 from somcot.derivatives import Gradient, RowGradient
-from somcot.inference.crossfit import Plugin
+from somcot.inference.bias_correction import Plugin
 from somcot.inference.model import Model
-from somcot.plumbing.anchoring import CLOSE
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.linear_systems import CLOSE
 from somcot.problem import UnitProblem
 from somcot.result import Bounds, Status
 from somcot.samples import Samples

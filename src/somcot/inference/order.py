@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.plumbing.cards import card, table
-from somcot.plumbing.jit import kernel
-from somcot.plumbing.validation import check_count, check_rng
+from somcot.compile.jit import kernel
+from somcot.plumbing.checks import check_count, check_rng
+from somcot.plumbing.html import card, table
 from somcot.problem import Data
 from somcot.recorded.counts import Counts
-from somcot.recorded.words import Steps, find_words
+from somcot.recorded.transforms import Steps, find_words
 from somcot.samples import Samples
 from somcot.trajectories import needs_cells
 

@@ -13,15 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot import costs
-from somcot.bellman.slices import thread_count
-from somcot.inference.dealing import AnyDeck, Deck, check_recordings, deck_of_two, known_starts_differ
+from somcot.core.pairs import thread_count
+from somcot.inference.pooled_episodes import AnyDeck, Deck, check_recordings, deck_of_two, known_starts_differ
 from somcot.inference.statistics import Statistic, exact, loudest, main_pearson, pearson, slope
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.cards import card, histogram
+from somcot.plumbing.checks import check_count, check_discount, check_flag, check_rng
 from somcot.plumbing.errors import DataWarning, warn
-from somcot.plumbing.progress import meter
-from somcot.plumbing.text import figure
-from somcot.plumbing.validation import check_count, check_discount, check_flag, check_rng
+from somcot.plumbing.html import card, histogram
+from somcot.plumbing.text import figure, meter
 from somcot.problem import Data
 from somcot.samples import Samples
 

@@ -19,12 +19,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.bellman.pairs import reachable_pairs
 from somcot.chains import Support
-from somcot.inference.crossfit import HALF_TOLERANCE, Plugin
+from somcot.compile.jit import kernel
+from somcot.core.pairs import reachable_pairs
+from somcot.inference.bias_correction import HALF_TOLERANCE, Plugin
 from somcot.inference.model import Model
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.jit import kernel
 from somcot.problem import UnitProblem
 from somcot.result import Status
 from somcot.solvers.policy_iteration import iterate

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.bellman.pairs import Pairs, reachable_pairs
-from somcot.bellman.sweep import Sweep, transport_values
 from somcot.chains import Support
-from somcot.inference.dealing import AnyDeck
+from somcot.core.pairs import Pairs, reachable_pairs
+from somcot.core.sweep import Sweep, transport_values
+from somcot.inference.pooled_episodes import AnyDeck
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.discounting import Kernel, discounted_occupancy
+from somcot.plumbing.linear_systems import Kernel, discounted_occupancy
 from somcot.problem import UnitProblem
 from somcot.result import Status
 from somcot.solvers.policy_iteration import Solution, iterate

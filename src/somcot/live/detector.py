@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from somcot.compile.jit import kernel, part
+from somcot.compile.simd_math import log
 from somcot.plumbing.arrays import Bools, Codes, Floats, Ints
-from somcot.plumbing.jit import kernel, part
-from somcot.plumbing.vector_code import log
 
 __all__ = ["CROSSED", "DONE", "FULL", "IMPOSSIBLE", "Bets", "Setting", "bets_on", "grown", "watch"]
 

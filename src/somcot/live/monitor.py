@@ -17,17 +17,15 @@ from numpy.typing import ArrayLike
 
 from somcot import costs
 from somcot.api import distance
-from somcot.live import detector, window
-from somcot.live.alarm import Alarm, moved
-from somcot.live.labels import Labels, times_of
-from somcot.live.promise import Promise
-from somcot.live.reference import Reference
+from somcot.live import detector
+from somcot.live import sequences as window
+from somcot.live.alarm import Alarm, Promise, Settings, moved
+from somcot.live.reference import Labels, Reference, times_of
 from somcot.live.sequences import BACKWARDS, DROPPED, EXPIRED, OPEN, Keys, Rules, keys_of, link, opened, with_room
-from somcot.live.settings import Settings
 from somcot.plumbing.arrays import Codes, Floats, Ints
-from somcot.plumbing.durations import check_duration
+from somcot.plumbing.checks import check_confidence
 from somcot.plumbing.errors import DataWarning, warn
-from somcot.plumbing.validation import check_confidence
+from somcot.plumbing.text import check_duration
 from somcot.problem import ChainOrData
 from somcot.recorded.labels import listing
 from somcot.result import Result

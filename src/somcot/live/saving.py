@@ -8,17 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.live.alarm import Alarm
+from somcot.live.alarm import Alarm, Settings
 from somcot.live.detector import ENTRIES, Bets
-from somcot.live.labels import Labels, from_plain, to_plain
 from somcot.live.monitor import Monitor
-from somcot.live.reference import Reference
-from somcot.live.sequences import Open
-from somcot.live.settings import Settings
-from somcot.live.window import Window
-from somcot.plumbing import container
-from somcot.plumbing.container import CheckpointError
-from somcot.plumbing.validation import check_count, check_number
+from somcot.live.reference import Labels, Reference, from_plain, to_plain
+from somcot.live.sequences import Open, Window
+from somcot.plumbing import records as container
+from somcot.plumbing.checks import check_count, check_number
+from somcot.plumbing.records import CheckpointError
 
 __all__ = ["load", "save"]
 
@@ -47,12 +44,12 @@ def save(monitor: Monitor, path: str | os.PathLike[str]) -> None:
         "alarms": [alarm.to_plain() for alarm in monitor.alarms],
         "latched": monitor.alarm is not None,
     }
-    container.write(path, arrays, content)
+    container.write_arrays(path, arrays, content)
 
 
 def load(path: str | os.PathLike[str]) -> Monitor:
     """Read a monitor; anything else is refused with a `CheckpointError`."""
-    arrays, record = container.read(path)
+    arrays, record = container.read_arrays(path)
     if record.get("format") != _FORMAT:
         raise CheckpointError(f"{os.fspath(path)}: not a file of a monitor; name another file")
     try:

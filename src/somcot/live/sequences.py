@@ -1,4 +1,4 @@
-"""Open sequences: which state each was in last, who is silent for too long, who has to go when there are too many.
+"""The last transitions of a stream, as many as a window holds.
 
 Sequences are known by 64 bits made of their names. They stand in a list in the order of their last event, so that
 those that time out, or are dropped, are at its head: what happens depends on the events alone, never on how they were
@@ -18,10 +18,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from somcot.compile.jit import kernel, part
 from somcot.plumbing.arrays import Bools, Codes, Floats, Ints
-from somcot.plumbing.jit import kernel, part
 
-__all__ = ["Open", "Rules", "keys_of", "link", "opened", "text_keys", "with_room"]
+__all__ = [
+    "Open",
+    "Rules",
+    "Window",
+    "empty",
+    "keys_of",
+    "link",
+    "opened",
+    "text_keys",
+    "with_room",
+]
+
+
+# --- Open sequences: which state each was in last, who is silent for too long, who has to go when there are too many.
 
 Keys = NDArray[np.uint64]
 HEAD, TAIL, OPEN, FREE, DROPPED, EXPIRED, BACKWARDS = range(7)  # places in `Open.number`
@@ -282,3 +295,42 @@ def _hash_texts(ends: Ints, content: NDArray[np.uint8], keys: Keys) -> None:
             key = (key ^ np.uint64(content[at])) * np.uint64(0x100000001B3)
         key = (key ^ (key >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
         keys[k] = key ^ (key >> np.uint64(33))
+
+
+# --- The last transitions of a stream, as many as a window holds.
+
+
+class Window(NamedTuple):
+    """A ring: transition number k, from 1 on, is at place (k - 1) modulo the size."""
+
+    now: Codes
+    following: Codes
+    number: Ints  # (1,), transitions so far
+
+    def push(self, now: Codes, following: Codes) -> None:
+        """Add transitions."""
+        size, n = len(self.now), len(now)
+        keep = min(n, size)
+        first = int(self.number[0]) + n - keep
+        places = np.arange(first, first + keep) % size
+        self.now[places], self.following[places] = now[n - keep :], following[n - keep :]
+        self.number[0] += n
+
+    def after(self, number: int) -> tuple[Codes, Codes]:
+        """Transitions that came after the one of that number, as far as the window reaches back."""
+        last = int(self.number[0])
+        places = np.arange(max(number, last - len(self.now), 0), last) % len(self.now)
+        return self.now[places], self.following[places]
+
+
+def empty(size: int) -> Window:
+    """A window without transitions.
+
+    Examples
+    --------
+    >>> window = empty(3)
+    >>> window.push(np.array([0, 1, 2, 3], np.int32), np.array([1, 2, 3, 4], np.int32))
+    >>> window.after(2)
+    (array([2, 3], dtype=int32), array([3, 4], dtype=int32))
+    """
+    return Window(np.zeros(size, np.int32), np.zeros(size, np.int32), np.zeros(1, np.int64))

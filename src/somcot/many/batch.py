@@ -15,13 +15,16 @@ end well says so in `status`, and the ordinary path takes it.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from somcot.bellman.transport import add_potentials, cross_gap
-from somcot.many.packs import Pack, Tables
-from somcot.many.small import (
+from somcot.chains import Support
+from somcot.compile.jit import kernel
+from somcot.core.transport import add_potentials, cross_gap
+from somcot.many.small_solver import (  # fmt: skip
     iterate_small,
     mean_cost,
     new_bases,
@@ -31,11 +34,88 @@ from somcot.many.small import (
     start_value,
     unit_of,
     with_rows,
-)  # fmt: skip
-from somcot.plumbing.arrays import Floats, Ints
-from somcot.plumbing.jit import kernel
+)
+from somcot.plumbing.arrays import Codes, Floats, Ints
 
-__all__ = ["Found", "Tasks", "compare"]
+__all__ = [
+    "Found",
+    "Pack",
+    "Tables",
+    "Tasks",
+    "compare",
+    "pack",
+    "tables",
+]
+
+
+# --- Supports of many chains laid end to end, so that one compiled call can work on all of them.
+
+
+class Pack(NamedTuple):
+    """Supports one after the other.
+
+    Attributes
+    ----------
+    n : ndarray, shape (k,)
+        States of each; all further rows of a support are start laws.
+    pointers, entries : ndarray, shape (k + 1,)
+        Support c has ``indptr[pointers[c]:pointers[c + 1]]``, counted from its own first entry, and the entries
+        ``entries[c]:entries[c + 1]``.
+    indptr, indices, probabilities : ndarray
+    """
+
+    n: Ints
+    pointers: Ints
+    entries: Ints
+    indptr: Ints
+    indices: Codes
+    probabilities: Floats
+
+
+class Tables(NamedTuple):
+    """Tables of numbers, row by row, one after the other; table k begins at ``begin[k]``."""
+
+    begin: Ints
+    values: Floats
+
+
+def pack(supports: Sequence[Support], n_starts: Sequence[int] | None = None) -> Pack:
+    """Lay supports end to end; each has one start row, or as many as `n_starts` says.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> two = pack([somcot.random_walk(2).support, somcot.random_walk(3).support])
+    >>> two.n, two.entries
+    (array([2, 3]), array([ 0,  5, 12]))
+    """
+    starts = [1] * len(supports) if n_starts is None else list(n_starts)
+    rows = np.array([len(s.indptr) for s in supports], dtype=np.int64)
+    return Pack(
+        rows - 1 - np.array(starts, dtype=np.int64),
+        _offsets(rows),
+        _offsets(np.array([len(s.indices) for s in supports], dtype=np.int64)),
+        _joined([s.indptr for s in supports], np.int64),
+        _joined([s.indices for s in supports], np.int32),
+        _joined([s.probabilities for s in supports], np.float64),
+    )
+
+
+def tables(arrays: Sequence[Floats]) -> Tables:
+    """Lay tables end to end."""
+    sizes = np.array([a.size for a in arrays], dtype=np.int64)
+    return Tables(_offsets(sizes)[:-1], _joined([a.ravel() for a in arrays], np.float64))
+
+
+def _offsets(sizes: Ints) -> Ints:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]).astype(np.int64)
+
+
+def _joined(parts: Sequence[NDArray[Any]], kind: type) -> NDArray[Any]:
+    return np.concatenate([np.asarray(p, dtype=kind) for p in parts]) if parts else np.empty(0, dtype=kind)
+
+
+# --- Many small problems in one compiled call: the exact distance, and all that an estimate from data is made of.
 
 _TARGET = 1e-9  # width of a bracket, relative to the range of the cost, as for the exact solver
 _TOLERANCE = 1e-7  # of halves and pooled kernels, as for cross-fitting

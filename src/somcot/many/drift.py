@@ -21,10 +21,9 @@ from numpy.typing import ArrayLike
 from somcot import costs
 from somcot.api import distance, same_process
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.cards import card, notes, table
-from somcot.plumbing.progress import meter
-from somcot.plumbing.text import label_text
-from somcot.plumbing.validation import check_confidence, check_count, check_discount
+from somcot.plumbing.checks import check_confidence, check_count, check_discount
+from somcot.plumbing.html import card, notes, table
+from somcot.plumbing.text import label_text, meter
 from somcot.result import Result
 from somcot.samples import Samples
 
@@ -128,13 +127,13 @@ class Drift:
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the distances with their intervals over the periods; matplotlib's Axes in and out."""
-        from somcot.plots.many import drift as draw  # a picture of this record, layers above it
+        from somcot.plots.collections import drift as draw  # a picture of this record, layers above it
 
         return draw(self, ax=ax)
 
     def report(self, path: str | os.PathLike[str], **details: Any) -> None:
-        """Write a page about it, one HTML file without scripts; `details` as for `somcot.report.drift.drift_page`."""
-        from somcot.report.drift import write_drift  # as above
+        """Write a page about it, one HTML file without scripts; `details` as for `somcot.report.many_pages.drift_page`."""
+        from somcot.report.many_pages import write_drift  # as above
 
         write_drift(path, self, **details)
 

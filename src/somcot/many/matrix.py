@@ -1,37 +1,229 @@
-"""Distances between many processes: one call, on one core, all cores or a cluster, with the same bits."""
+"""Distances between many processes: one call, on one core, all cores or a cluster, with the same bits.
+
+Tasks carry all they need, so a worker that dies costs the tasks it had; they are done again elsewhere. Where no worker
+is left for a minute, the rest is done in this process.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import threading
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from somcot.bellman.slices import cut, thread_count
-from somcot.many.cells import FIELDS, Cells
-from somcot.many.cluster import check_client, on_cluster
-from somcot.many.groups import Member, cost_between
-from somcot.many.plan import ORDINARY, Options, Plan, units_of
-from somcot.many.preparing import prepare
+from somcot.core.pairs import cut, thread_count
+from somcot.many.members import APPROXIMATE, Member, cost_between
+from somcot.many.plan import ORDINARY, Options, Plan, prepare, units_of
 from somcot.many.record import DistanceMatrix, Reason
-from somcot.many.storing import Board
-from somcot.many.vectors import APPROXIMATE
-from somcot.many.work import run
+from somcot.many.work import FIELDS, Cells, run
+from somcot.plumbing import records as container
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.checks import check_rng
+from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.files import check_target, exclusive
-from somcot.plumbing.progress import Report, meter
-from somcot.plumbing.validation import check_rng
+from somcot.plumbing.records import CheckpointError
+from somcot.plumbing.text import Report, meter
 from somcot.problem import ChainOrData
 from somcot.trajectories import Trajectories
 
-__all__ = ["compute", "distance_matrix"]
+__all__ = [
+    "Board",
+    "check_client",
+    "compute",
+    "distance_matrix",
+    "local_client",
+    "on_cluster",
+]
+
+
+# --- Jobs on a Dask cluster: the user's own client, chunks that are pure functions, results as they come.
+
+PATIENCE = 60.0  # seconds without any worker before the rest is done here
+_AGAIN = 20  # times that a chunk is sent anew because its worker died
+_AHEAD = 4  # chunks per worker that wait there, so that none is idle
+
+Keep = Callable[[list[tuple[int, Cells]]], None]
+Jobs = Sequence[int]
+
+
+def check_client(client: Any) -> None:
+    """Refuse what is no client, or one that is closed."""
+    if not all(hasattr(client, name) for name in ("submit", "scheduler_info", "status")):
+        raise TypeError(f"client: found {type(client).__name__}, expected a dask.distributed.Client")
+    if client.status != "running":
+        raise ValueError(f"client: its status is {client.status!r}; pass one that is connected to a scheduler")
+    if getattr(client, "asynchronous", False):
+        raise ValueError("client: it is asynchronous; pass one made with asynchronous=False")
+
+
+def on_cluster(plan: Plan, chunks: Sequence[Jobs], client: Any, keep: Keep) -> list[Jobs]:
+    """Do chunks of jobs; those that no worker was left for are returned."""
+    wait = importlib.import_module("distributed").wait
+    waiting = list(reversed(list(chunks)))
+    running: dict[Any, Jobs] = {}
+    failures: dict[int, int] = {}
+    seen = time.monotonic()
+    try:
+        while waiting or running:
+            workers = _n_workers(client)
+            now = time.monotonic()
+            seen = now if workers else seen
+            closed = client.status in ("closing", "closed")
+            if closed or (not workers and now - seen > PATIENCE):
+                why = "it was closed" if closed else f"no worker for {PATIENCE:.0f} s"
+                warn(f"client: {why}; the rest is done in this process", DataWarning)
+                break
+            while waiting and len(running) < _AHEAD * workers:
+                jobs = waiting.pop()
+                running[client.submit(run, plan.part(jobs), list(jobs), pure=False)] = jobs
+            done = _finished(wait, list(running))
+            for future in done:
+                jobs = running.pop(future)
+                if future.status == "finished":
+                    keep(future.result())
+                    continue
+                failures[jobs[0]] = failures.get(jobs[0], 0) + 1
+                if (future.status == "error" and not _died(future)) or failures[jobs[0]] > _AGAIN:
+                    future.result()  # raises what went wrong there
+                waiting.append(jobs)
+    finally:
+        for future in running:
+            with contextlib.suppress(Exception):  # there may be nobody left to tell
+                future.cancel()
+    return [*running.values(), *reversed(waiting)]
+
+
+def _finished(wait: Any, running: list[Any]) -> list[Any]:
+    if not running:
+        time.sleep(0.1)
+        return []
+    try:
+        return list(wait(running, timeout=1.0, return_when="FIRST_COMPLETED").done)
+    except TimeoutError:
+        return []
+
+
+def _died(future: Any) -> bool:
+    return type(future.exception()).__name__ in ("KilledWorker", "CancelledError", "FutureCancelledError")
+
+
+def _n_workers(client: Any) -> int:
+    if client.status != "running":
+        return 0
+    try:
+        return len(client.scheduler_info(n_workers=-1)["workers"])
+    except OSError:  # the scheduler is gone; perhaps it comes back
+        return 0
+
+
+def local_client(n_workers: int) -> Any:
+    """A cluster of processes on this machine that starts workers anew when they die."""
+    try:
+        distributed: Any = importlib.import_module("distributed")
+    except ImportError:
+        raise ImportError("--workers: needs dask.distributed: pip install 'somcot[dask]'") from None
+    cluster = distributed.LocalCluster(
+        n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=None
+    )
+    cluster.adapt(minimum=n_workers, maximum=n_workers)  # a plain cluster loses killed workers for good
+    return distributed.Client(cluster)
+
+
+# --- The chunk file of a matrix: what is done so far, written whole or not at all, good for one plan only.
+
+_FORMAT = "somcot.matrix/1"
+_EVERY = 5.0  # seconds between two writes
+
+
+class Board:
+    """The matrix as far as it is known, job by job; with a path it outlives the process.
+
+    Attributes
+    ----------
+    fields : ndarray, shape (n_fields, n, m)
+    done : ndarray of bool, shape (n_jobs,)
+    reasons : dict
+        (i, j) -> text.
+    """
+
+    def __init__(self, plan: Plan, path: str | os.PathLike[str] | None, *, resume: bool) -> None:
+        self.plan = plan
+        self.path = None if path is None else Path(path)
+        self.fields: Floats = np.full((len(FIELDS), *plan.shape), np.nan)
+        self.done: NDArray[np.bool_] = np.zeros(len(plan.kind), dtype=np.bool_)
+        self.reasons: dict[tuple[int, int], str] = {}
+        self._written = time.monotonic()
+        self._print = plan.fingerprint() if path is not None else ""
+        if self.path is not None and self.path.exists():
+            if not self.path.is_file():  # a device may have no end
+                raise ValueError(f"checkpoint: {self.path} is no ordinary file; name another")
+            if not resume:
+                raise ValueError(
+                    f"checkpoint: {self.path} exists already; pass resume=True to go on, or remove the file"
+                )
+            self._restore(self.path)
+
+    def keep(self, found: list[tuple[int, Cells]]) -> None:
+        """Take note of finished jobs; now and then, write all there is."""
+        for job, cells in found:
+            self._place(cells.i, cells.j, cells)
+            if self.plan.options.symmetric:
+                self._place(cells.j, cells.i, cells)
+            self.done[job] = True
+        if self.path is not None and time.monotonic() - self._written > _EVERY:
+            self.save()
+
+    def _place(self, i: NDArray[np.int64], j: NDArray[np.int64], cells: Cells) -> None:
+        self.fields[:, i, j] = cells.fields.T
+        for k, text in cells.reasons.items():
+            self.reasons[int(i[k]), int(j[k])] = text
+
+    def save(self) -> None:
+        """Write the file; a disk that fails costs the file, not the run."""
+        if self.path is None:
+            return
+        self._written = time.monotonic()
+        record = {
+            "format": _FORMAT,
+            "plan": self._print,
+            "reasons": [[i, j, text] for (i, j), text in self.reasons.items()],
+        }
+        try:
+            container.write_arrays(self.path, {"fields": self.fields, "done": self.done}, record)
+        except OSError as error:
+            warn(f"checkpoint: {self.path} could not be written ({error}); the run goes on without it", DataWarning)
+
+    def _restore(self, path: Path) -> None:
+        arrays, record = container.read_arrays(path)
+        if record.get("format") != _FORMAT:
+            raise CheckpointError(f"checkpoint: {path} is no file of a distance matrix; name another file")
+        if record.get("plan") != self._print:
+            raise CheckpointError(
+                f"checkpoint: {path} belongs to a matrix of other processes or options; pass the same ones as then, or "
+                "name another file"
+            )
+        fields, done = arrays.get("fields"), arrays.get("done")
+        if fields is None or done is None or fields.shape != self.fields.shape or done.shape != self.done.shape:
+            raise CheckpointError(f"checkpoint: {path} does not hold together; go back to an older copy")
+        try:
+            self.reasons = {(int(i), int(j)): str(text) for i, j, text in record["reasons"]}
+        except (KeyError, TypeError, ValueError):
+            raise CheckpointError(f"checkpoint: {path} does not hold together; go back to an older copy") from None
+        self.fields, self.done = fields.astype(np.float64), done.astype(np.bool_)
+
+
+# --- Distances between many processes: one call, on one core, all cores or a cluster, with the same bits.
 
 Processes = Mapping[Any, ChainOrData | Trajectories] | Sequence[ChainOrData | Trajectories]
 _CHUNK, _TASK = 0.25, 1.5  # seconds of work: between two looks at the clock here, and in a task for a cluster

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.cards import card, grid
-from somcot.plumbing.storage import load, save
-from somcot.plumbing.validation import check_count
+from somcot.plumbing.checks import check_count
+from somcot.plumbing.html import card, grid
+from somcot.plumbing.records import load, save
 from somcot.recorded.labels import listing
 
 if TYPE_CHECKING:

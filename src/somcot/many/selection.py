@@ -22,14 +22,13 @@ import numpy as np
 from somcot.inference import intervals
 from somcot.inference.estimate import plugin
 from somcot.inference.model import Model, fit
-from somcot.many.groups import named
 from somcot.many.matrix import compute
-from somcot.many.plan import Options, Plan
-from somcot.many.preparing import prepare
+from somcot.many.members import named
+from somcot.many.plan import Options, Plan, prepare
 from somcot.plumbing.arrays import Bools, Floats
-from somcot.plumbing.cards import card, notes, table
+from somcot.plumbing.checks import check_confidence, check_discount, check_rng
+from somcot.plumbing.html import card, notes, table
 from somcot.plumbing.text import figure, label_text
-from somcot.plumbing.validation import check_confidence, check_discount, check_rng
 from somcot.problem import ChainOrData, Data
 from somcot.trajectories import needs_cells
 

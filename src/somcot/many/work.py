@@ -3,25 +3,230 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from somcot.bellman.slices import cut
+from somcot import costs
+from somcot.api import distance
 from somcot.chains import Support
+from somcot.core.pairs import cut
+from somcot.inference.bias_correction import Evidence, Halves, correct, interval
+from somcot.inference.permutation import same_process
+from somcot.inference.pooled_episodes import RowDeck, known_starts_differ
 from somcot.inference.pooling import Pooled, pool
-from somcot.inference.rules import Evidence, Halves, correct, interval
-from somcot.many.batch import Found, Tasks, compare
-from somcot.many.cells import FIELDS, Cells, empty, joined, single
-from somcot.many.groups import Member
-from somcot.many.guard import guarded, needs_guard
-from somcot.many.ordinary import one_ordinary, with_pvalue
-from somcot.many.packs import pack, tables
-from somcot.many.plan import DATA, EXACT, ORDINARY, Plan, Units
-from somcot.many.prices import CostBook
-from somcot.plumbing.arrays import Ints
+from somcot.inference.statistics import METRIC_TOLERANCE, Slope, slope, slope_at
+from somcot.many.batch import Found, Tasks, compare, pack, tables
+from somcot.many.members import APPROXIMATE, Member, cost_between
+from somcot.many.plan import DATA, EXACT, ORDINARY, Options, Plan, Units, units_of
+from somcot.many.small_solver import iterate_small, new_bases, rows_of, small_problem, unit_of
+from somcot.plumbing.arrays import Floats, Ints
+from somcot.result import Bounds, Result, Status
+from somcot.samples import Samples
 
-__all__ = ["run"]
+__all__ = [
+    "FIELDS",
+    "Cells",
+    "CostBook",
+    "empty",
+    "guarded",
+    "joined",
+    "needs_guard",
+    "one_ordinary",
+    "run",
+    "single",
+    "with_pvalue",
+]
+
+
+# --- Whether an interval that ends near 0 may leave 0 out: transitions are dealt anew, row by row.
+
+_GUARD = 39  # regroupings behind the lower end of an interval, as for a single distance
+
+
+def needs_guard(ends: Bounds, evidence: Evidence) -> bool:
+    """Whether the lower end is above 0, but not so far that there could be no doubt."""
+    return ends.low > 0.0 and evidence.plugin - 1.25 * evidence.gap - 6.0 * evidence.error <= 0.0
+
+
+def guarded(ends: Bounds, x: Member, y: Member, cost: Floats, options: Options, where: tuple[int, int]) -> Bounds:
+    """Let the interval reach down to 0 where regrouping transitions row by row cannot tell the processes apart.
+
+    As for a single distance, with single transitions in place of whole episodes: what was counted once per data set is
+    enough for that.
+    """
+    assert x.model is not None
+    assert y.model is not None
+    one, other = x.model.samples, y.model.samples
+    if one is None or other is None or known_starts_differ(one, other):
+        return ends
+    deck = RowDeck.of(one, other)
+    measure = _measure(deck, _in_order_of(deck, x, cost), options.discount)
+    rng = np.random.default_rng([options.seed, 1 + where[0], 1 + where[1]])
+    p, q = (deck.shares_of(counts[None, :]) for counts in (deck.observed, deck.total - deck.observed))
+    first, second = deck.dealt(rng, _GUARD)
+    values = measure.of_many(deck.support, np.concatenate([p, first]), np.concatenate([q, second]))
+    as_far = int((values[1:] >= values[0] - 1e-9).sum())
+    return ends if (1 + as_far) / (_GUARD + 1) <= 0.05 else Bounds(0.0, ends.high)
+
+
+def _measure(deck: RowDeck, cost: Floats, discount: float) -> Slope:
+    """As `statistics.slope`, but on the kernels of the batch, which are compiled already."""
+    only, n = pack([deck.support]), len(cost)
+    unit = unit_of(0, only)
+    rows = rows_of(0, only, (1 << 61) // unit)
+    problem = small_problem(rows, rows, unit, n, n, cost, discount)
+    bases, V = new_bases(problem), np.empty(problem.n)
+    found = iterate_small(
+        problem, cost.copy(), V, bases, bases, METRIC_TOLERANCE, np.zeros(1), np.ones(1)
+    )  # fmt: skip
+    if found[0] != 0:
+        return slope(deck, cost, discount, threads=1)
+    table = np.zeros_like(cost)
+    table[problem.pair_x[:-1], problem.pair_y[:-1]] = V
+    return slope_at(table, deck.support, cost, discount)
+
+
+def _in_order_of(deck: RowDeck, x: Member, cost: Floats) -> Floats:
+    assert x.model is not None
+    place = {label: i for i, label in enumerate(x.model.chain.states)}
+    order = [place[label] for label in deck.pooled.states]
+    return np.ascontiguousarray(cost[np.ix_(order, order)])
+
+
+# --- Cells of the matrix that a job filled: numbers, and reasons where there are none.
+
+FIELDS = ("values", "plugin", "low", "high", "standard_error", "uncut", "pvalues")
+
+
+class Cells(NamedTuple):
+    """Cells of the matrix that were filled: where, one row of `FIELDS` each, and why where there is nothing."""
+
+    i: Ints
+    j: Ints
+    fields: Floats
+    reasons: dict[int, str]
+
+
+def single(i: int, j: int, row: Floats, reason: str = "") -> Cells:
+    """One cell."""
+    return Cells(np.array([i]), np.array([j]), row[None, :], {0: reason} if reason else {})
+
+
+def empty(i: int, j: int, error: Exception) -> Cells:
+    """One cell without a number, and why."""
+    return single(i, j, np.full(len(FIELDS), np.nan), f"{type(error).__name__}: {error}")
+
+
+def joined(parts: list[Cells]) -> Cells:
+    """Single cells, one after the other."""
+    reasons = {k: text for k, part in enumerate(parts) for text in part.reasons.values()}
+    i, j, fields = (np.concatenate([getattr(p, name) for p in parts]) for name in ("i", "j", "fields"))
+    return Cells(i, j, fields, reasons)
+
+
+# --- Costs between the members of a plan, each different one worked out and scaled once.
+
+
+class CostBook:
+    """Costs of a run of jobs, each different one once."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.units: list[Units] = []
+        self._known: dict[Any, int] = {}
+
+    def number(self, x: Member, y: Member) -> int:
+        """Where the cost between two members stands."""
+        assert x.model is not None
+        assert y.model is not None
+        shared = not callable(self.plan.cost)
+        named = isinstance(self.plan.cost, str) and self.plan.cost != "labels"
+        key = (x.model.chain.states, y.model.chain.states) if shared and not named else (id(x), id(y))
+        if key not in self._known:
+            table = cost_between(self.plan.cost, x, y)
+            self._known[key] = len(self.units)
+            self.units.append(units_of(np.asarray(table, dtype=np.float64)))
+        return self._known[key]
+
+
+# --- One pair as `somcot.distance` does it: what is too large for a batch, or of another kind; and p-values of a pair.
+
+_PERMUTATIONS = 999  # regroupings behind a p-value at most; a pair that is alike stops after a few dozen
+
+
+def one_ordinary(plan: Plan, i: int, j: int) -> Cells:
+    """One pair as `somcot.distance` does it; what goes wrong is the cell's own affair."""
+    options, x, y = plan.options, plan.rows[i], plan.columns[j]
+    row = np.full(len(FIELDS), np.nan)
+    data = x.is_data or y.is_data
+    try:
+        found = distance(
+            *_compared(plan, x, y),
+            discount=options.discount,
+            method=options.method,
+            confidence=options.level if options.method == "auto" and data else None,
+            rng=np.random.default_rng([options.seed, 1 + i, 1 + j]),
+            **_of_vectors(plan),
+        )
+    except Exception as error:  # the solver's, or whatever a user's function raises
+        return empty(i, j, error)
+    if found.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    row[0] = row[5] = found.distance
+    row[1] = np.nan if found.plugin is None else found.plugin
+    ends = found.confidence_interval[:2] if found.confidence_interval is not None else (np.nan, np.nan)
+    row[2], row[3] = ends if data else found.bounds
+    if found.estimate is not None:
+        row[4] = found.estimate.standard_error
+        if found.estimate.uncut is not None and found.continuous is None:  # which is that of cells, not corrected
+            row[5] = found.estimate.uncut
+    return with_pvalue(plan, single(i, j, row, _doubt(found)), x, y)
+
+
+def _compared(plan: Plan, x: Member, y: Member) -> tuple[Any, Any, Any]:
+    """Two processes and the cost between them."""
+    if plan.points is not None:
+        return x.vectors, y.vectors, plan.points.cost
+    return x.process, y.process, costs.between(plan.cost, x.process, y.process)
+
+
+def _of_vectors(plan: Plan) -> dict[str, Any]:
+    """What recordings of real vectors take beside the rest."""
+    return {} if plan.points is None else {"scale": plan.points.scale, "n_cells": plan.points.n_cells}
+
+
+def _doubt(found: Result) -> str:
+    """What to know of a number that is there but not as good as was asked for."""
+    if found.continuous is not None and found.continuous.route == "approximate":
+        return f"{APPROXIMATE}: {found.continuous.twin.reason}"
+    return "" if found.status in (Status.CONVERGED, Status.FINISHED) else f"{found.status}: {found.message}"
+
+
+def with_pvalue(plan: Plan, cell: Cells, x: Member, y: Member) -> Cells:
+    """Add a permutation p-value where that was asked for and both sides have episodes."""
+    if not plan.options.tests:
+        return cell
+    if not isinstance(x.process, Samples) or not isinstance(y.process, Samples):
+        return cell._replace(reasons=cell.reasons or {0: "no p-value: whole episodes are dealt anew; pass Samples"})
+    rng = np.random.default_rng([plan.options.seed, 1 + int(cell.i[0]), 1 + int(cell.j[0]), 1])
+    try:
+        found = same_process(
+            x.process,
+            y.process,
+            plan.cost,
+            discount=plan.options.discount,
+            n_permutations=_PERMUTATIONS,
+            rng=rng,
+            threads=1,
+        )
+    except Exception as error:  # the cell has its distance all the same
+        return cell._replace(reasons={0: f"no p-value: {error}"})
+    cell.fields[0, FIELDS.index("pvalues")] = found.pvalue
+    return cell
+
+
+# --- Doing jobs of a plan: a pure function of the plan and a range of jobs, wherever it runs.
 
 _SLICE = 100_000  # microseconds of compiled work between two looks at whether to stop
 _CAREFUL = 0.99  # discount above which the distance is read off the coupling rather than off V

@@ -4,9 +4,7 @@ The metric is that of Ferns, Panangaden and Precup: two states are close when ev
 and leads to states that are close again.
 """
 
-from somcot.mdp.aggregation import Aggregation, aggregate
-from somcot.mdp.distances import bracket, metric
-from somcot.mdp.planning import Plan, optimal
-from somcot.mdp.process import MDP, on_policy
+from somcot.mdp.distances import Aggregation, aggregate, bracket, metric
+from somcot.mdp.process import MDP, Plan, on_policy, optimal
 
 __all__ = ["MDP", "Aggregation", "Plan", "aggregate", "bracket", "metric", "on_policy", "optimal"]

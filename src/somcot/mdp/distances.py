@@ -1,18 +1,33 @@
-"""How far apart the states of decision processes are."""
+"""Merging states of a decision process, with bounds on what it costs."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from somcot.mdp.process import MDP, check_mdp
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.mdp.process import MDP, best, check_mdp, on_policy, shortfall
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.validation import check_discount, check_flag
+from somcot.plumbing.checks import check_count, check_discount, check_flag, check_number
+from somcot.plumbing.html import SHOWN, card, table
+from somcot.plumbing.text import label_text
 
 if TYPE_CHECKING:
     from somcot.certificates import Bracket
     from somcot.solvers.strategy_iteration import Solved
 
-__all__ = ["bracket", "metric"]
+__all__ = [
+    "Aggregation",
+    "aggregate",
+    "bracket",
+    "metric",
+]
+
+
+# --- How far apart the states of decision processes are.
 
 
 def metric(x: MDP, y: MDP | None = None, *, discount: float, lax: bool = False, threads: int | None = None) -> Floats:
@@ -80,14 +95,14 @@ def bracket(x: MDP, y: MDP | None = None, *, discount: float, lax: bool = False,
 
 
 def _solve(x: MDP, y: MDP | None, discount: float, lax: bool, threads: int | None) -> Solved:
-    from somcot.solvers import lax as any_actions  # compiled code too
+    from somcot.solvers import strategy_iteration as any_actions  # compiled code too
     from somcot.solvers.strategy_iteration import Game, solve
 
     check_mdp("x", x)
     loose = check_flag("lax", lax)
     other = x if y is None else check_mdp("y", y) if loose else _with_actions_of(x, y)
     game = Game(x.support, other.support, x.rewards, other.rewards, check_discount(discount), other is x)
-    return (any_actions.solve if loose else solve)(game, threads=threads)
+    return (any_actions.solve_lax if loose else solve)(game, threads=threads)
 
 
 def _with_actions_of(x: MDP, y: MDP) -> MDP:
@@ -102,3 +117,149 @@ def _with_actions_of(x: MDP, y: MDP) -> MDP:
         )
     order = [y.actions.index(action) for action in x.actions]
     return MDP(y.transitions[:, order], y.rewards[:, order], initial=y.initial, states=y.states, actions=x.actions)
+
+
+# --- Merging states of a decision process, with bounds on what it costs.
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregation:
+    """A decision process with some states merged, and what that may cost at most.
+
+    Attributes
+    ----------
+    labels : ndarray of int, shape (n,)
+        The class of each state.
+    mdp : MDP
+        The classes as states: means over their members. Each carries the label of its centre.
+    policy : tuple
+        The best action of the class of each state: a policy for the original process.
+    value_bounds, policy_bounds : ndarray, shape (n,)
+        For each state, at most how far V* is from that of its class, and how much less than V* the policy earns. In
+        units of V*, the expected sum of discounted rewards.
+    """
+
+    labels: NDArray[np.int64]
+    mdp: MDP
+    policy: tuple[Hashable, ...]
+    value_bounds: Floats
+    policy_bounds: Floats
+
+    @property
+    def value_error(self) -> float:
+        """Largest of the `value_bounds`."""
+        return float(self.value_bounds.max())
+
+    @property
+    def policy_loss(self) -> float:
+        """Largest of the `policy_bounds`."""
+        return float(self.policy_bounds.max())
+
+    def __repr__(self) -> str:
+        sizes = f"{len(self.labels):,} states in {self.mdp.n_states:,} classes"
+        return f"Aggregation({sizes}, value error <= {self.value_error:.3g}, policy loss <= {self.policy_loss:.3g})"
+
+    def _repr_html_(self) -> str:
+        facts = [("value error", f"at most {self.value_error:.4g}"), ("policy loss", f"at most {self.policy_loss:.4g}")]
+        sizes = np.bincount(self.labels, minlength=self.mdp.n_states)
+        rows = [
+            (label_text(self.mdp.states[k], 40), f"{sizes[k]:,}")
+            for k in np.argsort(-sizes, kind="stable")[:SHOWN]
+        ]  # fmt: skip
+        size = f"{len(self.labels):,} states in {self.mdp.n_states:,} classes"
+        return card("Aggregation", facts, table(["largest classes", "!states"], rows), sub=size)
+
+
+def aggregate(mdp: MDP, *, discount: float, epsilon: float | None = None, n_classes: int | None = None) -> Aggregation:
+    """Merge states that are close, and bound what that costs.
+
+    Centres are chosen one by one, each as far as possible from those before, until every state is close enough to one.
+    The bounds come from the metric between the process and its aggregation: ``|V*(s) - V*(class of s)| <= U`` and
+    ``V*(s) - V_policy(s) <= U + U_policy``, where U and U_policy are the metrics of s and its class, over all actions
+    and under the policy, divided by 1 - discount. They hold for this process, whatever the classes;
+    the metrics are proved, their last sums are plain floating point.
+
+    Parameters
+    ----------
+    mdp : MDP
+    discount : float
+    epsilon : float, optional
+        Largest distance (by `metric`) of a state from its centre; 0 merges only states that are alike up to rounding.
+    n_classes : int, optional
+        Number of classes instead; fewer when fewer are enough to merge nothing but states that are alike.
+
+    Examples
+    --------
+    >>> from somcot.mdp import MDP
+    >>> corridor = MDP([[[1, 0, 0], [0, 0, 1]], [[0, 1, 0], [0, 0, 1]], [[0, 0, 1], [0, 0, 1]]],
+    ...                [[0, 0], [0, 0], [1, 1]], actions=["stay", "go"])
+    >>> merged = aggregate(corridor, discount=0.5, epsilon=0)
+    >>> merged.labels, merged.policy[0]
+    (array([0, 0, 1]), 'go')
+    >>> merged.value_error < 1e-12, merged.policy_loss < 1e-12
+    (True, True)
+    """
+    discount = check_discount(discount)
+    radius, most = _check_size(check_mdp("mdp", mdp), epsilon, n_classes)
+    low, high = bracket(mdp, discount=discount)
+    centres, labels = _classes(high, radius + float((high - low).max()), most)
+    merged = _merge(mdp, centres, labels)
+    V, actions = best(merged, discount)
+    policy = tuple(mdp.actions[a] for a in actions)
+    lifted = tuple(policy[k] for k in labels)
+    value = _apart(mdp, merged, labels, discount)
+    followed = _apart(_follow(mdp, lifted), _follow(merged, policy), labels, discount)
+    return Aggregation(labels, merged, lifted, value, value + followed + shortfall(merged, discount, V, actions))
+
+
+def _check_size(mdp: MDP, epsilon: float | None, n_classes: int | None) -> tuple[float, int]:
+    """The radius to reach and the number of classes not to exceed."""
+    if (epsilon is None) == (n_classes is None):
+        raise ValueError("epsilon, n_classes: give exactly one of them")
+    if epsilon is None:
+        most = check_count("n_classes", n_classes)
+        if most > mdp.n_states:
+            raise ValueError(f"n_classes: found {most}, expected at most the {mdp.n_states} states there are")
+        return 0.0, most
+    radius = check_number("epsilon", epsilon)
+    if not 0.0 <= radius < np.inf:
+        raise ValueError(f"epsilon: found {radius}, expected a distance of at least 0")
+    return radius, mdp.n_states
+
+
+def _classes(distances: Floats, radius: float, most: int) -> tuple[list[int], NDArray[np.int64]]:
+    """Centres, each the state farthest from those before, and the class of each state: that of its nearest centre."""
+    centres = [int(distances.max(axis=1).argmin())]
+    nearest = distances[centres[0]]
+    while nearest.max() > radius and len(centres) < most:
+        centres.append(int(nearest.argmax()))
+        nearest = np.minimum(nearest, distances[centres[-1]])
+    centres.sort()
+    return centres, distances[:, centres].argmin(axis=1)
+
+
+def _merge(mdp: MDP, centres: list[int], labels: NDArray[np.int64]) -> MDP:
+    """The classes as states: what their members do, on average."""
+    member = np.eye(len(centres))[labels]
+    share = (member / member.sum(axis=0)).T
+    return MDP(
+        np.einsum("ks,sat,tl->kal", share, mdp.transitions, member, optimize=True),
+        share @ mdp.rewards,
+        initial=mdp.initial @ member,
+        states=[mdp.states[centre] for centre in centres],
+        actions=mdp.actions,
+    )
+
+
+def _follow(mdp: MDP, policy: tuple[Hashable, ...]) -> MDP:
+    """The process with one action left, that of the policy."""
+    chain = on_policy(mdp, policy)
+    assert isinstance(chain.transition, np.ndarray)
+    assert chain.features is not None
+    return MDP(chain.transition[:, None], chain.features[:, None], initial=chain.initial, states=chain.states)
+
+
+def _apart(mdp: MDP, merged: MDP, labels: NDArray[np.int64], discount: float) -> Floats:
+    """At most how far the values of a state and of its class are apart."""
+    high = bracket(mdp, merged, discount=discount).high
+    return high[np.arange(mdp.n_states), labels] / (1.0 - discount)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from somcot.plots.cells import calibration, cells, resolution
+from somcot.plots.cell_maps import calibration, cells, resolution
+from somcot.plots.collections import dendrogram, drift, embedding, matrix, selection
 from somcot.plots.drawing import NAMES
-from somcot.plots.many import dendrogram, drift, embedding, matrix, selection
-from somcot.plots.maps import coupling, decoder, encoder
-from somcot.plots.numbers import contributions, intervals, title, trace
-from somcot.plots.states import graph, visits
+from somcot.plots.results import contributions, coupling, decoder, encoder, graph, intervals, title, trace, visits
 from somcot.result import Result
 
 if TYPE_CHECKING:

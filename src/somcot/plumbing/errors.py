@@ -1,15 +1,29 @@
-"""Warnings: their classes, so that each kind can be silenced or made an error on its own, and how one is given.
+"""What to do with an object that is no process yet: one table for every place that refuses one.
 
 Also the one error that is nobody's mistake.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
+from collections.abc import Callable, Sequence
 from types import FrameType
+from typing import Any
 
-__all__ = ["ConvergenceWarning", "DataWarning", "NotSolvedError", "UnseenStateWarning", "warn"]
+__all__ = [
+    "ConvergenceWarning",
+    "DataWarning",
+    "NotSolvedError",
+    "UnseenStateWarning",
+    "how_to_wrap",
+    "meant",
+    "warn",
+]
+
+
+# --- Warnings: their classes, so that each kind can be silenced or made an error on its own, and how one is given.
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -51,3 +65,67 @@ def warn(message: str, category: type[Warning]) -> None:
 def _is_ours(frame: FrameType) -> bool:
     name: str = frame.f_globals.get("__name__", "")
     return name == _PACKAGE or name.startswith(f"{_PACKAGE}.")
+
+
+# --- What to do with an object that is no process yet: one table for every place that refuses one.
+
+# The paper's letters, which its readers write first.
+_LETTERS = {
+    "eta": "primal_step",
+    "beta": "dual_step",
+    "k": "n_steps",
+    "gamma": "discount",
+    "a": "decay",
+    "b": "batch_size",
+}
+
+
+def _has(*names: str) -> Callable[[Any], bool]:
+    return lambda thing: all(hasattr(thing, name) for name in names)
+
+
+# The first row that fits is the hint. Objects of other packages are known by what they have, so that none is imported.
+_ROWS: tuple[tuple[Callable[[Any], bool], str], ...] = (
+    (lambda thing: isinstance(thing, str | os.PathLike), "read a file first: readers.read(path)"),
+    (
+        _has("transitions", "rewards", "actions"),
+        "compare decision processes by mdp.metric(x, y, discount=...), or under a policy: mdp.on_policy(x, policy)",
+    ),
+    (_has("transition_matrix"), "make a chain of the model: readers.from_model(model)"),
+    (_has("nodes", "edges"), "make a random walk of the graph: readers.from_graph(graph)"),
+    (_has("reset", "step"), "roll the environment out: readers.from_env(env, policy, n_steps=...)"),
+    (_has("columns"), "read the table: readers.from_table(table, sequence=..., time=..., state=...)"),
+    (
+        lambda thing: hasattr(thing, "shape") or isinstance(thing, list | tuple),
+        "wrap a matrix: MarkovChain(matrix), labels: Samples.from_trajectories(...), vectors: "
+        "Trajectories.from_arrays(...)",
+    ),
+)
+
+
+def how_to_wrap(thing: object) -> str:
+    """The end of a message that refuses `thing` as a process; empty where there is nothing to advise.
+
+    Examples
+    --------
+    >>> how_to_wrap([[0, 1, 1]]).partition(",")[0]
+    '; wrap a matrix: MarkovChain(matrix)'
+    >>> how_to_wrap("may.csv"), how_to_wrap(3)
+    ('; read a file first: readers.read(path)', '')
+    """
+    return next((f"; {hint}" for fits, hint in _ROWS if fits(thing)), "")
+
+
+def meant(name: str, known: Sequence[str]) -> str:
+    """The end of a message about an unknown option: which known one may be meant.
+
+    Examples
+    --------
+    >>> meant("eta", ["n_steps", "primal_step"]), meant("nsteps", ["n_steps", "primal_step"])
+    ('; did you mean primal_step?', '; did you mean n_steps?')
+    """
+    import difflib  # takes a moment to load, and only mistakes need it
+
+    letter = _LETTERS.get(name.lower())
+    near = [letter] if letter in known else difflib.get_close_matches(name, known, 1, 0.75)
+    return f"; did you mean {near[0]}?" if near else ""

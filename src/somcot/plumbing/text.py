@@ -1,13 +1,34 @@
-"""Labels, numbers and records as people read them."""
+"""A progress line on standard error, for those who ask for one."""
 
-from collections.abc import Hashable
+from __future__ import annotations
+
+import math
+import re
+import sys
+import time
+from collections.abc import Callable, Hashable
 from dataclasses import fields
-from typing import Any
+from datetime import timedelta
+from typing import Any, TextIO
 
 __all__ = [
-    "LONGEST", "brief", "brief_record", "decimals", "figure", "label_text", "listed_label", "percent", "seconds",
+    "LONGEST",
+    "Report",
+    "brief",
+    "brief_record",
+    "check_duration",
+    "decimals",
+    "figure",
+    "label_text",
+    "listed_label",
+    "meter",
+    "percent",
+    "seconds",
     "shown_fields",
-]  # fmt: skip
+]
+
+
+# --- Labels, numbers and records as people read them.
 
 LONGEST = 18
 _LISTED = 6  # numbers of a tuple that are shown; more are counted
@@ -138,3 +159,98 @@ def shown_fields(record: Any) -> list[str]:
     if isinstance(record, tuple):
         return list(getattr(record, "_fields", ()))
     return [field.name for field in fields(record) if field.repr]
+
+
+# --- Spans of time as people write them: 30m, 2 hours, a timedelta, or a plain number.
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SPELLED = {
+    "sec": "s", "second": "s", "min": "m", "minute": "m", "hr": "h", "hour": "h", "day": "d",
+}  # fmt: skip
+_TEXT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)", re.ASCII | re.IGNORECASE)
+_EXPECTED = "expected a time such as '30m' (units s, m, h, d), or a number where times are plain numbers"
+
+
+def check_duration(name: str, given: Any) -> float | timedelta:
+    """A number, or a span of time; refused otherwise.
+
+    Examples
+    --------
+    >>> check_duration("gap", "30m"), check_duration("gap", "1.5"), check_duration("gap", 7)
+    (datetime.timedelta(seconds=1800), 1.5, 7.0)
+    >>> check_duration("gap", "2 hours") == check_duration("gap", "120min")
+    True
+    """
+    found: Any = given
+    if isinstance(given, str):
+        match = _TEXT.fullmatch(given.strip())
+        unit = "" if match is None else _unit(match[2].lower())
+        if match is None or unit is None:
+            raise ValueError(f"{name}: found {given!r}, {_EXPECTED}")
+        found = float(match[1])
+        if unit:
+            found *= _UNITS[unit]
+            found = timedelta(seconds=found) if found < 1e13 else math.inf
+    elif hasattr(given, "to_pytimedelta"):  # of pandas
+        found = given.to_pytimedelta()
+    elif hasattr(given, "astype") and getattr(given, "dtype", None) is not None and given.dtype.kind == "m":  # of NumPy
+        found = given.astype("m8[us]").item()
+    if isinstance(found, bool) or not isinstance(found, timedelta):
+        found = _number(name, given, found)
+    if not (found > timedelta(0) if isinstance(found, timedelta) else 0 < found < math.inf):
+        raise ValueError(f"{name}: found {given!r}, expected a time above 0, such as '30m'")
+    return found  # type: ignore[no-any-return]
+
+
+def _unit(text: str) -> str | None:
+    """Its letter, however it is spelled; None for what is no unit."""
+    letter = _SPELLED.get(text.removesuffix("s") or text, text)
+    return letter if not letter or letter in _UNITS else None
+
+
+def _number(name: str, given: Any, found: Any) -> float:
+    try:
+        return math.nan if isinstance(found, bool) else float(found)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"{name}: found {given!r}, {_EXPECTED}") from None
+
+
+# --- A progress line on standard error, for those who ask for one.
+
+Report = Callable[[int, int, float], None]
+
+
+def meter(n_steps: int, stream: TextIO | None = None, every: float = 0.2) -> Report:
+    r"""Make a function ``report(step, n_steps, value)`` that shows share done, value and time left.
+
+    At most one update every `every` seconds; on a terminal the line is rewritten in place, elsewhere there is a plain
+    line every ten seconds.
+
+    Examples
+    --------
+    >>> import io
+    >>> out = io.StringIO()
+    >>> meter(10, out)(10, 10, 0.25)
+    >>> out.getvalue()
+    '100 %, 10 of 10 steps, 0.25, 0 s left\n'
+    """
+    out = sys.stderr if stream is None else stream
+    rewrite = out.isatty()
+    pause = every if rewrite else max(every, 10.0)
+    began = shown = time.monotonic()
+    first: int | None = None
+
+    def report(step: int, total: int, value: float) -> None:
+        nonlocal shown, first
+        first = step if first is None else first
+        now = time.monotonic()
+        done = step >= total
+        if not done and now - shown < pause:
+            return
+        shown = now
+        left = (now - began) * (total - step) / max(1, step - first) if not done else 0.0
+        line = f"{100 * step // total} %, {step:,} of {total:,} steps, {value:.4g}, {left:.0f} s left"
+        out.write(f"\r{line:<70}" + ("\n" if done else "") if rewrite else line + "\n")
+        out.flush()
+
+    return report

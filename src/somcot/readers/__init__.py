@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 if _TYPE_CHECKING:  # for readers and type checkers; at run time `__getattr__` does it
-    from somcot.readers.bins import Bins
-    from somcot.readers.counting import count_table
-    from somcot.readers.dtrajs import from_dtrajs, from_model, read_arrays
-    from somcot.readers.files import read
+    from somcot.readers.array_files import from_dtrajs, from_model, read_arrays
     from somcot.readers.graphs import from_graph, read_graph
-    from somcot.readers.groups import split_table
-    from somcot.readers.periods import split_periods
+    from somcot.readers.opening import read
     from somcot.readers.prism import from_prism, read_prism
-    from somcot.readers.rl import from_env, from_minari
-    from somcot.readers.spelling import join_rare, tidy_labels
-    from somcot.readers.tables import fit_bins, from_table, from_xes
-    from somcot.readers.tabular import from_tabular
-    from somcot.readers.vectors import read_vectors
+    from somcot.readers.rl import from_env, from_minari, from_tabular
+    from somcot.readers.tables.counting import count_table
+    from somcot.readers.tables.event_tables import fit_bins, from_table, from_xes
+    from somcot.readers.tables.groups import split_periods, split_table
+    from somcot.readers.tables.state_labels import Bins, join_rare, tidy_labels
+    from somcot.readers.tables.vector_tables import read_vectors
 
 __all__ = [
     "Bins",

@@ -1,19 +1,38 @@
-"""From one long column of state codes, cut into sequences, to `Samples`: the last step of every reader."""
+"""Recorded episodes with actions, counted into a decision process."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from somcot.mdp import MDP
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.checks import check_labels
+from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
+from somcot.plumbing.memory import require
+from somcot.readers.tables.state_labels import Bins
+from somcot.recorded.labels import column, encode
 from somcot.recorded.recording import RewardSums
 from somcot.samples import Samples
+from somcot.trajectories import Trajectories
 
-__all__ = ["join"]
+__all__ = [
+    "Episode",
+    "Labelled",
+    "check_actions",
+    "join",
+    "label",
+    "to_mdp",
+    "to_samples",
+    "to_trajectories",
+]
+
+
+# --- From one long column of state codes, cut into sequences, to `Samples`: the last step of every reader.
 
 
 def join(
@@ -77,3 +96,192 @@ def _report_short(source: str, n_given: int, n_kept: int) -> None:
             f"{source}: {n_given - n_kept:,} of {n_given:,} sequences have a single row, hence no step; dropped",
             DataWarning,
         )
+
+
+# --- Episodes of observations become `Samples`: labels or bins, and ends that are absorbing or not.
+
+
+@dataclass
+class Episode:
+    """T + 1 observations, T rewards, and how it ended."""
+
+    observations: list[Any]
+    rewards: list[float] = field(default_factory=list)
+    terminated: bool = False
+    actions: list[Any] = field(default_factory=list)
+
+
+class Labelled(NamedTuple):
+    """The states of all observations in a row: codes, where episodes begin, how long they are, whether they ended."""
+
+    codes: NDArray[Any]
+    labels: tuple[Hashable, ...]
+    begins: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    ended: NDArray[np.bool_]
+
+
+def to_samples(name: str, episodes: list[Episode], space: Any, bins: Any, transform: Any, terminal: Any) -> Samples:
+    """Label the observations and join the episodes; arguments as for `from_env`."""
+    episodes = [e for e in episodes if e.rewards]
+    codes, labels, begins, _, ended = label(name, episodes, space, bins, transform, terminal)
+    rewards = np.concatenate([[*e.rewards, np.nan] for e in episodes])
+    return join(codes, begins, labels, terminated=ended, rewards=rewards, source=name)
+
+
+def to_trajectories(name: str, episodes: list[Episode], transform: Any) -> Trajectories:
+    """The observations as they are, flat, with the ends of terminated episodes marked."""
+    stepped = [e for e in episodes if e.rewards]
+    if not stepped:
+        raise ValueError(f"{name}: no episode has a step; record longer")
+    observations = _stacked(name, stepped)
+    if observations.dtype.kind not in "biuf":
+        raise ValueError(f"{name}: observations are text, not numbers; leave out vectors")
+    values = np.asarray(observations if transform is None else transform(observations), dtype=np.float64)
+    if values.shape[:1] != (len(observations),):
+        raise ValueError(
+            f"transform: returned shape {values.shape} for {len(observations)} observations, expected a row for each"
+        )
+    cuts = np.cumsum([len(e.observations) for e in stepped])[:-1]
+    parts = np.split(values.reshape(len(values), -1), cuts)
+    return Trajectories.from_arrays(parts, terminated=[e.terminated for e in stepped])
+
+
+def label(name: str, episodes: list[Episode], space: Any, bins: Any, transform: Any, terminal: Any) -> Labelled:
+    """The state of each observation; arguments as for `from_env`."""
+    if not episodes:
+        raise ValueError(f"{name}: no episode has a step; record longer")
+    lengths = np.array([len(e.observations) for e in episodes])
+    begins = np.cumsum([0, *lengths[:-1]])
+    ended = np.array([e.terminated for e in episodes])
+    observations = _stacked(name, episodes)
+    values = observations if transform is None else np.asarray(transform(observations))
+    if values.shape[:1] != (len(observations),):
+        raise ValueError(
+            f"transform: returned shape {values.shape} for {len(observations)} observations, expected a row for each"
+        )
+    codes, labels = _states(name, values, space if transform is None else None, bins)
+    if terminal is None and bins is not None:
+        terminal = "terminated"
+    if terminal is not None and ended.any():
+        codes, labels = _mark_ends(codes, labels, (begins + lengths - 1)[ended], terminal)
+    return Labelled(codes, labels, begins, lengths, ended)
+
+
+def _stacked(name: str, episodes: list[Episode]) -> NDArray[Any]:
+    """All observations as one array, a row for each."""
+    for i, episode in enumerate(episodes):
+        if len(episode.observations) != len(episode.rewards) + 1:
+            raise ValueError(
+                f"{name}: episode {i} has {len(episode.observations)} observations and {len(episode.rewards)} rewards, "
+                "expected one observation more than rewards"
+            )
+    try:
+        stacked = np.stack([np.asarray(o) for e in episodes for o in e.observations])
+    except ValueError:
+        stacked = np.empty(0, dtype=object)
+    if stacked.dtype.kind not in "biufUS":
+        raise ValueError(
+            f"{name}: observations are {type(episodes[0].observations[0]).__name__} objects, not arrays of one shape; "
+            "pick numbers out of them before: wrap the environment"
+        )
+    return stacked
+
+
+def _states(name: str, values: NDArray[Any], space: Any, bins: Any) -> tuple[NDArray[Any], tuple[Hashable, ...]]:
+    if bins is not None:
+        table = values.reshape(len(values), -1).astype(np.float64)
+        return _seen(bins if isinstance(bins, Bins) else _grid(table, space, bins), table)
+    if values.dtype.kind == "f" and not (values == np.floor(values)).all():
+        raise ValueError(
+            f"{name}: observations are continuous; pass bins, such as bins=7, or vectors=True for Trajectories"
+        )
+    if values.ndim == 1:
+        items: Any = values
+    else:
+        items = list(map(tuple, values.reshape(len(values), -1).tolist()))
+    (codes,), labels = encode([column(name, items)], None, lambda _, i: f"{name}: observation {i}")
+    return codes, labels
+
+
+def _grid(table: Floats, space: Any, n: Any) -> Bins:
+    """Equal bins over the bounds of the space, or the range of the data where it is unbounded."""
+    low, high = table.min(axis=0), table.max(axis=0)
+    if space is not None and getattr(space, "low", None) is not None:
+        bounds = np.ravel(space.low).astype(np.float64), np.ravel(space.high).astype(np.float64)
+        finite = (np.abs(bounds) < 1e30).all(axis=0)  # unbounded spaces may state the largest float
+        low, high = np.where(finite, bounds[0], low), np.where(finite, bounds[1], high)
+    return Bins.uniform(low, high, n)
+
+
+def _seen(bins: Bins, table: Floats) -> tuple[NDArray[Any], tuple[Hashable, ...]]:
+    """Codes among the bins that occur: a fine grid has far more than are ever visited."""
+    found, codes = np.unique(bins.codes(table), return_inverse=True)
+    return codes, bins.labels_of(found)
+
+
+def _mark_ends(
+    codes: NDArray[Any], labels: tuple[Hashable, ...], ends: NDArray[Any], terminal: Hashable
+) -> tuple[NDArray[Any], tuple[Hashable, ...]]:
+    """Give the ends of terminated episodes a state of their own, and drop states that only occurred there."""
+    check_labels("terminal", [terminal])
+    if terminal in labels:
+        raise ValueError(f"terminal: {terminal!r} is a state of the data already; choose another label")
+    marked = codes.astype(np.int64)
+    marked[ends] = len(labels)
+    found, compact = np.unique(marked, return_inverse=True)
+    names = (*labels, terminal)
+    return compact, tuple(names[i] for i in found)
+
+
+# --- Recorded episodes with actions, counted into a decision process.
+
+
+def check_actions(name: str, space: Any) -> int:
+    """The number of actions of a discrete space."""
+    n = getattr(space, "n", None)
+    if n is None or getattr(space, "shape", ()) != ():
+        raise ValueError(f"{name}: actions are {space}, expected a discrete space; wrap the environment")
+    return int(n)
+
+
+def to_mdp(name: str, episodes: list[Episode], labelled: Labelled, space: Any) -> MDP:
+    """Relative frequencies of successors and mean rewards, for every action in every state.
+
+    What was never tried is assumed to stay in place and earn nothing, and that is said. Ends of terminated episodes are
+    not left.
+    """
+    n, n_actions = len(labelled.labels), check_actions(name, space)
+    require(24.0 * n * n_actions * n, f"{name}: a table of {n} states and {n_actions} actions", "use fewer bins")
+    first = int(getattr(space, "start", 0))
+    inner = np.ones(len(labelled.codes), dtype=np.bool_)
+    inner[labelled.begins + labelled.lengths - 1] = False
+    now = np.flatnonzero(inner)
+    s, t = labelled.codes[now], labelled.codes[now + 1]
+    a = np.concatenate([np.asarray(e.actions, dtype=np.int64) for e in episodes]) - first
+    rewards = np.concatenate([np.asarray(e.rewards, dtype=np.float64) for e in episodes])
+    counts, earned = np.zeros((n, n_actions, n)), np.zeros((n, n_actions))
+    np.add.at(counts, (s, a, t), 1.0)
+    np.add.at(earned, (s, a), rewards)
+    visits = counts.sum(axis=2)
+    final = np.zeros(n, dtype=np.bool_)
+    final[labelled.codes[(labelled.begins + labelled.lengths - 1)[labelled.ended]]] = True
+    untried = (visits == 0) & ~(final & (visits.sum(axis=1) == 0))[:, None]
+    if untried.any():
+        place = tuple(int(k) for k in np.argwhere(untried)[0])
+        warn(
+            f"{name}: {int(untried.sum())} of {n * n_actions} actions were never tried, the first in state "
+            f"{labelled.labels[place[0]]!r} action {place[1] + first}; they are assumed to stay there and earn nothing",
+            UnseenStateWarning,
+        )
+    stay = np.argwhere(visits == 0)
+    counts[stay[:, 0], stay[:, 1], stay[:, 0]] = 1.0
+    start = np.bincount(labelled.codes[labelled.begins], minlength=n) / len(labelled.begins)
+    tried = np.maximum(visits, 1.0)
+    return MDP(
+        counts / counts.sum(axis=2, keepdims=True),
+        earned / tried,
+        initial=start,
+        states=labelled.labels,
+        actions=range(first, first + n_actions),
+    )

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from somcot.plumbing.signatures import load, option_names
+from somcot.plumbing.records import load_function as load
+from somcot.plumbing.records import option_names
 
 __all__ = ["ENDINGS", "FORMATS", "KINDS", "MAGIC", "Format", "Kind", "endings_of", "kind_of"]
 
@@ -41,9 +42,9 @@ class Format(NamedTuple):
 
 
 _KINDS = (
-    Kind("table", "tables", "somcot.readers.tables:from_table"),
-    Kind("log", "event logs", "somcot.readers.tables:from_xes"),
-    Kind("arrays", "arrays", "somcot.readers.dtrajs:read_arrays"),
+    Kind("table", "tables", "somcot.readers.tables.event_tables:from_table"),
+    Kind("log", "event logs", "somcot.readers.tables.event_tables:from_xes"),
+    Kind("arrays", "arrays", "somcot.readers.array_files:read_arrays"),
     Kind("graph", "graphs", "somcot.readers.graphs:read_graph"),
     Kind("prism", "PRISM files", "somcot.readers.prism:read_prism"),
 )

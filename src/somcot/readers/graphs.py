@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain
+from somcot.plumbing.checks import check_flag
 from somcot.plumbing.memory import require
-from somcot.plumbing.validation import check_flag
-from somcot.readers.inputs import Input, identify, open_bytes, whole
+from somcot.readers.opening import Input, identify, open_bytes, whole
 from somcot.recorded.labels import listing
 from somcot.recorded.stationary import asks_for_long_run, long_run_law
 

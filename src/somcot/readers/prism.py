@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from somcot.chains import MarkovChain
 from somcot.mdp import MDP
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.checks import state_index
 from somcot.plumbing.memory import require
-from somcot.plumbing.validation import state_index
-from somcot.readers.inputs import Input, identify, open_bytes
+from somcot.readers.opening import Input, identify, open_bytes
 
 __all__ = ["from_prism", "read_prism"]
 

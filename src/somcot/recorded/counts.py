@@ -13,15 +13,15 @@ from numpy.typing import ArrayLike, NDArray
 from somcot import costs
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Bools, Floats, Ints
+from somcot.plumbing.checks import check_flag, check_labels
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
-from somcot.plumbing.validation import check_flag, check_labels
+from somcot.plumbing.html import SHOWN, card, table
+from somcot.plumbing.text import label_text, percent
 from somcot.recorded import recording
-from somcot.recorded.counting import PairCounts, added, count_pairs, from_matrix
-from somcot.recorded.edges import Edges
 from somcot.recorded.flow import flow_mle
 from somcot.recorded.labels import listing, refuse_lookalikes
+from somcot.recorded.pair_counts import Edges, PairCounts, added, count_pairs, from_matrix
 from somcot.recorded.recording import RewardSums
-from somcot.recorded.showing import counts_card
 from somcot.recorded.stationary import law_on, long_run_part
 
 if TYPE_CHECKING:
@@ -29,7 +29,36 @@ if TYPE_CHECKING:
 
     from somcot.samples import Samples
 
-__all__ = ["Counts", "choose_start"]
+__all__ = [
+    "Counts",
+    "choose_start",
+    "counts_card",
+]
+
+
+# --- Recordings and their counts as notebooks show them.
+
+
+def counts_card(title: str, counts: Counts, ended: int | None = None) -> str:
+    """What was recorded, and the states that were left most often; `ended` episodes ended for good, where known."""
+    visits = counts.visits
+    rows = [
+        (label_text(counts.states[k], 40), f"{visits[k]:,}", percent(visits[k] / max(counts.n_transitions, 1)))
+        for k in np.argsort(-visits, kind="stable")[:SHOWN]
+    ]
+    facts = [("states", f"{counts.n_states:,}"), ("transitions", f"{counts.n_transitions:,}")]
+    if counts.discount is not None:
+        facts.append(("drawn", f"independently, at discount {counts.discount:g}"))
+    else:
+        of_them = "" if ended is None else f", of which {ended:,} ended for good"
+        facts.append(("episodes", f"{counts.n_episodes:,}{of_them}"))
+    known = None if counts.rewards is None else counts.features
+    if known is not None and np.isfinite(known).any():
+        facts.append(("rewards", f"from {np.nanmin(known):.4g} to {np.nanmax(known):.4g}"))
+    return card(title, facts, table(["most visited", "!steps from it", "!share"], rows))
+
+
+# --- Transitions counted and episodes forgotten: all that a distance needs of a recording, however long that was.
 
 Start = Hashable | ArrayLike | Mapping[Any, float] | None
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Codes
-from somcot.plumbing.validation import check_labels, is_missing, refuse_masks
+from somcot.plumbing.checks import check_labels, is_missing, refuse_masks
 
 __all__ = ["Column", "column", "encode", "listing", "refuse_lookalikes"]
 

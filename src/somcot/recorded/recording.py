@@ -10,10 +10,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Codes, Floats
+from somcot.plumbing.checks import check_labels, check_start_law, real_array
 from somcot.plumbing.errors import DataWarning, warn
-from somcot.plumbing.validation import check_start_law, real_array
-from somcot.recorded.endings import check_end, insert_after
-from somcot.recorded.labels import Column, column, encode, listing
+from somcot.recorded.labels import Column, column, encode, listing, refuse_lookalikes
+
+__all__ = [
+    "check_end",
+    "insert_after",
+]
+
+
+# --- The end of a sequence as a state of its own.
+
+
+def check_end(end: Any, states: tuple[Hashable, ...]) -> None:
+    """Refuse a label for the end that is none, or that the data have already."""
+    check_labels("end", [end])
+    if end in states:
+        raise ValueError(
+            f"end: {end!r} is a state of the data already; choose another label, or leave end out and pass "
+            "terminated=True where sequences end there"
+        )
+    refuse_lookalikes("end", [*states, end], {type(label) for label in (*states, end)})
+
+
+def insert_after(values: NDArray[Any], places: NDArray[Any], value: Any) -> NDArray[Any]:
+    """The array with one more value after each of these places.
+
+    Examples
+    --------
+    >>> insert_after(np.array([5, 6, 7]), np.array([0, 2]), 9).tolist()
+    [5, 9, 6, 7, 9]
+    """
+    longer: NDArray[Any] = np.insert(values, places + 1, value)
+    return longer
+
+
+# --- Reading what was recorded: where episodes begin and end, first states and rewards.
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]

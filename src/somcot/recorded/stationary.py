@@ -16,15 +16,76 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.chains import MarkovChain, Support
-from somcot.plumbing.arrays import Floats
+from somcot.plumbing.arrays import Codes, Floats
 from somcot.plumbing.errors import DataWarning, warn
-from somcot.recorded.counting import PairCounts
 from somcot.recorded.labels import listing
+from somcot.recorded.pair_counts import PairCounts
 
-if TYPE_CHECKING:  # compiled code is loaded when it is needed
-    from somcot.plumbing.discounting import Kernel
+if TYPE_CHECKING:
+    from somcot.plumbing.linear_systems import Kernel
 
-__all__ = ["Part", "asks_for_long_run", "law_of", "long_run_law", "long_run_part", "slopes", "with_long_run_start"]
+__all__ = [
+    "Kept",
+    "Part",
+    "asks_for_long_run",
+    "largest_connected",
+    "law_of",
+    "long_run_law",
+    "long_run_part",
+    "restricted",
+    "slopes",
+    "with_long_run_start",
+]
+
+
+# --- The part of a recording whose states all lead to each other.
+
+
+class Kept(NamedTuple):
+    """Steps between the states that are kept, renumbered, and which episodes are left and how long they are."""
+
+    now: Codes
+    following: Codes
+    offsets: NDArray[np.int64]
+    episodes: NDArray[np.int64]
+
+
+def largest_connected(counts: PairCounts) -> NDArray[np.bool_]:
+    """The largest set of states that were all seen to lead to each other; of equally large ones that with most steps.
+
+    Examples
+    --------
+    >>> from somcot.recorded.pair_counts import count_pairs
+    >>> walk = np.array([3, 0, 1, 0, 1, 2], np.int32)
+    >>> largest_connected(count_pairs(walk[:-1], walk[1:], 4)).tolist()
+    [True, True, False, False]
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    graph = csr_array((np.ones(len(counts.values)), (counts.rows, counts.columns)), shape=(counts.n, counts.n))
+    n_parts, part = connected_components(graph, connection="strong")
+    inner = part[counts.rows] == part[counts.columns]
+    steps = np.zeros(n_parts, dtype=np.int64)
+    np.add.at(steps, part[counts.rows][inner], counts.values[inner])
+    best = np.lexsort((steps, np.bincount(part, minlength=n_parts)))[-1]
+    members: NDArray[np.bool_] = part == best
+    return members
+
+
+def restricted(now: Codes, following: Codes, offsets: NDArray[np.int64], members: NDArray[np.bool_]) -> Kept:
+    """Steps inside of the set. An episode that leaves it does not come back, so it stays in one piece."""
+    inside = members[now] & members[following]
+    episode = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))[inside]
+    lengths = np.bincount(episode, minlength=len(offsets) - 1)
+    episodes = np.flatnonzero(lengths)
+    place = (np.cumsum(members) - 1).astype(np.int32)
+    return Kept(
+        place[now[inside]], place[following[inside]], np.concatenate([[0], np.cumsum(lengths[episodes])]), episodes
+    )
+
+
+# --- The long-run law of a kernel: which part it lives on, the law itself, and how it moves with the kernel.
 
 _NEARLY_ONE = 1.0 - 1e-8  # discount at which the occupancy is the long-run law, whatever the period
 
@@ -67,7 +128,7 @@ def long_run_part(counts: PairCounts) -> Part:
 
     Examples
     --------
-    >>> from somcot.recorded.counting import count_pairs
+    >>> from somcot.recorded.pair_counts import count_pairs
     >>> walk = np.array([3, 0, 1, 0, 1, 2], np.int32)
     >>> long_run_part(count_pairs(walk[:-1], walk[1:], 4))
     Part(members=array([ True,  True, False, False]), others=0, share=0.6)
@@ -149,7 +210,7 @@ def law_on(support: Support, members: NDArray[np.bool_]) -> Floats:
 
 def law_of(kernel: Kernel, first: Floats) -> Floats:
     """The long-run law of a kernel from a first one; exact to rounding, since the second round starts next to it."""
-    from somcot.plumbing.discounting import discounted_occupancy
+    from somcot.plumbing.linear_systems import discounted_occupancy
 
     return discounted_occupancy(kernel, discounted_occupancy(kernel, first / first.sum(), _NEARLY_ONE), _NEARLY_ONE)
 
@@ -164,7 +225,7 @@ def slopes(support: Support, law: Floats, g: Floats) -> Floats:
     law, g : ndarray, shape (n,)
         That law, and the derivative with respect to it.
     """
-    from somcot.plumbing.discounting import discounted_value
+    from somcot.plumbing.linear_systems import discounted_value
 
     inside = law > 0
     kernel, mass = _restricted(support, inside)
@@ -181,7 +242,7 @@ def slopes(support: Support, law: Floats, g: Floats) -> Floats:
 
 def _restricted(support: Support, inside: NDArray[np.bool_]) -> tuple[Kernel, Floats]:
     """The kernel on some states, rows divided by what they keep of their mass, and that mass for every state."""
-    from somcot.plumbing.discounting import Kernel
+    from somcot.plumbing.linear_systems import Kernel
 
     n_entries = int(support.indptr[-2])
     rows, columns, P = support.rows[:n_entries], support.indices[:n_entries], support.probabilities[:n_entries]

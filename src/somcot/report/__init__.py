@@ -12,13 +12,25 @@ from numpy.typing import ArrayLike
 
 from somcot import __version__
 from somcot.plumbing.files import write_bytes
+from somcot.plumbing.html import details
 from somcot.plumbing.text import label_text
 from somcot.problem import ChainOrData
-from somcot.report import story, technique
-from somcot.report.contributions import Contribution, contributions
-from somcot.report.story import Subject
-from somcot.report.tables import details
-from somcot.report.words import before_correction, by_test, certainty, cost_of, meaning, named, sentence, short, told
+from somcot.report import summary as story
+from somcot.report import technical as technique
+from somcot.report.sentences import (
+    Contribution,
+    before_correction,
+    by_test,
+    certainty,
+    contributions,
+    cost_of,
+    meaning,
+    named,
+    sentence,
+    short,
+    told,
+)
+from somcot.report.summary import Subject
 from somcot.result import Result
 
 __all__ = [

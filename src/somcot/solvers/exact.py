@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from somcot.bellman.pairs import PairChoice
-from somcot.bellman.reduce import LEFT_OUT
-from somcot.plumbing.anchoring import CLOSE
+from somcot.core.pairs import PairChoice
+from somcot.core.reduction import LEFT_OUT
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.linear_systems import CLOSE
 from somcot.problem import Problem
 from somcot.result import Result
 from somcot.solvers import policy_iteration, relative, total

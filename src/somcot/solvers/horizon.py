@@ -20,20 +20,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from somcot.bellman.pairs import Pairs, pairs_where, reachable_pairs
-from somcot.bellman.sweep import Sweep
 from somcot.certificates import rounding
 from somcot.chains import MarkovChain, Support
 from somcot.clocks import Clock
+from somcot.contributions import Makeup, RowCounts
+from somcot.core.pairs import Pairs, pairs_where, reachable_pairs
+from somcot.core.sweep import Sweep
 from somcot.couplings import Coupling, Residuals, conditional
 from somcot.derivatives import Gradient, Margin, TimeGradient, row_gradient, rows_centred
-from somcot.makeup import Makeup, RowCounts
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.discounting import Kernel
+from somcot.plumbing.linear_systems import Kernel
 from somcot.plumbing.memory import require
 from somcot.problem import UnitProblem
 from somcot.result import Bounds, Maps, Result, Status
-from somcot.solvers.assemble import Answer, Ending, Question, assemble
+from somcot.solvers.result_builder import Answer, Ending, Question, assemble
 from somcot.timed import TimeChain
 
 if TYPE_CHECKING:

@@ -1,21 +1,46 @@
-"""The saddle point behind SOMCOT as plain functions: Lagrangian, gradients, duality gap.
+"""Primal-dual steps for the paper's Lagrangian with known occupancies, on the supports only.
 
-    L = <mu, c - alpha_X - alpha_Y + gamma V' - V> + <nu_X lambda_X, alpha_X> + <nu_Y lambda_Y, alpha_Y>
+L = <mu, c - alpha_X - alpha_Y + gamma V' - V> + <nu_X lambda_X, alpha_X> + <nu_Y lambda_Y, alpha_Y>
         + (1 - gamma) <nu_0, V>
 
 with the signs of Algorithm 2 (the paper's printed Lagrangian has alpha the other way round). Everything is a full
 array, for checking and teaching; SOMCOT itself never builds mu.
+
+L = <mu, c - alpha_X - alpha_Y + g V' - V> + <nu_X lambda_X, alpha_X> + <nu_Y lambda_Y, alpha_Y> + (1 - g) <nu_0, V>
+
+mu and lambda take entropic steps, in logs; lambda's step is divided by the mass of its state, which makes it an
+entropic step on the joint law nu(x) lambda(y | x). The duals take gradient steps at the point 2 m_{k+1} - m_k.
 """
+# mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from somcot.plumbing.arrays import Floats
+from somcot.compile.jit import kernel, part
+from somcot.compile.simd_math import copy_to, exp, log
+from somcot.plumbing.arrays import Floats, Places
 
-__all__ = ["Dual", "Instance", "Primal", "best_dual", "duality_gap", "gradients", "value"]
+__all__ = [
+    "Dual",
+    "Instance",
+    "Layout",
+    "Point",
+    "Primal",
+    "advance",
+    "best_dual",
+    "duality_gap",
+    "gradients",
+    "start_point",
+    "value",
+]
+
+
+# --- The saddle point behind SOMCOT as plain functions: Lagrangian, gradients, duality gap.
 
 
 class Instance(NamedTuple):
@@ -107,3 +132,201 @@ def _reduced_cost(cost: Floats, discount: float, dual: Dual) -> Floats:
         - dual.alpha_y[:, :, None, :]
         + discount * dual.V[None, None, :, :]
     )
+
+
+# --- Primal-dual steps for the paper's Lagrangian with known occupancies, on the supports only.
+
+Slots = NDArray[np.uint32]
+
+
+class Layout(NamedTuple):
+    """State pairs and their cells: where each pair's rows, columns and cells begin, and what they stand for."""
+
+    pair_x: NDArray[np.int32]
+    pair_y: NDArray[np.int32]
+    offset_x: Places
+    offset_y: Places
+    cells: NDArray[np.int64]
+    row: Slots  # of each cell: where its row, its column and its next pair stand
+    column: Slots
+    following: Slots
+    kernel_x: Floats  # P(x' | x) of each row of each pair
+    kernel_y: Floats
+    mass_x: Floats  # nu_X(x) of each pair's state
+    mass_y: Floats
+    cost: Floats
+    start: Floats
+    n_x: int
+    n_y: int
+
+
+class Point(NamedTuple):
+    """Where the iteration stands: logs of the primal variables, duals, marginals of mu, and sums for averages."""
+
+    log_mu: Floats
+    log_lambda_x: Floats
+    log_lambda_y: Floats
+    alpha_x: Floats
+    alpha_y: Floats
+    V: Floats
+    marginal_x: Floats
+    marginal_y: Floats
+    state_law: Floats
+    next_law: Floats
+    mass: Floats  # mu before it is normalised
+    sum_mu: Floats
+    sum_lambda_x: Floats
+    sum_lambda_y: Floats
+    sum_V: Floats
+
+
+def start_point(layout: Layout) -> Point:
+    """Uniform mu and lambda, zero duals."""
+    n_cells, n = int(layout.cells[-1]), len(layout.cost)
+    sizes = np.diff(layout.cells)
+    rows, columns = (np.diff(offset).astype(np.int64) for offset in (layout.offset_x, layout.offset_y))
+    per_x = np.bincount(layout.pair_x, minlength=layout.n_x)[layout.pair_x]
+    per_y = np.bincount(layout.pair_y, minlength=layout.n_y)[layout.pair_y]
+    return Point(
+        np.full(n_cells, -math.log(n_cells)),
+        -np.array([math.log(count) for count in per_x]),  # np.log has other bits on other machines
+        -np.array([math.log(count) for count in per_y]),
+        np.zeros(int(layout.offset_x[-1])),
+        np.zeros(int(layout.offset_y[-1])),
+        np.zeros(n),
+        np.repeat(columns / n_cells, rows),
+        np.repeat(rows / n_cells, columns),
+        sizes / n_cells,
+        np.bincount(layout.following, minlength=n) / n_cells,
+        np.zeros(n_cells),
+        np.zeros(n_cells),
+        np.zeros(n),
+        np.zeros(n),
+        np.zeros(n),
+    )
+
+
+@kernel(name="saddle-point steps", seconds=2)
+def advance(layout, point, discount, primal_step, dual_step, n_steps, averaging):
+    """Take `n_steps` steps; with `averaging`, add every point to the sums."""
+    n = layout.cost.size
+    old_x, old_y = np.empty_like(point.marginal_x), np.empty_like(point.marginal_y)
+    old_state, old_next = np.empty(n), np.empty(n)
+    lambda_x, lambda_y = np.empty(n), np.empty(n)
+    _exponentials(point.log_lambda_x, 0.0, lambda_x)
+    _exponentials(point.log_lambda_y, 0.0, lambda_y)
+    radius = 2.0 / (1.0 - discount)
+    for _ in range(n_steps):
+        copy_to(old_x, point.marginal_x)
+        copy_to(old_y, point.marginal_y)
+        copy_to(old_state, point.state_law)
+        copy_to(old_next, point.next_law)
+        _move_mu(layout, point, discount, primal_step, averaging)
+        _move_lambda(
+            layout.pair_x, layout.offset_x, layout.kernel_x, point.alpha_x, primal_step, point.log_lambda_x, layout.n_x
+        )
+        _move_lambda(
+            layout.pair_y, layout.offset_y, layout.kernel_y, point.alpha_y, primal_step, point.log_lambda_y, layout.n_y
+        )
+        _move_alpha(
+            layout.offset_x, layout.kernel_x, layout.mass_x, point.log_lambda_x, lambda_x,
+            point.marginal_x, old_x, point.alpha_x, dual_step, 3.0 * radius,
+        )  # fmt: skip
+        _move_alpha(
+            layout.offset_y, layout.kernel_y, layout.mass_y, point.log_lambda_y, lambda_y,
+            point.marginal_y, old_y, point.alpha_y, dual_step, 3.0 * radius,
+        )  # fmt: skip
+        for k in range(n):
+            slope = 2.0 * point.state_law[k] - old_state[k] - (1.0 - discount) * layout.start[k]
+            slope -= discount * (2.0 * point.next_law[k] - old_next[k])
+            point.V[k] = min(max(point.V[k] - dual_step * slope, -radius), radius)
+        if averaging:
+            for k in range(n):
+                point.sum_lambda_x[k] += lambda_x[k]
+                point.sum_lambda_y[k] += lambda_y[k]
+                point.sum_V[k] += point.V[k]
+
+
+@part
+def _move_alpha(offset, kernel, mass, log_lambda, lambda_, marginal, old, alpha, step, radius):
+    """Alpha -= step * (marginal of mu - nu lambda) at 2 new - old; brings `lambda_`, the old one, up to date."""
+    for k in range(lambda_.size):
+        found = exp(log_lambda[k])
+        wanted = mass[k] * (2.0 * found - lambda_[k])
+        lambda_[k] = found
+        for t in range(offset[k], offset[k + 1]):
+            slope = 2.0 * marginal[t] - old[t] - wanted * kernel[t]
+            alpha[t] = min(max(alpha[t] - step * slope, -radius), radius)
+
+
+@part
+def _move_mu(layout, point, discount, step, averaging):
+    """Log mu -= step * (c - alpha_X - alpha_Y + g V' - V), normalised; refreshes the marginals."""
+    n = layout.cost.size
+    up_x, up_y, down = np.empty(point.alpha_x.size), np.empty(point.alpha_y.size), np.empty(point.V.size)
+    for t in range(up_y.size):
+        up_y[t] = step * point.alpha_y[t]
+    for k in range(down.size):
+        down[k] = (step * discount) * point.V[k]
+    for k in range(n):
+        for t in range(layout.offset_x[k], layout.offset_x[k + 1]):
+            up_x[t] = step * (point.alpha_x[t] - layout.cost[k] + point.V[k])
+    largest = _add_gathered(point.log_mu, layout.row, up_x, layout.column, up_y, layout.following, down)
+    mass = point.mass
+    _exponentials(point.log_mu, largest, mass)
+    point.marginal_y[:], point.next_law[:] = 0.0, 0.0
+    t, total = 0, 0.0
+    for k in range(n):
+        here = 0.0
+        for i in range(layout.offset_x[k], layout.offset_x[k + 1]):
+            row = 0.0
+            for j in range(layout.offset_y[k], layout.offset_y[k + 1]):
+                row += mass[t]
+                point.marginal_y[j] += mass[t]
+                point.next_law[layout.following[t]] += mass[t]
+                t += 1
+            point.marginal_x[i] = row
+            here += row
+        point.state_law[k] = here
+        total += here
+    scale, shift = 1.0 / total, largest + log(total)
+    for law in (point.marginal_x, point.marginal_y, point.next_law, point.state_law):
+        for t in range(law.size):
+            law[t] *= scale
+    for t in range(mass.size):
+        point.log_mu[t] -= shift
+    if averaging:
+        for t in range(mass.size):
+            point.sum_mu[t] += mass[t] * scale
+
+
+@part
+def _add_gathered(logs, row, up_x, column, up_y, following, down):
+    """Add up to every log what its row, column and next pair say; the largest of all."""
+    largest = -np.inf
+    for t in range(logs.size):
+        logs[t] += up_x[row[t]] + up_y[column[t]] - down[following[t]]
+        largest = max(largest, logs[t])
+    return largest
+
+
+@part
+def _exponentials(logs, largest, out):
+    for t in range(logs.size):
+        out[t] = exp(logs[t] - largest)
+
+
+@part
+def _move_lambda(states, offset, kernel, alpha, step, log_lambda, n_states):
+    """Log lambda(. | x) -= step * sum_x' P(x' | x) alpha(x, x', .), normalised for every x."""
+    largest, total = np.full(n_states, -np.inf), np.zeros(n_states)
+    for k in range(states.size):
+        slope = 0.0
+        for t in range(offset[k], offset[k + 1]):
+            slope += kernel[t] * alpha[t]
+        log_lambda[k] -= step * slope
+        largest[states[k]] = max(largest[states[k]], log_lambda[k])
+    for k in range(states.size):
+        total[states[k]] += exp(log_lambda[k] - largest[states[k]])
+    for k in range(states.size):
+        log_lambda[k] -= largest[states[k]] + log(total[states[k]])

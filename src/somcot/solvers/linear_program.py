@@ -21,20 +21,20 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.bellman.pairs import Pairs, reachable_pairs
-from somcot.bellman.sweep import Sweep
 from somcot.certificates import bounds_from
 from somcot.chains import MarkovChain
+from somcot.core.pairs import Pairs, reachable_pairs
+from somcot.core.sweep import Sweep
 from somcot.couplings import Coupling, round_to_marginals
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.discounting import Kernel, relative_value
+from somcot.plumbing.checks import check_number
 from somcot.plumbing.errors import NotSolvedError
+from somcot.plumbing.linear_systems import Kernel, relative_value
 from somcot.plumbing.memory import require
-from somcot.plumbing.validation import check_number
 from somcot.problem import Problem
 from somcot.result import Bounds, Result, Status
-from somcot.solvers.assemble import Ending, assemble_coupling
-from somcot.solvers.saddle.bounds import lower_bound, value_bound
+from somcot.solvers.result_builder import Ending, assemble_coupling
+from somcot.solvers.saddle import lower_bound, value_bound
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -18,21 +18,30 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.bellman.classes import Groups, absorption_times, chain_classes, expected_time, pair_classes, transitions
-from somcot.bellman.pairs import PairChoice, Pairs, choose, pairs_where
-from somcot.bellman.sweep import Sweep
 from somcot.certificates import Settled, class_gains
+from somcot.contributions import Makeup, RowCounts
+from somcot.core.pairs import (
+    Groups,
+    PairChoice,
+    Pairs,
+    absorption_times,
+    chain_classes,
+    choose,
+    expected_time,
+    pair_classes,
+    pairs_where,
+    transitions,
+)
+from somcot.core.sweep import Sweep
 from somcot.derivatives import Gradient, Margin, row_gradient
-from somcot.makeup import Makeup, RowCounts
-from somcot.plumbing.anchoring import Anchored, anchored, usual_rows
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.discounting import Kernel
-from somcot.plumbing.validation import check_count
+from somcot.plumbing.checks import check_count
+from somcot.plumbing.linear_systems import Anchored, Kernel, anchored, usual_rows
 from somcot.problem import Problem, UnitProblem
 from somcot.result import Bounds, Result, Status
-from somcot.solvers.absorption import absorb, merged
-from somcot.solvers.assemble import Ending, assemble_coupling, coupling_of
 from somcot.solvers.policy_iteration import TARGET, WIDEST, iterate
+from somcot.solvers.result_builder import Ending, assemble_coupling, coupling_of
+from somcot.solvers.total import absorb, merged
 
 __all__ = ["Relative", "metric", "relative_solution", "solve"]
 

@@ -20,20 +20,19 @@ from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain
 from somcot.costs import check_cost
-from somcot.plumbing import container as files
+from somcot.plumbing import records as files
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.checks import check_discount, check_positive, check_rng, real_array
 from somcot.plumbing.files import check_target, exclusive
-from somcot.plumbing.progress import Report, meter
-from somcot.plumbing.signatures import takes
-from somcot.plumbing.validation import check_discount, check_positive, check_rng, real_array
+from somcot.plumbing.records import takes
+from somcot.plumbing.text import Report, meter
 from somcot.problem import Process
 from somcot.result import Result, Status
 from somcot.samples import Samples
 from somcot.solvers.somcot.fold import advance, finish, settle_trace
-from somcot.solvers.somcot.options import Options, Origin, begin, init, origin
-from somcot.solvers.somcot.phases import Phases
+from somcot.solvers.somcot.phases import Phases, from_record, to_record
 from somcot.solvers.somcot.run import Run, drive, restore
-from somcot.solvers.somcot.saving import from_record, to_record
+from somcot.solvers.somcot.run_options import Options, Origin, begin, init, origin
 from somcot.solvers.somcot.state import State
 from somcot.streams import Source, StreamError, as_source
 
@@ -137,12 +136,12 @@ def save(state: State, path: str | os.PathLike[str]) -> None:
     """Write a state to a file that holds no code; `load` reads it back and the run goes on bit for bit."""
     settle_trace(state)
     arrays, record = to_record(state)
-    files.write(path, arrays, record)
+    files.write_arrays(path, arrays, record)
 
 
 def load(path: str | os.PathLike[str]) -> State:
     """Read a state written by `save`, or the one inside a checkpoint."""
-    arrays, record = files.read(path)
+    arrays, record = files.read_arrays(path)
     try:
         return from_record(arrays, record)
     except files.CheckpointError as error:

@@ -1,18 +1,49 @@
-"""From the sums of a SOMCOT run to averages, residuals and the distance."""
+"""What a SOMCOT run looks like, in words: the appendix's advice on step sizes, and what the data lack.
+
+SOMCOT proves nothing about a single run, but it has seen its transitions, and the chains most likely to have sent them
+can be solved exactly (`recorded.flow` fits them: the transitions are samples of the occupancy). Their bracket belongs
+to those chains alone. SOMCOT's value may lie outside; if it does by more than chance explains, the run has
+not converged.
+"""
 
 from __future__ import annotations
 
+import math
+import warnings
+from collections.abc import Hashable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from somcot import steps
+from somcot.chains import MarkovChain
 from somcot.couplings import Coupling, Residuals, flow_residual
+from somcot.derivatives import RowGradient
 from somcot.plumbing.arrays import Floats, Ints, Places
-from somcot.result import Duals
-from somcot.solvers.somcot.records import Edges, Sums, lengths
+from somcot.plumbing.errors import ConvergenceWarning
+from somcot.plumbing.records import Later
+from somcot.problem import Problem
+from somcot.result import Bounds, Duals
+from somcot.solvers.somcot.run_arrays import Edges, Sums, lengths
 from somcot.solvers.somcot.state import State
 
-__all__ = ["Averages", "averages", "coupling", "duals", "noted", "residuals", "snapshot", "width"]
+__all__ = [
+    "Averages",
+    "Counted",
+    "averages",
+    "counted_later",
+    "coupling",
+    "duals",
+    "noted",
+    "notes",
+    "residuals",
+    "snapshot",
+    "width",
+]
+
+
+# --- From the sums of a SOMCOT run to averages, residuals and the distance.
 
 DUALS_LIMIT = 1e8  # entries; beyond that a sparse run does not spread its duals out
 TRANSPORT_LIMIT = 2500  # pairs of first states; beyond that their coupling is not looked for
@@ -209,3 +240,182 @@ def _spread(values: Floats, offset: Places, edges: Edges, rows: Ints, own: Ints,
     slot = edges.slot[own][..., :n]
     place = np.minimum(offset.astype(np.int64)[rows][..., None] + np.maximum(slot, 0), max(len(values) - 1, 0))
     return np.where(slot >= 0, values[place], 0.0)
+
+
+# --- The exact distance of the chains of the transitions a run was fed: what SOMCOT's own value is held against.
+
+MOST_SECONDS = 2.0  # of forecast work
+DIFFERENT = 0.03  # of the cost's range: what runs that went well stay below
+N_ERRORS = 2.0
+SWEEPS, NEWTON_STEPS, FLOPS = 6, 20, 5e9  # of the exact solver, of the fit, of a core in a second
+
+
+class Fed(NamedTuple):
+    """What a run was asked and fed."""
+
+    cost: Floats
+    discount: float
+    initial_x: Floats
+    initial_y: Floats
+    counts_x: Ints
+    counts_y: Ints
+
+
+class Counted(NamedTuple):
+    """The counted chains' distance with its bracket and standard error, and what is to be said about it.
+
+    `distance` is None, and the bounds are the range of the cost, when the work would have taken too long.
+    """
+
+    distance: float | None
+    bounds: Bounds
+    standard_error: float
+    remarks: tuple[str, ...] = ()
+
+    def verdict(self, found: float, scale: float) -> tuple[str, ...]:
+        """Whether `found`, SOMCOT's own distance, is what its transitions say; and the remarks."""
+        if self.distance is None:
+            return self.remarks
+        difference = abs(found - self.distance)
+        if difference > DIFFERENT * scale and difference > N_ERRORS * self.standard_error:
+            low, high = sorted((found, self.distance))
+            digits = max(0, 3 - math.ceil(math.log10(high - low) if high > low else 0.0))
+            said = f"{found:.{digits}f}, while the transitions it was fed give {self.distance:.{digits}f}"
+            return (f"has not converged: {said}", *self.remarks)
+        return self.remarks
+
+
+def counted_later(state: State) -> Later[Counted]:
+    """The exact distance of the counted chains, when it is first asked for; the state may go on meanwhile."""
+    fed = Fed(
+        state.cost, state.settings.discount, state.initial_x, state.initial_y,
+        state.counts_x.copy(), state.counts_y.copy(),
+    )  # fmt: skip
+    return Later(partial(_solved, fed))
+
+
+def forecast(counts_x: Ints, counts_y: Ints) -> float:
+    """Seconds that fitting and solving would take, roughly and from above; sizes alone decide, no clock."""
+    sides = (counts_x, counts_y)
+    sizes = [(int(np.count_nonzero(c.sum(axis=0) + c.sum(axis=1))), int(np.count_nonzero(c))) for c in sides]
+    fit = sum(NEWTON_STEPS * n**3 / 3 / FLOPS for n, _ in sizes)
+    k, m = (entries / max(1, n) for n, entries in sizes)
+    per_pair = 2e-6 + 0.3e-6 * (k + m) + 0.02e-6 * k * m
+    return fit + SWEEPS * sizes[0][0] * sizes[1][0] * per_pair
+
+
+def _solved(fed: Fed) -> Counted:
+    seconds = forecast(fed.counts_x, fed.counts_y)
+    if seconds > MOST_SECONDS:
+        said = (
+            f"the chains of the transitions it was fed were not solved, which would take about {seconds:.0f} s; the "
+            "bounds are the range of the cost"
+        )
+        return Counted(None, Bounds(float(fed.cost.min()), float(fed.cost.max())), math.inf, (said,))
+    from somcot.recorded.flow import flow_mle  # the fit and the exact solver are loaded when they are needed
+    from somcot.solvers.exact import solve
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        x = flow_mle(fed.counts_x, fed.initial_x, fed.discount).chain
+        y = flow_mle(fed.counts_y, fed.initial_y, fed.discount).chain
+    failed = tuple(str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning))
+    found = solve(Problem(x, y, fed.cost, fed.discount))
+    error = math.inf
+    if found.gradient is not None:
+        sides = ((found.gradient.x, x, fed.counts_x), (found.gradient.y, y, fed.counts_y))
+        error = math.sqrt(sum(_variance(slope, chain, fed.discount, int(n.sum())) for slope, chain, n in sides))
+    return Counted(found.distance, found.bounds, error, failed)
+
+
+def _variance(slope: RowGradient, chain: MarkovChain, discount: float, n: int) -> float:
+    """Of the distance to first order in one chain's kernel, fitted to n samples of its occupancy.
+
+    In terms of the occupancy nu the slope is h(x, x') = slope(x, x') / nu(x). Fits obey the flow constraints, which
+    take the part of h away that is u(x) - discount u(x') for some u: what is left is a weighted least-squares problem.
+    """
+    rows = np.repeat(np.arange(chain.n_states), np.diff(slope.indptr))
+    table = chain.occupancy(discount)
+    nu = np.asarray(table[rows, slope.indices]).ravel()
+    visits = np.asarray(table.sum(axis=1)).ravel()
+    kept = nu > 0
+    rows, columns, weight = rows[kept], slope.indices[kept], np.sqrt(nu[kept])
+    h = slope.values[kept] / visits[rows]
+    design = np.zeros((len(h), chain.n_states))
+    np.add.at(design, (np.arange(len(h)), rows), weight)
+    np.add.at(design, (np.arange(len(h)), columns), -discount * weight)
+    left = weight * h
+    left = left - design @ np.linalg.lstsq(design, left)[0]
+    return float(left @ left) / n
+
+
+# --- What a SOMCOT run looks like, in words: the appendix's advice on step sizes, and what the data lack.
+
+NEAR_ZERO = 0.05  # of the cost's range
+VIOLATED = 0.3  # sum of the three l1 residuals; 6 is the most there can be
+STEPS_PER_PAIR = 200
+
+
+def notes(
+    state: State,
+    distance: float,
+    residuals: Residuals,
+    states_x: tuple[Hashable, ...],
+    states_y: tuple[Hashable, ...],
+) -> Iterator[str]:
+    """Sentences, most telling first; none when nothing looks wrong."""
+    n_x, n_y = state.cost.shape
+    low, scale = float(state.cost.min()), float(state.cost.max() - state.cost.min())
+    wanted = STEPS_PER_PAIR * n_x * n_y
+    rates = state.settings.steps
+    dual = max(rates.alpha_x, rates.alpha_y, rates.V)
+    usual = steps.auto(n_x, n_y, state.k, scale or 1.0).V
+    violation = sum(residuals)
+    near_zero = distance - low < NEAR_ZERO * scale
+    small = scale > 0 and violation > VIOLATED and (near_zero or dual < usual / 4)
+    if small:
+        where = "near its least possible value" if near_zero else "too low"
+        yield (
+            f"dual step too small: the estimate is {where} while the constraints are violated "
+            f"by {violation:.2g} in total; raise dual_step ({_relative(dual, usual)}), lower primal_step or take more "
+            "steps"
+        )
+    elif scale > 0 and (dual > 4 * usual or (dual > usual and _rising(state, scale))):
+        yield (
+            "dual step too large: at such rates the estimate tends to end above the distance; "
+            f"lower dual_step ({_relative(dual, usual)}) or let primal_step decay"
+        )
+    if state.k < wanted:
+        yield (
+            f"too few steps for the size: {state.k:,} steps for {n_x} x {n_y} states, at least {wanted:,} are advisable"
+        )
+    elif violation > VIOLATED and not small:
+        yield f"the constraints are violated by {violation:.2g} in total; more steps bring that down"
+    for name, counts, initial, labels in (
+        ("x", state.counts_x, state.initial_x, states_x),
+        ("y", state.counts_y, state.initial_y, states_y),
+    ):
+        missing = _unseen(counts, initial)
+        if missing.size:
+            shown = ", ".join(repr(labels[i]) for i in missing[:5]) + (", ..." if missing.size > 5 else "")
+            yield f"{missing.size} state(s) of {name} were never seen: {shown}; their part of the coupling is a guess"
+
+
+def _relative(dual: float, usual: float) -> str:
+    return f"now {dual:.3g}, the automatic rule says {usual:.3g} for this many steps"
+
+
+def _rising(state: State, scale: float) -> bool:
+    """Whether the estimates of the last three quarters of the run rise steadily."""
+    from somcot.solvers.somcot.fold import settle_trace  # which calls this module
+
+    settle_trace(state)
+    recent = np.array([row[2] for row in state.trace])
+    if len(recent) < 8:
+        return False
+    second, third, fourth = (float(part.mean()) for part in np.array_split(recent, 4)[1:])
+    return second < third < fourth and fourth - second > 0.005 * scale
+
+
+def _unseen(counts: Ints, initial: Floats) -> Ints:
+    return np.flatnonzero((counts.sum(axis=0) + counts.sum(axis=1) == 0) & (initial == 0))

@@ -25,11 +25,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from somcot.compile.jit import kernel, part
+from somcot.compile.simd_math import add_product, exp, exp_all, log
 from somcot.plumbing.arrays import Floats, Ints, Places
-from somcot.plumbing.jit import kernel, part
-from somcot.plumbing.product import add_product
-from somcot.plumbing.vector_code import exp, exp_all, log
-from somcot.solvers.somcot.records import PairState, Rates, Sheet, Side
+from somcot.solvers.somcot.run_arrays import PairState, Rates, Sheet, Side
 from somcot.solvers.somcot.updates import NEGLIGIBLE, SAFE, candidates, note, update, visit
 
 __all__ = ["Work", "advance", "workspace"]

@@ -12,16 +12,14 @@ from numpy.typing import NDArray
 
 from somcot.couplings import conditional
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.lazy import Later
-from somcot.plumbing.validation import check_labels
+from somcot.plumbing.checks import check_labels
+from somcot.plumbing.records import Later
 from somcot.result import Bounds, Maps, Result, Status
-from somcot.solvers.assemble import Answer, Ending, Question, assemble
+from somcot.solvers.result_builder import Answer, Ending, Question, assemble
 from somcot.solvers.somcot import averages, dense, observed
-from somcot.solvers.somcot.counted import Counted, counted_later
-from somcot.solvers.somcot.diagnosis import notes
-from somcot.solvers.somcot.growth import grow
-from somcot.solvers.somcot.records import Edges, Row, Sheet
-from somcot.solvers.somcot.state import State, span
+from somcot.solvers.somcot.averages import Counted, counted_later, notes
+from somcot.solvers.somcot.run_arrays import Edges, Row, Sheet
+from somcot.solvers.somcot.state import State, grow, span
 from somcot.streams import check_pairs
 
 __all__ = ["Batch", "Earlier", "advance", "estimate", "finish", "run_kernel", "slices"]

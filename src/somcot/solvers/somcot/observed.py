@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from somcot.compile.jit import kernel, part
+from somcot.compile.simd_math import exp, exp_all, log
 from somcot.plumbing.arrays import Floats, Ints, Places
-from somcot.plumbing.jit import kernel, part
-from somcot.plumbing.vector_code import exp, exp_all, log
-from somcot.solvers.somcot.records import Edges, PairState, Rates, Sheet, Side
+from somcot.solvers.somcot.run_arrays import Edges, PairState, Rates, Sheet, Side
 from somcot.solvers.somcot.updates import NEGLIGIBLE, SAFE, candidates, note, update, visit
 
 __all__ = ["Work", "advance", "workspace"]

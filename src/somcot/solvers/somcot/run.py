@@ -14,16 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from somcot.plumbing import container as checkpoint
+from somcot.plumbing import records as checkpoint
 from somcot.plumbing.arrays import Ints
 from somcot.plumbing.errors import DataWarning, warn
-from somcot.plumbing.progress import Report
+from somcot.plumbing.text import Report
+from somcot.recorded.sources import Position, Source, Stream, StreamError, block_size, check_pairs
 from somcot.result import Status
 from somcot.solvers.somcot.fold import Batch, estimate, run_kernel, settle_trace, slices
-from somcot.solvers.somcot.phases import Phases
-from somcot.solvers.somcot.saving import from_record, to_record
+from somcot.solvers.somcot.phases import Phases, from_record, to_record
 from somcot.solvers.somcot.state import Settings, State
-from somcot.sources.base import Position, Source, Stream, StreamError, block_size, check_pairs
 
 __all__ = ["Run", "drive", "restore"]
 
@@ -98,7 +97,7 @@ class Run:
         if self.phases is not None:
             more, record["phases"] = self.phases.to_record()
             arrays |= more
-        checkpoint.write(path, arrays, record | {"streams": streams})
+        checkpoint.write_arrays(path, arrays, record | {"streams": streams})
 
     @property
     def steps_before(self) -> int:
@@ -189,7 +188,7 @@ def restore(run: Run, path: str | os.PathLike[str]) -> None:
     """Put a run where a checkpoint left it; the problem and the options have to be the same."""
     if not Path(path).exists():
         raise FileNotFoundError(f"resume: {os.fspath(path)} does not exist; pass the checkpoint file of an earlier run")
-    arrays, record = checkpoint.read(path)
+    arrays, record = checkpoint.read_arrays(path)
     if (run.phases is None) != ("phases" not in record):
         raise checkpoint.CheckpointError(
             f"resume: {os.fspath(path)} belongs to a run {'with' if run.phases else 'without'} a planned number of "

@@ -23,10 +23,10 @@ import math
 
 import numpy as np
 
+from somcot.compile.jit import part
+from somcot.compile.simd_math import exp, log
 from somcot.plumbing.arrays import Floats, Ints, Places
-from somcot.plumbing.jit import part
-from somcot.plumbing.vector_code import exp, log
-from somcot.solvers.somcot.records import PairState, Rates, Sheet, Side
+from somcot.solvers.somcot.run_arrays import PairState, Rates, Sheet, Side
 
 # Mass below e^-50 of the total, 2e-22, is lost in the rounding of any sum with the rest.
 NEGLIGIBLE = 50.0

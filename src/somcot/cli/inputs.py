@@ -1,0 +1,226 @@
+"""From file names and options to processes with matched labels."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from somcot.chains import MarkovChain
+from somcot.cli.options import Reading, flag, takers
+from somcot.plumbing.errors import DataWarning, warn
+from somcot.problem import ChainOrData, Data
+from somcot.readers import count_table
+from somcot.readers.formats import KINDS, kind_of
+from somcot.readers.opening import Input, format_of, identify, parts_of, read
+from somcot.readers.tables.event_tables import fit_bins
+from somcot.readers.tables.state_labels import join_rare, note_spellings, spellings, tidy_labels
+from somcot.recorded.counts import Counts
+from somcot.recorded.labels import listing
+from somcot.samples import Samples
+from somcot.timed import ContinuousChain
+
+__all__ = [
+    "NamedProcess",
+    "counted",
+    "match_labels",
+    "read_processes",
+]
+
+
+# --- Folders too large to be held as episodes: counted file by file.
+
+LARGE = 500_000_000  # bytes of a folder from which on its episodes are forgotten; a number, so that machines agree
+_KNOWN = ("state", "sequence", "time", "reward", "terminated", "initial", "encoding", "delimiter")
+
+
+def counted(source: Input, options: Mapping[str, Any]) -> Counts | None:
+    """The counts of a large folder of tables, with a note; None for all else."""
+    if source.path is None or not source.path.is_dir():
+        return None
+    n_bytes = sum(part.path.stat().st_size for part in parts_of(source.path))
+    if n_bytes < LARGE:
+        return None
+    given = {name: value for name, value in options.items() if value is not None}
+    states = given.get("state")
+    if isinstance(states, list) and len(states) == 1:
+        given["state"] = states[0]
+    refused = [flag(name) for name in given if name not in _KNOWN]
+    refused += ["several --state"] if isinstance(given.get("state"), list) else []
+    refused += ["--terminated COLUMN"] if isinstance(given.get("terminated"), str) else []
+    if refused:
+        raise ValueError(
+            f"{source.name}: {n_bytes / 1e9:.1f} GB, so it is counted file by file, which does not know "
+            f"{', '.join(refused)}; prepare the columns first, or name a smaller folder"
+        )
+    warn(
+        f"{source.name}: {n_bytes / 1e9:.1f} GB, so transitions are counted file by file and episodes forgotten; "
+        "tests deal single transitions anew, not episodes",
+        DataWarning,
+    )
+    return count_table(source.path, **given)
+
+
+# --- From file names and options to processes with matched labels.
+
+_TOGETHER = ("top", "other")  # settled for all files at once
+
+
+class NamedProcess(NamedTuple):
+    """What was read, and what to call it; of a chain in continuous time also its rates, `value` being its steps."""
+
+    name: str
+    value: ChainOrData
+    rates: ContinuousChain | None = None
+
+    @property
+    def process(self) -> ChainOrData | ContinuousChain:
+        """What to ask the library about."""
+        return self.rates or self.value
+
+
+def read_processes(paths: Sequence[str], reading: Reading, reward: str | None = None) -> list[NamedProcess]:
+    """Read each file with the options that apply to it."""
+    if paths.count("-") > 1:
+        raise ValueError("standard input: named twice; it can be read only once, so name a file for one of the two")
+    sources = [_identified(path, reading.format) for path in paths]
+    _refuse_shared_streams(sources)
+    kinds = [kind_of(source.format).name for source in sources]
+    for name in reading.given():
+        if not set(takers(name)) & set(kinds):
+            files = " and ".join(f"{kind} files" for kind in takers(name))
+            raise ValueError(f"{flag(name)}: only for {files}, but {sources[0].name} is {kinds[0]}; leave it out")
+    if reading.other is not None and reading.top is None:
+        raise ValueError(f"--other {reading.other}: only together with --top N; leave it out")
+    if reward is not None and not any("reward" in KINDS[kind].options() for kind in kinds):
+        raise ValueError(
+            f"--cost reward:{reward}: only tables have reward columns; give the cost as a matrix file, or "
+            f"name an attribute of the nodes of graphs: --cost attribute:{reward}"
+        )
+    bins = _shared_bins(sources, kinds, reading)
+    found = []
+    for source, kind in zip(sources, kinds, strict=True):
+        options = {name: value for name, value in reading.for_kind(kind).items() if name not in _TOGETHER}
+        options |= {n: v for n, v in (("bins", bins), ("reward", reward)) if n in KINDS[kind].options()}
+        together = {name: value for name, value in reading.given().items() if name in (*_TOGETHER, "tidy")}
+        process = counted(source, options | together) or read(source, **options)
+        if isinstance(process, ContinuousChain):
+            steps = process.uniformised(float(process.exits.max()) or 1.0)
+            found.append(NamedProcess(source.name, steps, process))
+        else:
+            found.append(NamedProcess(source.name, process))
+    return _with_shared_labels(found, reading)
+
+
+def _with_shared_labels(processes: list[NamedProcess], reading: Reading) -> list[NamedProcess]:
+    """Spellings and rare states are settled for all recordings together, so that equal labels mean the same."""
+    recordings = [p.value for p in processes if isinstance(p.value, Samples)]
+    if reading.tidy:
+        recordings = tidy_labels(recordings)
+    if reading.top is not None and recordings:
+        joined = join_rare(recordings, reading.top, other=reading.other or "other")
+        before, after = ({label for r in rs for label in r.states} for rs in (recordings, joined))
+        if len(after) < len(before):
+            n = len(before - after)
+            warn(f"{n:,} rare states are taken as one, {reading.other or 'other'!r} (--top {reading.top})", DataWarning)
+        recordings = joined
+    rest = iter(recordings)
+    return [p._replace(value=next(rest)) if isinstance(p.value, Samples) else p for p in processes]
+
+
+def _identified(path: str, format: str | None) -> Input:  # noqa: A002
+    """`--format` speaks for streams and for files whose ending says nothing."""
+    return identify(path, None if format_of(path) else format)
+
+
+def _refuse_shared_streams(sources: Sequence[Input]) -> None:
+    streams = [os.fstat(source.stream.fileno()) for source in sources if source.stream is not None]
+    if len(streams) == 2 and os.path.samestat(*streams):
+        raise ValueError(f"{sources[0].name}: named twice; it can be read only once, so name a file for one of the two")
+
+
+def _shared_bins(sources: Sequence[Input], kinds: Sequence[str], reading: Reading) -> Any:
+    """Edges for every binned column, fitted to all tables together so that equal labels mean the same."""
+    if not reading.bins:
+        if reading.binning:
+            raise ValueError(f"--binning {reading.binning}: only together with --bins COLUMN=N; leave it out")
+        return None
+    wanted: dict[str, Any] = {}
+    for text in reading.bins:
+        column, sign, number = text.rpartition("=")
+        names = [column] if sign else list(reading.state or ())
+        for name in wanted.keys() & set(names):
+            raise ValueError(f"--bins: {name} is given twice; say once how to cut it")
+        if not names:
+            raise ValueError(f"--bins {text}: which column? Pass --state COLUMN --bins COLUMN={text}")
+        wanted |= dict.fromkeys(names, _bin_spec(text, number))
+    numbers = {name: spec for name, spec in wanted.items() if isinstance(spec, int)}
+    if numbers:
+        tables = [source for source, kind in zip(sources, kinds, strict=True) if kind == "table"]
+        once = next((source.name for source in tables if source.path is None), None)
+        if once is not None:
+            raise ValueError(f"--bins: fitting bins reads the data twice, {once} cannot; give edges: COLUMN=0,1,2")
+        texts = {k: v for k, v in (("encoding", reading.encoding), ("delimiter", reading.delimiter)) if v}
+        wanted |= fit_bins(tables, numbers, binning=reading.binning or "quantile", **texts)
+    return wanted
+
+
+def _bin_spec(text: str, number: str) -> int | list[float]:
+    try:
+        return [float(part) for part in number.split(",")] if "," in number else int(number)
+    except ValueError:
+        raise ValueError(f"--bins: found {text!r}, expected COLUMN=NUMBER or COLUMN=EDGE,EDGE,...") from None
+
+
+def match_labels(x: NamedProcess, y: NamedProcess, *, compared: bool = True) -> tuple[NamedProcess, NamedProcess]:
+    """Make labels comparable: where one side has numbers and the other text, numbers become text.
+
+    Notes about labels are for costs that have a use for them (`compared`).
+
+    Examples
+    --------
+    >>> import somcot, warnings
+    >>> chains = somcot.random_walk(2), somcot.MarkovChain([[1, 0], [0, 1]], states=["0", "lost"])
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     x, y = match_labels(NamedProcess("a.npy", chains[0]), NamedProcess("b.csv", chains[1]))
+    >>> x.value.states
+    ('0', '1')
+    """
+    numbers = [p for p in (x, y) if any(type(label) is int for label in p.value.states)]
+    texts = [p for p in (x, y) if any(isinstance(label, str) for label in p.value.states) and p not in numbers]
+    if len(numbers) == 1 and len(texts) == 1:
+        message = f"states are numbers in {numbers[0].name} and text in {texts[0].name}; the numbers are taken as text"
+        if compared:
+            warn(message, DataWarning)
+        x, y = (_named_in_text(p) if p is numbers[0] else p for p in (x, y))
+    if not compared:
+        return x, y
+    known = set(x.value.states), set(y.value.states)
+    groups = spellings([*x.value.states, *y.value.states])
+    across = [label for group in groups if not any(side.issuperset(group) for side in known) for label in group]
+    note_spellings(f"{x.name} and {y.name}", across)
+    if not set(x.value.states) & set(y.value.states):
+        warn(
+            f"no state is called the same in {x.name} and {y.name}: {listing(x.value.states, 4)} against "
+            f"{listing(y.value.states, 4)}",
+            DataWarning,
+        )
+    return x, y
+
+
+def _named_in_text(process: NamedProcess) -> NamedProcess:
+    value, rates = _as_text(process.value), process.rates
+    return process._replace(
+        value=value, rates=rates and ContinuousChain(rates.rates, rates.initial, states=value.states)
+    )
+
+
+def _as_text(process: ChainOrData) -> ChainOrData:
+    labels = tuple(str(label) for label in process.states)
+    if isinstance(process, Data):
+        return replace(process, states=labels)
+    return MarkovChain(
+        process.transition, process.initial, states=labels, features=process.features, attributes=process.attributes
+    )

@@ -1,0 +1,372 @@
+"""Files that commands write: report, figure, matrix. Checked before the work, written whole after the answer is out."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import math
+import os
+import warnings
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import somcot
+from somcot import report
+from somcot.cells import Continuous
+from somcot.chains import MarkovChain
+from somcot.cli.inputs import NamedProcess
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.files import write_bytes
+from somcot.plumbing.text import label_text
+from somcot.problem import Data
+from somcot.report import meaning, named
+from somcot.result import Claim, Result
+from somcot.samples import Samples
+from somcot.trajectories import Trajectories
+
+__all__ = [
+    "Answer",
+    "as_option",
+    "can_draw",
+    "caught",
+    "chain_of",
+    "check_targets",
+    "names_of",
+    "notes_of",
+    "one_sided",
+    "plain",
+    "process_facts",
+    "save_matrix",
+    "to_json",
+    "write_files",
+]
+
+
+# --- Remedies of the library in the words of the command line.
+
+_SPELLED = {
+    "pass terminated=True": "pass --terminated all",
+    "total=True: the": "--total: the",
+    "discount=1: est": "--discount 1: est",
+    "terminated=True": "--terminated all",
+    "pass end='left', say, instead of terminated": "pass --end left, say, instead of --terminated",
+    "pass end='left'": "pass --end left",
+    "leave end out": "leave --end out",
+    "pass tidy=True": "pass --tidy",
+    "pass lifecycle='all'": "pass --lifecycle all",
+    "overlap (sliding=True)": "overlap (--sliding)",
+    "with sliding=False": "without --sliding",
+    "somcot.same_process tests": "somcot test says",
+    "use standard_error='episodes', or make words": "pass --standard-error episodes, or, in Python, make words",
+    "; samples.with_order(2) makes words": "; in Python, samples.with_order(2) makes words",
+    "pass gaps='cut'": "pass --missing cut",
+    "or pass scale=1.0": "or pass --scale 1",
+    "with method='auto' and a discount": "with --method auto and a discount",
+    "not with method='": "not with --method '",
+    "; somcot.discretise makes": "; in Python, somcot.discretise makes",
+    " (somcot.markov_order), so intervals are too narrow; make words the states: samples.with_order(2)": (
+        ", so intervals are too narrow; for single pairs: somcot distance --standard-error episodes"
+    ),
+    "missing='cut' (--missing cut)": "--missing cut",
+    "time='file' (--time file)": "--time file",
+}
+
+
+def as_option(text: str) -> str:
+    """A message with options where the library names arguments.
+
+    Examples
+    --------
+    >>> as_option("two states differ; pass tidy=True")
+    'two states differ; pass --tidy'
+    """
+    for argument, option in _SPELLED.items():
+        text = text.replace(argument, option)
+    return text
+
+
+# --- Asking the library, with warnings caught, and the answers as plain data for programs.
+
+_MATCHES = 50
+_SHARES = 20
+_PARTS = ("resolution", "twin", "shift_check", "map")
+
+
+@dataclass
+class Answer:
+    """A result and everything that is shown with it."""
+
+    result: Result
+    x: NamedProcess
+    y: NamedProcess
+    cost: Floats
+    cost_name: str
+    seed: int
+    warnings: list[str]
+    command: str
+    files: dict[str, str] = field(default_factory=dict)
+    state_name: str | None = None  # what a state is, such as "page"
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What to call the two, on every screen and in every file."""
+        return names_of(self.x, self.y)
+
+    @property
+    def meaning(self) -> str:
+        """What the number means, in a sentence."""
+        return meaning(self.result, self.cost, self.names, cost_name=self.cost_name, state_name=self.state_name)
+
+    @property
+    def notes(self) -> list[str]:
+        """What to know before trusting the answer, what concerns the number first."""
+        return notes_of([*self.result.diagnose(), *self.warnings], self.x, self.y)
+
+
+def _continuous(found: Continuous) -> dict[str, Any]:
+    """What a distance between recordings of real vectors has beside others."""
+    parts = (found.resolution, found.twin, found.shift_check, found.map)
+    records = {name: None if part is None else part._asdict() for name, part in zip(_PARTS, parts, strict=True)}
+    cells = found.cells
+    return {"route": found.route, "n_cells": cells.n_cells, "scale": cells.scale, "centres": cells.centres, **records}
+
+
+@contextlib.contextmanager
+def caught() -> Iterator[list[str]]:
+    """Collect this library's warnings as one line each; those of other packages are not the user's business."""
+    messages: list[str] = []
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        try:
+            yield messages
+        finally:
+            ours = [str(w.message) for w in found if w.category.__module__.startswith("somcot")]
+            messages.extend(label_text(as_option(" ".join(text.split())), 2000) for text in dict.fromkeys(ours))
+
+
+def names_of(x: NamedProcess, y: NamedProcess) -> tuple[str, str]:
+    """File names without their folders, where that tells the two apart; else numbered.
+
+    Examples
+    --------
+    >>> chain = somcot.random_walk(2)
+    >>> names_of(NamedProcess("old/may.csv", chain), NamedProcess("june.csv", chain))
+    ('may.csv', 'june.csv')
+    >>> names_of(NamedProcess("may.csv", chain), NamedProcess("may.csv", chain))
+    ('may.csv (1)', 'may.csv (2)')
+    """
+    short, full = (Path(x.name).name, Path(y.name).name), (x.name, y.name)
+    for first, second in (short, full):
+        if first != second:
+            return first, second
+    return f"{short[0]} (1)", f"{short[1]} (2)"
+
+
+def notes_of(messages: Iterable[str], x: NamedProcess, y: NamedProcess) -> list[str]:
+    """Messages in the names of the two files, each once."""
+    short = names_of(x, y)
+    known = {x.name: "x", y.name: "y"} if x.name != y.name else {}
+    parts = ((message, *message.partition(": ")) for message in map(as_option, messages))
+    return named([f"{known[a]}: {rest}" if a in known else whole for whole, a, _, rest in parts], short)
+
+
+def chain_of(process: NamedProcess) -> MarkovChain:
+    """The known chain, or the one estimated from the data."""
+    return process.value.chain() if isinstance(process.value, Data) else process.value
+
+
+def one_sided(x: NamedProcess, y: NamedProcess) -> tuple[list[Hashable], list[Hashable]]:
+    """States that only one of the two has."""
+    in_x, in_y = set(x.value.states), set(y.value.states)
+    return [s for s in x.value.states if s not in in_y], [s for s in y.value.states if s not in in_x]
+
+
+def process_facts(process: NamedProcess) -> dict[str, Any]:
+    """What was read, in numbers."""
+    value = process.value
+    if isinstance(value, Trajectories):
+        sizes = {"n_transitions": value.n_transitions, "n_episodes": value.n_episodes, "n_coordinates": value.d}
+        return {"source": process.name, "kind": "vectors", **sizes}
+    facts: dict[str, Any] = {"source": process.name, "n_states": value.n_states}
+    if process.rates is not None:
+        return facts | {"kind": "rates", "n_transitions": int((process.rates.rates > 0).sum()), "n_episodes": 0}
+    if isinstance(value, Data):
+        kind = "samples" if isinstance(value, Samples) else "counts"
+        return facts | {"kind": kind, "n_transitions": value.n_transitions, "n_episodes": value.n_episodes}
+    return facts | {"kind": "chain", "n_transitions": int(value.support.indptr[-2]), "n_episodes": 0}
+
+
+def to_json(answer: Answer) -> dict[str, Any]:
+    """The object that `somcot distance --json` prints; its keys are documented and stay."""
+    r = answer.result
+    only_x, only_y = one_sided(answer.x, answer.y)
+    content: dict[str, Any] = plain(
+        {
+            "somcot": somcot.__version__,
+            "command": "distance",
+            "distance": r.distance,
+            "meaning": answer.meaning,
+            "confidence_interval": None if r.confidence_interval is None else r.confidence_interval._asdict(),
+            "claim": r.claim.value,
+            "bounds": r.bounds._asdict() if r.claim is Claim.PROVED else None,
+            "plugin": r.plugin,
+            "counted": r.counted,
+            "before_correction": None if r.plugin is None else {"distance": r.plugin, "bounds": r.bounds._asdict()},
+            "estimate": None if r.estimate is None else r.estimate._asdict(),
+            **({} if r.continuous is None else {"continuous": _continuous(r.continuous)}),
+            "method": r.method,
+            "converged": r.converged,
+            "status": r.status.value,
+            "message": r.message,
+            "discount": r.discount,
+            "clock": {"name": r.clock.name, "value": r.clock.value or None, "settling": r.settling},
+            "cost": answer.cost_name,
+            "seed": answer.seed,
+            "n_steps": r.n_steps,
+            "n_samples": list(r.samples),
+            "seconds": r.seconds,
+            "x": process_facts(answer.x),
+            "y": process_facts(answer.y),
+            "only_x": only_x,
+            "only_y": only_y,
+            "matches": [m._asdict() for m in r.matches()[:_MATCHES]],
+            "contributions": None if r.makeup is None else _shares(r),
+            "warnings": answer.notes,
+            "files": answer.files,
+        }
+    )
+    return content
+
+
+def _shares(result: Result) -> dict[str, Any]:
+    found = result.contributions(_SHARES)
+    return {name: [share._asdict() for share in getattr(found, name)] for name in found._fields}
+
+
+def plain(value: Any) -> Any:
+    """Only what JSON knows: NaN and infinity become null, tuples lists, other labels text.
+
+    Examples
+    --------
+    >>> plain({"a": (1, float("nan")), "b": np.float64(0.5)})
+    {'a': [1, None], 'b': 0.5}
+    """
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
+
+
+# --- Files that commands write: report, figure, matrix. Checked before the work, written whole after the answer is out.
+
+
+def check_targets(targets: dict[str, Path | None], inputs: Iterable[str]) -> None:
+    """Find out before a long computation that its answer could not be written, or would overwrite what it came from.
+
+    Parameters
+    ----------
+    targets : dict of option to path
+        Where to write, None where nothing is wanted.
+    inputs : iterable of str
+        What is read; names that are no files do not matter.
+    """
+    wanted = {option: path for option, path in targets.items() if path is not None}
+    for option, path in wanted.items():
+        _refuse_unwritable(path)
+        for name in inputs:
+            if _same_file(path, Path(name)):
+                raise ValueError(f"{option}: {path} is an input of this command; name another file")
+        for other in wanted:
+            if other != option and _same_file(path, wanted[other]):
+                raise ValueError(f"{option}: {path} is also the file of {other}; name two files")
+
+
+def _same_file(a: Path, b: Path) -> bool:
+    """Whether two names mean one file, through links and hard links too."""
+    try:
+        return os.path.realpath(a) == os.path.realpath(b) or (a.exists() and b.exists() and a.samefile(b))
+    except (OSError, ValueError):
+        return False
+
+
+def _refuse_unwritable(path: Path) -> None:
+    """Refuse folders and places where no file can be made; the folders themselves are made when writing."""
+    target = Path(os.path.realpath(path))
+    folder = next((parent for parent in target.parents if parent.exists()), target)  # the root has no parents
+    if not folder.is_dir():
+        raise ValueError(f"{path}: its folder cannot be made ({folder} is a file); name another place")
+    special = target.exists() and not target.is_file()
+    if target.is_dir() or not os.access(target if special else folder, os.W_OK):
+        raise ValueError(f"{path}: cannot be written; name a file in a folder that you may write to")
+
+
+def write_files(answer: Answer, html: Path | None, plot: Path | None, known: float | None = None) -> None:
+    """Write the report and the figure, and note where they are."""
+    if html is not None:
+        told = replace(answer.result, notes=())  # they are among those of the answer, in the words of the command line
+        report.write(
+            html, told, cost=answer.cost, x=answer.x.value, y=answer.y.value,
+            names=answer.names, cost_name=answer.cost_name, warnings=answer.notes,
+            command=answer.command, known=known, state_name=answer.state_name,
+        )  # fmt: skip
+        answer.files["report"] = str(html)
+    if plot is not None:
+        write_bytes(plot, _drawn(answer, plot.suffix.lower().removeprefix(".")))
+        answer.files["figure"] = str(plot)
+
+
+def can_draw() -> bool:
+    """Whether matplotlib, which is optional, is there."""
+    return find_spec("matplotlib") is not None
+
+
+def _drawn(answer: Answer, kind: str) -> bytes:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from somcot import plots
+
+    figure = plots.overview(answer.result, names=answer.names)
+    content = io.BytesIO()
+    figure.savefig(content, dpi=110, format=kind)
+    plt.close(figure)
+    return content.getvalue()
+
+
+def save_matrix(path: Path, values: Floats, x: NamedProcess, y: NamedProcess) -> None:
+    """Write distances of all pairs of states, as an array or with the labels."""
+    if path.suffix.lower() == ".npy":
+        array = io.BytesIO()
+        np.save(array, values)
+        write_bytes(path, array.getvalue())
+        return
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(["", *(_text(s) for s in y.value.states)])
+    for label, row in zip(x.value.states, values.tolist(), strict=True):
+        writer.writerow([_text(label), *map(repr, row)])
+    try:
+        content = text.getvalue().encode("utf-8")
+    except UnicodeEncodeError as error:
+        found = error.object[error.start : error.end]
+        raise ValueError(f"{path}: a label holds {found!r}, which UTF-8 cannot say; write .npy, or rename it") from None
+    write_bytes(path, content)
+
+
+def _text(label: Any) -> str:
+    return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)

@@ -1,0 +1,392 @@
+"""`somcot watch`: feed a monitor from a stream, say how it is, and let alarms out once they are safe on disk."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from somcot.cli.cost_option import build_cost
+from somcot.cli.csv_stream import Block, Feed, Place, Roles
+from somcot.cli.forecast import suggested_discount
+from somcot.cli.inputs import read_processes
+from somcot.cli.options import Reading, flag
+from somcot.cli.output import caught, check_targets, plain
+from somcot.live.alarm import Alarm
+from somcot.live.monitor import Monitor
+from somcot.live.reference import to_plain
+from somcot.plumbing.files import exclusive
+from somcot.readers.tables.rows import check_gap
+from somcot.report.live_page import write_status
+from somcot.result import Result
+
+__all__ = ["ALARM", "Asked", "watch"]
+
+ALARM = 3  # exit code of --exit-on-alarm
+_SHOWN = 0.5  # seconds between two status lines on a terminal
+_PAGE = 2.0  # seconds between two status pages
+_PIECES = 100  # points of the curve from a block
+_POINTS = 400  # of the evidence curve
+_STREAMED = {"sequence", "time", "state", "end", "gap", "delimiter", "terminated", "initial", "missing"}
+
+
+class Asked(NamedTuple):
+    """What was asked for on the command line."""
+
+    reference: str
+    cost: str
+    discount: float | None
+    one_false_alarm_per: float | None
+    false_alarm: float | None
+    within: int | None
+    min_distance: float
+    window: int
+    starts: bool
+    follow: bool
+    every: int
+    broken: str
+    state_file: Path | None
+    exit_on_alarm: bool
+    on_alarm: str | None
+    html: Path | None
+    as_json: bool
+    save_every: float
+
+
+def watch(path: str, reading: Reading, asked: Asked) -> int:
+    """`somcot watch`."""
+    for name in reading.given():
+        if name not in _STREAMED:
+            raise ValueError(
+                f"{flag(name)}: not for a stream, whose lines are taken as they come; prepare both files so"
+            )
+    if asked.broken not in ("skip", "stop"):
+        raise ValueError(f"--broken: found {asked.broken!r}, expected skip or stop")
+    if asked.reference == "-":
+        raise ValueError("--reference: standard input is for the stream; name a file")
+    check_targets({"--html": asked.html, "--state-file": asked.state_file}, (path, asked.reference, asked.cost))
+    with caught() as messages:
+        monitor = _monitor(reading, asked)
+    for text in messages:
+        _note(text)
+    lock = exclusive(asked.state_file) if asked.state_file is not None else contextlib.nullcontext()
+    with lock:
+        return _Run(path, reading, asked, monitor).run()
+
+
+def _monitor(reading: Reading, asked: Asked) -> Monitor:
+    reward = asked.cost.removeprefix("reward:") if asked.cost.startswith("reward:") else None
+    (reference,) = read_processes([asked.reference], reading, reward)
+    cost: Any = "labels" if asked.cost == "labels" else build_cost(asked.cost, reference, reference)
+    gap = check_gap(reading.gap)
+    if reading.end is not None and gap is None:
+        raise ValueError(
+            f"--end: in a stream {reading.end!r} is reached by silence; pass --gap too, the pause that ends a sequence"
+        )
+    return Monitor(
+        reference.value,
+        cost,
+        discount=asked.discount or suggested_discount([reference]),
+        one_false_alarm_per=asked.one_false_alarm_per,
+        false_alarm=asked.false_alarm,
+        within=asked.within,
+        min_distance=asked.min_distance,
+        window=asked.window,
+        starts=None if asked.starts else False,
+        end=reading.end,
+        timeout=gap,
+    )
+
+
+class _Run:
+    """One run of the command."""
+
+    def __init__(self, path: str, reading: Reading, asked: Asked, monitor: Monitor) -> None:
+        self.path, self.asked, self.monitor = path, asked, monitor
+        self.terminal = sys.stderr.isatty() and not asked.as_json
+        self.delivered, place = 0, Place()
+        if asked.state_file is not None and asked.state_file.exists():
+            place = self._resume(asked.state_file)
+        roles = Roles(tuple(reading.state or ()), reading.sequence, reading.time)
+        self.feed = Feed(
+            path, self.monitor, roles, place, follow=asked.follow, skip=asked.broken == "skip",
+            delimiter=reading.delimiter or self.delimiter,
+        )  # fmt: skip
+        self.curve: list[tuple[int, float]] = [(self.monitor.n_events, self.monitor.evidence)]
+        now = time.monotonic()
+        self.began, self.saved, self.shown, self.paged = now, now, 0.0, 0.0
+        self.first, self.next_line = self.monitor.n_events, self._next_line()
+        self.sized = self.monitor.alarm is not None and not self.monitor.provisional
+        self.busy, self.failing = False, False
+
+    delimiter: str | None = None
+
+    def _resume(self, path: Path) -> Place:
+        """Go on where the state file left off; refuse one of another monitor."""
+        found = Monitor.load(path)
+        if found.fingerprint != self.monitor.fingerprint:
+            raise ValueError(
+                f"{path}: the state of another monitor (other reference, cost or promise); pass the same as then, or "
+                "name another --state-file"
+            )
+        self.monitor = found
+        position = dict(found.position or {})
+        if position.get("source") != self._source():
+            raise ValueError(
+                f"{path}: belongs to {position.get('source')!r}, not to {self._source()!r}; name another --state-file"
+            )
+        self.delivered, self.delimiter = int(position["delivered"]), position["delimiter"]
+        place = Place(**position["place"])
+        if self.path == "-":
+            place = replace(place, line=1)
+            _note("standard input cannot be read again: events that came after the last checkpoint are missing")
+        return place
+
+    def _source(self) -> str:
+        return "-" if self.path == "-" else str(Path(self.path).expanduser().resolve())
+
+    def run(self) -> int:
+        """Until the stream ends, an alarm if that is asked for, or Ctrl-C."""
+        try:
+            self._deliver()
+            if not (self.asked.exit_on_alarm and self.monitor.alarm is not None):
+                self._consume()
+        except KeyboardInterrupt:
+            if not self.busy:  # within a block, the last checkpoint is what is whole
+                self._end("interrupted")
+            raise
+        except ValueError:
+            if not self.busy:
+                self._checkpoint(final=True)
+            raise
+        finally:
+            self.feed.close()
+        self._end("ended")
+        return ALARM if self.asked.exit_on_alarm and self.monitor.alarm is not None else 0
+
+    def _consume(self) -> None:
+        for block in self.feed.blocks():
+            if block is not None:
+                self.busy = True
+                alarms = self._take(block)
+                self.busy = False
+                if alarms:
+                    self._checkpoint()
+                    self._deliver()
+                    if self.asked.exit_on_alarm:
+                        return
+            self._report()
+
+    def _take(self, block: Block) -> list[Alarm]:
+        """Feed the monitor, in pieces where a curve is drawn; how events are cut changes nothing else."""
+        n = len(block.codes)
+        step = -(-n // _PIECES) if self.asked.html is not None else n
+        alarms: list[Alarm] = []
+        for begin in range(0, n, step):
+            part = slice(begin, begin + step)
+            keys = None if block.keys is None else block.keys[part]
+            with caught() as messages:
+                alarms += self.monitor.take(block.codes[part], keys, block.times[part], dated=block.dated)
+            for text in messages:
+                _note(text)
+            self._remember()
+        return alarms
+
+    def _remember(self) -> None:
+        """Points of the evidence curve, every so many, so that there are never too many."""
+        self.curve.append((self.monitor.n_events, self.monitor.evidence))
+        if len(self.curve) > _POINTS:
+            self.curve = self.curve[::2]
+
+    # What goes out
+
+    def _deliver(self) -> None:
+        """Let alarms out that are in the checkpoint and did not go out yet; then note that they did."""
+        waiting = self.monitor.alarms[self.delivered :]
+        for alarm in waiting:
+            when = alarm.when(dated=self.monitor.dated)
+            record = {"type": "alarm"} | _alarm(alarm) | {"when": when}
+            if self.asked.as_json:
+                _line(record)
+            else:
+                self._wipe()
+                _say(f"{f'{when}: ' if when else ''}{alarm} [{alarm.id}]")
+                for m in alarm.transitions[:3]:
+                    _say(f"  {m}")
+            if self.asked.on_alarm:
+                _call(self.asked.on_alarm, record)
+            self.delivered += 1
+        if waiting:
+            self._checkpoint()
+
+    def _checkpoint(self, *, final: bool = False) -> None:
+        self.monitor.position = {
+            "source": self._source(), "place": asdict(self.feed.place), "delivered": self.delivered,
+            "delimiter": self.feed.delimiter,
+        }  # fmt: skip
+        if self.asked.state_file is None:
+            return
+        self.saved = time.monotonic()
+        try:
+            self.monitor.save(self.asked.state_file)
+            self.failing = False
+        except OSError as error:
+            if final:
+                raise
+            if not self.failing:
+                _note(f"{self.asked.state_file}: {error.strerror}; going on, and trying again")
+            self.failing = True
+
+    def _report(self) -> None:
+        now = time.monotonic()
+        if self.asked.state_file is not None and now - self.saved >= self.asked.save_every:
+            self._checkpoint()
+        if self.monitor.n_events >= self.next_line:
+            self.next_line = self._next_line()
+            if self.asked.as_json:
+                _line(self._status("status"))
+        if self.monitor.alarm is not None and not self.sized and not self.monitor.provisional:
+            self.sized = True
+            if self.asked.as_json:
+                _line(self._status("distance"))
+            else:
+                self._wipe()
+                _say(f"after the alarm: {self._size(0.9)}")
+        if self.terminal and now - self.shown > _SHOWN:
+            self.shown = now
+            self._show()
+        if self.asked.html is not None and now - self.paged > _PAGE:
+            self.paged = now
+            self._page(refresh=5)
+
+    def _next_line(self) -> int:
+        return (self.monitor.n_events // self.asked.every + 1) * self.asked.every
+
+    def _size(self, confidence: float | None = None) -> Result | None:
+        if self.monitor.n_scored == 0:
+            return None
+        with caught():
+            try:
+                return self.monitor.distance(confidence)
+            except ValueError:  # first states only, so far
+                return None
+
+    def _status(self, kind: str) -> dict[str, Any]:
+        m, size = self.monitor, self._size(0.9 if kind == "distance" else None)
+        record: dict[str, Any] = {
+            "type": kind, "events": m.n_events, "evidence": m.evidence, "alarm": m.alarm.id if m.alarm else None,
+            "distance": None if size is None else size.distance, "provisional": m.provisional,
+            "open": m.n_open, "broken": self.feed.place.broken, "backwards": m.n_backwards, "dropped": m.n_dropped,
+            "new_labels": [to_plain(label) for label in m.new_labels[:20]],
+        }  # fmt: skip
+        if m.notice is not None:
+            record["notice"] = m.notice
+        if size is not None and size.confidence_interval is not None:
+            record |= {"low": size.confidence_interval.low, "high": size.confidence_interval.high}
+        return record
+
+    def _show(self) -> None:
+        m, size = self.monitor, self._size()
+        rate = (m.n_events - self.first) / max(time.monotonic() - self.began, 1e-9)
+        state = "ALARM" if m.alarm is not None else "quiet"
+        far = "" if size is None else f"  distance {size.distance:.3f}{'?' if m.provisional else ''}"
+        broken = f"  {self.feed.place.broken:,} broken" if self.feed.place.broken else ""
+        line = f"{state}  {m.n_events:,} events  evidence {m.evidence:.1e}{far}  {rate:,.0f}/s{broken}"
+        sys.stderr.write(f"\r\x1b[2K{line[:78]}")
+        sys.stderr.flush()
+
+    def _wipe(self) -> None:
+        if self.terminal:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()
+
+    def _page(self, refresh: int | None) -> None:
+        m = self.monitor
+        facts = [(name, f"{n:,}") for name, n in self._losses() if n]
+        with caught():
+            size = self._size(0.9)
+        try:
+            write_status(
+                self.asked.html or "",
+                m,
+                source=self.feed.name,
+                size=size,
+                curve=self.curve,
+                facts=facts,
+                refresh=refresh,
+            )
+        except OSError as error:
+            if refresh is None:
+                raise
+            _note(f"{self.asked.html}: {error.strerror}")
+
+    def _losses(self) -> Iterator[tuple[str, int]]:
+        yield "broken lines left out", self.feed.place.broken
+        yield "events with a time before their predecessor's", self.monitor.n_backwards
+        yield "sequences dropped, too many were open", self.monitor.n_dropped
+
+    def _end(self, how: str) -> None:
+        m = self.monitor
+        self._wipe()
+        self._remember()
+        if self.asked.as_json:
+            _line(self._status("end"))
+        else:
+            what = "no events" if m.n_events == 0 else f"{m.n_events:,} events"
+            if m.n_events == 0 and self.feed.place.names is None:
+                what = "nothing came, not even a header"
+            state = (
+                f"alarm at event {m.alarm.event:,}" if m.alarm is not None else f"no alarm, evidence {m.evidence:.2g}"
+            )
+            _say(f"{how}: {what}, {state}")
+            if m.notice is not None:
+                _say(f"the process {m.notice}")
+        for name, n in self._losses():
+            if n:
+                _note(f"{n:,} {name}")
+        if self.asked.html is not None:
+            self._page(refresh=None)
+        self._checkpoint(final=True)
+
+
+def _alarm(alarm: Alarm) -> dict[str, Any]:
+    moved = [
+        {
+            "from": to_plain(m.source), "to": to_plain(m.target), "before": m.before, "now": m.now, "times": m.n_seen,
+            "surprise": m.surprise,
+        }
+        for m in alarm.transitions
+    ]  # fmt: skip
+    return alarm._asdict() | {"transitions": moved}
+
+
+def _line(record: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(plain(record), allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def _call(command: str, record: dict[str, Any]) -> None:
+    """Run the user's command with the alarm on its standard input; its failure is said, and no reason to stop."""
+    try:
+        done = subprocess.run(command, shell=True, input=json.dumps(plain(record)) + "\n", text=True, timeout=60.0)
+        code: Any = done.returncode
+    except (OSError, subprocess.TimeoutExpired) as error:
+        code = error
+    if code != 0:
+        _note(f"--on-alarm: {command!r} failed ({code})")
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _note(text: str) -> None:
+    sys.stderr.write(f"note: {text}\n")
+    sys.stderr.flush()

@@ -1,0 +1,410 @@
+"""How compiled functions take in others: as plain code, which is optimised and translated once, with the whole.
+
+Both are Numba's libraries with the work left out that is done again later: a piece is neither optimised to the end nor
+translated nor linked with what it calls. A whole links each of its pieces once.
+
+Numba optimises every function to the end, translates it and wraps it for Python before another one takes it in, and
+then optimises both together again. With functions that call functions most of the work is done several times over,
+for code that nobody ever runs by itself. Here a function has two faces. What other compiled functions see is a
+`Piece`: typed and lowered, nothing more. Only what Python calls becomes machine code: a `Whole` is its piece and a
+wrapper. What Numba compiles on the way, as for `np.empty`, is a piece too.
+"""
+# mypy: disable-error-code="no-untyped-call, misc, attr-defined"
+# mypy: disable-error-code="no-untyped-call, misc, attr-defined, no-any-return, assignment"
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import gc
+import importlib
+import os
+import uuid
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from llvmlite import binding as llvm  # type: ignore[import-untyped]
+from numba.core import config, ir, typed_passes, untyped_passes
+from numba.core.codegen import JITCodeLibrary, _parse_refprune_flags
+from numba.core.compiler import Compiler, DefaultPassBuilder, Flags
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.compiler_machinery import register_pass
+from numba.core.dispatcher import _FunctionCompiler
+from numba.core.environment import Environment
+from numba.core.registry import CPUDispatcher
+from numba.core.sigutils import normalize_signature
+from numba.core.types import NamedTupleClass, unliteral
+
+__all__ = [
+    "Apart",
+    "Gathered",
+    "Piece",
+    "Shared",
+    "StaleError",
+    "Waiting",
+    "Whole",
+    "never_waiting",
+    "only_waiting",
+    "refresh",
+]
+
+
+# --- Where compiled code is kept: code that waits to be taken in, and code that is gathered and translated.
+
+
+class Gathered(JITCodeLibrary):
+    """Code with all that it takes in, each piece once, to be optimised together."""
+
+    entry = ""  # the function that other machine code may call
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
+        # A little is done at once, so that it is not done in every function that takes this in.
+        passes, builder = self._codegen._function_pass_manager(opt=1, loop_vectorize=False, slp_vectorize=False)
+        for function in module.functions:
+            if not function.is_declaration:
+                passes.run(function, builder)
+
+    def _optimize_final_module(self) -> None:
+        """As Numba does it, but bodies of loops are not copied: a quarter of the work, which makes nothing faster."""
+        codegen = self._codegen
+        first, its = codegen._module_pass_manager(loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap")
+        tuning = llvm.create_pipeline_tuning_options(speed_level=int(config.OPT))
+        tuning.loop_vectorization, tuning.slp_vectorization = bool(config.LOOP_VECTORIZE), bool(config.SLP_VECTORIZE)
+        tuning.loop_unrolling = False
+        builder = llvm.create_pass_builder(codegen._tm, tuning)
+        last = builder.getModulePassManager()
+        last.add_refprune_pass(_parse_refprune_flags())
+        first.run(self._final_module, its)
+        last.run(self._final_module, builder)
+
+    def gather(self) -> None:
+        """Link in what is waiting and what that takes in: Numba would link it in again at every level."""
+        waiting, seen = list(reversed(self._linking_libraries)), {self}
+        while waiting:
+            library = waiting.pop()
+            if library in seen:
+                continue
+            seen.add(library)
+            self._reload_init.update(library._reload_init)
+            if isinstance(library, Waiting):
+                waiting += reversed(library._linking_libraries)
+                self._final_module.link_in(library.alone, preserve=True)
+            elif not isinstance(library, Apart):
+                self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._linking_libraries = []
+
+    def finalize(self) -> None:
+        """Make machine code of it."""
+        self.gather()
+        if self.entry:
+            self._final_module.get_function(self.entry).linkage = "external"
+        super().finalize()
+
+    def serialize_using_object_code(self) -> Any:
+        """Machine code and no more than the names of its functions: what others take in never comes from the disk."""
+        names = [f.name for f in self.get_defined_functions() if f.linkage == llvm.Linkage.external]
+        stubs = "".join(f'\ndefine void @"{name}"() {{ ret void }}' for name in names)
+        text = str(self._codegen._create_empty_module(self.name)) + stubs
+        return self.name, "object", (self._get_compiled_object(), llvm.parse_assembly(text).as_bitcode())
+
+
+class Waiting(Gathered):
+    """Code that is waiting for the function that takes it in."""
+
+    def finalize(self) -> None:
+        """Leave it as it is."""
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    @functools.cached_property
+    def alone(self) -> Any:
+        """The code without what it takes in, such that it may be taken in several times."""
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage == llvm.Linkage.external:
+                function.linkage = "linkonce_odr"
+        return self._final_module
+
+    def _get_module_for_linking(self) -> Any:
+        """For functions that are not the package's: the code with all that it takes in."""
+        if self._shared_module is None:
+            whole = Gathered(self._codegen, self.name)
+            whole._final_module, whole._linking_libraries = self.alone.clone(), list(self._linking_libraries)
+            whole.gather()
+            self._reload_init |= whole._reload_init
+            self._shared_module = whole._final_module
+        return self._shared_module
+
+
+class Apart:
+    """Machine code that is there already. Who calls it has it loaded before its own: Numba does what `load` says."""
+
+    _linking_libraries = ()
+
+    def __init__(self, load: Any) -> None:
+        self._reload_init = {load}
+
+    def _ensure_finalized(self) -> None:
+        """It is."""
+
+
+@contextlib.contextmanager
+def only_waiting(codegen: Any) -> Iterator[None]:
+    """Whatever Numba compiles meanwhile is left waiting as well; its lock keeps other threads out."""
+    with never_waiting(codegen):
+        codegen.create_library = functools.partial(Waiting, codegen)
+        codegen.set_env = lambda _name, _environment: None  # there is no place for it yet
+        try:
+            yield
+        finally:
+            del codegen.create_library, codegen.set_env
+
+
+@contextlib.contextmanager
+def never_waiting(codegen: Any) -> Iterator[None]:
+    """Numba as it is, also in the midst of `only_waiting`."""
+    before = {name: codegen.__dict__.pop(name) for name in ("create_library", "set_env") if name in codegen.__dict__}
+    try:
+        yield
+    finally:
+        codegen.__dict__.update(before)
+
+
+_seen = [0]
+
+
+def refresh(context: Any) -> None:
+    """Install what was registered with Numba since the last time; it looks hundreds of times, mostly in vain."""
+    registries = [*context._registries, *context.typing_context._registries]
+    found = sum(len(entries) for r in registries for entries in vars(r).values() if isinstance(entries, list))
+    if found != _seen[0]:
+        type(context).refresh(context)
+        _seen[0] = found
+
+
+# --- How compiled functions take in others: as plain code, which is optimised and translated once, with the whole.
+
+# What kernels do without: closures, `with`, containers of mixed types, errors with values in them. Expressions of whole
+# arrays are not fused into one loop, so loops are written out. Annotated listings are for inspection.
+_LEFT_OUT = {
+    untyped_passes.WithLifting, untyped_passes.InlineClosureLikes, untyped_passes.RewriteDynamicRaises,
+    untyped_passes.MakeFunctionToJitFunction, untyped_passes.InlineInlinables, untyped_passes.FindLiterallyCalls,
+    untyped_passes.LiteralUnroll, untyped_passes.LiteralPropagationSubPipelinePass, typed_passes.NopythonRewrites,
+    typed_passes.AnnotateTypes, typed_passes.DumpParforDiagnostics, typed_passes.NoPythonSupportedFeatureValidation,
+}  # fmt: skip
+_TOKEN = uuid.uuid4().hex[:12]
+# What hands on an array that is there already.
+_HANDS_ON = {"getattr", "getitem", "static_getitem", "typed_getitem", "cast", "build_tuple", "exhaust_iter", "getiter"}
+
+
+def _owns(state: Any) -> bool:
+    """Whether the function may make or return an array. All others only borrow what their callers keep alive."""
+
+    def counted(kind: Any) -> bool:
+        found: bool = state.targetctx.data_model_manager[kind].contains_nrt_meminfo()
+        return found
+
+    def made(value: Any) -> bool:
+        if not isinstance(value, ir.Expr):
+            return isinstance(value, ir.Yield)
+        if value.op == "call":
+            function = state.typemap[value.func.name]
+            return not isinstance(function, NamedTupleClass) and getattr(function, "typing_key", "") != "array.reshape"
+        place = value.index if value.op in ("getitem", "typed_getitem") else None
+        return value.op not in _HANDS_ON or (place is not None and counted(state.typemap[place.name]))
+
+    found = [a for block in state.func_ir.blocks.values() for a in block.find_insts(ir.Assign)]
+    return counted(state.return_type) or any(counted(state.typemap[a.target.name]) and made(a.value) for a in found)
+
+
+class _Entry:
+    """Stands for the address of a function that has none."""
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _Lowering(typed_passes.NativeLowering):
+    """Lower without wrappers and without machine code, and count no references where there are none to keep."""
+
+    _name = "somcot_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        if not _owns(state):
+            state.targetctx = state.targetctx.subtarget(enable_nrt=False)
+        state.flags.no_compile = state.flags.no_cpython_wrapper = state.flags.no_cfunc_wrapper = True
+        changed: bool = super().run_pass(state)
+        entry, lowered = _Entry(), state["cr"]
+        state.targetctx.insert_user_function(entry, lowered.fndesc, [state.library])
+        state["cr"] = lowered._replace(cfunc=entry)
+        return changed
+
+
+class _Asked(Flags):
+    """Options as Numba looks them up while it compiles, thousands of times: the hash is worked out once."""
+
+    def copy(self) -> Flags:
+        return Flags(self)
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return super().__hash__()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    __eq__ = Flags.__eq__
+
+
+class _Options(Flags):
+    """Options of one function; `copy` gives one object for all equal ones."""
+
+    known: ClassVar[dict[str, _Asked]] = {}
+
+    def copy(self) -> _Asked:
+        asked = _Asked(self)
+        asked.discard("forceinline")  # what is taken in from Numba is the same for all functions
+        return self.known.setdefault(asked.summary(), asked)
+
+
+class _Compiler(Compiler):
+    def __init__(self, typing: Any, target: Any, library: Any, args: Any, result: Any, flags: Any, known: Any) -> None:
+        super().__init__(typing, target, library, args, result, _Options(flags), known)
+
+    def _compile_core(self) -> Any:
+        # Numba numbers functions by process. What comes from the disk must have other names than what is made here.
+        self.state.func_id.unique_id = f"{self.state.func_id.unique_id}p{os.getpid()}{_TOKEN}"
+        context = self.state.targetctx
+        context.refresh = functools.partial(refresh, context)
+        with only_waiting(context.codegen()):
+            return super()._compile_core()
+
+    def define_pipelines(self) -> list[Any]:
+        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        steps = [step for step in passes.passes if step[0] not in _LEFT_OUT]
+        passes.passes = [(_Lowering if step is typed_passes.NativeLowering else step, why) for step, why in steps]
+        passes.finalize()
+        return [passes]
+
+
+class Piece(CPUDispatcher):
+    """A function for other compiled functions. Python may call it too: then it is compiled like any other."""
+
+    def __init__(self, py_func: Any, local_types: Any = None, targetoptions: Any = None) -> None:
+        super().__init__(py_func, local_types, dict(targetoptions or {}), _Compiler)
+
+    def add_overload(self, compiled: Any) -> None:
+        """Known to Numba, not to Python."""
+        self.overloads[tuple(compiled.signature.args)] = compiled
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """One type for all integers: what is known of a constant is found out later."""
+        return super().get_call_template([unliteral(a) for a in args], {k: unliteral(a) for k, a in kws.items()})
+
+    @functools.cached_property
+    def whole(self) -> Any:
+        """The same function, to be called from Python."""
+        whole = Whole(self.py_func, self.locals, self.targetoptions)
+        whole.piece = self
+        return whole
+
+    def _compile_for_args(self, *_args: Any, **_kwargs: Any) -> Any:
+        return self.whole  # Numba calls what it gets here
+
+
+class _Translator(_FunctionCompiler):
+    """Makes machine code of a piece and a wrapper for Python."""
+
+    whole: Whole
+
+    def _compile_core(self, args: Any, _return_type: Any) -> Any:
+        piece = self.whole.piece
+        piece.compile(args)
+        lowered = piece.overloads[tuple(args)]
+        context, description = lowered.target_context, copy.copy(lowered.fndesc)
+        description.env_name += "_whole"  # constants of the wrapper, which the piece in other kernels does not have
+        environment = Environment.from_fndesc(description)
+        if not context.data_model_manager[description.restype].contains_nrt_meminfo():
+            context = context.subtarget(enable_nrt=False)  # Python keeps the arguments alive
+        library = Gathered(context.codegen(), description.qualname)
+        library.enable_object_caching()
+        library.add_linking_library(lowered.library)
+        library.entry = description.llvm_func_name
+        with context.push_code_library(library):
+            context.create_cpython_wrapper(library, description, environment, lowered.call_helper, True)
+        entry = context.get_executable(library, description, environment)
+        result = lowered._replace(
+            library=library, entry_point=entry, fndesc=description, environment=environment,
+            reload_init=list(library._reload_init), type_annotation="", metadata={},
+        )  # fmt: skip
+        for other in result._find_referenced_environments():
+            context.codegen().set_env(other.env_name, other)
+        return result
+
+
+class StaleError(Exception):
+    """Machine code on disk calls code that is not there any more."""
+
+
+def _load(module: str, name: str, signature: Any, symbol: str) -> None:
+    """Have the machine code ready that other code on disk calls."""
+    whole = getattr(importlib.import_module(module), name)
+    whole.compile(signature)
+    if whole.overloads[signature].fndesc.mangled_name != symbol:
+        raise StaleError(f"{name} was compiled again")
+
+
+class Whole(CPUDispatcher):
+    """A function for Python. Other compiled functions see its `Piece`."""
+
+    def __init__(self, py_func: Any, local_types: Any = None, targetoptions: Any = None) -> None:
+        super().__init__(py_func, local_types, dict(targetoptions or {}))
+        self._compiler = _Translator(py_func, self.targetdescr, self.targetoptions, self.locals, Compiler)
+        self._compiler.whole = self
+
+    def compile(self, signature: Any) -> Any:
+        """Compile without looking for garbage, which among millions of small objects is a sixth of the time."""
+        with global_compiler_lock:  # what is set aside meanwhile is everybody's
+            collecting = gc.isenabled()
+            gc.disable()
+            try:
+                with never_waiting(self.targetctx.codegen()):
+                    return super().compile(signature)
+            finally:
+                if collecting:
+                    gc.enable()
+
+    @functools.cached_property
+    def piece(self) -> Any:
+        """The same function, to be called from compiled functions."""
+        return Piece(self.py_func, self.locals, self.targetoptions)
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """Where the function is called: the types that it takes there."""
+        return self.piece.get_call_template(args, kws)
+
+    def get_overload(self, signature: Any) -> Any:
+        """Where the function is called: the code."""
+        return self.piece.get_overload(signature)
+
+
+class Shared(Whole):
+    """A large function that other compiled functions call as it is, instead of being compiled with it once more."""
+
+    def __init__(self, py_func: Any, local_types: Any = None, targetoptions: Any = None) -> None:
+        # Whoever has it compiled first: it is compiled the same way.
+        super().__init__(py_func, local_types, dict(targetoptions or {}) | {"fastmath": False})
+        self._entries: dict[Any, _Entry] = {}
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """Where the function is called: the types that it takes there."""
+        return CPUDispatcher.get_call_template(self, [unliteral(a) for a in args], kws)
+
+    def get_overload(self, signature: Any) -> Any:
+        """Where the function is called: its machine code, which has to be loaded first."""
+        args = tuple(normalize_signature(signature)[0])
+        if args not in self._entries:
+            described = self.overloads[args].fndesc
+            load = functools.partial(_load, self.__module__, self.__name__, args, described.mangled_name)
+            self._entries[args] = _Entry()
+            self.targetctx.insert_user_function(self._entries[args], described, [Apart(load)])
+        return self._entries[args]

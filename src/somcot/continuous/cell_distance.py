@@ -1,0 +1,182 @@
+"""Tests of "the same process?" for recordings of real vectors: on cells that do not know which episode is whose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from somcot.cells import Cells, PointCost, apart, samples_of
+from somcot.chains import Support
+from somcot.continuous.discretise import check_recordings, discretise, scale_of
+from somcot.core.pairs import reachable_pairs
+from somcot.inference import permutation
+from somcot.inference.permutation import SameProcessResult, permutation_test
+from somcot.inference.pooled_episodes import Deck
+from somcot.plumbing.arrays import Codes, Floats
+from somcot.plumbing.checks import check_discount, check_rng
+from somcot.problem import UnitProblem
+from somcot.result import Status
+from somcot.solvers.policy_iteration import iterate
+from somcot.trajectories import Trajectories
+
+__all__ = [
+    "Counted",
+    "null_distances",
+    "pvalue",
+    "raw",
+    "same_process",
+]
+
+
+# --- Cells alone: the distance of recordings counted on them, uncorrected, as often as it is needed.
+
+_TOLERANCE = 1e-6  # of the range of the cost; sampling noise is far larger
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """Two recordings on given cells, with centres averaged over their own points.
+
+    Attributes
+    ----------
+    deck : Deck
+        Both, episode by episode.
+    cost : ndarray, shape (k, k)
+        Between the centres.
+    codes : tuple of ndarray
+        Of all points.
+    """
+
+    deck: Deck
+    cost: Floats
+    codes: tuple[Codes, Codes]
+
+    @classmethod
+    def of(cls, cells: Cells, x: Trajectories, y: Trajectories, cost: PointCost) -> Counted:
+        """Count."""
+        sides = (x, y)
+        codes = (cells.codes(x), cells.codes(y))
+        k, every = cells.n_cells, np.concatenate(codes)
+        size = np.bincount(every, minlength=k)[:, None]
+        points = np.concatenate([data.points for data in sides])
+        sums = np.stack([np.bincount(every, column, k) for column in points.T], axis=1)
+        centres = np.where(size > 0, sums / np.maximum(size, 1), cells.centres)
+        samples = [samples_of(c, data, k, ends=bool(cells.n_ends)) for c, data in zip(codes, sides, strict=True)]
+        return cls(Deck.of(samples), apart(cost, centres, centres, cells.scale), codes)
+
+    def observed(self, discount: float) -> float:
+        """The distance of the two recordings as they are."""
+        return self.distance(_kernels(self.deck, self.deck.observed), discount)
+
+    def shares(self) -> Floats:
+        """Share of the points of each recording in each cell, (2, k)."""
+        return np.stack([np.bincount(codes, minlength=len(self.cost)) / len(codes) for codes in self.codes])
+
+    def distance(self, kernels: tuple[Support, Support], discount: float) -> float:
+        """Of two kernels on the cells, in the units of the cost."""
+        least, spread = float(self.cost.min()), float(np.ptp(self.cost)) or 1.0
+        problem = UnitProblem(*kernels, (self.cost - least) / spread, discount)
+        found = iterate(problem, reachable_pairs(problem), threads=1, tolerance=_TOLERANCE)
+        if found.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        return least + spread * found.distance(discount)
+
+
+def raw(cells: Cells, x: Trajectories, y: Trajectories, cost: PointCost, discount: float) -> float:
+    """The distance of the chains that two recordings give on the cells: too high by noise, and off by the cells."""
+    return Counted.of(cells, x, y, cost).observed(discount)
+
+
+def pvalue(
+    cells: Cells,
+    x: Trajectories,
+    y: Trajectories,
+    cost: PointCost,
+    discount: float,
+    *,
+    n_permutations: int = 39,
+    rng: np.random.Generator,
+) -> float:
+    """Permutation test of "the same process": whole episodes dealt anew, distances to first order.
+
+    Exact level as long as the cells do not know which episode belongs to whom, as those fitted to both together do.
+    """
+    counted = Counted.of(cells, x, y, cost)
+    pooled = counted.cost - counted.cost.min()
+    unit = pooled / (pooled.max() or 1.0)
+    sides = [cells.samples(data) for data in (x, y)]
+    statistic, null = permutation_test(sides[0], sides[1], unit, discount, n_permutations, rng)
+    return (1 + int((null >= statistic - 1e-9).sum())) / (n_permutations + 1)
+
+
+def null_distances(
+    cells: Cells, x: Trajectories, y: Trajectories, cost: PointCost, discount: float, *, n: int, seed: int
+) -> Floats:
+    """Distances of random regroupings of the episodes: what cells say where there is no difference at all."""
+    counted = Counted.of(cells, x, y, cost)
+    deck = counted.deck
+    return np.array([counted.distance(_kernels(deck, deck.shuffled(seed, b)), discount) for b in range(n)])
+
+
+def _kernels(deck: Deck, labels: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tuple[Support, Support]:
+    """The two chains, without the entries of probability 0, which only make the transport problems larger."""
+    found = []
+    for support in deck.kernels(labels):
+        keep = support.probabilities > 0
+        lengths = support.row_sums(keep.astype(np.int64))
+        indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        found.append(Support(indptr, support.indices[keep], support.probabilities[keep]))
+    return found[0], found[1]
+
+
+# --- Tests of "the same process?" for recordings of real vectors: on cells that do not know which episode is whose.
+
+_WITHOUT_DISCOUNT = 0.95  # for the number of cells, where the statistic has none
+
+
+def same_process(
+    x: Any,
+    y: Any,
+    cost: PointCost = "euclidean",
+    *,
+    discount: float | None,
+    scale: Any = "std",
+    n_cells: int | str = "auto",
+    rng: int | np.random.Generator | None = None,
+    **options: Any,
+) -> SameProcessResult:
+    """See `somcot.same_process`; `scale` and `n_cells` as for `somcot.discretise`.
+
+    Cells, their number and the scale are found for all recordings taken as one, so they would be the same however the
+    episodes are dealt, and the level of the test is exact.
+    """
+    many = isinstance(x, (list, tuple))
+    if many and y is not None:
+        raise TypeError("y: x is a list of recordings already; put y into it, and name cost= and discount=")
+    recordings = list(x) if many else [x, y]
+    check_recordings(recordings, [f"x[{i}]" for i in range(len(recordings))] if many else ["x", "y"])
+    if discount is not None:
+        discount = check_discount(discount)
+    generator = check_rng(0 if rng is None else rng)
+    cells = _of_all(recordings, scale, n_cells, discount or _WITHOUT_DISCOUNT, int(generator.integers(2**31)))
+    samples = [cells.samples(data) for data in recordings]
+    first, second = (samples, None) if many else (samples[0], samples[1])
+    return permutation.same_process(first, second, cells.cost(cost), discount=discount, rng=generator, **options)
+
+
+def _of_all(recordings: Sequence[Trajectories], scale: Any, n_cells: int | str, discount: float, seed: int) -> Cells:
+    divisor = scale_of(scale, recordings)
+    ends = np.cumsum([0, *(data.boundaries[-1] for data in recordings)])
+    together = Trajectories(
+        np.concatenate([data.points for data in recordings]),
+        np.concatenate([[0], *(data.boundaries[1:] + end for data, end in zip(recordings, ends[:-1], strict=True))]),
+        np.concatenate([data.terminated for data in recordings]),
+        recordings[0].names,
+    )
+    # In an order of their own, so that not even the random numbers of k-means tell whose an episode is.
+    contents = [episode.tobytes() for episode in together.episodes]
+    together = together.take(np.array(sorted(range(together.n_episodes), key=contents.__getitem__)))
+    return discretise(together, n_cells=n_cells, scale=divisor, discount=discount, rng=seed)

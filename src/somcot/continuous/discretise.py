@@ -1,0 +1,326 @@
+"""From recordings of real vectors to recordings of cells: `discretise`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from somcot.cells import Cells
+from somcot.inference.bias_correction import SATURATED
+from somcot.inference.intervals import saturation
+from somcot.inference.model import fit
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.checks import check_count, check_discount, check_rng, real_array
+from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
+from somcot.trajectories import Trajectories
+
+__all__ = [
+    "check_recordings",
+    "discretise",
+    "kmeans",
+    "lag_coordinates",
+    "scale_of",
+]
+
+
+# --- Where cells are put: k-means, and coordinates that tell most about the next state.
+
+_MOST_POINTS = 20_000  # more do not move the centres by anything that matters
+_ROUNDS = 30
+_KEPT = 0.1  # singular values kept, relative to the largest
+
+
+def kmeans(points: Floats, k: int, rng: np.random.Generator) -> Floats:
+    """Centres of `k` clusters, or of fewer where there are fewer distinct points; sorted along their main axis.
+
+    k-means++ starts, then Lloyd's rounds, on a sample of the points.
+
+    Examples
+    --------
+    >>> kmeans(np.array([[0.0], [0.1], [5.0], [5.1]]), 2, np.random.default_rng(0)).round(2).tolist()
+    [[0.05], [5.05]]
+    """
+    from scipy.spatial import cKDTree
+
+    if len(points) > _MOST_POINTS:
+        points = points[np.sort(rng.choice(len(points), _MOST_POINTS, replace=False))]
+    centres = _spread_out(points, k, rng)
+    previous: Floats | None = None
+    for _ in range(_ROUNDS):
+        nearest = cKDTree(centres).query(points)[1]
+        size = np.bincount(nearest, minlength=len(centres))
+        sums = np.stack([np.bincount(nearest, column, len(centres)) for column in points.T], axis=1)
+        centres = np.where(size[:, None] > 0, sums / np.maximum(size, 1)[:, None], centres)
+        if previous is not None and np.array_equal(previous, centres):
+            break
+        previous = centres
+    return _sorted(centres)
+
+
+def _spread_out(points: Floats, k: int, rng: np.random.Generator) -> Floats:
+    """First centres: each with probability proportional to its squared distance to those before."""
+    chosen = [points[int(rng.integers(len(points)))]]
+    squares = ((points - chosen[0]) ** 2).sum(axis=1)
+    while len(chosen) < k and squares.max() > 0.0:
+        heap = np.cumsum(squares)
+        chosen.append(
+            points[int(np.searchsorted(heap, rng.random() * heap[-1], side="right").clip(0, len(points) - 1))]
+        )
+        squares = np.minimum(squares, ((points - chosen[-1]) ** 2).sum(axis=1))
+    return np.stack(chosen)
+
+
+def _sorted(centres: Floats) -> Floats:
+    """Along the first principal axis, whose direction is that of its largest entry, so that it does not flip."""
+    axis = np.linalg.svd(centres - centres.mean(axis=0), full_matrices=False)[2][0]
+    axis = axis * (1.0 if axis[np.abs(axis).argmax()] > 0 else -1.0)
+    return centres[np.argsort(centres @ axis, kind="stable")]
+
+
+def lag_coordinates(recordings: Sequence[Trajectories]) -> Floats | None:
+    """VAMP: directions in which states tell most about the next ones, times how much, (d, q).
+
+    Singular vectors of the correlation between states and their successors, both made white; those below a tenth of
+    the largest singular value are left out. None where states tell nothing, as those of a single step.
+    """
+    now = np.concatenate([data.now for data in recordings])
+    following = np.concatenate([data.following for data in recordings])
+    now, following = now - now.mean(axis=0), following - following.mean(axis=0)
+    if not (now.any() and following.any()):
+        return None
+    white = _whitening(now)
+    U, s, _ = np.linalg.svd(white @ (now.T @ following / len(now)) @ _whitening(following))
+    if s[0] < 1e-9:
+        return None
+    q = int((s > _KEPT * s[0]).sum())
+    return np.ascontiguousarray(white @ U[:, :q] * s[:q])
+
+
+def _whitening(points: Floats) -> Floats:
+    values, vectors = np.linalg.eigh(points.T @ points / len(points))
+    white: Floats = (vectors / np.sqrt(np.maximum(values, 1e-10 * values.max()))) @ vectors.T
+    return white
+
+
+# --- From recordings of real vectors to recordings of cells: `discretise`.
+
+# More cells than these make the estimate worse, not better: measured in docs/continuous.md.
+CANDIDATES = (8, 12, 16, 24, 32)
+_MOST = {1: 32}
+_MOST_ELSE = 24
+_MOST_ENDS = 6
+_LARGEST = 1e100
+_LAGS_FROM = 3  # dimensions from which on cells lie in lag coordinates
+
+
+def discretise(
+    *recordings: Trajectories,
+    n_cells: int | str = "auto",
+    scale: Any = "std",
+    lag_coordinates: bool | str = "auto",
+    discount: float = 0.95,
+    rng: int | np.random.Generator | None = None,
+) -> Cells:
+    """Put the states of recordings into shared cells (k-means), so that everything for finite states applies.
+
+    Parameters
+    ----------
+    *recordings : Trajectories
+        One or more, with the same coordinates. Cells are fitted to all together.
+    n_cells : int or "auto"
+        How many. By default the largest of 8, 12, 16, 24 (and 32 in one dimension) for which the data suffice
+        (`Cells.saturation` at most 3). Cells for the ends of episodes come on top.
+    scale : "std", float or array_like, shape (d,)
+        What coordinates are divided by: by default their standard deviation over all recordings. 1 leaves them.
+    lag_coordinates : bool or "auto"
+        Whether nearness is that of the directions that tell most about the next state (VAMP). By default from three
+        dimensions on.
+    discount : float
+        For `saturation`: how long errors of the kernels add up.
+    rng : None, int or numpy.random.Generator
+        None uses a fixed seed.
+
+    Returns
+    -------
+    Cells
+        With the recordings on the cells (``.x``, ``.y``, ``.recordings``), ``.centres``, ``.assign(points)`` for new
+        points and ``.cost("euclidean")``.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> rng = np.random.default_rng(0)
+    >>> calm, wild = (somcot.Trajectories.from_arrays(s * rng.normal(size=(40, 50, 2))) for s in (1.0, 2.0))
+    >>> cells = discretise(calm, wild, n_cells=10)
+    >>> cells
+    Cells(10 cells, 2 coordinates, 2 recordings)
+    >>> cells.x.n_states, cells.assign(cells.centres).tolist() == list(range(10))
+    (10, True)
+    """
+    check_recordings(recordings)
+    discount = check_discount(discount)
+    generator = check_rng(0 if rng is None else rng)
+    d = recordings[0].d
+    divisor = scale_of(scale, recordings)
+    scaled = [data.mapped(lambda points: points / divisor) for data in recordings]
+    projection = _projection(lag_coordinates, scaled, d)
+    draft = _Draft(recordings, scaled, divisor, projection, int(generator.integers(2**31)), discount)
+    if n_cells != "auto":
+        if isinstance(n_cells, str):
+            raise ValueError(f"n_cells: found {n_cells!r}, expected 'auto' or a whole number")
+        return draft.made(check_count("n_cells", n_cells, at_least=2))
+    few = draft.n_distinct
+    most = _MOST.get(d, _MOST_ELSE)
+    if few <= most:
+        warn(
+            f"recordings: there are only {few} distinct points, and each is a cell of its own; for labels, "
+            "Samples.from_trajectories does without cells",
+            DataWarning,
+        )
+        return draft.made(few)
+    return draft.largest([k for k in CANDIDATES if k <= most])
+
+
+class _Draft:
+    """What all numbers of cells have in common."""
+
+    def __init__(
+        self,
+        recordings: Sequence[Trajectories],
+        scaled: Sequence[Trajectories],
+        scale: Floats,
+        projection: Floats | None,
+        seed: int,
+        discount: float,
+    ) -> None:
+        self.recordings, self.scale, self.projection = recordings, scale, projection
+        self.seed, self.discount = seed, discount
+        self.inner, self.ends = ([_turned(p, projection) for p in part] for part in _inner_and_ends(scaled))
+
+    @property
+    def n_distinct(self) -> int:
+        """Distinct points, as far as a few thousand show it."""
+        points = np.concatenate(self.inner)
+        some = points[:: max(1, len(points) // 5000)]
+        n = len(np.unique(some, axis=0))
+        return n if n > 100 else len(np.unique(points, axis=0))
+
+    def largest(self, candidates: Sequence[int]) -> Cells:
+        """The most cells for which the data suffice, and the fewest if they suffice for none."""
+        best: Cells | None = None
+        for k in candidates:
+            found = self.made(k)
+            if best is not None and found.saturation > SATURATED:
+                break
+            best = found
+        assert best is not None
+        return best
+
+    def made(self, k: int) -> Cells:
+        """Cells of a given number, as far as there are distinct points."""
+        rng = np.random.default_rng(self.seed)
+        sites = kmeans(np.concatenate(self.inner), k, rng)
+        ends = np.concatenate(self.ends)
+        n_ends = 0
+        if len(ends):
+            places = kmeans(ends, min(_MOST_ENDS, len(ends)), rng)
+            sites, n_ends = np.concatenate([sites, places]), len(places)
+        bare = Cells(
+            np.zeros((len(sites), self.recordings[0].d)), sites, self.scale, self.projection, np.zeros(len(sites)),
+            np.zeros((len(self.recordings), len(sites)), np.int64), n_ends, 0.0, self.recordings[0].names,
+        )  # fmt: skip
+        return _filled(bare, self.recordings, self.discount)
+
+
+def _filled(bare: Cells, recordings: Sequence[Trajectories], discount: float) -> Cells:
+    """Centres, visits and recordings on cells whose sites are known; sites that nobody visits are dropped."""
+    codes = [bare.codes(data) for data in recordings]
+    every, points = np.concatenate(codes), np.concatenate([data.points for data in recordings])
+    seen = np.bincount(every, minlength=len(bare.sites)) > 0
+    if not seen.all():
+        inner = len(bare.sites) - bare.n_ends
+        kept = replace(
+            bare, sites=bare.sites[seen], centres=bare.centres[seen], radius=bare.radius[seen],
+            visits=bare.visits[:, seen], n_ends=int(seen[inner:].sum()),
+        )  # fmt: skip
+        return _filled(kept, recordings, discount)
+    k = len(bare.sites)
+    size = np.bincount(every, minlength=k)
+    centres = np.stack([np.bincount(every, column, k) / size for column in points.T], axis=1)
+    far = np.sqrt(((bare.turned(points) - bare.sites[every]) ** 2).sum(axis=1))
+    radius = np.zeros(k)
+    np.maximum.at(radius, every, far)
+    visits = np.stack([np.bincount(c, minlength=k) for c in codes])
+    filled = replace(bare, centres=centres, radius=radius, visits=visits)
+    samples = tuple(filled.samples(data) for data in recordings)
+    with warnings.catch_warnings():  # for every number of cells that is tried; the distance speaks of it once
+        warnings.simplefilter("ignore", UnseenStateWarning)
+        models = tuple(fit(part) for part in samples)
+    return replace(filled, recordings=samples, saturation=saturation(models[:2], discount))
+
+
+def _turned(points: Floats, projection: Floats | None) -> Floats:
+    return points if projection is None else points @ projection
+
+
+def _inner_and_ends(scaled: Sequence[Trajectories]) -> tuple[list[Floats], list[Floats]]:
+    """Points that are left again or where the recording just stopped, and places where episodes ended for good."""
+    inner = [np.delete(data.points, data.boundaries[1:][data.terminated] - 1, axis=0) for data in scaled]
+    return inner, [data.ends for data in scaled]
+
+
+def _projection(wanted: bool | str, scaled: Sequence[Trajectories], d: int) -> Floats | None:
+    if not (isinstance(wanted, (bool, np.bool_)) or wanted == "auto"):
+        raise ValueError(f"lag_coordinates: found {wanted!r}, expected True, False or 'auto'")
+    return lag_coordinates(scaled) if wanted is True or (wanted == "auto" and d >= _LAGS_FROM) else None
+
+
+def check_recordings(recordings: Sequence[Any], names: Sequence[str] | None = None) -> None:
+    """Refuse what are not Trajectories with the same coordinates."""
+    if not recordings:
+        raise TypeError("recordings: found none, expected one or more Trajectories")
+    for i, data in enumerate(recordings):
+        name = f"recordings[{i}]" if names is None else names[i]
+        if not isinstance(data, Trajectories):
+            raise TypeError(f"{name}: found {type(data).__name__}, expected Trajectories (Trajectories.from_arrays)")
+        first = recordings[0]
+        if data.d != first.d:
+            other = "recordings[0]" if names is None else names[0]
+            raise ValueError(f"{name}: has {data.d} coordinates, but {other} has {first.d}; give both the same")
+        if data.names != first.names and sorted(data.names) == sorted(first.names):
+            raise ValueError(
+                f"{name}: its coordinates are {', '.join(data.names)}, in another order than {', '.join(first.names)}; "
+                "give both the same order"
+            )
+
+
+def scale_of(scale: Any, recordings: Sequence[Trajectories]) -> Floats:
+    """What to divide coordinates by; a constant coordinate has no standard deviation."""
+    points = np.concatenate([data.points for data in recordings])
+    names, d = recordings[0].names, points.shape[1]
+    if isinstance(scale, str):
+        if scale != "std":
+            raise ValueError(f"scale: found {scale!r}, expected 'std', a number or one number per coordinate")
+        centred = points - points[0]  # a constant far from 0 must come out as one
+        size = np.abs(centred).max(axis=0)  # squares of very large and very small numbers are none
+        spread: Floats = size * (centred / np.where(size > 0, size, 1.0)).std(axis=0)
+        constant = np.flatnonzero(spread <= 1e-12 * np.abs(points).max(axis=0))
+        if len(constant):
+            listed = ", ".join(names[k] for k in constant[:5])
+            raise ValueError(
+                f"scale: {listed} never changes, so it has no standard deviation; leave it out, or pass scale=1.0"
+            )
+        return spread
+    given = real_array("scale", np.atleast_1d(scale), 1)
+    if len(given) not in (1, d) or (given <= 0).any():
+        raise ValueError(f"scale: found {scale!r}, expected 'std', a number above 0 or one for each of {d} coordinates")
+    if (np.abs(points).max(axis=0) / given).max() > _LARGEST:
+        raise ValueError(
+            f"scale: coordinates divided by {scale!r} reach {(np.abs(points).max(axis=0) / given).max():.2g}, which "
+            "cannot be squared; pass scale='std', or a larger number"
+        )
+    return np.broadcast_to(given, (d,)).copy()

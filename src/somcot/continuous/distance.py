@@ -1,0 +1,382 @@
+"""The distance between two recordings of real vectors: cells, their correction, and what can be said about both.
+
+What cells say, less the bias that linear twins show, and the hull of both intervals. Where linear models do not fit: in
+one dimension the estimate on cells and its interval; in more the map between the two systems, if there is one, and else
+the value of the cells, or what curved models say it is at most, as an approximation without an interval.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from somcot.cells import Cells, Continuous, MapFit, PointCost, Resolution, ShiftCheck, Twin
+from somcot.continuous import conjugacy
+from somcot.continuous import onestep_models as curved
+from somcot.continuous.cell_distance import null_distances
+from somcot.continuous.discretise import check_recordings, discretise, scale_of
+from somcot.continuous.linear_twin import Question, compare, drawn, judged, told_apart
+from somcot.gaussian import fit
+from somcot.inference.bias_correction import SATURATED
+from somcot.inference.estimate import estimate
+from somcot.inference.permutation import alike
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.checks import check_confidence, check_discount, check_rng
+from somcot.plumbing.errors import DataWarning, warn
+from somcot.result import ConfidenceInterval, Result
+from somcot.trajectories import Trajectories
+
+__all__ = [
+    "FEWEST",
+    "distance",
+    "message",
+    "notes",
+    "on_cells",
+    "resolution",
+    "shift_check",
+]
+
+
+# --- Checks that need no model: a shift of the user's own recordings, and fewer cells.
+
+_SHIFT = 0.5  # in standard deviations, at least
+_SHIFT_TWINS = 6
+_NOISE = 2.0  # standard deviations of chance, as the twins show it, that are no error
+
+
+def shift_check(question: Question, answer: float, *, calibrate: bool) -> ShiftCheck | None:
+    """Halves of each recording against each other, one of them moved: their distance is that of the shift.
+
+    Common noise attains it and Jensen's inequality forbids less, for any process, as long as the cost is a norm of the
+    difference or its square. None where the cost is neither, a recording has no two halves, or all is one point.
+    """
+    if not isinstance(question.cost, str):
+        return None
+    square = question.cost == "sqeuclidean"
+    pairs = [_halves(data) for data in (question.x, question.y)]
+    if any(pair is None for pair in pairs):
+        return None
+    spread = float(np.sqrt(np.mean([data.points.var(axis=0).mean() for data in (question.x, question.y)])))
+    size = max(_SHIFT * spread, float(np.sqrt(answer)) if square else answer)
+    truth = size * size if square else size
+    if truth == 0.0:
+        return None
+    plain, corrected, noise = [], [], 0.0
+    for side, pair in enumerate(pairs):
+        assert pair is not None
+        move = size * _direction(question.x.d, side)
+        found = question.raw(pair[0], _moved(pair[1], move))
+        plain.append(found)
+        if calibrate:
+            said = _said_of_twins(question, pair, move, side)
+            corrected.append(found - float(said.mean()) + truth)
+            noise = max(noise, _NOISE * float(said.std(ddof=1)))
+    final = corrected if calibrate else plain
+    off = [max(abs(value - truth) - noise, 0.0) * (1.0 if value > truth else -1.0) for value in final]
+    shares = [max(truth + error, 0.0) / truth for error in off]
+    worst = max(abs((share**0.5 if square else share) - 1.0) for share in shares)
+    return ShiftCheck(truth, float(np.mean(plain)), float(np.mean(corrected)) if calibrate else None, worst)
+
+
+def _said_of_twins(question: Question, pair: tuple[Trajectories, Trajectories], move: Floats, side: int) -> Floats:
+    """What cells say of halves of linear twins, one of them moved."""
+    rng = question.rng(2 + side)
+    model = fit((question.x, question.y)[side])
+    return np.array(
+        [
+            question.raw(drawn(model, pair[0], rng), _moved(drawn(model, pair[1], rng), move))
+            for _ in range(_SHIFT_TWINS)
+        ]
+    )
+
+
+def _halves(data: Trajectories) -> tuple[Trajectories, Trajectories] | None:
+    """Every other episode; of a single one, its beginning and its end."""
+    if data.n_episodes > 1:
+        order = np.arange(data.n_episodes)
+        return data.take(order[::2]), data.take(order[1::2])
+    middle = len(data.points) // 2
+    if middle < 2:
+        return None
+    parts = data.points[:middle], data.points[middle:]
+    one, other = (
+        Trajectories(part.copy(), np.array([0, len(part)]), np.zeros(1, np.bool_), data.names) for part in parts
+    )
+    return one, other
+
+
+def _direction(d: int, side: int) -> Floats:
+    """A unit vector with all coordinates in it, of alternating sign for the second side."""
+    signs = np.ones(d) if side == 0 else np.where(np.arange(d) % 2 == 0, 1.0, -1.0)
+    return np.asarray(signs / np.sqrt(d))
+
+
+def _moved(data: Trajectories, move: Floats) -> Trajectories:
+    return data.mapped(lambda points: points + move)
+
+
+def on_cells(
+    cells: Cells, cost: Floats, *, discount: float, confidence: float | None, seed: int, threads: int | None
+) -> Result:
+    """The library's estimate for the recordings on cells.
+
+    Its remarks on single states are not the user's, who knows no cells; that cells forget where in them a point was is
+    the subject of the twins.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return estimate(
+            cells.x, cells.y, cost, discount=discount, confidence=confidence, rng=seed, threads=threads, pool_rows=False
+        )
+
+
+def resolution(sizes: list[Cells], cost: PointCost, discount: float, full: Result, threads: int | None) -> Resolution:
+    """The answer of cells alone for fewer cells; that of the last is known."""
+    found = [
+        on_cells(cells, cells.cost(cost), discount=discount, confidence=None, seed=0, threads=threads)
+        for cells in sizes[:-1]
+    ]
+    found.append(full)
+    return Resolution(
+        tuple(cells.n_cells for cells in sizes),
+        tuple(float(result.plugin or 0.0) for result in found),
+        tuple(float(result.distance) for result in found),
+    )
+
+
+# --- What an answer says about itself, in sentences.
+
+FEWEST = 20  # transitions of each side without which no interval means anything
+
+
+def message(value: float, plain: float, continuous: Continuous) -> str:
+    """The sentence for people."""
+    return f"Estimated from recordings of real vectors: {value:.6g}; {continuous.summary(plain)}."
+
+
+def notes(continuous: Continuous, suspicion: str | None, plain: float, *, interval: bool = True) -> Iterator[str]:
+    """Everything there is to warn of, in the order of importance; `interval`: whether one was asked for."""
+    check = continuous.shift_check
+    failed = check is not None and not check.passed and continuous.route != "map"
+    if continuous.route == "approximate":
+        yield f"the distance is approximate{' and has no interval' * interval}: {_unvouched(continuous)}"
+    if failed and check is not None:
+        why = "" if continuous.route == "approximate" else f" ({continuous.twin.reason})"
+        yield (
+            f"shift check: a shift of {check.distance:.3g} of your own recordings is measured as {check.final:.3g}; "
+            f"the distance may be as wrong{why}"
+        )
+    if suspicion is not None:
+        yield suspicion
+    if continuous.cells.saturation > SATURATED:
+        yield (
+            f"few data even for {continuous.cells.n_cells} cells (saturation {continuous.cells.saturation:.1f}, at "
+            "most 3 is safe): the estimate may be too high; record more, or lower the discount"
+        )
+    if plain == 0.0 and suspicion is None:
+        yield "both recordings are the same"
+
+
+def _unvouched(continuous: Continuous) -> str:
+    """Why nothing vouches for what cells say, and what would help."""
+    few = min(data.n_transitions for data in continuous.cells.recordings)
+    if few < FEWEST:
+        return f"found {few} transition{'s' * (few != 1)} on one side, and {FEWEST} on each are the least; record more"
+    why = [f"cells alone are off by an unknown amount; {continuous.twin.reason}"]
+    help_ = "a lower discount, or coordinates in which a step is nearly linear"
+    found = continuous.map
+    if found is not None:
+        seen = f" (the best was: {found.words})" if found.words and found.verdict == "different" else ""
+        why.append(f"and no map between the two was confirmed{seen}: {'; '.join(found.reasons)}")
+        if found.verdict == "refused":
+            help_ = f"more or shorter episodes, {help_}"
+    return f"{', '.join(why)}. What helps: {help_}"
+
+
+# --- The distance between two recordings of real vectors: cells, their correction, and what can be said about both.
+
+_LEVEL = 0.9  # of the interval that decides about the null where none is asked for
+_MOST_OFF = 0.5  # relative error of the shift check from which on a correction is not believed
+_MAP, _DEALT, _CURVED = 7, 8, 9  # purposes of random numbers
+_TELLING = 2_000  # transitions of each side below which a map is not looked for: its tests see too little
+_NULL = 5  # regroupings behind what cells say of no difference
+
+
+class _Answer(NamedTuple):
+    """A value, its interval and how it was found."""
+
+    value: float
+    interval: tuple[float, float] | None
+    route: str
+    curved: float | None = None
+
+
+def distance(
+    x: Trajectories,
+    y: Trajectories,
+    cost: PointCost = "euclidean",
+    *,
+    discount: float,
+    confidence: float | None = None,
+    scale: Any = "std",
+    n_cells: int | str = "auto",
+    rng: int | np.random.Generator | None = None,
+    threads: int | None = None,
+) -> Result:
+    """See `somcot.distance`; `scale` and `n_cells` as for `somcot.discretise`."""
+    began = time.perf_counter()
+    check_confidence(confidence)
+    check_recordings((x, y), ("x", "y"))
+    discount = check_discount(discount)
+    seed = int(check_rng(0 if rng is None else rng).integers(2**31))
+    divisor = scale_of(scale, (x, y))
+    cells = discretise(x, y, n_cells=n_cells, scale=divisor, discount=discount, rng=seed)
+    question = _question(cells, x, y, cost, discount, seed)
+    level = _LEVEL if confidence is None else confidence
+    table = cells.cost(cost)
+    bare = on_cells(cells, table, discount=discount, confidence=level, seed=seed, threads=threads)
+    coarser = [
+        discretise(x, y, n_cells=k, scale=divisor, discount=discount, rng=seed)
+        for k in dict.fromkeys((max(2, cells.n_cells // 4), max(2, cells.n_cells // 2)))
+        if k < cells.n_cells
+    ]
+    assert bare.plugin is not None
+    twin = judged(compare(question), bare.plugin)
+    check = shift_check(question, bare.distance, calibrate=twin.used)
+    twin, check = _confirmed(twin, check, question, bare.distance)
+    mapped = _map(question, twin, level, divisor)
+    answer = _as_wrong_as(check, _answer(question, bare, twin, mapped), square=cost == "sqeuclidean")
+    if confidence is None:
+        answer = answer._replace(interval=None)
+    continuous = Continuous(
+        cells, resolution([*coarser, cells], cost, discount, bare, threads), twin, check,
+        None if mapped is None else mapped.fit, answer.route, answer.curved,
+    )  # fmt: skip
+    notes = tuple(notes(continuous, alike(cells.x, cells.y), bare.plugin, interval=confidence is not None))
+    for note in notes:
+        warn(note, DataWarning)
+    return replace(
+        bare,
+        distance=answer.value,
+        confidence_interval=None if answer.interval is None else ConfidenceInterval(*answer.interval, level),
+        message=message(answer.value, bare.plugin, continuous),
+        notes=notes,
+        continuous=continuous,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _question(cells: Cells, x: Trajectories, y: Trajectories, cost: PointCost, discount: float, seed: int) -> Question:
+    """In units of the scale, so that norms are plain; a cost of one's own keeps the user's units."""
+    if callable(cost):
+        return Question(cells, x, y, cost, discount, seed)
+    unit = replace(cells, centres=cells.centres / cells.scale, scale=np.ones(x.d))
+    scaled = [data.mapped(lambda points: points / cells.scale) for data in (x, y)]
+    return Question(unit, scaled[0], scaled[1], cost, discount, seed)
+
+
+def _confirmed(
+    twin: Twin, check: ShiftCheck | None, question: Question, value: float
+) -> tuple[Twin, ShiftCheck | None]:
+    """A twin that cannot repair a known shift of the user's own recordings is not believed."""
+    if not twin.used or check is None or check.worst <= _MOST_OFF:
+        return twin, check
+    said = f"a shift of {check.distance:.3g} of one's own recording comes out as {check.final:.3g} after it"
+    refused = twin._replace(used=False, reason=f"the correction by linear models fails its check: {said}")
+    return refused, shift_check(question, value, calibrate=False)
+
+
+class _Mapped(NamedTuple):
+    fit: MapFit
+    interval: tuple[float, float] | None
+
+
+def _map(question: Question, twin: Twin, level: float, scale: Floats) -> _Mapped | None:
+    """The map between the two systems, where linear models were tried and do not fit."""
+    if twin.used or question.x.d == 1 or callable(question.cost):
+        return None
+    few = min(question.x.n_transitions, question.y.n_transitions)
+    if few < _TELLING:
+        reason = f"{_TELLING:,} transitions on each side can tell a map from a near miss, found {few:,}"
+        return _Mapped(MapFit("refused", None, "", (reason,)), None)
+    cells, x, y, cost, discount, _ = question
+    rng = question.rng(_MAP)
+    try:
+        found = conjugacy.compare(x, y, cost, discount=discount, cells=cells, confidence=level, rng=rng, scale=scale)
+    except np.linalg.LinAlgError:  # numbers of very different sizes, of a process that blows up
+        found = conjugacy.MapComparison("refused", None, None, "", ("the steps are too uneven for a model",), {})
+    return _Mapped(MapFit(found.verdict, found.distance, found.words, found.reasons), found.interval)
+
+
+def _answer(question: Question, bare: Result, twin: Twin, mapped: _Mapped | None) -> _Answer:
+    assert bare.confidence_interval is not None
+    assert bare.plugin is not None
+    low, high, level = bare.confidence_interval
+    if mapped is not None and mapped.fit.verdict == "conjugate" and mapped.fit.distance is not None:
+        return _Answer(mapped.fit.distance, mapped.interval, "map")
+    value, ends, route = bare.distance, (low, high), "cells"
+    if twin.used:
+        value, ends, route = *_calibrated(bare, twin, level), "twin"
+    if low <= 0.0 and question.x.d > 1 and not _differ(question):  # no test rejects: what regroupings say is bias
+        null = null_distances(*question[:5], n=_NULL, seed=question.seed)
+        value = min(value, max(0.0, bare.plugin - float(null.mean())))
+    hull = min(low, ends[0], value), max(high, ends[1], value)
+    if twin.rough:  # the bias that rough models show may not be there at all
+        assert bare.estimate is not None
+        hull = hull[0], max(hull[1], bare.plugin + _quantile(level) * bare.estimate.standard_error)
+    if not twin.used and question.x.d > 1 and question.cells.radius.any():
+        return _approximate(question, value)  # a shift that comes out right is not every difference
+    if min(question.x.n_transitions, question.y.n_transitions) < FEWEST:
+        return _Answer(value, None, "approximate")
+    return _Answer(value, hull, route)
+
+
+def _as_wrong_as(check: ShiftCheck | None, answer: _Answer, *, square: bool) -> _Answer:
+    """An interval that reaches to where the truth is if the answer is as wrong as that about the known shift."""
+    if answer.route != "twin" or answer.interval is None or check is None or check.passed:
+        return answer
+    low, high = answer.interval
+    power = 2.0 if square else 1.0
+    if check.final > check.distance:
+        low = min(low, answer.value / (1.0 + check.worst) ** power)
+    else:
+        high = max(high, answer.value / (1.0 - min(check.worst, _MOST_OFF)) ** power)
+    return answer._replace(interval=(low, high))
+
+
+def _approximate(question: Question, value: float) -> _Answer:
+    """What cells say, unless curved models can be coupled for less."""
+    if not curved.possible(question):
+        return _Answer(value, None, "approximate")
+    try:
+        most = curved.upper(question, question.rng(_CURVED))
+    except (np.linalg.LinAlgError, ValueError):  # a model that leads nowhere
+        return _Answer(value, None, "approximate")
+    return _Answer(min(value, most), None, "approximate", most)
+
+
+def _differ(question: Question) -> bool:
+    """Whether linear models tell apart what cells do not: a shift, say, that stays inside them."""
+    return told_apart(question.x, question.y, question.discount, question.rng(_DEALT))
+
+
+def _calibrated(bare: Result, twin: Twin, level: float) -> tuple[float, tuple[float, float]]:
+    """What cells say less the bias of the twins, and its interval."""
+    assert bare.plugin is not None
+    assert bare.estimate is not None
+    assert twin.bias is not None
+    assert twin.spread is not None
+    value = max(0.0, bare.plugin - twin.bias)
+    margin = _quantile(level) * float(np.hypot(twin.spread, bare.estimate.standard_error))
+    return value, (max(0.0, value - margin), value + margin)
+
+
+def _quantile(level: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(0.5 + 0.5 * level))

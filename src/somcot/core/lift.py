@@ -1,0 +1,197 @@
+"""From the solution of a smaller problem back to all states."""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.chains import Support
+from somcot.compile.jit import kernel
+from somcot.core.pairs import Pairs, reachable_pairs
+from somcot.core.partition import Labels
+from somcot.core.reduction import Reduced, Side
+from somcot.core.sweep import Sweep
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.linear_systems import Kernel
+from somcot.plumbing.memory import require
+
+__all__ = ["Lifted", "lifted", "potential_slots"]
+
+
+class Lifted(NamedTuple):
+    """A transition coupling of the states before they were merged: pairs, their kernel and the first pair's law."""
+
+    pairs: Pairs
+    kernel: Kernel
+    start: Floats
+
+
+class _Grouped(NamedTuple):
+    """Rows with their entries ordered by block."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    probabilities: Floats
+    blocks: NDArray[np.int64]
+
+
+def lifted(found: Reduced, sweep: Sweep) -> Lifted:
+    """The transition coupling of the merged states as one of all states.
+
+    What goes from block to block is shared out to members in proportion to their probabilities. Inside a pair of
+    blocks any coupling is as good, since the potential is constant there: members are paired off in their order.
+    """
+    if found.x.quotient is None and found.y.quotient is None:
+        return Lifted(sweep.pairs, *sweep.kernel())
+    pairs = reachable_pairs(found.cut)
+    blocks, first = sweep.kernel()
+    pair_x, pair_y = np.append(pairs.x, np.int32(found.cut.shape[0])), np.append(pairs.y, np.int32(found.cut.shape[1]))
+    labels_x, labels_y = (np.append(side.labels, side.labels.max() + 1) for side in (found.x, found.y))
+    of_pair = np.append(sweep.pairs.index[labels_x[pairs.x], labels_y[pairs.y]], len(sweep.pairs))
+    arcs = _with_start(blocks, first)
+    rows = _grouped(found.cut.support_x, labels_x), _grouped(found.cut.support_y, labels_y)
+    given = (pair_x, pair_y, *rows, of_pair, *arcs, sweep.pairs.x, sweep.pairs.y, pairs.index)
+    indptr = np.zeros(len(pairs) + 2, dtype=np.int64)
+    _share(*given, indptr, np.empty(0, dtype=np.int32), np.empty(0))
+    n = int(indptr[-1])
+    require(40.0 * n, f"a coupling of {len(pairs):,} state pairs with {n:,} joint steps", "merge states")
+    indices, data = np.empty(n, dtype=np.int32), np.empty(n)
+    _share(*given, indptr, indices, data)
+    begin = indptr[-2]
+    start = np.bincount(indices[begin:], data[begin:], minlength=len(pairs)).astype(np.float64)
+    return Lifted(pairs, Kernel(indptr[:-1], indices[:begin], data[:begin]), start)
+
+
+def potential_slots(found: Reduced, sweep: Sweep, V: Floats, law: Floats, start: float) -> tuple[Floats, Floats]:
+    """Transport potentials summed over pairs with weights, one number per entry of each chain's support.
+
+    Parameters
+    ----------
+    V : ndarray
+        The potential of the smaller problem.
+    law : ndarray, shape (n_x, n_y)
+        Weights of the pairs of states that were not left out.
+    start : float
+        Weight of the start laws.
+    """
+    return _slots(found, sweep, V, law, start, 0), _slots(found, sweep, V, law, start, 1)
+
+
+def _slots(found: Reduced, sweep: Sweep, V: Floats, law: Floats, start: float, axis: int) -> Floats:
+    """The same along one side: members share the potentials of their block, weighted by their own visits."""
+    side, other = (found.x, found.y) if axis == 0 else (found.y, found.x)
+    support, whole = _supports(found, axis)
+    visits = law if axis == 0 else law.T
+    n_blocks, n_others = found.problem.shape[axis], found.problem.shape[1 - axis]
+    to_blocks = np.zeros((side.n_cut, n_others))
+    np.add.at(to_blocks.T, other.labels, visits.T)
+    rank = _ranks(side.labels, n_blocks)
+    result = np.zeros(len(whole.indices))
+    rows = whole.rows
+    for r in range(int(rank.max()) + 1):
+        member = np.full(n_blocks, -1)
+        member[side.labels[rank == r]] = np.flatnonzero(rank == r)
+        weight = np.where(member[:, None] >= 0, to_blocks[member], 0.0)
+        weight = weight if axis == 0 else weight.T
+        flat = np.append(weight[sweep.pairs.x, sweep.pairs.y], start if r == 0 else 0.0)
+        slots = sweep.potential_sums(V, flat)[axis]
+        mine = np.append(rank == r, r == 0)[rows]
+        where = support.locate(np.append(side.labels, n_blocks)[rows[mine]], side.labels[whole.indices[mine]])
+        result[mine] = slots[np.minimum(where, len(slots) - 1)]
+    return result
+
+
+def _supports(found: Reduced, axis: int) -> tuple[Support, Support]:
+    """Of one chain: merged, and before."""
+    if axis == 0:
+        return found.problem.support_x, found.cut.support_x
+    return found.problem.support_y, found.cut.support_y
+
+
+def _ranks(labels: Labels, n_blocks: int) -> Labels:
+    """Which member of its block each state is: 0 for the first, 1 for the second, ..."""
+    order = np.argsort(labels, kind="stable")
+    sizes = np.bincount(labels, minlength=n_blocks)
+    rank = np.empty(len(labels), dtype=np.int64)
+    rank[order] = np.arange(len(labels)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return rank
+
+
+def _with_start(rows: Kernel, start: Floats) -> Kernel:
+    """The kernel with the law of the first pair as one more row."""
+    first = np.flatnonzero(start)
+    indptr = np.append(rows.indptr, len(rows.indices) + len(first))
+    return Kernel(
+        indptr, np.concatenate([rows.indices, first.astype(np.int32)]), np.concatenate([rows.data, start[first]])
+    )
+
+
+def _grouped(support: Support, labels: Labels) -> _Grouped:
+    blocks = labels[support.indices]
+    order = np.lexsort((support.indices, blocks, support.rows))
+    return _Grouped(support.indptr, support.indices[order], support.probabilities[order], blocks[order])
+
+
+@kernel
+def _share(pair_x, pair_y, x, y, of_pair, arc_ptr, arcs, masses, block_x, block_y, index, indptr, indices, data):
+    """Write the rows of the coupling of all states, or, with no room for entries, count them first."""
+    counting = data.size == 0
+    filled = 0
+    for k in range(pair_x.size):
+        x0, x1 = x.indptr[pair_x[k]], x.indptr[pair_x[k] + 1]
+        y0, y1 = y.indptr[pair_y[k]], y.indptr[pair_y[k] + 1]
+        begin = filled
+        total = 0.0
+        for t in range(arc_ptr[of_pair[k]], arc_ptr[of_pair[k] + 1]):
+            i, i1, mass_x = _members(x.blocks, x.probabilities, block_x[arcs[t]], x0, x1)
+            j, j1, mass_y = _members(y.blocks, y.probabilities, block_y[arcs[t]], y0, y1)
+            if i == i1 or j == j1:  # rows are alike up to rounding: what is not there has next to no mass
+                continue
+            if counting:
+                filled += i1 - i + j1 - j - 1
+                continue
+            left_x, left_y = x.probabilities[i] / mass_x, y.probabilities[j] / mass_y
+            while True:
+                share = min(left_x, left_y)
+                indices[filled] = index[x.indices[i], y.indices[j]]
+                data[filled] = share * masses[t]
+                total += data[filled]
+                filled += 1
+                left_x -= share
+                left_y -= share
+                if (left_x <= left_y and i + 1 < i1) or j + 1 == j1:
+                    i += 1
+                    if i == i1:
+                        break
+                    left_x += x.probabilities[i] / mass_x
+                else:
+                    j += 1
+                    left_y += y.probabilities[j] / mass_y
+        for t in range(begin, 0 if counting else filled):
+            data[t] /= total
+        indptr[k + 1] = filled
+
+
+@kernel
+def _members(blocks, probabilities, block, lo, hi):
+    """Where the entries of a block begin and end in a row that is ordered by blocks, and their sum."""
+    while lo < hi and blocks[lo] < block:
+        lo += 1
+    stop = lo
+    total = 0.0
+    while stop < hi and blocks[stop] == block:
+        total += probabilities[stop]
+        stop += 1
+    return lo, stop, total
+
+
+def embedded(side: Side, states: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    """States after leaving out as states of the whole chain, and which of them are any."""
+    if side.cut is None:
+        return states, np.ones(len(states), dtype=np.bool_)
+    table = np.append(side.kept, -1).astype(np.int32)
+    found = table[states]
+    return found, found >= 0

@@ -1,0 +1,335 @@
+"""A chain with states merged, and by how much its rows may be off.
+
+Refinement by splitters (Paige and Tarjan 1987; with weights Valmari and Franceschinis 2010), O(m log n) for m
+transitions: a block that splits others is looked at again only as one of its smaller parts. Rounds over all states
+would be up to n, on walks for example.
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.chains import Support
+from somcot.compile.jit import kernel
+from somcot.compile.simd_math import copy_to
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.linear_systems import Kernel
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+__all__ = [
+    "Labels",
+    "Quotient",
+    "block_masses",
+    "coarsest",
+    "equal_rows",
+    "first_members",
+    "merged",
+    "renumbered",
+]
+
+
+# --- Which states behave alike: the coarsest partition whose blocks are left for every block with equal probabilities.
+
+Labels = NDArray[np.int64]
+
+
+def equal_rows(table: Floats) -> tuple[Labels, int]:
+    """Number the different rows of a table in the order in which they come; equal means bit by bit.
+
+    Examples
+    --------
+    >>> equal_rows(np.array([[1.0, 2.0], [0.0, 1.0], [1.0, 2.0]]))
+    (array([0, 1, 0]), 2)
+    """
+    labels = np.empty(len(table), dtype=np.int64)
+    n_blocks: int = _number_rows(np.ascontiguousarray(table).view(np.int64), labels)
+    return labels, n_blocks
+
+
+def coarsest(support: Support, labels: Labels, n_blocks: int, tolerance: float) -> tuple[Labels, int]:
+    """Refine a partition until all states of a block enter every block with the same probability.
+
+    Parameters
+    ----------
+    support : Support
+        The rows of the chain; the start law plays no part.
+    labels : ndarray, shape (n,)
+        The partition to refine, blocks 0 .. n_blocks - 1.
+    n_blocks : int
+    tolerance : float
+        Probabilities of entering a block that are no further apart count as equal.
+
+    Returns
+    -------
+    labels : ndarray, shape (n,)
+        Blocks numbered by their first members, so that the order of the states is kept.
+    n_blocks : int
+    """
+    n, n_entries = len(labels), int(support.indptr[-2])
+    rows = Kernel(support.indptr[:-1], support.indices[:n_entries], support.probabilities[:n_entries])
+    refined = labels.copy()
+    found: int = _refine(*rows.transpose(), refined, n_blocks, tolerance)
+    return (np.arange(n), n) if found == n else renumbered(refined)
+
+
+def renumbered(labels: Labels) -> tuple[Labels, int]:
+    """The same partition with its blocks numbered by their first members.
+
+    Examples
+    --------
+    >>> renumbered(np.array([3, 1, 3, 0]))
+    (array([0, 1, 0, 2]), 3)
+    """
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    place = np.empty(len(first), dtype=np.int64)
+    place[np.argsort(first)] = np.arange(len(first))
+    return place[inverse], len(first)
+
+
+@kernel
+def _number_rows(bits, labels):
+    """Label equal rows alike, by hashing; returns how many different ones there are."""
+    n, m = bits.shape
+    size = 4
+    while size < 2 * n:
+        size *= 2
+    slots = np.full(size, -1)
+    hashes = np.empty(n, dtype=np.int64)
+    found = 0
+    for i in range(n):
+        code = 0
+        for j in range(m):
+            code = (code ^ bits[i, j]) * 0x5851F42D4C957F2D
+            code ^= code >> 29
+        hashes[i] = code
+        place = code & (size - 1)
+        while True:
+            other = slots[place]
+            if other < 0:
+                slots[place] = i
+                labels[i] = found
+                found += 1
+                break
+            same = hashes[other] == code
+            j = 0
+            while same and j < m:
+                same = bits[i, j] == bits[other, j]
+                j += 1
+            if same:
+                labels[i] = labels[other]
+                break
+            place = (place + 1) & (size - 1)
+    return found
+
+
+@kernel(name="lumping", seconds=1)
+def _refine(indptr, indices, data, label, n_blocks, tolerance):
+    """Split blocks until they are stable; `indptr`, `indices`, `data` list the predecessors of each state.
+
+    A block is a segment of `states`. For one splitter, the states that can enter it are moved to the front of their
+    blocks; each block then falls apart by the weights with which they do.
+    """
+    n = label.size
+    first, end, marked = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    for x in range(n):
+        end[label[x]] += 1
+    for b in range(1, n_blocks):
+        first[b] = end[b - 1]
+        end[b] += end[b - 1]
+    states, place, fill = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64), first.copy()
+    for x in range(n):
+        place[x] = fill[label[x]]
+        states[place[x]] = x
+        fill[label[x]] += 1
+    weight, lost = np.empty(n), np.empty(n)
+    waiting, members, touched = np.arange(n), np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    top = n_blocks
+    while top > 0 and n_blocks < n:
+        top -= 1
+        splitter = waiting[top]
+        size = end[splitter] - first[splitter]
+        copy_to(members[:size], states[first[splitter] : end[splitter]])
+        n_touched = 0
+        for k in range(size):
+            for t in range(indptr[members[k]], indptr[members[k] + 1]):
+                x = indices[t]
+                b = label[x]
+                front = first[b] + marked[b]
+                if place[x] >= front:
+                    if marked[b] == 0:
+                        touched[n_touched] = b
+                        n_touched += 1
+                    marked[b] += 1
+                    _swap(states, place, place[x], front)
+                    weight[x] = 0.0
+                    lost[x] = 0.0
+                # The sum is compensated: states that are alike may list their successors in another order.
+                term = data[t] - lost[x]
+                total = weight[x] + term
+                lost[x] = (total - weight[x]) - term
+                weight[x] = total
+        for k in range(n_touched):
+            b = touched[k]
+            n_marked = marked[b]
+            marked[b] = 0
+            if end[b] - first[b] > 1:
+                _sort(states, place, weight, first[b], first[b] + n_marked)
+                before = n_blocks
+                n_blocks = _split(states, label, weight, first, end, b, n_marked, n_blocks, tolerance)
+                for new in range(before, n_blocks):
+                    waiting[top] = new
+                    top += 1
+    return n_blocks
+
+
+@kernel
+def _swap(states, place, i, j):
+    states[i], states[j] = states[j], states[i]
+    place[states[i]] = i
+    place[states[j]] = j
+
+
+@kernel
+def _sort(states, place, weight, lo, hi):
+    """Sort a segment by decreasing weight (shell sort, gaps of Ciura and on by 9/4)."""
+    gap = 1
+    while gap * 9 // 4 + 1 < hi - lo:
+        gap = gap * 9 // 4 + 1
+    while gap > 0:
+        for i in range(lo + gap, hi):
+            x = states[i]
+            j = i
+            while j >= lo + gap and weight[states[j - gap]] < weight[x]:
+                states[j] = states[j - gap]
+                j -= gap
+            states[j] = x
+        gap = 0 if gap == 1 else max(1, (gap - 1) * 4 // 9)
+    for i in range(lo, hi):
+        place[states[i]] = i
+
+
+@kernel
+def _split(states, label, weight, first, end, b, n_marked, n_blocks, tolerance):
+    """Cut a block where its weights are apart; its largest part keeps the number, so that few states get another.
+
+    Those without a mark have weight 0 and stand last. Returns the number of blocks, the new ones being the last.
+    """
+    lo, hi = first[b], end[b]
+    begin = lo
+    best_lo, best_hi = lo, lo
+    for turn in range(2):  # the first turn finds the largest part, the second numbers the others
+        begin = lo
+        while begin < hi:
+            base = weight[states[begin]] if begin < lo + n_marked else 0.0
+            stop = begin + 1
+            while stop < hi and base - (weight[states[stop]] if stop < lo + n_marked else 0.0) <= tolerance:
+                stop += 1
+            if turn == 0:
+                if stop - begin > best_hi - best_lo:
+                    best_lo, best_hi = begin, stop
+            elif begin != best_lo:
+                for i in range(begin, stop):
+                    label[states[i]] = n_blocks
+                first[n_blocks], end[n_blocks] = begin, stop
+                n_blocks += 1
+            begin = stop
+    first[b], end[b] = best_lo, best_hi
+    return n_blocks
+
+
+# --- A chain with states merged, and by how much its rows may be off.
+
+_EPS = float(np.finfo(np.float64).eps)
+_ALIKE = 8.0 * _EPS  # probabilities that are no further apart are the same up to the rounding of their rows
+_LIMIT = 64.0 * _EPS  # rows of one block that are further apart in total are not merged
+_STEP = 2.0**-30
+
+
+class Quotient(NamedTuple):
+    """Blocks as states.
+
+    Attributes
+    ----------
+    labels : ndarray, shape (n,)
+        The block of each state.
+    support : Support
+        The row of each block's first member, and the start law, summed over blocks.
+    slack : float
+        Any member's row, summed over blocks, is at most this far from its block's (total absolute difference, the
+        rounding of the sums included).
+    """
+
+    labels: Labels
+    support: Support
+    slack: float
+
+
+def merged(support: Support, table: Floats) -> Quotient | None:
+    """Merge the states that behave alike and have equal rows in a table of costs; None where there are none.
+
+    Rows are compared up to rounding, whatever order their entries are in. Then every row is checked against the row of
+    its block, and the difference is reported.
+    """
+    labels, n_blocks = equal_rows(table)
+    if n_blocks == len(labels):
+        return None
+    for tolerance in (_ALIKE, 0.0):
+        found, n_found = coarsest(support, labels, n_blocks, tolerance)
+        if n_found == len(labels):
+            return None
+        quotient = _quotient(support, found, n_found)
+        if quotient.slack <= _LIMIT:
+            return quotient
+    return None
+
+
+def first_members(labels: Labels, n_blocks: int) -> Labels:
+    """The first state of each block."""
+    first = np.empty(n_blocks, dtype=np.int64)
+    first[labels[::-1]] = np.arange(len(labels))[::-1]
+    return first
+
+
+def _quotient(support: Support, labels: Labels, n_blocks: int) -> Quotient:
+    n = len(labels)
+    table = block_masses(support, labels, n_blocks)
+    chosen = np.append(first_members(labels, n_blocks), n)
+    if isinstance(table, np.ndarray):
+        apart = np.abs(table[:n] - table[chosen[labels]]).sum(axis=1).max()
+        rows, columns = np.nonzero(table[chosen])
+        values, lengths = table[chosen][rows, columns], np.bincount(rows, minlength=n_blocks + 1)
+    else:
+        apart = abs(table[:n] - table[chosen[labels]]).sum(axis=1).max()
+        small = table[chosen]
+        small.eliminate_zeros()
+        small.sort_indices()
+        columns, values, lengths = small.indices, small.data, np.diff(small.indptr)
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    # Twice a unit in the last place for each of the two rows.
+    return Quotient(labels, Support(indptr, columns.astype(np.int32), values), float(apart) + 2.0 * _EPS)
+
+
+def block_masses(support: Support, labels: Labels, n_blocks: int) -> Floats | csr_array:
+    """Probability of entering each block from each state, and of starting in it, (n + 1, n_blocks); sparse if large.
+
+    What is above multiples of 2^-30 is summed by itself, the multiples without error: the sums are right to a unit in
+    the last place.
+    """
+    rows, columns = support.rows, labels[support.indices]
+    coarse = np.rint(support.probabilities / _STEP) * _STEP
+    fine = support.probabilities - coarse
+    shape = len(labels) + 1, n_blocks
+    if shape[0] * n_blocks <= 8 * len(columns) + 4096:
+        place = rows * n_blocks + columns
+        sums = [np.bincount(place, part, minlength=shape[0] * n_blocks) for part in (coarse, fine)]
+        return (sums[0] + sums[1]).reshape(shape)
+    from scipy.sparse import csr_array
+
+    pieces = [csr_array((part, (rows, columns)), shape=shape) for part in (coarse, fine)]
+    return pieces[0] + pieces[1]

@@ -1,0 +1,342 @@
+"""The smallest problem that has the same answer, or one within a bound that is carried along.
+
+Replace a set of states by one state that is never left and costs the least. Every coupling of the chains is one of the
+cut chains that costs no more, so the distance can only fall. A coupling of the cut chains, continued somehow once a
+state is left out, costs at most the range of the cost from then on: the distance falls by at most
+
+    range * (E discount^T_x + E discount^T_y),
+
+T being the first time at which a chain is in a state left out. (The discounted occupancy of these states alone would
+not do: a chain may come back from them.) E discount^T is found by sending the start law along and counting what
+arrives, sums of numbers of one sign, plus all that is still under way.
+
+States that hardly occur are left out (`truncation`), states that behave alike are merged (`partition`, `quotient`), and
+a chain with itself needs each pair of states once. `lift` maps what was found back to all states.
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.chains import Support
+from somcot.compile.jit import kernel
+from somcot.core.pairs import PairChoice, Pairs, choose, folded
+from somcot.core.partition import Labels, Quotient, first_members, merged
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.linear_systems import Kernel, discounted_value, reachable
+from somcot.problem import UnitProblem
+
+__all__ = [
+    "LEFT_OUT",
+    "Cut",
+    "Reduced",
+    "Side",
+    "cut",
+    "reduced",
+    "whole",
+]
+
+
+# --- Leaving out states that hardly occur.
+
+_EPS = float(np.finfo(np.float64).eps)
+_WORTH = 0.9  # share of the states that may be left for it to be worth while
+
+
+class Cut(NamedTuple):
+    """What is left of a chain.
+
+    Attributes
+    ----------
+    kept : ndarray
+        The states that are left; the state that stands for all others comes after them.
+    support : Support
+        Their rows and the start law.
+    slack : float
+        How far the rows may be off by rounding (total absolute difference).
+    lost : float
+        Bound of E discount^T.
+    arrival : ndarray
+        E discount^T from each state that is left, and 1 for the last.
+    """
+
+    kept: NDArray[np.int64]
+    support: Support
+    slack: float
+    lost: float
+    arrival: Floats
+
+
+def cut(support: Support, discount: float, left_out: float, patience: float) -> Cut | None:
+    """Leave out what loses at most `left_out` (bound of E discount^T); None where that is not worth while.
+
+    Parameters
+    ----------
+    support : Support
+    discount, left_out : float
+    patience : float
+        Transitions to look at before giving up.
+    """
+    n, n_entries = len(support.indptr) - 2, int(support.indptr[-2])
+    rows = Kernel(support.indptr[:-1], support.indices[:n_entries], support.probabilities[:n_entries])
+    start = np.zeros(n)
+    start[support.indices[n_entries:]] = support.probabilities[n_entries:]
+    # Each visit weighs at least (1 - discount) discount^T, so an occupancy this small loses little enough.
+    floor = (1.0 - discount) * left_out
+    seen = reachable(rows, start)
+    law = np.where(seen, 0.0, np.inf)
+    steps = int(min(patience / max(n_entries, 1), 1e9))
+    if not _send(*rows, discount, floor, law, start.copy(), steps):
+        return None
+    law[~seen] = 0.0
+    order = np.argsort(law, kind="stable")
+    out = np.zeros(n, dtype=np.bool_)
+    out[order[: np.searchsorted(np.cumsum(law[order]), floor / 2.0, side="right")]] = True
+    out[start > 0] = False
+    if n - out.sum() > _WORTH * seen.sum():
+        return None
+    return _without(support, out, discount, floor, steps)
+
+
+def _without(support: Support, out: NDArray[np.bool_], discount: float, floor: float, steps: int) -> Cut | None:
+    """The chain without some states, if that loses no more than allowed."""
+    kept = np.flatnonzero(~out)
+    n = len(kept)
+    place = np.full(len(out), n, dtype=np.int64)
+    place[kept] = np.arange(n)
+    row_place = np.append(place, n + 1)  # where each row of the support goes; those left out go nowhere
+    row_place[:-1][out] = -1
+    rows, columns = row_place[support.rows], place[support.indices]
+    inside = (rows >= 0) & (columns < n)
+    leaving = (rows >= 0) & (columns == n)
+    lost = np.bincount(rows[leaving], support.probabilities[leaving], minlength=n + 2)
+    exits = np.flatnonzero(lost)
+    all_rows = np.concatenate([rows[inside], exits, [n]])
+    order = np.argsort(all_rows, kind="stable")
+    indices = np.concatenate([columns[inside], np.full(len(exits) + 1, n)])[order]
+    values = np.concatenate([support.probabilities[inside], lost[exits], [1.0]])[order]
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(all_rows, minlength=n + 2))]).astype(np.int64)
+    small = Support(indptr, indices.astype(np.int32), values)
+    start = np.zeros(n + 1)
+    start[small.indices[indptr[-2] :]] = small.probabilities[indptr[-2] :]
+    inner = int(indptr[n])  # the last state's own row is left out: what arrives there stays under the eyes
+    open_rows = Kernel(np.append(indptr[: n + 1], inner), small.indices[:inner], small.probabilities[:inner])
+    law, rest = np.zeros(n + 1), start
+    if not _send(*open_rows, discount, floor, law, rest, steps):
+        return None
+    bound = (law[n] / (1.0 - discount) + float(rest.sum())) * (1.0 + 1e-9)
+    to_last = np.zeros(n + 1)
+    to_last[exits] = discount * lost[exits]
+    arrival = discounted_value(open_rows, to_last, discount)
+    arrival[n] = 1.0
+    rounding = _EPS * float((np.bincount(rows[leaving], minlength=n + 2) * lost).max())
+    return Cut(kept, small, 2.0 * _EPS + rounding, bound, arrival)
+
+
+@kernel
+def _send(indptr, indices, data, discount, floor, law, rest, max_steps):
+    """Send `rest` along the rows, leaving (1 - discount) of it behind in `law` everywhere it comes through.
+
+    True once at most an eighth of `floor` is under way; False as soon as every state has more than `floor`, so that
+    none is negligible, or after `max_steps` rounds. Rows may be empty.
+    """
+    n = law.size
+    least = 1e-3 * floor / n  # less than this stays where it is: it would only become smaller
+    for _ in range(max_steps):
+        for x in range(n):
+            mass = rest[x]
+            if mass > least:
+                rest[x] = 0.0
+                law[x] += (1.0 - discount) * mass
+                for t in range(indptr[x], indptr[x + 1]):
+                    rest[indices[t]] += discount * data[t] * mass
+        smallest, moving = np.inf, 0.0
+        for x in range(n):
+            smallest = min(smallest, law[x])
+            moving += rest[x]
+        if smallest > floor:
+            return False
+        if moving <= 0.125 * floor:
+            return True
+    return False
+
+
+# --- The smallest problem that has the same answer, or one within a bound that is carried along.
+
+LEFT_OUT = 1e-13  # what leaving states out may add to a bracket, relative to the range of the cost
+_SMALL = 500  # pairs below which nothing is looked for,
+_QUICK = 6000  # ... and successors of all pairs together: looking may take 2 % of a solve
+_FEW = 64  # states below which none are left out
+_PATIENCE = 10.0  # transitions to look at for each pair of states before leaving out is given up
+
+
+class Side(NamedTuple):
+    """What became of one chain: some states left out, then some merged; None where nothing was."""
+
+    n: int
+    cut: Cut | None = None
+    quotient: Quotient | None = None
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing was done."""
+        return self.cut is None and self.quotient is None
+
+    @property
+    def slack(self) -> float:
+        """How far rows may be off."""
+        return (0.0 if self.cut is None else self.cut.slack) + (0.0 if self.quotient is None else self.quotient.slack)
+
+    @property
+    def lost(self) -> float:
+        """What leaving states out may have lost."""
+        return 0.0 if self.cut is None else self.cut.lost
+
+    @property
+    def kept(self) -> Labels:
+        """The states that were not left out."""
+        return np.arange(self.n) if self.cut is None else self.cut.kept
+
+    @property
+    def n_cut(self) -> int:
+        """Number of states after leaving out, with the one that stands for those."""
+        return self.n if self.cut is None else len(self.cut.kept) + 1
+
+    @property
+    def labels(self) -> Labels:
+        """The block of each state that was not left out, and of the one that stands for those."""
+        return np.arange(self.n_cut) if self.quotient is None else self.quotient.labels
+
+    @property
+    def arrival(self) -> Floats:
+        """E discount^T from each state, T being when a state left out is reached."""
+        found = np.zeros(self.n)
+        if self.cut is not None:
+            found[:] = 1.0
+            found[self.cut.kept] = self.cut.arrival[:-1]
+        return found
+
+
+class Reduced(NamedTuple):
+    """A smaller problem.
+
+    Attributes
+    ----------
+    problem : UnitProblem
+        To be solved.
+    cut : UnitProblem
+        The problem without the states left out, before others were merged.
+    x, y : Side
+        What became of the chains.
+    mirrored : bool
+        Whether the smaller problem compares a chain with itself, and the cost is symmetric.
+    """
+
+    problem: UnitProblem
+    cut: UnitProblem
+    x: Side
+    y: Side
+    mirrored: bool = False
+
+    @property
+    def lost(self) -> float:
+        """The distance is at most this much above that of the smaller problem."""
+        return self.x.lost + self.y.lost
+
+    def pairs(self, choice: PairChoice) -> Pairs:
+        """The pairs to work on: each once where a chain is compared with itself."""
+        pairs = choose(self.problem, choice)
+        return folded(pairs) if self.mirrored else pairs
+
+    def spread(self, table: Floats) -> Floats:
+        """A table of the smaller problem for all states, NaN where states were left out."""
+        if self.x.untouched and self.y.untouched:
+            return table
+        found = np.full((self.x.n, self.y.n), np.nan)
+        rows, columns = (side.labels[: len(side.kept)] for side in (self.x, self.y))
+        found[np.ix_(self.x.kept, self.y.kept)] = table[np.ix_(rows, columns)]
+        return found
+
+    def words(self) -> str:
+        """What was done, for people; empty where nothing was."""
+        done = []
+        if self.cut.shape != (self.x.n, self.y.n):
+            done.append(f"left out rare states ({' x '.join(str(len(s.kept)) for s in (self.x, self.y))} stay)")
+        if self.problem.shape != self.cut.shape:
+            done.append(f"merged states that behave alike ({' x '.join(map(str, self.problem.shape))} blocks)")
+        return " and ".join(done)
+
+
+def reduced(problem: UnitProblem, left_out: float = 0.0) -> Reduced:
+    """Look for a smaller problem.
+
+    Parameters
+    ----------
+    problem : UnitProblem
+    left_out : float
+        What may be lost by leaving states out; 0 keeps all, which potentials of all pairs need.
+    """
+    (n_x, n_y), discount = problem.shape, problem.discount
+    small, x, y = problem, Side(n_x), Side(n_y)
+    successors = int(problem.support_x.indptr[-2]) * n_y + int(problem.support_y.indptr[-2]) * n_x
+    if n_x * n_y < _SMALL or successors < _QUICK:
+        return whole(problem)
+    if left_out > 0.0:
+        x, y = (
+            Side(n, _cut(support, discount, left_out / 2.0, _PATIENCE * n_x * n_y))
+            for n, support in ((n_x, problem.support_x), (n_y, problem.support_y))
+        )
+        small = _without_reduce(problem, x, y)
+    before = small
+    of_x = merged(small.support_x, small.cost)
+    of_y = merged(small.support_y, np.ascontiguousarray(small.cost.T))
+    x, y = x._replace(quotient=of_x), y._replace(quotient=of_y)
+    if of_x is not None or of_y is not None:
+        rows, columns = (first_members(side.labels, int(side.labels.max()) + 1) for side in (x, y))
+        small = UnitProblem(
+            small.support_x if of_x is None else of_x.support,
+            small.support_y if of_y is None else of_y.support,
+            np.ascontiguousarray(small.cost[np.ix_(rows, columns)]),
+            discount,
+            x.slack + y.slack,
+        )
+    return Reduced(small, before, x, y, _mirrored(small))
+
+
+def whole(problem: UnitProblem) -> Reduced:
+    """The problem as it is."""
+    return Reduced(problem, problem, Side(problem.shape[0]), Side(problem.shape[1]))
+
+
+def _cut(support: Support, discount: float, left_out: float, patience: float) -> Cut | None:
+    return cut(support, discount, left_out, patience) if len(support.indptr) - 2 >= _FEW else None
+
+
+def _without_reduce(problem: UnitProblem, x: Side, y: Side) -> UnitProblem:
+    """The problem without the states left out; the least cost is 0."""
+    if x.cut is None and y.cut is None:
+        return problem
+    cost = np.zeros((x.n_cut, y.n_cut))
+    cost[: len(x.kept), : len(y.kept)] = problem.cost_between(x.kept, y.kept)
+    return UnitProblem(
+        problem.support_x if x.cut is None else x.cut.support,
+        problem.support_y if y.cut is None else y.cut.support,
+        cost,
+        problem.discount,
+        x.slack + y.slack,
+    )
+
+
+def _mirrored(problem: UnitProblem) -> bool:
+    """Whether it compares a chain with itself, start laws apart, and the cost is symmetric."""
+    x, y, (n_x, n_y) = problem.support_x, problem.support_y, problem.shape
+    k = int(x.indptr[-2])
+    if n_x != n_y or k != y.indptr[-2]:
+        return False
+    # What differs most often comes first: two chains of one kind have the same entries with other probabilities.
+    same = (x.probabilities[:k], y.probabilities[:k]), (x.indices[:k], y.indices[:k]), (x.indptr[:-1], y.indptr[:-1])
+    return all(np.array_equal(one, other) for one, other in (*same, (problem.cost, problem.cost.T)))

@@ -1,0 +1,293 @@
+"""An upper bound of the distance of two simulators: what a coupling of them costs, measured on roll-outs.
+
+Any coupling that takes each step from independent noise costs at least the distance. Three are tried:
+
+* *common*: both simulators get generators with the same seed, so they see the same noise;
+* *turned*: common noise, rotated for y as the linear models of both say is best (`somcot.gaussian`);
+* *assigned*: m successors of each side from m shared seeds, matched at least cost; one of the m pairs is taken at
+  random. Taken at random, each side's successor has its own law whatever the matching. Always the first would not do:
+  which partner the first gets depends on the draws.
+
+The best is chosen on roll-outs of its own and measured on others, so that the choice does not make it look better than
+it is. No roll-out is cut: after a while the rest of the discounted sum is replaced by the cost at a geometric time,
+which is right on average.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from somcot.gaussian.closed_form import cross
+from somcot.plumbing.arrays import Floats, Ints
+from somcot.plumbing.checks import check_count, check_discount, check_rng
+from somcot.plumbing.html import card
+
+__all__ = ["COUPLINGS", "SimulatedUpper", "simulated_upper"]
+
+PairCost = str | Callable[[Floats, Floats], Any]
+Rng = np.random.Generator
+COUPLINGS = ("common", "turned", "assigned")
+_PILOT = 0.25  # share of the roll-outs, on top, that the coupling is chosen on
+_LATE = 0.01  # weight of the discounted sum that a geometric time stands for
+_LARGEST_SEED = 2**63 - 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SimulatedUpper:
+    """An upper bound of a distance, measured.
+
+    Attributes
+    ----------
+    bound : float
+        Mean cost of the coupling: at least the distance, up to its standard error.
+    standard_error : float
+    coupling : {"common", "turned", "assigned"}
+        The one that was chosen.
+    pilot : dict of str to float
+        What each coupling cost on the roll-outs that served to choose.
+    n_rollouts : int
+        Behind `bound`.
+    """
+
+    bound: float
+    standard_error: float
+    coupling: str
+    pilot: dict[str, float]
+    n_rollouts: int
+
+    def __float__(self) -> float:
+        return self.bound
+
+    def __repr__(self) -> str:
+        return (
+            f"SimulatedUpper({self.bound:.4g} with standard error {self.standard_error:.2g}, {self.coupling} noise, "
+            f"{self.n_rollouts} roll-outs)"
+        )
+
+    def _repr_html_(self) -> str:
+        tried = ", ".join(f"{name} {value:.4g}" for name, value in self.pilot.items())
+        return card(
+            "SimulatedUpper",
+            [
+                ("upper bound", f"{self.bound:.4g}"),
+                ("standard error", f"{self.standard_error:.2g}"),
+                ("coupling", self.coupling),
+                ("tried", tried),
+                ("roll-outs", f"{self.n_rollouts:,}"),
+            ],
+        )
+
+
+class _Game(NamedTuple):
+    """The two simulators, x first, and what their difference costs."""
+
+    reset: tuple[Callable[..., Any], Callable[..., Any]]
+    step: tuple[Callable[..., Any], Callable[..., Any]]
+    cost: Callable[[Floats, Floats], Floats]
+    discount: float
+    n_draws: int
+    turn: Floats | None = None
+
+
+def simulated_upper(
+    reset: tuple[Callable[..., Any], Callable[..., Any]],
+    step: tuple[Callable[..., Any], Callable[..., Any]],
+    cost: PairCost = "euclidean",
+    *,
+    discount: float,
+    n_rollouts: int = 1000,
+    n_draws: int = 8,
+    rng: int | Rng | None = None,
+) -> SimulatedUpper:
+    """Measure an upper bound of the distance of two simulators of real vectors.
+
+    Tight where both simulators use their noise alike; where they do not, it is loose but still holds.
+
+    Parameters
+    ----------
+    reset : pair of callables
+        Of x and of y: ``reset(n, rng)`` returns n first states, (n, d).
+    step : pair of callables
+        ``step(states, rng)`` returns the next states, (n, d). All randomness must come from `rng`, and nothing else may
+        be remembered from call to call.
+    cost : {"euclidean", "sqeuclidean"} or callable
+        Or a function of two arrays (..., d) that returns (...).
+    discount : float
+    n_rollouts : int
+        How many the bound is measured on; a quarter as many, and others, serve to choose the coupling.
+    n_draws : int
+        How many successors are matched.
+    rng : None, int or Generator
+
+    Examples
+    --------
+    >>> def begin(n, rng):
+    ...     return rng.standard_normal((n, 1))
+    >>> def walk(x, rng):
+    ...     return 0.6 * x + 0.5 * rng.standard_normal(x.shape)
+    >>> found = simulated_upper((begin, begin), (walk, walk), discount=0.9, n_rollouts=100, n_draws=2, rng=0)
+    >>> found.bound
+    0.0
+    """
+    g = check_discount(discount)
+    n = check_count("n_rollouts", n_rollouts, at_least=2)
+    game = _Game(_pair("reset", reset), _pair("step", step), _pair_cost(cost), g, check_count("n_draws", n_draws))
+    generator = check_rng(rng)
+    turn = _best_turn(game, generator)
+    game = game._replace(turn=turn)
+    names = [name for name in COUPLINGS if name != "turned" or turn is not None]
+    few = max(2, int(_PILOT * n))
+    pilot = {name: float(_rolled(game, name, few, generator).mean()) for name in names}
+    best = min(names, key=lambda name: pilot[name])
+    values = _rolled(game, best, n, generator)
+    return SimulatedUpper(float(values.mean()), float(values.std(ddof=1) / np.sqrt(n)), best, pilot, n)
+
+
+def _rolled(game: _Game, coupling: str, n: int, rng: Rng) -> Floats:
+    """The discounted cost of each of n roll-outs."""
+    g = game.discount
+    late = int(np.ceil(np.log(_LATE) / np.log(g)))
+    last = late + rng.geometric(1.0 - g, n) - 1
+    total, alive = np.zeros(n), np.arange(n)
+    advance = _assigned if coupling == "assigned" else _common
+    turn = game.turn if coupling == "turned" else None
+    x, y = advance(game, None, n, turn, rng)
+    for t in range(int(last.max()) + 1):
+        costs = game.cost(x, y)
+        total[alive] += (1.0 - g) * g**t * costs if t < late else np.where(last[alive] == t, g**late * costs, 0.0)
+        keep = last[alive] > t
+        alive, x, y = alive[keep], x[keep], y[keep]
+        if not len(alive):
+            break
+        x, y = advance(game, (x, y), len(alive), turn, rng)
+    return total
+
+
+def _common(
+    game: _Game, now: tuple[Floats, Floats] | None, n: int, turn: Floats | None, rng: Rng
+) -> tuple[Floats, Floats]:
+    """Successors of each pair from the same noise, or n pairs of first states."""
+    seed = int(rng.integers(_LARGEST_SEED))
+    return _call(game, 0, now, n, np.random.default_rng(seed)), _call(game, 1, now, n, _generator(seed, turn))
+
+
+def _assigned(
+    game: _Game, now: tuple[Floats, Floats] | None, n: int, turn: Floats | None, rng: Rng
+) -> tuple[Floats, Floats]:
+    """One of the matched pairs of successors, at random."""
+    from scipy.optimize import linear_sum_assignment
+
+    drawn = [_common(game, now, n, turn, rng) for _ in range(game.n_draws)]
+    xs, ys = (np.stack([pair[side] for pair in drawn], axis=1) for side in (0, 1))
+    costs = game.cost(xs[:, :, None, :], ys[:, None, :, :])
+    chosen = _choice(n, game.n_draws, rng)
+    partner = np.array([linear_sum_assignment(table)[1][i] for table, i in zip(costs, chosen, strict=True)])
+    rows = np.arange(n)
+    return xs[rows, chosen], ys[rows, partner]
+
+
+def _choice(n: int, n_draws: int, rng: Rng) -> Ints:
+    """Which of the matched pairs is taken: whatever the draws were, each with the same probability."""
+    return rng.integers(n_draws, size=n)
+
+
+class _Turned(np.random.Generator):
+    """A generator whose vectors of normal numbers are rotated: as normal as before."""
+
+    def __init__(self, seed: int, turn: Floats) -> None:
+        super().__init__(np.random.default_rng(seed).bit_generator)
+        self.turn = turn
+
+    def standard_normal(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
+        drawn = super().standard_normal(size, dtype, out)
+        if out is None and np.ndim(drawn) and np.shape(drawn)[-1] == len(self.turn):
+            return drawn @ self.turn.T
+        return drawn
+
+    def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
+        shape = np.broadcast_shapes(np.shape(loc), np.shape(scale)) if size is None else size
+        return loc + scale * self.standard_normal(shape or None)
+
+
+class _Recorded(np.random.Generator):
+    """A generator that keeps the normal numbers it gave."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(np.random.default_rng(seed).bit_generator)
+        self.drawn: list[Any] = []
+
+    def standard_normal(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
+        self.drawn.append(super().standard_normal(size, dtype, out))
+        return self.drawn[-1]
+
+    def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
+        shape = np.broadcast_shapes(np.shape(loc), np.shape(scale)) if size is None else size
+        return loc + scale * self.standard_normal(shape or None)
+
+
+def _best_turn(game: _Game, rng: Rng) -> Floats | None:
+    """The rotation that is best for the linear models of both sides; None where steps do not draw one normal vector."""
+    of_x, of_y = _linear(game, 0, rng), _linear(game, 1, rng)
+    if of_x is None or of_y is None or of_x[1].shape != of_y[1].shape:
+        return None
+    (A, S), (B, R) = of_x, of_y
+    if game.discount * max(np.abs(np.linalg.eigvals(M)).max() for M in (A, B)) ** 2 >= 1.0:
+        return None
+    U, _, Zt = np.linalg.svd(S.T @ cross(A, B, game.discount) @ R)
+    return np.asarray(Zt.T @ U.T)
+
+
+def _linear(game: _Game, side: int, rng: Rng, n: int = 200, n_steps: int = 20) -> tuple[Floats, Floats] | None:
+    """A and S of x' = A x + a + S e by least squares on what the simulator did with the e that it drew."""
+    states = _call(game, side, None, n, np.random.default_rng(int(rng.integers(_LARGEST_SEED))))
+    rows, results = [], []
+    for _ in range(n_steps):
+        generator = _Recorded(int(rng.integers(_LARGEST_SEED)))
+        following = _call(game, side, (states, states), n, generator)
+        if len(generator.drawn) != 1 or np.shape(generator.drawn[0])[:-1] != (n,):
+            return None
+        rows.append(np.hstack([states, generator.drawn[0], np.ones((n, 1))]))
+        results.append(following)
+        states = following
+    found = np.linalg.lstsq(np.concatenate(rows), np.concatenate(results), rcond=None)[0].T
+    d = states.shape[1]
+    return found[:, :d], found[:, d:-1]
+
+
+def _call(game: _Game, side: int, now: tuple[Floats, Floats] | None, n: int, rng: Rng) -> Floats:
+    """States of one simulator, checked: first ones, or those after `now`."""
+    name, given = ("reset", game.reset[side](n, rng)) if now is None else ("step", game.step[side](now[side], rng))
+    states = np.asarray(given, dtype=np.float64)
+    expected = f"({n}, d)" if now is None else str(now[side].shape)
+    if states.ndim != 2 or len(states) != n or (now is not None and states.shape != now[side].shape):
+        raise ValueError(f"{name}[{side}]: returned shape {states.shape}, expected {expected}")
+    if not np.isfinite(states).all():
+        raise ValueError(f"{name}[{side}]: returned a state that is not finite")
+    return states
+
+
+def _generator(seed: int, turn: Floats | None) -> Rng:
+    return np.random.default_rng(seed) if turn is None else _Turned(seed, turn)
+
+
+def _pair(name: str, given: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    if not (isinstance(given, (tuple, list)) and len(given) == 2 and all(map(callable, given))):
+        raise TypeError(f"{name}: found {given!r}, expected a pair of callables, that of x and that of y")
+    return given[0], given[1]
+
+
+def _pair_cost(cost: PairCost) -> Callable[[Floats, Floats], Floats]:
+    def squares(a: Floats, b: Floats) -> Floats:
+        if a.shape[-1] != b.shape[-1]:
+            raise ValueError(f"reset: states of x have {a.shape[-1]} coordinates and those of y {b.shape[-1]}")
+        return np.asarray(np.square(a - b).sum(axis=-1))
+
+    if callable(cost):
+        return lambda a, b: np.asarray(cost(a, b), dtype=np.float64)
+    if cost not in ("euclidean", "sqeuclidean"):
+        raise ValueError(f"cost: found {cost!r}, expected 'euclidean', 'sqeuclidean' or a function of two arrays")
+    return squares if cost == "sqeuclidean" else lambda a, b: np.sqrt(squares(a, b))

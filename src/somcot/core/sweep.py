@@ -1,0 +1,277 @@
+"""Bellman improvement: the best transition coupling of every state pair for a given potential."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.chains import Support
+from somcot.core.pairs import Pairs, cut, in_slices, thread_count
+from somcot.core.transport import Bases, Rows, add_potentials, balance, cross_gap, kernel_entries, optimise
+from somcot.core.transport.repair import margins, move, repair
+from somcot.core.transport.wide_pairs import WIDE, Task, WidePairs
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.linear_systems import Kernel
+from somcot.plumbing.memory import require
+from somcot.problem import UnitProblem
+
+__all__ = ["Improvement", "Sweep", "transport_values"]
+
+# Work of one slice, in cells of cost matrices: about 30 ms, so that signals get through.
+_SLICE = 500_000
+
+
+class Improvement(NamedTuple):
+    """What one sweep found.
+
+    Attributes
+    ----------
+    low, high : ndarray, shape (n_pairs + 1,)
+        Bounds of the optimal transport value of each pair, and last of the start laws, for the potential given. They
+        hold for the rows as floats divided by their exact sums (see `somcot.certificates`).
+    value : ndarray, shape (n_pairs + 1,)
+        What the plans found cost.
+    changed : int
+        How many pairs got another plan.
+    """
+
+    low: Floats
+    high: Floats
+    value: Floats
+    changed: int
+
+
+class Sweep:
+    """The transport problems of all pairs, each remembering its last optimal basis.
+
+    Parameters
+    ----------
+    problem : UnitProblem
+    pairs : Pairs
+    threads : int, optional
+        Threads to use, by default one per core. The result has the same bits whatever the number.
+    hints : Sweep, optional
+        On the same pairs and the same entries of the supports; its bases give the prices to start from.
+    targets : Pairs, optional
+        Where steps lead, by default the pairs themselves: other ones when only some pairs are to be solved, or when
+        the states change from one time to the next.
+    """
+
+    def __init__(
+        self,
+        problem: UnitProblem,
+        pairs: Pairs,
+        threads: int | None = None,
+        hints: Sweep | None = None,
+        targets: Pairs | None = None,
+    ) -> None:
+        self.pairs = pairs
+        self.targets = pairs if targets is None else targets
+        self.threads = thread_count(threads)
+        n_x, n_y = problem.shape
+        support_x, support_y = problem.support_x, problem.support_y
+        self._pair_x, self._pair_y = _and_last(pairs.x, n_x), _and_last(pairs.y, n_y)
+        sizes = _Sizes.of(support_x, support_y, self._pair_x, self._pair_y)
+        require(
+            36.0 * sizes.n_arcs + 1100.0 * len(sizes.rows),  # measured: bases, kernel, its solution and the coupling
+            f"the exact solution on {len(pairs):,} state pairs with {sizes.n_arcs:,} arcs",
+            "merge states, or use method='somcot' on samples",
+        )
+        self._unit = sizes.unit
+        self._x, self._y = _rows(support_x, 2**61 // sizes.unit), _rows(support_y, 2**61 // sizes.unit)
+        self._bases = sizes.bases()
+        self.cells = int(sizes.cells.sum())
+        hinted = self._bases if hints is None else hints._bases
+        task = Task(self._pair_x, self._pair_y, self._x, self._y, self._unit, self._bases, hinted)
+        self._problems = _Problems(task, sizes)
+
+    def improve(self, V: Floats) -> Improvement:
+        """Find the best transition coupling of every pair against the potential V, (n_x, n_y)."""
+        low, high, value = (np.empty(len(self._pair_x)) for _ in range(3))
+        changed = self._problems.improve(V, (low, high, value), self.threads)
+        return Improvement(low, high, value, changed)
+
+    def kernel(self) -> tuple[Kernel, Floats]:
+        """The current transition coupling, (n_pairs, n_targets), and the law of the first pair, (n_targets,)."""
+        n, n_arcs = len(self.pairs), len(self._bases.cells)
+        indptr = np.zeros(n + 2, dtype=np.int64)
+        indices = np.empty(n_arcs, dtype=np.int32)
+        data = np.empty(n_arcs)
+        kernel_entries(
+            self._pair_x, self._pair_y, self._x, self._y, self._unit, self._bases, self.targets.index,
+            indptr, indices, data,
+        )  # fmt: skip
+        start = np.zeros(len(self.targets))
+        begin, end = indptr[n], indptr[n + 1]
+        start[indices[begin:end]] = data[begin:end]
+        return Kernel(indptr[: n + 1], indices[:begin], data[:begin]), start
+
+    def unfolded(self, problem: UnitProblem) -> Sweep:
+        """The same plans with every pair for itself; a mirror image has the plan of its pair, turned over."""
+        if not self.pairs.folded:
+            return self
+        whole = Sweep(problem, self.pairs.unfolded(), self.threads)
+        x, y = whole.pairs.x, whole.pairs.y
+        source = np.append(self.pairs.index[x, y], len(self.pairs))
+        lengths = np.diff(whole._bases.ptr)
+        arcs = np.arange(lengths.sum()) + np.repeat(self._bases.ptr[source] - whole._bases.ptr[:-1], lengths)
+        cells = self._bases.cells[arcs]
+        # A cell is i * columns + j; the turned-over plan has rows for columns.
+        rows, columns = (np.diff(side.indptr) for side in (self._x, self._y))
+        turned = np.repeat(np.append(x > y, False), lengths)
+        n, m = (np.repeat(sizes[at], lengths) for sizes, at in ((rows, whole._pair_x), (columns, whole._pair_y)))
+        whole._bases.cells[:] = np.where(turned, cells % n * m + cells // n, cells)
+        whole._bases.flows[:] = self._bases.flows[arcs]
+        whole._bases.known[:] = self._bases.known[source]
+        return whole
+
+    def gap_of(self, V: Floats, other: Sweep, weight: Floats) -> float:
+        """How much more than optimal another sweep's plans cost against this one's potentials.
+
+        Parameters
+        ----------
+        V : ndarray, shape (n_x, n_y)
+            The potential that the bases of this sweep are optimal for.
+        other : Sweep
+            On the same pairs and the same entries of the supports, with other probabilities.
+        weight : ndarray, shape (n_pairs + 1,)
+            The weight of each pair, and of the start laws last.
+        """
+        gap: float = cross_gap(
+            V, self._pair_x, self._pair_y, self._x, self._y, self._bases, other._bases, self._unit, weight
+        )
+        return gap
+
+    def potential_sums(self, V: Floats, weight: Floats) -> tuple[Floats, Floats]:
+        """Transport potentials summed over pairs with weights, one number per entry of each chain's support.
+
+        Parameters
+        ----------
+        V : ndarray, shape (n_x, n_y)
+            The potential that the current bases are optimal for.
+        weight : ndarray, shape (n_pairs + 1,)
+            The weight of each pair, and of the start laws last.
+        """
+        slots_x, slots_y = np.zeros(len(self._x.indices)), np.zeros(len(self._y.indices))
+        add_potentials(V, self._pair_x, self._pair_y, self._x, self._y, self._bases, weight, slots_x, slots_y)
+        return slots_x, slots_y
+
+    def resume(self, V: Floats, last: Sweep) -> None:
+        """Take over the bases of a sweep on the same pairs, optimal for V, where they fit (see `bellman.repair`)."""
+
+        def run(lo: int, hi: int) -> int:
+            taken: int = repair(
+                lo, hi, V, self._pair_x, self._pair_y, self._x, self._y, self._unit, self._bases,
+                last._x, last._y, last._bases,
+            )  # fmt: skip
+            return taken
+
+        work = np.diff(self._bases.ptr) ** 2  # at least four times the cells of a pair
+        in_slices(run, cut(work, 4 * _SLICE), self.threads)
+
+    def margins(self, V: Floats, wanted: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        """How far the wanted pairs (start laws last) are from another basis: in masses, and in reduced costs."""
+        flow, cost = np.empty(len(self._pair_x)), np.empty(len(self._pair_x))
+        margins(V, self._pair_x, self._pair_y, self._x, self._y, self._unit, self._bases, wanted, flow, cost)
+        return flow, cost
+
+    def change(self, slots_x: Floats, slots_y: Floats) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats]:
+        """The change of the transition coupling when the probabilities change so, as triplets over pairs.
+
+        Parameters
+        ----------
+        slots_x, slots_y : ndarray
+            One number per entry of each chain's support, 0 in sum over each row.
+        """
+        change = np.empty(len(self._bases.cells))
+        move(self._pair_x, self._pair_y, self._x, self._y, self._bases, slots_x, slots_y, change)
+        row = np.repeat(np.arange(len(self._pair_x)), np.diff(self._bases.ptr))
+        x, y = self._pair_x[row], self._pair_y[row]
+        columns = (self._y.indptr[y + 1] - self._y.indptr[y]).astype(np.int32)
+        i, j = np.divmod(self._bases.cells, columns)
+        following = self.pairs.index[self._x.indices[self._x.indptr[x] + i], self._y.indices[self._y.indptr[y] + j]]
+        return row, following, change
+
+
+def transport_values(V: Floats, x: Support, y: Support, pair_x: NDArray[np.int32], pair_y: NDArray[np.int32]) -> Floats:
+    """Optimal transport values of pairs of rows against the cost V, upper bounds; `x` and `y` may hold any rows.
+
+    Any number of kernels can be laid end to end in `x` and `y`: a pair names rows, and entries name columns of V.
+    """
+    sizes = _Sizes.of(x, y, pair_x, pair_y)
+    one, other = _rows(x, 2**61 // sizes.unit), _rows(y, 2**61 // sizes.unit)
+    bases = sizes.bases()
+    low, high, value = (np.empty(len(pair_x)) for _ in range(3))
+    task = Task(pair_x, pair_y, one, other, sizes.unit, bases, bases)
+    _Problems(task, sizes).improve(V, (low, high, value), 1)
+    return high
+
+
+class _Sizes(NamedTuple):
+    """How large the transport problems are: rows and columns of each, cells of its matrix, and the widest supports."""
+
+    rows: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    cells: NDArray[np.int64]
+    n_arcs: int
+    widest: tuple[int, int]
+
+    @classmethod
+    def of(cls, x: Support, y: Support, pair_x: NDArray[np.int32], pair_y: NDArray[np.int32]) -> _Sizes:
+        lengths_x, lengths_y = x.indptr[1:] - x.indptr[:-1], y.indptr[1:] - y.indptr[:-1]
+        rows, columns = lengths_x[pair_x], lengths_y[pair_y]
+        n_arcs = int(rows.sum() + columns.sum()) - len(rows)
+        return cls(rows, columns, rows * columns, n_arcs, (int(lengths_x.max()), int(lengths_y.max())))
+
+    @property
+    def unit(self) -> int:
+        """What a unit of mass is divided into, so that perturbed masses stay whole numbers."""
+        return 1 << (2 * self.widest[0] + 1).bit_length()
+
+    def bases(self) -> Bases:
+        """Room for a basis of each."""
+        ptr = np.zeros(len(self.rows) + 1, dtype=np.int64)
+        np.cumsum(self.rows + self.columns - 1, out=ptr[1:])
+        known = np.zeros(len(self.rows), dtype=np.uint8)
+        return Bases(ptr, np.zeros(self.n_arcs, dtype=np.int32), np.zeros(self.n_arcs, dtype=np.int64), known)
+
+
+class _Problems:
+    """Transport problems, the narrow ones in the order given and the wide ones in their own."""
+
+    def __init__(self, task: Task, sizes: _Sizes) -> None:
+        self._task = task
+        self.wide: WidePairs | None = None
+        self._narrow, work = np.arange(len(sizes.cells)), sizes.cells + 16
+        if min(sizes.widest) >= WIDE:
+            wide = np.minimum(sizes.rows, sizes.columns) >= WIDE
+            self._narrow, work = np.flatnonzero(~wide), work[~wide]
+            self.wide = WidePairs(task, np.flatnonzero(wide)) if len(work) < len(wide) else None
+        self._slices = cut(work, _SLICE)
+
+    def improve(self, V: Floats, found: tuple[Floats, Floats, Floats], threads: int) -> int:
+        """Solve all; `found` receives bounds and values. Returns how many bases changed."""
+
+        def run(lo: int, hi: int) -> int:
+            changed: int = optimise(self._narrow[lo:hi], V, *self._task, *found)
+            return changed
+
+        changed = sum(in_slices(run, self._slices, threads))
+        return changed if self.wide is None else changed + self.wide.improve(V, found, threads)
+
+
+def _and_last(states: NDArray[np.int32], last: int) -> NDArray[np.int32]:
+    """States and one more; `np.append` takes three times as long."""
+    found = np.empty(len(states) + 1, dtype=np.int32)
+    found[:-1], found[-1] = states, last
+    return found
+
+
+def _rows(support: Support, total: int) -> Rows:
+    """Probabilities as integers of at least 1 that sum to `total` in every row; the largest takes the remainder."""
+    masses = np.maximum(np.floor(support.probabilities * float(total)), 1.0).astype(np.int64)
+    excess, rounding = (np.empty(len(support.indptr) - 1) for _ in range(2))
+    balance(support.indptr, support.probabilities, masses, total, excess, rounding)
+    return Rows(*support, masses, excess, rounding)

@@ -1,0 +1,248 @@
+"""Bases of transport problems under other masses: what remains of them, and how they move.
+
+All three questions walk a basis, which is a spanning tree over rows 0..n-1 and columns n..n+m-1, from row 0 outwards:
+potentials follow from the root to the leaves, flows from the leaves to the root.
+
+A basis that was optimal for V under old masses has potentials that are feasible for V under any masses. Under new ones
+some of its flows may be negative, and the dual simplex mends that: the most negative flow leaves; of the cells that
+carry mass the other way between the two halves of the tree, the one of least reduced cost enters. Masses are the
+integers of `bellman.tree`, its perturbation included.
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.compile.jit import kernel
+
+__all__ = ["margins", "move", "repair"]
+
+
+class Walk(NamedTuple):
+    """Workspace: the nodes of a tree from the root outwards, each with its parent and the arc to it."""
+
+    order: NDArray[np.int64]
+    parent: NDArray[np.int64]
+    arc: NDArray[np.int64]
+    head: NDArray[np.int64]
+    link: NDArray[np.int64]
+
+
+@kernel
+def _new_walk(size):
+    return Walk(
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+        np.empty(2 * size, np.int64),
+    )
+
+
+@kernel
+def _walk(cells, n, m, walk):
+    """Order the nodes so that parents come before their children."""
+    head, link = walk.head, walk.link
+    head[: n + m] = -1
+    for t in range(n + m - 1):
+        i, j = cells[t] // m, n + cells[t] % m
+        link[2 * t] = head[i]
+        head[i] = 2 * t
+        link[2 * t + 1] = head[j]
+        head[j] = 2 * t + 1
+    walk.order[0] = 0
+    walk.parent[0] = -1
+    walk.arc[0] = -1
+    filled = 1
+    for done in range(n + m):
+        node = walk.order[done]
+        edge = head[node]
+        while edge >= 0:
+            t = edge >> 1
+            if t != walk.arc[node]:
+                other = n + cells[t] % m if node < n else cells[t] // m
+                walk.order[filled] = other
+                walk.parent[other] = node
+                walk.arc[other] = t
+                filled += 1
+            edge = link[edge]
+
+
+@kernel
+def _potentials(cells, C, walk, potential):
+    """C(i, j) = u(i) + v(j) on the tree, u(0) = 0."""
+    n, m = C.shape
+    potential[0] = 0.0
+    for s in range(1, n + m):
+        node = walk.order[s]
+        cell = cells[walk.arc[node]]
+        potential[node] = C[cell // m, cell % m] - potential[walk.parent[node]]
+
+
+@kernel
+def _flows(size, walk, need, flow):
+    """The flow on each arc that gives every node what it needs; `need` is used up."""
+    for s in range(size - 1, 0, -1):
+        node = walk.order[s]
+        flow[walk.arc[node]] = need[node]
+        need[walk.parent[node]] -= need[node]
+
+
+@kernel
+def _same_row(a_indptr, a_indices, b_indptr, b_indices, row):
+    begin, other = a_indptr[row], b_indptr[row]
+    length = a_indptr[row + 1] - begin
+    if b_indptr[row + 1] - other != length:
+        return False
+    for t in range(length):  # noqa: SIM110 - compiled
+        if a_indices[begin + t] != b_indices[other + t]:
+            return False
+    return True
+
+
+@kernel
+def _widest(pair, indptr):
+    widest = 1
+    for k in range(pair.size):
+        widest = max(widest, indptr[pair[k] + 1] - indptr[pair[k]])
+    return widest
+
+
+@kernel(name="warm start", seconds=1)
+def repair(lo, hi, V, pair_x, pair_y, x, y, unit, bases, old_x, old_y, old):
+    """Take over the bases `old` of pairs lo..hi-1, optimal for V under other masses, and make them optimal here.
+
+    Pairs with other successors than before, those that have closed forms anyway and those that take too many pivots
+    are left without a basis. Returns the number of pairs that got one.
+    """
+    wide_x, wide_y = _widest(pair_x[lo:hi], x.indptr), _widest(pair_y[lo:hi], y.indptr)
+    walk, need = _new_walk(wide_x + wide_y), np.empty(wide_x + wide_y, np.int64)
+    buffer, potential = np.empty(wide_x * wide_y), np.empty(wide_x + wide_y)
+    inside, columns = np.empty(wide_x + wide_y, np.bool_), np.empty(wide_y, np.int64)
+    taken = 0
+    for k in range(lo, hi):
+        x0, y0 = x.indptr[pair_x[k]], y.indptr[pair_y[k]]
+        n, m = x.indptr[pair_x[k] + 1] - x0, y.indptr[pair_y[k] + 1] - y0
+        if old.known[k] == 0 or n == 1 or m == 1 or (n == 2 and m == 2):
+            continue
+        if not (
+            _same_row(x.indptr, x.indices, old_x.indptr, old_x.indices, pair_x[k])
+            and _same_row(y.indptr, y.indices, old_y.indptr, old_y.indices, pair_y[k])
+        ):
+            continue
+        cells = bases.cells[bases.ptr[k] : bases.ptr[k + 1]]
+        flows = bases.flows[bases.ptr[k] : bases.ptr[k + 1]]
+        for t in range(n + m - 1):
+            cells[t] = old.cells[old.ptr[k] + t]
+        C = buffer[: n * m].reshape(n, m)
+        for pivots in range(4 * (n + m)):
+            _walk(cells, n, m, walk)
+            for i in range(n):
+                need[i] = unit * x.masses[x0 + i] + 1
+            for j in range(m):
+                need[n + j] = unit * y.masses[y0 + j]
+            need[n + m - 1] += n
+            _flows(n + m, walk, need, flows)
+            leaving = 0
+            for t in range(1, n + m - 1):
+                if flows[t] < flows[leaving]:
+                    leaving = t
+            if flows[leaving] > 0:
+                bases.known[k] = 1
+                taken += 1
+                break
+            if pivots == 0:
+                for i in range(n):
+                    for j in range(m):
+                        C[i, j] = V[x.indices[x0 + i], y.indices[y0 + j]]
+            _potentials(cells, C, walk, potential)
+            cell = _entering(cells, leaving, C, walk, potential, inside, columns)
+            if cell < 0:
+                break
+            cells[leaving] = cell
+    return taken
+
+
+@kernel
+def _entering(cells, leaving, C, walk, potential, inside, columns):
+    """The cell of least reduced cost from a row beyond the leaving arc into the half that holds the arc's row."""
+    n, m = C.shape
+    row = cells[leaving] // m
+    for s in range(n + m):  # the half below the arc first
+        node = walk.order[s]
+        inside[node] = walk.arc[node] == leaving or (s > 0 and inside[walk.parent[node]])
+    row_is_below = inside[row]
+    count = 0
+    for j in range(m):
+        if inside[n + j] == row_is_below:
+            columns[count] = j
+            count += 1
+    best = np.inf
+    cell = np.int64(-1)
+    for i in range(n):
+        if inside[i] != row_is_below:
+            for s in range(count):
+                j = columns[s]
+                reduced = C[i, j] - potential[i] - potential[n + j]
+                if reduced < best:
+                    best = reduced
+                    cell = np.int64(i * m + j)
+    return cell
+
+
+@kernel
+def move(pair_x, pair_y, x, y, bases, change_x, change_y, out):
+    """How the flow on every arc changes when the masses change so: linear while the bases stay what they are."""
+    size = _widest(pair_x, x.indptr) + _widest(pair_y, y.indptr)
+    walk, need = _new_walk(size), np.empty(size)
+    for k in range(pair_x.size):
+        x0, y0 = x.indptr[pair_x[k]], y.indptr[pair_y[k]]
+        n, m = x.indptr[pair_x[k] + 1] - x0, y.indptr[pair_y[k] + 1] - y0
+        arcs = slice(bases.ptr[k], bases.ptr[k + 1])
+        _walk(bases.cells[arcs], n, m, walk)
+        for i in range(n):
+            need[i] = change_x[x0 + i]
+        for j in range(m):
+            need[n + j] = change_y[y0 + j]
+        _flows(n + m, walk, need, out[arcs])
+
+
+@kernel
+def margins(V, pair_x, pair_y, x, y, unit, bases, wanted, flow, cost):
+    """The least mass on an arc of each wanted pair's basis, and the least reduced cost outside it.
+
+    Where the first is above 0 the potentials are the only ones, where the second is, the plan is; infinite where there
+    is no such arc or cell.
+    """
+    wide_x, wide_y = _widest(pair_x, x.indptr), _widest(pair_y, y.indptr)
+    walk, potential = _new_walk(wide_x + wide_y), np.empty(wide_x + wide_y)
+    buffer, basic = np.empty(wide_x * wide_y), np.zeros(wide_x * wide_y, np.bool_)
+    total = float((1 << 61) // unit)
+    for k in range(pair_x.size):
+        flow[k], cost[k] = np.inf, np.inf
+        if not wanted[k]:
+            continue
+        x0, y0 = x.indptr[pair_x[k]], y.indptr[pair_y[k]]
+        n, m = x.indptr[pair_x[k] + 1] - x0, y.indptr[pair_y[k] + 1] - y0
+        cells = bases.cells[bases.ptr[k] : bases.ptr[k + 1]]
+        C = buffer[: n * m].reshape(n, m)
+        base = V[x.indices[x0], y.indices[y0]]
+        for i in range(n):
+            for j in range(m):
+                C[i, j] = V[x.indices[x0 + i], y.indices[y0 + j]] - base
+        _walk(cells, n, m, walk)
+        _potentials(cells, C, walk, potential)
+        for t in range(n + m - 1):
+            mass = (bases.flows[bases.ptr[k] + t] + unit // 2) // unit
+            flow[k] = min(flow[k], mass / total)
+            basic[cells[t]] = True
+        for i in range(n):
+            for j in range(m):
+                if not basic[i * m + j]:
+                    cost[k] = min(cost[k], C[i, j] - potential[i] - potential[n + j])
+        for t in range(n + m - 1):
+            basic[cells[t]] = False

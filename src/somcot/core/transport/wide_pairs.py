@@ -1,0 +1,284 @@
+"""Where the simplex of wide pairs starts from, sweep by sweep.
+
+Pairs come in an order that keeps y for as long as possible, so the columns stay the same and their prices are worth
+handing on; where both supports are the last pair's, so is the matrix of costs. Everything that is proved about a pair
+is as in `bellman.transport`: the start of the simplex decides how many pivots it takes, not whether the end is optimal.
+
+No start is best everywhere: the last bases are, once the potential has settled; entropic prices where costs have no
+structure; the prices of the pair before where they have; and with many ties a plain greedy basis does as well. So a few
+pairs are solved from each start first, and the one with the least work is taken. Work is counted in pivots, never in
+seconds: equal problems take equal ways.
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.compile.jit import kernel, part
+from somcot.compile.simd_math import bits, unbits
+from somcot.core.pairs import cut, in_slices
+from somcot.core.transport import EPS, Bases, Rows, bounds_of_plan, gather, power_of, widest
+from somcot.core.transport.initial_basis import MOST, entropic_prices, new_crash, peel
+from somcot.core.transport.narrow_simplex import greedy_basis
+from somcot.core.transport.wide_simplex import (
+    LANES,
+    filled_up,
+    new_preorder,
+    pivot_until_optimal,
+    plant_preorder,
+    transpose,
+    write_basis,
+)
+from somcot.plumbing.arrays import Floats
+
+__all__ = [
+    "GREEDY",
+    "LAST",
+    "PEEL",
+    "WIDE",
+    "Task",
+    "WidePairs",
+    "optimise_wide",
+]
+
+
+# --- Exact transport for pairs whose supports are wide: the loop over pairs, and what one pair hands to the next.
+
+WIDE = 8  # rows and columns from which on this simplex is the faster one; loops over eight columns rely on it
+LAST, GREEDY, PEEL = 0, 1, 2  # start from the last basis where there is one (else peel), or from a new one
+
+
+@kernel(name="exact transport between wide supports", seconds=4, shared=True)
+def optimise_wide(todo, V, pair_x, pair_y, x, y, unit, bases, hints, start, given, low, high, values):
+    """Solve the transport problems of the pairs `todo` against V; see `transport.optimise`.
+
+    New bases are made from prices of the columns: those of the pair's basis in `hints`, else row t of `given` for pair
+    ``todo[t]``, (len(todo), V.shape[1]) or empty, else those of the pair before. Returns how many bases changed, and
+    the number of pivots.
+    """
+    rows, columns = widest(todo, pair_x, x), widest(todo, pair_y, y)
+    tree, crash = new_preorder(rows + columns), new_crash(rows + columns)
+    buffer, across = np.zeros(rows * columns + LANES), np.zeros((rows + LANES) * columns, np.float32)
+    chosen = np.empty(V.shape[0] * columns)
+    prices, column_prices = np.zeros(V.shape[1]), np.empty(columns)
+    shift = power_of(unit)
+    changed, pivots = 0, 0
+    spread, turned, kept = 0.0, False, -1
+    for t in range(todo.size):
+        k = todo[t]
+        x0, x1 = x.indptr[pair_x[k]], x.indptr[pair_x[k] + 1]
+        y0, y1 = y.indptr[pair_y[k]], y.indptr[pair_y[k] + 1]
+        n, m = x1 - x0, y1 - y0
+        cells = bases.cells[bases.ptr[k] : bases.ptr[k + 1]]
+        flows = bases.flows[bases.ptr[k] : bases.ptr[k + 1]]
+        own, others = x.indices[x0:x1], y.indices[y0:y1]
+        base = V[own[0], others[0]]
+        length = filled_up(n)
+        C, T = buffer[: n * m].reshape(n, m), across[: m * length].reshape(m, length)
+        if t == 0 or not (_same(x, pair_x[todo[t - 1]], pair_x[k]) and _same(y, pair_y[todo[t - 1]], pair_y[k])):
+            ahead = t + 2 * V.shape[0] // n
+            if kept != pair_y[k] and ahead < todo.size and pair_y[todo[ahead]] == pair_y[k]:
+                kept = pair_y[k]
+                _choose_columns(V, others, chosen)
+            near = kept == pair_y[k]
+            spread = _gather(buffer, chosen, own, m, base) if near else gather(C, V, own, others, base)
+            turned = False
+        tolerance = EPS * (n + m + 8) * spread
+        fresh = bases.known[k] == 0 or start != LAST
+        if fresh:
+            v = column_prices[:m]
+            if hints.known[k] == 1 and bases.known[k] == 0:
+                arcs = slice(hints.ptr[k], hints.ptr[k + 1])
+                plant_preorder(hints.cells[arcs], hints.flows[arcs], C, tree)
+                for j in range(m):
+                    v[j] = tree.potential[n + j]
+            else:
+                for j in range(m):
+                    v[j] = prices[others[j]] if given.shape[0] == 0 else given[t, others[j]]
+            if start == GREEDY or n + m > MOST:
+                greedy_basis(C, x.masses[x0:x1], y.masses[y0:y1], unit, v, cells, flows)
+            else:
+                if not turned:
+                    transpose(C, T)
+                    turned = True
+                peel(C, buffer, T, x.masses[x0:x1], y.masses[y0:y1], unit, v, cells, flows, crash)
+        plant_preorder(cells, flows, C, tree)
+        count = pivot_until_optimal(C, buffer, T, turned, tolerance, tree)
+        turned = turned or count > 0
+        if count > 0:
+            write_basis(tree, n, m, cells, flows)
+        changed += count > 0 or fresh
+        pivots += count
+        bases.known[k] = 1
+        for j in range(m):
+            prices[others[j]] = tree.potential[n + j]
+        low[k], high[k], values[k] = bounds_of_plan(
+            C, cells, flows, shift, x, pair_x[k], y, pair_y[k], tree.potential, base, spread
+        )
+    return changed, pivots
+
+
+@part
+def _same(rows, before, now):
+    """Whether two rows have the same support."""
+    begin, other = rows.indptr[now], rows.indptr[before]
+    length = rows.indptr[now + 1] - begin
+    if rows.indptr[before + 1] - other != length:
+        return False
+    differing = 0
+    for t in range(length):
+        differing += rows.indices[begin + t] != rows.indices[other + t]
+    return differing == 0
+
+
+@part
+def _choose_columns(V, columns, chosen):
+    """Copy columns of V next to each other; worth it if many pairs follow that need rows of them."""
+    m = columns.size
+    for i in range(V.shape[0]):
+        for j in range(m):
+            chosen[i * m + j] = V[i, np.uint32(columns[j])]
+
+
+@part(nan=True)
+def _gather(costs, chosen, own, m, base):
+    """As `transport.gather`, from chosen columns: the rows `own` less the base, into `costs`; returns their spread.
+
+    The extremes are taken over whole numbers, as in `preorder`: positive floats have the order of their bits.
+    """
+    above, below = np.int64(0), np.int64(0)
+    for i in range(own.size):
+        row, begin = costs[i * m : i * m + m], np.int64(own[i]) * m
+        for j in range(m):
+            row[j] = chosen[begin + j] - base
+        for j in range(m):
+            above = max(above, bits(row[j]))
+            below = max(below, bits(-row[j]))
+    return unbits(above) + unbits(below)
+
+
+# --- Where the simplex of wide pairs starts from, sweep by sweep.
+
+_SLICE = 1_500_000  # cells of cost matrices, about 30 ms
+_SETTLED = 0.25  # pivots for each row and column, up to which the last bases are kept without asking
+_PLACES = (0.13, 0.39, 0.61, 0.87)  # of the pairs to try on
+_PROBES, _SHARE = 5, 64  # at each place; and not more than one pair in so many
+
+
+class Task(NamedTuple):
+    """The transport problems of all pairs, as `transport.optimise` takes them."""
+
+    pair_x: NDArray[np.int32]
+    pair_y: NDArray[np.int32]
+    x: Rows
+    y: Rows
+    unit: int
+    bases: Bases
+    hints: Bases
+
+
+class Start(NamedTuple):
+    """A way to the first basis, and what making it costs: in pivots for each row and column, or, entropic, each state.
+
+    Measured on supports of 20 to 90 (a pivot there takes 0.25 to 0.5 us).
+    """
+
+    basis: int
+    entropic: bool
+    cost: float
+
+
+_LAST, _GREEDY = Start(LAST, False, 0.02), Start(GREEDY, False, 0.45)
+_PEEL, _ENTROPIC = Start(PEEL, False, 0.28), Start(PEEL, True, 0.6)
+
+
+class WidePairs:
+    """The pairs of a sweep whose supports are wide, at least one, in an order that keeps y as long as possible."""
+
+    def __init__(self, task: Task, pairs: NDArray[np.int64]) -> None:
+        self._task = task
+        order = np.lexsort((task.pair_x[pairs], task.pair_y[pairs]))
+        self._todo = pairs[order]
+        rows = np.diff(task.x.indptr)[task.pair_x[self._todo]]
+        columns = np.diff(task.y.indptr)[task.pair_y[self._todo]]
+        self._widths = float(rows.mean()), float(columns.mean())
+        self._slices = cut(rows * columns, _SLICE)
+        self._pivots: list[float] = []  # a pair, sweep by sweep
+
+    def improve(self, V: Floats, found: tuple[Floats, Floats, Floats], threads: int) -> int:
+        """Solve all of them; `found` receives bounds and values. Returns how many bases changed."""
+        start = self._choose(V)
+
+        def run(lo: int, hi: int) -> tuple[int, int]:
+            return self._solve(self._task, self._todo[lo:hi], V, start, found)
+
+        changed, pivots = np.sum(in_slices(run, self._slices, threads), axis=0)
+        self._pivots.append(float(pivots) / len(self._todo))
+        return int(changed)
+
+    def _solve(
+        self, task: Task, todo: NDArray[np.int64], V: Floats, start: Start, found: tuple[Floats, Floats, Floats]
+    ) -> tuple[int, int]:
+        prices = np.empty((0, 0), dtype=np.float32)
+        if start.entropic:
+            p = _dense(task.x, task.pair_x[todo], V.shape[0])
+            q = _dense(task.y, task.pair_y[todo], V.shape[1])
+            prices = entropic_prices(V, p, q)
+        answer: tuple[int, int] = optimise_wide(todo, V, *task, start.basis, prices, *found)
+        return answer
+
+    def _choose(self, V: Floats) -> Start:
+        """The start that takes the least work on a few pairs from two places."""
+        first = not self._pivots
+        if first and self._task.bases.known[self._todo].any():  # taken over from another sweep
+            return _LAST
+        # The first potential is often the cost itself, which says little about the second.
+        if len(self._pivots) > 1 and self._pivots[-1] <= _SETTLED * sum(self._widths):
+            return _LAST
+        n_probes = min(_PROBES, len(self._todo) // (_SHARE * len(_PLACES)))
+        if n_probes < 2 or (first and self._task.hints is not self._task.bases):
+            return _PEEL if first else _LAST
+        starts = [_GREEDY, _PEEL] if first else [_LAST, _GREEDY, _PEEL]
+        # Entropic steps go over all states: where supports are a small part of them, most of the work is lost.
+        if 2 * self._widths[0] >= V.shape[0] and 2 * self._widths[1] >= V.shape[1]:
+            starts.append(_ENTROPIC)
+        places = [int(share * len(self._todo)) for share in _PLACES]
+        probes = [self._todo[place : place + n_probes] for place in places]
+        return min(starts, key=lambda start: sum(self._work(V, few, start) for few in probes))
+
+    def _work(self, V: Floats, probes: NDArray[np.int64], start: Start) -> float:
+        """Pivots a pair and what the start costs; the first pair has nobody's prices to go by and does not count."""
+        pivots = self._pivots_of(V, probes, start) - self._pivots_of(V, probes[:1], start)
+        return pivots / (len(probes) - 1) + start.cost * (sum(V.shape) if start.entropic else sum(self._widths))
+
+    def _pivots_of(self, V: Floats, pairs: NDArray[np.int64], start: Start) -> int:
+        """Solve some pairs on copies of their bases."""
+        task = self._task
+        copy = task._replace(
+            pair_x=task.pair_x[pairs], pair_y=task.pair_y[pairs],
+            bases=_taken(task.bases, pairs), hints=_taken(task.hints, pairs),
+        )  # fmt: skip
+        room = np.empty(len(pairs)), np.empty(len(pairs)), np.empty(len(pairs))
+        return self._solve(copy, np.arange(len(pairs)), V, start, room)[1]
+
+
+def _taken(bases: Bases, pairs: NDArray[np.int64]) -> Bases:
+    """The bases of some pairs, on their own."""
+    begin, lengths = bases.ptr[pairs], (bases.ptr[1:] - bases.ptr[:-1])[pairs]
+    ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    arcs = np.repeat(begin - ptr[:-1], lengths) + np.arange(ptr[-1])
+    return Bases(ptr, bases.cells[arcs], bases.flows[arcs], bases.known[pairs])
+
+
+def _dense(rows: Rows, which: NDArray[np.int32], n_states: int) -> NDArray[np.float32]:
+    """Rows of probabilities over all states."""
+    lengths = np.diff(rows.indptr)[which]
+    ends = np.cumsum(lengths)
+    entries = np.repeat(rows.indptr[which] - (ends - lengths), lengths) + np.arange(ends[-1])
+    full = np.zeros((len(which), n_states), dtype=np.float32)
+    full[np.repeat(np.arange(len(which)), lengths), rows.indices[entries]] = rows.probabilities[entries]
+    return full

@@ -1,0 +1,371 @@
+"""The transportation simplex for wide supports, on a tree that lies in memory as its preorder.
+
+The method is that of `bellman.tree`, with the same masses, the same tolerance and so the same proof of its end. What
+differs is what a pivot costs where there are many rows and columns:
+
+* Pricing looks at all rows at once, column by column, so that every lane of a vector register has a row of its own,
+  and in float32. The few best rows of one look are then pivoted on in turn, each looked at afresh and in full; when
+  such looks find nothing more, the end is proved on the costs themselves.
+* The tree is the list of its nodes in preorder: the subtree of a node is a stretch of the list, and parents stand
+  before their children. Whether a node is below another is one comparison, a pivot moves stretches, and the new
+  potentials of a subtree are one pass over it. As in `bellman.tree` each is taken from its parent's, so rounding does
+  not pile up.
+"""
+# mypy: disable-error-code="no-untyped-def, assignment"
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.compile.jit import kernel, part
+from somcot.compile.simd_math import bits, copy_to, unbits
+from somcot.plumbing.arrays import Floats
+
+__all__ = [
+    "LANES",
+    "Preorder",
+    "filled_up",
+    "new_preorder",
+    "pivot_until_optimal",
+    "plant_preorder",
+    "row_minima",
+    "transpose",
+    "write_basis",
+]
+
+_NODE = np.uint32  # indices without a sign need no test for negative ones
+_NONE = np.uint32(0xFFFFFFFF)
+_ROWS = 6  # pivots after one look at all rows
+_SHARE = 0.3  # ... as long as the reduced cost is at least this share of the worst
+LANES = 32  # what vector loops do in one go, at most: arrays filled up to a multiple leave no rest to do one by one
+_ENDLESS = np.int64(0x7FFFFFFFFFFFFFFF)
+
+
+class Preorder(NamedTuple):
+    """Workspace: a rooted spanning tree over rows 0..n-1 and columns n..n+m-1."""
+
+    parent: NDArray[np.uint32]
+    order: NDArray[np.uint32]  # the nodes, every one before its children, subtrees in one piece
+    place: NDArray[np.uint32]  # where a node stands in `order`
+    size: NDArray[np.uint32]  # of the subtree of a node
+    flow: NDArray[np.int64]  # on the arc to the parent
+    potential: Floats
+    moved: NDArray[np.uint32]
+    gains: NDArray[np.int64]
+    prices: Floats
+    rough: NDArray[np.float32]
+    work: NDArray[np.uint32]
+
+
+@kernel
+def new_preorder(size):
+    """Room for a tree over `size` rows and columns together."""
+    return Preorder(
+        np.empty(size, _NODE),
+        np.empty(size, _NODE),
+        np.empty(size, _NODE),
+        np.empty(size, _NODE),
+        np.empty(size, np.int64),
+        np.empty(size + LANES),
+        np.empty(size, _NODE),
+        np.empty(size + LANES, np.int64),
+        np.empty(size + LANES),
+        np.empty(size + 2 * LANES, np.float32),
+        np.empty(6 * size, _NODE),
+    )
+
+
+@part(nan=True)
+def pivot_until_optimal(C, costs, T, turned, tolerance, tree):
+    """Pivot on the planted tree until no cell gains more than the tolerance; returns how often.
+
+    The gain of a cell is u(i) + v(j) - C(i, j). Where to pivot is looked up in T, which is C transposed, in float32:
+    half the memory, twice the lanes. Every cell is looked at afresh before it enters, and the end is proved on C
+    itself. T is filled as soon as it is needed, unless it is `turned` already; whoever asks for it after a pivot finds
+    it filled. `costs` is the memory of C, in one row.
+    """
+    n, m = C.shape
+    u, v = tree.potential[:n], tree.potential[n : n + m]
+    gains, prices = tree.gains[: filled_up(n)], tree.prices[: filled_up(m)]
+    names = np.int64(1)
+    while names < max(n, m):
+        names *= 2
+    names -= 1
+    for i in range(n, gains.size):
+        gains[i] = 0
+    for j in range(m, prices.size):
+        prices[j] = -np.inf
+    copy_to(prices, v)
+    pivots = 0
+    exact = True
+    while True:
+        if exact:
+            for i in range(n):
+                gain = unbits(_best_of_row(costs, i, m, u[i], prices, names))
+                gains[i] = bits(gain) & ~names | i
+        else:
+            _rough_gains(T, n, names, tree, gains, prices)
+        best = unbits(_largest(gains))
+        if exact and best <= tolerance:
+            return pivots
+        if not turned:
+            transpose(C, T)
+            turned = True
+        line = max(_SHARE * best, tolerance)
+        found = 0
+        for _ in range(_ROWS):
+            key = _largest(gains)
+            if unbits(key) <= line:
+                break
+            i = key & names
+            j = _best_of_row(costs, i, m, u[i], prices, names) & names
+            if u[i] - (C[i, j] - v[j]) > line:
+                _pivot(i, j, C, tree)
+                copy_to(prices, v)
+                found += 1
+            gains[i] = 0
+        if exact and found == 0:  # the last bits of a key can lift a gain just over the tolerance
+            return pivots
+        pivots += found
+        exact = found == 0
+
+
+@part
+def filled_up(size):
+    """The next multiple of the lanes."""
+    return (size + LANES - 1) // LANES * LANES
+
+
+@part(nan=True)
+def _best_of_row(costs, i, m, own, prices, names):
+    """The largest gain in row i, its column in the last bits; what stands behind the row has no price.
+
+    As whole numbers, because positive floats have the order of their bits and LLVM takes the maximum of whole numbers
+    in vectors.
+    """
+    row = costs[i * m : i * m + prices.size]
+    best = np.int64(0)
+    for j in range(prices.size):
+        best = max(best, bits(own - (row[j] - prices[j])) & ~names | j)
+    return best
+
+
+@part
+def _largest(keys):
+    largest = np.int64(0)
+    for k in range(keys.size):
+        largest = max(largest, keys[k])
+    return largest
+
+
+@part(nan=True)
+def _rough_gains(T, n, names, tree, gains, prices):
+    """The largest gain of every row as far as float32 goes, the row in the last bits."""
+    rough, minima = tree.rough[: prices.size], tree.rough[prices.size : prices.size + T.shape[1]]
+    for j in range(prices.size):
+        rough[j] = prices[j]
+    row_minima(T, rough, minima)
+    own = tree.potential[: gains.size]
+    for i in range(gains.size):
+        gains[i] = bits(own[i] - minima[i]) & ~names | i
+    for i in range(n, gains.size):
+        gains[i] = 0
+
+
+@part(nan=True)
+def row_minima(T, v, least):
+    """least(i) = min_j C(i, j) - v(j), eight columns (at least there are) a pass over the rows; T is C transposed.
+
+    The last eight overlap with those before: a minimum does not mind.
+    """
+    n, last = T.shape[1], np.uint64(T.shape[0] - 8)
+    for i in range(n):
+        least[i] = T[0, i] - v[0]
+    one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+    five, six, seven = np.uint64(5), np.uint64(6), np.uint64(7)
+    for block in range(np.uint64(T.shape[0] + 7) >> three):
+        j = min(block << three, last)
+        a, b, c, d, e, f = v[j], v[j + one], v[j + two], v[j + three], v[j + four], v[j + five]
+        g, h = v[j + six], v[j + seven]
+        for i in range(n):
+            first = _smaller(T[j, i] - a, T[j + one, i] - b)
+            second = _smaller(T[j + two, i] - c, T[j + three, i] - d)
+            third = _smaller(T[j + four, i] - e, T[j + five, i] - f)
+            fourth = _smaller(T[j + six, i] - g, T[j + seven, i] - h)
+            # Adding 0 changes nothing, but without it LLVM stores through masks, which some processors do ten times as
+            # slowly.
+            together = _smaller(_smaller(first, second), _smaller(third, fourth))
+            least[i] = _smaller(together, least[i]) + np.float32(0.0)
+
+
+@part(nan=True)
+def _smaller(a, b):
+    return a if a < b else b
+
+
+@part(nan=True)
+def transpose(C, T):
+    """T = C transposed, in float32, eight columns (at least there are) at a time; the last eight overlap."""
+    last = np.uint64(C.shape[1] - 8)
+    one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+    five, six, seven = np.uint64(5), np.uint64(6), np.uint64(7)
+    for block in range(np.uint64(C.shape[1] + 7) >> three):
+        j = min(block << three, last)
+        for i in range(np.uint64(C.shape[0])):
+            T[j, i], T[j + one, i] = C[i, j], C[i, j + one]
+            T[j + two, i], T[j + three, i] = C[i, j + two], C[i, j + three]
+            T[j + four, i], T[j + five, i] = C[i, j + four], C[i, j + five]
+            T[j + six, i], T[j + seven, i] = C[i, j + six], C[i, j + seven]
+
+
+@part
+def _pivot(i, j, C, tree):
+    """Bring cell (i, j) into the tree: send mass round its cycle until an arc empties, and drop that arc."""
+    n = C.shape[0]
+    parent, place, size, flow = tree.parent, tree.place, tree.size, tree.flow
+    row, column = _NODE(i), _NODE(n + j)
+    # Going up from the row, arcs that start at a row lose mass; going up from the column, those that start at a column.
+    least, leaving, below_row = _ENDLESS, row, True
+    node, target = row, place[column]
+    while target - place[node] >= size[node]:  # also where the target stands before the node: the difference wraps
+        if node < n and flow[node] < least:
+            least, leaving = flow[node], node
+        node = parent[node]
+    join = node
+    node = column
+    while node != join:
+        if node >= n and flow[node] < least:
+            least, leaving, below_row = flow[node], node, False
+        node = parent[node]
+    node = row
+    while node != join:
+        flow[node] += -least if node < n else least
+        node = parent[node]
+    node = column
+    while node != join:
+        flow[node] += -least if node >= n else least
+        node = parent[node]
+    if below_row:
+        _hang(row, column, leaving, join, least, C, tree)
+    else:
+        _hang(column, row, leaving, join, least, C, tree)
+
+
+@kernel
+def _hang(root, above, leaving, join, amount, C, tree):
+    """Hang the part below the leaving arc onto `above` by its node `root`, turning the path between them over.
+
+    Nodes and places are unsigned, and so must be all that is added to them.
+    """
+    one, rows = np.uint64(1), np.uint64(C.shape[0])
+    parent, order, place, size, flow = tree.parent, tree.order, tree.place, tree.size, tree.flow
+    moved, potential = tree.moved, tree.potential
+    count, begin = np.uint64(size[leaving]), np.uint64(place[leaving])
+    node = parent[leaving]
+    while node != join:
+        size[node] -= count
+        node = parent[node]
+    node = above
+    while node != join:
+        size[node] += count
+        node = parent[node]
+    # The new preorder: the subtree of the root, then what its parent had before and behind it, and so on upwards.
+    first, filled = np.uint64(place[root]), np.uint64(0)
+    last = first + size[root]
+    filled = _append(order, first, last, moved, filled)
+    node, up, inside = root, above, np.uint64(0)
+    while True:
+        old_parent, old_flow, old_size = parent[node], flow[node], np.uint64(size[node])
+        parent[node], flow[node], size[node] = up, amount, count - inside
+        if node == leaving:
+            break
+        before = np.uint64(place[old_parent])
+        behind = before + size[old_parent]
+        filled = _append(order, before, first, moved, filled)
+        filled = _append(order, last, behind, moved, filled)
+        first, last = before, behind
+        node, up, amount, inside = old_parent, node, old_flow, old_size
+    # Close the gap it leaves and open one right behind its new parent.
+    at = np.uint64(place[above])
+    if at < begin:
+        t = begin - one
+        while t > at:
+            order[t + count] = order[t]
+            place[order[t]] = t + count
+            t -= one
+        at += one
+    else:
+        for t in range(begin + count, at + one):
+            order[t - count] = order[t]
+            place[order[t]] = t - count
+        at = at + one - count
+    for t in range(count):
+        node = moved[t]
+        up = parent[node]
+        order[at + t] = node
+        place[node] = at + t
+        potential[node] = C[min(node, up), max(node, up) - rows] - potential[up]  # no branch: rows come before columns
+
+
+@part
+def _append(order, first, last, moved, filled):
+    """Copy a stretch of the preorder behind what was copied before; returns how much that is."""
+    for t in range(first, last):
+        moved[filled] = order[t]
+        filled += np.uint64(1)
+    return filled
+
+
+@kernel
+def plant_preorder(cells, flows, C, tree):
+    """Turn basis arcs into a tree rooted at row 0 and set the potentials."""
+    n, m = C.shape
+    total = n + m
+    parent, order, place, size = tree.parent, tree.order, tree.place, tree.size
+    head, link = tree.work[:total], tree.work[total : 3 * total]
+    ends, stack = tree.work[3 * total : 5 * total], tree.work[5 * total : 6 * total]
+    for node in range(total):
+        head[node] = _NONE
+        size[node] = 1
+    rows, width = np.uint64(n), np.uint64(m)
+    for k in range(np.uint64(total - 1)):  # half-edge 2 k starts at the row of arc k, 2 k + 1 at its column
+        cell = np.uint64(cells[k])
+        i = cell // width
+        j = rows + cell - i * width
+        one, other = k + k, k + k + np.uint64(1)
+        ends[one], ends[other] = i, j
+        link[one], link[other] = head[i], head[j]
+        head[i], head[j] = one, other
+    parent[0] = 0
+    tree.potential[0] = 0.0
+    stack[0] = 0
+    top = 1
+    for t in range(total):
+        top -= 1
+        node = stack[top]
+        order[t] = node
+        place[node] = t
+        edge = head[node]
+        while edge != _NONE:
+            other = ends[edge ^ np.uint64(1)]
+            if t == 0 or other != parent[node]:
+                parent[other] = node
+                tree.flow[other] = flows[edge >> np.uint64(1)]
+                tree.potential[other] = C[min(node, other), max(node, other) - rows] - tree.potential[node]
+                stack[top] = other
+                top += 1
+            edge = link[edge]
+    for t in range(total - 1, 0, -1):
+        size[parent[order[t]]] += size[order[t]]
+
+
+@part
+def write_basis(tree, n, m, cells, flows):
+    """The arcs of the tree, as local cells with their flows."""
+    for node in range(1, n + m):
+        above = np.int64(tree.parent[node])
+        cells[node - 1] = node * m + above - n if node < n else above * m + node - n
+        flows[node - 1] = tree.flow[node]

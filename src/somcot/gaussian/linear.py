@@ -1,0 +1,201 @@
+"""The linear model of one process: given, or fitted to a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from somcot.plumbing.arrays import Floats, Ints
+from somcot.plumbing.checks import check_count, check_rng, real_array
+from somcot.plumbing.html import card
+from somcot.trajectories import Trajectories
+
+__all__ = ["Linear", "factor", "fit"]
+
+_DUST = 1e-10  # covariances may be this far from symmetric or below 0, relative to their size
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Linear:
+    """x' = A x + offset + S e with standard normal e, started in N(start_mean, start_covariance).
+
+    Attributes
+    ----------
+    A : ndarray, shape (d, d)
+    offset : ndarray, shape (d,)
+    S : ndarray, shape (d, k)
+        The noise of a step has the covariance S S'.
+    start_mean : ndarray, shape (d,)
+    start_covariance : ndarray, shape (d, d)
+
+    Examples
+    --------
+    >>> model = Linear.of([[0.9, 0.1], [0.0, 0.8]], [[0.3, 0.0], [0.1, 0.2]], start=[1.0, 0.0])
+    >>> model
+    Linear(2 coordinates, spectral radius 0.9)
+    >>> model.sample(5, 40, rng=0).shape
+    (5, 41, 2)
+    """
+
+    A: Floats
+    offset: Floats
+    S: Floats
+    start_mean: Floats
+    start_covariance: Floats
+
+    def __post_init__(self) -> None:
+        for array in (self.A, self.offset, self.S, self.start_mean, self.start_covariance):
+            array.setflags(write=False)
+
+    @classmethod
+    def of(cls, A: Any, S: Any, *, offset: Any = 0.0, start: Any = None, names: Sequence[str] = ()) -> Linear:
+        """Check and collect a model; plain numbers will do in one dimension.
+
+        Parameters
+        ----------
+        A : array_like, shape (d, d)
+        S : array_like, shape (d, k)
+        offset : array_like, shape (d,), or number
+        start : array_like, shape (d,), or pair of mean (d,) and covariance (d, d), optional
+            By default 0.
+        names : sequence of str
+            What A, S, offset and start are called in messages.
+        """
+        called = tuple(names) or ("A", "S", "offset", "start")
+        A = _matrix(called[0], A)
+        d = A.shape[0]
+        if A.shape != (d, d):
+            raise ValueError(f"{called[0]}: found shape {A.shape}, expected a square matrix")
+        S = _matrix(called[1], S)
+        if S.shape[0] != d:
+            raise ValueError(f"{called[1]}: found {S.shape[0]} rows, but {called[0]} has {d}")
+        mean, covariance = _start(called[3], start, d)
+        return cls(A, _vector(called[2], offset, d), S, mean, covariance)
+
+    @property
+    def d(self) -> int:
+        """Number of coordinates."""
+        return len(self.A)
+
+    @property
+    def radius(self) -> float:
+        """Spectral radius of A: below 1 the process settles down."""
+        return float(np.abs(np.linalg.eigvals(self.A)).max())
+
+    def sample(self, n_episodes: int, n_steps: int, rng: int | np.random.Generator | None = None) -> Floats:
+        """Draw episodes: an array (n_episodes, n_steps + 1, d)."""
+        n = check_count("n_episodes", n_episodes)
+        n_steps = check_count("n_steps", n_steps, at_least=0)
+        generator = check_rng(rng)
+        x = self.start_mean + generator.standard_normal((n, self.d)) @ factor(self.start_covariance)
+        out = np.empty((n, n_steps + 1, self.d))
+        for t in range(n_steps + 1):
+            out[:, t] = x
+            x = x @ self.A.T + self.offset + generator.standard_normal((n, self.S.shape[1])) @ self.S.T
+        return out
+
+    def record(self, lengths: Iterable[int] | Ints, rng: int | np.random.Generator | None = None) -> list[Floats]:
+        """Draw one episode for each number of steps given, as a recording of that shape."""
+        steps = [check_count("lengths", int(length), at_least=0) for length in lengths]
+        drawn = self.sample(len(steps), max(steps), rng)
+        return [episode[: n + 1] for episode, n in zip(drawn, steps, strict=True)]
+
+    def equals(self, other: Linear) -> bool:
+        """Whether all numbers are the same."""
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in self.__dataclass_fields__)
+
+    def __repr__(self) -> str:
+        many = "coordinate" if self.d == 1 else "coordinates"
+        return f"Linear({self.d} {many}, spectral radius {self.radius:.4g})"
+
+    def _repr_html_(self) -> str:
+        noise = np.sqrt(np.square(self.S).sum(axis=1))
+        return card(
+            "Linear",
+            [
+                ("coordinates", str(self.d)),
+                ("spectral radius of A", f"{self.radius:.4g}"),
+                ("noise of a step", ", ".join(f"{s:.4g}" for s in noise[:8])),
+                ("start", ", ".join(f"{m:.4g}" for m in self.start_mean[:8])),
+            ],
+        )
+
+
+def fit(trajectories: Trajectories | Iterable[Any]) -> Linear:
+    """Fit a linear model to recorded real vectors by least squares.
+
+    Where an episode ended for good nothing more is known of it than its last step. A single episode has a single start:
+    its covariance is then 0.
+
+    Parameters
+    ----------
+    trajectories : Trajectories or iterable of array_like, shape (T + 1, d)
+
+    Examples
+    --------
+    >>> true = Linear.of(0.8, 0.5, offset=1.0, start=(0.0, 0.25))
+    >>> found = fit(true.sample(200, 50, rng=0))
+    >>> [round(float(v), 2) for v in (found.A[0, 0], found.offset[0], found.S[0, 0], found.start_covariance[0, 0])]
+    [0.81, 0.98, 0.5, 0.23]
+    """
+    data = trajectories if isinstance(trajectories, Trajectories) else Trajectories.from_arrays(trajectories)
+    d, n = data.d, data.n_transitions
+    if n < d + 2:
+        raise ValueError(f"trajectories: found {n} transitions of {d} coordinates, expected at least {d + 2}")
+    # About the mean a column that never changes has coefficient 0; together with the intercept it would share one.
+    centre = data.now.mean(axis=0)
+    coefficients = np.linalg.lstsq(data.now - centre, data.following - data.following.mean(axis=0), rcond=None)[0]
+    offset = data.following.mean(axis=0) - centre @ coefficients
+    errors = data.following - data.now @ coefficients - offset
+    starts = data.starts - data.starts.mean(axis=0)
+    return Linear(
+        np.ascontiguousarray(coefficients.T),
+        offset,
+        factor(errors.T @ errors / (n - d - 1)),
+        data.starts.mean(axis=0),
+        starts.T @ starts / max(len(starts) - 1, 1),
+    )
+
+
+def factor(covariance: Floats) -> Floats:
+    """The symmetric root of a covariance."""
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
+
+
+def _matrix(name: str, values: Any) -> Floats:
+    if np.ndim(values) == 0:
+        values = [[values]]
+    matrix = real_array(name, values, 2)
+    if not matrix.size:
+        raise ValueError(f"{name}: found an empty matrix, expected at least one row and one column")
+    return matrix
+
+
+def _vector(name: str, values: Any, d: int) -> Floats:
+    vector = np.full(d, real_array(name, [values], 1)[0]) if np.ndim(values) == 0 else real_array(name, values, 1)
+    if len(vector) != d:
+        raise ValueError(f"{name}: found {len(vector)} numbers for {d} coordinates")
+    return vector
+
+
+def _start(name: str, start: Any, d: int) -> tuple[Floats, Floats]:
+    if start is None:
+        return np.zeros(d), np.zeros((d, d))
+    if not (isinstance(start, tuple) and len(start) == 2):
+        return _vector(name, start, d), np.zeros((d, d))
+    mean = _vector(f"{name}[0]", start[0], d)
+    covariance = _matrix(f"{name}[1]", start[1])
+    if covariance.shape != (d, d):
+        raise ValueError(f"{name}[1]: found shape {covariance.shape}, expected a covariance of shape {(d, d)}")
+    size = float(np.abs(covariance).max())
+    if float(np.abs(covariance - covariance.T).max()) > _DUST * size:
+        raise ValueError(f"{name}[1]: the covariance is not symmetric; pass (mean, covariance)")
+    covariance = (covariance + covariance.T) / 2.0
+    least = float(np.linalg.eigvalsh(covariance)[0])
+    if least < -_DUST * size:
+        raise ValueError(f"{name}[1]: found the eigenvalue {least:.4g}, expected a covariance, which has none below 0")
+    return mean, covariance

@@ -1,0 +1,394 @@
+"""First and second derivatives of solved problems.
+
+Problem b owns rows ``b * (n_x + 1)`` to ``b * (n_x + 1) + n_x`` of the support of X, its start law last, and the same
+of Y. A pair of states is one unknown of a linear system, and so is the pair of start laws: nothing leads to it, and
+what leaves it is the first pair. Each problem is a block of ``n_x * n_y + 1`` unknowns; no block leads to another.
+
+With f the discounted flow through each unknown (occupancy; the start laws among them), phi and psi the transport
+potentials of its basis and V the optimal potential, all for the unit cost,
+
+    dd / dP_X(x' | x)  = discount * sum_y f(x, y) phi_xy(x'),    likewise for Y and for the start laws,
+    dd / dc(x, y)      = f(x, y),
+    dd / d discount    = (<f, V> - <f, c>) / discount - <w, V>,  w the first pairs, or the weights of a table.
+
+Rows are centred, which is what dividing rows by their sums does to a derivative. The second derivatives are those of
+the smooth piece: the bases stay, and flows on them and potentials along them are linear (`bellman.repair`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.chains import Support
+from somcot.core.pairs import Pairs
+from somcot.core.sweep import Sweep
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.errors import ConvergenceWarning, warn
+from somcot.plumbing.linear_systems import Kernel, discounted_blocks
+from somcot.problem import Problem, UnitProblem
+
+__all__ = [
+    "ROUNDING",
+    "Slopes",
+    "Solved",
+    "Stack",
+    "WarmStart",
+    "distance_slopes",
+    "margins",
+    "metric_slopes",
+    "second_slopes",
+    "solve",
+]
+
+
+# --- Many problems of one shape side by side, solved in one sweep.
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Problems with equal numbers of states.
+
+    Attributes
+    ----------
+    support_x, support_y : Support
+        Rows of all problems, one after the other. Indices of X count through all problems, those of Y start anew in
+        each: together they are a place in the potentials, which are stacked as (n_problems * n_x, n_y).
+    cost : ndarray, shape (n_problems, n_x, n_y)
+        Shifted and scaled to [0, 1].
+    offset, scale, discount : ndarray, shape (n_problems,)
+    """
+
+    support_x: Support
+    support_y: Support
+    cost: Floats
+    offset: Floats
+    scale: Floats
+    discount: Floats
+
+    @classmethod
+    def from_rows(cls, rows_x: Floats, rows_y: Floats, cost: Floats, discount: Floats) -> Stack:
+        """From kernels with the start law as last row, (n_problems, n + 1, n), costs and discounts."""
+        offset = cost.min(axis=(1, 2))
+        scale = cost.max(axis=(1, 2)) - offset
+        scale[scale == 0.0] = 1.0
+        unit = (cost - offset[:, None, None]) / scale[:, None, None]
+        own = np.array(discount)  # a view of what the caller holds may be read-only, another type to compile for
+        return cls(_support(rows_x, rows_x.shape[2]), _support(rows_y, 0), unit, offset, scale, own)
+
+    @classmethod
+    def from_problem(cls, problem: Problem) -> Stack:
+        """A single problem."""
+        single = (np.array([number]) for number in (problem.offset, problem.scale, problem.discount))
+        return cls(problem.x.support, problem.y.support, problem.unit_cost[None], *single)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(n_problems, n_x, n_y)."""
+        n_problems, n_x, n_y = self.cost.shape
+        return n_problems, n_x, n_y
+
+    @property
+    def block(self) -> int:
+        """Unknowns of one problem."""
+        return self.shape[1] * self.shape[2] + 1
+
+    @cached_property
+    def extended_cost(self) -> Floats:
+        """The cost of each unknown, 0 for the start laws."""
+        n_problems, _, _ = self.shape
+        extended = np.zeros((n_problems, self.block))
+        extended[:, :-1] = self.cost.reshape(n_problems, -1)
+        return extended.ravel()
+
+    @cached_property
+    def problem_x(self) -> NDArray[np.int64]:
+        """The problem that each entry of the support of X belongs to."""
+        return self.support_x.rows // (self.shape[1] + 1)
+
+    @cached_property
+    def problem_y(self) -> NDArray[np.int64]:
+        """The problem that each entry of the support of Y belongs to."""
+        return self.support_y.rows // (self.shape[2] + 1)
+
+    def table(self, values: Floats) -> Floats:
+        """What a sweep takes: values of the unknowns without those of the start laws, (n_problems * n_x, n_y)."""
+        n_problems, n_x, n_y = self.shape
+        return np.ascontiguousarray(values.reshape(n_problems, self.block)[:, :-1]).reshape(n_problems * n_x, n_y)
+
+    def sweep(self, threads: int | None) -> Sweep:
+        """The transport problems of all pairs of all problems; the last one, twice there, is to be ignored."""
+        n_problems, n_x, n_y = self.shape
+        x, y = (grid.ravel() for grid in np.indices((n_x, n_y)))
+        first = np.arange(n_problems)[:, None]
+        rows_x, rows_y = first * (n_x + 1) + np.append(x, n_x), first * (n_y + 1) + np.append(y, n_y)
+        index = (first * self.block + np.arange(n_x * n_y)).reshape(n_problems * n_x, n_y)
+        no_cost = np.broadcast_to(0.0, (n_problems * (n_x + 1) - 1, n_problems * (n_y + 1) - 1))
+        pairs = Pairs(rows_x.ravel().astype(np.int32), rows_y.ravel().astype(np.int32), index.astype(np.int32))
+        return Sweep(UnitProblem(self.support_x, self.support_y, no_cost, 0.5), pairs, threads)
+
+
+def _support(rows: Floats, shift: int) -> Support:
+    """Positive entries of stacked rows; the columns of problem b are moved by b times `shift`."""
+    n_problems, n_rows, n = rows.shape
+    table = rows.reshape(n_problems * n_rows, n)
+    row, column = np.nonzero(table)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(table)))]).astype(np.int64)
+    return Support(indptr, (column + row // n_rows * shift).astype(np.int32), table[row, column])
+
+
+# --- Policy iteration on a stack of problems, from where the last one ended.
+
+_EPS = float(np.finfo(np.float64).eps)
+ROUNDING = 64.0 * _EPS
+_MAX_SWEEPS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """A stack of problems with the optimal potential V (unit cost, start laws included) and its couplings."""
+
+    stack: Stack
+    sweep: Sweep
+    V: Floats
+    kernel: Kernel
+
+    @property
+    def threads(self) -> int:
+        """Threads to use."""
+        return self.sweep.threads
+
+    @cached_property
+    def occupancy(self) -> Floats:
+        """Discounted occupancy of each pair, 1 in sum over each problem, (n_problems, n_x * n_y + 1).
+
+        The start laws stand last with (1 - discount) / discount, which makes what leaves them the first pairs.
+        """
+        stack = self.stack
+        source = np.zeros((stack.shape[0], stack.block))
+        source[:, -1] = (1.0 - stack.discount) / stack.discount
+        law = self.adjoint(source)
+        law = np.maximum(law, 0.0)  # pairs that are not visited are 0 already: no step of the solver reaches them
+        law[:, :-1] /= law[:, :-1].sum(axis=1, keepdims=True)
+        return law
+
+    @cached_property
+    def unit_value(self) -> Floats:
+        """Distances for the unit cost, (n_problems,)."""
+        visits = self.occupancy[:, :-1]
+        return np.asarray((visits * self.stack.cost.reshape(visits.shape)).sum(axis=1))
+
+    @cached_property
+    def unit_metric(self) -> Floats:
+        """Distances of all pairs for the unit cost, (n_problems, n_x, n_y)."""
+        stack = self.stack
+        table = stack.table(self.V).reshape(stack.shape)
+        return np.clip((1.0 - stack.discount)[:, None, None] * table, 0.0, 1.0)
+
+    def adjoint(self, source: Floats) -> Floats:
+        """Solve (I - discount * kernel') f = source in each problem, (n_problems, n_x * n_y + 1)."""
+        b = np.ascontiguousarray(source.ravel())
+        turned = self.kernel.transpose()
+        return discounted_blocks(turned, b, self.stack.discount, np.zeros_like(b), self.threads).reshape(source.shape)
+
+    def forward(self, source: Floats) -> Floats:
+        """Solve (I - discount * kernel) v = source, (n_problems * (n_x * n_y + 1),)."""
+        return discounted_blocks(self.kernel, source, self.stack.discount, np.zeros_like(source), self.threads)
+
+
+class WarmStart:
+    """Where the last call ended, so that the next one, after a small step, begins there.
+
+    Hand the same record to every call of a training loop, one for each loss term: the last potential and the last
+    couplings are mended for the new kernels (dual simplex), which takes a fraction of a fresh start. Answers do not
+    depend on it. Another number of problems in the batch starts afresh; other numbers of states are an error. Copies
+    and pickles of it are empty.
+
+    Examples
+    --------
+    >>> warm = WarmStart()
+    >>> warm.clear()
+    >>> warm
+    WarmStart(empty)
+    """
+
+    def __init__(self) -> None:
+        self._last: Solved | None = None
+
+    def clear(self) -> None:
+        """Forget the last call."""
+        self._last = None
+
+    def __repr__(self) -> str:
+        if self._last is None:
+            return "WarmStart(empty)"
+        n_problems, n_x, n_y = self._last.stack.shape
+        return f"WarmStart({n_problems} problem{'s' * (n_problems != 1)} of {n_x} x {n_y} states)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WarmStart, ()
+
+    def _for(self, stack: Stack) -> Solved | None:
+        """The last call, if it was about problems like these."""
+        if self._last is None:
+            return None
+        known = self._last.stack.shape
+        if known[1:] != stack.shape[1:]:
+            raise ValueError(
+                f"warm: holds a problem of {known[1]} x {known[2]} states, this one has {stack.shape[1]} x "
+                f"{stack.shape[2]}; use a WarmStart for each problem, or clear() it"
+            )
+        return self._last if known == stack.shape else None
+
+
+def solve(stack: Stack, warm: WarmStart | None = None, threads: int | None = None) -> Solved:
+    """Improve and evaluate until every problem is solved to rounding."""
+    if warm is not None and not isinstance(warm, WarmStart):
+        raise TypeError(f"warm: found {type(warm).__name__}, expected a WarmStart")
+    last = None if warm is None else warm._for(stack)
+    sweep = stack.sweep(threads)
+    cost = stack.extended_cost
+    V = cost.copy() if last is None else last.V.copy()
+    if last is not None:
+        # The old potential, not a better guess: it is what the old bases are dual feasible for.
+        sweep.resume(stack.table(V), last.sweep)
+    gamma = np.repeat(stack.discount, stack.block)
+    for step in range(_MAX_SWEEPS):
+        found = sweep.improve(stack.table(V))
+        residual = float(np.abs(cost + gamma * found.value[:-1] - V).max())
+        kernel, _ = sweep.kernel()
+        if (step > 0 and found.changed == 0) or residual <= ROUNDING * (1.0 + float(V.max())):
+            break
+        V = discounted_blocks(kernel, cost, stack.discount, V, sweep.threads)
+    else:
+        warn(
+            f"stopped after {_MAX_SWEEPS} sweeps with a residual of {residual:.1g}; a smaller discount helps",
+            ConvergenceWarning,
+        )
+    solved = Solved(stack, sweep, V, kernel)
+    if warm is not None:
+        warm._last = solved
+    return solved
+
+
+# --- First and second derivatives of solved problems.
+
+
+class Slopes(NamedTuple):
+    """Derivatives, or directions: one number per entry of the supports, per cost and per discount."""
+
+    x: Floats
+    y: Floats
+    cost: Floats
+    discount: Floats
+
+
+@dataclass(frozen=True)
+class _Flow:
+    """What one asks of the solution, (n_problems, ...).
+
+    ``total`` is the flow through the unknowns, ``moving`` the part of it that does not stem from a global minimum, and
+    ``first`` is <w, V> for that part.
+    """
+
+    total: Floats
+    moving: Floats
+    first: Floats
+
+
+def distance_slopes(solved: Solved) -> Slopes:
+    """Of the distance of every problem."""
+    return _slopes(solved, _distance_flow(solved))
+
+
+def _distance_flow(solved: Solved) -> _Flow:
+    # No distance is below the least cost: there 0 is a derivative in kernels and discount, and others are noise.
+    above = (solved.unit_value > ROUNDING)[:, None]
+    law = solved.occupancy
+    first = solved.V.reshape(law.shape)[:, -1:] / solved.stack.discount[:, None]
+    return _Flow(law, law * above, first * above)
+
+
+def metric_slopes(solved: Solved, weight: Floats) -> Slopes:
+    """Of the sum of the distances of all pairs times `weight`, (n_problems, n_x, n_y), of any sign."""
+    stack = solved.stack
+    rest = (1.0 - stack.discount)[:, None]
+    table = weight.reshape(stack.shape[0], -1)
+    above = solved.unit_metric.reshape(table.shape) > ROUNDING
+    source = np.zeros((stack.shape[0], stack.block))
+    source[:, :-1] = rest * table
+    total = solved.adjoint(source)
+    source[:, :-1] *= above
+    moving = total if above.all() else solved.adjoint(source)
+    values = solved.V.reshape(source.shape)[:, :-1]
+    return _slopes(solved, _Flow(total, moving, (table * above * values).sum(axis=1, keepdims=True)))
+
+
+def _slopes(solved: Solved, flow: _Flow) -> Slopes:
+    stack = solved.stack
+    n_problems = stack.shape[0]
+    gamma = stack.discount[:, None]
+    slots_x, slots_y = solved.sweep.potential_sums(stack.table(solved.V), np.append(gamma * flow.moving, 0.0))
+    V, cost = solved.V.reshape(n_problems, -1), stack.extended_cost.reshape(n_problems, -1)
+    visits = flow.moving[:, :-1]
+    gained = ((visits * V[:, :-1]).sum(axis=1) - (visits * cost[:, :-1]).sum(axis=1)) / stack.discount
+    return Slopes(
+        stack.scale[stack.problem_x] * _centred(stack.support_x, slots_x),
+        stack.scale[stack.problem_y] * _centred(stack.support_y, slots_y),
+        flow.total[:, :-1].reshape(stack.shape),
+        stack.scale * (gained - flow.first[:, 0]),
+    )
+
+
+def margins(solved: Solved, *, starts: bool = True) -> tuple[Floats, Floats]:
+    """How far the couplings of visited pairs are from others: in mass and in cost, each (n_problems,).
+
+    Masses of the start laws do not count when these are known to stay (``starts=False``).
+    """
+    stack = solved.stack
+    visited = (solved.occupancy > 0.0).ravel()
+    found = solved.sweep.margins(stack.table(solved.V), np.append(visited, False))
+    mass, cost = (values[:-1].reshape(stack.shape[0], -1) for values in found)
+    mass = mass if starts else mass[:, :-1]
+    return mass.min(axis=1), stack.scale * np.maximum(cost.min(axis=1), 0.0)
+
+
+def second_slopes(solved: Solved, along: Slopes) -> Slopes:
+    """How the derivatives of the distance change along a direction (its rows sum to 0), the bases being kept.
+
+    Of x and y the change before rows are centred is not returned but that after; nothing is known of the discount.
+    """
+    stack, sweep = solved.stack, solved.sweep
+    n_problems, gamma = stack.shape[0], np.repeat(stack.discount, stack.block)
+    row, following, change = sweep.change(along.x, along.y)
+    real = row < len(gamma)  # the last pair is there twice
+    row, following, change = row[real], following[real], change[real]
+    flow, n = solved.occupancy.ravel(), len(gamma)
+    extended = np.zeros((n_problems, stack.block))
+    extended[:, :-1] = (along.cost / stack.scale[:, None, None]).reshape(n_problems, -1)
+    moved_V = solved.forward(extended.ravel() + gamma * np.bincount(row, change * solved.V[following], minlength=n))
+    source = np.bincount(following, change * (gamma * flow)[row], minlength=n).astype(np.float64)
+    moved_flow = solved.adjoint(source.reshape(n_problems, -1))
+    V = stack.table(solved.V)
+    parts = [
+        sweep.potential_sums(V, np.append(gamma * moved_flow.ravel(), 0.0)),
+        sweep.potential_sums(stack.table(moved_V), np.append(gamma * flow, 0.0)),
+    ]
+    still = sweep.potential_sums(V, np.append(gamma * flow, 0.0))
+    ends = []
+    sides = ((stack.support_x, stack.problem_x, along.x), (stack.support_y, stack.problem_y, along.y))
+    for side, (support, problem, direction) in enumerate(sides):
+        centred = _centred(support, parts[0][side] + parts[1][side])
+        centred -= support.row_sums(direction * still[side])[support.rows]  # the centre moves too
+        ends.append(stack.scale[problem] * centred)
+    return Slopes(ends[0], ends[1], moved_flow[:, :-1].reshape(stack.shape), np.full(n_problems, np.nan))
+
+
+def _centred(support: Support, slots: Floats) -> Floats:
+    """Less the mean under each row, so that a constant per row does not matter."""
+    centred: Floats = slots - support.row_sums(support.probabilities * slots)[support.rows]
+    return centred

@@ -1,0 +1,390 @@
+"""From what the splits and the pooled rows say to an estimate and its interval: the rules of docs/statistics.md.
+
+The distance of estimated chains (the plug-in) is too high, because the optimal potentials fit the noise. Split the data
+into halves A and B. By the performance-difference identity
+
+    d_B = d_A + <occ_B, delta_AB> + gap(A -> B),      delta_AB = c + discount (P_B phi_A + Q_B psi_A) - V_A,
+
+where phi_A, psi_A are A's transport potentials: the first two terms are B evaluated with A's frozen potentials, and
+gap(A -> B) >= 0 is what B gains by fitting its own noise. With A's own occupancy in place of B's the first two terms
+are A's potentials evaluated on B to first order,
+
+    C_A = d_A + discount sum_xy occ_A(x, y) [(P_B - P_A)(x) phi_A + (Q_B - Q_A)(y) psi_A] + the same for the starts,
+
+which is nearly unbiased where rows are equal. What is made of the two is in `somcot.inference.bias_correction`.
+
+Everything is in units of the unit cost, where the least possible distance is 0. All constants were chosen once, on
+families of their own; none depends on the discount or on the number of states.
+"""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.chains import Support
+from somcot.core.pairs import thread_count
+from somcot.costs import FeatureCost
+from somcot.inference.model import Model, deal_rows, on_entries
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.linear_systems import discounted_occupancy
+from somcot.problem import Problem, UnitProblem
+from somcot.recorded.counts import Counts
+from somcot.result import Bounds, Status
+from somcot.solvers.policy_iteration import Solution, iterate
+
+__all__ = [
+    "Evidence",
+    "Half",
+    "Halves",
+    "Plugin",
+    "correct",
+    "cross_fit",
+    "cross_value",
+    "gap",
+    "half_supports",
+    "interval",
+]
+
+
+# --- Random halves of the data against each other: the cross-fit gap and the cross-fitted value.
+
+HALF_TOLERANCE = 1e-7  # of the cost range; sampling noise is far larger
+_NEGLIGIBLE = 1e-9  # occupancy below which a pair cannot move the gap
+
+
+class Plugin(NamedTuple):
+    """The problem of the estimated chains, solved, and what it was estimated from.
+
+    Attributes
+    ----------
+    problem : Problem
+    x, y : Model
+    solution : Solution
+    features : FeatureCost or None
+        Where the cost comes from, if that is estimated too.
+    """
+
+    problem: Problem
+    x: Model
+    y: Model
+    solution: Solution
+    features: FeatureCost | None = None
+
+    @property
+    def models(self) -> tuple[Model, Model]:
+        """Both sides."""
+        return self.x, self.y
+
+
+class Half(NamedTuple):
+    """One half solved.
+
+    Attributes
+    ----------
+    problem : UnitProblem
+    solution : Solution
+    weight : ndarray, shape (n_pairs + 1,)
+        Of each pair under the half's own coupling, times the discount; of the start laws last.
+    signed : ndarray, shape (n_x, n_y), or None
+        The differences of features whose sizes are the cost, up to a constant; None for a known cost.
+    """
+
+    problem: UnitProblem
+    solution: Solution
+    weight: Floats
+    signed: Floats | None = None
+
+    @classmethod
+    def solve(cls, problem: UnitProblem, signed: Floats | None, plugin: Solution, guess: Floats) -> Half:
+        """From the potential and the prices of the plug-in, on its pairs."""
+        found = iterate(problem, plugin.pairs, threads=1, guess=guess, tolerance=HALF_TOLERANCE, hints=plugin.sweep)
+        if found.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        return cls.of(problem, found)._replace(signed=signed)
+
+    @classmethod
+    def of(cls, problem: UnitProblem, found: Solution) -> Half:
+        """With the occupancy of pairs under its own coupling."""
+        occupancy = discounted_occupancy(*found.sweep.kernel(), problem.discount)
+        occupancy = np.where(occupancy > _NEGLIGIBLE, occupancy, 0.0)
+        return cls(problem, found, np.append(problem.discount * occupancy, 1.0 - problem.discount))
+
+    @property
+    def V(self) -> Floats:  # noqa: N802 - the paper's letter
+        """Its potential as a table."""
+        return self.solution.pairs.table(self.solution.V)
+
+    def mean(self, table: Floats) -> float:
+        """Mean of a table of pairs under the half's own occupancy."""
+        pairs = self.solution.pairs
+        return float(self.weight[:-1] @ table[pairs.x, pairs.y]) / self.problem.discount
+
+
+def cross_fit(plugin: Plugin, *, n_splits: int, rng: np.random.Generator, threads: int | None = None) -> Halves | None:
+    """Split the data `n_splits` times and compare the halves; None for no split.
+
+    Each split costs two solves, which start from the plug-in's potential and live on its pairs. The result does not
+    depend on the number of threads.
+    """
+    if n_splits == 0:
+        return None
+    tasks = _halves(plugin, n_splits, rng)
+    guess = plugin.solution.pairs.table(plugin.solution.V)
+    workers = min(thread_count(threads), len(tasks))
+    if workers == 1 or len(plugin.solution.pairs) < 400:
+        solved = [Half.solve(task, signed, plugin.solution, guess) for task, signed in tasks]
+    else:
+        with ThreadPoolExecutor(workers) as pool:
+            solved = list(pool.map(lambda t: Half.solve(t[0], t[1], plugin.solution, guess), tasks))
+    whole = plugin.problem.unit
+    signed = None if plugin.features is None else plugin.features.signed / plugin.problem.scale
+    gaps = [gap(solved[i], solved[i ^ 1]) for i in range(len(solved))]
+    distances = [half.solution.distance(whole.discount) for half in solved]
+    values = [cross_value(half, whole, signed) for half in solved]
+    return Halves(*(float(np.mean(numbers)) for numbers in (gaps, distances, values)))
+
+
+def _halves(plugin: Plugin, n_splits: int, rng: np.random.Generator) -> list[tuple[UnitProblem, Floats | None]]:
+    """The problems of both halves of every split, two after two, and the signed differences behind their costs."""
+    problem, features = plugin.problem, plugin.features
+    halves_x, halves_y = (half_supports(model, n_splits, rng) for model in plugin.models)
+    tasks: list[tuple[UnitProblem, Floats | None]] = []
+    noise = np.zeros(problem.shape)
+    for k, (x, y) in enumerate(zip(halves_x, halves_y, strict=True)):
+        if features is None:
+            tasks.append((UnitProblem(x, y, problem.unit_cost, problem.discount), None))
+            continue
+        noise = features.noise(rng) / problem.scale if k % 2 == 0 else -noise  # halves lie on either side of the whole
+        signed = features.signed / problem.scale + noise
+        tasks.append((UnitProblem(x, y, np.abs(signed) - problem.offset / problem.scale, problem.discount), signed))
+    return tasks
+
+
+def gap(a: Half, b: Half) -> float:
+    """gap(A -> B): the mean loss of B's optimal coupling against A's potentials, at least 0.
+
+    Both on the same pairs, with supports of the same entries. With an estimated cost, how B fits the signs is part of
+    it.
+    """
+    loss = a.solution.sweep.gap_of(a.V, b.solution.sweep, b.weight)
+    if a.signed is None or b.signed is None:
+        return loss
+    return loss + b.mean(np.abs(b.signed) - np.sign(a.signed) * b.signed)
+
+
+def cross_value(half: Half, whole: UnitProblem, signed: Floats | None = None) -> float:
+    """C: the half's potentials and occupancy evaluated on the other half, to first order.
+
+    The other half is as far from the whole as this one, on the other side: P_other - P_half = 2 (P_whole - P_half).
+    `signed` are the differences of features of the whole, if the cost is made of them; the half's signs stay.
+    """
+    own = half.problem
+    slots_x, slots_y = half.solution.sweep.potential_sums(half.V, half.weight)
+    change = float(slots_x @ (whole.support_x.probabilities - own.support_x.probabilities))
+    change += float(slots_y @ (whole.support_y.probabilities - own.support_y.probabilities))
+    if signed is not None and half.signed is not None:
+        change += half.mean(np.sign(half.signed) * (signed - half.signed))
+    return half.solution.distance(own.discount) + 2.0 * change
+
+
+def half_supports(model: Model, n_splits: int, rng: np.random.Generator) -> list[Support]:
+    """Supports of the halves of `n_splits` random splits, two after two, all with the entries of the whole.
+
+    Rows without observations of their own in a half keep the probabilities of the whole.
+    """
+    if model.samples is not None and model.samples.discount is not None:
+        return _refitted_halves(model, n_splits, rng)
+    support = model.chain.support
+    first = _split_rows(model.counts, support.indptr, n_splits, rng)
+    halves = np.stack([first, model.counts - first], axis=1).reshape(2 * n_splits, -1)
+    totals = np.add.reduceat(halves, support.indptr[:-1], axis=1)[:, support.rows]
+    shares = np.where(totals > 0, halves / np.maximum(totals, 1), support.probabilities)
+    return [model.with_start(Support(support.indptr, support.indices, row)) for row in shares]
+
+
+def _split_rows(
+    counts: NDArray[np.int64], indptr: NDArray[np.int64], n_splits: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Half of every row's observations, drawn without replacement, (n_splits, n_entries); odd ones go either way."""
+    totals = np.broadcast_to(np.add.reduceat(counts, indptr[:-1]), (n_splits, len(indptr) - 1))
+    return deal_rows(counts, indptr, totals // 2 + (totals % 2) * rng.integers(0, 2, size=totals.shape), rng)
+
+
+def _refitted_halves(model: Model, n_splits: int, rng: np.random.Generator) -> list[Support]:
+    """Random halves of independent samples, the chain fitted to each anew."""
+    assert model.samples is not None
+    if isinstance(model.samples, Counts):
+        parts = [half for _ in range(n_splits) for half in model.samples.halves(rng)]
+        fitted = [half.chain(check=False) if half.n_transitions else model.chain for half in parts]
+        return [on_entries(model.chain.support, chain) for chain in fitted]
+    n = model.samples.n_transitions
+    chains = []
+    for _ in range(n_splits):
+        order = rng.permutation(n)
+        cut = n // 2 + int(rng.integers(0, 2)) * (n % 2)
+        halves = (order[:cut], order[cut:])
+        chains += [model.samples.take(half).chain(check=False) if len(half) else model.chain for half in halves]
+    return [on_entries(model.chain.support, chain) for chain in chains]
+
+
+# --- From what the splits and the pooled rows say to an estimate and its interval: the rules of docs/statistics.md.
+
+HALF_SAMPLE = 2.0 + math.sqrt(2.0)  # turns the rise from full to half samples into units of the gap
+SATURATED = 3.0  # accumulated error of the kernels above which data are too few
+
+
+class Halves(NamedTuple):
+    """What random halves of the data say, means over all of them.
+
+    Attributes
+    ----------
+    gap : float
+        What one half's coupling loses against the other's potentials.
+    distance : float
+        Of a half.
+    value : float
+        Cross-fitted: one half's potentials evaluated on the other, to first order. May be negative.
+    """
+
+    gap: float
+    distance: float
+    value: float
+
+
+class Evidence(NamedTuple):
+    """All that the rules look at.
+
+    Attributes
+    ----------
+    plugin, error, saturation : float
+        The distance of the estimated chains, its standard error, and how far the data are too few.
+    halves : Halves or None
+        None where the data were not split.
+    pooled : float or None
+        Distance of the pooled kernels; None where the states differ. One of the two is there.
+    """
+
+    plugin: float
+    error: float
+    saturation: float
+    halves: Halves | None
+    pooled: float | None
+
+    @property
+    def gap(self) -> float:
+        """The effective gap; without splits, what it would be at a kink: sqrt(2) times what pooling takes off."""
+        if self.halves is None:
+            assert self.pooled is not None
+            return math.sqrt(2.0) * max(self.plugin - self.pooled, 0.0)
+        return max(self.halves.gap, HALF_SAMPLE * (self.halves.distance - self.plugin), 0.0)
+
+    @property
+    def rho(self) -> float:
+        """The gap relative to the plug-in; 0 where that is 0."""
+        return self.gap / self.plugin if self.plugin > 0.0 else 0.0
+
+    @property
+    def uncut(self) -> float:
+        """The corrected value without cuts and switches, for ranking: it may be negative."""
+        if self.halves is None:
+            assert self.pooled is not None
+            return self.pooled
+        return self.halves.value
+
+
+def correct(evidence: Evidence) -> float:
+    """The estimate: between 0 and the plug-in.
+
+    Examples
+    --------
+    >>> correct(Evidence(0.2, 0.01, 0.1, Halves(0.0, 0.2, 0.2), None))  # the halves agree: nothing to correct
+    0.2
+    >>> correct(Evidence(0.2, 0.01, 0.1, Halves(0.3, 0.28, 0.0), None))  # they do not agree at all
+    0.0
+    >>> correct(Evidence(0.2, 0.01, 0.1, Halves(0.1, 0.22, 0.1), 0.15))  # same states: the pooled rows decide
+    0.15
+    """
+    if evidence.plugin <= 0.0:
+        return 0.0
+    if evidence.pooled is None:
+        return max(0.0, evidence.plugin - _taken_off(evidence))
+    pooled = min(evidence.pooled, evidence.plugin)
+    return pooled if evidence.halves is None else max(pooled, evidence.plugin - _most_taken_off(evidence), 0.0)
+
+
+def interval(evidence: Evidence, confidence: float) -> Bounds:
+    """Interval for the true distance, which holds the estimate.
+
+    Examples
+    --------
+    >>> low, high = interval(Evidence(0.5, 0.1, 0.1, Halves(0.0, 0.5, 0.5), None), 0.9)
+    >>> round(low, 4), round(high, 4)
+    (0.3355, 0.6645)
+    """
+    from scipy.special import ndtri
+
+    margin = float(ndtri(0.5 + 0.5 * confidence)) * evidence.error
+    plugin, quarter = evidence.plugin, evidence.gap / 4.0
+    if evidence.pooled is None:
+        return Bounds(_lowest(evidence, margin), max(0.0, plugin - quarter) + margin)
+    estimate, pooled = correct(evidence), min(evidence.pooled, plugin)
+    high = estimate + (plugin - estimate) / 4.0
+    if evidence.halves is None:  # a quarter of what was taken off is in doubt, on either side
+        return Bounds(max(0.0, pooled - (plugin - pooled) / 4.0 - margin), high + margin)
+    low = min(max(0.0, pooled - margin), _lowest(evidence, margin))
+    return Bounds(low, max(high, plugin - quarter) + margin)
+
+
+def _ramp(x: float, a: float, b: float) -> float:
+    return min(max((x - a) / (b - a), 0.0), 1.0)
+
+
+def _shift(evidence: Evidence) -> float:
+    """D: what the cross-fitted value is below the plug-in."""
+    assert evidence.halves is not None
+    return max(evidence.plugin - evidence.halves.value, 0.0)
+
+
+def _is_kinked(evidence: Evidence) -> float:
+    """Between 0 and 1: whether D is large enough against noise and gap to be the bias of a kink."""
+    assert evidence.halves is not None
+    shift, gap = _shift(evidence), evidence.halves.gap
+    if shift <= 0.0 or gap <= 0.0:
+        return 0.0
+    against_noise = _ramp(shift / evidence.error, 0.5, 1.5) if evidence.error > 0.0 else 1.0
+    return against_noise * _ramp(shift / gap, 0.5, 0.65)
+
+
+def _taken_off(evidence: Evidence) -> float:
+    """B, where the states differ: a quarter of the gap where the distance is smooth, D at kinks, the gap near 0."""
+    assert evidence.halves is not None
+    gap, rho, shift = evidence.gap, evidence.rho, _shift(evidence)
+    kinked = _is_kinked(evidence)
+    if kinked > 0.0:
+        rise = (evidence.halves.distance - evidence.plugin) / shift
+        kinked *= max(_ramp(rise, 0.30, 0.38), _ramp(rho, 0.6, 0.9))
+    bias = kinked * shift + (1.0 - kinked) * gap / 4.0
+    near_zero = 0.25 + 0.75 * _ramp(rho, 0.75, 1.25)
+    return max(near_zero * gap, min(max(bias, gap / 4.0), gap))
+
+
+def _lowest(evidence: Evidence, margin: float) -> float:
+    """Lower end from the splits."""
+    gap, rho, kinked = evidence.gap, evidence.rho, _is_kinked(evidence)
+    bias = min(max(kinked * _shift(evidence) + (1.0 - kinked) * gap / 4.0, gap / 4.0), gap)
+    off = 1.2 * bias
+    most = 1.5 if evidence.saturation > SATURATED else 1.25
+    off += _ramp(rho, 0.4, 0.8) * max(most * gap - off, 0.0)
+    return max(0.0, evidence.plugin - off - margin)
+
+
+def _most_taken_off(evidence: Evidence) -> float:
+    """How far below the plug-in the pooled rows may go, for small shifts of many rows in the same direction."""
+    assert evidence.halves is not None
+    most = 1.2 + 0.8 * _ramp(evidence.rho, 0.6, 0.9)
+    return most * max(evidence.plugin - evidence.halves.value, evidence.gap / 4.0)

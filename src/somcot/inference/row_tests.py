@@ -1,0 +1,298 @@
+"""Where a distance comes from: pairs of states and transitions, each with its error and a mark if it is no accident.
+
+A pair contributes its occupancy under the optimal coupling times its cost. With the optimal bases held, the occupancy
+of one pair is a smooth function of the rows; its derivative is that of a distance whose cost is that pair's alone.
+
+A transition contributes the derivative of the distance along it times the difference of its probability in the two
+processes, half for each process. These add up to the distance where it is proportional to the difference of the rows,
+which it is near equality, and roughly elsewhere. They are told where equal names mean the same state: where namesakes
+cost less than half of what two states met at random do. Node 3 of one graph is not node 3 of another.
+
+Marks control the false discovery rate (Benjamini and Hochberg), and there is none at all where a permutation test of
+the rows (Pearson, whole episodes, 5 %) does not tell the processes apart: two recordings of one process get a mark in
+at most 5 % of all cases whatever else is approximate here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.contributions import Contributions, Makeup, PairShare, RowCounts, TransitionShare, names_count
+from somcot.core.pairs import reachable_pairs
+from somcot.core.sweep import Sweep
+from somcot.inference.model import Model
+from somcot.inference.permutation import sequential_pvalue
+from somcot.inference.pooled_episodes import deck_of_two, known_starts_differ
+from somcot.inference.statistics import pearson
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.checks import check_count
+from somcot.plumbing.linear_systems import discounted_occupancy, discounted_value
+from somcot.plumbing.records import amended
+from somcot.problem import Data, UnitProblem
+from somcot.result import Result
+
+__all__ = ["benjamini_hochberg", "contributions", "counted", "rows_pvalue", "same_rows"]
+
+_LEVEL = 0.05
+_PERMUTATIONS = 199
+_LOW_END = 1.645  # standard errors, and 1.25 gaps, by which the plug-in must exceed 0 for any pair to be marked
+
+
+def contributions(result: Result, n: int = 10) -> Contributions:
+    """The `n` largest contributions of each kind; see `somcot.Result.contributions`."""
+    n = check_count("n", n)
+    makeup = result.makeup
+    if makeup is None:
+        if result.clock.name != "discount":
+            raise ValueError(
+                f"contributions: not known for {result.clock} where kernels or costs change with time or are rates; "
+                "result.state_law times the cost has those of pairs"
+            )
+        raise ValueError(
+            f"contributions: method {result.method!r} keeps no rows and costs; use 'auto', 'exact' or 'plugin'"
+        )
+    apart = _told_apart(result)
+    return Contributions(_pairs(result, makeup, n, apart), _transitions(result, makeup, n, apart))
+
+
+def counted(result: Result, x: Model, y: Model) -> Result:
+    """Let a result know how often each transition was seen."""
+    if result.makeup is None:
+        return result
+    rows = [side._replace(counts=model.counts) for side, model in ((result.makeup.x, x), (result.makeup.y, y))]
+    test = functools.partial(same_rows, x.samples, y.samples)
+    return amended(result, makeup=replace(result.makeup, x=rows[0], y=rows[1], same_rows=test))
+
+
+def same_rows(x: Data | None, y: Data | None) -> float | None:
+    """P-value of "the same rows" by permutation of whole episodes; None where they cannot be exchanged.
+
+    Of single transitions where one of the two is counts.
+    """
+    if x is None or y is None or x.discount != y.discount or known_starts_differ(x, y):
+        return None
+    if set(x.states).isdisjoint(y.states):  # other names, not other rows: states of two clusterings, say
+        return None
+    return sequential_pvalue(deck_of_two(x, y), pearson, _PERMUTATIONS)
+
+
+def rows_pvalue(result: Result) -> float | None:
+    """The p-value of "the same rows"; None where there is none, or names do not say which rows to compare."""
+    makeup = result.makeup
+    if makeup is None or not names_count(result.states_x, result.states_y, makeup.cost, result.state_law):
+        return None
+    return makeup.pvalue()
+
+
+def _told_apart(result: Result) -> bool:
+    if not _judged(result):
+        return False
+    if result.n_samples == 0:
+        return True
+    pvalue = rows_pvalue(result)
+    return pvalue is None or pvalue <= _LEVEL
+
+
+def _pairs(result: Result, makeup: Makeup, n: int, apart: bool) -> tuple[PairShare, ...]:
+    share = result.state_law * makeup.cost
+    order = np.argsort(-share.ravel(), kind="stable")[:n]
+    top = [(int(k) // share.shape[1], int(k) % share.shape[1]) for k in order if share.flat[k] > 0]
+    errors = _errors(result, makeup, top)
+    total = result.plugin or 0.0
+    shrunk = result.distance / total if result.plugin is not None and total > 0.0 else 1.0
+    pvalues = [_upper_tail(shrunk * share[k], e) for k, e in zip(top, errors, strict=True)]
+    marked = benjamini_hochberg(np.array(pvalues), int((share > 0).sum())) & (apart and _above_noise(result))
+    return tuple(
+        PairShare(
+            result.states_x[i], result.states_y[j], float(share[i, j]), float(error), bool(mark),
+            float(result.state_law[i, j]), float(makeup.cost[i, j]),
+        )
+        for (i, j), error, mark in zip(top, errors, marked, strict=True)
+    )  # fmt: skip
+
+
+def _errors(result: Result, makeup: Makeup, top: list[tuple[int, int]]) -> Floats:
+    if not _judged(result):
+        return np.full(len(top), np.nan)
+    return np.zeros(len(top)) if result.n_samples == 0 else _pair_errors(result, makeup, top)
+
+
+def _judged(result: Result) -> bool:
+    """Whether errors are known: of known chains, and of data that have a discount."""
+    return result.n_samples == 0 or result.discount < 1.0
+
+
+def _above_noise(result: Result) -> bool:
+    """Whether the plug-in is above what fitting the noise gives, which also holds for processes with other states."""
+    found = result.estimate
+    if found is None or result.plugin is None:
+        return True
+    return result.plugin - 1.25 * found.gap - _LOW_END * found.standard_error > 0.0
+
+
+def _pair_errors(result: Result, makeup: Makeup, top: list[tuple[int, int]]) -> Floats:
+    """Standard errors of the contributions of pairs, by the delta method with the optimal bases held."""
+    supports = makeup.x.support, makeup.y.support
+    scale = float(np.abs(makeup.cost).max()) or 1.0
+    problem = UnitProblem(*supports, makeup.cost / scale, result.discount)
+    pairs = reachable_pairs(problem)
+    V = np.where(np.isnan(result.potential), 0.0, result.potential) / scale
+    sweep = Sweep(problem, pairs)
+    sweep.improve(V)
+    kernel, start = sweep.kernel()
+    law = discounted_occupancy(kernel, start, result.discount)
+    weight = np.append(result.discount * law, 1.0 - result.discount)
+    errors = []
+    for i, j in top:
+        alone = np.zeros(len(pairs))
+        alone[pairs.index[i, j]] = makeup.cost[i, j] / scale
+        value = discounted_value(kernel, alone, result.discount, alone)
+        slots = sweep.potential_sums(pairs.table(value), weight)
+        errors.append(scale * np.sqrt(sum(map(_row_variance, (makeup.x, makeup.y), slots))))
+    return np.array(errors)
+
+
+def _row_variance(rows: RowCounts, slopes: Floats) -> float:
+    """Sum over rows of the variance of the slopes, divided by the observations behind the row; 0 for known rows."""
+    support = rows.support
+    centred = slopes - support.row_sums(support.probabilities * slopes)[support.rows]
+    totals = support.row_sums(rows.counts)[support.rows]
+    return float((support.probabilities * centred**2 / np.where(totals > 0, totals, np.inf)).sum())
+
+
+class _Entries(NamedTuple):
+    """One number per transition that either process shows out of a state that both have, to any."""
+
+    states: tuple[Hashable, ...]  # of X, then those that only Y has
+    now: NDArray[np.int64]
+    following: NDArray[np.int64]
+    p: Floats  # in X
+    q: Floats  # in Y
+    slope: Floats
+    seen_x: Floats  # counts, and the totals of their rows
+    rows_x: Floats
+    seen_y: Floats
+    rows_y: Floats
+
+
+def _transitions(result: Result, makeup: Makeup, n: int, apart: bool) -> tuple[TransitionShare, ...]:
+    named = names_count(result.states_x, result.states_y, makeup.cost, result.state_law)
+    if result.gradient is None or not named:
+        return ()
+    found = _shared_entries(result, makeup)
+    amount = found.slope * (found.p - found.q)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variance = np.where(found.rows_x > 0, found.p * (1 - found.p) / found.rows_x, 0.0)
+        variance += np.where(found.rows_y > 0, found.q * (1 - found.q) / found.rows_y, 0.0)
+    error = np.abs(found.slope) * np.sqrt(variance if _judged(result) else np.full_like(variance, np.nan))
+    pvalues = _difference_pvalues(found)
+    marked = benjamini_hochberg(pvalues, len(pvalues)) & apart
+    order = [int(k) for k in np.argsort(-amount, kind="stable")[:n] if amount[k] > 0]
+    return tuple(
+        TransitionShare(
+            found.states[found.now[k]], found.states[found.following[k]], float(amount[k]), float(error[k]),
+            bool(marked[k]), float(found.p[k]), float(found.q[k]),
+        )
+        for k in order
+    )  # fmt: skip
+
+
+def _shared_entries(result: Result, makeup: Makeup) -> _Entries:
+    """Lay the rows of both processes side by side, on the union of their states."""
+    states = tuple(dict.fromkeys((*result.states_x, *result.states_y)))
+    n, place = len(states), {label: i for i, label in enumerate(states)}
+    own = np.arange(len(result.states_x))
+    other = np.array([place[label] for label in result.states_y], dtype=np.int64)
+    assert result.gradient is not None
+    x = _Side.of(makeup.x, result.gradient.x.values, own, n)
+    y = _Side.of(makeup.y, result.gradient.y.values, other, n)
+    both = np.isin(np.arange(n), own) & np.isin(np.arange(n), other)
+    keys = np.union1d(x.keys, y.keys)
+    keys = keys[both[keys // n]]
+    # A transition that one process never shows has no derivative there: the other's counts in full.
+    shown = np.isin(keys, x.keys).astype(np.float64) + np.isin(keys, y.keys)
+    slope = (_spread(keys, x.keys, x.slopes) - _spread(keys, y.keys, y.slopes)) / shown
+    return _Entries(
+        states, keys // n, keys % n, _spread(keys, x.keys, x.shares), _spread(keys, y.keys, y.shares), slope,
+        _spread(keys, x.keys, x.counts), x.totals[keys // n], _spread(keys, y.keys, y.counts), y.totals[keys // n],
+    )  # fmt: skip
+
+
+class _Side(NamedTuple):
+    """Transitions of one process, keyed by the numbers of their states in the union; totals per state of that."""
+
+    keys: NDArray[np.int64]
+    shares: Floats
+    slopes: Floats
+    counts: Floats
+    totals: Floats
+
+    @classmethod
+    def of(cls, rows: RowCounts, slopes: Floats, numbers: NDArray[np.int64], n: int) -> _Side:
+        """States of this process have `numbers` among `n`."""
+        support = rows.support
+        size = int(support.indptr[-2])
+        keys = numbers[support.rows[:size]] * n + numbers[support.indices[:size]]
+        totals = np.zeros(n)
+        totals[numbers] = support.row_sums(rows.counts)[:-1]
+        return cls(keys, support.probabilities[:size], slopes[:size], rows.counts[:size].astype(np.float64), totals)
+
+
+def _spread(keys: NDArray[np.int64], own: NDArray[np.int64], values: Floats) -> Floats:
+    """Values of a side on all keys, 0 where it has none."""
+    order = np.argsort(own, kind="stable")
+    at = np.minimum(np.searchsorted(own, keys, sorter=order), max(len(own) - 1, 0))
+    found = own[order][at] == keys if len(own) else np.zeros(len(keys), np.bool_)
+    return np.where(found, values[order][at] if len(own) else 0.0, 0.0)
+
+
+def _difference_pvalues(found: _Entries) -> Floats:
+    """Exact two-sided p-values of equal probabilities: Fisher's for two recordings, binomial against a known chain."""
+    from scipy.stats import binom, hypergeom  # slow to import, and few sessions come here
+
+    pvalues = np.ones(len(found.p))
+    two = (found.rows_x > 0) & (found.rows_y > 0)
+    if two.any():
+        a, b, m, k = found.seen_x[two], found.seen_y[two], found.rows_x[two], found.rows_y[two]
+        tails = hypergeom.cdf(a, m + k, a + b, m), hypergeom.sf(a - 1, m + k, a + b, m)
+        pvalues[two] = np.minimum(1.0, 2.0 * np.minimum(*tails))
+    for seen, rows, other_rows, truth in (
+        (found.seen_x, found.rows_x, found.rows_y, found.q),
+        (found.seen_y, found.rows_y, found.rows_x, found.p),
+    ):
+        one = (rows > 0) & (other_rows == 0)
+        if one.any():
+            tails = binom.cdf(seen[one], rows[one], truth[one]), binom.sf(seen[one] - 1, rows[one], truth[one])
+            pvalues[one] = np.minimum(1.0, 2.0 * np.minimum(*tails))
+    known = (found.rows_x == 0) & (found.rows_y == 0)
+    pvalues[known & (found.p != found.q)] = 0.0
+    return pvalues
+
+
+def _upper_tail(value: float, error: float) -> float:
+    from scipy.special import ndtr  # as above
+
+    return float(ndtr(-value / error)) if error > 0 else (0.0 if value > 0 else 1.0)
+
+
+def benjamini_hochberg(pvalues: Floats, n_tests: int, level: float = _LEVEL) -> NDArray[np.bool_]:
+    """Which of `n_tests` hypotheses to reject, those not listed having p-value 1, at this false discovery rate.
+
+    Examples
+    --------
+    >>> benjamini_hochberg(np.array([0.001, 0.2, 0.02, 0.9]), 4).tolist()
+    [True, False, True, False]
+    """
+    if not len(pvalues):
+        return np.zeros(0, dtype=np.bool_)
+    ordered = np.sort(pvalues)
+    passing = np.flatnonzero(ordered <= level * np.arange(1, len(ordered) + 1) / n_tests)
+    bar = ordered[passing[-1]] if len(passing) else -1.0
+    rejected: NDArray[np.bool_] = pvalues <= bar
+    return rejected

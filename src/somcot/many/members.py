@@ -1,0 +1,353 @@
+"""Recordings of real vectors: on cells that all share for what is counted and tested, as they are for distances."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from somcot import costs
+from somcot.cells import PointCost
+from somcot.chains import MarkovChain, Support
+from somcot.inference import intervals
+from somcot.inference.bias_correction import half_supports
+from somcot.inference.model import Model, fit
+from somcot.inference.order import forgetful
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.errors import how_to_wrap
+from somcot.problem import ChainOrData, Data
+from somcot.recorded.labels import listing
+from somcot.samples import Samples
+from somcot.trajectories import Trajectories, needs_cells
+
+__all__ = [
+    "APPROXIMATE",
+    "Cost",
+    "Kernel",
+    "Member",
+    "Points",
+    "Shared",
+    "check_cost_shape",
+    "cost_between",
+    "equal_kernels",
+    "members",
+    "named",
+    "seconds_of",
+    "shared",
+]
+
+
+# --- What is to be compared: processes and their names, fitted once each, and which of them share a kernel.
+
+Cost = Any  # an array, a name, or a function of two processes: `costs.between`
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One process, fitted.
+
+    Attributes
+    ----------
+    label : hashable
+    process : MarkovChain, Samples or Counts
+    model : Model or None
+        None where it could not be fitted; `reason` says why.
+    halves : ndarray, shape (2 n_splits, n_entries)
+        Probabilities of the halves of every split, on the entries of the whole; empty for a known chain.
+    saturation : float
+        Its part of the accumulated error of the kernels.
+    reason : str
+    notes : tuple of str
+        What to know of these data before trusting an estimate.
+    vectors : Trajectories, optional
+        What was recorded, where states are real vectors; `process` has them on cells that all members share.
+    """
+
+    label: Hashable
+    process: ChainOrData
+    model: Model | None
+    halves: Floats
+    saturation: float = 0.0
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+    vectors: Trajectories | None = None
+
+    @property
+    def is_data(self) -> bool:
+        """Whether it was recorded."""
+        return isinstance(self.process, Data)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the compiled batch knows all about it: a chain, or episodes whose start law is counted or known."""
+        return not isinstance(self.process, Data) or (self.process.discount is None and not self.process.stationary)
+
+    @property
+    def support(self) -> Support:
+        """Of its chain."""
+        assert self.model is not None
+        return self.model.chain.support
+
+
+def named(name: str, processes: Any, *, vectors: bool = False) -> dict[Hashable, Any]:
+    """Processes by their labels: a mapping, or a sequence that is numbered; with ``vectors=True`` also Trajectories."""
+    if isinstance(processes, MarkovChain | Data | Trajectories):
+        raise TypeError(f"{name}: found one {type(processes).__name__}, expected several; put them into a list")
+    if isinstance(processes, Mapping):
+        found = dict(processes)
+    else:
+        try:
+            items = list(processes)
+        except TypeError:
+            raise TypeError(
+                f"{name}: found {type(processes).__name__}, expected a mapping of labels to processes, or a list"
+            ) from None
+        if items and all(isinstance(item, tuple) and len(item) == 2 for item in items):
+            found = _from_pairs(name, items)
+        else:
+            found = dict(enumerate(items))
+    if not found:
+        raise ValueError(f"{name}: empty; give at least one MarkovChain, Samples or Counts")
+    for label, process in found.items():
+        if label != label:
+            raise ValueError(f"{name}: a label is {label!r}, which equals nothing; give that process a name")
+        if not isinstance(process, MarkovChain | Data) and not (vectors and isinstance(process, Trajectories)):
+            raise TypeError(
+                f"{name}[{label!r}]: found {type(process).__name__}, expected a MarkovChain, Samples or Counts"
+                f"{needs_cells(process) or how_to_wrap(process)}"
+            )
+    return found
+
+
+def _from_pairs(name: str, items: Sequence[tuple[Any, Any]]) -> dict[Hashable, ChainOrData]:
+    found: dict[Hashable, ChainOrData] = {}
+    for label, process in items:
+        if not isinstance(label, Hashable):
+            raise TypeError(f"{name}: found the label {label!r}, expected text, a number or a tuple of them")
+        if label in found:
+            raise ValueError(f"{name}: the label {label!r} occurs twice; give every process a label of its own")
+        found[label] = process
+    return found
+
+
+def members(
+    name: str,
+    processes: Mapping[Hashable, ChainOrData],
+    discount: float,
+    n_splits: int,
+    seeds: Iterable[list[int]],
+    orders: dict[frozenset[Hashable], tuple[Hashable, ...]],
+) -> list[Member]:
+    """Fit each process and split its data, once, with random numbers of its own.
+
+    Processes with the same states get them in the same order, that of the first which has them (`orders`).
+    """
+    found = []
+    for (label, process), seed in zip(processes.items(), seeds, strict=False):
+        shared = orders.setdefault(frozenset(process.states), tuple(process.states))
+        try:
+            found.append(_member(label, process, shared, discount, n_splits, seed))
+        except (ArithmeticError, MemoryError, ValueError, TypeError) as error:
+            found.append(Member(label, process, None, np.empty((0, 0)), reason=f"{name}[{label!r}]: {error}"))
+    return found
+
+
+def _member(
+    label: Hashable,
+    process: ChainOrData,
+    order: tuple[Hashable, ...],
+    discount: float,
+    n_splits: int,
+    seed: list[int],
+) -> Member:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = in_order(fit(process), order)
+    notes = [f"{label}: {warning.message}" for warning in caught]
+    if not isinstance(process, Data):
+        return Member(label, process, model, np.empty((0, 0)))
+    if isinstance(process, Samples) and forgetful(process):
+        notes.append(
+            f"{label}: the next state clearly depends on more than the last one (somcot.markov_order), so intervals "
+            "are too narrow; make words the states: samples.with_order(2)"
+        )
+    if not n_splits:
+        return Member(label, process, model, np.empty((0, 0)), notes=tuple(notes))
+    halves = np.stack([s.probabilities for s in half_supports(model, n_splits, np.random.default_rng(seed))])
+    return Member(label, process, model, halves, intervals.saturation((model,), discount), notes=tuple(notes))
+
+
+def in_order(model: Model, order: tuple[Hashable, ...]) -> Model:
+    """The same model with its states in another order, so that equal states have equal numbers everywhere."""
+    chain = model.chain
+    if tuple(chain.states) == order:
+        return model
+    place = {label: i for i, label in enumerate(chain.states)}
+    old = np.array([place[label] for label in order], dtype=np.int64)
+    moved = MarkovChain(chain.transition[old][:, old], chain.initial[old], states=order, normalize=True)
+    new = np.empty(len(old) + 1, dtype=np.int64)
+    new[old], new[-1] = np.arange(len(old)), len(old)
+    counts = np.zeros(len(model.counts), dtype=np.int64)
+    counts[moved.support.locate(new[chain.support.rows], new[chain.support.indices])] = model.counts
+    return Model(moved, counts, model.samples)
+
+
+def check_cost_shape(cost: Cost, groups: Sequence[Sequence[Member]]) -> None:
+    """An array is for processes that share their states, in the same order."""
+    rows, columns = groups[0], groups[-1]
+    if callable(cost):
+        return
+    if isinstance(cost, str):
+        costs.between(cost, rows[0].process, columns[-1].process)  # a name that says nothing here is refused at once
+        return
+    for side in (rows, columns):
+        first = side[0]
+        for member in side[1:]:
+            if tuple(member.process.states) != tuple(first.process.states):
+                raise ValueError(
+                    f"cost: an array is for processes with the same states, but {first.label!r} has "
+                    f"{listing(first.process.states, 4)} and {member.label!r} {listing(member.process.states, 4)}; "
+                    "pass 'labels', 'features' or a function of two processes"
+                )
+    costs.check_cost(costs.between(cost, rows[0].process, columns[0].process), rows[0].process.n_states,
+                     columns[0].process.n_states)  # fmt: skip
+
+
+def cost_between(cost: Cost, x: Member, y: Member) -> Floats | costs.FeatureCost:
+    """The cost between two members, in the order of the states of their models."""
+    assert x.model is not None
+    assert y.model is not None
+    if isinstance(cost, str) and cost == "labels":
+        return costs.labels(x.model.chain.states, y.model.chain.states)
+    table = costs.between(cost, x.process, y.process)
+    if isinstance(table, costs.FeatureCost):
+        return table
+    array = costs.check_cost(table, x.process.n_states, y.process.n_states)
+    for axis, member in enumerate((x, y)):
+        assert member.model is not None
+        if tuple(member.process.states) != tuple(member.model.chain.states):
+            place = {label: i for i, label in enumerate(member.process.states)}
+            array = array.take([place[label] for label in member.model.chain.states], axis=axis)
+    return np.ascontiguousarray(array)
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """Chains with one kernel and start laws of their own.
+
+    Attributes
+    ----------
+    members : tuple of int
+        Which they are.
+    starts : tuple of int
+        The start row of each, among those of `support`.
+    support : Support
+        The kernel, and one more row for each different start law.
+    n_starts : int
+    """
+
+    members: tuple[int, ...]
+    starts: tuple[int, ...]
+    support: Support
+    n_starts: int
+
+
+def equal_kernels(found: Sequence[Member], chosen: Sequence[int], *, group: bool) -> list[Kernel]:
+    """Known chains by their kernels; with ``group=False`` each stands alone."""
+    together: dict[Hashable, list[int]] = {}
+    for i in chosen:
+        together.setdefault(_kernel_key(found[i]) if group else i, []).append(i)
+    return [_kernel(found, rows) for rows in together.values()]
+
+
+def _kernel_key(member: Member) -> Hashable:
+    assert member.model is not None
+    indptr, indices, probabilities = member.support
+    end = int(indptr[-2])
+    digest = hashlib.sha256(indptr[:-1].tobytes() + indices[:end].tobytes() + probabilities[:end].tobytes())
+    return tuple(member.model.chain.states), digest.digest()
+
+
+def _kernel(found: Sequence[Member], rows: list[int]) -> Kernel:
+    first = found[rows[0]].support
+    end = int(first.indptr[-2])
+    laws: dict[bytes, int] = {}
+    starts, new = [], []
+    for i in rows:
+        support = found[i].support
+        law = support.indices[end:], support.probabilities[end:]
+        key = law[0].tobytes() + b"|" + law[1].tobytes()
+        if key not in laws:
+            new.append(law)
+        starts.append(laws.setdefault(key, len(laws)))
+    lengths = np.cumsum([len(indices) for indices, _ in new])
+    support = Support(
+        np.concatenate([first.indptr[:-1], end + lengths]).astype(np.int64),
+        np.concatenate([first.indices[:end], *(indices for indices, _ in new)]),
+        np.concatenate([first.probabilities[:end], *(p for _, p in new)]),
+    )
+    return Kernel(tuple(rows), tuple(starts), support, len(new))
+
+
+# --- Recordings of real vectors: on cells that all share for what is counted and tested, as they are for distances.
+
+APPROXIMATE = "an approximation, which nothing vouches for"
+
+
+class Points(NamedTuple):
+    """How vectors are compared: what differences cost, what coordinates are divided by, and how many cells."""
+
+    cost: PointCost
+    scale: Floats
+    n_cells: int | str
+
+
+class Shared(NamedTuple):
+    """Members on shared cells, the cost between these, and how their vectors are compared."""
+
+    rows: list[Member]
+    columns: list[Member]
+    cost: Floats
+    points: Points
+
+
+def shared(
+    given: Mapping[Hashable, Trajectories],
+    across: Mapping[Hashable, Trajectories] | None,
+    cost: PointCost,
+    *,
+    discount: float,
+    seed: int,
+    scale: Any = "std",
+    n_cells: int | str = "auto",
+) -> Shared:
+    """Fit cells to all recordings together; `scale` and `n_cells` as for `somcot.discretise`."""
+    from somcot.continuous.discretise import check_recordings, discretise, scale_of  # k-means, which chains do without
+
+    sides = [("processes", given), *([] if across is None else [("others", across)])]
+    data = [one for _, side in sides for one in side.values()]
+    check_recordings(data, [f"{name}[{label!r}]" for name, side in sides for label in side])
+    divisor = scale_of(scale, data)
+    chosen: PointCost = "euclidean" if isinstance(cost, str) and cost == "labels" else cost
+    cells = discretise(*data, n_cells=n_cells, scale=divisor, discount=discount, rng=seed)
+    table = cells.cost(chosen)
+    labels = [label for _, side in sides for label in side]
+    found = [_member_vectors(*each) for each in zip(labels, cells.recordings, data, strict=True)]
+    rows, columns = found[: len(given)], found[len(given) :]
+    return Shared(rows, rows if across is None else columns, table, Points(chosen, divisor, n_cells))
+
+
+def _member_vectors(label: Hashable, samples: Samples, data: Trajectories) -> Member:
+    with warnings.catch_warnings():  # cells where this recording never is are nothing to speak of
+        warnings.simplefilter("ignore")
+        model = fit(samples)
+    return Member(label, samples, model, np.empty((0, 0)), vectors=data)
+
+
+def seconds_of(x: Trajectories, y: Trajectories) -> float:
+    """About how long a pair takes on one core."""
+    return 1.5 + 8e-6 * (x.n_transitions + y.n_transitions)

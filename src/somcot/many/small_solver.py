@@ -1,0 +1,241 @@
+"""One small problem solved in compiled code, without Python in between.
+
+What is done is what `solvers.policy_iteration.iterate` does, on the same kernels. All is a part of `many.batch`, which
+calls it for one pair of supports after the other.
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.compile.jit import kernel
+from somcot.core.pairs import _close
+from somcot.core.transport import Bases, Rows, balance, kernel_entries, optimise
+from somcot.core.transport.wide_pairs import LAST, WIDE, optimise_wide
+from somcot.plumbing.arrays import Codes, Floats
+from somcot.plumbing.linear_systems import _fixed_point, _flood, _krylov, _transpose
+
+__all__ = [
+    "Small", "iterate_small", "mean_cost", "new_bases", "occupancy", "rows_of", "small_problem", "start_value",
+    "unit_of", "with_rows",
+]  # fmt: skip
+
+_EPS = float(np.finfo(np.float64).eps)
+_SWEEPS = 200
+
+
+class Small(NamedTuple):
+    """One pair of kernels: rows, the pairs of states (start pairs last), their place, and the cost."""
+
+    x: Rows
+    y: Rows
+    unit: int
+    pair_x: Codes
+    pair_y: Codes
+    place: NDArray[np.int32]
+    n: int
+    cost: Floats
+    discount: float
+
+
+@kernel
+def unit_of(c, pack):
+    """The unit of masses that the widest row asks for, as in `bellman.sweep`."""
+    indptr = pack.indptr[pack.pointers[c] : pack.pointers[c + 1]]
+    widest = np.int64(0)
+    for i in range(indptr.size - 1):
+        widest = max(widest, indptr[i + 1] - indptr[i])
+    size, unit = 2 * widest + 1, np.int64(1)
+    while size > 0:
+        size >>= 1
+        unit <<= 1
+    return unit
+
+
+@kernel
+def rows_of(c, pack, total):
+    """The rows of one support with their integer masses, as in `bellman.sweep`."""
+    indptr = pack.indptr[pack.pointers[c] : pack.pointers[c + 1]]
+    probabilities = pack.probabilities[pack.entries[c] : pack.entries[c + 1]]
+    masses = np.empty(probabilities.size, np.int64)
+    for t in range(probabilities.size):
+        masses[t] = np.int64(max(np.floor(probabilities[t] * float(total)), 1.0))
+    excess, rounding = np.empty(indptr.size - 1), np.empty(indptr.size - 1)
+    balance(indptr, probabilities, masses, total, excess, rounding)
+    return Rows(indptr, pack.indices[pack.entries[c] : pack.entries[c + 1]], probabilities, masses, excess, rounding)
+
+
+@kernel
+def small_problem(x, y, unit, n_x, n_y, cost, discount):
+    """The pairs that the start can reach; with several start laws, all pairs."""
+    starts_x, starts_y = x.indptr.size - 1 - n_x, y.indptr.size - 1 - n_y
+    mask = np.zeros((n_x, n_y), np.bool_)
+    if starts_x * starts_y == 1:
+        half, stack = np.zeros((n_x, n_y + 1), np.bool_), np.empty(n_x * n_y + 1, np.int64)
+        _close(x.indptr, x.indices, y.indptr, y.indices, mask, half, stack)
+    else:
+        mask[:] = True
+    index = np.full((n_x, n_y), -1, np.int32)
+    n = 0
+    for i in range(n_x):
+        for j in range(n_y):
+            if mask[i, j]:
+                index[i, j] = n
+                n += 1
+    pair_x, pair_y = np.empty(n + starts_x * starts_y, np.int32), np.empty(n + starts_x * starts_y, np.int32)
+    for i in range(n_x):
+        for j in range(n_y):
+            if mask[i, j]:
+                pair_x[index[i, j]], pair_y[index[i, j]] = i, j
+    for s in range(starts_x * starts_y):
+        pair_x[n + s], pair_y[n + s] = n_x + s // starts_y, n_y + s % starts_y
+    return Small(x, y, unit, pair_x, pair_y, index, n, cost, discount)
+
+
+@kernel
+def with_rows(p, x, y):
+    """The same problem with other probabilities on the same entries."""
+    return Small(x, y, p.unit, p.pair_x, p.pair_y, p.place, p.n, p.cost, p.discount)
+
+
+@kernel
+def new_bases(p):
+    """A basis to be for every pair."""
+    ptr = np.zeros(p.pair_x.size + 1, np.int64)
+    for k in range(p.pair_x.size):
+        i, j = p.pair_x[k], p.pair_y[k]
+        ptr[k + 1] = ptr[k] + p.x.indptr[i + 1] - p.x.indptr[i] + p.y.indptr[j + 1] - p.y.indptr[j] - 1
+    size = ptr[p.pair_x.size]
+    return Bases(ptr, np.zeros(size, np.int32), np.zeros(size, np.int64), np.zeros(p.pair_x.size, np.uint8))
+
+
+@kernel
+def iterate_small(p, table, V, bases, hints, tolerance, low, high):
+    """Policy iteration from the potential in `table`; V, bases and the brackets of the start pairs are filled in.
+
+    Returns 0 if it converged, the transport values of the last sweep, and its kernel, start rows last.
+    """
+    n, size = p.n, p.pair_x.size
+    below, above, value = np.empty(size), np.empty(size), np.empty(size)
+    cost = np.empty(n)
+    for k in range(n):
+        cost[k] = p.cost[p.pair_x[k], p.pair_y[k]]
+        V[k] = table[p.pair_x[k], p.pair_y[k]]
+    narrow, wide = _by_width(p)
+    given = np.empty((0, p.cost.shape[1]), np.float32)
+    n_arcs = bases.cells.size
+    indptr, indices, data = np.zeros(size + 1, np.int64), np.empty(n_arcs, np.int32), np.empty(n_arcs)
+    accuracy = max(_EPS, 1e-3 * tolerance)
+    for step in range(_SWEEPS):
+        top, largest = -np.inf, 0.0
+        for k in range(n):
+            table[p.pair_x[k], p.pair_y[k]] = V[k]
+            top, largest = max(top, V[k]), max(largest, abs(V[k]))
+        changed = optimise(narrow, table, p.pair_x, p.pair_y, p.x, p.y, p.unit, bases, hints, below, above, value)
+        if wide.size > 0:
+            changed += optimise_wide(
+                wide, table, p.pair_x, p.pair_y, p.x, p.y, p.unit, bases, hints, LAST, given, below, above, value
+            )[0]
+        least, most, residual = np.inf, -np.inf, 0.0
+        for k in range(n):
+            least = min(least, cost[k] + p.discount * below[k] - V[k])
+            most = max(most, cost[k] + p.discount * above[k] - V[k])
+            residual = max(residual, abs(cost[k] + p.discount * value[k] - V[k]))
+        rounding = 8.0 * _EPS * (1.0 + largest)
+        for s in range(size - n):
+            low[s] = max(low[s], min(max((1.0 - p.discount) * below[n + s] + least - rounding, 0.0), 1.0))
+            high[s] = min(high[s], min(max((1.0 - p.discount) * above[n + s] + most + rounding, 0.0), 1.0))
+        kernel_entries(p.pair_x, p.pair_y, p.x, p.y, p.unit, bases, p.place, indptr, indices, data)
+        if step > 0 and (residual <= max(tolerance, 64.0 * _EPS * (1.0 + top)) or changed == 0):
+            return 0, value, indptr, indices, data
+        _evaluate(indptr[: n + 1], indices, data, p.discount, cost, V, accuracy)
+    return 1, value, indptr, indices, data
+
+
+@kernel
+def _by_width(p):
+    """Pairs for either simplex of `bellman.sweep`; wide ones in an order that keeps y for as long as possible."""
+    size = p.pair_x.size
+    order = np.empty(size, np.int64)
+    n_narrow, n_wide = 0, 0
+    for k in range(size):
+        if _is_wide(p, k):
+            n_wide += 1
+        else:
+            order[n_narrow] = k
+            n_narrow += 1
+    narrow, wide = order[:n_narrow].copy(), np.empty(n_wide, np.int64)
+    if n_wide > 0:
+        counts = np.zeros(p.y.indptr.size, np.int64)
+        for k in range(size):
+            counts[p.pair_y[k] + 1] += _is_wide(p, k)
+        counts = np.cumsum(counts)
+        for k in range(size):
+            if _is_wide(p, k):
+                wide[counts[p.pair_y[k]]] = k
+                counts[p.pair_y[k]] += 1
+    return narrow, wide
+
+
+@kernel
+def _is_wide(p, k):
+    i, j = p.pair_x[k], p.pair_y[k]
+    return min(p.x.indptr[i + 1] - p.x.indptr[i], p.y.indptr[j + 1] - p.y.indptr[j]) >= WIDE
+
+
+@kernel
+def _evaluate(indptr, indices, data, discount, b, x, accuracy):
+    """Solve (I - discount P) x = b from x on; where the quick method fails, by plain steps, which always converge."""
+    m = indptr[indptr.size - 1]
+    if not _krylov(indptr, indices[:m], data[:m], discount, b, x, min(2000, 200 + b.size), accuracy):
+        _fixed_point(indptr, indices[:m], data[:m], discount, b, x, np.int64(np.ceil(np.log(_EPS) / np.log(discount))))
+
+
+@kernel
+def occupancy(n, s, indptr, indices, data, discount, accuracy, law):
+    """Discounted occupancy of pairs from start pair s, sought from `law` on; exactly 0 where it does not come."""
+    m = indptr[n]
+    b, seen = np.zeros(n), np.zeros(n, np.bool_)
+    for t in range(indptr[n + s], indptr[n + s + 1]):
+        b[indices[t]] += (1.0 - discount) * data[t]
+        seen[indices[t]] = True
+    turned, rows, values = np.zeros(n + 1, np.int64), np.empty(m, np.int32), np.empty(m)
+    _transpose(indptr[: n + 1], indices[:m], data[:m], turned, rows, values)
+    _evaluate(turned, rows, values, discount, b, law, max(accuracy, _EPS))
+    _flood(indptr[: n + 1], indices[:m], seen, np.flatnonzero(seen))
+    total = 0.0
+    for k in range(n):
+        law[k] = max(law[k], 0.0) if seen[k] else 0.0
+        total += law[k]
+    for k in range(n):
+        law[k] /= total
+
+
+@kernel
+def mean_cost(law, p):
+    """Mean cost under a law of pairs."""
+    total = 0.0
+    for k in range(p.n):
+        if law[k] > 0.0:
+            total += law[k] * p.cost[p.pair_x[k], p.pair_y[k]]
+    return total
+
+
+@kernel
+def start_value(p, s, indptr, indices, data, value):
+    """The value of a start pair; exactly 0 where the coupling comes through pairs of cost 0 only."""
+    if value > 1e-9:
+        return value
+    seen = np.zeros(p.n, np.bool_)
+    for t in range(indptr[p.n + s], indptr[p.n + s + 1]):
+        seen[indices[t]] = True
+    m = indptr[p.n]
+    _flood(indptr[: p.n + 1], indices[:m], seen, np.flatnonzero(seen))
+    for k in range(p.n):
+        if seen[k] and p.cost[p.pair_x[k], p.pair_y[k]] > 0.0:
+            return value
+    return 0.0

@@ -1,0 +1,178 @@
+"""Pictures of many processes: heat map, dendrogram, map in the plane, curve of candidates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.many.drift import Drift
+from somcot.many.record import DistanceMatrix, joint_labels
+from somcot.many.selection import Selection
+from somcot.plots.drawing import axes, bar_labels, shown
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.html import place_labels
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["dendrogram", "drift", "embedding", "matrix", "selection"]
+
+_TICKS = 30  # periods that can be named below a picture
+_MOST = 60  # labels that can still be read
+
+
+def matrix(found: DistanceMatrix, *, ax: Axes | None = None, ordered: bool = True) -> Axes:
+    """Heat map of the distances, like processes side by side (in the order of the dendrogram).
+
+    Parameters
+    ----------
+    found : DistanceMatrix
+    ax : matplotlib Axes, optional
+    ordered : bool
+        False: in the order given. Always so where some distances are missing or rows and columns differ.
+    """
+    ax = axes(ax)
+    rows = columns = np.arange(len(found.labels))
+    if ordered and found.square and not np.isnan(found.uncut).any():
+        rows = columns = _leaves(found)
+    elif not found.square:
+        columns = np.arange(len(found.other_labels))
+    image = ax.imshow(found.values[np.ix_(rows, columns)], cmap="Blues", vmin=0.0, aspect="equal")
+    ax.figure.colorbar(image, ax=ax, label="distance", shrink=0.85)
+    for axis, labels, order in ((ax.yaxis, found.labels, rows), (ax.xaxis, found.other_labels, columns)):
+        step = -(-len(order) // _MOST)
+        axis.set_ticks(np.arange(0, len(order), step), [shown(labels[i]) for i in order[::step]])
+    ax.tick_params(axis="both", labelsize=9 if len(rows) <= 20 else 6, length=0)
+    ax.tick_params(axis="x", rotation=90)
+    return ax
+
+
+def dendrogram(found: DistanceMatrix, *, ax: Axes | None = None, method: str = "average") -> Axes:
+    """The tree of `DistanceMatrix.linkage`; parameters as there."""
+    from scipy.cluster.hierarchy import dendrogram as tree
+
+    ax = axes(ax)
+    drawn = tree(found.linkage(method), no_plot=True)
+    for x, y in zip(drawn["dcoord"], drawn["icoord"], strict=True):
+        ax.plot(x, (np.array(y) - 5.0) / 10.0, color="C0", linewidth=1.2)
+    labels = [shown(found.labels[i], 24) for i in drawn["leaves"]]
+    bar_labels(ax, labels)
+    ax.tick_params(axis="y", labelsize=9 if len(labels) <= 30 else 6, length=0)
+    top = max(max(x) for x in drawn["dcoord"])
+    ax.set(xlabel="distance", xlim=(-0.01 * top, None))  # so that branches that join at 0 are seen
+    return ax
+
+
+def embedding(found: DistanceMatrix, *, ax: Axes | None = None, n_clusters: int | None = None) -> Axes:
+    """Map in the plane (classical scaling), circles as wide as the distances are uncertain.
+
+    Parameters
+    ----------
+    found : DistanceMatrix
+        With intervals, the radius of a circle is half the mean width of the intervals of its process, in the units of
+        the map: processes whose circles overlap are hardly told apart.
+    ax : matplotlib Axes, optional
+    n_clusters : int, optional
+        Colour the groups of `DistanceMatrix.clusters`.
+    """
+    from matplotlib.patches import Circle
+
+    ax = axes(ax)
+    points = found.embedding(2)
+    groups = np.zeros(len(points), dtype=np.int64) if n_clusters is None else found.clusters(n_clusters)
+    ax.scatter(points[:, 0], points[:, 1], c=[f"C{g % 10}" for g in groups], s=18, zorder=3)
+    for point, radius, group in zip(points, found.uncertainty, groups, strict=True):
+        if radius > 0:
+            ax.add_patch(Circle(tuple(point), radius, alpha=0.15, color=f"C{group % 10}", linewidth=0))
+    ax.set_aspect("equal", adjustable="datalim")
+    ax.margins(0.12)
+    ax.set(xlabel="first coordinate", ylabel="second coordinate")
+    ax.spines[["top", "right"]].set_visible(False)
+    if len(points) <= _MOST:
+        _name_points(ax, points, [shown(label) for label in found.labels])
+    return ax
+
+
+def _name_points(ax: Axes, points: Floats, names: list[str]) -> None:
+    """Labels beside the points, with a line to those that had to move away."""
+    size = 8.0
+    labels = joint_labels(points, names, 0.02)
+    whole = ax.figure.canvas.figure
+    if (engine := whole.get_layout_engine()) is not None:
+        engine.execute(whole)  # otherwise the axes are not yet where they will be drawn
+    ax.apply_aspect()
+    unit = 72.0 / whole.dpi  # on paper, in points of typography
+    spots, frame = ax.transData.transform(points) * unit, np.array(ax.bbox.extents) * unit
+    widths = np.array([0.62 * size * len(text) for _, text in labels])
+    corners = place_labels(spots, [k for k, _ in labels], widths, 1.2 * size, frame)
+    for (k, text), width, corner in zip(labels, widths, corners, strict=True):
+        aside = float(np.clip((spots[k][0] - corner[0]) / width, 0.0, 1.0))  # where the line meets the label
+        line = {"arrowstyle": "-", "color": "0.6", "linewidth": 0.5, "shrinkA": 0, "relpos": (aside, 0.5)}
+        far = abs(corner[1] + 0.6 * size - spots[k][1]) > 1.8 * size
+        ax.annotate(
+            text, tuple(points[k]), tuple(corner - spots[k]), textcoords="offset points", fontsize=size,
+            arrowprops=line if far else None,
+        ).set_in_layout(False)  # fmt: skip
+
+
+def selection(found: Selection, *, ax: Axes | None = None) -> Axes:
+    """Distances of all candidates with their intervals, those of the confidence set filled; a curve for numbers."""
+    ax = axes(ax)
+    curve = found.curve
+    places = {row.name: k for k, row in enumerate(found.table)}
+    for row in found.table:
+        at = float(row.name) if curve is not None else float(places[row.name])  # type: ignore[arg-type]
+        colour = "C0" if row.inside else "0.6"
+        ends = [[max(row.distance - row.low, 0.0)], [max(row.high - row.distance, 0.0)]]
+        ax.errorbar(
+            [at], [row.distance], ends, color=colour, marker="o", mfc=colour if row.inside else "white", capsize=2
+        )
+    if curve is not None:
+        ax.plot(*curve, color="0.8", zorder=0)
+        ax.set_xlabel("candidate")
+    else:
+        ax.set_xticks(range(len(places)), [shown(name) for name in places], rotation=45, ha="right")
+    ax.set(ylabel="distance from the data", ylim=(0, None))
+    ax.set_title(f"filled: the {100 * found.confidence:g} % set; best: {shown(found.best)}", fontsize=10)
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def drift(found: Drift, *, ax: Axes | None = None) -> Axes:
+    """Distances of each period from the reference and from the period before, with intervals; filled: changed.
+
+    Parameters
+    ----------
+    found : Drift
+    ax : matplotlib Axes, optional
+    """
+    ax = axes(ax)
+    place = {label: k for k, label in enumerate(found.periods)}
+    rows = (("C0", "o", -0.08, f"from {shown(found.reference)}", found.against_reference()),
+            ("C1", "s", 0.08, "from the period before", found.against_before()))  # fmt: skip
+    for colour, marker, shift, name, changes in rows:
+        at = [max(place[c.period], place[c.against]) if marker == "s" else place[c.period] for c in changes]
+        for k, change in zip(at, changes, strict=True):
+            ends = [[max(change.distance - change.low, 0.0)], [max(change.high - change.distance, 0.0)]]
+            face = colour if change.adjusted <= found.level else "white"
+            ax.errorbar(
+                [k + shift], [change.distance], ends, color=colour, marker=marker, mfc=face, capsize=2, clip_on=False
+            )
+        ax.plot([], [], color=colour, marker=marker, mfc=colour, label=name)
+    step = -(-len(place) // _TICKS)
+    ax.set_xticks(
+        range(0, len(place), step), [shown(label) for label in found.periods[::step]], rotation=45, ha="right"
+    )
+    ax.set(ylabel=f"distance with {100 * found.confidence:g} % interval", ylim=(0, None), xlim=(-0.5, len(place) - 0.5))
+    ax.set_title(f"filled: changed (corrected p at most {found.level:g})", fontsize=10)
+    ax.legend(frameon=False, fontsize="small")
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def _leaves(found: DistanceMatrix) -> NDArray[np.int64]:
+    from scipy.cluster.hierarchy import leaves_list
+
+    return np.asarray(leaves_list(found.linkage())) if len(found.labels) > 1 else np.zeros(1, dtype=np.int64)

@@ -1,0 +1,386 @@
+"""The states of a process: how much time is spent in each, and the steps between them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.chains import MarkovChain
+from somcot.contributions import PairShare, TransitionShare
+from somcot.plots.drawing import NAMES, axes, bar_labels, circle, heat_map, shown
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.text import figure
+from somcot.problem import Data
+from somcot.result import Claim, Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "contributions",
+    "coupling",
+    "decoder",
+    "encoder",
+    "graph",
+    "intervals",
+    "title",
+    "trace",
+    "visits",
+]
+
+
+# --- Who corresponds to whom, as heat maps.
+
+
+def encoder(result: Result, *, ax: Axes | None = None, names: tuple[str, str] = NAMES) -> Axes:
+    """Heat map of the encoder lambda_X(y | x): where each state of X goes in Y.
+
+    Parameters
+    ----------
+    result : Result
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    names : (str, str)
+        What to call the two processes.
+    """
+    ax = heat_map(result.encoder, result.states_x, result.states_y, ax)
+    ax.set(xlabel=_state(names[1]), ylabel=_state(names[0]), title=r"encoder $\lambda_X(y \mid x)$")
+    return ax
+
+
+def decoder(result: Result, *, ax: Axes | None = None, names: tuple[str, str] = NAMES) -> Axes:
+    """Heat map of the decoder lambda_Y(x | y): where each state of Y goes in X. Parameters as for `encoder`."""
+    ax = heat_map(result.decoder, result.states_y, result.states_x, ax)
+    ax.set(xlabel=_state(names[0]), ylabel=_state(names[1]), title=r"decoder $\lambda_Y(x \mid y)$")
+    return ax
+
+
+def coupling(result: Result, *, ax: Axes | None = None, names: tuple[str, str] = NAMES) -> Axes:
+    """Heat map of the law of pairs: the share of (discounted) time spent in x and y together.
+
+    Parameters as for `encoder`.
+    """
+    ax = heat_map(result.state_law, result.states_x, result.states_y, ax)
+    ax.set(xlabel=_state(names[1]), ylabel=_state(names[0]), title="time spent together")
+    return ax
+
+
+def _state(name: str) -> str:
+    return f"state of {shown(name, 40)}"
+
+
+# --- The number itself: along a run, beside others, and what it is made of.
+
+_OF_CHAINS = ", estimated chains"
+
+
+def trace(result: Result, *, ax: Axes | None = None, names: tuple[str, str] | None = None) -> Axes:
+    """The distance along the run, with what is proved or estimated of it.
+
+    The band is the proved bracket that the run ended in; a run of SOMCOT has none, and its answer, which leaves out the
+    first steps, is a point beside the average of all. For data the run is that of the
+    estimated chains; the estimate itself is a line, and its interval a band of its own.
+
+    Parameters
+    ----------
+    result : Result
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    names : (str, str), optional
+        What to call the two processes in the title.
+    """
+    ax = axes(ax)
+    steps, values = np.asarray(result.trace.get("step", ())), np.asarray(result.trace.get("distance", ()))
+    estimated = result.claim is Claim.ESTIMATED
+    if result.claim is not Claim.NOTHING:
+        ax.axhspan(*result.bounds, alpha=0.25, color="C0", label="proved bracket" + _OF_CHAINS * estimated)
+    marker = "o" if len(steps) <= 30 else None
+    if result.method == "somcot" and len(values):  # the last row is another average than those before it
+        ax.plot(steps[:-1], values[:-1], color="C0", label="average of all steps so far")
+        ax.plot(steps[-1:], [result.distance], "o", color="C0", label="distance: average of the last")
+    elif len(values):
+        ax.plot(steps, values, marker=marker, color="C0", label="distance" + _OF_CHAINS * estimated)
+    elif not estimated:  # clocks whose solvers have no distance before the end
+        ax.axhline(result.distance, color="C0", label="distance")
+    if estimated:
+        ax.axhline(result.distance, color="C1", label="estimate")
+    if result.confidence_interval is not None:
+        low, high, level = result.confidence_interval
+        ax.axhspan(low, high, alpha=0.15, color="C1", label=f"{100 * level:g} % interval")
+    whose = "" if names is None else f": {shown(names[0], 24)} and {shown(names[1], 24)}"
+    ax.locator_params(axis="x", nbins=5)  # numbers of steps are long
+    ax.set(xlabel="step", ylabel="distance", title=f"along the run{whose}")
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def intervals(
+    results: Mapping[Hashable, Result] | Sequence[Result],
+    *,
+    ax: Axes | None = None,
+    names: Sequence[Hashable] | None = None,
+) -> Axes:
+    """Several distances below each other, each with its interval (a forest plot).
+
+    A line is the confidence interval of data or the proved bracket of known chains; a hollow dot has neither.
+
+    Parameters
+    ----------
+    results : mapping of name to Result, or sequence of Result
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    names : sequence, optional
+        What to call them, in their order; the keys of a mapping by default, else numbers.
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> import somcot
+    >>> walk, reward = somcot.random_walk(3), [1, 0, -1]
+    >>> found = {
+    ...     f"drift {theta}": somcot.distance(
+    ...         walk, somcot.random_walk(3, theta), somcot.costs.absolute(reward, reward), discount=0.9
+    ...     )
+    ...     for theta in (0.6, 0.7)
+    ... }
+    >>> [label.get_text() for label in intervals(found).get_yticklabels()]
+    ['drift 0.6', 'drift 0.7']
+    """
+    labels, rows = _labelled(results, names)
+    ax = axes(ax)
+    levels = set()
+    for k, result in enumerate(rows):
+        span = result.confidence_interval or (result.bounds if result.claim is Claim.PROVED else None)
+        if span is not None:
+            ax.plot(span[:2], [k, k], color="C0", linewidth=2.5, solid_capstyle="round")
+        if result.confidence_interval is not None:
+            levels.add(result.confidence_interval.level)
+        ax.plot([result.distance], [k], "o", color="C0", markerfacecolor="C0" if span is not None else "white")
+    bar_labels(ax, [shown(label, 30) for label in labels])
+    said = " and ".join(f"{100 * level:g} %" for level in sorted(levels))
+    ax.set(xlabel="distance" + f" with {said} confidence interval" * bool(levels), title="distances")
+    ax.grid(axis="x", alpha=0.3)
+    return ax
+
+
+def _labelled(
+    results: Mapping[Hashable, Result] | Sequence[Result], names: Sequence[Hashable] | None
+) -> tuple[list[Hashable], list[Result]]:
+    known = results if isinstance(results, Mapping) else dict(enumerate(results))
+    labels: list[Hashable] = list(known) if names is None else list(names)
+    rows = list(known.values())
+    if not rows:
+        raise ValueError("results: found none, expected at least one Result")
+    for k, row in enumerate(rows):
+        if not isinstance(row, Result):
+            raise TypeError(f"results: number {k} is a {type(row).__name__}, expected a Result of distance(x, y, ...)")
+    if len(labels) != len(rows):
+        raise ValueError(f"names: found {len(labels)} for {len(rows)} results; give one for each")
+    return labels, rows
+
+
+def contributions(
+    result: Result, *, n: int = 10, of: str = "pairs", ax: Axes | None = None, names: tuple[str, str] = NAMES
+) -> Axes:
+    """What contributes most to the distance, with standard errors; pale bars may be accidents of the recordings.
+
+    Parameters
+    ----------
+    result : Result
+        Of a method that keeps what `Result.contributions` needs.
+    n : int
+        Bars to draw at most.
+    of : {"pairs", "transitions"}
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    names : (str, str)
+        What to call the two processes.
+    """
+    if of not in ("pairs", "transitions"):
+        raise ValueError(f"of: found {of!r}, expected 'pairs' or 'transitions'")
+    found: Sequence[PairShare | TransitionShare] = getattr(result.contributions(n), of)
+    ax = axes(ax)
+    for k, share in enumerate(found):
+        error = share.standard_error or None
+        ax.barh(k, share.amount, xerr=error, alpha=1.0 if share.marked else 0.35, color="C0", ecolor="0.4", capsize=2)
+    bar_labels(ax, [_words(share) for share in found])
+    if not found:
+        ax.text(0.5, 0.5, f"no {of} that contribute", transform=ax.transAxes, ha="center", color="0.4")
+        ax.set_xticks([])
+    first, second = (shown(name, 24) for name in names)
+    what = f"in {first} / in {second}" if of == "pairs" else f"steps that differ: {first}, {second}"
+    ax.set(xlabel="contribution to the distance", title=what)
+    return ax
+
+
+def _words(share: PairShare | TransitionShare) -> str:
+    if isinstance(share, PairShare):
+        return f"{shown(share.x)} / {shown(share.y)}"
+    odds = f"{100 * share.probability_x:.0f} %, {100 * share.probability_y:.0f} %"
+    return f"{shown(share.state)} \u2192 {shown(share.next_state)} ({odds})"
+
+
+def title(result: Result, names: tuple[str, str]) -> str:
+    """The answer on a line."""
+    said = {
+        Claim.PROVED: f"proved to {result.bounds.high - result.bounds.low:.1g}",
+        Claim.ESTIMATED: "estimated",
+        Claim.NOTHING: f"after {result.n_steps:,} steps, nothing proved",
+    }[result.claim]
+    if result.continuous is not None and result.continuous.route == "approximate":
+        said = "approximate, no interval"
+    if result.confidence_interval is not None:
+        low, high, level = result.confidence_interval
+        said += f", {100 * level:g} % interval {figure(low)} to {figure(high)}"
+    return f"{shown(names[0], 40)} and {shown(names[1], 40)}: distance {figure(result.distance)} ({said})"
+
+
+# --- The states of a process: how much time is spent in each, and the steps between them.
+
+_GRAPH_STATES = 20
+
+
+def visits(
+    record: Data | MarkovChain | Result,
+    *,
+    ax: Axes | None = None,
+    most: int = 30,
+    discount: float | None = None,
+    names: tuple[str, str] = NAMES,
+) -> Axes:
+    """How much time is spent in each state, the most visited ones first.
+
+    Parameters
+    ----------
+    record : Samples, Counts, MarkovChain or Result
+        Of recordings, how often each state was left; of a chain, the share of its discounted time; of a result, that
+        share for both processes side by side, by label.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    most : int
+        States to show.
+    discount : float, optional
+        Needed for a chain.
+    names : (str, str)
+        What to call the processes; the first alone for recordings and chains.
+    """
+    if isinstance(record, Result):
+        return _both(record, axes(ax), most, names)
+    values, what = _time(record, discount)
+    ax = axes(ax)
+    order = np.argsort(-values, kind="stable")[:most]
+    ax.barh(np.arange(len(order)), values[order], color="C0")
+    bar_labels(ax, [shown(record.states[k]) for k in order])
+    ax.set(xlabel=what, title="visits" if names == NAMES else f"visits, {shown(names[0], 40)}")
+    return ax
+
+
+def _time(record: Data | MarkovChain, discount: float | None) -> tuple[Floats, str]:
+    if isinstance(record, Data):
+        return record.visits.astype(np.float64), "steps taken from the state"
+    if not isinstance(record, MarkovChain):
+        raise TypeError(f"record: found {type(record).__name__}, expected Samples, a MarkovChain or a Result")
+    if discount is None:
+        raise ValueError("discount: missing; the time that a chain spends in a state depends on it, pass 0.95, say")
+    return record.state_occupancy(discount), f"share of time at discount {discount:g}"
+
+
+def _both(result: Result, ax: Axes, most: int, names: tuple[str, str]) -> Axes:
+    """Bars in pairs: a state that only one process has gets one bar."""
+    sides = [
+        dict(zip(states, law.tolist(), strict=True))
+        for states, law in ((result.states_x, result.state_law.sum(1)), (result.states_y, result.state_law.sum(0)))
+    ]
+    total: dict[Hashable, float] = {s: sides[0].get(s, 0.0) + sides[1].get(s, 0.0) for s in (sides[0] | sides[1])}
+    order = sorted(total, key=lambda s: -total[s])[:most]
+    for side, share in enumerate(sides):
+        places = np.arange(len(order)) + (0.2 if side else -0.2)
+        ax.barh(places, [share.get(s, 0.0) for s in order], 0.38, color=f"C{side}", label=shown(names[side], 40))
+    bar_labels(ax, [shown(s) for s in order])
+    ax.set(xlabel=_scale(result), title="time spent in each state")
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def _scale(result: Result) -> str:
+    return "expected visits" if result.clock.name == "total" else f"share of time, {result.clock}"
+
+
+def graph(
+    record: Result | MarkovChain | Data,
+    side: str = "x",
+    *,
+    ax: Axes | None = None,
+    discount: float | None = None,
+    names: tuple[str, str] = NAMES,
+) -> Axes:
+    """A process as a graph of its most visited states.
+
+    Of a result: dots grow with the time spent in a state, lines with how often a step is taken; a state of Y has the
+    colour of the state of X it is most often paired with, so that the two graphs match. Of a chain the same at a
+    discount; without one, lines follow the probabilities of steps and all dots are alike. Of recordings: the counts.
+
+    Parameters
+    ----------
+    record : Result, MarkovChain, Samples or Counts
+        A result with its ``plan``.
+    side : {"x", "y"}
+        Which process of a result.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    discount : float, optional
+        For a chain.
+    names : (str, str)
+        What to call the processes; the first alone for a chain or recordings.
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> import somcot
+    >>> graph(somcot.random_walk(4), discount=0.9, names=("walk", "")).get_title()
+    'occupancy of walk'
+    """
+    if side not in ("x", "y"):
+        raise ValueError(f"side: found {side!r}, expected 'x' or 'y'")
+    one = 0 if side == "x" or not isinstance(record, Result) else 1
+    law, states, what = _law(record, one, discount)
+    ax = axes(ax)
+    chosen = np.sort(np.argsort(-law.sum(axis=1), kind="stable")[:_GRAPH_STATES])
+    shades: NDArray[Any] | str = _matched_colours(record)[one][chosen] if isinstance(record, Result) else "C0"
+    circle(ax, law[np.ix_(chosen, chosen)], [states[k] for k in chosen], shades)
+    matched = "; equal colours go together" if isinstance(record, Result) else ""
+    ax.set_title(f"{what} of {shown(names[one], 40)}{matched}")
+    return ax
+
+
+def _law(
+    record: Result | MarkovChain | Data, side: int, discount: float | None
+) -> tuple[Floats, tuple[Hashable, ...], str]:
+    """A number for every step, the labels, and what the numbers are."""
+    if isinstance(record, Result):
+        if record.plan is None:
+            raise ValueError("result: this run did not keep its coupling, so there are no occupancies to draw")
+        law = record.plan.marginal_y() if side else record.plan.marginal_x()
+        return law.toarray(), (record.states_x, record.states_y)[side], "occupancy"
+    if isinstance(record, Data):
+        return _dense(record.counts()), record.states, "counted steps"
+    if not isinstance(record, MarkovChain):
+        raise TypeError(f"record: found {type(record).__name__}, expected a Result, a MarkovChain or Samples")
+    if discount is None:
+        return _dense(record.transition), record.states, "steps"
+    return _dense(record.occupancy(discount)), record.states, "occupancy"
+
+
+def _dense(matrix: Any) -> Floats:
+    return np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix, dtype=np.float64)
+
+
+def _matched_colours(result: Result) -> tuple[NDArray[Any], NDArray[Any]]:
+    import matplotlib as mpl
+
+    n = len(result.states_x)
+    of_x = mpl.colormaps["turbo"](np.linspace(0.05, 0.95, n))
+    return of_x, of_x[result.decoder.argmax(axis=1)]

@@ -1,0 +1,357 @@
+"""Transition kernels from what users hand in: arrays, sparse matrices, labelled frames."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from somcot.plumbing.arrays import Floats
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+__all__ = [
+    "check_confidence",
+    "check_count",
+    "check_discount",
+    "check_finite",
+    "check_flag",
+    "check_labels",
+    "from_frame",
+    "is_missing",
+    "real_array",
+    "rectangular_matrix",
+    "refuse_masks",
+    "square_matrix",
+    "stochastic",
+]
+
+
+# --- Checks of what users hand in; every message names the argument, the place, the finding and the remedy.
+
+
+def real_array(name: str, values: Any, ndim: int) -> Floats:
+    """Turn `values` into a fresh float64 array of `ndim` dimensions with finite entries."""
+    refuse_masks(name, values)
+    if hasattr(values, "tocsr"):
+        raise TypeError(f"{name}: found a sparse {type(values).__name__}, expected a full array; pass its .toarray()")
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name}: rows have different lengths; pass a rectangular array") from error
+    if array.dtype.kind not in "biuf":
+        array = _from_objects(name, array)
+    if array.ndim != ndim:
+        raise ValueError(f"{name}: found {array.ndim} dimension(s), shape {array.shape}, expected {ndim}")
+    with np.errstate(over="ignore"):
+        array = np.array(array, dtype=np.float64, order="C")
+    check_finite(name, array)
+    return array
+
+
+def refuse_masks(name: str, values: Any) -> None:
+    """Refuse masked entries, which other functions would take for numbers."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        n = int(np.ma.getmaskarray(values).sum())
+        raise ValueError(f"{name}: found masked entries ({n}); fill them, or leave them out and cut there")
+
+
+def is_missing(label: Any) -> bool:
+    """Whether a label stands for nothing: None, NaN of any kind, pandas' NA and NaT; also NaN within a tuple.
+
+    Examples
+    --------
+    >>> is_missing(None), is_missing((0, float("nan"))), is_missing("nan")
+    (True, True, False)
+    """
+    if isinstance(label, tuple):
+        return any(part is not None and is_missing(part) for part in label)
+    if isinstance(label, Decimal):
+        return label.is_nan()
+    if isinstance(label, (float, complex, np.inexact)):
+        return bool(label != label)
+    return label is None or type(label).__name__ in ("NAType", "NaTType")
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Refuse what is neither True nor False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name}: found {value!r}, expected True or False")
+    return bool(value)
+
+
+def _from_objects(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """Numbers kept as Python objects (Decimal, Fraction, None) become floats; text and complex do not."""
+    if array.dtype.kind == "O":
+        try:
+            return array.astype(np.float64)
+        except OverflowError:
+            raise ValueError(f"{name}: found a number too large for floating point; rescale") from None
+        except (TypeError, ValueError):
+            pass
+    raise TypeError(f"{name}: found entries of type {array.dtype}, expected real numbers")
+
+
+def check_finite(name: str, array: Floats) -> None:
+    """Refuse NaN and infinity, naming the first place and the count."""
+    finite = np.isfinite(array)
+    if not finite.all():
+        bad = ~finite
+        place = tuple(int(i) for i in np.argwhere(bad)[0])
+        where = place[0] if len(place) == 1 else place
+        raise ValueError(
+            f"{name}: entry {where} is {array[place]}, {int(bad.sum())} of {array.size} entries are not finite; "
+            "remove or replace them"
+        )
+
+
+def check_discount(discount: Any) -> float:
+    """Refuse a discount outside the open interval (0, 1)."""
+    try:
+        value = float("text" if isinstance(discount, (str, bytes)) else discount)
+    except (TypeError, ValueError):
+        raise TypeError(f"discount: found {discount!r}, expected a number strictly between 0 and 1") from None
+    if not 0.0 < value < 1.0:
+        raise ValueError(f"discount: found {value}, expected a number strictly between 0 and 1, such as 0.95")
+    return value
+
+
+def check_confidence(confidence: Any) -> None:
+    """Refuse a level that is neither None nor strictly between 0 and 1."""
+    if confidence is None:
+        return
+    if not isinstance(confidence, (int, float, np.number)) or not 0.0 < float(confidence) < 1.0:
+        raise ValueError(f"confidence: found {confidence!r}, expected a level between 0 and 1, such as 0.9")
+
+
+def check_count(name: str, value: Any, at_least: int = 1, at_most: int | None = None) -> int:
+    """Refuse what is not a whole number from `at_least` to `at_most`."""
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: found {value!r}, expected a whole number") from None
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name}: found {value!r}, expected a whole number")
+    if count < at_least:
+        raise ValueError(f"{name}: found {shown_count(count)}, expected at least {at_least}")
+    if at_most is not None and count > at_most:
+        raise ValueError(f"{name}: found {shown_count(count)}, expected at most {at_most:,}")
+    return count
+
+
+def shown_count(count: int) -> str:
+    """A whole number, however many digits it has: Python refuses to write those with thousands."""
+    return f"{count}" if abs(count) < 10**30 else f"a number of some {int(count.bit_length() * math.log10(2))} digits"
+
+
+def check_number(name: str, value: Any) -> float:
+    """Refuse what is not a real number."""
+    try:
+        return float("text" if isinstance(value, (str, bytes)) else value)
+    except OverflowError:
+        raise ValueError(f"{name}: found a number too large for floating point; rescale") from None
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: found {value!r}, expected a number") from None
+
+
+def check_positive(name: str, value: Any) -> float:
+    """Refuse what is not a finite number above 0."""
+    number = check_number(name, value)
+    if not 0.0 < number < math.inf:
+        raise ValueError(f"{name}: found {number}, expected a finite number above 0")
+    return number
+
+
+def check_rng(rng: Any) -> np.random.Generator:
+    """A generator from a seed, or the generator itself; None for a fresh one."""
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"rng: found {rng!r}, expected a whole number of at least 0, a numpy.random.Generator, or None"
+        ) from None
+
+
+def check_labels(
+    name: str, labels: Iterable[Hashable], n: int | None = None, what: str = "state"
+) -> tuple[Hashable, ...]:
+    """Turn labels of states (or of `what` there is) into a tuple; refuse wrong counts, repeated and NaN labels."""
+    if isinstance(labels, (str, bytes)):
+        raise TypeError(f"{name}: found the text {labels!r}, expected a sequence with one label per {what}")
+    if not isinstance(labels, Iterable):
+        raise TypeError(f"{name}: found {labels!r}, expected a sequence with one label per {what}")
+    found = tuple(label.item() if isinstance(label, np.generic) else label for label in labels)
+    if n is not None and len(found) != n:
+        raise ValueError(f"{name}: found {len(found)} labels for {n} {what}s; give exactly one per {what}")
+    seen: set[Hashable] = set()
+    for i, label in enumerate(found):
+        if is_missing(label):
+            shown = "NaN" if isinstance(label, float) else repr(label)
+            raise ValueError(f"{name}: label {i} is {shown}; give every {what} a name")
+        try:
+            repeated = label in seen
+        except TypeError:
+            raise TypeError(f"{name}: label {i} is {label!r}, which is not hashable; use a tuple or text") from None
+        if repeated:
+            raise ValueError(f"{name}: label {label!r} appears more than once; labels must be distinct")
+        seen.add(label)
+    return found
+
+
+def probability_vector(name: str, values: ArrayLike, labels: tuple[Hashable, ...], *, normalize: bool) -> Floats:
+    """Check a law over the states and divide it by its sum, which must be 1 within 1e-8."""
+    vector = real_array(name, values, 1)
+    if vector.size != len(labels):
+        raise ValueError(f"{name}: found {vector.size} probabilities for {len(labels)} states")
+    negative = np.flatnonzero(vector < 0)
+    if negative.size:
+        i = int(negative[0])
+        raise ValueError(f"{name}: the probability of state {labels[i]!r} is {vector[i]:.6g}, expected at least 0")
+    total = float(vector.sum())
+    if total <= 0 or not (normalize or abs(total - 1) <= 1e-8):
+        remedy = "pass normalize=True to rescale" if total > 0 else "give at least one state a positive probability"
+        raise ValueError(f"{name}: probabilities sum to {total:.10g}, expected 1; {remedy}")
+    return vector / total
+
+
+def check_start_law(initial: Any, labels: tuple[Hashable, ...], *, normalize: bool) -> Floats:
+    """A law over the states from a label, an index, probabilities, or labels with their probabilities."""
+    if isinstance(initial, Mapping):
+        unknown = [label for label in initial if label not in labels]
+        if unknown:
+            raise ValueError(f"initial: {_some(unknown)} not among the states {_some(labels)}")
+        initial = [initial.get(label, 0.0) for label in labels]
+    is_vector = not isinstance(initial, (str, bytes, tuple)) and np.ndim(initial) == 1
+    if is_vector or (isinstance(initial, tuple) and initial not in labels):
+        return probability_vector("initial", initial, labels, normalize=normalize)
+    law = np.zeros(len(labels))
+    law[state_index("initial", initial, labels)] = 1.0
+    return law
+
+
+def state_index(name: str, state: Any, labels: tuple[Hashable, ...]) -> int:
+    """Position of a label, or of an index when no label matches."""
+    if isinstance(state, np.generic):
+        state = state.item()
+    if state in labels and (type(labels[labels.index(state)]) is bool or not isinstance(state, bool)):
+        return labels.index(state)
+    try:
+        i = operator.index(state)
+    except TypeError:
+        i = -1
+    if isinstance(state, bool) or not 0 <= i < len(labels):
+        remedy = "; the long-run law is that of stationary()" if name == "initial" and state == "stationary" else ""
+        raise ValueError(f"{name}: {state!r} is not a state; the states are {_some(labels)}{remedy}")
+    return i
+
+
+def _some(labels: Sequence[Hashable]) -> str:
+    return ", ".join(repr(label) for label in labels[:5]) + (", ..." if len(labels) > 5 else "")
+
+
+# --- Transition kernels from what users hand in: arrays, sparse matrices, labelled frames.
+
+ROW_TOLERANCE = 1e-8
+
+
+def from_frame(frame: Any, states: Iterable[Hashable] | None) -> tuple[Any, Iterable[Hashable] | None]:
+    """A labelled frame: its index names the states, and its columns are put into the same order."""
+    rows, columns = list(frame.index), list(frame.columns)
+    if rows == columns:
+        return frame.to_numpy(), rows if states is None else states
+    if set(rows) != set(columns) or len(rows) != len(columns):
+        raise ValueError("transition: the frame's rows and columns have different labels; give both the same states")
+    return frame[rows].to_numpy(), rows if states is None else states
+
+
+def square_matrix(transition: Any, name: str = "transition") -> Floats | csr_array:
+    """A fresh square float matrix, dense or CSR, with finite entries."""
+    matrix = _matrix(name, transition)
+    rows, columns = matrix.shape
+    if rows != columns or rows == 0:
+        raise ValueError(f"{name}: shape is {(rows, columns)}, expected a square matrix with at least one state")
+    return matrix
+
+
+def rectangular_matrix(name: str, transition: Any) -> Floats | csr_array:
+    """A fresh float matrix of any shape, dense or CSR, with finite entries."""
+    matrix = _matrix(name, transition)
+    if 0 in matrix.shape:
+        raise ValueError(f"{name}: shape is {matrix.shape}, expected at least one state before and after")
+    return matrix
+
+
+def _matrix(name: str, transition: Any) -> Floats | csr_array:
+    if not hasattr(transition, "tocsr"):
+        return real_array(name, transition, 2)
+    from scipy.sparse import csr_array
+
+    if transition.dtype.kind not in "biuf":
+        raise TypeError(f"{name}: found entries of type {transition.dtype}, expected real numbers")
+    matrix = csr_array(transition, dtype=np.float64, copy=True)
+    matrix.sum_duplicates()
+    _check_finite_entries(name, matrix)
+    return matrix
+
+
+def _check_finite_entries(name: str, matrix: csr_array) -> None:
+    bad = np.flatnonzero(~np.isfinite(matrix.data))
+    if len(bad):
+        k = int(bad[0])
+        place = int(np.searchsorted(matrix.indptr, k, side="right")) - 1, int(matrix.indices[k])
+        raise ValueError(
+            f"{name}: entry {place} is {matrix.data[k]}, {len(bad)} of {matrix.nnz} stored entries are not finite; "
+            "remove or replace them"
+        )
+
+
+def stochastic(
+    matrix: Floats | csr_array,
+    labels: tuple[Hashable, ...],
+    *,
+    normalize: bool,
+    name: str = "transition",
+    labels_to: tuple[Hashable, ...] | None = None,
+) -> Floats | csr_array:
+    """Refuse negative entries and rows that do not sum to 1, then divide each row by its sum.
+
+    `labels_to` are those of the columns, where they are other states.
+    """
+    values = matrix if isinstance(matrix, np.ndarray) else matrix.data
+    if values.size and values.min() < 0:
+        coo = np.argwhere(matrix < 0) if isinstance(matrix, np.ndarray) else np.transpose((matrix < 0).nonzero())
+        i, j = (int(k) for k in coo[0])
+        raise ValueError(
+            f"{name}: the probability of going from state {labels[i]!r} to {(labels_to or labels)[j]!r} is "
+            f"{matrix[i, j]:.6g}, "
+            "expected at least 0"
+        )
+    with np.errstate(over="ignore"):
+        sums = np.asarray(matrix.sum(axis=1)).ravel()
+    if not np.isfinite(sums).all():
+        raise ValueError(f"{name}: the sum of a row is too large for floating point; rescale")
+    wrong = np.flatnonzero(sums <= 0 if normalize else ~(np.abs(sums - 1) <= ROW_TOLERANCE))
+    if wrong.size:
+        i = int(wrong[0])
+        more = f" ({wrong.size} such rows)" if wrong.size > 1 else ""
+        remedy = (
+            "pass normalize=True to rescale"
+            if sums[i] > 0
+            else "give the state somewhere to go, such as itself when it is absorbing"
+        )
+        raise ValueError(f"{name}: row of state {labels[i]!r} sums to {sums[i]:.10g}, expected 1{more}; {remedy}")
+    if isinstance(matrix, np.ndarray):
+        matrix /= sums[:, None]
+        matrix.setflags(write=False)
+    else:
+        matrix.data /= np.repeat(sums, np.diff(matrix.indptr))
+        matrix.eliminate_zeros()
+        matrix.sort_indices()
+        matrix.data.setflags(write=False)
+    return matrix

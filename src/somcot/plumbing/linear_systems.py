@@ -1,0 +1,498 @@
+"""Linear systems at discounts close to 1, and at 1 itself: values and occupancies relative to reference rows.
+
+Both are (I - discount * P) v = b, with P or its transpose. The stabilised bi-conjugate gradient method solves nearly
+all of them in a few dozen products; long cycles defeat it and go to a sparse factorisation or to plain fixed-point
+steps, which always converge, whichever is likely to be faster.
+
+The value V = cost + discount * P V grows with 1 / (1 - discount), and its rounding with it. Split it into
+V = h + gain / (1 - discount), h = 0 at a reference row. With P0 the kernel without the column of the reference (every
+visit to it ends the sum),
+
+    a = cost + discount * P0 a    expected cost until the reference is met again,
+    b = 1 + discount * P0 b       expected time until then,
+    gain = a(ref) / b(ref),       h = a - gain * b,
+
+which is as well conditioned as the reference is easily met, and as good at discount 1. A kernel has one reference in
+each of its closed sets of rows. Occupancies follow from the same systems, transposed: a cycle from reference to
+reference, as often as it takes place.
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.compile.jit import kernel, part
+from somcot.compile.simd_math import copy_to, fma
+from somcot.plumbing.arrays import Floats
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+__all__ = [
+    "CLOSE",
+    "Anchored",
+    "Kernel",
+    "anchored",
+    "closed_sets",
+    "discounted_blocks",
+    "discounted_occupancy",
+    "discounted_value",
+    "law_over_time",
+    "reachable",
+    "relative_value",
+    "usual_rows",
+]
+
+
+# --- Discounted linear systems: the value of a transition coupling and the occupancy of a kernel.
+
+_EPS = float(np.finfo(np.float64).eps)
+_SMALL = 2000  # rows up to which a factorisation is quick whatever their pattern
+_PATIENCE = 2e9  # products that fixed-point steps may take before a factorisation is tried instead
+_FACTORISABLE = 2e7  # rows times the square of the entries per row: what a sparse factorisation may be asked
+
+
+class Kernel(NamedTuple):
+    """A square matrix in CSR form, bare of the checks and conversions that dominate small problems."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    data: Floats
+
+    @classmethod
+    def from_matrix(cls, matrix: csr_array | Floats) -> Kernel:
+        """From a dense array or any SciPy sparse matrix."""
+        from scipy.sparse import csr_array
+
+        csr = csr_array(matrix)
+        return cls(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data)
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.indptr) - 1
+
+    def transpose(self) -> Kernel:
+        """The transposed matrix."""
+        n, n_entries = len(self.indptr), len(self.data)
+        turned = Kernel(np.zeros(n, np.int64), np.empty(n_entries, np.int32), np.empty(n_entries))
+        _transpose(*self, *turned)
+        return turned
+
+    def to_scipy(self) -> csr_array:
+        """As a SciPy matrix, sharing memory where possible."""
+        from scipy.sparse import csr_array
+
+        return csr_array((self.data, self.indices, self.indptr), shape=(self.n, self.n))
+
+
+def discounted_value(
+    kernel: Kernel, cost: Floats, discount: float, guess: Floats | None = None, accuracy: float = _EPS
+) -> Floats:
+    """Solve V = cost + discount * kernel @ V.
+
+    Parameters
+    ----------
+    kernel : Kernel, shape (n, n)
+        Rows sum to at most 1.
+    cost : ndarray, shape (n,)
+    discount : float
+        At most 1; at 1 every row must lead out of the kernel sooner or later.
+    guess : ndarray, shape (n,), optional
+        Where to start.
+    accuracy : float, optional
+        Residual to stop at, relative to V; by default rounding.
+    """
+    return _solve(kernel, cost, discount, np.zeros_like(cost) if guess is None else guess.copy(), accuracy)
+
+
+def relative_value(kernel: Kernel, cost: Floats, discount: float, guess: Floats) -> tuple[Floats, float]:
+    """Solve for V less a constant, W = V - gain / (1 - discount); returns W and the gain.
+
+    V grows with 1 / (1 - discount), and its rounding with it; W is only as large as the spread of V.
+    """
+    V = discounted_value(kernel, cost, discount, guess)
+    middle = float(V.max() / 2.0 + V.min() / 2.0)
+    gain = (1.0 - discount) * middle
+    return discounted_value(kernel, cost - gain, discount, V - middle), gain
+
+
+def discounted_occupancy(kernel: Kernel, start: Floats, discount: float) -> Floats:
+    """Law of the state at a geometric time: (1 - discount) * sum_t discount^t * start @ kernel^t.
+
+    States the start cannot reach get exactly 0.
+
+    Examples
+    --------
+    >>> kernel = Kernel.from_matrix(np.array([[0.0, 1.0], [0.0, 1.0]]))
+    >>> discounted_occupancy(kernel, np.array([1.0, 0.0]), 0.9).round(12)
+    array([0.1, 0.9])
+    """
+    law = _solve(kernel.transpose(), (1.0 - discount) * start, discount, np.zeros(len(start)))
+    law[~reachable(kernel, start)] = 0.0
+    law = np.maximum(law, 0.0)
+    law /= law.sum()
+    return law
+
+
+def discounted_blocks(kernel: Kernel, b: Floats, discounts: Floats, x: Floats, threads: int = 1) -> Floats:
+    """Solve (I - discount * kernel) x = b where the kernel falls into blocks of equal size, each with its discount.
+
+    Parameters
+    ----------
+    kernel : Kernel, shape (n, n)
+        No block leads to another.
+    b : ndarray, shape (n,)
+    discounts : ndarray, shape (n_blocks,)
+    x : ndarray, shape (n,)
+        Where to start; holds the solution in the end.
+    threads : int
+        The result has the same bits whatever the number.
+    """
+    n_blocks = len(discounts)
+    steps = np.ceil(np.log(_EPS) / np.log(discounts)).astype(np.int64)
+
+    def run(lo: int, hi: int) -> None:
+        _blocks(lo, hi, *kernel, discounts, b, x, steps)
+
+    ends = np.unique(np.linspace(0, n_blocks, 4 * threads + 1 if threads > 1 else 2).astype(np.int64)).tolist()
+    if len(ends) == 2:
+        run(0, n_blocks)
+        return x
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(run, ends[:-1], ends[1:]))
+    return x
+
+
+def _solve(kernel: Kernel, b: Floats, discount: float, x: Floats, accuracy: float = _EPS) -> Floats:
+    """Refine x until the residual is at the level asked for, with ever more robust methods."""
+    b = b if b.flags.writeable else b.copy()  # or all would be compiled once more, for arrays that cannot be written
+    if _krylov(*kernel, discount, b, x, min(2000, 200 + kernel.n), accuracy):
+        return x
+    density = max(len(kernel.data) / kernel.n, 1.0)
+    # Close to 1 the discount promises nothing, and patience is the limit: what is left over, brackets will show.
+    limit = max(10.0 * _PATIENCE / max(len(kernel.data), 1), 1e5)
+    steps = int(np.ceil(min(np.log(_EPS) / np.log(discount), limit) if discount < 1.0 else limit))
+    factorise = kernel.n <= _SMALL or steps * len(kernel.data) > _PATIENCE
+    if factorise and kernel.n * density * density <= _FACTORISABLE:
+        _factorised(kernel, b, discount, x)
+    else:
+        _fixed_point(*kernel, discount, b, x, steps)
+    return x
+
+
+def _factorised(kernel: Kernel, b: Floats, discount: float, x: Floats) -> None:
+    from scipy.sparse import eye_array
+    from scipy.sparse.linalg import splu
+
+    system = eye_array(kernel.n, format="csr") - discount * kernel.to_scipy()
+    try:
+        factor = splu(system.tocsc())
+    except RuntimeError:  # singular in floating point, at discount 1 only: x stays as good as it was
+        return
+    x[:] = factor.solve(b)
+    x += factor.solve(b - system @ x)
+
+
+def reachable(kernel: Kernel, start: Floats) -> NDArray[np.bool_]:
+    """Which states a process that starts in the law `start` can ever be in."""
+    seen: NDArray[np.bool_] = start > 0
+    _flood(kernel.indptr, kernel.indices, seen, np.flatnonzero(seen))
+    return seen
+
+
+@kernel
+def _transpose(indptr, indices, data, new_indptr, new_indices, new_data):
+    n = indptr.size - 1
+    for t in range(indices.size):
+        new_indptr[indices[t] + 1] += 1
+    for i in range(n):
+        new_indptr[i + 1] += new_indptr[i]
+    place = new_indptr[:n].copy()
+    for i in range(n):
+        for t in range(indptr[i], indptr[i + 1]):
+            spot = place[indices[t]]
+            new_indices[spot] = i
+            new_data[spot] = data[t]
+            place[indices[t]] += 1
+
+
+@kernel
+def _flood(indptr, indices, seen, sources):
+    stack = np.empty(seen.size, dtype=np.int64)
+    copy_to(stack, sources)
+    top = sources.size
+    while top > 0:
+        top -= 1
+        node = stack[top]
+        for t in range(indptr[node], indptr[node + 1]):
+            if not seen[indices[t]]:
+                seen[indices[t]] = True
+                stack[top] = indices[t]
+                top += 1
+
+
+@kernel
+def _residual(indptr, indices, data, discount, b, x, out):
+    """Out = b - (I - discount * P) x; returns its largest entry. Places are unsigned as in `_apply`."""
+    worst = 0.0
+    t = np.uint64(indptr[0])
+    for i in range(np.uint64(b.size)):
+        total = 0.0
+        end = np.uint64(indptr[i + np.uint64(1)])
+        while t < end:
+            total += data[t] * x[np.uint32(indices[t])]
+            t += np.uint64(1)
+        out[i] = b[i] - x[i] + discount * total
+        worst = max(worst, abs(out[i]))
+    return worst
+
+
+@kernel
+def _apply(indptr, indices, data, discount, x, out):
+    """Out = (I - discount * P) x.
+
+    Places are unsigned: Numba tests signed ones for being counted from the end, which takes as long as the product.
+    """
+    t = np.uint64(indptr[0])
+    for i in range(np.uint64(x.size)):
+        total = 0.0
+        end = np.uint64(indptr[i + np.uint64(1)])
+        while t < end:
+            total += data[t] * x[np.uint32(indices[t])]
+            t += np.uint64(1)
+        out[i] = x[i] - discount * total
+
+
+@part(nan=True)
+def _dot(a, b):
+    """Inner product in a fixed order, in eight sums that make one vector: BLAS has other bits on other machines."""
+    s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
+    whole = a.size - a.size % 8
+    for i in range(0, whole, 8):
+        s0 = fma(a[i], b[i], s0)
+        s1 = fma(a[i + 1], b[i + 1], s1)
+        s2 = fma(a[i + 2], b[i + 2], s2)
+        s3 = fma(a[i + 3], b[i + 3], s3)
+        s4 = fma(a[i + 4], b[i + 4], s4)
+        s5 = fma(a[i + 5], b[i + 5], s5)
+        s6 = fma(a[i + 6], b[i + 6], s6)
+        s7 = fma(a[i + 7], b[i + 7], s7)
+    total = ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7))
+    for i in range(whole, a.size):
+        total = fma(a[i], b[i], total)
+    return total
+
+
+@kernel(name="linear solver", seconds=1, shared=True)
+def _krylov(indptr, indices, data, discount, b, x, max_steps, accuracy):
+    """BiCGSTAB with restarts on the true residual; True once that is at rounding level, or as small as asked for.
+
+    The method can break down and blow up within a step, so the best point so far is kept and returned to.
+    """
+    n = b.size
+    r, p, v, s, t = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    best = x.copy()
+    steps = 0
+    mixed = False
+    last = np.inf
+    while True:
+        worst = _residual(indptr, indices, data, discount, b, x, r)
+        level = 0.0
+        for i in range(n):
+            level = max(level, accuracy * abs(x[i]))
+        if worst <= 4.0 * level:
+            return True
+        if steps >= max_steps or (mixed and not worst < 0.5 * last):
+            return worst <= 16.0 * level
+        # A start that is not come back to is orthogonal to all that follows, and the method breaks down at once: then
+        # its shadow is mixed with something that is orthogonal to nothing.
+        mixed = mixed or not worst < 0.5 * last
+        last = worst
+        smallest = worst
+        copy_to(best, x)
+        shadow = r.copy()
+        if mixed:
+            # Multiples of the odd number next to 2^32 / golden ratio, modulo 2^32: spread evenly, the same every time.
+            for i in range(n):
+                shadow[i] += worst * ((i * 2654435761) % 4294967296) / 4294967296.0
+        copy_to(p, r)
+        rho = _dot(shadow, r)
+        while steps < max_steps:
+            steps += 1
+            _apply(indptr, indices, data, discount, p, v)
+            slope = _dot(shadow, v)
+            if slope == 0.0:
+                break
+            alpha = rho / slope
+            for i in range(n):
+                s[i] = r[i] - alpha * v[i]
+            _apply(indptr, indices, data, discount, s, t)
+            norm = _dot(t, t)
+            omega = _dot(t, s) / norm if norm > 0.0 else 0.0
+            size, largest = 0.0, 0.0
+            for i in range(n):
+                x[i] += alpha * p[i] + omega * s[i]
+                r[i] = s[i] - omega * t[i]
+                size = max(size, abs(r[i]))
+                largest = max(largest, abs(x[i]))
+            following = _dot(shadow, r)
+            if not (np.isfinite(following) and size <= 1e6 * smallest):
+                break
+            done = size <= max(accuracy * largest, 1e-12 * worst)
+            if done or size < 0.1 * smallest:
+                smallest = size
+                copy_to(best, x)
+            if done or omega == 0.0 or rho == 0.0:
+                break
+            beta = following / rho * alpha / omega
+            rho = following
+            for i in range(n):
+                p[i] = r[i] + beta * (p[i] - omega * v[i])
+        copy_to(x, best)
+
+
+@kernel(name="linear solver for batches", seconds=1)
+def _blocks(lo, hi, indptr, indices, data, discounts, b, x, max_steps):
+    size = b.size // discounts.size
+    for k in range(lo, hi):
+        rows = slice(k * size, (k + 1) * size)
+        begin, end = indptr[k * size], indptr[(k + 1) * size]
+        ptr, columns = np.empty(size + 1, np.int64), np.empty(end - begin, np.int32)
+        for i in range(size + 1):
+            ptr[i] = indptr[k * size + i] - begin
+        for t in range(end - begin):
+            columns[t] = indices[begin + t] - k * size
+        entries = data[begin:end]
+        if not _krylov(ptr, columns, entries, discounts[k], b[rows], x[rows], min(2000, 200 + size), _EPS):
+            _fixed_point(ptr, columns, entries, discounts[k], b[rows], x[rows], max_steps[k])
+
+
+@kernel
+def _fixed_point(indptr, indices, data, discount, b, x, max_steps):
+    """Gauss-Seidel steps, which contract by the discount at least."""
+    for _ in range(max_steps):
+        change = 0.0
+        largest = 0.0
+        for i in range(b.size):
+            total = 0.0
+            own = 0.0
+            for t in range(indptr[i], indptr[i + 1]):
+                if indices[t] == i:
+                    own += data[t]
+                else:
+                    total += data[t] * x[indices[t]]
+            value = (b[i] + discount * total) / (1.0 - discount * own)
+            change = max(change, abs(value - x[i]))
+            largest = max(largest, abs(value))
+            x[i] = value
+        if change <= _EPS * largest:
+            break
+
+
+# --- Linear systems at discounts close to 1, and at 1 itself: values and occupancies relative to reference rows.
+
+CLOSE = 0.9995  # above this discount rounding shows in brackets, and references pay
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Anchored:
+    """A kernel with a reference row in each of its closed sets.
+
+    Attributes
+    ----------
+    kernel : Kernel, shape (n, n)
+    rest : Kernel, shape (n, n)
+        Without the columns of the references.
+    discount : float
+        At most 1.
+    references : ndarray, shape (k,)
+    length : ndarray, shape (n,)
+        Expected discounted time until a reference is met: b above.
+    """
+
+    kernel: Kernel
+    rest: Kernel
+    discount: float
+    references: Integers
+    length: Floats
+
+    def until(self, cost: Floats) -> Floats:
+        """Expected discounted cost until a reference is met: a above."""
+        return discounted_value(self.rest, cost, self.discount)
+
+    def step(self, values: Floats) -> Floats:
+        """The kernel times `values`."""
+        return np.asarray(self.kernel.to_scipy() @ values)
+
+    def laws(self, start: Floats) -> tuple[Floats, Floats]:
+        """The occupancy (1 - discount) sum_t discount^t start P^t, at 1 its limit; and the visits until a reference.
+
+        The first sums to 1. The second is the expected discounted number of visits to each row before the first
+        reference is met (its own row included when the start is one).
+        """
+        turned = self.rest.transpose()
+        visits = np.maximum(discounted_value(turned, start, self.discount), 0.0)
+        met = self.discount * (self.kernel.to_scipy().T @ visits)[self.references]
+        cycles = np.zeros(len(start))
+        cycles[self.references] = met / self.length[self.references]
+        law = np.maximum(discounted_value(turned, cycles, self.discount), 0.0) + (1.0 - self.discount) * visits
+        reached = reachable(self.kernel, start)
+        law = np.where(reached, law, 0.0)
+        return law / law.sum(), np.where(reached, visits, 0.0)
+
+
+def anchored(kernel: Kernel, discount: float, weight: Floats) -> Anchored:
+    """Choose in each closed set of rows the one with the most weight.
+
+    It has to be a row that is often met: sums until a rare one are large and cancel.
+    """
+    references = _heaviest(closed_sets(kernel), weight)
+    outside = np.ones(kernel.n)
+    outside[references] = 0.0
+    rest = Kernel(kernel.indptr, kernel.indices, kernel.data * outside[kernel.indices])
+    return Anchored(kernel, rest, discount, references, discounted_value(rest, np.ones(kernel.n), discount))
+
+
+def law_over_time(kernel: Kernel, start: Floats, discount: float) -> Floats:
+    """The share of discounted time spent in each row; at discount 1 in the long run.
+
+    Examples
+    --------
+    >>> kernel = Kernel.from_matrix(np.array([[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
+    >>> law_over_time(kernel, np.array([1.0, 0.0, 0.0]), 1.0)
+    array([0. , 0.5, 0.5])
+    """
+    if discount <= CLOSE:
+        return discounted_occupancy(kernel, start, discount)
+    return anchored(kernel, discount, usual_rows(kernel)).laws(start)[0]
+
+
+def usual_rows(kernel: Kernel) -> Floats:
+    """How often each row occurs within its closed set, roughly: enough to choose references by."""
+    return discounted_occupancy(kernel, np.full(kernel.n, 1.0 / kernel.n), 1.0 - 1e-6 / kernel.n)
+
+
+def closed_sets(kernel: Kernel) -> Integers:
+    """Number the closed sets of rows (strong components that are never left); -1 for all other rows."""
+    from scipy.sparse.csgraph import connected_components
+
+    component: Integers = connected_components(kernel.to_scipy(), connection="strong")[1].astype(np.int64)
+    rows = np.repeat(np.arange(kernel.n), np.diff(kernel.indptr))
+    component[np.isin(component, component[rows[component[rows] != component[kernel.indices]]])] = -1
+    return component
+
+
+def _heaviest(sets: Integers, weight: Floats) -> Integers:
+    """In each set the row with the most weight, the first of equals."""
+    rows = np.flatnonzero(sets >= 0)
+    order = rows[np.lexsort((rows, -weight[rows], sets[rows]))]
+    first = np.append(True, sets[order[1:]] != sets[order[:-1]])
+    return np.asarray(np.sort(order[first]))

@@ -1,0 +1,378 @@
+"""Results in files that hold no code: any tree of records, arrays, labels and numbers, there and back.
+
+A file is one line of text with a SHA-256 sum, then a safetensors block whose metadata hold a JSON record. It is put in
+place in one move (`plumbing.files`); whatever happens, the last complete file stays readable.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime
+from enum import Enum
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from types import UnionType
+from typing import Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.plumbing.files import Path_, replacing
+from somcot.plumbing.memory import require
+
+__all__ = [
+    "CheckpointError",
+    "Later",
+    "Lazy",
+    "amended",
+    "load",
+    "load_function",
+    "option_names",
+    "read_arrays",
+    "save",
+    "takes",
+    "write_arrays",
+]
+
+
+# --- Files for work in progress: written whole or not at all, checked when read, and never holding code.
+
+MAGIC = b"somcot checkpoint 1 sha256 "
+HEAD = len(MAGIC) + 64 + 1
+
+
+class CheckpointError(ValueError):
+    """A file is no checkpoint, is damaged, or belongs to another run."""
+
+
+def write_arrays(path: Path_, arrays: Mapping[str, NDArray[Any]], record: Mapping[str, Any]) -> None:
+    """Write arrays and a JSON record to `path`, replacing what is there in one move.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "run.ck")
+    >>> write_arrays(path, {"a": np.arange(3)}, {"step": 7})
+    >>> arrays, record = read_arrays(path)
+    >>> arrays["a"], record["step"]
+    (array([0, 1, 2]), 7)
+    """
+    from safetensors.numpy import save
+
+    block = save(
+        {name: np.ascontiguousarray(array) for name, array in arrays.items()}, metadata={"somcot": json.dumps(record)}
+    )
+    head = MAGIC + hashlib.sha256(block).hexdigest().encode("ascii") + b"\n"
+    with replacing(path) as stream:
+        stream.write(head)
+        stream.write(block)
+
+
+def read_arrays(path: Path_) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Read what `write` wrote; refuse anything else with a `CheckpointError`."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    name = os.fspath(path)
+    require(2.0 * os.path.getsize(path), name, "use a larger machine")
+    data = Path(path).read_bytes()
+    if not data.startswith(MAGIC) or data[HEAD - 1 : HEAD] != b"\n":
+        raise CheckpointError(f"{name}: not a somcot checkpoint")
+    block = data[HEAD:]
+    if hashlib.sha256(block).hexdigest().encode("ascii") != data[len(MAGIC) : HEAD - 1]:
+        raise CheckpointError(f"{name}: damaged (its SHA-256 sum does not fit); go back to an older copy")
+    try:
+        size = int.from_bytes(block[:8], "little")
+        record = json.loads(json.loads(block[8 : 8 + size])["__metadata__"]["somcot"])
+        if not isinstance(record, dict):
+            raise ValueError(f"its record is a {type(record).__name__}")
+        arrays = {key: array.copy() for key, array in load(block).items()}
+    except (SafetensorError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise CheckpointError(f"{name}: not a somcot checkpoint ({error})") from None
+    return arrays, record
+
+
+# --- Fields that are computed when first read.
+
+T = TypeVar("T")
+Record = TypeVar("Record")
+
+
+class Later(Generic[T]):
+    """A value that takes time: computed at the first call, then kept.
+
+    What computes it is let go afterwards, with all that it holds. To be sent to another process it must be a
+    `functools.partial` of a function that has a name.
+
+    Examples
+    --------
+    >>> later = Later(lambda: print("now") or 1.5)
+    >>> later(), later()
+    now
+    (1.5, 1.5)
+    """
+
+    def __init__(self, compute: Callable[[], T]) -> None:
+        self._compute: Callable[[], T] | None = compute
+
+    def __call__(self) -> T:
+        """The value."""
+        compute = self._compute
+        if compute is not None:
+            self._value = compute()
+            self._compute = None
+        return self._value
+
+    def part(self, name: str) -> Later[Any]:
+        """One attribute of the value, which may be put off itself, when it is asked for."""
+        return Later(partial(_part, self, name))
+
+
+def _part(whole: Later[Any], name: str) -> Any:
+    found = getattr(whole(), name)
+    return found() if isinstance(found, Later) else found
+
+
+class Lazy(Generic[T]):
+    """A field of a dataclass that may be given as `Later`; whoever reads it sees the value.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Answer:
+    ...     table: Lazy[list[int]] = Lazy()
+    >>> Answer(Later(lambda: [1, 2])).table
+    [1, 2]
+    """
+
+    def __init__(self, *default: T) -> None:
+        self._default = default
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, record: object | None, _owner: type) -> T:
+        if record is None:  # a dataclass asks its class for the default; without one the field must be given
+            if not self._default:
+                raise AttributeError(self._name)
+            return self._default[0]
+        value = record.__dict__[self._name]
+        if isinstance(value, Later):
+            value = record.__dict__[self._name] = value()
+        found: T = value
+        return found
+
+    def __set__(self, record: object, value: T | Later[T]) -> None:
+        record.__dict__[self._name] = value
+
+
+def amended(record: Record, **changes: Any) -> Record:
+    """A copy of a dataclass with other values of some fields; `dataclasses.replace` would compute all that is put off.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Answer:
+    ...     name: str
+    ...     table: Lazy[list[int]] = Lazy()
+    >>> answer = amended(Answer("one", Later(lambda: print("now") or [1, 2])), name="two")
+    >>> answer.name
+    'two'
+    >>> answer.table
+    now
+    [1, 2]
+    """
+    kept = {field.name: record.__dict__[field.name] for field in fields(record)}  # type: ignore[arg-type]
+    return type(record)(**kept | changes)
+
+
+# --- Functions named in tables and imported when used; functions whose options are the fields of a record.
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def load_function(where: str) -> Callable[..., Any]:
+    """Import the function called ``"module:function"``.
+
+    Examples
+    --------
+    >>> load_function("math:hypot")(3, 4)
+    5.0
+    """
+    module, name = where.split(":")
+    found: Callable[..., Any] = getattr(import_module(module), name)
+    return found
+
+
+def takes(record: type) -> Callable[[F], F]:
+    """Have ``**options`` of a function shown as the fields of a dataclass, where it does not name them itself.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Options:
+    ...     speed: float = 1.0
+    >>> @takes(Options)
+    ... def move(x: int, **options: float) -> float:
+    ...     return x * Options(**options).speed
+    >>> inspect.signature(move)
+    <Signature (x: 'int', *, speed: 'float' = 1.0) -> 'float'>
+    """
+
+    def shown(function: F) -> F:
+        signature = inspect.signature(function)
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        more = [
+            inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type)
+            for f in fields(record)
+            if f.name not in signature.parameters
+        ]
+        function.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+        return function
+
+    return shown
+
+
+def option_names(function: Callable[..., Any]) -> list[str]:
+    """The names a function takes as keywords only.
+
+    Examples
+    --------
+    >>> option_names(lambda x, *, speed=1: x)
+    ['speed']
+    """
+    return list(_option_names(function))
+
+
+@cache
+def _option_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Kept: reading a signature takes as long as a solve of ten states."""
+    return tuple(p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY)
+
+
+# --- Results in files that hold no code: any tree of records, arrays, labels and numbers, there and back.
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def save(path: str | os.PathLike[str], record: Any, kind: str) -> None:
+    """Write a record to `path`, replacing what is there in one move.
+
+    Parameters
+    ----------
+    path : path
+    record : dataclass instance
+        Its fields, and theirs, may be arrays, numbers, text, None, tuples, mappings and further records.
+    kind : str
+        What the file is, checked by `load`.
+    """
+    arrays: Arrays = {}
+    tree = _pack(record, "", arrays)
+    write_arrays(path, arrays, {"kind": kind, "tree": tree})
+
+
+def load(path: str | os.PathLike[str], kind: str, records: tuple[type, ...]) -> Any:
+    """Read a record written by `save`; refuse anything else.
+
+    Parameters
+    ----------
+    path : path
+    kind : str
+        What the file must be.
+    records : tuple of types
+        The record types that may occur; a file cannot name any other.
+    """
+    refusal = f"{os.fspath(path)}: not a somcot {kind} file"
+    try:
+        arrays, content = read_arrays(path)
+        if content.get("kind") != kind:
+            raise ValueError(f"it is a {content.get('kind', 'file of another kind')}")
+        return _unpack(content["tree"], arrays, {record.__name__: record for record in records})
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{refusal} ({error})") from None
+
+
+def _pack(value: Any, place: str, arrays: Arrays) -> Any:
+    """JSON for `value`, with its arrays put aside under their place in the tree."""
+    if isinstance(value, Later):
+        value = value()
+    if isinstance(value, np.ndarray):
+        arrays[place] = value
+        return {"array": place}
+    if hasattr(value, "_asdict"):
+        return _pack_record(value, value._asdict(), place, arrays)
+    if is_dataclass(value):
+        return _pack_record(value, {f.name: getattr(value, f.name) for f in fields(value)}, place, arrays)
+    if isinstance(value, tuple):
+        return {"tuple": [_pack(part, f"{place}.{i}", arrays) for i, part in enumerate(value)]}
+    if isinstance(value, Mapping):
+        return {"mapping": {key: _pack(part, f"{place}.{key}", arrays) for key, part in value.items()}}
+    if isinstance(value, np.generic):
+        value = value.astype("M8[us]").item() if value.dtype.kind == "M" else value.item()
+    if isinstance(value, (date, datetime)):
+        return {"date" if type(value) is date else "datetime": value.isoformat()}
+    if isinstance(value, Enum):
+        return {"enum": [type(value).__name__, value.value]}
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    name = place.removeprefix(".").split(".")[0]
+    raise TypeError(f"{name}: {value!r} of type {type(value).__name__} cannot be saved; use text or numbers")
+
+
+def _pack_record(value: Any, parts: Mapping[str, Any], place: str, arrays: Arrays) -> Any:
+    packed = {name: _pack(part, f"{place}.{name}", arrays) for name, part in parts.items()}
+    return {"record": type(value).__name__, "fields": packed}
+
+
+def _unpack(tree: Any, arrays: Arrays, types: Mapping[str, type]) -> Any:
+    if not isinstance(tree, dict):
+        return tree
+    if "array" in tree:
+        return arrays[tree["array"]]
+    if "tuple" in tree:
+        return tuple(_unpack(part, arrays, types) for part in tree["tuple"])
+    if "mapping" in tree:
+        return {key: _unpack(part, arrays, types) for key, part in tree["mapping"].items()}
+    for kind in (date, datetime):
+        if kind.__name__ in tree:
+            return kind.fromisoformat(tree[kind.__name__])
+    if "enum" in tree:
+        return types[tree["enum"][0]](tree["enum"][1])
+    record = types[tree["record"]]
+    parts = {key: _unpack(part, arrays, types) for key, part in tree["fields"].items()}
+    hints = get_type_hints(record)
+    for key, part in parts.items():
+        if not _fits(part, hints[key]):
+            raise ValueError(f"{tree['record']}.{key} is a {type(part).__name__} that does not fit")
+    return record(**parts)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is what the annotation of its field says; the sum in a file is no proof of what it holds."""
+    kind, parts = get_origin(hint), get_args(hint)
+    while hasattr(kind, "__value__"):  # NDArray is the name of a type, and no type, from NumPy 2.5 on
+        kind = get_origin(kind.__value__)
+    if kind is Lazy:
+        return _fits(value, parts[0])
+    if kind in (Union, UnionType):
+        return any(_fits(value, part) for part in parts)
+    if kind is tuple:
+        if isinstance(value, tuple) and parts[-1] is Ellipsis:
+            return all(_fits(part, parts[0]) for part in value)
+        return isinstance(value, tuple) and len(value) == len(parts) and all(map(_fits, value, parts))
+    if kind is np.ndarray:
+        return isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
+    if kind is Mapping:
+        return isinstance(value, dict) and all(_fits(part, parts[1]) for part in value.values())
+    if hint is float:  # whole numbers as well, as far as they are exact
+        return isinstance(value, float) or (type(value) is int and abs(value) <= 2**53)
+    return type(value) is int if hint is int else isinstance(value, kind or hint)

@@ -1,0 +1,364 @@
+"""Discrete trajectories of molecular kinetics (deeptime, PyEMMA) and estimated models, in memory or in NumPy files."""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+import zipfile
+import zlib
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import replace
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from somcot.chains import MarkovChain
+from somcot.plumbing.checks import check_count, check_flag, real_array, refuse_masks
+from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.memory import memory_limit, require
+from somcot.readers.episodes import join
+from somcot.readers.opening import Input, identify, is_zipped, open_bytes, whole
+from somcot.recorded import transforms as changes
+from somcot.recorded.stationary import asks_for_long_run, long_run_law
+from somcot.samples import Samples
+from somcot.timed import ContinuousChain
+
+__all__ = [
+    "from_dtrajs",
+    "from_model",
+    "load_arrays",
+    "read_arrays",
+]
+
+
+# --- NumPy files, held against what they claim before they are read: no pickles, no zip bombs, no header that lies.
+
+_SUSPICIOUS = 100e6  # bytes: below this, a high compression ratio cannot hurt
+_RATIO = 200
+
+
+def load_arrays(source: Input) -> dict[str, NDArray[Any]]:
+    """All arrays of a .npy or .npz file, checked before they are read."""
+    try:
+        if source.format == "npy":
+            with open_bytes(source) as stream:
+                size = None if source.path is None or is_zipped(stream) else source.path.stat().st_size
+                return {"": _read_npy(source.name, stream, size)}
+        with open_bytes(source) as stream:
+            return _read_npz(source.name, stream if source.path is not None else whole(source, memory_limit()))
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, UnicodeDecodeError, zlib.error) as error:
+        raise ValueError(f"{source.name}: not a readable .npz archive ({error}); save or copy it again") from None
+    except (EOFError, OSError) as error:
+        raise ValueError(f"{source.name}: cut short or damaged ({error}); save or copy it again") from None
+
+
+def _read_npz(name: str, stream: IO[bytes]) -> dict[str, NDArray[Any]]:
+    with zipfile.ZipFile(stream) as archive:
+        members = [m for m in archive.infolist() if m.filename.endswith(".npy")]
+        if not members:
+            raise ValueError(f"{name}: the archive holds no array; write it with numpy.savez")
+        unpacked, packed = (float(sum(getattr(m, what) for m in members)) for what in ("file_size", "compress_size"))
+        if unpacked > _SUSPICIOUS and unpacked > _RATIO * packed:
+            raise ValueError(
+                f"{name}: {packed / 1e6:.3g} MB claim to unpack into {unpacked / 1e6:,.0f} MB, which looks like a zip "
+                "bomb; if it is yours, save it uncompressed with numpy.savez"
+            )
+        require(unpacked, name, "split the file")
+        arrays = {}
+        for member in members:
+            with archive.open(member) as entry:
+                label = member.filename.removesuffix(".npy")
+                arrays[label] = _read_npy(f"{name}: array {label!r}", entry, member.file_size)
+        return arrays
+
+
+def _read_npy(name: str, stream: IO[bytes], size: int | None) -> NDArray[Any]:
+    """One array, after its header has been held against the number of bytes there are."""
+    try:
+        head = stream.read(10)
+        if head[:6] != b"\x93NUMPY":
+            raise ValueError("it does not begin like a NumPy file")
+        width = 2 if head[6] == 1 else 4
+        prefix = head if width == 2 else head + stream.read(2)
+        length = int.from_bytes(prefix[8 : 8 + width], "little")
+        if length > 10_000:
+            raise ValueError(f"its header claims {length:,} bytes")
+        text = stream.read(length)
+        header = ast.literal_eval(text.decode("latin-1").strip())
+        dtype = np.lib.format.descr_to_dtype(header["descr"])
+        n_bytes = int(np.prod([1.0, *header["shape"]])) * dtype.itemsize
+        if n_bytes < 0:
+            raise ValueError(f"its header claims the shape {header['shape']}")
+    except (
+        ValueError,
+        SyntaxError,
+        KeyError,
+        TypeError,
+        IndexError,
+        OverflowError,
+        RecursionError,
+        MemoryError,
+    ) as error:
+        raise ValueError(f"{name}: not a readable NumPy file ({error}); write it with numpy.save") from None
+    if dtype.hasobject:
+        raise ValueError(
+            f"{name}: holds pickled Python objects, which are never loaded; save lists of integer arrays "
+            "with numpy.savez, one array each"
+        )
+    if size is not None and n_bytes > size:
+        raise ValueError(f"{name}: its header claims {n_bytes:,} bytes, more than there are; save or copy it again")
+    require(n_bytes, name, "split the file")
+    data = stream.read(n_bytes)
+    if len(data) < n_bytes:
+        raise ValueError(f"{name}: cut short, {len(data):,} of {n_bytes:,} bytes; save or copy it again")
+    try:
+        return np.asarray(np.load(io.BytesIO(prefix + text + data), allow_pickle=False))
+    except (ValueError, TypeError, OverflowError) as error:  # a shape such as (0, 10**30) needs no bytes
+        raise ValueError(f"{name}: not a readable NumPy file ({error}); write it with numpy.save") from None
+
+
+# --- Discrete trajectories of molecular kinetics (deeptime, PyEMMA) and estimated models, in memory or in NumPy files.
+
+_MATRIX_NAMES = ("transition_matrix", "transition", "P", "T")
+
+_KEEP = ", or keep real numbers: somcot distance --cells auto (read_vectors)"
+
+
+def from_dtrajs(
+    dtrajs: Any,
+    *,
+    lag: int = 1,
+    sliding: bool = False,
+    states: Iterable[Hashable] | None = None,
+    initial: Hashable | ArrayLike | None = None,
+    connected: bool = False,
+    source: str = "dtrajs",
+) -> Samples:
+    """Count steps of `lag` frames in discrete trajectories.
+
+    Parameters
+    ----------
+    dtrajs : array of int or list of such
+        One state number per frame; -1 (any negative number) is unassigned and cuts the trajectory.
+    lag : int
+        Frames per step.
+    sliding : bool
+        Count steps from every frame. By default only from every `lag`-th one: the others add little information, and
+        intervals that treat them as independent are too narrow. `somcot.distance` warns of that.
+    states : sequence of hashable, optional
+        A label for each state number; by default the numbers.
+    initial : label, mapping, array_like or "stationary", optional
+        The start law, as for `Samples.from_trajectories`. Trajectories begin where somebody put the simulation:
+        ``"stationary"`` compares the processes in their long-run laws instead.
+    connected : bool
+        Keep the largest set of states that were all seen to lead to each other (`Samples.connected`), and say what is
+        left out.
+    source : str
+        What to call the data in messages.
+
+    Examples
+    --------
+    >>> samples = from_dtrajs([[0, 0, 1, -1, 1, 0], [1, 1, 0]])
+    >>> samples.counts().tolist(), samples.n_episodes
+    ([[1, 1], [2, 1]], 3)
+    >>> from_dtrajs([[0, 1, 2, 0, 1, 2, 0]], lag=3).counts().tolist()
+    [[2]]
+    """
+    lag = check_count("lag", lag)
+    check_flag("sliding", sliding)
+    pieces = [piece for trajectory in _trajectories(source, dtrajs) for piece in _pieces(trajectory, lag, sliding)]
+    if not pieces:
+        raise ValueError(
+            f"{source}: no trajectory is longer than the lag of {lag} frame(s); lower lag or record longer"
+        )
+    flat = np.concatenate(pieces)
+    begins = np.cumsum([0, *(len(piece) for piece in pieces[:-1])])
+    found = np.unique(flat)
+    codes = np.searchsorted(found, flat)
+    overlap = lag if sliding else 1
+    labels = tuple(found.tolist()) if states is None else tuple(states)
+    if states is not None and found[-1] >= len(labels):
+        raise ValueError(f"states: found {len(labels)} labels, the largest state number is {found[-1]}; name them all")
+    steps = replace(join(codes if states is None else flat, begins, labels, source=source), overlap=overlap)
+    if check_flag("connected", connected):
+        steps = changes.connected(steps, source)
+    return steps.with_start(initial)
+
+
+def from_model(
+    model: Any, *, initial: Hashable | ArrayLike | None = None, states: Iterable[Hashable] | None = None
+) -> MarkovChain:
+    """Take an estimated model as a chain: anything with a ``transition_matrix``, such as deeptime's.
+
+    Parameters
+    ----------
+    model : object
+        With ``transition_matrix``, dense or sparse.
+    initial : state or array_like, optional
+        Start; by default the model's ``stationary_distribution``, otherwise every state alike.
+    states : sequence of hashable, optional
+        Labels; by default the state numbers of the model's ``count_model``, otherwise 0, 1, ...
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> model = SimpleNamespace(transition_matrix=[[0.9, 0.1], [0.3, 0.7]], stationary_distribution=[0.75, 0.25])
+    >>> from_model(model).initial
+    array([0.75, 0.25])
+    """
+    matrix = getattr(model, "transition_matrix", None)
+    if matrix is None:
+        raise TypeError(f"model: found {type(model).__name__}, expected an object with .transition_matrix")
+    n = matrix.shape[0] if hasattr(matrix, "shape") else len(matrix)
+    if states is None:
+        symbols = getattr(getattr(model, "count_model", None), "state_symbols", None)
+        states = None if symbols is None or len(symbols) != n else np.asarray(symbols).tolist()
+    if initial is None:
+        initial = getattr(model, "stationary_distribution", None)
+    even = np.full(n, 1.0 / max(n, 1))
+    if asks_for_long_run(initial, states or ()):
+        initial = long_run_law(MarkovChain(matrix, even, states=states))
+    return MarkovChain(matrix, even if initial is None else initial, states=states)
+
+
+def read_arrays(
+    path: str | os.PathLike[str] | Input,
+    *,
+    lag: int = 1,
+    sliding: bool = False,
+    initial: Hashable | ArrayLike | None = None,
+    connected: bool = False,
+    format: str | None = None,  # noqa: A002
+) -> Samples | MarkovChain | ContinuousChain:
+    """Read a .npy or .npz file: trajectories of whole numbers, or a chain.
+
+    A square matrix of fractions is a transition matrix; in a .npz file it is called ``transition_matrix`` and may
+    come with ``initial`` and ``states``. One with a negative diagonal holds rates, of a chain in continuous time; in a
+    .npz file it is called ``rates``. Everything else is trajectories: one per one-dimensional array, one per row
+    of a two-dimensional one.
+
+    Files are checked before they are read: pickled objects are refused, and so are archives that claim to unpack
+    into more than they plausibly hold or than fits into memory.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = tempfile.NamedTemporaryFile(suffix=".npz")
+    >>> np.savez(file, run1=[0, 0, 1], run2=[1, 0, -1, 1, 1])
+    >>> read_arrays(file.name)
+    Samples(2 states, 4 transitions, 3 episodes)
+    """
+    source = path if isinstance(path, Input) else identify(path, format)
+    arrays = load_arrays(source)
+    rates = arrays.get("rates", next(iter(arrays.values())) if len(arrays) == 1 else None)
+    if rates is not None and ("rates" in arrays or _are_rates(rates)):
+        return _in_continuous_time(source, rates, arrays, initial)
+    matrix = next((arrays[name] for name in _MATRIX_NAMES if name in arrays), None)
+    if matrix is None and len(arrays) == 1 and _is_kernel(only := next(iter(arrays.values()))):
+        matrix = only
+    if matrix is None:
+        trajectories = [_as_list(source, name, a) for name, a in arrays.items()]
+        return from_dtrajs(
+            trajectories, lag=lag, sliding=sliding, initial=initial, connected=connected, source=source.name
+        )
+    several = [name for name in _MATRIX_NAMES if name in arrays]
+    if len(several) > 1:
+        raise ValueError(
+            f"{source.name}: holds several chains, {' and '.join(several)}; save each in a file of its own"
+        )
+    if check_count("lag", lag) > 1 or check_flag("sliding", sliding):
+        warn(f"lag, sliding: {source.name} holds a chain, which has no frames; they do not apply to it", DataWarning)
+    try:
+        return _chain(matrix, arrays, initial)
+    except (TypeError, ValueError) as error:
+        text = str(error).replace("pass normalize=True to rescale", "divide the row by its sum")
+        raise ValueError(f"{source.name}: {text}") from None
+
+
+def _chain(matrix: NDArray[Any], arrays: Mapping[str, NDArray[Any]], initial: Any) -> MarkovChain:
+    start = arrays.get("initial") if initial is None else initial
+    states = arrays.get("states")
+    labels = None if states is None else states.tolist()
+    real_array("transition_matrix", matrix, 2)
+    even = np.full(len(matrix), 1.0 / max(len(matrix), 1))
+    if asks_for_long_run(start, labels or ()):
+        start = long_run_law(MarkovChain(matrix, even, states=labels))
+    return MarkovChain(matrix, even if start is None else start, states=labels)
+
+
+def _in_continuous_time(
+    source: Input, rates: NDArray[Any], arrays: Mapping[str, NDArray[Any]], initial: Any
+) -> ContinuousChain:
+    start, states = arrays.get("initial") if initial is None else initial, arrays.get("states")
+    labels = None if states is None else states.tolist()
+    try:
+        if asks_for_long_run(start, labels or ()):
+            jumps = ContinuousChain(rates, np.full(len(rates), 1.0 / max(len(rates), 1)), states=labels)
+            start = long_run_law(jumps.uniformised(2.0 * float(jumps.exits.max()) or 1.0))
+        even = np.full(len(rates), 1.0 / max(len(rates), 1))
+        return ContinuousChain(rates, even if start is None else start, states=labels)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{source.name}: {error}") from None
+
+
+def _are_rates(array: NDArray[Any]) -> bool:
+    square = array.ndim == 2 and array.shape[0] == array.shape[1] and array.dtype.kind in "fi"
+    return bool(square and (np.diagonal(array) <= 0).all() and (np.diagonal(array) < 0).any() and len(array) > 1)
+
+
+def _is_kernel(array: NDArray[Any]) -> bool:
+    return array.ndim == 2 and array.shape[0] == array.shape[1] and array.dtype.kind == "f"
+
+
+def _as_list(source: Input, name: str, array: NDArray[Any]) -> Any:
+    if array.ndim not in (1, 2) or array.dtype.kind not in "iuf":
+        place = f"{source.name}: array {name!r}" if name else source.name
+        raise ValueError(
+            f"{place} has {array.ndim} dimension(s) of {array.dtype}, expected trajectories: one or two dimensions of "
+            f"whole numbers{_KEEP if array.dtype.kind == 'f' else ''}"
+        )
+    return array
+
+
+def _trajectories(source: str, dtrajs: Any) -> list[NDArray[np.int64]]:
+    if isinstance(dtrajs, (str, bytes)):
+        raise TypeError(f"{source}: found text, expected arrays of whole numbers; read files with read_arrays")
+    refuse_masks(source, dtrajs)
+    given = [dtrajs] if getattr(dtrajs, "ndim", 0) == 1 else list(dtrajs)
+    if given and all(np.ndim(item) == 0 for item in given):
+        given = [given]
+    found: list[NDArray[np.int64]] = []
+    for i, trajectory in enumerate(given):
+        refuse_masks(f"{source}: trajectory {i}", trajectory)
+        array = np.asarray(trajectory)
+        rows = [array] if array.ndim == 1 else list(array) if array.ndim == 2 else None
+        if rows is None:
+            raise ValueError(f"{source}: trajectory {i} has {array.ndim} dimensions, expected one or two")
+        found += [_whole(source, i, row) for row in rows]
+    return found
+
+
+def _whole(source: str, i: int, array: NDArray[Any]) -> NDArray[np.int64]:
+    if array.dtype.kind not in "iuf":
+        raise TypeError(f"{source}: trajectory {i} holds {array.dtype}, expected whole numbers; use from_trajectories")
+    if array.dtype.kind == "f":
+        bad = ~np.isfinite(array) | (array != np.floor(array))
+        if bad.any():
+            place = int(bad.argmax())
+            raise ValueError(
+                f"{source}: trajectory {i}, frame {place} is {array[place]}, {int(bad.sum())} frame(s) are no whole "
+                f"numbers; assign frames to states first, and use -1 for unassigned ones{_KEEP}"
+            )
+    if array.dtype.kind == "u" and array.size and array.max() >= 2**63:
+        raise ValueError(f"{source}: trajectory {i} holds state number {array.max()}, expected numbers below 2^63")
+    return array.astype(np.int64)
+
+
+def _pieces(trajectory: NDArray[np.int64], lag: int, sliding: bool) -> list[NDArray[np.int64]]:
+    """Runs without unassigned frames, taken every `lag` frames; those without a step are left out."""
+    cuts = np.flatnonzero(trajectory < 0)
+    runs = [run[run >= 0] for run in np.split(trajectory, cuts)]
+    offsets = range(lag) if sliding else range(1)
+    return [run[k::lag] for run in runs for k in offsets if len(run) > k + lag]

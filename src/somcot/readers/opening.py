@@ -1,0 +1,437 @@
+"""Any file a user may name: table, event log, arrays or graph, told apart by ending or first bytes."""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import gzip
+import io
+import os
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, Any, NamedTuple
+from urllib.parse import unquote
+
+from somcot.chains import MarkovChain
+from somcot.plumbing.memory import memory_limit
+from somcot.readers.formats import ENDINGS, FORMATS, MAGIC, kind_of
+from somcot.samples import Samples
+from somcot.timed import ContinuousChain
+
+__all__ = [
+    "Input",
+    "Part",
+    "Table",
+    "as_utf8",
+    "format_of",
+    "format_of_folder",
+    "identify",
+    "is_zipped",
+    "open_bytes",
+    "open_folder",
+    "parts_of",
+    "read",
+    "whole",
+]
+
+
+# --- The record that every source of rows becomes before its columns are read.
+
+
+def _row(number: int) -> str:
+    return f"row {number}"
+
+
+class Table(NamedTuple):
+    """A table that is not read yet: its columns by name, and how to get batches of some of them.
+
+    Attributes
+    ----------
+    name : str
+        What to call it in messages.
+    columns : list of str
+    is_text : bool
+        Whether entries are text that may mean numbers.
+    batches : callable
+        ``batches(wanted)`` yields mappings of the names wanted to lists or Arrow arrays of one length.
+    place : callable
+        ``place(k)`` names the k-th row read, from 1 on, in a message.
+    complete : bool
+        Whether `columns` are all there are; otherwise `batches` complains of those that do not exist.
+    classifiers : mapping
+        Names for several columns that make up a state, which event logs may have.
+    """
+
+    name: str
+    columns: list[str]
+    is_text: bool
+    batches: Callable[[Sequence[str]], Iterator[dict[str, Any]]]
+    place: Callable[[int], str] = _row
+    complete: bool = True
+    classifiers: Mapping[str, list[str]] = MappingProxyType({})
+
+
+# --- A folder of files as one table: parts of one format, and ``key=value`` in the names of folders as columns.
+
+_NOTHING = "__HIVE_DEFAULT_PARTITION__"
+_MANY = 100_000
+
+
+class Part(NamedTuple):
+    """One file of a folder, and what the names of the folders above it say."""
+
+    path: Path
+    format: str
+    keys: dict[str, str | None]
+
+
+def parts_of(folder: Path) -> list[Part]:
+    """All tables below a folder, in the order of their names, except hidden ones and those that begin with _."""
+    found: list[Part] = []
+    for where, folders, files in os.walk(folder, onerror=_refuse):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+        for name in sorted(files):
+            format = ENDINGS.get(Path(name.removesuffix(".gz")).suffix.lower())  # noqa: A001
+            if format is not None and not name.startswith((".", "_")) and FORMATS[format].kind == "table":
+                path = Path(where, name)
+                found.append(Part(path, format, _keys(path.parent.relative_to(folder))))
+        if len(found) > _MANY:
+            raise ValueError(f"{folder}: holds more than {_MANY:,} tables; name a folder further down")
+    return sorted(found, key=lambda part: part.path.parts)
+
+
+def _refuse(error: OSError) -> None:
+    raise ValueError(f"{error.filename}: cannot be listed ({error.strerror}); check its owner and mode")
+
+
+def _keys(inner: Path) -> dict[str, str | None]:
+    pairs = (part.partition("=") for part in inner.parts if "=" in part)
+    return {unquote(key): None if value == _NOTHING else unquote(value) for key, _, value in pairs}
+
+
+def format_of_folder(folder: Path) -> str:
+    """The one format of the tables in a folder."""
+    parts = parts_of(folder)
+    if not parts:
+        known = ", ".join(ending for row in FORMATS.values() if row.kind == "table" for ending in row.endings)
+        raise ValueError(f"{folder}: a folder without tables; expected files ending in {known}, or name a file")
+    other = next((part for part in parts if part.format != parts[0].format), None)
+    if other is not None:
+        raise ValueError(
+            f"{folder}: a folder with both {parts[0].path.name} and {other.path.name}, but a table has one format; "
+            "name the file that you mean, or a folder further down"
+        )
+    return parts[0].format
+
+
+def open_folder(folder: Path, opened: Callable[[Path, str], AbstractContextManager[Table]]) -> Table:
+    """All files below a folder as one table; `opened` opens one of them."""
+    parts = parts_of(folder)
+    begins: list[int] = []  # how many rows were read before each part
+    with opened(parts[0].path, parts[0].format) as first:
+        columns, is_text = list(first.columns), first.is_text
+    keys = [key for key in parts[0].keys if key not in columns]
+
+    def batches(wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
+        n_rows = 0
+        for part in parts:
+            begins.append(n_rows)
+            with opened(part.path, part.format) as table:
+                own = [name for name in wanted if name not in keys]
+                _check_part(folder, part, table, own, [name for name in wanted if name in keys])
+                for batch in table.batches(own or table.columns[:1]):
+                    n = len(next(iter(batch.values())))
+                    n_rows += n
+                    yield {name: batch[name] if name in own else [part.keys[name]] * n for name in wanted}
+
+    def place(number: int) -> str:
+        k = bisect.bisect_right(begins, number - 1) - 1
+        return f"{parts[k].path.relative_to(folder)}: row {number - begins[k]}"
+
+    return Table(str(folder), [*columns, *keys], is_text, batches, place)
+
+
+def _check_part(folder: Path, part: Part, table: Table, own: list[str], keys: list[str]) -> None:
+    for name in own:
+        if table.columns.count(name) != 1:
+            raise ValueError(
+                f"{part.path}: there is no single column {name!r}, which other files in {folder} have; write them alike"
+            )
+    for key in keys:
+        if key not in part.keys:
+            raise ValueError(f"{part.path}: no folder above it is called {key}=..., as with other files in {folder}")
+
+
+# --- Opening what a user points at: files by their ending or first bytes, gzip, standard input, text encodings.
+
+_STDIN = "standard input"
+_GZIP = b"\x1f\x8b"
+_TO_THE_END = 1 << 28  # bytes that are unpacked to find out whether data are damaged
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+
+
+class Input(NamedTuple):
+    """A file, or a stream that can be read only once, when `path` is None: what to call it and what it holds."""
+
+    name: str
+    format: str
+    path: Path | None
+    stream: io.BufferedReader | None = None
+
+
+def identify(path: str | os.PathLike[str], format: str | None = None) -> Input:  # noqa: A002
+    """Find out what a file holds, from `format`, its ending, or its first bytes. Pipes are opened here, once.
+
+    Examples
+    --------
+    >>> identify("log.csv.gz", "csv").format
+    'csv'
+    """
+    if format is not None and format not in FORMATS:
+        raise ValueError(f"format: found {format!r}, expected one of {', '.join(FORMATS)}")
+    if os.fspath(path) == "-":
+        return _of_stream(_STDIN, _stdin(), format)
+    _refuse_address(os.fspath(path))
+    if "\0" in os.fspath(path):
+        raise ValueError(f"{os.fspath(path)!r}: no file can be called so (it holds a NUL); check the name")
+    file = _expanded(path)
+    if file.is_dir():
+        return _of_folder(file, format)
+    format = format or format_of(file)  # noqa: A001
+    if file.exists() and not file.is_file() and not file.is_dir():
+        return _of_stream(str(file), _opened(file), format)
+    if format is None:
+        with _opened(file) as stream:
+            format = _sniff(str(file), stream.read(4), None)  # noqa: A001
+    return Input(str(file), format, file)
+
+
+def _of_folder(folder: Path, format: str | None) -> Input:  # noqa: A002
+    """A folder of tables is one table; other kinds of files have to be named."""
+    found = format_of_folder(folder)
+    if format not in (None, found):
+        raise ValueError(f"{folder}: a folder of {found} files, and format asks for {format}; leave it out")
+    return Input(str(folder), found, folder)
+
+
+def format_of(path: str | os.PathLike[str]) -> str | None:
+    """The format that the ending of a name tells, if it does.
+
+    Examples
+    --------
+    >>> format_of("log.csv.gz"), format_of("/dev/stdin")
+    ('csv', None)
+    """
+    return ENDINGS.get(Path(Path(path).name.removesuffix(".gz")).suffix.lower())
+
+
+def _of_stream(name: str, stream: io.BufferedReader, format: str | None) -> Input:  # noqa: A002
+    with contextlib.ExitStack() as stack:
+        if name != _STDIN:
+            stack.enter_context(stream)  # closed unless it is handed over
+        head = _peek(name, stream)
+        wanted = () if format is None else FORMATS[format].magic
+        if wanted and not head.startswith((_GZIP, *wanted)):  # an endless stream would be read until memory is full
+            raise ValueError(f"{name}: does not begin like a .{format} file; check what comes through the pipe")
+        source = Input(name, format or _sniff(name, head, "csv"), None, stream)
+        stack.pop_all()
+    return source
+
+
+def _refuse_address(name: str) -> None:
+    if _ADDRESS.match(name):
+        raise ValueError(f"{name}: an address, but only files are read; download it first and name the file")
+
+
+def _expanded(path: str | os.PathLike[str]) -> Path:
+    """With ~ replaced by the home folder, as shells do only at the beginning of a word."""
+    file = Path(path)
+    try:
+        return file.expanduser() if not file.exists() else file
+    except (OSError, RuntimeError, ValueError):
+        return file
+
+
+@contextlib.contextmanager
+def open_bytes(source: Input) -> Iterator[IO[bytes]]:
+    """Open for reading, gunzipping on the way; what is missing, empty or unreadable is named."""
+    with contextlib.ExitStack() as stack:
+        opened = source.stream if source.path is None else _opened(source.path)
+        assert opened is not None
+        if source.name != _STDIN:
+            stack.enter_context(opened)
+        stream = _unzipped(opened)
+        try:
+            yield stream
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            if not is_zipped(stream):
+                raise
+            raise ValueError(f"{source.name}: the gzip data are damaged ({error}); copy or compress it again") from None
+        except ValueError as error:
+            damage = _damage(stream) if is_zipped(stream) else None
+            if damage is None or "gzip data are damaged" in str(error):
+                raise
+            raise ValueError(
+                f"{source.name}: the gzip data are damaged ({damage}); copy or compress it again"
+            ) from None
+        except OSError as error:
+            if error.errno is None:  # of a package, which says it in words of its own
+                raise
+            raise ValueError(f"{source.name}: cannot be read ({error.strerror}); check the disk") from None
+
+
+def _damage(stream: IO[bytes]) -> str | None:
+    """What is wrong with packed data, if their end is near enough to look; damaged ones are nonsense before they end.
+
+    Only at the end a checksum tells them from nonsense that was packed as it is.
+    """
+    try:
+        left = _TO_THE_END
+        while left > 0 and (data := stream.read(1 << 20)):
+            left -= len(data)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        return str(error)
+    except (OSError, ValueError):  # closed by whoever read it
+        return None
+    return None
+
+
+def is_zipped(stream: IO[bytes]) -> bool:
+    """Whether a stream of `open_bytes` unpacks on the way, so that the size of the file says nothing."""
+    return isinstance(getattr(stream, "raw", None), gzip.GzipFile)
+
+
+def whole(source: Input, limit: float) -> io.BytesIO:
+    """All bytes at once, for formats that must be read from their end."""
+    limit = min(limit, 0.5 * memory_limit())
+    with open_bytes(source) as stream:
+        data = stream.read(int(limit) + 1)
+    if len(data) > limit:
+        raise ValueError(f"{source.name}: longer than {limit / 1e9:.1f} GB; write it to a file and name that")
+    return io.BytesIO(data)
+
+
+def as_utf8(stream: IO[bytes], encoding: str) -> IO[bytes]:
+    """The same text in UTF-8, whatever its encoding."""
+    if encoding.lower().replace("_", "-") in ("utf-8", "utf8"):
+        return stream
+    try:
+        text = io.TextIOWrapper(stream, encoding=encoding, newline="")
+    except LookupError:
+        raise ValueError(f"encoding: {encoding!r} is unknown; try utf-8, latin-1, cp1252 or utf-16") from None
+    return io.BufferedReader(_Recoded(text))
+
+
+class _Recoded(io.RawIOBase):
+    def __init__(self, text: io.TextIOWrapper) -> None:
+        self._text = text
+        self._left = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._left:
+            self._left = self._text.read(1 << 16).encode("utf-8")
+        n = min(len(buffer), len(self._left))
+        buffer[:n], self._left = self._left[:n], self._left[n:]
+        return n
+
+
+def _opened(path: Path) -> io.BufferedReader:
+    try:
+        if path.is_dir():
+            raise ValueError(f"{path}: a folder, expected a file; name the file inside it")
+        if path.is_file() and not path.stat().st_size:
+            raise ValueError(f"{path}: the file is empty; check how it was written")
+        return path.open("rb")
+    except FileNotFoundError:
+        raise ValueError(f"{path}: there is no such file; check the name (current folder: {Path.cwd()})") from None
+    except PermissionError:
+        raise ValueError(f"{path}: reading it is not permitted; check its owner and mode (chmod +r)") from None
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read ({error.strerror or error}); check the disk and the name") from None
+
+
+def _stdin() -> io.BufferedReader:
+    stream = None if sys.stdin is None else getattr(sys.stdin, "buffer", None)
+    if stream is None or stream.closed:
+        raise ValueError("standard input: closed; pipe data in, or name a file instead of -")
+    found: io.BufferedReader = stream
+    return found
+
+
+def _peek(name: str, stream: io.BufferedReader) -> bytes:
+    try:
+        head = stream.peek(4)[:4]
+    except OSError:
+        raise ValueError(f"{name}: closed; pipe data in, or name a file") from None
+    if not head:
+        raise ValueError(f"{name}: empty; the command before the pipe wrote nothing")
+    return head
+
+
+def _unzipped(stream: io.BufferedReader) -> io.BufferedReader:
+    if stream.peek(2)[:2] != _GZIP:
+        return stream
+    return io.BufferedReader(gzip.GzipFile(fileobj=stream))
+
+
+def _sniff(name: str, head: bytes, otherwise: str | None) -> str:
+    if head in MAGIC:
+        return MAGIC[head]
+    if head[:1] == b"{":
+        return "jsonl"
+    if otherwise is not None:
+        return otherwise
+    known = ", ".join(ENDINGS)
+    raise ValueError(
+        f"{name}: cannot tell what it holds from its ending; pass format (--format), or use one of {known}"
+    )
+
+
+# --- Any file a user may name: table, event log, arrays or graph, told apart by ending or first bytes.
+
+
+def read(
+    path: str | os.PathLike[str] | Input,
+    *,
+    format: str | None = None,  # noqa: A002
+    **options: Any,
+) -> Samples | MarkovChain | ContinuousChain:
+    r"""Read a process from a file, whatever its kind.
+
+    Parameters
+    ----------
+    path : path or "-"
+        Tables (.csv .tsv .jsonl .parquet) or a folder of them, event logs (.xes), arrays (.npy .npz), graphs
+        (.graphml .gml .edges) or PRISM files (.tra); "-" is standard input.
+    format : str, optional
+        One of csv, tsv, jsonl, parquet, xes, npy, npz, graphml, gml, edges, tra, where the ending does not tell.
+    **options
+        Those of `from_table`, `from_xes`, `read_arrays`, `read_graph` or `read_prism`; the ones of other kinds of file
+        are refused.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> file = pathlib.Path(tempfile.mkdtemp(), "clicks.csv")
+    >>> _ = file.write_text("user,page\n1,home\n1,cart\n2,home\n2,home\n")
+    >>> read(file, sequence="user", state="page")
+    Samples(2 states, 2 transitions, 2 episodes)
+    """
+    source = path if isinstance(path, Input) else identify(path, format)
+    kind = kind_of(source.format)
+    allowed = kind.options()
+    for option in options:
+        if option not in allowed:
+            raise ValueError(
+                f"{source.name}: {option} is not for {kind.plural}, which take {', '.join(allowed)}; leave it out"
+            )
+    found: Samples | MarkovChain | ContinuousChain = kind.load()(source, **options)
+    return found

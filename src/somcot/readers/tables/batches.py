@@ -1,0 +1,451 @@
+"""Tables as batches of columns: CSV, TSV, JSON lines, Parquet and XES files, folders of them, frames."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, Any
+
+from somcot.plumbing.errors import DataWarning, warn
+from somcot.readers.opening import Input, Table, as_utf8, identify, open_bytes, open_folder, whole
+from somcot.readers.xes import open_log
+
+__all__ = [
+    "arrow",
+    "is_arrow_integer",
+    "is_frame",
+    "open_frame",
+    "open_table",
+]
+
+
+# --- Tables in memory, or not read yet: pandas and polars frames, lazy ones, relations, whatever Arrow can stream.
+
+_STREAMS = ("__arrow_c_stream__", "__arrow_c_array__", "scanner", "collect_schema")
+
+
+def is_frame(data: Any) -> bool:
+    """Whether something holds columns: it streams them to Arrow, or is a mapping, an Arrow dataset or a lazy frame."""
+    return isinstance(data, Mapping) or any(hasattr(data, name) for name in _STREAMS) or hasattr(data, "collect")
+
+
+@contextlib.contextmanager
+def open_frame(data: Any) -> Iterator[Table]:
+    """Open a frame; where it can tell columns apart, only those that are wanted are converted."""
+    name = f"{type(data).__module__.split('.')[0]} {type(data).__name__}"
+    with _named(name):
+        yield _table(name, data)
+
+
+def _table(name: str, data: Any) -> Table:
+    import pyarrow as pa
+
+    if hasattr(data, "collect_schema") and hasattr(data, "collect"):  # a polars LazyFrame
+        columns = data.collect_schema().names()
+        return _chosen(name, columns, lambda wanted: _exportable(name, data.select(list(wanted)).collect()))
+    if hasattr(data, "select") and type(data).__module__.startswith("polars"):
+        return _chosen(name, list(data.columns), lambda wanted: _exportable(name, data.select(list(wanted))))
+    if hasattr(data, "scanner") and hasattr(data, "schema"):  # an Arrow dataset
+        return _chosen(name, list(data.schema.names), lambda wanted: data.scanner(columns=list(wanted)).to_reader())
+    if hasattr(data, "iloc") and hasattr(data, "columns"):  # pandas: columns that nobody asked for may be anything
+        known = {str(column): column for column in reversed(list(data.columns))}
+        return _chosen(name, [str(c) for c in data.columns], lambda wanted: data[[known[c] for c in wanted]])
+    if isinstance(data, Mapping):
+        data = pa.table(dict(data))
+    elif not hasattr(data, "__arrow_c_stream__"):
+        data = _collected(data) if hasattr(data, "collect") else pa.Table.from_batches([pa.record_batch(data)])
+    reader = data.to_reader() if hasattr(data, "to_reader") else pa.RecordBatchReader.from_stream(data)
+    objects = _object_columns(data)
+    return Table(name, list(reader.schema.names), False, lambda wanted: _batches(name, reader, wanted, objects))
+
+
+def _chosen(name: str, columns: list[str], select: Any) -> Table:
+    """A table of which any columns can be had on their own."""
+
+    def batches(wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
+        import pyarrow as pa
+
+        found = select(wanted)
+        try:
+            reader = found if isinstance(found, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(found)
+        except (pa.ArrowException, TypeError) as error:
+            column = next((c for c in wanted if _fails(select([c]))), wanted[0])
+            raise ValueError(f"{name}: column {column!r} {_words(error)}") from None
+        for batch in _batches(name, reader, reader.schema.names, _object_columns(found)):
+            yield dict(zip(wanted, batch.values(), strict=False))
+
+    return Table(name, columns, False, batches)
+
+
+def _fails(found: Any) -> bool:
+    """Whether Arrow cannot take a frame; of polars' objects it takes the addresses."""
+    import pyarrow as pa
+
+    try:
+        pa.RecordBatchReader.from_stream(found)
+    except (pa.ArrowException, TypeError):
+        return True
+    return False
+
+
+def _words(error: Exception) -> str:
+    first = str(error).strip().partition("\n")[0]
+    return f"cannot be read ({first[:160]}); convert it to text or numbers"
+
+
+def _exportable(name: str, frame: Any) -> Any:
+    """A polars frame without whole numbers of 128 bits, of which Arrow knows nothing: they become 64 bits wide."""
+    for column, kind in dict(frame.schema).items():
+        if str(kind) in ("Int128", "UInt128"):
+            narrow = frame[column].cast(type(frame.schema[column]).from_python(int), strict=False)
+            if narrow.null_count() > frame[column].null_count():
+                raise ValueError(f"{name}: column {column!r} holds numbers beyond 64 bits; convert it to text")
+            frame = frame.with_columns(narrow)
+    return frame
+
+
+def _collected(data: Any) -> Any:
+    found = data.collect()
+    if not hasattr(found, "__arrow_c_stream__"):
+        raise TypeError(f"data: {type(data).__name__}.collect() gave {type(found).__name__}, expected a frame")
+    return found
+
+
+def _batches(name: str, reader: Any, wanted: Sequence[str], objects: set[str]) -> Iterator[dict[str, Any]]:
+    for column in objects.intersection(wanted):
+        raise ValueError(f"{name}: column {column!r} holds Python objects; convert it to text or numbers")
+    places = {column: reader.schema.get_field_index(column) for column in wanted}
+    for batch in reader:
+        yield {column: batch.column(place) for column, place in places.items()}
+
+
+def _object_columns(data: Any) -> set[str]:
+    """Columns of a polars frame with Python objects, which Arrow would take for the bytes of their addresses."""
+    schema = getattr(data, "schema", None) if type(data).__module__.startswith("polars") else None
+    return set() if schema is None else {column for column, kind in dict(schema).items() if str(kind) == "Object"}
+
+
+@contextlib.contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Give errors of Arrow about a frame in memory the name of the frame and a remedy."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise ValueError(f"{name}: a column {_words(error)}") from None
+
+
+# --- Tables as batches of columns: CSV, TSV, JSON lines, Parquet and XES files, folders of them, frames.
+
+_BLOCK = 1 << 22  # bytes of CSV read at a time, hence the longest line
+_LINE = 1 << 22
+_ROWS = 1 << 16
+_STDIN_LIMIT = 4e9
+_FOREIGN = {
+    b"PK\x03\x04": "a zip archive or a spreadsheet", b"\xfd7zXZ": "an xz archive", b"BZh": "a bzip2 archive",
+    b"\x28\xb5\x2f\xfd": "a zstandard archive", b"7z\xbc\xaf": "a 7z archive", b"PAR1": "a Parquet file",
+    b"\xd0\xcf\x11\xe0": "an old spreadsheet", b"%PDF": "a PDF file",
+}  # fmt: skip
+
+
+def arrow() -> Any:
+    """The pyarrow package, imported only now: it takes a moment to load."""
+    import pyarrow
+
+    return pyarrow
+
+
+@contextlib.contextmanager
+def open_table(
+    data: Any,
+    *,
+    format: str | None = None,  # noqa: A002
+    encoding: str = "utf-8",
+    delimiter: str | None = None,
+    lifecycle: str | None = None,
+) -> Iterator[Table]:
+    """Open a file, a folder of files, a frame or anything that Arrow can stream; a table is open already."""
+    if isinstance(data, Table):
+        yield data
+        return
+    if isinstance(data, (str, os.PathLike)):
+        data = identify(data, format)
+    if not isinstance(data, Input):
+        if not is_frame(data):
+            raise TypeError(
+                f"data: found {type(data).__name__}, expected a file name, a pandas or polars frame, an Arrow table or "
+                "a mapping of columns"
+            )
+        with open_frame(data) as table:
+            yield table
+        return
+
+    @contextlib.contextmanager
+    def opened(source: Input) -> Iterator[Table]:
+        with _named_batches(source), open_bytes(source) as stream:
+            yield _open_file(source, stream, encoding, delimiter, lifecycle)
+
+    if data.path is not None and data.path.is_dir():
+        yield open_folder(data.path, lambda path, kind: opened(Input(str(path), kind, path)))
+        return
+    with opened(data) as table:
+        yield table
+
+
+def is_arrow_integer(values: Any) -> bool:
+    """Whether a batch is an Arrow array of whole numbers."""
+    return hasattr(values, "null_count") and bool(arrow().types.is_integer(values.type))
+
+
+def _open_file(source: Input, stream: IO[bytes], encoding: str, delimiter: str | None, lifecycle: str | None) -> Table:
+    if source.format == "xes":
+        return open_log(source, stream, lifecycle)
+    if source.format == "parquet":
+        return _parquet(source, stream)
+    if source.format == "jsonl":
+        return _json_lines(source, as_utf8(stream, encoding))
+    if source.format in ("csv", "tsv"):
+        return _csv(source, as_utf8(stream, encoding), delimiter)
+    raise ValueError(
+        f"{source.name}: a {source.format} file is no table; expected CSV, TSV, Parquet, JSON lines or XES"
+    )
+
+
+@contextlib.contextmanager
+def _named_batches(source: Input) -> Iterator[None]:
+    """Give errors of packages the name of the file, the place and a remedy."""
+    pa = arrow()
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{source.name}: not valid {error.encoding} at byte {error.start}; pass the right encoding"
+        ) from None
+    except UnicodeError as error:
+        raise ValueError(f"{source.name}: not in the encoding given ({error}); pass the right one") from None
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"{source.name}: {_translated(source, str(error))}") from None
+
+
+def _translated(source: Input, text: str) -> str:
+    """What pyarrow found, in one line with a place and a remedy."""
+    first = text.strip().splitlines()[0] if text.strip() else "cannot be read"
+    row = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", text)
+    if row:
+        return (
+            f"line {int(row[1]) + 1} has {row[3]} columns, the header has {row[2]}; correct the line, or pass the "
+            "right delimiter"
+        )
+    if "straddl" in text:
+        return f"a line is longer than {_BLOCK >> 20} MB; is this really a CSV file? Check quotes and line ends"
+    if "invalid UTF8" in text or "invalid utf8" in text.lower():
+        return f"{_bad_line(source)} is not valid UTF-8; pass the right encoding, such as latin-1 or cp1252"
+    if source.format == "parquet":
+        if "crypt" in text.lower():  # of the whole file, or of its columns alone
+            return f"an encrypted Parquet file ({first[:120]}); write it without encryption"
+        return f"not a readable Parquet file ({first[:120]}); it may be cut short: write or copy it again"
+    return f"cannot be read ({first[:160]}); check the file"
+
+
+def _bad_line(source: Input) -> str:
+    """Find the first line that is not UTF-8, where the file can be read again."""
+    if source.path is not None:
+        with open_bytes(source) as stream:
+            for number, line in enumerate(iter(lambda: stream.readline(_BLOCK), b""), 1):
+                try:
+                    line.decode("utf-8")
+                except UnicodeDecodeError:
+                    return f"line {number}"
+    return "a line"
+
+
+def _csv(source: Input, stream: IO[bytes], delimiter: str | None) -> Table:
+    header = _header_line(source, stream)
+    mark = delimiter or ("\t" if source.format == "tsv" else _guess_delimiter(header))
+    if len(mark) != 1:
+        raise ValueError(f"delimiter: found {mark!r}, expected a single character")
+    try:
+        names = [name.strip() for name in next(csv.reader([header], delimiter=mark), [])]
+    except csv.Error as error:
+        raise ValueError(
+            f"{source.name}: line 1 is no header ({str(error).partition(' - ')[0]}); check line ends and quotes"
+        ) from None
+    return Table(source.name, names, True, lambda wanted: _csv_batches(source, stream, names, mark, wanted))
+
+
+def _header_line(source: Input, stream: IO[bytes]) -> str:
+    line = stream.readline(_LINE + 1)
+    if len(line) > _LINE:
+        raise ValueError(f"{source.name}: line 1 is longer than {_LINE >> 20} MB; expected a header with column names")
+    packed = next((what for first, what in _FOREIGN.items() if line.startswith(first)), None)
+    if packed is not None:
+        raise ValueError(f"{source.name}: line 1 begins like {packed}; expected text: unpack it, or save it as CSV")
+    try:
+        text = line.decode("utf-8-sig").rstrip("\r\n")
+    except UnicodeDecodeError:
+        hint = "utf-16" if line[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin-1 or cp1252"
+        raise ValueError(f"{source.name}: line 1 is not valid UTF-8; pass encoding {hint}") from None
+    if not text.strip() or "\0" in text:
+        found = "binary data, or UTF-16 (then pass encoding utf-16-le)" if "\0" in text else "an empty line"
+        raise ValueError(f"{source.name}: line 1 is {found}; expected a header with column names")
+    return text
+
+
+def _guess_delimiter(header: str) -> str:
+    return max((",", "\t", ";", "|"), key=header.count) if "," not in header else ","
+
+
+def _csv_batches(
+    source: Input, stream: IO[bytes], names: list[str], mark: str, wanted: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    pa = arrow()
+    from pyarrow import csv as pacsv
+
+    head = stream.read(1)
+    if not head:
+        raise ValueError(f"{source.name}: only a header, no rows; check how the file was written")
+    text = pa.dictionary(pa.int32(), pa.string())
+    counted = _Prefixed(head, stream)
+    with _named_batches(source):
+        reader = pacsv.open_csv(
+            pa.PythonFile(counted, mode="r"),
+            read_options=pacsv.ReadOptions(column_names=_unique(names), block_size=_BLOCK, use_threads=False),
+            # In a table of one column an empty line is a missing entry, elsewhere just an empty line.
+            parse_options=pacsv.ParseOptions(
+                delimiter=mark, newlines_in_values=True, ignore_empty_lines=len(names) > 1
+            ),
+            convert_options=pacsv.ConvertOptions(
+                column_types=dict.fromkeys(wanted, text), include_columns=list(wanted), strings_can_be_null=False
+            ),
+        )
+        for batch in reader:
+            yield {name: batch.column(k) for k, name in enumerate(wanted)}
+    if counted.quotes % 2:
+        _check_quotes(source, names, mark)
+
+
+def _check_quotes(source: Input, names: list[str], mark: str) -> None:
+    """Refuse a quotation mark that is never closed: all rows after it would be one field, and nobody would know.
+
+    Marks within a field, as in 5" pipe, are allowed, so an odd number of them proves nothing.
+    """
+    if source.path is None:
+        warn(f"{source.name}: an odd number of quotation marks; if one is never closed, rows are lost", DataWarning)
+        return
+    with open_bytes(source) as stream:
+        lines = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")
+        rows = csv.reader(lines, delimiter=mark, strict=True)
+        try:
+            for _ in rows:
+                pass
+        except csv.Error as error:
+            if "unexpected end of data" in str(error):
+                last = rows.line_num
+                raise ValueError(
+                    f"{source.name}: a quotation mark is opened and never closed (line {last} is the last); correct it"
+                ) from None
+        finally:
+            lines.detach()
+
+
+def _unique(names: list[str]) -> list[str]:
+    """Repeated and empty names, which nobody asked for, get endings of their own."""
+    first = {name: k for k, name in reversed(list(enumerate(names)))}
+    return [name if first[name] == k else f"{name} #{k}" for k, name in enumerate(names)]
+
+
+class _Prefixed(io.RawIOBase):
+    """A stream with a few bytes in front of it, which counts quotation marks on the way."""
+
+    def __init__(self, head: bytes, stream: IO[bytes]) -> None:
+        self._head, self._stream, self.quotes = head, stream, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        head, self._head = self._head, b""
+        found = head + self._stream.read(max(size - len(head), 0) if size >= 0 else -1)
+        self.quotes += found.count(b'"')
+        return found
+
+
+def _json_lines(source: Input, stream: IO[bytes]) -> Table:
+    first = _json_row(source, 1, stream.readline(_LINE + 1))
+    rows = _json_rows(source, stream)
+    return Table(source.name, list(first), False, lambda wanted: _json_batches(source, first, rows, wanted))
+
+
+def _json_rows(source: Input, stream: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(iter(lambda: stream.readline(_LINE + 1), b""), 2):
+        if line.strip():
+            yield number, _json_row(source, number, line)
+
+
+class _RepeatedError(Exception):
+    """A name that an object has twice."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; of two entries with one name, one would be lost without a word."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _RepeatedError(next(name for k, (name, _) in enumerate(pairs) if name in dict(pairs[:k])))
+    return found
+
+
+def _json_row(source: Input, number: int, line: bytes) -> dict[str, Any]:
+    place = f"{source.name}: line {number}"
+    if len(line) > _LINE:
+        raise ValueError(f"{place} is longer than {_LINE >> 20} MB; expected one small JSON object per line")
+    try:
+        row = json.loads(line, object_pairs_hook=_once)
+    except _RepeatedError as error:
+        raise ValueError(f"{place} says {str(error)!r} twice; which is meant?") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{place} is not valid UTF-8; pass the right encoding") from None
+    except (ValueError, RecursionError) as error:
+        deep = isinstance(error, RecursionError)
+        what = getattr(error, "msg", "nested too deeply" if deep else "a number with too many digits")
+        raise ValueError(f"{place} is not valid JSON ({what}); expected one object per line") from None
+    if not isinstance(row, dict):
+        raise ValueError(f"{place} holds a {type(row).__name__}, expected one JSON object per line")
+    return row
+
+
+def _json_batches(
+    source: Input, first: dict[str, Any], rows: Iterator[tuple[int, dict[str, Any]]], wanted: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    columns: dict[str, list[Any]] = {name: [first.get(name)] for name in wanted}
+    with _named_batches(source):
+        for number, row in rows:
+            for name in wanted:
+                if name not in row:
+                    raise ValueError(f"{source.name}: line {number} has no {name!r}; every line needs it")
+                columns[name].append(row[name])
+            if len(columns[wanted[0]]) >= _ROWS:
+                yield columns
+                columns = {name: [] for name in wanted}
+    if columns[wanted[0]]:
+        yield columns
+
+
+def _parquet(source: Input, stream: IO[bytes]) -> Table:
+    from pyarrow import parquet
+
+    file = parquet.ParquetFile(stream if source.path is not None else whole(source, _STDIN_LIMIT))
+    names = list(file.schema_arrow.names)
+
+    def batches(wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
+        with _named_batches(source):
+            for batch in file.iter_batches(batch_size=4 * _ROWS, columns=list(wanted), use_threads=False):
+                batch.validate(full=True)  # a damaged file may hold codes without labels
+                yield {name: batch.column(name) for name in wanted}
+
+    return Table(source.name, names, False, batches)

@@ -1,0 +1,278 @@
+"""Tables larger than memory: counted part by part, here or on a cluster, and put together exactly.
+
+A part is one file, read in blocks of some hundred thousand rows (`readers.passing`). Of a file remain its counts and,
+for every sequence, the first and the last state (`recorded.edges`), so a sequence may run across files: the step across
+the border is found when they are merged, in order.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.many.matrix import check_client
+from somcot.plumbing.arrays import Codes, Floats, Ints
+from somcot.plumbing.errors import DataWarning, warn
+from somcot.readers.opening import Table, parts_of
+from somcot.readers.tables.batches import open_table
+from somcot.readers.tables.columns import LabelColumn, NumberColumn
+from somcot.readers.tables.event_tables import roles_of
+from somcot.readers.tables.streaming_counts import (  # fmt: skip
+    BackInTimeError,
+    Block,
+    Named,
+    Numbered,
+    by_name,
+    by_number,
+    sequence_column,
+    whole_numbers,
+)
+from somcot.recorded.counts import Counts
+from somcot.recorded.pair_counts import PairCounts, added
+from somcot.recorded.recording import RewardSums, joined_rewards
+
+__all__ = ["count_table"]
+
+_BLOCK = 200_000  # rows counted at a time: few, so that they stay near the processor
+_MANY, _LARGER = 0.02, 2_000_000  # named sequences per row from which on blocks are larger: merging them is dear
+
+
+class _Roles(NamedTuple):
+    """Which column plays which part, and how files are opened."""
+
+    state: str | None
+    sequence: str | None
+    time: str | None
+    reward: str | None
+    terminated: bool
+    source: dict[str, Any]
+
+
+def count_table(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    state: str | None = None,
+    sequence: str | None = None,
+    time: str | None = None,
+    reward: str | None = None,
+    terminated: bool = False,
+    initial: Any = None,
+    client: Any = None,
+    format: str | None = None,  # noqa: A002
+    encoding: str = "utf-8",
+    delimiter: str | None = None,
+) -> Counts:
+    r"""Count the transitions of a table in many files, however long it is.
+
+    Parameters
+    ----------
+    paths : path, or sequence of paths
+        Files, or folders with files, in order of time: a sequence may go on in the next file. Files of a folder are
+        taken in the order of their names.
+    state, sequence, time, reward : str, optional
+        Columns, as for `from_table`. Where there are times, rows of a block are sorted by them; a sequence that goes
+        back in time from one block or file to the next is refused.
+    terminated : bool
+        Whether the process ended for good with the last row of every sequence.
+    initial : label, mapping, array_like or "stationary", optional
+        The start law, as for `Samples.from_trajectories`.
+    client : dask.distributed.Client, optional
+        Count files on this cluster, whose workers must see the same paths.
+    format, encoding, delimiter : str, optional
+        Of the files, where their endings do not tell.
+
+    Returns
+    -------
+    Counts
+        The same, bit for bit, however the rows are spread over files.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "1.csv").write_text("user,page\n7,home\n8,home\n7,cart\n")
+    >>> _ = (folder / "2.csv").write_text("user,page\n7,paid\n8,cart\n")
+    >>> counts = count_table(folder, sequence="user", state="page")
+    >>> counts
+    Counts(3 states, 3 transitions, 2 episodes)
+    """
+    if not isinstance(terminated, (bool, np.bool_)):
+        raise TypeError(
+            f"terminated: found {terminated!r}, expected True or False; from_table knows a column that says so"
+        )
+    if state is not None and not isinstance(state, str):
+        raise TypeError(f"state: found {state!r}, expected the name of one column; from_table joins several")
+    if client is not None:
+        check_client(client)
+    files = _files(paths)
+    source = {"format": format, "encoding": encoding, "delimiter": delimiter}
+    roles = _Roles(state, sequence, time, reward, bool(terminated), source)
+    whole: Counts | None = None
+    for file, part in zip(files, _counted(files, roles, client), strict=True):
+        try:
+            whole = part if whole is None else whole.merge(part)
+        except ValueError as error:
+            raise ValueError(f"{file}: {str(error).removeprefix('other: ')}; name the files in order of time") from None
+    assert whole is not None
+    return _checked(files, whole).with_start(initial)
+
+
+def _files(paths: Any) -> list[str]:
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    found: list[str] = []
+    for path in given:
+        if Path(path).is_dir():
+            inside = [str(part.path) for part in parts_of(Path(path))]
+            if not inside:
+                raise ValueError(f"{path}: a folder without tables; name the files")
+            found += inside
+        else:
+            found.append(os.fspath(path))
+    if not found:
+        raise ValueError("paths: empty; name at least one file or folder")
+    return found
+
+
+def _counted(files: list[str], roles: _Roles, client: Any) -> Iterator[Counts]:
+    """The counts of every file, in order; on a cluster a few files ahead."""
+    if client is None:
+        yield from (_count_file(file, roles) for file in files)
+        return
+    futures = client.map(_count_file, files, roles=roles, pure=False, retries=3)
+    for k, future in enumerate(futures):
+        yield future.result()
+        futures[k] = None  # so that the cluster may forget it
+
+
+def _count_file(file: str, roles: _Roles) -> Counts:
+    with open_table(file, **{k: v for k, v in roles.source.items() if v is not None}) as table:
+        return _File(table, roles).counts()
+
+
+class _File:
+    """One file as far as it is read: labels, counts between them, where its sequences stand."""
+
+    def __init__(self, table: Table, roles: _Roles) -> None:
+        self.table, self.ended = table, roles.terminated
+        self.columns = roles_of(table, roles.state, roles.sequence, roles.time, roles.reward, terminated=False)
+        self.labels = LabelColumn(table.name, self.columns.state[0], is_text=table.is_text)
+        self.pairs: list[PairCounts] = []
+        timed = self.columns.time is not None
+        self.numbered: Numbered | None = Numbered(timed)  # as long as its sequences are numbers close together
+        self.named = Named(timed, roles.terminated)
+        self.share = 0.0  # sequences per row, in the last block
+        self.rewards: RewardSums | None = None
+
+    def counts(self) -> Counts:
+        """Read all blocks and put them together; labels are sorted in the end."""
+        empty = True
+        for block in self._blocks():
+            self._add(block)
+            empty = False
+        if empty:
+            raise ValueError(f"{self.table.name}: no rows; check how the table was written")
+        self._name_sequences()
+        assert self.named.known is not None
+        n_raw = len(self.labels.index)
+        self.labels.parts = [np.arange(n_raw, dtype=np.int32)]
+        places, order = self.labels.finish()
+        if (places < 0).any():
+            raise ValueError(f"{self.table.name}: rows without a {self.labels.name!r}; fill it in, or remove them")
+        n = len(order)
+        pairs = added([part.at(places, n) for part in self.pairs])
+        none = np.zeros(n, np.int64)
+        rewards = joined_rewards(self.rewards, places, None, places[:0], n)
+        edges = self.named.known.moved(places)
+        return Counts(tuple(order), pairs, none, none > 0, edges=edges, rewards=rewards)
+
+    def _blocks(self) -> Iterator[dict[str, list[Any]]]:
+        wanted = list(dict.fromkeys(self.columns.wanted))
+        block: dict[str, list[Any]] = {name: [] for name in wanted}
+        n = 0
+        for batch in self.table.batches(wanted):
+            for name in block:
+                block[name].append(batch[name])
+            n += len(batch[wanted[0]])
+            if n >= (_LARGER if self.share > _MANY else _BLOCK):
+                yield block
+                block, n = {name: [] for name in wanted}, 0
+        if n:
+            yield block
+
+    def _add(self, block: dict[str, list[Any]]) -> None:
+        states = _one([self._codes(values) for values in block[self.labels.name]])
+        if self.columns.reward is not None:
+            self._add_rewards(block[self.columns.reward], states)
+        rows = Block(states, self._times(block), len(self.labels.index))
+        try:
+            new = self._passed(rows, block)
+        except BackInTimeError as error:
+            raise ValueError(f"{self.table.name}: {error}; sort the table by time") from None
+        n = rows.n_states
+        kept = np.arange(n, dtype=np.int32)
+        self.pairs = [added([part.at(kept, n) for part in (*self.pairs, *new)])]
+
+    def _passed(self, rows: Block, block: dict[str, list[Any]]) -> list[PairCounts]:
+        """The steps of a block, those from earlier blocks included."""
+        name = self.columns.sequence
+        if name is None:
+            ids: Ints | None = np.zeros(len(rows.states), np.int64)
+        else:
+            column = sequence_column(self.table.name, name, block[name])
+            ids = whole_numbers(column)
+        if self.numbered is not None and ids is not None and self.numbered.fits(ids):
+            return self.numbered.add(rows, ids)
+        steps = self._name_sequences()
+        names, codes = by_name(column) if ids is None else by_number(ids)
+        self.share = len(names) / len(codes)
+        return [*steps, *self.named.add(rows, names, codes)]
+
+    def _name_sequences(self) -> list[PairCounts]:
+        """From now on sequences are known by name; the steps that this finds."""
+        if self.numbered is None:
+            return []
+        numbered, self.numbered = self.numbered, None
+        edges = numbered.edges(ended=self.ended)
+        return self.named.join(edges, len(self.labels.index)) if len(edges.ids) else []
+
+    def _times(self, block: dict[str, list[Any]]) -> Floats | None:
+        if self.columns.time is None:
+            return None
+        column = NumberColumn(self.table.name, self.columns.time, times=True)
+        for values in block[self.columns.time]:
+            column.add(values)
+        return _one(column.parts).astype(np.float64)
+
+    def _add_rewards(self, values: list[Any], states: Codes) -> None:
+        column = NumberColumn(self.table.name, str(self.columns.reward))
+        for part in values:
+            column.add(part)
+        n = len(self.labels.index)
+        found = RewardSums.of(column.floats(), states, n)
+        before = np.arange(0 if self.rewards is None else len(self.rewards.total), dtype=np.int32)
+        self.rewards = joined_rewards(self.rewards, before, found, np.arange(n, dtype=np.int32), n)
+
+    def _codes(self, values: Any) -> Codes:
+        self.labels.add(values)
+        return self.labels.parts.pop()
+
+
+def _one(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """One array; a single one is not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _checked(files: list[str], found: Counts) -> Counts:
+    assert found.edges is not None
+    name = files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
+    if not found.n_transitions:
+        raise ValueError(f"{name}: no sequence has two rows, so there is no step to count; check the sequence column")
+    single = int((found.edges.rows == 1).sum())
+    if single:
+        warn(f"{name}: {single:,} of {len(found.edges.ids):,} sequences have a single row, hence no step", DataWarning)
+    return found

@@ -1,0 +1,310 @@
+"""Event tables: rows with a state, optionally a sequence and a time, become `Samples`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from somcot.plumbing.arrays import Floats
+from somcot.readers.opening import Input, Table, format_of, identify
+from somcot.readers.tables.batches import open_table
+from somcot.readers.tables.columns import NumberColumn
+from somcot.readers.tables.rows import BinSpec, Columns, Roles, Wishes, finite
+from somcot.readers.tables.state_labels import Bins, check_binning, fit_edges
+from somcot.readers.xes import ACTIVITY, CASE, TIME
+from somcot.samples import Samples
+
+__all__ = ["TIME_NAMES", "USUAL", "classified", "fit_bins", "from_table", "from_xes"]
+
+USUAL = {  # names looked for when a column is not named; the last ones are those of event logs
+    "state": ("state", ACTIVITY),
+    "sequence": ("sequence", "episode", "trajectory", CASE),
+    "time": ("time", "timestamp", "step", TIME),
+}
+TIME_NAMES = USUAL["time"]
+_IN_ORDER = "file"  # what to say instead of a column of times when the order of the rows is meant
+
+
+def from_table(
+    data: Any,
+    *,
+    state: str | Sequence[str] | None = None,
+    sequence: str | None = None,
+    time: str | None = None,
+    reward: str | None = None,
+    terminated: bool | str = False,
+    end: Hashable | None = None,
+    gap: str | float | timedelta | None = None,
+    bins: int | Bins | Mapping[str, BinSpec] | None = None,
+    binning: str = "quantile",
+    missing: str = "error",
+    tidy: bool = False,
+    top: int | None = None,
+    other: Hashable = "other",
+    initial: Hashable | ArrayLike | Mapping[Any, float] | None = None,
+    format: str | None = None,  # noqa: A002
+    encoding: str = "utf-8",
+    delimiter: str | None = None,
+) -> Samples:
+    """Read a table of events.
+
+    Only the columns needed are read, batch by batch, and kept as codes: files may be larger than memory.
+
+    Parameters
+    ----------
+    data : path, "-", frame or Arrow table
+        A CSV, TSV, Parquet or JSON-lines file (gzipped too), a folder of such files, standard input, or what holds
+        columns: a pandas or polars frame, a polars LazyFrame, a DuckDB relation, an Arrow table, reader or dataset,
+        anything with an Arrow stream, or a mapping of column names to lists.
+    state : str or sequence of str, optional
+        Column with the state; several make up states that are tuples. By default ``state`` or ``concept:name``, or the
+        only column.
+    sequence : str, optional
+        Column that tells sequences (users, sessions, episodes) apart; by default one called ``sequence``,
+        ``episode``, ``trajectory`` or ``case:concept:name``, otherwise all rows are one sequence.
+    time : str, optional
+        Column with numbers or times by which rows are sorted within a sequence; by default one called ``time``,
+        ``timestamp``, ``step`` or ``time:timestamp``, otherwise rows are in order; so they are with "file".
+    reward : str, optional
+        Column with a reward for being in the row's state; their means are ``samples.features``.
+    terminated : bool or str, optional
+        Whether the process ended for good with the last row of a sequence, or the column that says so. The last state
+        is absorbing then; where it is left elsewhere, give `end`.
+    end : hashable, optional
+        A last state for every sequence, such as "left", since logs seldom have a row for it; it is absorbing, and
+        sequences of one row count. Where `terminated` is a column, only for the sequences that it says have ended.
+    gap : str, float or timedelta, optional
+        Cut a sequence wherever more time than this passes between two rows: "30m", "1.5h", "2d", "45s"; a plain number
+        where times are plain numbers.
+    bins : int, Bins or mapping of column to int or edges, optional
+        Numeric state columns to cut into that many bins, or at these inner edges. Use `fit_bins` to get the same
+        edges for two tables.
+    binning : {"quantile", "uniform"}
+        Bins with equal numbers of rows, or of equal width.
+    missing : {"error", "cut"}
+        What to do with a row without a state: refuse it, or leave it out and cut the sequence there.
+    tidy : bool
+        Take labels that differ only in case or blanks as one; `tidy_labels` does so for two recordings together.
+    top : int, optional
+        Keep this many of the most frequent states; `join_rare` does so for two recordings together.
+    other : hashable
+        What to call the others, taken as one.
+    initial : label, mapping, array_like or "stationary", optional
+        The start law, as for `Samples.from_trajectories`; by default from the first rows of the sequences.
+    format, encoding, delimiter : str, optional
+        Of a file, where its ending does not tell.
+
+    Returns
+    -------
+    Samples
+
+    Warns
+    -----
+    DataWarning
+        Rows out of order (sorted), rows of a sequence at the same time (kept in file order), sequences of one row,
+        labels that differ only in case or blanks.
+
+    Examples
+    --------
+    >>> visits = {"user": [1, 1, 2, 1, 2], "ts": [0, 1, 0, 2, 5], "page": ["home", "cart", "home", "paid", "cart"]}
+    >>> samples = from_table(visits, sequence="user", time="ts", state="page")
+    >>> samples
+    Samples(3 states, 3 transitions, 2 episodes)
+    >>> samples.states, samples.counts().tolist()
+    (('cart', 'home', 'paid'), [[0, 0, 1], [2, 0, 0], [0, 0, 0]])
+
+    With a last state, nobody stays for good where the recording happens to stop:
+
+    >>> from_table(visits, sequence="user", time="ts", state="page", end="left").counts().tolist()
+    [[0, 0, 1, 1], [2, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0]]
+    """
+    wishes = Wishes(terminated, end, gap, missing, tidy, top, other, initial)
+    check_binning(binning)
+    with open_table(data, format=format, encoding=encoding, delimiter=delimiter) as table:
+        roles = roles_of(table, state, sequence, time, reward, terminated)
+        return wishes.samples(collected(table, roles, _bin_specs(table.name, roles.state, bins)), binning)
+
+
+def from_xes(
+    data: Any,
+    *,
+    state: str | Sequence[str] | None = None,
+    sequence: str | None = None,
+    time: str | None = None,
+    reward: str | None = None,
+    terminated: bool | str = False,
+    end: Hashable | None = None,
+    gap: str | float | timedelta | None = None,
+    classifier: str | None = None,
+    lifecycle: str | None = None,
+    missing: str = "error",
+    tidy: bool = False,
+    top: int | None = None,
+    other: Hashable = "other",
+    initial: Hashable | ArrayLike | Mapping[Any, float] | None = None,
+    format: str | None = None,  # noqa: A002
+) -> Samples:
+    """Read an event log in XES (.xes, .xes.gz): the traces are sequences, the names of the events states.
+
+    The log becomes a table with the columns that pm4py uses: attributes of events by their keys, those of their traces
+    as ``case:KEY``. It is read as a stream; a DOCTYPE is refused, and with it every entity.
+
+    Parameters
+    ----------
+    data : path, "-"
+    state : str or sequence of str, optional
+        Attribute of the events; by default ``concept:name``.
+    sequence, time : str, optional
+        By default ``case:concept:name`` and ``time:timestamp``; ``time="file"`` keeps the order of the file.
+    classifier : str, optional
+        Name of a classifier of the log, whose attributes make up the state instead.
+    lifecycle : str, optional
+        Which events to keep, by their ``lifecycle:transition``, in capitals or not: "complete" by default, as one
+        activity often is several events (schedule, start, complete); events without a transition are kept; "all" keeps
+        all. The default is "all" when the transition is part of the state.
+    reward, terminated, end, gap, missing, tidy, top, other, initial, format
+        As for `from_table`.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> event = '<event><string key="concept:name" value="{}"/><date key="time:timestamp" value="2026-05-0{}"/></event>'
+    >>> trace = '<trace><string key="concept:name" value="case 7"/>{}{}</trace>'
+    >>> file = pathlib.Path(tempfile.mkdtemp(), "orders.xes")
+    >>> _ = file.write_text(f"<log>{trace.format(event.format('order', 1), event.format('pay', 2))}</log>")
+    >>> from_xes(file, end="closed").states
+    ('order', 'pay', 'closed')
+    """
+    wishes = Wishes(terminated, end, gap, missing, tidy, top, other, initial)
+    if lifecycle is not None and (not isinstance(lifecycle, str) or not lifecycle):
+        raise TypeError(f"lifecycle: found {lifecycle!r}, expected a transition such as 'complete', or 'all'")
+    if classifier is not None and state is not None:
+        raise ValueError("classifier: says what a state is, and so does state; leave one out")
+    source = data if isinstance(data, Input) else identify(data, format or (None if format_of(data) else "xes"))
+    if source.format != "xes":
+        raise ValueError(f"{source.name}: a {source.format} file, expected an event log (.xes); see from_table")
+    with open_table(source, lifecycle=lifecycle) as table:
+        states = state if classifier is None else classified(table, classifier)
+        roles = roles_of(table, states, sequence, time, reward, terminated)
+        return wishes.samples(collected(table, roles, {}))
+
+
+def classified(table: Table, classifier: str) -> list[str]:
+    """The columns that a classifier of an event log names."""
+    if classifier not in table.classifiers:
+        known = ", ".join(map(repr, table.classifiers)) or "none"
+        raise ValueError(f"{table.name}: there is no classifier {classifier!r}; the log has {known}")
+    return table.classifiers[classifier]
+
+
+def collected(table: Table, roles: Roles, bins: Mapping[str, BinSpec]) -> Columns:
+    """The columns that are needed, read batch by batch; those with bins as numbers."""
+    columns = Columns(table, roles, bins)
+    for batch in table.batches(roles.wanted):
+        columns.add(batch)
+    return columns
+
+
+def fit_bins(
+    tables: Iterable[Any], bins: Mapping[str, int], *, binning: str = "quantile", **options: Any
+) -> dict[str, Floats]:
+    """Find bins that suit several tables together, to be given to `from_table` for each.
+
+    Parameters
+    ----------
+    tables : iterable
+        Files, frames or Arrow tables, each with the columns of `bins`.
+    bins : mapping of str to int
+        Columns and their numbers of bins.
+    binning : {"quantile", "uniform"}
+    **options
+        ``format``, ``encoding`` and ``delimiter`` as for `from_table`.
+
+    Examples
+    --------
+    >>> fit_bins([{"speed": [0.0, 1.0]}, {"speed": [9.0, 10.0]}], {"speed": 2}, binning="uniform")
+    {'speed': array([5.])}
+    """
+    values: dict[str, list[Floats]] = {name: [] for name in bins}
+    sources = []
+    for data in tables:
+        with open_table(data, **options) as table:
+            _check_present(table, list(bins))
+            columns = {name: NumberColumn(table.name, name, place=table.place) for name in bins}
+            for batch in table.batches(list(bins)):
+                for name, column in columns.items():
+                    column.add(batch[name])
+        sources.append(table.name)
+        for name, column in columns.items():
+            values[name].append(finite(table.name, name, column.floats()))
+    for name, parts in values.items():
+        if not any(part.size for part in parts):
+            where = " and ".join(sources) or "tables"
+            raise ValueError(f"{where}: column {name!r} holds no number to fit bins to; name another column")
+    return {name: fit_edges(np.concatenate(parts), bins[name], binning) for name, parts in values.items()}
+
+
+def roles_of(table: Table, state: Any, sequence: Any, time: Any, reward: Any, terminated: bool | str) -> Roles:
+    """Which column plays which part, checked against those there are."""
+    for role, name in (("sequence", sequence), ("time", time), ("reward", reward)):
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"{role}: found {name!r}, expected the name of a column")
+    states = (state,) if isinstance(state, str) else tuple(state or ())
+    if not states:
+        found = _usual(table, "state") or (table.columns[0] if len(table.columns) == 1 else None)
+        if found is None:
+            raise ValueError(
+                f"{table.name}: which column is the state? Pass state (--state COLUMN); {_listed(table.columns)}"
+            )
+        states = (found,)
+    roles = Roles(
+        states,
+        _usual(table, "sequence") if sequence is None else sequence,
+        _usual(table, "time") if time is None else None if time == _IN_ORDER else time,
+        reward,
+        terminated if isinstance(terminated, str) else None,
+    )
+    _check_present(table, roles.wanted)
+    return roles
+
+
+def _usual(table: Table, role: str) -> str | None:
+    return next((name for name in USUAL[role] if name in table.columns), None)
+
+
+def _check_present(table: Table, wanted: Sequence[str]) -> None:
+    for name in wanted:
+        if not isinstance(name, str):
+            raise TypeError(f"column names: found {name!r}, expected text")
+        if table.columns.count(name) != 1 and table.complete:
+            problem = "there is no column" if name not in table.columns else "there are several columns called"
+            remedy = (
+                "rename all but one" if name in table.columns else "name one of them, or rename it where files differ"
+            )
+            if "," in name and name not in table.columns:
+                remedy = "name several one by one: --state A --state B"
+            raise ValueError(f"{table.name}: {problem} {name!r}; {_listed(table.columns)}; {remedy}")
+
+
+def _listed(columns: list[str]) -> str:
+    shown = ", ".join(repr(name[:40]) for name in columns[:12])
+    return f"the columns are {shown}" + (f" and {len(columns) - 12} more" if len(columns) > 12 else "")
+
+
+def _bin_specs(source: str, states: tuple[str, ...], bins: Any) -> dict[str, BinSpec]:
+    if bins is None:
+        return {}
+    if isinstance(bins, Bins):
+        if len(bins.edges) != len(states):
+            raise ValueError(f"bins: made for {len(bins.edges)} columns, the state has {len(states)}")
+        return dict(zip(states, bins.edges, strict=True))
+    if not isinstance(bins, Mapping):
+        return dict.fromkeys(states, bins)
+    unknown = [name for name in bins if name not in states]
+    if unknown:
+        raise ValueError(f"{source}: bins are given for {unknown[0]!r}, which is no state column; name it in state")
+    return dict(bins)

@@ -1,0 +1,286 @@
+"""One table over time: its rows parted by day, week or month, or by a column that says so already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.plumbing.errors import DataWarning, warn
+from somcot.readers.opening import Table
+from somcot.readers.tables.batches import arrow, open_frame, open_table
+from somcot.readers.tables.columns import NumberColumn
+from somcot.readers.tables.event_tables import TIME_NAMES, USUAL, classified, from_table
+from somcot.recorded.recording import RewardSums
+from somcot.samples import Samples
+
+__all__ = [
+    "FILE_OPTIONS",
+    "LEAST",
+    "PERIODS",
+    "collected",
+    "parted",
+    "split_periods",
+    "split_table",
+]
+
+
+# --- One table with many processes in it: a column says which row belongs to which.
+
+LEAST = 30  # transitions below which a group says nothing
+FILE_OPTIONS = ("format", "encoding", "delimiter", "lifecycle")
+
+
+def split_table(data: Any, by: str, *, least: int = LEAST, **options: Any) -> dict[Hashable, Samples]:
+    """Read a table that holds several processes: one for each value of a column (country, week, version).
+
+    Parameters
+    ----------
+    data : path, frame or Arrow table
+        As for `from_table`, or an event log as for `from_xes`. The columns needed are held in memory.
+    by : str
+        The column that tells processes apart; in event logs, ``case:NAME`` say. Sequences do not run from one into
+        another.
+    least : int
+        Groups with fewer transitions are left out, with a `DataWarning` that lists them.
+    **options
+        Those of `from_table` (of `from_xes` for event logs), the same for all groups.
+
+    Returns
+    -------
+    dict of Samples
+        In the order of the values; all groups have the states of all.
+
+    Examples
+    --------
+    >>> log = {"week": [1, 1, 2, 2, 2], "user": [1, 1, 1, 1, 1], "page": ["a", "b", "a", "a", "b"]}
+    >>> {week: samples.n_transitions for week, samples in split_table(log, "week", sequence="user", state="page",
+    ...                                                               least=1).items()}
+    {1: 1, 2: 2}
+    """
+    if not isinstance(by, str):
+        raise TypeError(f"by: found {by!r}, expected the name of a column")
+    source = {name: options[name] for name in FILE_OPTIONS if name in options}
+    rest = {name: value for name, value in options.items() if name not in (*FILE_OPTIONS, "classifier")}
+    with open_table(data, **source) as table:
+        if by not in table.columns:
+            close = f"; did you mean 'case:{by}'?" if f"case:{by}" in table.columns else ""
+            raise ValueError(
+                f"{table.name}: there is no column {by!r}; the columns are {', '.join(table.columns[:12])}{close}"
+            )
+        if options.get("classifier") is not None:
+            rest["state"] = classified(table, options["classifier"])
+        name, whole = table.name, collected(table, by, rest)
+    return parted(name, whole, by, rest, least)
+
+
+def parted(
+    name: str, whole: Any, by: str, rest: Mapping[str, Any], least: int, called: str | None = None
+) -> dict[Hashable, Samples]:
+    """The groups of an Arrow table by one of its columns, read with the options `rest` of `from_table`.
+
+    Messages name the column, or call it as `called` says.
+    """
+    if rest.get("state") in (by, [by], (by,)):
+        raise ValueError(f"by: {by!r} is the state, so each group would hold one alone; name what parts the processes")
+    groups, few = {}, {}
+    for label, rows in _parts(name, whole, by):
+        try:
+            with open_frame(rows.drop_columns([by]) if by not in _named(rest) else rows) as group:
+                found = from_table(group._replace(name=f"{name}, {called or by} {label!r}"), **rest)
+        except ValueError as error:
+            if "no sequence has two rows" not in str(error):
+                raise
+            few[label] = 0
+            continue
+        if found.n_transitions < least:
+            few[label] = found.n_transitions
+        else:
+            groups[label] = found
+    if few:
+        shown = ", ".join(f"{label} ({n})" for label, n in list(few.items())[:10])
+        more = f" and {len(few) - 10} more" if len(few) > 10 else ""
+        warn(f"{name}: {len(few)} group(s) with fewer than {least} transitions left out: {shown}{more}", DataWarning)
+    if not groups:
+        raise ValueError(
+            f"{name}: no value of {called or by!r} has {least} transitions; name another column, or record longer"
+        )
+    return _on_shared_states(groups)
+
+
+def _named(options: Mapping[str, Any]) -> set[str]:
+    """Every text among the options: columns that may be needed."""
+    found: set[str] = set()
+    for value in options.values():
+        found |= {value} if isinstance(value, str) else {v for v in value if isinstance(v, str)} if isinstance(
+            value, (list, tuple, Mapping)) else set()  # fmt: skip
+    return found
+
+
+def collected(table: Table, by: str, options: Mapping[str, Any]) -> Any:
+    """The columns that any option names or that are looked for, as one Arrow table."""
+    pa = arrow()
+    named, usual = _named(options), {name for names in USUAL.values() for name in names}
+    wanted = [c for c in dict.fromkeys(table.columns) if c == by or c in named or c in usual]
+    if "state" not in options and len(table.columns) == 2:
+        wanted = list(table.columns)  # the other one is the state
+    parts: dict[str, list[Any]] = {column: [] for column in wanted}
+    for batch in table.batches(wanted):
+        for column in wanted:
+            values = batch[column]
+            parts[column].append(values if hasattr(values, "null_count") else pa.array(values))
+    return pa.table({column: pa.chunked_array(values) for column, values in parts.items()})
+
+
+def _parts(name: str, whole: Any, by: str) -> list[tuple[Hashable, Any]]:
+    """The rows of each group, in their order."""
+    pa = arrow()
+    column = whole[by].combine_chunks()
+    column = pa.concat_arrays(column.chunks) if hasattr(column, "chunks") else column
+    coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    if len(codes) and codes.min() < 0:
+        raise ValueError(f"{name}: row {int((codes < 0).argmax()) + 1} has no {by!r}; fill it in, or remove the row")
+    labels = coded.dictionary.to_pylist()
+    order = np.argsort(codes, kind="stable")
+    ends = np.cumsum(np.bincount(codes, minlength=len(labels)))
+    ordered = whole.take(pa.array(order))
+    begins = np.append(0, ends[:-1])
+    slices = {label: (int(a), int(b - a)) for label, a, b in zip(labels, begins, ends, strict=True) if b > a}
+    try:
+        names = sorted(slices)
+    except TypeError:
+        names = list(slices)
+    return [(label, ordered.slice(*slices[label])) for label in names]
+
+
+def _on_shared_states(groups: dict[Hashable, Samples]) -> dict[Hashable, Samples]:
+    """Let all groups have the states of all: rows of equal states can then be compared."""
+    every = dict.fromkeys(state for samples in groups.values() for state in samples.states)
+    try:
+        states = tuple(sorted(every))  # type: ignore[type-var]
+    except TypeError:
+        states = tuple(every)
+    index = {state: i for i, state in enumerate(states)}
+    return {label: _moved(samples, states, index) for label, samples in groups.items()}
+
+
+def _moved(samples: Samples, states: tuple[Hashable, ...], index: dict[Hashable, int]) -> Samples:
+    place = np.array([index[state] for state in samples.states], dtype=np.int32)
+    initial = samples.initial
+    if initial is not None:
+        initial = np.zeros(len(states))
+        initial[place] = samples.initial
+    rewards = samples.rewards
+    if rewards is not None:
+        table = np.zeros((3, len(states)))
+        table[:, place] = rewards
+        rewards = RewardSums(table[0], table[1].astype(np.int64), table[2])
+    return replace(
+        samples, states=states, now=place[samples.now], following=place[samples.following], initial=initial,
+        rewards=rewards,
+    )  # fmt: skip
+
+
+# --- One table over time: its rows parted by day, week or month, or by a column that says so already.
+
+_OWN = "period of somcot"  # the column that is added; no table has one of that name
+
+
+def _week(day: date) -> str:
+    year, week, _ = day.isocalendar()
+    return f"{year:04d}-W{week:02d}"
+
+
+# What a time can be cut into, and what a day is then called: text that sorts in the order of time.
+PERIODS: dict[str, Callable[[date], str]] = {
+    "day": date.isoformat,
+    "week": _week,
+    "month": lambda day: f"{day.year:04d}-{day.month:02d}",
+}
+
+
+def split_periods(
+    data: Any, by: str, *, time: str | None = None, least: int = LEAST, **options: Any
+) -> dict[Hashable, Samples]:
+    """Read a table over time: one recording for each period.
+
+    Parameters
+    ----------
+    data : path, frame or Arrow table
+        As for `from_table`. The columns needed are held in memory.
+    by : str
+        A column, or "day", "week" (from Monday on) or "month" of the times in the column `time`, in UTC where they have
+        a zone. A column of that name goes first. Sequences are cut where a period ends.
+    time : str, optional
+        As for `from_table`.
+    least : int
+        Periods with fewer transitions are left out, with a `DataWarning` that lists them.
+    **options
+        Those of `from_table`.
+
+    Returns
+    -------
+    dict of Samples
+        In the order of time; all periods have the states of all.
+
+    Examples
+    --------
+    >>> log = {"time": ["2026-05-01", "2026-05-02", "2026-05-03", "2026-06-01", "2026-06-02"], "state": list("aabab")}
+    >>> {month: samples.n_transitions for month, samples in split_periods(log, "month", least=1).items()}
+    {'2026-05': 2, '2026-06': 1}
+    """
+    if not isinstance(by, str):
+        raise TypeError(f"by: found {by!r}, expected the name of a column, or {', '.join(map(repr, PERIODS))}")
+    source = {name: options[name] for name in FILE_OPTIONS if name in options}
+    rest = {name: value for name, value in options.items() if name not in FILE_OPTIONS}
+    with open_table(data, **source) as table:
+        column = by if by in table.columns else _time_column(table, by, time)
+        if time is not None:
+            rest["time"] = time
+        whole = collected(table, column, rest)
+    if column != by or by not in whole.column_names:
+        whole = whole.append_column(_OWN, [_buckets(table.name, column, whole[column], by)])
+        return parted(table.name, whole, _OWN, rest, least, called=by)
+    return parted(table.name, whole, by, rest, least)
+
+
+def _time_column(table: Table, by: str, time: str | None) -> str:
+    """The column with the times, for a period that is no column."""
+    listed = ", ".join(table.columns[:12])
+    if by not in PERIODS:
+        raise ValueError(
+            f"{table.name}: there is no column {by!r}, and it is none of {', '.join(PERIODS)}; the columns are {listed}"
+        )
+    if time is not None and time not in table.columns:
+        raise ValueError(f"{table.name}: there is no column {time!r}; the columns are {listed}")
+    found = time or next((name for name in TIME_NAMES if name in table.columns), None)
+    if found is None:
+        raise ValueError(
+            f"{table.name}: a {by} is cut out of times, but no column is called {', '.join(TIME_NAMES)}; name it: "
+            f"--time COLUMN (time=). The columns are {listed}"
+        )
+    return found
+
+
+def _buckets(source: str, name: str, values: Any, by: str) -> Any:
+    """The period of each row, as text."""
+    import pyarrow as pa
+
+    column = NumberColumn(source, name, times=True)
+    for chunk in values.chunks:
+        column.add(chunk)
+    moments = column.finish()
+    if not column.holds_times:
+        raise ValueError(
+            f"{source}: column {name!r} holds plain numbers such as {moments[0] if len(moments) else 0}, which have no "
+            f"{by}; write times such as 2026-05-01T12:00:00, or name a column with the periods: --by COLUMN"
+        )
+    days: NDArray[np.int64] = np.floor_divide(np.asarray(moments).astype(np.int64), 86_400_000_000)
+    known, place = np.unique(days, return_inverse=True)
+    names = [PERIODS[by](date.fromordinal(date(1970, 1, 1).toordinal() + int(day))) for day in known.tolist()]
+    return pa.DictionaryArray.from_arrays(pa.array(place.astype(np.int32)), pa.array(names)).dictionary_decode()

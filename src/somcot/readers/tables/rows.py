@@ -1,0 +1,349 @@
+"""Rows sorted by sequence and time, cut into sequences, each with its end, and handed over as `Samples`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.text import check_duration
+from somcot.readers.episodes import join
+from somcot.readers.opening import Table
+from somcot.readers.tables.batches import is_arrow_integer
+from somcot.readers.tables.columns import FlagColumn, LabelColumn, NumberColumn
+from somcot.readers.tables.state_labels import Bins, fit_edges, join_rare, note_spellings, tidy_labels
+from somcot.recorded.recording import check_end, insert_after
+from somcot.samples import Samples
+
+__all__ = [
+    "BinSpec",
+    "Columns",
+    "Order",
+    "Roles",
+    "Wishes",
+    "check_gap",
+    "finite",
+    "gap_in_column",
+]
+
+
+# --- Rows of a table collected, column by column.
+
+BinSpec = int | ArrayLike
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which column plays which part."""
+
+    state: tuple[str, ...]
+    sequence: str | None
+    time: str | None
+    reward: str | None
+    terminated: str | None
+
+    @property
+    def wanted(self) -> list[str]:
+        """Every column that must be read, once."""
+        others = (self.sequence, self.time, self.reward, self.terminated)
+        return list(dict.fromkeys([*self.state, *(name for name in others if name is not None)]))
+
+
+class Columns:
+    """What is kept of the rows read so far."""
+
+    def __init__(self, table: Table, roles: Roles, bins: Mapping[str, BinSpec]) -> None:
+        self.source, self.roles, self.bins = table.name, roles, bins
+        self.is_text, self.place = table.is_text, table.place
+        self.state: dict[str, LabelColumn | NumberColumn] = {
+            name: self._numbers(name) if name in bins else self._labels(name) for name in roles.state
+        }
+        self.sequence: LabelColumn | NumberColumn | None = None
+        self.time = None if roles.time is None else self._numbers(roles.time, times=True)
+        self.reward = None if roles.reward is None else self._numbers(roles.reward)
+        self.terminated = (
+            None if roles.terminated is None else FlagColumn(table.name, roles.terminated, place=self.place)
+        )
+
+    def _labels(self, name: str) -> LabelColumn:
+        return LabelColumn(self.source, name, is_text=self.is_text)
+
+    def _numbers(self, name: str, *, times: bool = False) -> NumberColumn:
+        return NumberColumn(self.source, name, times=times, place=self.place)
+
+    def add(self, batch: Mapping[str, Any]) -> None:
+        """Take in one batch of rows."""
+        roles = self.roles
+        for name, column in self.state.items():
+            column.add(batch[name])
+        if roles.sequence is not None:
+            if self.sequence is None:
+                whole = is_arrow_integer(batch[roles.sequence])
+                self.sequence = self._numbers(roles.sequence) if whole else self._labels(roles.sequence)
+            self.sequence.add(batch[roles.sequence])
+        for numbers in (self.time, self.reward, self.terminated):
+            if numbers is not None:
+                numbers.add(batch[numbers.name])
+
+    def states(self, binning: str) -> tuple[NDArray[Any], tuple[Hashable, ...]]:
+        """Codes of the states, -1 where missing, and their labels."""
+        parts = [self._one(name, column, binning) for name, column in self.state.items()]
+        codes, labels = parts[0]
+        if not len(codes):
+            raise ValueError(f"{self.source}: no rows; check how the table was written")
+        if len(parts) == 1:
+            return codes, tuple(labels)
+        combined, cells = _combine([part[0] for part in parts], [len(part[1]) for part in parts])
+        return combined, tuple(tuple(parts[k][1][i] for k, i in enumerate(cell)) for cell in cells)
+
+    def _one(self, name: str, column: LabelColumn | NumberColumn, binning: str) -> tuple[NDArray[Any], list[Hashable]]:
+        if isinstance(column, LabelColumn):
+            return column.finish()
+        values, spec = column.floats(), self.bins[name]
+        known = ~np.isnan(values)
+        finite(self.source, name, values[known])
+        edges = fit_edges(values[known], spec, binning) if np.ndim(spec) == 0 else spec  # type: ignore[arg-type]
+        grid = Bins(edges)
+        seen, places = np.unique(grid.codes(values[known]), return_inverse=True)
+        codes = np.full(len(values), -1, dtype=np.int64)
+        codes[known] = places
+        return codes, list(grid.labels_of(seen))
+
+
+def _combine(columns: list[NDArray[Any]], sizes: list[int]) -> tuple[NDArray[Any], list[tuple[int, ...]]]:
+    """One code per row for several columns, numbered in the order of the columns' own codes."""
+    absent = np.any([column < 0 for column in columns], axis=0)
+    if absent.all():  # a column without any value has no codes to count with
+        return np.full(len(absent), -1), []
+    key = np.zeros(len(absent), dtype=np.int64)
+    cells: list[tuple[int, ...]] = [()]
+    for column, size in zip(columns, sizes, strict=True):
+        found, key = np.unique(np.where(absent, 0, key * size + column), return_inverse=True)
+        cells = [(*cells[value // size], int(value % size)) for value in found.tolist()]
+    seen = np.zeros(len(cells), dtype=np.bool_)
+    seen[key[~absent]] = True
+    place = np.cumsum(seen) - 1
+    return np.where(absent, -1, place[key]), [cell for cell, kept in zip(cells, seen, strict=True) if kept]
+
+
+def finite(source: str, name: str, values: Floats) -> Floats:
+    """Leave out NaN, refuse infinity."""
+    bad = np.isinf(values)
+    if bad.any():
+        raise ValueError(
+            f"{source}: column {name!r} holds {values[bad][0]}, which fits in no bin; remove or replace it"
+        )
+    return values[~np.isnan(values)]
+
+
+# --- How long a pause ends a sequence, and what goes with which column of times.
+
+
+def check_gap(gap: Any) -> float | timedelta | None:
+    """A number, or a span of time; refused otherwise.
+
+    Examples
+    --------
+    >>> check_gap("30m"), check_gap(7)
+    (datetime.timedelta(seconds=1800), 7.0)
+    """
+    return None if gap is None else check_duration("gap", gap)
+
+
+def gap_in_column(gap: float | timedelta, source: str, column: NumberColumn | None) -> float:
+    """The gap in the units of a column of times: microseconds, or as it is where the column holds plain numbers."""
+    if column is None:
+        raise ValueError(f"{source}: gap cuts by time, but no column holds times; pass time (--time COLUMN)")
+    if isinstance(gap, timedelta):
+        if not column.holds_times:
+            raise ValueError(
+                f"{source}: column {column.name!r} holds plain numbers, and gap is a time; give it as a number in "
+                f"their unit, such as {gap.total_seconds():g} where they are seconds"
+            )
+        return gap / timedelta(microseconds=1)
+    if column.holds_times:
+        raise ValueError(
+            f"{source}: column {column.name!r} holds times, and gap is the plain number {gap:g}; give it with a unit: "
+            f"{gap:g}s, {gap:g}m, {gap:g}h or {gap:g}d"
+        )
+    return gap
+
+
+# --- Rows sorted by sequence and time, cut into sequences, each with its end, and handed over as `Samples`.
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What is to become of the rows once they are read; the words are those of `from_table`."""
+
+    terminated: Any = False
+    end: Hashable = None
+    gap: Any = None
+    missing: str = "error"
+    tidy: bool = False
+    top: int | None = None
+    other: Hashable = "other"
+    initial: Any = None
+
+    def __post_init__(self) -> None:
+        if self.missing not in ("error", "cut"):
+            raise ValueError(f"missing: found {self.missing!r}, expected 'error' or 'cut'")
+        if not isinstance(self.terminated, (bool, np.bool_, str)):
+            raise TypeError(f"terminated: found {self.terminated!r}, expected True, False or the name of a column")
+        object.__setattr__(self, "gap", check_gap(self.gap))
+
+    def samples(self, columns: Columns, binning: str = "quantile") -> Samples:
+        """The rows as sequences, with everything done to them that was wished for."""
+        codes, states = columns.states(binning)
+        found = Order(columns).samples(codes, states, self)
+        if self.tidy:
+            (found,) = tidy_labels([found])
+        else:
+            note_spellings(columns.source, found.states)
+        if self.top is not None:
+            (found,) = join_rare([found], self.top, other=self.other)
+        return found.with_start(self.initial)
+
+
+class Order:
+    """Rows sorted by sequence and time, with where each sequence begins."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.source, self.columns = columns.source, columns
+        self.sequence = self._sequence_codes()
+        self.times = None if columns.time is None else columns.time.finish()
+        self.tied: NDArray[np.bool_] | None = None
+        self.rows = self._sorted()
+
+    def _sequence_codes(self) -> NDArray[Any] | None:
+        column = self.columns.sequence
+        if column is None:
+            return None
+        codes = column.finish() if isinstance(column, NumberColumn) else column.finish()[0]
+        missing = np.isnan(codes) if isinstance(column, NumberColumn) and codes.dtype.kind == "f" else codes < 0
+        if isinstance(column, NumberColumn) and codes.dtype.kind != "f":
+            return codes
+        if missing.any():
+            place = self.columns.place(int(missing.argmax()) + 1)
+            raise ValueError(
+                f"{self.source}: {place}, column {column.name!r}: the entry is missing "
+                f"({int(missing.sum())} such rows); say which sequence the row belongs to, or remove it"
+            )
+        return codes
+
+    def _sorted(self) -> NDArray[np.int64] | None:
+        """How to sort the rows; None when they are in order. Disorder and ties are reported."""
+        sequence, times = self.sequence, self.times
+        rows = None
+        if sequence is not None and (sequence[1:] < sequence[:-1]).any():
+            rows = np.argsort(sequence, kind="stable")
+        if times is None:
+            return rows
+        moments = times if rows is None else times[rows]
+        same = self._same(rows)
+        back = same & (moments[1:] < moments[:-1])
+        if back.any():
+            self._warn(int(back.sum()), "row(s) come before an earlier one of their sequence; sorted by time")
+            rows = np.argsort(times, kind="stable") if sequence is None else np.lexsort((times, sequence))
+            moments = times[rows]
+        self.tied = self._same(rows) & (moments[1:] == moments[:-1])
+        return rows
+
+    def _report_ties(self, codes: NDArray[Any]) -> None:
+        """Rows at the same moment; those with the same state too came twice, it seems."""
+        if self.tied is None or not self.tied.any():
+            return
+        ordered = self._ordered(codes)
+        twice = int(np.count_nonzero(self.tied & (ordered[1:] == ordered[:-1])))
+        also = f"; {twice:,} of them have the same state too: if they came twice, remove the copies"
+        what = "row(s) have the same time as the one before in their sequence; kept in the order found"
+        self._warn(int(self.tied.sum()), what + (also if twice else ""))
+
+    def _same(self, rows: NDArray[np.int64] | None) -> NDArray[np.bool_]:
+        """Whether each row but the first belongs to the sequence of the row before."""
+        if self.sequence is None:
+            n = 0 if self.times is None else len(self.times)
+            return np.ones(max(n - 1, 0), dtype=np.bool_)
+        ordered = self.sequence if rows is None else self.sequence[rows]
+        same: NDArray[np.bool_] = ordered[1:] == ordered[:-1]
+        return same
+
+    def _ordered(self, values: NDArray[Any]) -> NDArray[Any]:
+        return values if self.rows is None else values[self.rows]
+
+    def _warn(self, n: int, what: str) -> None:
+        warn(f"{self.source}: {n:,} {what}", DataWarning)
+
+    def samples(self, codes: NDArray[Any], states: tuple[Hashable, ...], wishes: Wishes) -> Samples:
+        """Cut the rows into sequences and hand them over."""
+        self._report_ties(codes)
+        absent = codes < 0
+        if absent.any() and wishes.missing == "error":
+            place, states_ = self.columns.place(int(absent.argmax()) + 1), " / ".join(self.columns.roles.state)
+            raise ValueError(
+                f"{self.source}: {place} has no {states_} ({int(absent.sum()):,} such row(s)); fill it in, remove it, "
+                "or pass missing='cut' (--missing cut)"
+            )
+        flags = None if self.columns.terminated is None else self._ordered(self.columns.terminated.finish()) > 0
+        begins = self._begins(len(codes), wishes.gap)
+        if flags is not None:
+            begins[1:] |= flags[:-1]
+        is_last = np.append(begins[1:], True)
+        # Where a sequence ended for good: its last row, unless that is said row by row.
+        ended = is_last & (bool(wishes.terminated) or wishes.end is not None if flags is None else flags)
+        rewards = None if self.columns.reward is None else self._ordered(self.columns.reward.floats())
+        rows = _Rows(self._ordered(codes), begins, ended, rewards)
+        if absent.any():
+            rows = rows.without_missing()
+        if wishes.end is not None:
+            check_end(wishes.end, states)
+            rows, states = rows.with_end(len(states)), (*states, wishes.end)
+        starts = np.flatnonzero(rows.begins)
+        ends = rows.ended[np.append(starts[1:], len(rows.codes)) - 1]
+        return join(rows.codes, starts, states, terminated=ends, rewards=rows.rewards, source=self.source)
+
+    def _begins(self, n: int, gap: float | timedelta | None) -> NDArray[np.bool_]:
+        """Which rows begin a sequence: the first of each, and those after a pause."""
+        begins = np.ones(n, dtype=np.bool_)
+        begins[1:] = False if self.sequence is None else ~self._same(self.rows)
+        if gap is not None:
+            longest = gap_in_column(gap, self.source, self.columns.time)
+            assert self.times is not None
+            moments = self._ordered(self.times)
+            pauses = moments[1:] - moments[:-1]
+            # In order within a sequence, so no difference is negative, only too large for its type.
+            begins[1:] |= (pauses.view(np.uint64) if pauses.dtype.kind == "i" else pauses) > longest
+        return begins
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows in order: states, whether one begins a sequence, whether the process ended after it, and rewards."""
+
+    codes: NDArray[Any]
+    begins: NDArray[np.bool_]
+    ended: NDArray[np.bool_]
+    rewards: Floats | None
+
+    def without_missing(self) -> _Rows:
+        """Leave out rows without a state; the row after one begins a sequence."""
+        known = self.codes >= 0
+        begins = self.begins.copy()
+        begins[1:] |= ~known[:-1]
+        if not known.any():
+            raise ValueError("missing: no row has a state, nothing is left after cutting")
+        rewards = None if self.rewards is None else self.rewards[known]
+        return _Rows(self.codes[known], begins[known], self.ended[known], rewards)
+
+    def with_end(self, code: int) -> _Rows:
+        """A last row with this state wherever the process ended."""
+        where = np.flatnonzero(self.ended)
+        ended = insert_after(np.zeros_like(self.ended), where, True)
+        rewards = None if self.rewards is None else insert_after(self.rewards, where, np.nan)
+        return _Rows(insert_after(self.codes, where, code), insert_after(self.begins, where, False), ended, rewards)

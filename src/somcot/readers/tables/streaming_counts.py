@@ -1,0 +1,251 @@
+"""One pass over the rows of a block: the step into each row is counted, and where every sequence stands is kept.
+
+Sequences named by whole numbers that lie close together have a place each, good for all blocks of a file
+(`Numbered`). Others are looked up block by block, and the blocks put together by name (`Named`). Rows of a sequence
+that are out of order are sorted within their block.
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.compile.jit import kernel
+from somcot.plumbing.arrays import Codes, Floats, Ints
+from somcot.readers.tables.columns import is_arrow
+from somcot.recorded.pair_counts import Edges, PairCounts, count_pairs, from_table
+
+__all__ = [
+    "BackInTimeError", "Block", "Named", "Numbered", "by_name", "by_number", "sequence_column", "warm_up",
+    "whole_numbers",
+]  # fmt: skip
+
+_FEW = 256  # states whose pairs are counted in a table as the rows pass by
+_SPAN = 8_000_000  # places that sequences of one file may take, at 32 bytes each
+
+
+class Block(NamedTuple):
+    """Some rows of a file: states, times where there are any, and how many states are known by now."""
+
+    states: Codes
+    times: Floats | None
+    n_states: int
+
+    def sorted(self) -> tuple[Block, NDArray[np.intp]]:
+        """By time, ties as found; also the order."""
+        assert self.times is not None
+        order = np.argsort(self.times, kind="stable")
+        return Block(self.states[order], self.times[order], self.n_states), order
+
+
+class _Places(NamedTuple):
+    """Where sequences stand: first and last state (-1: none yet), rows, and the times of both."""
+
+    first: Codes
+    last: Codes
+    rows: Ints
+    begin: Floats
+    finish: Floats
+
+    @classmethod
+    def new(cls, n: int, *, timed: bool) -> _Places:
+        none = np.full(n, -1, np.int32)
+        m = n if timed else 0
+        return cls(none, none.copy(), np.zeros(n, np.int64), np.zeros(m), np.zeros(m))
+
+    def copied(self, where: slice) -> _Places:
+        """Some of them, to come back to."""
+        return _Places(
+            self.first[where].copy(), self.last[where].copy(), self.rows[where].copy(), self.begin[where].copy(),
+            self.finish[where].copy(),
+        )  # fmt: skip
+
+    def put(self, where: slice, old: _Places) -> None:
+        """Put others there."""
+        for name in self._fields:
+            getattr(self, name)[where] = getattr(old, name)
+
+    def edges(self, ids: NDArray[Any], seen: Any, *, ended: bool, timed: bool) -> Edges:
+        """As the ends of named sequences."""
+        times = (self.begin[seen], self.finish[seen]) if timed else (None, None)
+        return Edges(ids, self.first[seen], self.last[seen], self.rows[seen], np.full(len(ids), ended), *times)
+
+
+class BackInTimeError(ValueError):
+    """A row is earlier than one of its sequence before the block."""
+
+
+def _passed(block: Block, ids: Ints, low: int, places: _Places) -> PairCounts | int:
+    """Pass over the rows; the pairs counted, or the row at which a sequence goes back in time."""
+    n, few = block.n_states, block.n_states <= _FEW
+    table = np.zeros(n * n if few else 0, np.int64)
+    before = np.empty(0 if few else len(ids), np.int32)
+    times = np.empty(0) if block.times is None else block.times
+    stopped = int(_walk(ids, low, block.states, times, n, table, before, places))
+    if stopped < len(ids):
+        return stopped
+    if few:
+        return from_table(table, n)
+    taken = before >= 0
+    return count_pairs(before[taken], block.states[taken], n)
+
+
+@kernel
+def _walk(ids, low, states, times, n, table, before, places):
+    """All rows in turn; the number of rows, or the first that is earlier than the one before it in its sequence."""
+    timed, few = times.size > 0, table.size > 0
+    first, last, rows, begin, finish = places
+    for i in range(ids.size):
+        s = ids[i] - low
+        now, state = last[s], states[i]
+        if now < 0:
+            first[s] = state
+            if timed:
+                begin[s] = times[i]
+        else:
+            if timed and times[i] < finish[s]:
+                return i
+            if few:
+                table[np.int64(now) * n + state] += 1
+        if timed:
+            finish[s] = times[i]
+        if not few:
+            before[i] = now
+        last[s] = state
+        rows[s] += 1
+    return ids.size
+
+
+@dataclass
+class Numbered:
+    """Sequences of one file named by whole numbers close together."""
+
+    timed: bool
+    low: int = 0
+    places: _Places = field(default_factory=lambda: _Places.new(0, timed=False))
+
+    def fits(self, ids: Ints) -> bool:
+        """Whether there is room for all of them, which is then made."""
+        low, high = int(ids.min()), int(ids.max()) + 1
+        have = len(self.places.rows)
+        if have:
+            low, high = min(low, self.low), max(high, self.low + have)
+        if high - low > _SPAN:
+            return False
+        if high - low > have or not have:
+            self._grow(low, high)
+        return True
+
+    def _grow(self, low: int, high: int) -> None:
+        """Twice the room that is needed above, so that numbers that go on rising do not make it grow every time."""
+        have = len(self.places.rows)
+        room = min(2 * (high - low), _SPAN) if have else high - low
+        new, shift = _Places.new(room, timed=self.timed), self.low - low
+        if have:
+            new.put(slice(shift, shift + have), self.places)
+        self.low, self.places = low, new
+
+    def add(self, block: Block, ids: Ints) -> list[PairCounts]:
+        """Go on with a block."""
+        kept, where = None, slice(int(ids.min()) - self.low, int(ids.max()) + 1 - self.low)
+        if block.times is not None and (block.times[1:] < block.times[:-1]).any():
+            kept = self.places.copied(where)
+        found = _passed(block, ids, self.low, self.places)
+        if isinstance(found, int) and kept is not None:
+            self.places.put(where, kept)
+            block, order = block.sorted()
+            ids = ids[order]
+            found = _passed(block, ids, self.low, self.places)
+        if isinstance(found, int):
+            assert block.times is not None
+            s = int(ids[found])
+            before, after = self.places.finish[s - self.low], block.times[found]
+            raise BackInTimeError(f"sequence {s!r} goes back in time there, from {before} to {after}")
+        return [found]
+
+    def edges(self, *, ended: bool) -> Edges:
+        """Where all sequences stand, by number."""
+        seen = np.flatnonzero(self.places.rows)
+        return self.places.edges(seen + self.low, seen, ended=ended, timed=self.timed)
+
+
+@dataclass
+class Named:
+    """Sequences of one file with any names, block by block."""
+
+    timed: bool
+    ended: bool
+    known: Edges | None = None
+
+    def add(self, block: Block, names: NDArray[Any], codes: Ints) -> list[PairCounts]:
+        """Go on with a block, whose rows belong to ``names[codes]``; names are sorted."""
+        places = _Places.new(len(names), timed=self.timed)
+        found = _passed(block, codes, 0, places)
+        if isinstance(found, int):
+            block, order = block.sorted()
+            places = _Places.new(len(names), timed=self.timed)
+            found = _passed(block, codes[order], 0, places)
+            assert not isinstance(found, int)
+        return [found, *self.join(places.edges(names, slice(None), ended=self.ended, timed=self.timed), block.n_states)]
+
+    def join(self, later: Edges, n: int) -> list[PairCounts]:
+        """Put later sequences after those known; the steps across the border."""
+        if self.known is None:
+            self.known = later
+            return []
+        try:
+            self.known, now, following = self.known.then(later)
+        except ValueError as error:
+            raise BackInTimeError(str(error).removeprefix("other: ").partition("; merge")[0]) from None
+        return [count_pairs(now, following, n)]
+
+
+def sequence_column(source: str, name: str, parts: list[Any]) -> Any:
+    """The names of the sequences of a block, an Arrow array."""
+    import pyarrow as pa
+
+    column = pa.chunked_array([part if is_arrow(part) else pa.array(part) for part in parts])
+    if column.null_count:
+        raise ValueError(f"{source}: column {name!r} has {column.null_count} rows without a sequence; fill them in")
+    return column
+
+
+def whole_numbers(column: Any) -> Ints | None:
+    """Names that are whole numbers; None for others."""
+    import pyarrow as pa
+
+    if not pa.types.is_integer(column.type):
+        return None
+    numbers: Ints = (column.chunk(0) if column.num_chunks == 1 else column).to_numpy()
+    return numbers.astype(np.int64, copy=False)
+
+
+def by_number(ids: Ints) -> tuple[Ints, Ints]:
+    """Distinct numbers, sorted, and the place of each row's among them."""
+    names, codes = np.unique(ids, return_inverse=True)
+    return names, codes.astype(np.int64)
+
+
+def by_name(column: Any) -> tuple[NDArray[Any], Ints]:
+    """Distinct names as text, sorted, and the place of each row's among them."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.unify_dictionaries()
+        column = column.cast(column.type.value_type)
+    coded = pa.concat_arrays(column.dictionary_encode().unify_dictionaries().chunks)
+    labels = np.array([str(label) for label in coded.dictionary.to_pylist()])
+    order = np.argsort(labels, kind="stable")
+    rank = np.empty(len(labels), dtype=np.int64)
+    rank[order] = np.arange(len(labels))
+    return labels[order], rank[coded.indices.to_numpy(zero_copy_only=False)]
+
+
+def warm_up() -> None:
+    """Have the pass over rows compiled."""
+    block = Block(np.zeros(1, np.int32), np.zeros(1), 1)
+    _passed(block, np.zeros(1, np.int64), 0, _Places.new(1, timed=True))

@@ -1,0 +1,215 @@
+"""Recordings of real vectors: tables with numeric columns, and arrays of floating-point numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from somcot.plumbing.arrays import Floats, Ints
+from somcot.readers.array_files import load_arrays
+from somcot.readers.formats import kind_of
+from somcot.readers.opening import Input, Table, identify
+from somcot.readers.tables.batches import open_table
+from somcot.readers.tables.columns import is_arrow, plain
+from somcot.readers.tables.event_tables import USUAL, collected, roles_of
+from somcot.readers.tables.rows import Order, Roles, Wishes
+from somcot.samples import Samples
+from somcot.trajectories import Trajectories
+
+__all__ = [
+    "read_vectors",
+    "unfolded",
+]
+
+
+# --- Columns whose entries are lists of numbers, one column for each place: Parquet lists, tensors, JSON arrays.
+
+
+def unfolded(table: Table, roles: Roles) -> tuple[Table, Roles]:
+    """A table in which state columns that hold lists are columns of their own, called ``name[0]``, ``name[1]``, ...
+
+    Examples
+    --------
+    >>> from somcot.readers.tables.batches import open_table
+    >>> with open_table({"at": [[0.0, 1.0], [2.0, 3.0]], "t": [0, 1]}) as found:
+    ...     table, roles = unfolded(found, Roles(("at",), None, "t", None, None))
+    ...     roles.state, [column.to_pylist() for column in next(table.batches(roles.wanted)).values()]
+    (('at[0]', 'at[1]'), [[0, 1], [0.0, 2.0], [1.0, 3.0]])
+    """
+    batches = table.batches(roles.wanted)
+    first = next(batches, None)
+    if first is None:
+        return table._replace(batches=lambda _: iter(())), roles
+    widths = {name: _width(first[name]) for name in roles.state}
+    names = {name: [f"{name}[{k}]" for k in range(n)] for name, n in widths.items() if n is not None}
+    states = tuple(part for name in roles.state for part in names.get(name, [name]))
+    whole = chain([first], batches)
+    found = table._replace(batches=lambda _: _unfold(table, whole, names))
+    return found, replace(roles, state=states)
+
+
+def _unfold(table: Table, batches: Iterator[dict[str, Any]], names: dict[str, list[str]]) -> Iterator[dict[str, Any]]:
+    n_rows = 0
+    for batch in batches:
+        found = {name: values for name, values in batch.items() if name not in names}
+        for name, parts in names.items():
+            found |= dict(zip(parts, _places(table, name, batch[name], len(parts), n_rows), strict=True))
+        n_rows += len(next(iter(batch.values())))
+        yield found
+
+
+def _width(values: Any) -> int | None:
+    """How many numbers the first entry that is a list holds; None where entries are no lists."""
+    import pyarrow as pa
+
+    if is_arrow(values):
+        kind = plain(values).type
+        if pa.types.is_fixed_size_list(kind):
+            return int(kind.list_size)
+        if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+            return None
+    lists = (entry for entry in (values.to_pylist() if is_arrow(values) else values) if isinstance(entry, list))
+    found = next(lists, None)
+    return None if found is None and not is_arrow(values) else len(found or [0])
+
+
+def _places(table: Table, name: str, values: Any, width: int, before: int) -> list[Any]:
+    """What stands at each place of the lists; nothing where a list is missing."""
+    import pyarrow as pa
+
+    lists = plain(values) if is_arrow(values) else pa.array(values)
+    wanted = pa.list_(lists.type.value_type, width) if hasattr(lists.type, "value_type") else lists.type
+    lengths = _lengths(lists)
+    odd = np.flatnonzero((lengths != width) & (lengths >= 0))
+    if len(odd) or not pa.types.is_fixed_size_list(wanted):
+        place = table.place(before + int(odd[0] if len(odd) else 0) + 1)
+        what = f"{int(lengths[odd[0]])} numbers" if len(odd) else str(lists.type)
+        raise ValueError(f"{table.name}: {place}, column {name!r}: found {what}, expected {width}, as in the first row")
+    rows = pa.array(np.cumsum(lengths >= 0) - 1, mask=lengths < 0)  # missing lists have no entries among the flat ones
+    flat = lists.flatten()
+    return [flat.take(pa.array(np.arange(k, len(flat), width))).take(rows) for k in range(width)]
+
+
+def _lengths(lists: Any) -> Ints:
+    """Entries of each list, -1 where it is missing."""
+    from pyarrow import compute
+
+    found = compute.list_value_length(lists) if hasattr(lists.type, "value_type") else None
+    if found is None:
+        return np.zeros(len(lists), dtype=np.int64)
+    return np.asarray(found.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+# --- Recordings of real vectors: tables with numeric columns, and arrays of floating-point numbers.
+
+
+def read_vectors(
+    data: Any,
+    *,
+    state: str | Sequence[str] | None = None,
+    sequence: str | None = None,
+    time: str | None = None,
+    terminated: bool | str = False,
+    gap: str | float | timedelta | None = None,
+    missing: str = "error",
+    format: str | None = None,  # noqa: A002
+    encoding: str = "utf-8",
+    delimiter: str | None = None,
+) -> Trajectories:
+    """Read recordings whose states are several numbers each.
+
+    Parameters
+    ----------
+    data : path, frame, mapping of columns, Arrow table
+        A table with a row for each moment; or an .npz with one array (T + 1, d) per episode, or an .npy of shape
+        (n_episodes, T + 1, d).
+    state : sequence of str, or str
+        The columns that make up the state, all of them numbers, or lists of numbers of one length. Not for arrays.
+    sequence, time, terminated, gap, format, encoding, delimiter
+        As for `from_table`.
+    missing : {"error", "cut"}
+        Refuse rows in which a number is missing, or cut the sequence there.
+
+    Returns
+    -------
+    Trajectories
+
+    Examples
+    --------
+    >>> rows = {"run": [1, 1, 1, 2, 2], "t": [0, 1, 2, 0, 1], "x": [0.1, 0.4, 0.2, 1.0, 1.5], "v": [0.0, 1, 2, 3, 4]}
+    >>> data = read_vectors(rows, state=["x", "v"], sequence="run", time="t")
+    >>> data, data.names
+    (Trajectories(2 coordinates, 3 transitions, 2 episodes), ('x', 'v'))
+    """
+    wishes = Wishes(terminated, gap=gap, missing=missing)
+    source = data
+    if isinstance(data, (str, Input)) or hasattr(data, "__fspath__"):
+        source = data if isinstance(data, Input) else identify(data, format)
+        if kind_of(source.format).name == "arrays":
+            return _of_arrays(source, terminated, missing)
+    with open_table(source, format=format, encoding=encoding, delimiter=delimiter) as table:
+        roles = roles_of(table, _named(table, state, sequence, time), sequence, time, None, terminated)
+        table, roles = unfolded(table, roles)
+        columns = collected(table, roles, dict.fromkeys(roles.state, 2))
+    values = np.column_stack([column.floats() for column in columns.state.values()])  # type: ignore[union-attr]
+    # The rows themselves take the place of states, so that everything said about order and ends holds here too.
+    codes = np.where(np.isnan(values).any(axis=1), -1, np.arange(len(values)))
+    if not len(codes):
+        raise ValueError(f"{columns.source}: no rows; check how the table was written")
+    rows = Order(columns).samples(codes, tuple(range(len(codes))), wishes)
+    return _by_rows(values, rows, roles.state)
+
+
+def _named(table: Table, state: Any, *others: str | None) -> Any:
+    """The columns of a state; several may be named in one text, "x,y", where no column is called so."""
+    if state is None:
+        taken = {*others, *USUAL["sequence"], *USUAL["time"]}
+        free = [name for name in table.columns if name not in taken]
+        if len(free) > 1 and not set(free) & set(USUAL["state"]):
+            known = ", ".join(free[:12])
+            raise ValueError(f"{table.name}: which columns are the state? Pass state (--state x,y), some of {known}")
+        return free if len(free) == 1 else None
+    given = [state] if isinstance(state, str) else list(state)
+    names = [
+        part
+        for name in given
+        for part in ([name] if not isinstance(name, str) or name in table.columns else name.split(","))
+    ]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"state: the column {name!r} is named twice; name it once")
+    return names
+
+
+def _by_rows(values: Floats, rows: Samples, names: Sequence[str]) -> Trajectories:
+    assert rows.offsets is not None
+    episodes = [
+        values[np.append(rows.now[begin:end], rows.following[end - 1])]
+        for begin, end in zip(rows.offsets[:-1], rows.offsets[1:], strict=True)
+    ]
+    ended = False if rows.terminated is None else rows.terminated
+    return Trajectories.from_arrays(episodes, terminated=ended, names=names)
+
+
+def _of_arrays(source: Input, terminated: bool | str, missing: str) -> Trajectories:
+    if isinstance(terminated, str):
+        raise ValueError(f"{source.name}: terminated names a column, but arrays have none; pass True or False")
+    arrays = load_arrays(source)
+    episodes: list[Any] = []
+    for name, array in arrays.items():
+        what = f"{source.name}: array {name!r}" if name else source.name
+        if array.dtype.kind not in "iuf" or array.ndim not in (1, 2, 3):
+            raise ValueError(
+                f"{what}: found {array.dtype} of shape {array.shape}, expected numbers of shape (T + 1, d), or "
+                "(n_episodes, T + 1, d)"
+            )
+        episodes += [*array] if array.ndim == 3 else [array]
+    try:
+        return Trajectories.from_arrays(episodes, terminated=terminated, gaps="cut" if missing == "cut" else "refuse")
+    except ValueError as error:
+        raise ValueError(f"{source.name}: {error}") from None

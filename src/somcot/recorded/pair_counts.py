@@ -1,0 +1,274 @@
+"""Sequences that may go on in the next part of a table: where each began and where it stands.
+
+Parts of a table are counted on their own. What is lost between two of them is one step for each sequence that both
+have, from its last state in the first part to its first state in the second; with the first and the last state of every
+sequence at hand, it is found again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.plumbing.arrays import Bools, Codes, Floats, Ints
+from somcot.plumbing.checks import real_array
+from somcot.recorded.flow import is_sparse_enough
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+__all__ = [
+    "Edges",
+    "PairCounts",
+    "added",
+    "count_pairs",
+    "from_matrix",
+    "from_table",
+]
+
+
+# --- Counting pairs of state indices in memory proportional to the data.
+
+CHUNK = 1 << 20  # pairs whose keys are held at a time
+
+
+class PairCounts(NamedTuple):
+    """Pairs of states with how often they were seen, ordered by row, then column."""
+
+    rows: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    values: NDArray[np.int64]
+    n: int
+
+    def row_sums(self) -> NDArray[np.int64]:
+        """How often each state was left."""
+        return self._sum_by(self.rows, self.values)
+
+    def diagonal(self) -> NDArray[np.int64]:
+        """How often each state was followed by itself."""
+        loops = self.rows == self.columns
+        return self._sum_by(self.rows[loops], self.values[loops])
+
+    def matrix(self) -> NDArray[np.int64] | csr_array:
+        """All counts as an (n, n) array, sparse when that is smaller by far."""
+        if is_sparse_enough(self.n, len(self.values)):
+            from scipy.sparse import csr_array
+
+            return csr_array((self.values, (self.rows, self.columns)), shape=(self.n, self.n))
+        table = np.zeros((self.n, self.n), dtype=np.int64)
+        table[self.rows, self.columns] = self.values
+        return table
+
+    def kernel(self) -> Floats | csr_array:
+        """Counts divided by their row sums; states never left keep to themselves."""
+        sums = self.row_sums()
+        alone = np.flatnonzero(sums == 0)
+        shares = np.append(self.values / sums[self.rows], np.ones(len(alone)))
+        rows, columns = np.append(self.rows, alone), np.append(self.columns, alone)
+        if is_sparse_enough(self.n, len(shares)):
+            from scipy.sparse import csr_array
+
+            return csr_array((shares, (rows, columns)), shape=(self.n, self.n))
+        table = np.zeros((self.n, self.n))
+        table[rows, columns] = shares
+        return table
+
+    def at(self, places: Codes, n: int) -> PairCounts:
+        """Between other states, n of them: state i becomes ``places[i]``; the order of the pairs may be lost."""
+        return PairCounts(places[self.rows].astype(np.int64), places[self.columns].astype(np.int64), self.values, n)
+
+    def with_values(self, values: NDArray[np.int64]) -> PairCounts:
+        """The same pairs seen as often as `values` says; those never seen are left out."""
+        seen = values > 0
+        return PairCounts(self.rows[seen], self.columns[seen], values[seen], self.n)
+
+    def _sum_by(self, rows: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64]:
+        total = np.zeros(self.n, dtype=np.int64)
+        np.add.at(total, rows, values)  # whole numbers: bincount would go through floats
+        return total
+
+
+def count_pairs(now: Codes, following: Codes, n: int) -> PairCounts:
+    """Count how often each pair of indices below n occurs.
+
+    Examples
+    --------
+    >>> count_pairs(np.array([0, 0, 1], np.int32), np.array([1, 1, 0], np.int32), 2).matrix()
+    array([[0, 2],
+           [1, 0]])
+    """
+    if n * n <= max(len(now) // 4, 1 << 16):
+        table = np.zeros(n * n, dtype=np.int64)
+        chunk = max(CHUNK, n * n)  # adding up tables must not cost more than counting
+        for i in range(0, len(now), chunk):
+            keys = now[i : i + chunk].astype(np.int64) * n + following[i : i + chunk]
+            table += np.bincount(keys, minlength=n * n)
+        return from_table(table, n)
+    # A full table would be slower to fill than the pairs are to sort.
+    ordered = now.astype(np.int64) * n + following
+    ordered.sort()
+    first = np.flatnonzero(np.diff(ordered, prepend=-1))
+    keys, values = ordered[first], np.diff(first, append=len(ordered))
+    return PairCounts(keys // n, keys % n, values, n)
+
+
+def from_table(table: NDArray[np.int64], n: int) -> PairCounts:
+    """The pairs of a full table of counts, row by row, shape (n * n,)."""
+    keys = np.flatnonzero(table)
+    return PairCounts(keys // n, keys % n, table[keys], n)
+
+
+def added(parts: Sequence[PairCounts]) -> PairCounts:
+    """Counts between the same states added up.
+
+    Examples
+    --------
+    >>> one = count_pairs(np.array([0, 1], np.int32), np.array([1, 0], np.int32), 2)
+    >>> added([one, one]).matrix().tolist()
+    [[0, 2], [2, 0]]
+    """
+    n = parts[0].n
+    keys = np.concatenate([part.rows * n + part.columns for part in parts])
+    values = np.concatenate([part.values for part in parts])
+    order = np.argsort(keys, kind="stable")
+    keys, values = keys[order], values[order]
+    first = np.flatnonzero(np.diff(keys, prepend=-1))
+    total = np.add.reduceat(values, first) if len(first) else values
+    return PairCounts(keys[first] // n, keys[first] % n, total, n)
+
+
+def from_matrix(counts: Any) -> PairCounts:
+    """Counts given as a square matrix of whole numbers, dense or sparse.
+
+    Examples
+    --------
+    >>> from_matrix([[0, 2], [1, 0]]).values
+    array([2, 1])
+    """
+    from scipy.sparse import coo_array, issparse
+
+    matrix = coo_array(counts if issparse(counts) else real_array("counts", counts, 2))
+    matrix.sum_duplicates()
+    if matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"counts: shape is {matrix.shape}, expected as many columns as rows")
+    values = np.asarray(matrix.data)
+    if not np.isfinite(values).all() or (values < 0).any() or (values != np.floor(values)).any():
+        raise ValueError(
+            "counts: found entries that are no whole numbers of at least 0; give how often, not how likely"
+        )
+    if not values.any():
+        raise ValueError("counts: all are 0, so nothing was recorded")
+    rows, columns = (np.asarray(c).astype(np.int64) for c in matrix.coords)
+    order = np.lexsort((columns, rows))
+    found = PairCounts(rows[order], columns[order], values[order].astype(np.int64), int(matrix.shape[0]))
+    return found.with_values(found.values)
+
+
+# --- Sequences that may go on in the next part of a table: where each began and where it stands.
+
+
+class Edges(NamedTuple):
+    """First and last state of every sequence, in the order of their names.
+
+    Attributes
+    ----------
+    ids : ndarray, shape (m,)
+        Names of the sequences, sorted, each once: whole numbers or text.
+    first, last : ndarray of int32, shape (m,)
+        States, as positions.
+    rows : ndarray of int64, shape (m,)
+        How many rows each has; one row has no step yet.
+    ended : ndarray of bool, shape (m,)
+        Whether the last row ended the process for good.
+    begin, finish : ndarray, shape (m,), or None
+        Times of the first and the last row, where the table has times.
+    """
+
+    ids: NDArray[Any]
+    first: Codes
+    last: Codes
+    rows: Ints
+    ended: Bools
+    begin: NDArray[Any] | None = None
+    finish: NDArray[Any] | None = None
+
+    def moved(self, places: Codes) -> Edges:
+        """With states renamed: state i becomes ``places[i]``."""
+        return self._replace(first=places[self.first], last=places[self.last])
+
+    def then(self, later: Edges) -> tuple[Edges, Codes, Codes]:
+        """Go on with a later part; also returns the steps across the border, where each begins and where it ends.
+
+        Examples
+        --------
+        >>> one = np.ones(1, np.int64)
+        >>> states = np.array([0], np.int32), np.array([1], np.int32)
+        >>> a, b = (Edges(np.array([7]), state, state, one, one < 0) for state in states)
+        >>> joined, now, following = a.then(b)
+        >>> now, following, joined.rows
+        (array([0], dtype=int32), array([1], dtype=int32), array([2]))
+        """
+        self._refuse_names(later)
+        if np.array_equal(self.ids, later.ids):
+            return self._all_go_on(later)
+        _, i, j = np.intersect1d(self.ids, later.ids, assume_unique=True, return_indices=True)
+        self._refuse_times(later, i, j)
+        new = np.ones(len(later.ids), dtype=np.bool_)
+        new[j] = False
+        ids = np.concatenate([self.ids, later.ids[new]])
+        order = np.argsort(ids, kind="stable")
+
+        def joined(name: str, *, from_later: bool) -> NDArray[Any]:
+            values = getattr(self, name).copy()
+            if from_later:
+                values[i] = getattr(later, name)[j]
+            found: NDArray[Any] = np.concatenate([values, getattr(later, name)[new]])[order]
+            return found
+
+        rows = self.rows.copy()
+        rows[i] += later.rows[j]
+        timed = self.begin is not None
+        return (
+            Edges(
+                ids[order],
+                joined("first", from_later=False),
+                joined("last", from_later=True),
+                np.concatenate([rows, later.rows[new]])[order],
+                joined("ended", from_later=True),
+                joined("begin", from_later=False) if timed else None,
+                joined("finish", from_later=True) if timed else None,
+            ),
+            self.last[i],
+            later.first[j],
+        )
+
+    def _all_go_on(self, later: Edges) -> tuple[Edges, Codes, Codes]:
+        """The same where both parts have the same sequences: there is nothing to look up."""
+        everyone = np.arange(len(self.ids))
+        self._refuse_times(later, everyone, everyone)
+        rows = self.rows + later.rows
+        joined = self._replace(last=later.last, rows=rows, ended=later.ended, finish=later.finish)
+        return joined, self.last, later.first
+
+    def _refuse_names(self, later: Edges) -> None:
+        """Names of another type are no continuation."""
+        if (self.ids.dtype.kind in "iu") != (later.ids.dtype.kind in "iu") and len(self.ids) and len(later.ids):
+            raise ValueError(
+                f"other: its sequences are called {later.ids[0].item()!r} and the like, these {self.ids[0].item()!r}: "
+                "numbers on one side, text on the other; use one kind"
+            )
+
+    def _refuse_times(self, later: Edges, i: Ints, j: Ints) -> None:
+        """Sequences that go back in time are none either; i and j are where those that both have stand."""
+        if self.finish is None or later.begin is None:
+            return
+        back = np.flatnonzero(later.begin[j] < self.finish[i])
+        if len(back):
+            name = self.ids[i[back[0]]].item()
+            raise ValueError(
+                f"other: sequence {name!r} goes back in time there, from {self.finish[i[back[0]]]} "
+                f"to {later.begin[j[back[0]]]} ({len(back)} of {len(i)} do); merge parts in order of time"
+            )

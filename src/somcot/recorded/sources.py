@@ -1,0 +1,352 @@
+"""Geometric stopping in compiled code: many independent transitions (X_G, X_{G+1}) of a known chain."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.chains import MarkovChain
+from somcot.compile.jit import kernel
+from somcot.plumbing.arrays import Codes, Floats, Ints
+from somcot.plumbing.checks import check_count, check_start_law, probability_vector
+
+__all__ = [
+    "Block",
+    "Blocks",
+    "Position",
+    "Ready",
+    "Source",
+    "Stream",
+    "StreamError",
+    "block_size",
+    "check_moves",
+    "check_pairs",
+    "given_law",
+    "indices_of",
+    "reset_law",
+    "stopped_transitions",
+    "unzip",
+    "whole_numbers",
+    "with_rng",
+]
+
+
+# --- What all streams share: the protocol, blocks handed out piece by piece, positions to go back to, checks.
+
+Position = Mapping[str, Any]  # plain numbers and text, as JSON holds them
+MOST_MOVES = 1e7  # per transition drawn, on average
+
+
+class StreamError(ValueError):
+    """A stream handed over something that is no transition.
+
+    `partial` is the result of the steps before, or None when there were none.
+    """
+
+    partial: Any = None
+
+
+@runtime_checkable
+class Stream(Protocol):
+    """Anything with `draw`; the streams of this module carry more (see `Source`)."""
+
+    def draw(self, n: int, /) -> tuple[Any, Any]:
+        """Hand over at most n transitions as (states, next_states); fewer mean the end."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Source:
+    """A stream that knows about itself; `somcot.streams.as_source` makes one of any process.
+
+    Attributes
+    ----------
+    draw : callable
+        ``draw(n)`` hands over the next n transitions, or what is left of them.
+    state, restore : callable
+        ``state()`` says where the stream is, as plain numbers, and ``restore(state)`` goes there; None where it cannot
+        go back.
+    n_states : int or None
+    states : tuple or None
+        Labels.
+    initial : ndarray or None
+        Law of the first state.
+    discount : float or None
+        Discount of the occupancy it draws from.
+    chain : MarkovChain or None
+        The kernel behind it, where it is known.
+    transitions : ndarray of bool, shape (n, n), or None
+        Which transitions can come, where that is known.
+    n_pairs : int or None
+        How many transitions there are in all; None for endless.
+    quick : bool
+        Whether drawing takes no noticeable time and calls nobody else's code.
+    """
+
+    draw: Callable[[int], tuple[Any, Any]]
+    state: Callable[[], Position | None] = lambda: None
+    restore: Callable[[Position], None] = lambda _: None
+    n_states: int | None = None
+    states: tuple[Hashable, ...] | None = None
+    initial: Floats | None = None
+    discount: float | None = None
+    chain: MarkovChain | None = None
+    transitions: NDArray[np.bool_] | None = None
+    n_pairs: int | None = None
+    quick: bool = False
+
+    def __repr__(self) -> str:
+        states = "states of any number" if self.n_states is None else f"{self.n_states:,} states"
+        length = "endless" if self.n_pairs is None else f"{self.n_pairs:,} transitions"
+        return f"Stream({states}, {length}{'' if self.discount is None else f', discount {self.discount:g}'})"
+
+
+class Ready(NamedTuple):
+    """A block of transitions that are all there."""
+
+    now: Any
+    following: Any
+
+    @property
+    def size(self) -> int:
+        """How many they are."""
+        return len(self.now)
+
+    def part(self, first: int, last: int) -> tuple[Any, Any]:
+        """Transitions first, ..., last - 1."""
+        return self.now[first:last], self.following[first:last]
+
+
+class Block(Protocol):
+    """A block of transitions; those that nobody asks for may never be worked out."""
+
+    @property
+    def size(self) -> int:
+        """How many they are."""
+
+    def part(self, first: int, last: int) -> tuple[Any, Any]:
+        """Transitions first, ..., last - 1."""
+
+
+class Blocks:
+    """Transitions made a block at a time and handed out piece by piece, however they are asked for."""
+
+    def __init__(self, refill: Callable[[int], Block], rng: np.random.Generator | None = None) -> None:
+        self._refill, self._rng = refill, rng
+        self._block: Block = Ready((), ())
+        self._place = 0
+        self._blocks = 0
+        self._before = _generator_state(rng)
+
+    def draw(self, n: int) -> tuple[Any, Any]:
+        """Hand over the next n transitions, or what is left of them."""
+        parts: list[tuple[Any, Any]] = []
+        wanted = check_count("n", n, at_least=0)
+        while wanted > 0:
+            if self._place == self._block.size and not self._next_block(wanted):
+                break
+            last = min(self._block.size, self._place + wanted)
+            parts.append(self._block.part(self._place, last))
+            wanted -= last - self._place
+            self._place = last
+        if not parts:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        return np.concatenate([a for a, _ in parts]), np.concatenate([b for _, b in parts])
+
+    def _next_block(self, wanted: int) -> bool:
+        before = _generator_state(self._rng)
+        block = self._refill(wanted)
+        if block.size == 0:
+            return False
+        self._block, self._place, self._before = block, 0, before
+        self._blocks += 1
+        return True
+
+    def state(self) -> dict[str, Any]:
+        """Where the stream is, as plain numbers; `restore` goes back there."""
+        return {"blocks": self._blocks, "place": self._place, "generator": self._before}
+
+    def restore(self, state: Position) -> None:
+        """Go to where another stream of the same making was.
+
+        Streams with a generator of their own jump; others (an iterable, a simulator with hidden randomness) are read
+        again from their beginning, which has to be the same.
+        """
+        blocks, place = int(state["blocks"]), int(state["place"])
+        if self._rng is not None and state["generator"] is not None:
+            self._rng.bit_generator.state = _from_json(state["generator"])
+            self._blocks, blocks = max(blocks - 1, 0), min(blocks, 1)
+        for _ in range(blocks):
+            if not self._next_block(place):
+                break
+        self._place = min(place, self._block.size)
+
+
+def block_size(discount: float) -> int:
+    """How many transitions to draw at once: some 50 ms and 30 MB, since each takes 1 / (1 - discount) moves."""
+    return max(1, min(4096, int(4e6 * (1 - discount))))
+
+
+def check_moves(discount: float) -> float:
+    """Refuse a discount at which one transition takes more moves than anyone would wait for."""
+    if 1.0 - discount < 1.0 / MOST_MOVES:
+        raise ValueError(
+            f"discount: found {discount!r}; drawing a transition takes 1 / (1 - discount) = {1 / (1 - discount):.1g} "
+            f"moves, at most {MOST_MOVES:.0g} are allowed; use a smaller discount, or method='exact' for known chains"
+        )
+    return discount
+
+
+def check_pairs(name: str, pairs: Any, n_states: int) -> tuple[Ints, Ints]:
+    """Turn ``(states, next_states)`` into two int64 arrays; refuse floats, wrong shapes and unknown states."""
+    if not isinstance(pairs, Sequence) or isinstance(pairs, (str, bytes)) or len(pairs) != 2:
+        raise StreamError(f"{name}: found {type(pairs).__name__}, expected the two arrays (states, next_states)")
+    arrays = [whole_numbers(name, what, values) for what, values in zip(("states", "next_states"), pairs, strict=True)]
+    if len(arrays[0]) != len(arrays[1]):
+        raise StreamError(f"{name}: found {len(arrays[0])} states and {len(arrays[1])} next states, expected as many")
+    for array in arrays:
+        wrong = np.flatnonzero((array < 0) | (array >= n_states))
+        if wrong.size:
+            raise StreamError(
+                f"{name}: transition {wrong[0]} has state {array[wrong[0]]}, expected one of 0, ..., {n_states - 1} "
+                f"({wrong.size} such); the cost must have a row or column for every state"
+            )
+    return arrays[0].astype(np.int64), arrays[1].astype(np.int64)
+
+
+def whole_numbers(name: str, what: str, values: Any) -> NDArray[Any]:
+    """Turn states that someone else handed over into an array of whole numbers."""
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise StreamError(f"{name}: {what} are ragged, expected one state index for each transition") from None
+    if array.ndim != 1:
+        raise StreamError(f"{name}: {what} have shape {array.shape}, expected one state index for each transition")
+    if array.size and array.dtype.kind not in "iu":
+        raise StreamError(
+            f"{name}: {what} are of type {array.dtype}, expected whole numbers; first found {array.flat[0]!r}; "
+            "number the states from 0, or list their labels as states="
+        )
+    return array if array.size else array.astype(np.int64)
+
+
+def _generator_state(rng: np.random.Generator | None) -> Any:
+    return None if rng is None else _to_json(rng.bit_generator.state)
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _to_json(part) for key, part in value.items()}
+    if isinstance(value, np.ndarray):
+        return {"array": value.tolist(), "dtype": str(value.dtype)}
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _from_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        if set(value) == {"array", "dtype"}:
+            return np.array(value["array"], dtype=value["dtype"])
+        return {key: _from_json(part) for key, part in value.items()}
+    return value
+
+
+# --- What someone else's code hands over: states, pairs, start laws, callables that want a generator.
+
+
+def with_rng(function: Callable[..., Any], rng: np.random.Generator, n_arguments: int) -> Callable[..., Any]:
+    """Hand the generator over to callables that ask for it, by name or as one more required argument."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return function
+    if any(p.name == "rng" for p in parameters):
+        return lambda *arguments: function(*arguments, rng=rng)
+    required = sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+    return (lambda *arguments: function(*arguments, rng)) if required > n_arguments else function
+
+
+def reset_law(begin: Callable[[], Any], place: Mapping[Hashable, int] | None) -> Floats:
+    """The law of the first state, read off 1,000 calls."""
+    found = whole_numbers("reset", "states", indices_of([begin() for _ in range(1000)], place))
+    if found.min() < 0:
+        raise StreamError(f"reset: found state {found.min()}, expected a state index of at least 0")
+    counts = np.bincount(found, minlength=0 if place is None else len(place))
+    return np.asarray(counts / counts.sum())
+
+
+def given_law(initial: Any, labels: tuple[Hashable, ...] | None, n: int | None = None) -> Floats:
+    """A start law as a vector, no longer than it has to be when the number of states is not known yet."""
+    if labels is not None:
+        return check_start_law(initial, labels, normalize=False)
+    if np.ndim(initial) == 1:
+        size = len(np.asarray(initial))
+        return probability_vector("initial", initial, tuple(range(size)), normalize=False)
+    law = np.zeros(check_count("initial", initial, at_least=0) + 1)
+    law[-1] = 1.0
+    if n is not None and len(law) > n:
+        raise ValueError(f"initial: found state {initial!r}, expected one of 0, ..., {n - 1}")
+    return law
+
+
+def indices_of(values: list[Any], place: Mapping[Hashable, int] | None) -> Any:
+    """States as someone else's code names them, as indices."""
+    if place is None:
+        try:
+            return np.asarray(values, dtype=None if values else np.int64)
+        except ValueError:
+            raise StreamError(f"stream: found states of different shapes, such as {values[0]!r}") from None
+    try:
+        plain = (value.item() if isinstance(value, np.generic) else value for value in values)
+        return np.array([place[value] for value in plain], dtype=np.int64)
+    except KeyError as error:
+        shown = ", ".join(repr(label) for label in itertools.islice(place, 5))
+        raise StreamError(f"stream: {error.args[0]!r} is not a state; the states are {shown}") from None
+    except TypeError as error:
+        raise StreamError(f"stream: found a state that cannot be looked up ({error})") from None
+
+
+def unzip(pairs: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Pairs as two lists."""
+    for pair in pairs:
+        if isinstance(pair, (str, bytes)) or not hasattr(pair, "__len__") or len(pair) != 2:
+            raise StreamError(f"stream: found {pair!r}, expected pairs (state, next state)")
+    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+
+
+# --- Geometric stopping in compiled code: many independent transitions (X_G, X_{G+1}) of a known chain.
+
+
+@kernel
+def stopped_transitions(
+    indptr: Ints, indices: Codes, cumulative: Floats, waiting: Ints, uniform: Floats
+) -> tuple[Ints, Ints]:
+    """One transition for each waiting time G: from the start law (last row), G moves, then one more.
+
+    Takes ``waiting[i] + 2`` of the uniform numbers for transition i, in order. `cumulative` holds the running sums of
+    each row by itself.
+    """
+    n = len(waiting)
+    states, following = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    used = 0
+    for i in range(n):
+        now = after = len(indptr) - 2
+        for _ in range(waiting[i] + 2):
+            now = after
+            low, high = indptr[now], indptr[now + 1] - 1
+            u = uniform[used]
+            used += 1
+            while low < high:
+                middle = (low + high) // 2
+                if cumulative[middle] > u:
+                    high = middle
+                else:
+                    low = middle + 1
+            after = indices[low]
+        states[i], following[i] = now, after
+    return states, following

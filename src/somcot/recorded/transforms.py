@@ -1,0 +1,224 @@
+"""Samples made of other samples: states renamed, joined or left out, words as states, recordings put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.plumbing.arrays import Codes
+from somcot.plumbing.checks import check_count, check_labels
+from somcot.plumbing.errors import DataWarning, warn
+from somcot.recorded import recording
+from somcot.recorded.labels import refuse_lookalikes
+from somcot.recorded.stationary import largest_connected, restricted
+
+if TYPE_CHECKING:
+    from somcot.samples import Samples
+
+__all__ = [
+    "Places",
+    "Steps",
+    "WordSteps",
+    "find_words",
+    "steps_between_words",
+]
+
+
+# --- Words of k states in episodes: where they are, and the steps between them.
+
+Integers = NDArray[np.int64]
+
+
+class Steps(NamedTuple):
+    """Steps of episodes, as `Samples` keeps them."""
+
+    now: Codes
+    following: Codes
+    offsets: Integers
+    n_states: int
+
+    def numbered(self, letters: list[Codes]) -> Integers:
+        """One number per word, 0, 1, ... in lexicographic order; made letter by letter so that none overflows."""
+        numbers = np.zeros(len(letters[0]), dtype=np.int64)
+        for letter in letters:
+            numbers = np.unique(numbers * self.n_states + letter, return_inverse=True)[1]
+        return numbers
+
+
+class Places(NamedTuple):
+    """Where the words of k states that are followed by a state lie among the steps.
+
+    Attributes
+    ----------
+    first, last : ndarray of int64
+        The word's states are ``now[first]``, ..., ``now[last]``, and ``following[last]`` comes after it.
+    before : ndarray of bool
+        Whether the step into ``now[first]`` is recorded in the same episode.
+    """
+
+    first: Integers
+    last: Integers
+    before: NDArray[np.bool_]
+
+
+class WordSteps(NamedTuple):
+    """Steps from word to word.
+
+    Attributes
+    ----------
+    words : ndarray of int32, shape (n_words, k)
+        The words that occur, in lexicographic order.
+    now, following : ndarray of int32
+        Positions among `words`.
+    offsets : ndarray of int64
+        Where the episodes that have such a step begin.
+    kept : ndarray of int64
+        Which episodes those are.
+    """
+
+    words: Codes
+    now: Codes
+    following: Codes
+    offsets: Integers
+    kept: Integers
+
+
+def find_words(steps: Steps, k: int) -> Places:
+    """Find the words of k states; steps that do not begin where the one before ended make none together."""
+    joined = np.zeros(len(steps.now), dtype=np.bool_)  # whether each step continues the one before it
+    joined[1:] = steps.following[:-1] == steps.now[1:]
+    joined[steps.offsets[:-1]] = False
+    whole = np.ones(len(joined), dtype=np.bool_)  # whether k states end here
+    for back in range(1, k):
+        whole[:back] = False
+        whole[back:] &= joined[1 : len(joined) - back + 1]
+    last = np.flatnonzero(whole)
+    first = last - (k - 1)
+    return Places(first, last, joined[first])
+
+
+def steps_between_words(steps: Steps, k: int) -> WordSteps:
+    """Let words of k states be the states."""
+    at = find_words(steps, k)
+    letters = [steps.now[at.first + i] for i in range(k)] + [steps.following[at.last]]
+    both = [np.concatenate(pair) for pair in pairwise(letters)]
+    numbers = steps.numbered(both)
+    spelled = np.column_stack(both)[np.unique(numbers, return_index=True)[1]]
+    episode = np.searchsorted(steps.offsets, at.last, side="right") - 1
+    begins = np.ones(len(episode) + 1, dtype=np.bool_)
+    begins[1:-1] = episode[1:] != episode[:-1]
+    offsets = np.flatnonzero(begins)
+    codes = numbers.astype(np.int32)
+    return WordSteps(spelled, codes[: len(episode)], codes[len(episode) :], offsets, episode[offsets[:-1]])
+
+
+# --- Samples made of other samples: states renamed, joined or left out, words as states, recordings put together.
+
+
+def with_order(samples: Samples, k: int) -> Samples:
+    """See `Samples.with_order`."""
+    k = check_count("k", k)
+    if k == 1:
+        return samples
+    if samples.offsets is None:
+        raise ValueError("k: independent transitions have no words of more than one state; record whole episodes")
+    if samples.initial is not None:
+        raise ValueError("k: the known start law is one of single states, not of words; leave out initial=")
+    found = steps_between_words(Steps(samples.now, samples.following, samples.offsets, samples.n_states), k)
+    dropped = samples.n_episodes - len(found.kept)
+    if dropped == samples.n_episodes:
+        raise ValueError(f"k: no episode has the {k + 1} states that a step between words of {k} needs")
+    if dropped:
+        warn(f"k: {dropped} of {samples.n_episodes} episodes have fewer than {k + 1} states; dropped", DataWarning)
+    last = found.words[:, -1]
+    return replace(
+        samples,
+        states=tuple(tuple(samples.states[c] for c in word) for word in found.words.tolist()),
+        now=found.now,
+        following=found.following,
+        offsets=found.offsets,
+        terminated=None if samples.terminated is None else samples.terminated[found.kept],
+        rewards=None if samples.rewards is None else samples.rewards.at(last),
+    )
+
+
+def relabelled(samples: Samples, names: Mapping[Any, Hashable] | Callable[[Any], Hashable]) -> Samples:
+    """See `Samples.relabel`."""
+    new = [names(label) if callable(names) else names.get(label, label) for label in samples.states]
+    labels = check_labels("names", dict.fromkeys(new))
+    refuse_lookalikes("names", labels, {type(label) for label in labels})
+    index = {label: k for k, label in enumerate(labels)}
+    places = np.array([index[label] for label in new], dtype=np.int32)
+    return replace(
+        samples,
+        states=labels,
+        now=places[samples.now],
+        following=places[samples.following],
+        initial=None
+        if samples.initial is None
+        else np.bincount(places, samples.initial, len(labels)).astype(np.float64),
+        rewards=None if samples.rewards is None else samples.rewards.joined(places, len(labels)),
+    )
+
+
+def connected(samples: Samples, name: str = "connected") -> Samples:
+    """See `Samples.connected`; `name` is what to call the recording in the warning."""
+    if samples.offsets is None:
+        raise ValueError("connected: independent transitions have no path from state to state; record episodes")
+    members = largest_connected(samples.pair_counts)
+    if members.all():
+        return samples
+    kept = restricted(samples.now, samples.following, samples.offsets, members)
+    if not len(kept.now):
+        raise ValueError("connected: no state is come back to in the data, so no set is connected; record longer")
+    n_out = samples.n_transitions - len(kept.now)
+    warn(
+        f"{name}: {np.count_nonzero(~members)} of {samples.n_states} states and {n_out:,} of "
+        f"{samples.n_transitions:,} steps are outside of the largest connected set and left out",
+        DataWarning,
+    )
+    inside = np.flatnonzero(members).astype(np.int32)
+    return replace(
+        samples,
+        states=tuple(samples.states[k] for k in inside),
+        now=kept.now,
+        following=kept.following,
+        offsets=kept.offsets,
+        terminated=None,
+        initial=None,
+        rewards=None if samples.rewards is None else samples.rewards.at(inside),
+    )
+
+
+def merged(samples: Samples, other: Samples) -> Samples:
+    """See `Samples.merge`."""
+    if samples.discount != other.discount:
+        raise ValueError(
+            f"other: its discount is {other.discount}, this one's is {samples.discount}; only episodes, or samples "
+            "of the same discount, can be merged"
+        )
+    union = tuple(dict.fromkeys([*samples.states, *other.states]))
+    refuse_lookalikes("other", [*samples.states, *other.states], {type(s) for s in (*samples.states, *other.states)})
+    index = {label: i for i, label in enumerate(union)}
+    moved = np.array([index[label] for label in other.states], dtype=np.int32)
+    kept = np.arange(samples.n_states, dtype=np.int32)
+    n = len(union)
+    start = recording.joined_start(samples.initial, kept, other.initial, moved, n)
+    return replace(
+        samples,
+        states=union,
+        now=np.concatenate([samples.now, moved[other.now]]),
+        following=np.concatenate([samples.following, moved[other.following]]),
+        offsets=recording.joined_offsets(samples.offsets, other.offsets),
+        terminated=recording.joined_flags(samples.terminated, samples.n_units, other.terminated, other.n_units),
+        initial=start,
+        stationary=start is None and (samples.stationary or other.stationary),
+        rewards=recording.joined_rewards(samples.rewards, kept, other.rewards, moved, n),
+        n_gaps=samples.n_gaps + other.n_gaps,
+        overlap=max(samples.overlap, other.overlap),
+    )

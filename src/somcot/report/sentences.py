@@ -1,0 +1,380 @@
+"""What a distance is made of: which pairs of states, and which joint steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from somcot.cells import Continuous
+from somcot.contributions import TransitionShare
+from somcot.costs import check_cost
+from somcot.inference.row_tests import rows_pvalue
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.checks import check_flag
+from somcot.plumbing.text import figure, label_text, percent
+from somcot.result import Bounds, Claim, Result
+
+__all__ = [
+    "Contribution",
+    "before_correction",
+    "by_labels",
+    "by_test",
+    "certainty",
+    "contributions",
+    "cost_of",
+    "meaning",
+    "more_or_less",
+    "named",
+    "of_time",
+    "possible",
+    "sentence",
+    "short",
+    "span",
+    "steps_that_matter",
+    "told",
+]
+
+
+# --- The answer in words, for reports, screens and notebooks: proved, estimated or neither, and never more than that.
+
+_NUMBER, _SHARE = re.compile(r"\d[\d,.]*"), re.compile(r"[\d,]+ of [\d,]+")
+_LEVEL = 0.05  # of the permutation test, as for marks of contributions
+_TEST = "A permutation test of the transitions"  # of how often each was made, whatever it costs
+# What decides whether the number can be trusted comes before what is merely good to know.
+_FIRST = (
+    "same sessions?", "no state is called the same", "interval is too narrow", "error is too small", "too few data",
+    "hardly tell",
+)  # fmt: skip
+
+
+def cost_of(result: Result, cost: ArrayLike | None = None) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]] | None:
+    """The cost that was given, or the one the result remembers."""
+    if cost is not None:
+        return np.asarray(cost, dtype=np.float64)
+    return None if result.makeup is None else result.makeup.cost
+
+
+def by_labels(result: Result, cost: ArrayLike | None) -> bool:
+    """Whether the cost is 0 between states of the same name and 1 elsewhere, so that distances are shares of time."""
+    table = cost_of(result, cost)
+    if table is None or not np.isin(table, (0.0, 1.0)).all():
+        return False
+    column = {label: j for j, label in enumerate(result.states_y)}
+    alike = [(i, column[label]) for i, label in enumerate(result.states_x) if label in column]
+    wanted = np.ones_like(table)
+    if alike:
+        wanted[tuple(np.array(alike).T)] = 0.0
+    return bool(alike) and np.array_equal(table, wanted)
+
+
+def _is_either_or(result: Result, cost: ArrayLike | None) -> bool:
+    """Whether states are either alike or not, as texts are, so that distances are shares of time."""
+    table = cost_of(result, cost)
+    return table is not None and bool(np.isin(table, (0.0, 1.0)).all()) and table.max() == 1.0
+
+
+def possible(result: Result, cost: ArrayLike | None = None) -> tuple[float, float] | None:
+    """The least and the largest distance that the cost allows, where it is known and not constant."""
+    table = cost_of(result, cost)
+    if table is None or table.size == 0 or table.min() == table.max() or result.clock.name == "total":
+        return None
+    if result.continuous is not None:  # cells lie within the recordings; vectors may be any distance apart
+        return None
+    return float(min(table.min(), result.distance)), float(table.max())
+
+
+def span(result: Result) -> Bounds:
+    """Between which numbers the distance lies, as far as that is known; the number itself where nothing is."""
+    if result.confidence_interval is not None:
+        return Bounds(*result.confidence_interval[:2])
+    return result.bounds if result.claim is Claim.PROVED else Bounds(result.distance, result.distance)
+
+
+def meaning(
+    result: Result,
+    cost: ArrayLike | None = None,
+    names: tuple[str, str] = ("X", "Y"),
+    *,
+    cost_name: str | None = None,
+    state_name: str | None = None,
+) -> str:
+    """What the number means, in plain words.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> x, y = (somcot.MarkovChain([[p, 1 - p], [0.5, 0.5]], states=["home", "cart"]) for p in (0.9, 0.8))
+    >>> result = somcot.distance(x, y, somcot.costs.labels(x.states, y.states), discount=0.9)
+    >>> meaning(result, names=("May", "June"), state_name="page")
+    'On 10.6 % of the steps that matter, June is in a different state (page) than May.'
+    """
+    about, clock = "" if result.claim is Claim.PROVED else "about ", result.clock
+    if by_labels(result, cost):
+        where = f"in a different state{f' ({state_name})' if state_name else ''} than {names[0]}"
+        if clock.name == "total":
+            return f"{clock.during}, {names[1]} is {where} for {about}{figure(result.distance)} steps on average."
+        share = "none" if result.distance <= 0.0 else about + percent(result.distance).replace("< ", "less than ")
+        return f"On {share.replace('about less', 'less')} of {clock.share}, {names[1]} is {where}."
+    ends = possible(result, cost)
+    if result.continuous is not None:
+        return f"{clock.during}, {names[0]} and {names[1]} differ by {about}{_in_units(result, cost_name)} on average."
+    kind, _, column = (cost_name or "").partition(":")
+    if kind == "attribute" and column and _is_either_or(result, cost):
+        share = "none" if result.distance <= 0.0 else about + percent(result.distance).replace("< ", "less than ")
+        return f"On {share.replace('about less', 'less')} of the steps that matter, {names[1]} differs in {column!r}."
+    differ = f"differ in {column!r} by" if kind in ("reward", "attribute") and column else "differ by"
+    how = "in total, on average" if clock.name == "total" else "on average"
+    text = f"{clock.during}, {names[0]} and {names[1]} {differ} {about}{figure(result.distance)} {how}"
+    if ends is None:
+        return f"{text}."
+    if ends[0] != 0.0:
+        return f"{text}, where {figure(ends[0])} to {figure(ends[1])} is possible."
+    return f"{text}: {percent(result.distance / ends[1])} of the largest difference there can be, {figure(ends[1])}."
+
+
+def _in_units(result: Result, cost_name: str | None) -> str:
+    """A distance between real vectors, with what it is counted in where that is known."""
+    squared = "squared " if cost_name is not None and cost_name.startswith("sqeuclidean") else ""
+    if cost_name is not None and "standard deviations" in cost_name:
+        return f"{figure(result.distance)} {squared}standard deviations"
+    return f"{figure(result.distance)}{' (squared distances)' if squared else ''}"
+
+
+def steps_that_matter(result: Result) -> str:
+    """What the clock does."""
+    return f"{result.clock.explained} The two are run side by side so that they differ as little as they can."
+
+
+def of_time(result: Result, mass: float) -> float:
+    """The share of the time that counts; of a total, whose laws are expected visits, the share of these."""
+    return mass / (float(result.state_law.sum()) or 1.0) if result.clock.name == "total" else mass
+
+
+def certainty(result: Result, cost: ArrayLike | None = None) -> str:
+    """How sure the number is: the proof, the interval and what it says about a difference, or that there is neither."""
+    if result.claim is Claim.PROVED:
+        return f"Both processes are known, and the number is proved to {result.bounds.high - result.bounds.low:.1g}."
+    if result.claim is Claim.NOTHING:
+        return f"This is where {result.n_steps:,} steps led; nothing is proved about how near that is."
+    if result.confidence_interval is None:
+        if result.continuous is not None and result.continuous.route == "approximate":
+            return "It is an approximation: nothing vouches for what cells say here, so its error is not known."
+        why = "no interval was asked for" if result.discount < 1.0 else "there is no interval with this clock"
+        return f"It is estimated from recordings; {why}, so its error is not known."
+    low, high, level = result.confidence_interval
+    shown = percent if by_labels(result, cost) else figure
+    where = f"lies between {shown(low)} and {shown(high)}"
+    if shown(low) == shown(high) and shown(high).startswith("< "):  # both round to the same
+        where = f"is {shown(high).replace('< ', 'below ')}"
+    text = f"With {100 * level:g} % confidence the true value {where}"
+    if _differs(result, cost):
+        return f"{text}: more than chance alone would give."
+    return f"{text}. That includes no difference at all."
+
+
+def _differs(result: Result, cost: ArrayLike | None) -> bool:
+    """Whether the interval excludes the least possible distance."""
+    ends = possible(result, cost)
+    least = 0.0 if ends is None else ends[0]
+    return result.confidence_interval is not None and result.confidence_interval.low > least
+
+
+def by_test(result: Result, cost: ArrayLike | None = None) -> str:
+    """What the permutation test of "the same process" adds; empty where there is none."""
+    pvalue = rows_pvalue(result) if result.n_samples else None
+    if pvalue is None:
+        return ""
+    seen, interval = pvalue <= _LEVEL, _differs(result, cost)
+    said = f"(p = {pvalue:.3g})"
+    if seen and interval:
+        return f"{_TEST} agrees: one process would rarely give recordings as different as these {said}."
+    if seen:
+        return f"{_TEST} does tell the recordings apart {said}: they differ; how much remains uncertain."
+    if interval:
+        return f"{_TEST} does not tell the recordings apart, though {said}: do not build on this."
+    return f"{_TEST} does not tell the recordings apart either {said}: they show no difference."
+
+
+def more_or_less(step: TransitionShare, names: tuple[str, str]) -> str:
+    """In which direction the probability of a step differs.
+
+    Examples
+    --------
+    >>> step = TransitionShare("cart", "paid", 0.02, 0.001, True, 0.5, 0.25)
+    >>> more_or_less(step, ("May", "June"))
+    'less often in June: 25.0 % instead of 50.0 %'
+    """
+    often = "more" if step.probability_y > step.probability_x else "less"
+    return f"{often} often in {names[1]}: {percent(step.probability_y)} instead of {percent(step.probability_x)}"
+
+
+def sentence(result: Result, names: tuple[str, str] = ("X", "Y")) -> str:
+    """The number and how sure it is, in a sentence.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> walk = somcot.random_walk(3)
+    >>> sentence(somcot.distance(walk, walk, [[0.0] * 3] * 3, discount=0.9), ("May", "June"))
+    'The distance between May and June is 0.0000 (proved to ...).'
+    """
+    text = f"The distance between {names[0]} and {names[1]} is"
+    number = figure(result.distance)
+    if result.claim is Claim.PROVED:
+        return f"{text} {number} (proved to {result.bounds.high - result.bounds.low:.1g})."
+    if result.claim is Claim.NOTHING:
+        put = f"the distance between {names[0]} and {names[1]} is put at {number}"
+        return f"After {result.n_steps:,} steps {put}; nothing is proved about how near that is."
+    text += f" estimated at {number}"
+    if result.confidence_interval is None:
+        approximate = result.continuous is not None and result.continuous.route == "approximate"
+        why = "nothing vouches for what cells say here" if approximate else "no interval was asked for"
+        return f"{text}; {why}, so its error is not known."
+    low, high, level = result.confidence_interval
+    return f"{text}. With {100 * level:g} % confidence the true distance lies between {figure(low)} and {figure(high)}."
+
+
+def before_correction(result: Result) -> tuple[str, str] | None:
+    """A name and the words for the distance of the estimated chains, and what is proved of it; None without data."""
+    if result.plugin is None:
+        return None
+    name = "estimated chains" if result.estimate is None else "before correction"
+    shown = figure(result.plugin)
+    return name, f"{shown}, proved to {result.bounds.high - result.bounds.low:.1g} for the estimated chains"
+
+
+def told(continuous: Continuous, plain: float | None) -> list[tuple[str, str]]:
+    """How a distance was found and what vouches for it: rows for a screen, each with a word before it."""
+    cells, twin, check = continuous.cells, continuous.twin, continuous.shift_check
+    said = f"{cells.n_cells} cells"
+    if continuous.route == "map" and continuous.map is not None:
+        said = f"a map between the two: {continuous.map.words}"
+    elif continuous.route == "twin" and twin.bias is not None and plain:
+        how = f"{abs(twin.bias):.2g} {'too much' if twin.bias >= 0 else 'too little'}"
+        said = f"{said}, which say {plain:.3g}: {how}, as linear models of the recordings show"
+    elif plain is not None:
+        said = f"{said}, which say {plain:.3g}{' before correction for noise' if plain else ''}"
+        if continuous.curved is not None:
+            said = f"{said}; curved models of both: about {continuous.curved:.3g} at most"
+    rows = [("found by", said)]
+    if check is not None and continuous.route != "map":
+        rows.append(("check", f"a shift of {check.distance:.3g} of these recordings is measured as {check.final:.3g}"))
+    return rows
+
+
+def named(messages: Iterable[str], names: tuple[str, str]) -> list[str]:
+    """Messages about x and y in the names of the two, each once, the most important first.
+
+    One that holds for both is said of both.
+
+    Examples
+    --------
+    >>> named(["x: few", "y: few", "y: odd", "no interval", "an interval is too narrow then"], ("May", "June"))
+    ['an interval is too narrow then', 'May and June: few', 'June: odd', 'no interval']
+    >>> named(["x: 3 of 9 sequences are short", "y: 1,200 of 1,300 sequences are short"], ("May", "June"))
+    ['May: 3 of 9 (June: 1,200 of 1,300) sequences are short']
+    """
+    told: dict[str, list[str]] = {}  # what is said, and of whom
+    for message in dict.fromkeys(messages):
+        side, _, rest = message.partition(": ")
+        about = {"x": [names[0]], "y": [names[1]]}.get(side, []) if rest else []
+        told.setdefault(rest if about else message, []).extend(about)
+    said = (f"{' and '.join(about)}: {text}" if about else text for text, about in _joined(told, names[1]).items())
+    return sorted(dict.fromkeys(said), key=_rank)  # a message may have come with a name already
+
+
+def _joined(told: dict[str, list[str]], second: str) -> dict[str, list[str]]:
+    """Join what is said of both sides with other numbers: "3 of 9 (June: 4 of 8) sequences have"."""
+    said: dict[str, list[str]] = {}
+    places: dict[str, str] = {}  # a text of the first side without its numbers -> the text
+    for text, about in told.items():
+        share, shape = _SHARE.match(text), _NUMBER.sub("#", text)
+        first = places.pop(shape, None) if about == [second] else None
+        if first is None or share is None:
+            said[text] = about
+            if share is not None and len(about) == 1 and about != [second]:
+                places[shape] = text
+        else:
+            whose, end = said.pop(first), cast("re.Match[str]", _SHARE.match(first)).end()
+            said[f"{first[:end]} ({second}: {share[0]}){first[end:]}"] = whose
+    return said
+
+
+def _rank(message: str) -> int:
+    return next((k for k, words in enumerate(_FIRST) if words in message), len(_FIRST))
+
+
+def short(names: tuple[str, str], longest: int = 60) -> tuple[str, str]:
+    """Names as plain text that fits."""
+    first, second = (label_text(name, longest) for name in names)
+    return first, second
+
+
+# --- What a distance is made of: which pairs of states, and which joint steps.
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """A pair of states, or a joint step between pairs, and its share of the distance: mass times cost."""
+
+    x: Hashable
+    y: Hashable
+    amount: float
+    mass: float
+    cost: float
+    next_x: Hashable | None = None
+    next_y: Hashable | None = None
+
+
+def contributions(result: Result, cost: ArrayLike, *, steps: bool = False, most: int = 12) -> list[Contribution]:
+    """What the distance is made of, largest first: pairs of states, or joint steps when `steps` is set.
+
+    Parameters
+    ----------
+    result : Result
+    cost : array_like, shape (n_x, n_y)
+        The cost the result was computed with.
+    steps : bool
+        Split each pair by where the two go next; needs ``result.plan``.
+    most : int
+        How many to return; all of them sum to the distance of the problem that was solved.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> cost = [[0.0, 1.0], [1.0, 0.0]]
+    >>> result = somcot.distance(somcot.random_walk(2, stay=0.9), somcot.random_walk(2, stay=0.8), cost, discount=0.5)
+    >>> [(c.x, c.y, round(c.amount, 4)) for c in contributions(result, cost)]
+    [(0, 1, 0.0655), (1, 0, 0.006)]
+    """
+    check_flag("steps", steps)
+    table = check_cost(cost, *result.state_law.shape)
+    x, y = result.states_x, result.states_y
+    if steps:
+        if result.plan is None:
+            return []
+        plan = result.plan
+        share = plan.mass * table[plan.x, plan.y]
+        return [
+            Contribution(
+                x[plan.x[e]], y[plan.y[e]], float(share[e]), float(plan.mass[e]), float(table[plan.x[e], plan.y[e]]),
+                x[plan.next_x[e]], y[plan.next_y[e]],
+            )
+            for e in _largest(share, most)
+        ]  # fmt: skip
+    share = result.state_law * table
+    places = [np.unravel_index(k, share.shape) for k in _largest(share.ravel(), most)]
+    return [
+        Contribution(x[i], y[j], float(share[i, j]), float(result.state_law[i, j]), float(table[i, j]))
+        for i, j in places
+    ]
+
+
+def _largest(values: Floats, most: int) -> list[int]:
+    order = np.argsort(-values, kind="stable")[:most]
+    return [int(k) for k in order if values[k] > 0]

@@ -1,0 +1,269 @@
+"""Continuous time: two chains seen at the jumps of one common clock.
+
+From (x, y) a coupling chooses joint jump rates whose sides are those of the two chains; jumping alone and together are
+both allowed. Uniformised at one rate L, a coupling of the rows I + Q_x / L and I + Q_y / L is such a choice divided by
+L, with what is left over on (x, y) itself. That is never negative for L >= the largest exit rate of X plus that of Y,
+since jumps that never coincide take place at the sum of both. From there on the distance does not depend on L. Below
+(at the textbook's L, the larger of the two), some jumps are forced to coincide, and the distance is too large.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from somcot import costs
+from somcot.chains import MarkovChain
+from somcot.clocks import Clock
+from somcot.core.pairs import PairChoice
+from somcot.derivatives import RowGradient
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.records import amended
+from somcot.problem import Data, Problem
+from somcot.recorded.counts import Counts
+from somcot.result import Bounds, Result
+from somcot.samples import Samples
+from somcot.solvers import exact, horizon
+from somcot.timed import ContinuousChain, TimeChain
+
+__all__ = [
+    "DATA_DISCOUNT",
+    "check_clock",
+    "common_rate",
+    "distance_by_clock",
+    "metric",
+    "metric_by_clock",
+    "settling_warning",
+    "solve",
+    "uniformised",
+]
+
+
+# --- Questions with another clock than a discount below 1: who may ask them, and who answers.
+
+DATA_DISCOUNT = 1.0 - 1e-4  # stands for the long run where kernels are estimated
+_TAKEN = {
+    "discount": (MarkovChain, Samples, Counts),
+    "average": (MarkovChain, Samples, Counts),
+    "total": (MarkovChain, Samples, Counts),
+    "horizon": (MarkovChain, TimeChain, Samples, Counts),
+    "rate": (ContinuousChain,),
+}
+
+
+def check_clock(clock: Clock, method: str, x: Any, y: Any) -> None:
+    """Refuse processes and methods that the clock has no answer for."""
+    for name, process in (("x", x), ("y", y)):
+        if not isinstance(process, _TAKEN[clock.name]):
+            _refuse(name, process, clock)
+    if clock.name != "discount" and method not in ("auto", "exact", "plugin"):
+        raise ValueError(
+            f"method: found {method!r}, which needs a discount below 1; {clock.asked} is solved by 'exact'"
+        )
+
+
+def distance_by_clock(x: Any, y: Any, cost: Any, clock: Clock, **options: Any) -> Result:
+    """The distance at a horizon, rate or total, or in the long run, between chains; of data, their estimated chains."""
+    if clock.name == "rate":
+        return solve(x, y, costs.between(cost, x, y), clock.value, **options)
+    chains, data = (_chain(x), _chain(y)), any(isinstance(process, Data) for process in (x, y))
+    if clock.name == "horizon":
+        found = horizon.solve(*chains, _costs(cost, clock, x, y), **options)
+    else:
+        found = exact.solve(Problem(*chains, costs.between(cost, x, y), clock), **options)
+    if not data:
+        return found
+    warn(
+        f"{clock.asked}: the distance of the estimated chains, neither corrected for bias (too high near 0) nor with "
+        "an interval; a discount has both",
+        DataWarning,
+    )
+    sizes = [process.n_transitions if isinstance(process, Data) else 0 for process in (x, y)]
+    return amended(found, method="plugin", samples=(sizes[0], sizes[1]), plugin=found.distance)
+
+
+def metric_by_clock(x: Any, y: Any, cost: Any, clock: Clock, threads: int | None = None) -> Floats:
+    """The same from every pair of states."""
+    if clock.name == "rate":
+        return metric(x, y, costs.between(cost, x, y), clock.value, threads=threads)
+    chains = _chain(x), _chain(y)
+    if clock.name == "horizon":
+        return horizon.metric(*chains, _costs(cost, clock, x, y), threads=threads)
+    return exact.metric(Problem(*chains, costs.between(cost, x, y), clock), threads=threads)
+
+
+def settling_warning(result: Result) -> Result:
+    """Say how long the estimated chains take to settle: the average may jump where the kernel hardly changes."""
+    assert result.makeup is not None
+    inside = np.isfinite(result.potential)
+    spread = float(np.ptp(result.potential[inside])) / (float(np.ptp(result.makeup.cost)) or 1.0)
+    warn(
+        f"discount=1: estimated at discount {DATA_DISCOUNT:.4f}; the estimated chains take some {spread:.2g} steps to "
+        "settle, and transitions that the data miss can change what comes after",
+        DataWarning,
+    )
+    return amended(result, settling=spread, clock=Clock("average", 1.0))
+
+
+def _refuse(name: str, process: Any, clock: Clock) -> NoReturn:
+    kinds = " or ".join(kind.__name__ for kind in _TAKEN[clock.name])
+    hint = ""
+    if isinstance(process, ContinuousChain):
+        hint = "; a chain in continuous time takes rate=r"
+    elif isinstance(process, TimeChain):
+        hint = "; a chain that changes with time takes horizon=T"
+    elif clock.name == "rate":
+        hint = "; rates are those of a ContinuousChain, steps take discount=, horizon= or total="
+    elif callable(getattr(process, "draw", None)):
+        hint = "; streams take a discount below 1"
+    raise TypeError(f"{name}: found {type(process).__name__}, expected a {kinds} with {clock.asked}{hint}")
+
+
+def _chain(process: Any) -> Any:
+    return process.chain() if isinstance(process, Data) else process
+
+
+def _costs(cost: Any, clock: Clock, x: Any, y: Any) -> tuple[Floats, ...]:
+    """One cost for each of the times 0, ..., T - 1, of the shapes that the chains have then."""
+    T, given = int(clock.value), cost
+    cost = cost(x, y) if callable(cost) else cost
+    for name, chain in (("x", x), ("y", y)):
+        if isinstance(chain, TimeChain) and chain.n_steps + 1 < T:
+            raise ValueError(
+                f"horizon: found {T}, but {name} has {chain.n_steps} steps, so {chain.n_steps + 1} times; give it more "
+                "steps, or choose a shorter horizon"
+            )
+    shapes = [(_size(x, t), _size(y, t)) for t in range(T)]
+    several = np.ndim(cost) == 3 if isinstance(cost, np.ndarray) else _is_list_of_tables(cost)
+    if several:
+        if len(cost) != T:
+            raise ValueError(f"cost: found {len(cost)} tables for {T} times; give one for each, or one for all")
+        return tuple(costs.check_cost(table, *shape) for table, shape in zip(cost, shapes, strict=True))
+    if len(set(shapes)) > 1:
+        t = next(t for t in range(T) if shapes[t] != shapes[0])
+        raise ValueError(
+            f"cost: found one table, but the states change with time ({shapes[0]} at time 0, {shapes[t]} at time {t}); "
+            f"give a list of {T} tables"
+        )
+    if any(isinstance(chain, TimeChain) for chain in (x, y)):
+        labels = [chain.states[0] if isinstance(chain, TimeChain) else chain.states for chain in (x, y)]
+        cost = costs.labels(*labels) if isinstance(given, str) and given == "labels" else costs.aligned(cost, *labels)
+    else:
+        cost = costs.between(cost, x, y)
+    return (costs.check_cost(cost, *shapes[0]),) * T
+
+
+def _size(chain: Any, t: int) -> int:
+    return len(chain.states[t] if isinstance(chain, TimeChain) else chain.states)
+
+
+def _is_list_of_tables(cost: Any) -> bool:
+    return isinstance(cost, (list, tuple)) and len(cost) > 0 and np.ndim(cost[0]) == 2
+
+
+# --- Continuous time: two chains seen at the jumps of one common clock.
+
+_EPS = float(np.finfo(np.float64).eps)
+
+
+def common_rate(x: ContinuousChain, y: ContinuousChain) -> float:
+    """A rate for both chains at which no jumps are forced to coincide, and every state may stay.
+
+    Examples
+    --------
+    >>> slow, fast = ContinuousChain([[-1, 1], [1, -1]]), ContinuousChain([[-5, 5], [5, -5]])
+    >>> common_rate(slow, fast)
+    6.0
+    """
+    rates = float(x.exits.max()), float(y.exits.max())
+    return sum(rates) if min(rates) > 0.0 else 2.0 * max(rates) or 1.0
+
+
+def uniformised(x: ContinuousChain, y: ContinuousChain, cost: ArrayLike, rate: float) -> tuple[Problem, float]:
+    """The problem in discrete time, and the rate of its steps."""
+    least = common_rate(x, y)
+    discount = least / (least + rate)
+    # The rate of the steps follows from the discount as rounded, so that both fit to the last digits.
+    steps = _steps(discount, rate)
+    if steps < least:
+        discount = float(np.nextafter(discount, 1.0))
+        steps = _steps(discount, rate)
+    if not discount < 1.0:
+        raise ValueError(
+            f"rate: found {rate:g}, which is nothing against exit rates of up to {least:g} in floating point; compare "
+            "x.uniformised(L) and y.uniformised(L) with discount=1 and an L of at least their sum"
+        )
+    smallest = float(np.finfo(np.float64).tiny)
+    return Problem(x.uniformised(steps), y.uniformised(steps), cost, max(discount, smallest)), steps
+
+
+def _steps(discount: float, rate: float) -> float:
+    """L with discount = L / (L + rate); 1 - discount has no rounding from 1/2 on."""
+    return rate * discount / (1.0 - discount) if discount < 1.0 else np.inf
+
+
+def solve(
+    x: ContinuousChain,
+    y: ContinuousChain,
+    cost: ArrayLike,
+    rate: float,
+    *,
+    pairs: PairChoice = "reachable",
+    threads: int | None = None,
+    max_sweeps: int = 200,
+) -> Result:
+    """The least E[integral of r e^(-r t) c(X_t, Y_t) dt]; as `exact.solve`.
+
+    The potential is the distance from each pair divided by the rate. Kernels of the gradient are those of rates: a
+    derivative for every jump that occurs, with its time taken from staying.
+    """
+    problem, steps = uniformised(x, y, cost, rate)
+    found = exact.solve(problem, pairs=pairs, threads=threads, max_sweeps=max_sweeps)
+    assert found.gradient is not None
+    sides = [_in_rates(side, steps) for side in (found.gradient.x, found.gradient.y)]
+    return replace(
+        found,
+        bounds=_widened(found.bounds, problem, steps / rate),
+        potential=found.potential * ((1.0 - problem.discount) / rate),
+        gradient=replace(
+            found.gradient, x=sides[0], y=sides[1], discount=-found.gradient.discount * problem.discount**2 / steps
+        ),
+        settling=None if found.settling is None else found.settling / steps,
+        clock=Clock("rate", rate),
+        makeup=None,  # rows of the uniformised chains: nobody asked about those
+    )
+
+
+def metric(
+    x: ContinuousChain, y: ContinuousChain, cost: ArrayLike, rate: float, *, threads: int | None = None
+) -> Floats:
+    """The distance from every pair of states, (n_x, n_y)."""
+    return exact.metric(uniformised(x, y, cost, rate)[0], threads=threads)
+
+
+def _widened(bounds: Bounds, problem: Problem, jumps: float) -> Bounds:
+    """Charge the rounding of the rows and of the discount.
+
+    The rows solved are those of chains whose rates are off by a share e: L by at most three roundings (half an epsilon
+    each) of the quotient that it is, an entry by one when divided by L, and by two when its row, whose diagonal is
+    rounded too, is made to sum to 1 (what all entries of a row have in common the solver's own bracket covers): six
+    roundings, charged as eight. Chains whose rates differ by a share e can be run together until a jump of one alone,
+    which comes at a rate of at most e times the exit rates of both, that is e L; it comes before time runs out with
+    probability at most e L / r, and `jumps` is L / r.
+    """
+    charge = 4.0 * _EPS * (1.0 + jumps) * problem.scale
+    low, high = float(problem.cost.min()), float(problem.cost.max())
+    return Bounds(min(max(bounds.low - charge, low), high), max(min(bounds.high + charge, high), low))
+
+
+def _in_rates(side: RowGradient, steps: float) -> RowGradient:
+    """Derivatives along rates: more of a jump is less of staying."""
+    rows = np.repeat(np.arange(len(side.indptr) - 1), np.diff(side.indptr))
+    own = rows == side.indices
+    staying = np.zeros(len(side.indptr) - 1)
+    staying[rows[own]] = side.values[own]
+    return replace(side, values=np.where(own, 0.0, (side.values - staying[rows]) / steps))

@@ -1,1 +1,0 @@
-"""Behind `streams`: buffers that can be resumed, and geometric stopping."""
