@@ -19,6 +19,9 @@ True
 """
 
 import importlib as _importlib
+import importlib.abc as _abc  # noqa: F401
+import importlib.util as _util  # noqa: F401
+import sys as _sys
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
@@ -120,6 +123,38 @@ _HOMES = {
     "somcot.timed": ("ContinuousChain", "TimeChain"),
     "somcot.trajectories": ("Trajectories",),
 }
+
+# Documented paths whose contents moved; the old path is the same module under another name.
+_MOVED = {
+    "somcot.experiments": "somcot.paper",
+    "somcot.experiments.selection": "somcot.paper.model_selection",
+    "somcot.live.promise": "somcot.live.alarm",
+    "somcot.makeup": "somcot.contributions",
+    "somcot.gradients.arrays": "somcot.gradients",
+    "somcot.plumbing.validation": "somcot.plumbing.checks",
+    "somcot.solvers.continuous": "somcot.solvers.other_clocks",
+}
+
+
+class _Moved(_importlib.abc.Loader):
+    """Finds modules by their earlier names."""
+
+    @staticmethod
+    def find_spec(name: str, _path: _Any = None, _target: _Any = None) -> _Any:
+        if name not in _MOVED:
+            return None
+        return _importlib.util.spec_from_loader(name, _Moved())
+
+    def create_module(self, spec: _Any) -> _Any:
+        module = _importlib.import_module(_MOVED[spec.name])
+        self.spec = module.__spec__
+        return module
+
+    def exec_module(self, module: _Any) -> None:
+        module.__spec__ = self.spec  # the import system has just put the old one there
+
+
+_sys.meta_path.append(_Moved)
 
 
 def __getattr__(name: str) -> _Any:

@@ -18,7 +18,7 @@ from somcot.couplings import Coupling, Residuals
 from somcot.derivatives import Gradient, Margin, RowGradient, TimeGradient
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.html import record_card
-from somcot.plumbing.records import Lazy
+from somcot.plumbing.records import Lazy, view
 from somcot.plumbing.text import brief_record, seconds
 
 __all__ = [
@@ -345,7 +345,7 @@ class Result:
         >>> found.transitions[0].state, found.transitions[0].next_state
         ('home', 'cart')
         """
-        from somcot.inference.row_tests import contributions  # it compares rows by tests, layers above this one
+        contributions = view("contributions")
 
         return contributions(self, n)
 
@@ -375,7 +375,7 @@ class Result:
         return f"<somcot.Result {self}>"
 
     def _repr_html_(self) -> str:
-        from somcot.report.summary import result_card  # a view of this record, layers above it
+        result_card = view("result.card")
 
         return result_card(self)
 
@@ -400,7 +400,7 @@ class Result:
         >>> "How far apart are fair and drifting?" in path.read_text()
         True
         """
-        from somcot.report import write  # as above
+        write = view("result.page")
 
         write(path, self, **details)
 

@@ -13,7 +13,7 @@ SOMCOT. Numbers are float64 or, at twice the speed, float32.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -23,7 +23,9 @@ from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 
 from somcot.compile.jit import part
-from somcot.plumbing.arrays import Floats
+
+if TYPE_CHECKING:
+    from somcot.plumbing.arrays import Floats
 
 __all__ = [
     "CUT",

@@ -257,15 +257,15 @@ def distance(
         cells, resolution([*coarser, cells], cost, discount, bare, threads), twin, check,
         None if mapped is None else mapped.fit, answer.route, answer.curved,
     )  # fmt: skip
-    notes = tuple(notes(continuous, alike(cells.x, cells.y), bare.plugin, interval=confidence is not None))
-    for note in notes:
+    said = tuple(notes(continuous, alike(cells.x, cells.y), bare.plugin, interval=confidence is not None))
+    for note in said:
         warn(note, DataWarning)
     return replace(
         bare,
         distance=answer.value,
         confidence_interval=None if answer.interval is None else ConfidenceInterval(*answer.interval, level),
         message=message(answer.value, bare.plugin, continuous),
-        notes=notes,
+        notes=said,
         continuous=continuous,
         seconds=time.perf_counter() - began,
     )

@@ -12,6 +12,7 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count, check_labels, real_array
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.memory import require
+from somcot.plumbing.records import view
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -116,7 +117,7 @@ def emissions(emissions_x: ArrayLike, emissions_y: ArrayLike, cost: ArrayLike) -
     >>> emissions([[0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0]], [[0, 1], [1, 0]])
     array([[0.5, 0.5]])
     """
-    from somcot.hidden import emission_cost  # optimal transport, layers above this one
+    emission_cost = view("costs.emissions")
 
     return emission_cost(emissions_x, emissions_y, cost)
 

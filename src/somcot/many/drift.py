@@ -23,6 +23,7 @@ from somcot.api import distance, same_process
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_count, check_discount
 from somcot.plumbing.html import card, notes, table
+from somcot.plumbing.records import view
 from somcot.plumbing.text import label_text, meter
 from somcot.result import Result
 from somcot.samples import Samples
@@ -127,13 +128,13 @@ class Drift:
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the distances with their intervals over the periods; matplotlib's Axes in and out."""
-        from somcot.plots.collections import drift as draw  # a picture of this record, layers above it
+        draw = view("drift.plot")
 
         return draw(self, ax=ax)
 
     def report(self, path: str | os.PathLike[str], **details: Any) -> None:
         """Write a page about it, one HTML file without scripts; `details` as for `somcot.report.many_pages.drift_page`."""
-        from somcot.report.many_pages import write_drift  # as above
+        write_drift = view("drift.page")
 
         write_drift(path, self, **details)
 

@@ -29,7 +29,7 @@ from somcot.many.record import DistanceMatrix, Reason
 from somcot.many.work import FIELDS, Cells, run
 from somcot.plumbing import records as container
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import check_rng
+from somcot.plumbing.checks import check_client, check_rng
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.files import check_target, exclusive
 from somcot.plumbing.records import CheckpointError
@@ -39,7 +39,6 @@ from somcot.trajectories import Trajectories
 
 __all__ = [
     "Board",
-    "check_client",
     "compute",
     "distance_matrix",
     "local_client",
@@ -55,16 +54,6 @@ _AHEAD = 4  # chunks per worker that wait there, so that none is idle
 
 Keep = Callable[[list[tuple[int, Cells]]], None]
 Jobs = Sequence[int]
-
-
-def check_client(client: Any) -> None:
-    """Refuse what is no client, or one that is closed."""
-    if not all(hasattr(client, name) for name in ("submit", "scheduler_info", "status")):
-        raise TypeError(f"client: found {type(client).__name__}, expected a dask.distributed.Client")
-    if client.status != "running":
-        raise ValueError(f"client: its status is {client.status!r}; pass one that is connected to a scheduler")
-    if getattr(client, "asynchronous", False):
-        raise ValueError("client: it is asynchronous; pass one made with asynchronous=False")
 
 
 def on_cluster(plan: Plan, chunks: Sequence[Jobs], client: Any, keep: Keep) -> list[Jobs]:

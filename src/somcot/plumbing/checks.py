@@ -355,3 +355,13 @@ def stochastic(
         matrix.sort_indices()
         matrix.data.setflags(write=False)
     return matrix
+
+
+def check_client(client: Any) -> None:
+    """Refuse what is no client, or one that is closed."""
+    if not all(hasattr(client, name) for name in ("submit", "scheduler_info", "status")):
+        raise TypeError(f"client: found {type(client).__name__}, expected a dask.distributed.Client")
+    if client.status != "running":
+        raise ValueError(f"client: its status is {client.status!r}; pass one that is connected to a scheduler")
+    if getattr(client, "asynchronous", False):
+        raise ValueError("client: it is asynchronous; pass one made with asynchronous=False")

@@ -27,6 +27,7 @@ from somcot.plumbing.files import Path_, replacing
 from somcot.plumbing.memory import require
 
 __all__ = [
+    "VIEWS",
     "CheckpointError",
     "Later",
     "Lazy",
@@ -37,6 +38,7 @@ __all__ = [
     "read_arrays",
     "save",
     "takes",
+    "view",
     "write_arrays",
 ]
 
@@ -197,6 +199,22 @@ def amended(record: Record, **changes: Any) -> Record:
 # --- Functions named in tables and imported when used; functions whose options are the fields of a record.
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+# Views of records that higher layers provide. The only imports that go upwards; a test loads every one.
+VIEWS = {
+    "contributions": "somcot.inference.row_tests:contributions",
+    "costs.emissions": "somcot.hidden:emission_cost",
+    "drift.page": "somcot.report.many_pages:write_drift",
+    "drift.plot": "somcot.plots.collections:drift",
+    "result.card": "somcot.report.summary:result_card",
+    "result.page": "somcot.report:write",
+}
+
+
+def view(name: str) -> Callable[..., Any]:
+    """A function of a higher layer that shows or examines a record."""
+    return load_function(VIEWS[name])
 
 
 def load_function(where: str) -> Callable[..., Any]:

@@ -45,19 +45,16 @@ __all__ = [
 
 # Loaded on first use: the table of formats, which `somcot --help` shows, needs none of them.
 _HOMES = {
-    "bins": ("Bins",),
-    "counting": ("count_table",),
-    "dtrajs": ("from_dtrajs", "from_model", "read_arrays"),
-    "files": ("read",),
+    "array_files": ("from_dtrajs", "from_model", "read_arrays"),
+    "opening": ("read",),
     "graphs": ("from_graph", "read_graph"),
-    "groups": ("split_table",),
-    "periods": ("split_periods",),
     "prism": ("from_prism", "read_prism"),
-    "rl": ("from_env", "from_minari"),
-    "spelling": ("join_rare", "tidy_labels"),
-    "tables": ("fit_bins", "from_table", "from_xes"),
-    "tabular": ("from_tabular",),
-    "vectors": ("read_vectors",),
+    "rl": ("from_env", "from_minari", "from_tabular"),
+    "tables.counting": ("count_table",),
+    "tables.event_tables": ("fit_bins", "from_table", "from_xes"),
+    "tables.groups": ("split_periods", "split_table"),
+    "tables.state_labels": ("Bins", "join_rare", "tidy_labels"),
+    "tables.vector_tables": ("read_vectors",),
 }
 
 

@@ -1,4 +1,4 @@
-"""Exact metrics of decision processes whose actions need not correspond: Hausdorff over actions.
+r"""Exact metrics of decision processes whose actions need not correspond: Hausdorff over actions.
 
 Ferns, Panangaden and Precup ask of two states s, t
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.many.matrix import check_client
 from somcot.plumbing.arrays import Codes, Floats, Ints
+from somcot.plumbing.checks import check_client
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.readers.opening import Table, parts_of
 from somcot.readers.tables.batches import open_table
