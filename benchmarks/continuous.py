@@ -11,9 +11,9 @@ import time
 import warnings
 
 import numpy as np
-from tests.continuous.further import FURTHER
+from tests.continuous.further_systems import FURTHER
 from tests.continuous.systems import SYSTEMS, System
-from tests.continuous.unseen import UNSEEN
+from tests.continuous.unseen_systems import UNSEEN
 from tests.continuous.without import WITHOUT
 
 import somcot

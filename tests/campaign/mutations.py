@@ -18,7 +18,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 MAKE_TEST = "not slow and not statistical and not campaign"  # what `make test` runs
 CERTIFICATES, EXACT = "tests/test_certificates.py", "tests/solvers/test_exact.py"
-TRANSPORT, LONG = "tests/bellman/test_transport.py", "tests/campaign/test_differential.py::test_long_rows"
+TRANSPORT, LONG = "tests/core/test_transport.py", "tests/campaign/test_differential.py::test_long_rows"
 DIFFERENTIAL, BOUNDS = "tests/campaign/test_differential.py::test_slice", "tests/solvers/test_saddle_bounds.py"
 
 
@@ -59,7 +59,7 @@ MUTANTS = (
     Mutant("core/transport/narrow_simplex.py", "if p < n and flow[p] < least:", "if p >= n and flow[p] < least:", (TRANSPORT,)),
     Mutant(
         "plumbing/linear_systems.py", "    law[~reachable(kernel, start)] = 0.0\n", "",
-        ("tests/plumbing/test_discounting.py", "tests/test_chains.py"),
+        ("tests/plumbing/test_linear_systems.py", "tests/test_chains.py"),
     ),
     Mutant(
         "solvers/policy_iteration.py", "max(solution.bounds.low, latest.low)", "max(solution.bounds.low, 1e-6)",
@@ -99,7 +99,7 @@ MUTANTS = (
         "tests/plumbing/test_files.py", "tests/reliability/test_checkpoints.py",
     )),
     Mutant("plumbing/records.py", 'if hashlib.sha256(block).hexdigest().encode("ascii") != data', "if b'' == data", (
-        "tests/plumbing/test_container.py",
+        "tests/plumbing/test_array_files.py",
     )),
 )  # fmt: skip
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from somcot import MarkovChain, distance
 from somcot.plumbing.arrays import Floats
-from tests.continuous.further import FURTHER
+from tests.continuous.further_systems import FURTHER
 from tests.continuous.systems import Process, System, closed_form_1d, linear, rotated, rotation, scalar, turn
 
 __all__ = ["WITHOUT", "phase_truth"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.test_watch import READ, sessions
+from tests.cli.test_watch import READ, sessions
 
 # Small blocks, so that a small file has many checkpoints.
 SMALL_BLOCKS = "from somcot.cli import feed; feed._BLOCK = 1 << 18; from somcot.__main__ import main; main()"

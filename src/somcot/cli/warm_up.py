@@ -1,7 +1,7 @@
 """Have every kernel compiled and kept on disk, so that no later answer has to wait for the compiler.
 
 A kernel is compiled for the types it is called with, so the sure way is to ask every kind of question once, on
-processes of a few states. `tests/commands/test_warm_up.py` checks that nothing is left cold.
+processes of a few states. `tests/cli/test_warm_up.py` checks that nothing is left cold.
 """
 
 from __future__ import annotations

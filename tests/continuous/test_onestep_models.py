@@ -7,7 +7,7 @@ from somcot import Trajectories, discretise, distance
 from somcot.continuous import conjugacy
 from somcot.continuous import onestep_models as curved
 from somcot.continuous.linear_twin import Question
-from tests.continuous.further import circle_truth
+from tests.continuous.further_systems import circle_truth
 from tests.continuous.systems import SYSTEMS
 from tests.continuous.without import phase_truth
 

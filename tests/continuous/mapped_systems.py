@@ -15,7 +15,7 @@ from somcot import Trajectories
 from somcot.plumbing.arrays import Floats
 from tests.continuous import further
 from tests.continuous.systems import Process, flow
-from tests.continuous.unseen import UNSEEN
+from tests.continuous.unseen_systems import UNSEEN
 
 __all__ = ["FRESH", "KNOWN", "NEW", "OTHERS", "UNLIKE", "Seen", "seen"]
 

@@ -9,7 +9,7 @@ from somcot.continuous import linear_twin as dealt
 from somcot.gaussian import fit
 from somcot.trajectories import Trajectories
 from tests.continuous.systems import SYSTEMS
-from tests.continuous.unseen import UNSEEN
+from tests.continuous.unseen_systems import UNSEEN
 
 
 def test_models_from_sums_are_the_fitted_ones() -> None:

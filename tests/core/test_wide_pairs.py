@@ -14,7 +14,7 @@ from somcot.core.sweep import Sweep
 from somcot.core.transport import wide_pairs as starts
 from somcot.core.transport.initial_basis import entropic_prices, new_crash, peel
 from somcot.core.transport.wide_simplex import LANES
-from tests.bellman.test_transport import law, oracle, transport
+from tests.core.test_transport import law, oracle, transport
 from tests.instances import Floats, dense_kernel, random_chain
 
 STARTS = {"last": starts._LAST, "greedy": starts._GREEDY, "peel": starts._PEEL, "entropic": starts._ENTROPIC}
