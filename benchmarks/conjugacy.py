@@ -10,7 +10,8 @@ import argparse
 from collections import Counter
 
 import numpy as np
-from tests.continuous import further, mapped
+from tests.continuous import further_systems as further
+from tests.continuous import mapped_systems as mapped
 
 import somcot
 from somcot.continuous import conjugacy

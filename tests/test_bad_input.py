@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 import somcot
 from somcot import MarkovChain, MemoryLimitError, costs, readers
 from somcot.plumbing.errors import DataWarning
-from somcot.report import sentences as contributions
+from somcot.report import contributions
 
 GOOD = np.array([[0.5, 0.5], [0.2, 0.8]])
 NAN, INF = float("nan"), float("inf")

@@ -345,9 +345,8 @@ class Result:
         >>> found.transitions[0].state, found.transitions[0].next_state
         ('home', 'cart')
         """
-        contributions = view("contributions")
-
-        return contributions(self, n)
+        shares: Contributions = view("contributions")(self, n)
+        return shares
 
     def __str__(self) -> str:
         parts = [f"{self.distance:.6g}", self._claimed()]
@@ -375,9 +374,8 @@ class Result:
         return f"<somcot.Result {self}>"
 
     def _repr_html_(self) -> str:
-        result_card = view("result.card")
-
-        return result_card(self)
+        card: str = view("result.card")(self)
+        return card
 
     def report(self, path: str | os.PathLike[str], **details: Any) -> None:
         """Write a page about the result: one HTML file without scripts, for readers who were not there.
@@ -400,9 +398,7 @@ class Result:
         >>> "How far apart are fair and drifting?" in path.read_text()
         True
         """
-        write = view("result.page")
-
-        write(path, self, **details)
+        view("result.page")(path, self, **details)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the result to a file that holds no code; `Result.load` reads it back."""

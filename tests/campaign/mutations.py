@@ -45,18 +45,21 @@ MUTANTS = (
     Mutant("problem.py", "np.minimum(above, self.most)", "above", (CERTIFICATES,)),
     Mutant("problem.py", "self.scale * unit_potential + self.offset / rest", "self.scale * unit_potential", (EXACT,)),
     Mutant("core/pairs.py", "np.full(self.index.shape, missing)", "np.zeros(self.index.shape)", (EXACT,)),
-    Mutant("core/transport.py", "0.5 * (apart * (1.0", "0.25 * (apart * (1.0", (TRANSPORT,)),
+    Mutant("core/transport/__init__.py", "0.5 * (apart * (1.0", "0.25 * (apart * (1.0", (TRANSPORT,)),
     Mutant(
-        "core/transport.py", "(eps + x.rounding[row] + y.rounding[column]) * spread", "eps * spread",
+        "core/transport/__init__.py", "(eps + x.rounding[row] + y.rounding[column]) * spread", "eps * spread",
         (TRANSPORT, LONG, CERTIFICATES),
     ),
     Mutant(
-        "core/transport.py", "(p[t] if m == 1 else q[t]) * buffer[t]", "(p[t] if m == 1 else q[0]) * buffer[t]",
+        "core/transport/__init__.py", "(p[t] if m == 1 else q[t]) * buffer[t]", "(p[t] if m == 1 else q[0]) * buffer[t]",
         (TRANSPORT, EXACT),
     ),
-    Mutant("core/transport.py", "abs((summed - 1.0) + lost) + 2.0 * EPS + (length * EPS) ** 2", "0.0", (TRANSPORT,)),
+    Mutant("core/transport/__init__.py", "abs((summed - 1.0) + lost) + 2.0 * EPS + (length * EPS) ** 2", "0.0", (TRANSPORT,)),
     Mutant("core/sweep.py", "(2 * self.widest[0] + 1)", "(1 * self.widest[0] + 1)", (TRANSPORT, EXACT)),
-    Mutant("core/transport/narrow_simplex.py", "if p < n and flow[p] < least:", "if p >= n and flow[p] < least:", (TRANSPORT,)),
+    Mutant(
+        "core/transport/narrow_simplex.py", "if p < n and flow[p] < least:", "if p >= n and flow[p] < least:",
+        (TRANSPORT,),
+    ),
     Mutant(
         "plumbing/linear_systems.py", "    law[~reachable(kernel, start)] = 0.0\n", "",
         ("tests/plumbing/test_linear_systems.py", "tests/test_chains.py"),

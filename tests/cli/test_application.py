@@ -59,7 +59,8 @@ def test_help_lists_the_commands_and_loads_nothing_heavy() -> None:
     assert done.returncode == 0
     for name in ("distance", "test", "metric", "info", "demo", "reproduce", "completion", "warm-up"):
         assert f"\n  {name} " in done.stdout
-    code = "import sys, somcot.cli.application; print([m for m in ('numba', 'scipy', 'rich', 'pyarrow') if m in sys.modules])"
+    heavy = ("numba", "scipy", "rich", "pyarrow")
+    code = f"import sys, somcot.cli.application; print([m for m in {heavy} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 

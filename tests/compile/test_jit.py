@@ -14,7 +14,7 @@ import somcot
 from somcot.compile.jit import FAST
 
 CALLER = """
-import {package}.plumbing.jit as jit
+import {package}.compile.jit as jit
 from {package}.callee import twice
 
 @jit.kernel(name="a test", seconds=3)
@@ -25,7 +25,7 @@ print(advance(2.0), int(advance._cache_hits.total()) if hasattr(advance, "_cache
 """
 CALLEE = """
 from {package}.constants import FACTOR
-from {package}.plumbing.jit import part
+from {package}.compile.jit import part
 
 @part
 def twice(x):
@@ -37,13 +37,13 @@ def twice(x):
 def package(tmp_path: Path) -> Path:
     """A small package around a copy of the decorators: caller -> callee -> constants."""
     folder = tmp_path / "small"
-    (folder / "plumbing").mkdir(parents=True)
-    for name in ("jit.py", "libraries.py", "pieces.py", "plain.py"):
-        text = (Path(somcot.__file__).parent / "plumbing" / name).read_text()
-        (folder / "plumbing" / name).write_text(text.replace("somcot.plumbing", "small.plumbing"))
+    (folder / "compile").mkdir(parents=True)
+    for name in ("jit.py", "numba_internals.py"):
+        text = (Path(somcot.__file__).parent / "compile" / name).read_text()
+        (folder / "compile" / name).write_text(text.replace("somcot.compile", "small.compile"))
     for name, text in {"caller": CALLER, "callee": CALLEE, "constants": "FACTOR = 2.0\n"}.items():
         (folder / f"{name}.py").write_text(text.format(package="small"))
-    for part in (folder, folder / "plumbing"):
+    for part in (folder, folder / "compile"):
         (part / "__init__.py").write_text("")
     return folder
 
@@ -109,7 +109,7 @@ def test_nothing_can_be_written(package: Path) -> None:
     """The package's folder, the user's and the one asked for all refuse; files in their place stop root as well."""
     block = package.parent / "file"
     block.write_text("")
-    for folder in (package, package / "plumbing"):
+    for folder in (package, package / "compile"):
         (folder / "__pycache__").write_text("")
     refused = {"NUMBA_CACHE_DIR": str(block), "HOME": str(block), "XDG_CACHE_HOME": str(block)}
     value, said = run(package, **refused)
@@ -118,7 +118,7 @@ def test_nothing_can_be_written(package: Path) -> None:
 
 
 def test_an_installation_that_cannot_be_written_uses_the_users_folder(package: Path) -> None:
-    for folder in (package, package / "plumbing"):
+    for folder in (package, package / "compile"):
         (folder / "__pycache__").write_text("")
     home = package.parent / "home"
     home.mkdir()
@@ -141,8 +141,8 @@ def test_a_folder_that_fills_up_is_said(package: Path) -> None:
 
 @pytest.mark.parametrize("release", ["0.62.1", "0.69.0", "1.0.0rc1"])
 def test_a_numba_that_is_not_known_compiles_its_own_way(package: Path, release: str) -> None:
-    """Its inside may be another: what `pieces` reaches for is not touched, and files are kept all the same."""
-    (package / "plumbing" / "pieces.py").write_text("raise ImportError")
+    """Its inside may be another: what `numba_internals` reaches for is not touched, and files are kept all the same."""
+    (package / "compile" / "numba_internals.py").write_text("raise ImportError")
     (package / "__init__.py").write_text(f"import numba\nnumba.__version__ = {release!r}\n")
     cold, warm = run(package), run(package)
     assert cold[0] == "5.0 0"
@@ -162,7 +162,7 @@ def test_all_compiled_code_goes_through_the_decorators() -> None:
         for path in sorted(root.rglob("*.py"))
         if any(word in path.read_text("utf-8") for word in words)
     ]
-    assert found == ["compile/numba_internals.py", "compile/jit.py"]
+    assert found == ["compile/jit.py", "compile/numba_internals.py"]
     assert {"nsz", "nnan"} == FAST
 
 
@@ -172,7 +172,7 @@ def test_what_only_compiled_code_calls_is_not_translated_and_python_may_call_it_
         """
 import numba
 from numba.core import event
-from small.plumbing.jit import kernel, part
+from small.compile.jit import kernel, part
 
 @part
 def power(x, n):
@@ -201,7 +201,7 @@ print(value, names.count("power"), [len(p.overloads) for p in pieces], len(inner
 
 
 SHARED = """
-from small.plumbing.jit import kernel
+from small.compile.jit import kernel
 
 @kernel(name="large", seconds=1, shared=True)
 def large(x):
@@ -252,7 +252,7 @@ def test_arrays_are_kept_as_long_as_they_are_used(package: Path) -> None:
 import numba
 import numpy as np
 from numba.core.runtime import rtsys
-from small.plumbing.jit import kernel, part
+from small.compile.jit import kernel, part
 
 @part
 def tail(x):

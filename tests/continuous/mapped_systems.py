@@ -13,7 +13,7 @@ import numpy as np
 
 from somcot import Trajectories
 from somcot.plumbing.arrays import Floats
-from tests.continuous import further
+from tests.continuous import further_systems as further
 from tests.continuous.systems import Process, flow
 from tests.continuous.unseen_systems import UNSEEN
 

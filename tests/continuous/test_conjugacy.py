@@ -13,7 +13,8 @@ from somcot.continuous.onestep_models import OneStep
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning
 from somcot.trajectories import Trajectories
-from tests.continuous import further, mapped
+from tests.continuous import further_systems as further
+from tests.continuous import mapped_systems as mapped
 
 G = 0.95
 

@@ -72,10 +72,10 @@ def _steps(answer: Answer, steps: tuple[TransitionShare, ...]) -> Table:
     table.add_column("adds", justify="right")
     if answer.result.n_samples:
         table.add_column("clear")
-    for t, verdict in zip(steps, _verdicts(answer, steps), strict=True):
+    for t, columns in zip(steps, _verdicts(answer, steps), strict=True):
         table.add_row(
             Text(label_text(t.state, _LABEL)), Text(label_text(t.next_state, _LABEL)), percent(t.probability_x),
-            percent(t.probability_y), decimals(t.amount), *verdict,
+            percent(t.probability_y), decimals(t.amount), *columns,
         )  # fmt: skip
     return table
 
@@ -89,10 +89,10 @@ def _pairs(answer: Answer, pairs: tuple[PairShare, ...], title: str) -> Table:
     table.add_column("adds", justify="right")
     if answer.result.n_samples:
         table.add_column("clear")
-    for p, verdict in zip(pairs, _verdicts(answer, pairs), strict=True):
+    for p, columns in zip(pairs, _verdicts(answer, pairs), strict=True):
         table.add_row(
             Text(label_text(p.x, _LABEL)), Text(label_text(p.y, _LABEL)),
-            percent(of_time(answer.result, p.occupancy)), decimals(p.amount), *verdict,
+            percent(of_time(answer.result, p.occupancy)), decimals(p.amount), *columns,
         )  # fmt: skip
     return table
 

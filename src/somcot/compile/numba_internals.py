@@ -9,7 +9,6 @@ for code that nobody ever runs by itself. Here a function has two faces. What ot
 `Piece`: typed and lowered, nothing more. Only what Python calls becomes machine code: a `Whole` is its piece and a
 wrapper. What Numba compiles on the way, as for `np.empty`, is a piece too.
 """
-# mypy: disable-error-code="no-untyped-call, misc, attr-defined"
 # mypy: disable-error-code="no-untyped-call, misc, attr-defined, no-any-return, assignment"
 
 from __future__ import annotations

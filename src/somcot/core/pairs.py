@@ -143,7 +143,7 @@ def pairs_where(mask: NDArray[np.bool_]) -> Pairs:
 
 
 @kernel
-def _close(ptr_x, idx_x, ptr_y, idx_y, mask, half, stack):  # type: ignore[no-untyped-def]
+def _close(ptr_x, idx_x, ptr_y, idx_y, mask, half, stack):
     """Mark every pair reachable from the start rows.
 
     A step is taken in two halves, (x, y) -> (x', y) -> (x', y'), and each half-pair is expanded once: the work is

@@ -117,9 +117,8 @@ def emissions(emissions_x: ArrayLike, emissions_y: ArrayLike, cost: ArrayLike) -
     >>> emissions([[0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0]], [[0, 1], [1, 0]])
     array([[0.5, 0.5]])
     """
-    emission_cost = view("costs.emissions")
-
-    return emission_cost(emissions_x, emissions_y, cost)
+    table: Floats = view("costs.emissions")(emissions_x, emissions_y, cost)
+    return table
 
 
 def aligned(cost: Any, states_x: Sequence[Hashable] | None, states_y: Sequence[Hashable] | None) -> ArrayLike:

@@ -84,7 +84,7 @@ def value_and_gradient(
     return problem.to_user(float(solved.unit_value[0])), gradient
 
 
-# --- Kernels, costs and start laws as plain arrays, with any number of leading axes: what loss functions are called with.
+# --- Kernels, costs and initial distributions as arrays with any number of leading axes: the input of loss functions.
 
 NAMES = ("P_x", "P_y", "cost", "discount", "initial_x", "initial_y")
 NDIMS = (2, 2, 2, 0, 1, 1)

@@ -128,15 +128,11 @@ class Drift:
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the distances with their intervals over the periods; matplotlib's Axes in and out."""
-        draw = view("drift.plot")
-
-        return draw(self, ax=ax)
+        return view("drift.plot")(self, ax=ax)
 
     def report(self, path: str | os.PathLike[str], **details: Any) -> None:
-        """Write a page about it, one HTML file without scripts; `details` as for `somcot.report.many_pages.drift_page`."""
-        write_drift = view("drift.page")
-
-        write_drift(path, self, **details)
+        """Write one HTML file without scripts; `details` as for `somcot.report.many_pages.drift_page`."""
+        view("drift.page")(path, self, **details)
 
     def sentence(self) -> str:
         """The answer in words."""

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-# --- A short cut through large event logs: plain traces are taken apart at their quotes, expat sees one element for each.
+# --- Fast path for large event logs: plain traces are split at their quotes; expat sees one element for each.
 
 MARK = "plain-events"  # attribute of the element that stands for the events of a trace
 Columns = list[list[str | None]]  # one list for each slot, an entry for each event

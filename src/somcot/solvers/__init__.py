@@ -22,7 +22,7 @@ __all__ = [
 # --- Solvers. Each takes a problem and returns a Result.
 
 
-# --- The table of methods: what `somcot.distance` can be asked for, read by the API, the command line, reports and tests.
+# --- The table of methods, read by the API, the command line, reports and tests.
 
 
 class Method(NamedTuple):

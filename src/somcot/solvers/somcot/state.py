@@ -211,8 +211,8 @@ def grow(state: State, edges_x: Edges, edges_y: Edges) -> State:
     place_y = _places(state.y, bigger.y, rows % n_y, state.edges_y, edges_y)
     _move(state.x, bigger.x, place_x)
     _move(state.y, bigger.y, place_y)
-    for name, field in PAIR_FIELDS.items():
-        if field.saved:
+    for name, column in PAIR_FIELDS.items():
+        if column.saved:
             getattr(bigger.pairs, name)[...] = getattr(state.pairs, name)
     # A new entry may be far above the old ones of its row: every row has to be looked at again.
     bigger.pairs.bound[:] = np.inf
@@ -225,8 +225,8 @@ def grow(state: State, edges_x: Edges, edges_y: Edges) -> State:
 
 
 def _move(old: Side, new: Side, place: Ints) -> None:
-    for name, field in SIDE_FIELDS.items():
-        if field.axes == "edge":
+    for name, column in SIDE_FIELDS.items():
+        if column.axes == "edge":
             getattr(new, name)[place] = getattr(old, name)
         else:
             getattr(new, name)[...] = getattr(old, name)
