@@ -18,7 +18,7 @@ from scipy.special import ndtri
 import somcot
 from somcot import MarkovChain, Result, costs
 from somcot.data import clickstream
-from somcot.inference.bias_correction import Evidence, correct, interval
+from somcot.inference.bias_correction import Evidence, corrected, interval
 from somcot.samples import Samples
 from tests.data_instances import episodes
 from tests.instances import Floats
@@ -254,7 +254,7 @@ def answers(cell: Cell, seed: int) -> tuple[float, list[tuple[float, float, floa
     margin = z * e.standard_error
     return e.standard_error, [
         (d, max(0.0, d - margin), d + margin), before, (found.distance, low, high),
-        (correct(fast), *interval(fast, CONFIDENCE)),
+        (corrected(fast), *interval(fast, CONFIDENCE)),
     ]  # fmt: skip
 
 

@@ -202,7 +202,7 @@ def test_cells_and_their_resolution_are_drawn() -> None:
     rng = np.random.default_rng(0)
     sides = [Trajectories.from_arrays(s + rng.normal(size=(40, 20, 2)), names=["a", "b"]) for s in (0.0, 1.0)]
     result = distance(sides[0], sides[1], discount=0.9, confidence=0.9, n_cells=6)
-    ax = somcot.plots.cell_maps(result, names=("one", "other"))
+    ax = somcot.plots.cells(result, names=("one", "other"))
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("a", "b")
     assert [len(points.get_offsets()) for points in ax.collections[:2]] == [6, 6]  # rings of Y and dots of X
     assert [text.get_text() for text in ax.get_legend().get_texts()] == [
@@ -211,7 +211,7 @@ def test_cells_and_their_resolution_are_drawn() -> None:
     assert result.resolution is not None
     assert [*map(int, somcot.plots.resolution(result).get_xticks())] == list(result.resolution.n_cells)
     with pytest.raises(ValueError, match="result: has no cells"):
-        somcot.plots.cell_maps(somcot.distance(somcot.random_walk(3), somcot.random_walk(3), discount=0.9))
+        somcot.plots.cells(somcot.distance(somcot.random_walk(3), somcot.random_walk(3), discount=0.9))
 
 
 @pytest.fixture(scope="module")
@@ -241,14 +241,12 @@ def test_what_vouches_for_cells_is_drawn(vectors: dict[str, somcot.Result]) -> N
 
 
 def test_cells_of_any_dimension_are_drawn(vectors: dict[str, somcot.Result]) -> None:
-    flat = somcot.plots.cell_maps(vectors["1"])
+    flat = somcot.plots.cells(vectors["1"])
     assert (flat.get_xlabel(), flat.get_ylabel()) == ("x0", "cells, in order")
-    wide = somcot.plots.cell_maps(vectors["4"], coordinates=(3, 1))
+    wide = somcot.plots.cells(vectors["4"], coordinates=(3, 1))
     assert (wide.get_xlabel(), wide.get_ylabel()) == ("x3", "x1")
     assert wide.get_title() == "who goes with whom (2 of 4 coordinates)"
-    assert "where episodes end" in [
-        t.get_text() for t in somcot.plots.cell_maps(vectors["ended"]).get_legend().get_texts()
-    ]
+    assert "where episodes end" in [t.get_text() for t in somcot.plots.cells(vectors["ended"]).get_legend().get_texts()]
 
 
 @pytest.mark.parametrize("name", ["1", "4", "ended"])

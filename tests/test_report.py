@@ -216,8 +216,8 @@ def test_notes_use_the_names() -> None:
     assert "<li>may.csv: only " in page
     assert "<li>may.csv and june.csv: odd</li>" in page
     assert "<li>x: " not in page
-    told = report.named(result.diagnose(), ("may.csv", "june.csv"))
-    assert report.html(result, names=("may.csv", "june.csv"), warnings=told).count("<li>may.csv: only ") == 1
+    notes = report.merge_notes(result.diagnose(), ("may.csv", "june.csv"))
+    assert report.html(result, names=("may.csv", "june.csv"), warnings=notes).count("<li>may.csv: only ") == 1
 
 
 def test_states_of_one_side_are_listed() -> None:

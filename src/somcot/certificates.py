@@ -77,8 +77,18 @@ from somcot.problem import Problem
 from somcot.result import Bounds
 
 __all__ = [
-    "Bracket", "Settled", "SimulatedUpper", "bounds_from", "bracket", "centred", "class_gains", "lower_bound",
-    "rounding", "settled_bounds", "simulated_upper", "upper_bound",
+    "Bracket",
+    "Settled",
+    "SimulatedUpper",
+    "bounds_from",
+    "bracket",
+    "centred",
+    "class_gains",
+    "lower_bound",
+    "recurrent_bounds",
+    "rounding",
+    "simulated_upper",
+    "upper_bound",
 ]  # fmt: skip
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -238,7 +248,7 @@ def class_gains(discount: float, h: Floats, cost: Floats, found: Improvement, gr
     return _known(low, 0.0), _known(high, 1.0)
 
 
-def settled_bounds(discount: float, cost: Floats, D: Floats, found: Improvement, known: Settled) -> Settled:
+def recurrent_bounds(discount: float, cost: Floats, D: Floats, found: Improvement, known: Settled) -> Settled:
     """Bounds of the least cost between the start laws where the pairs of a sweep are left for good (7 above).
 
     Parameters

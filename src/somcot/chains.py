@@ -170,15 +170,12 @@ class MarkovChain:
         ndarray, shape (n,)
             ``(1 - discount) * sum_t discount^t P(X_t = x)``.
         """
-        from somcot.plumbing.linear_systems import (
-            Kernel,
-            law_over_time,  # compiled code: loaded when used
-        )
+        from somcot.plumbing.linear_systems import Kernel, occupancy_of
 
         indptr, indices, probabilities = self.support
         n_entries = indptr[-2]
         kernel = Kernel(indptr[:-1], indices[:n_entries], probabilities[:n_entries])
-        return law_over_time(kernel, self.initial, Clock.discounting(discount).discount)
+        return occupancy_of(kernel, self.initial, Clock.discounting(discount).discount)
 
     def occupancy(self, discount: float) -> Floats | csr_array:
         """Discounted occupancy of transitions, nu_X of the paper: the law of (X_G, X_{G+1}).

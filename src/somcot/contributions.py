@@ -15,7 +15,7 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.html import card, table
 from somcot.plumbing.text import brief_record, decimals, label_text, percent
 
-__all__ = ["Contributions", "Makeup", "PairShare", "RowCounts", "TransitionShare", "names_count"]
+__all__ = ["ContributionInputs", "Contributions", "PairShare", "RowCounts", "TransitionShare", "names_count"]
 
 
 class PairShare(NamedTuple):
@@ -124,7 +124,7 @@ class RowCounts(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Makeup:
+class ContributionInputs:
     """What `Result.contributions` needs: the cost, the rows of both processes and what is known of them.
 
     `same_rows` is the p-value of "the same rows", or how to find it when first asked for; None where there is none.

@@ -13,7 +13,7 @@ import numpy as np
 
 from somcot.cells import Cells, Continuous, MapFit, Resolution, ShiftCheck, Twin
 from somcot.clocks import Clock
-from somcot.contributions import Contributions, Makeup, RowCounts
+from somcot.contributions import ContributionInputs, Contributions, RowCounts
 from somcot.couplings import Coupling, Residuals
 from somcot.derivatives import Gradient, Margin, RowGradient, TimeGradient
 from somcot.plumbing.arrays import Floats
@@ -204,7 +204,7 @@ class Result:
         Multipliers of the constraints, from primal-dual methods only.
     notes : tuple of str
         What `diagnose` says.
-    makeup : Makeup or None
+    makeup : ContributionInputs or None
         What `contributions` works with.
     settling : float or None
         Steps until the start is forgotten, where discounts are close to 1 or there is none: the spread of the potential
@@ -244,7 +244,7 @@ class Result:
     gradient: Lazy[Gradient | None] = Lazy(None)
     duals: Duals | None = None
     notes: Lazy[tuple[str, ...]] = Lazy(())
-    makeup: Makeup | None = None
+    makeup: ContributionInputs | None = None
     settling: float | None = None
     time_gradient: TimeGradient | None = None
     clock: Clock = Clock("discount")  # noqa: RUF009 - a tuple never changes
@@ -426,7 +426,7 @@ class Result:
             Duals,
             Estimate,
             Gradient,
-            Makeup,
+            ContributionInputs,
             MapFit,
             Maps,
             Margin,

@@ -51,10 +51,14 @@ MUTANTS = (
         (TRANSPORT, LONG, CERTIFICATES),
     ),
     Mutant(
-        "core/transport/__init__.py", "(p[t] if m == 1 else q[t]) * buffer[t]", "(p[t] if m == 1 else q[0]) * buffer[t]",
+        "core/transport/__init__.py",
+        "(p[t] if m == 1 else q[t]) * buffer[t]", "(p[t] if m == 1 else q[0]) * buffer[t]",
         (TRANSPORT, EXACT),
     ),
-    Mutant("core/transport/__init__.py", "abs((summed - 1.0) + lost) + 2.0 * EPS + (length * EPS) ** 2", "0.0", (TRANSPORT,)),
+    Mutant(
+        "core/transport/__init__.py",
+        "abs((summed - 1.0) + lost) + 2.0 * EPS + (length * EPS) ** 2", "0.0", (TRANSPORT,),
+    ),
     Mutant("core/sweep.py", "(2 * self.widest[0] + 1)", "(1 * self.widest[0] + 1)", (TRANSPORT, EXACT)),
     Mutant(
         "core/transport/narrow_simplex.py", "if p < n and flow[p] < least:", "if p >= n and flow[p] < least:",
@@ -77,7 +81,7 @@ MUTANTS = (
     Mutant("solvers/sinkhorn.py", "exp(min(slack / epsilon, 0.0))", "exp(slack / epsilon)", (
         "tests/solvers/test_sinkhorn.py",
     )),
-    Mutant("solvers/sinkhorn/__init__.py", "status is Status.CONVERGED and width > target", "False", (
+    Mutant("solvers/sinkhorn.py", "status is Status.CONVERGED and width > target", "False", (
         "tests/solvers/test_sinkhorn.py", EXACT,
     )),
     Mutant("solvers/saddle.py", "least + (1.0 - g) * found.low[-1]", "least + found.low[-1]", (BOUNDS,)),

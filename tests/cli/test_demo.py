@@ -53,8 +53,8 @@ def test_a_figure_that_is_asked_for_is_refused_before_any_work(tmp_path: Path) -
     may, june = (str(clickstream.path(month)) for month in ("may", "june"))
     with pytest.raises(ImportError, match="--plot: drawing needs matplotlib: pip install matplotlib"):
         run.distance(
-            may, june, Reading(), cost="labels", clock=run.Asked(0.9), method="auto", confidence=0.9, seed=0,
+            may, june, Reading(), cost="labels", clock=run.ClockOptions(0.9), method="auto", confidence=0.9, seed=0,
             as_json=False, html=tmp_path / "report.html", plot=tmp_path / "figure.png", yes=False, command="",
-            vectors=run.AskedVectors(),
+            vectors=run.VectorOptions(),
         )  # fmt: skip
     assert not list(tmp_path.iterdir())

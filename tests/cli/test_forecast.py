@@ -11,7 +11,7 @@ import pytest
 
 import somcot
 from somcot.cli import forecast as sizes
-from somcot.cli.forecast import Size, TooLongError, agree, suggested_discount
+from somcot.cli.forecast import Size, TooLongError, confirm_forecast, suggested_discount
 from somcot.cli.inputs import NamedProcess
 from tests.command_server import Command
 
@@ -26,10 +26,10 @@ LONG, LARGE, SMALL = Size(10**6, 61.0, 1e6), Size(10**6, 1.0, 5e9), Size(10, 59.
 
 @pytest.mark.parametrize("size", [LONG, LARGE])
 def test_elsewhere_than_on_a_terminal_it_is_refused(size: Size) -> None:
-    agree(SMALL, yes=False)
-    agree(size, yes=True)
+    confirm_forecast(SMALL, yes=False)
+    confirm_forecast(size, yes=True)
     with pytest.raises(TooLongError, match=r"this would take about .* for 1,000,000 pairs of states; pass --yes"):
-        agree(size, yes=False)
+        confirm_forecast(size, yes=False)
 
 
 @pytest.mark.parametrize(
@@ -40,10 +40,10 @@ def test_a_terminal_is_asked(typed: str, goes_on: bool, monkeypatch: pytest.Monk
     monkeypatch.setattr(sys, "stdin", Terminal(typed))
     monkeypatch.setattr(sys, "stderr", said)
     if goes_on:
-        agree(LONG, yes=False)
+        confirm_forecast(LONG, yes=False)
     else:
         with pytest.raises(TooLongError, match="not started"):
-            agree(LONG, yes=False)
+            confirm_forecast(LONG, yes=False)
     assert said.getvalue().endswith("Start? [y/N] ")
 
 

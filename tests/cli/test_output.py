@@ -15,7 +15,7 @@ import pytest
 
 import somcot
 from somcot.cli.inputs import NamedProcess
-from somcot.cli.output import Answer, write_files
+from somcot.cli.output import ShownResult, write_files
 from tests.command_server import Command, Finished
 
 EDGES = "a b 3\nb c 1\nc a 1\n"
@@ -177,7 +177,7 @@ def test_a_note_in_the_words_of_the_command_line_stands_once_in_the_report(tmp_p
     cost = somcot.costs.labels(x.states, x.states)
     result = replace(somcot.distance(x, x, cost, discount=0.5), notes=(said,))
     sides = NamedProcess("may.csv", x), NamedProcess("june.csv", x)
-    write_files(Answer(result, *sides, cost, "labels", 0, [], "somcot"), tmp_path / "page.html", None)
+    write_files(ShownResult(result, *sides, cost, "labels", 0, [], "somcot"), tmp_path / "page.html", None)
     page = (tmp_path / "page.html").read_text()
     assert page.count("make words the states") == 1
     assert "pass --standard-error episodes" in page

@@ -11,37 +11,37 @@ from rich.console import Console
 import somcot
 from somcot.cli import screens
 from somcot.cli.inputs import NamedProcess
-from somcot.cli.output import Answer
+from somcot.cli.output import ShownResult
 
 
-def shown(answer: Answer, width: int) -> str:
+def shown(answer: ShownResult, width: int) -> str:
     screen = StringIO()
     screens.show_distance(Console(file=screen, width=width, highlight=False, markup=False), answer)
     return screen.getvalue()
 
 
-def answer_to(x: somcot.MarkovChain | somcot.Samples, y: somcot.MarkovChain | somcot.Samples) -> Answer:
+def answer_to(x: somcot.MarkovChain | somcot.Samples, y: somcot.MarkovChain | somcot.Samples) -> ShownResult:
     cost = somcot.costs.labels(x.states, y.states)
     result = somcot.distance(x, y, cost, discount=0.9, confidence=0.9, rng=0)
     notes = ["x: odd", "y: odd", "an interval is too narrow then"]
-    return Answer(result, NamedProcess("may.csv", x), NamedProcess("june.csv", y), cost, "labels", 0, notes, "")
+    return ShownResult(result, NamedProcess("may.csv", x), NamedProcess("june.csv", y), cost, "labels", 0, notes, "")
 
 
 @pytest.fixture(scope="module")
-def recorded() -> Answer:
+def recorded() -> ShownResult:
     x, y = (somcot.random_walk(5, theta).sample(200, 20, rng=k) for k, theta in enumerate((0.3, 0.6)))
     answer = answer_to(x, y)
     answer.state_name = "place"
     return answer
 
 
-def test_of_known_chains_nothing_is_called_clear(recorded: Answer) -> None:
+def test_of_known_chains_nothing_is_called_clear(recorded: ShownResult) -> None:
     assert "clear" in shown(recorded, 100)
     assert "clear" not in shown(answer_to(somcot.random_walk(4, 0.3), somcot.random_walk(4, 0.6)), 100)
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_it_fits_and_begins_with_the_meaning(width: int, recorded: Answer) -> None:
+def test_it_fits_and_begins_with_the_meaning(width: int, recorded: ShownResult) -> None:
     text = shown(recorded, width)
     assert max(map(len, text.splitlines())) <= width
     order = ["of the steps that matter", "With 90 % confidence", "distance ", "Notes", "Steps that differ", "Strongest"]
@@ -49,7 +49,7 @@ def test_it_fits_and_begins_with_the_meaning(width: int, recorded: Answer) -> No
     assert "(place)" in text
 
 
-def test_wide_terminals_show_tables_side_by_side(recorded: Answer) -> None:
+def test_wide_terminals_show_tables_side_by_side(recorded: ShownResult) -> None:
     def beside(width: int) -> bool:
         return any(
             "Steps that differ" in line and "What comes of it" in line for line in shown(recorded, width).splitlines()
@@ -59,7 +59,7 @@ def test_wide_terminals_show_tables_side_by_side(recorded: Answer) -> None:
     assert beside(120)
 
 
-def test_notes_are_said_once_of_both_the_most_important_first(recorded: Answer) -> None:
+def test_notes_are_said_once_of_both_the_most_important_first(recorded: ShownResult) -> None:
     text = shown(recorded, 120)
     notes = [line.rstrip() for line in text.splitlines() if line.startswith("- ")]
     assert notes[:2] == ["- an interval is too narrow then", "- may.csv and june.csv: odd"]
@@ -82,7 +82,7 @@ def test_a_method_that_keeps_no_parts_still_shows_the_rest() -> None:
     cost = np.ones((3, 3))
     result = somcot.distance(walk, walk, cost, discount=0.9, method="somcot", n_steps=50, rng=0)
     sides = NamedProcess("a.npy", walk), NamedProcess("b.npy", walk)
-    text = shown(Answer(result, *sides, cost, "cost.csv", 0, [], ""), 80)
+    text = shown(ShownResult(result, *sides, cost, "cost.csv", 0, [], ""), 80)
     assert "nothing is proved" in " ".join(text.replace("│", " ").split())
     assert "Strongest correspondences" in text
     assert "Steps that differ" not in text

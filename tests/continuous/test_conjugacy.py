@@ -6,7 +6,7 @@ import pytest
 import somcot
 from somcot.continuous import affine_maps as maps
 from somcot.continuous import conjugacy
-from somcot.continuous.affine_maps import Beside
+from somcot.continuous.affine_maps import MapConstraints
 from somcot.continuous.conjugacy import episode_tests
 from somcot.continuous.linear_twin import some_episodes
 from somcot.continuous.onestep_models import OneStep
@@ -145,7 +145,7 @@ def test_scatter_and_starts_tell_a_stretch_that_means_of_steps_do_not(monkeypatc
         return float(np.abs(np.diag(found.matrix) - pair.factors).max())
 
     assert off() < 0.03
-    monkeypatch.setattr(Beside, "misfit", lambda self, matrix, shift, left: np.zeros(0))
+    monkeypatch.setattr(MapConstraints, "misfit", lambda self, matrix, shift, left: np.zeros(0))
     assert off() > 0.08
 
 
@@ -177,7 +177,7 @@ def test_maps_and_models() -> None:
     assert np.abs(model.mean(points) - following).max() < 0.1
     unit = np.array([2.0, 5.0])
     np.testing.assert_allclose(T.in_units(unit).apply(points * unit), T.apply(points) * unit)
-    assert "M = [1.3, 0.2; 0.2, 0.9]" in maps.in_words("affine", T, ("a", "b"))
+    assert "M = [1.3, 0.2; 0.2, 0.9]" in maps.describe_map("affine", T, ("a", "b"))
 
 
 def test_slopes_of_a_step_are_those_of_differences() -> None:

@@ -26,9 +26,9 @@ def test_models_from_sums_are_the_fitted_ones() -> None:
 def test_what_never_moves_in_a_coordinate_or_has_no_distance_is_not_told_apart() -> None:
     rng = np.random.default_rng(1)
     still = [Trajectories.from_arrays(rng.normal(size=(20, 6, 2)) * [1.0, 0.0]) for _ in range(2)]
-    assert not dealt.told_apart(still[0], still[1], 0.9, rng)
+    assert not dealt.linear_models_differ(still[0], still[1], 0.9, rng)
     grows = Trajectories.from_arrays(list(1.5 ** np.arange(10.0) * rng.normal(size=(20, 1))))
-    assert not dealt.told_apart(grows, grows.mapped(lambda p: p + 1.0), 0.9, rng)
+    assert not dealt.linear_models_differ(grows, grows.mapped(lambda p: p + 1.0), 0.9, rng)
 
 
 @pytest.mark.parametrize("n", [pytest.param(40), pytest.param(400, marks=pytest.mark.statistical)])
@@ -37,7 +37,8 @@ def test_level(n: int) -> None:
     process = UNSEEN["regimes, same (2-D)"].x
     rng = np.random.default_rng(3)
     rejected = sum(
-        dealt.told_apart(process.record(15, 10, rng), process.record(15, 10, rng), 0.95, rng) for _ in range(n)
+        dealt.linear_models_differ(process.record(15, 10, rng), process.record(15, 10, rng), 0.95, rng)
+        for _ in range(n)
     )
     assert rejected <= 0.05 * n + 3.0 * np.sqrt(0.05 * 0.95 * n)
 

@@ -6,16 +6,16 @@ import pytest
 from somcot import Trajectories, discretise, distance
 from somcot.continuous import conjugacy
 from somcot.continuous import onestep_models as curved
-from somcot.continuous.linear_twin import Question
+from somcot.continuous.linear_twin import CellProblem
 from tests.continuous.further_systems import circle_truth
 from tests.continuous.systems import SYSTEMS
 from tests.continuous.without import phase_truth
 
 
-def _question(name: str, n: int, seed: int) -> Question:
+def _question(name: str, n: int, seed: int) -> CellProblem:
     system = SYSTEMS[name]
     x, y = system.record(n, 40, np.random.default_rng(seed))
-    return Question(discretise(x, y, n_cells=12, scale=1.0, rng=0), x, y, system.cost, 0.95, 0)
+    return CellProblem(discretise(x, y, n_cells=12, scale=1.0, rng=0), x, y, system.cost, 0.95, 0)
 
 
 def test_an_oscillator_is_bounded_far_below_what_cells_say() -> None:

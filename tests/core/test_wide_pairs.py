@@ -12,12 +12,12 @@ from somcot import Problem
 from somcot.core.pairs import all_pairs
 from somcot.core.sweep import Sweep
 from somcot.core.transport import wide_pairs as starts
-from somcot.core.transport.initial_basis import entropic_prices, new_crash, peel
+from somcot.core.transport.initial_basis import crash_basis, entropic_prices, new_crash
 from somcot.core.transport.wide_simplex import LANES
 from tests.core.test_transport import law, oracle, transport
 from tests.instances import Floats, dense_kernel, random_chain
 
-STARTS = {"last": starts._LAST, "greedy": starts._GREEDY, "peel": starts._PEEL, "entropic": starts._ENTROPIC}
+STARTS = {"last": starts._LAST, "greedy": starts._GREEDY, "crash_basis": starts._PEEL, "entropic": starts._ENTROPIC}
 
 
 def problem(n: int, m: int, seed: int, ties: bool = False) -> Problem:
@@ -119,7 +119,7 @@ def test_peeling_gives_a_basis_and_with_exact_prices_the_best(n: int, m: int, ex
     cells, flows = np.empty(n + m - 1, np.int32), np.empty(n + m - 1, np.int64)
     T = np.zeros((m, -(-n // LANES) * LANES), np.float32)
     T[:, :n] = cost.T
-    peel(
+    crash_basis(
         cost,
         np.append(cost.ravel(), np.zeros(LANES)),
         T,

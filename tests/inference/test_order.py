@@ -10,7 +10,7 @@ from scipy.stats import chi2_contingency
 
 import somcot
 from somcot import Samples
-from somcot.inference.order import Occurrences, _chi_squared, _steps, forgetful
+from somcot.inference.order import Occurrences, _chi_squared, _steps, has_memory
 from somcot.plumbing.errors import DataWarning
 
 
@@ -58,8 +58,8 @@ def test_memory_of_two_states_is_found_and_repaired() -> None:
     assert found.pvalues[0] == 1 / 400
     assert "order 2" in str(found)
     assert somcot.markov_order(data.with_order(2), max_order=1).order == 1
-    assert forgetful(data)
-    assert not forgetful(somcot.random_walk(5).sample(100, 50, rng=0))
+    assert has_memory(data)
+    assert not has_memory(somcot.random_walk(5).sample(100, 50, rng=0))
 
 
 def test_no_order_suffices() -> None:

@@ -13,8 +13,8 @@ from scipy.stats import chi2_contingency
 
 import somcot
 from somcot import MarkovChain, Samples
-from somcot.inference.permutation import TOO_ALIKE, alike
-from somcot.inference.pooled_episodes import Deck
+from somcot.inference.permutation import TOO_ALIKE, looks_identical
+from somcot.inference.pooled_episodes import PooledEpisodes
 from somcot.inference.statistics import exact, main_pearson, pearson, slope
 from somcot.plumbing.errors import DataWarning
 
@@ -26,7 +26,7 @@ def walk(theta: float, seed: int, n: int = 40) -> Samples:
 
 
 def test_pearson_is_the_chi_squared_of_every_row() -> None:
-    deck = Deck.of([walk(0.5, 0), walk(0.6, 1), walk(0.5, 2)])
+    deck = PooledEpisodes.of([walk(0.5, 0), walk(0.6, 1), walk(0.5, 2)])
     counts = [np.asarray(walk(t, s).counts()) for t, s in ((0.5, 0), (0.6, 1), (0.5, 2))]
     total = 0.0
     for row in range(5):
@@ -41,7 +41,7 @@ def test_slope_is_the_distance_to_first_order() -> None:
     base, p, q = rng.dirichlet(np.ones(5), size=(3, 5))
     cost = np.abs(np.subtract.outer(np.arange(5.0), np.arange(5.0))) / 4
     data = MarkovChain(base).sample(50, 50, rng=1)
-    deck = Deck.of([data, data])
+    deck = PooledEpisodes.of([data, data])
     measure = slope(deck, cost, 0.9)
     pooled = np.asarray(deck.pooled.chain().transition)
     errors = []
@@ -56,7 +56,7 @@ def test_slope_is_the_distance_to_first_order() -> None:
 def test_slope_with_a_cost_that_is_not_0_between_equal_states() -> None:
     a, b = walk(0.5, 0), walk(0.55, 1, n=400)
     cost = np.random.default_rng(3).random((5, 5))
-    deck = Deck.of([a.merge(b), a.merge(b)])
+    deck = PooledEpisodes.of([a.merge(b), a.merge(b)])
     measure = slope(deck, cost, 0.9)
     chain = a.merge(b).chain()
     assert measure(deck, deck.observed) == pytest.approx(
@@ -66,7 +66,7 @@ def test_slope_with_a_cost_that_is_not_0_between_equal_states() -> None:
 
 def test_three_recordings_squared_distances_to_all_together() -> None:
     parts = [walk(0.5, 0), walk(0.7, 1, n=20), walk(0.9, 2, n=20)]
-    deck = Deck.of(parts)
+    deck = PooledEpisodes.of(parts)
     pooled = parts[0].merge(parts[1]).merge(parts[2]).chain()
     plain = [somcot.distance(p.chain(), pooled, LABELS, discount=0.9).distance for p in parts]
     expected = float(np.array([0.5, 0.25, 0.25]) @ np.square(plain))
@@ -146,25 +146,25 @@ def noisy_copy(samples: Samples, share: float, seed: int) -> Samples:
 
 def test_recordings_that_are_not_independent() -> None:
     a = walk(0.5, 0, n=100)
-    assert alike(a, a) == TOO_ALIKE
-    assert alike(a, noisy_copy(a, 0.01, 1)) == TOO_ALIKE
+    assert looks_identical(a, a) == TOO_ALIKE
+    assert looks_identical(a, noisy_copy(a, 0.01, 1)) == TOO_ALIKE
     with pytest.warns(DataWarning, match="are these the same sessions"):
         somcot.same_process(a, noisy_copy(a, 0.01, 1), discount=0.9)
-    assert not any(alike(walk(0.5, s), walk(0.5, 1000 + s)) for s in range(100))
+    assert not any(looks_identical(walk(0.5, s), walk(0.5, 1000 + s)) for s in range(100))
 
 
 def test_one_deterministic_path_is_not_suspicious() -> None:
     paths = Samples.from_trajectories([[0, 1, 2, 0]] * 10)
-    assert alike(paths, paths) is None, "there is only one way it can come out"
+    assert looks_identical(paths, paths) is None, "there is only one way it can come out"
 
 
 def test_recordings_without_a_state_in_common_are_not_alike() -> None:
     """Rows of which only one side has any are equal in every way that chi-squared knows."""
     a, b = (MarkovChain(np.full((6, 6), 1 / 6)).sample(5, 100, rng=seed) for seed in (0, 1))
     elsewhere = replace(b, states=tuple(range(10, 16)))
-    deck = Deck.of([a, elsewhere])
+    deck = PooledEpisodes.of([a, elsewhere])
     assert main_pearson(deck, deck.observed) < min(main_pearson(deck, deck.shuffled(0, k)) for k in range(20))
-    assert alike(a, elsewhere) is None
+    assert looks_identical(a, elsewhere) is None
 
 
 @pytest.mark.parametrize("length", [5, 7])
@@ -180,7 +180,7 @@ def test_long_run_starts_of_recordings_without_a_state_in_common(length: int) ->
         found = somcot.same_process(x, y, place, discount=0.9)
     assert found.pvalue == 0.005
     assert found.statistic == pytest.approx(somcot.distance(x, y, place, discount=0.9, method="plugin").distance)
-    deck = Deck.of([x, y])
+    deck = PooledEpisodes.of([x, y])
     assert deck.counts(deck.observed)[:, deck.support.indptr[-2] :].sum(axis=1).tolist() == [2000, 2000]
 
 

@@ -259,7 +259,7 @@ def test_saving_goes_on_bit_for_bit(kind: str, tmp_path: Path) -> None:
 
 
 def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
-    from somcot.plumbing import records as container
+    from somcot.plumbing import records
 
     file = tmp_path / "m.ck"
     monitor = alarmed()
@@ -269,13 +269,13 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.ck").write_bytes(data)
     with pytest.raises(CheckpointError, match="damaged"):
         Monitor.load(tmp_path / "bad.ck")
-    container.write_arrays(tmp_path / "other.ck", {"a": np.zeros(1)}, {"format": "x"})
+    records.write_arrays(tmp_path / "other.ck", {"a": np.zeros(1)}, {"format": "x"})
     with pytest.raises(CheckpointError, match="not a file of a monitor"):
         Monitor.load(tmp_path / "other.ck")
-    arrays, record = container.read_arrays(file)
+    arrays, record = records.read_arrays(file)
     for name, bad in (("bets.places", 10**6), ("bets.nexts", 10**6), ("window.now", 99)):
         changed = {**arrays, name: np.full_like(arrays[name], bad)}
-        container.write_arrays(tmp_path / "odd.ck", changed, record)
+        records.write_arrays(tmp_path / "odd.ck", changed, record)
         with pytest.raises(CheckpointError, match="does not hold together"):
             Monitor.load(tmp_path / "odd.ck")
 
@@ -287,12 +287,12 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_forged_counters_are_refused(name: str, value: Any, tmp_path: Path) -> None:
     """Behind a sum that fits: compiled code would believe them."""
-    from somcot.plumbing import records as container
+    from somcot.plumbing import records
 
     file = tmp_path / "m.ck"
     alarmed().save(file)
-    arrays, record = container.read_arrays(file)
-    container.write_arrays(file, arrays, {**record, name: value})
+    arrays, record = records.read_arrays(file)
+    records.write_arrays(file, arrays, {**record, name: value})
     with pytest.raises(CheckpointError, match=f"does not hold together .*{name}"):
         Monitor.load(file)
 
@@ -301,12 +301,12 @@ def test_forged_counters_are_refused(name: str, value: Any, tmp_path: Path) -> N
     ("name", "value"), [("event", {}), ("scored", 2**64), ("evidence", "much"), ("time", []), ("id", 1)]
 )
 def test_forged_alarms_are_refused(name: str, value: Any, tmp_path: Path) -> None:
-    from somcot.plumbing import records as container
+    from somcot.plumbing import records
 
     file = tmp_path / "m.ck"
     alarmed().save(file)
-    arrays, record = container.read_arrays(file)
-    container.write_arrays(file, arrays, {**record, "alarms": [{**record["alarms"][0], name: value}]})
+    arrays, record = records.read_arrays(file)
+    records.write_arrays(file, arrays, {**record, "alarms": [{**record["alarms"][0], name: value}]})
     with pytest.raises(CheckpointError, match="does not hold together"):
         Monitor.load(file)
 

@@ -16,12 +16,12 @@ import pytest
 import somcot
 from somcot import Counts, MarkovChain, Samples, costs, distance_matrix
 from somcot.inference import statistics
-from somcot.inference.pooled_episodes import RowDeck
+from somcot.inference.pooled_episodes import PooledRows
 from somcot.many import batch, matrix, work
 from somcot.many import plan as preparing
 from somcot.many import work as guard
 from somcot.many import work as ordinary
-from somcot.many.plan import Options
+from somcot.many.plan import MatrixSettings
 from somcot.many.record import DistanceMatrix
 from somcot.many.work import FIELDS
 from somcot.plumbing.errors import DataWarning
@@ -416,7 +416,7 @@ def test_a_full_disk_costs_the_file_only(tmp_path: Path, monkeypatch: pytest.Mon
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("somcot.plumbing.records.write", full)
+    monkeypatch.setattr("somcot.plumbing.records.write_arrays", full)
     with pytest.warns(DataWarning, match="could not be written .*No space left"):
         found = distance_matrix(WALKS, COST, discount=0.9, checkpoint=tmp_path / "d.ck")
     assert not found.n_failed
@@ -489,14 +489,16 @@ def test_a_checkpoint_is_an_ordinary_file() -> None:
 def test_the_forecast_of_a_dense_pair(n: int, seconds: float) -> None:
     """Against what a pair took when the forecast was fitted: a formula that is off by ten would be seen."""
     recorded = [dense(n, k).sample(100, 100, rng=k) for k in range(2)]
-    plan = preparing.prepare(recorded, "labels", Options(0.9, "auto", 0.9, simultaneous=False, tests=None, seed=0))
+    plan = preparing.prepare(
+        recorded, "labels", MatrixSettings(0.9, "auto", 0.9, simultaneous=False, tests=None, seed=0)
+    )
     assert seconds / 3 < preparing.forecast(plan, 1) < 3 * seconds
 
 
 def test_the_guard_solves_what_the_statistic_does() -> None:
     """The kernels of the batch give the metric that the permutation tests use."""
     one, other = (list(DATA.values())[k] for k in (0, 2))
-    deck = RowDeck.of(one, other)
+    deck = PooledRows.of(one, other)
     ours, theirs = guard._measure(deck, COST, 0.9), statistics.slope(deck, COST, 0.9, threads=1)
     np.testing.assert_allclose(ours.V, theirs.V, atol=1e-5)  # both stop at 1e-6
     np.testing.assert_allclose(ours.weight, theirs.weight, atol=1e-12)

@@ -20,12 +20,12 @@ from somcot import Status
 from somcot.paper import command
 from somcot.paper import step_sizes as steps
 from somcot.paper.command import index_page
-from somcot.paper.experiment import Check, Record
+from somcot.paper.experiment import FigureCheck, Record
 from somcot.paper.loop import sweep
 
 mpl.use("Agg")
 
-TINY = steps.Settings(
+TINY = steps.StepSizeSettings(
     n_states=(3, 5), primal_steps=(0.1, 1.0, 10.0), dual_steps=(0.01, 0.1, 1.0), n_steps=50, n_seeds=1
 )
 
@@ -102,7 +102,7 @@ def test_without_a_name_the_command_says_what_there_is() -> None:
 @pytest.mark.usefixtures("tiny")
 def test_a_missed_figure_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*arguments: Any) -> Record:
-        return dataclasses.replace(steps.run(*arguments), checks=(Check("c", 0.0, ">=", 1.0),))
+        return dataclasses.replace(steps.run(*arguments), checks=(FigureCheck("c", 0.0, ">=", 1.0),))
 
     experiment = dataclasses.replace(command.EXPERIMENTS["steps"], run=missing)
     monkeypatch.setitem(command.EXPERIMENTS, "steps", experiment)
@@ -146,15 +146,15 @@ def test_an_interrupted_run_stops_the_sweep(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_check_that_is_not_a_number_is_missed() -> None:
-    assert not Check("", float("nan"), ">=", 0.0).passed
-    assert not Check("", float("nan"), "<=", 0.0).passed
-    assert Check("", 1.0, ">=", 1.0).passed
-    assert not Check("", 1.01, "<=", 1.0).passed
+    assert not FigureCheck("", float("nan"), ">=", 0.0).passed
+    assert not FigureCheck("", float("nan"), "<=", 0.0).passed
+    assert FigureCheck("", 1.0, ">=", 1.0).passed
+    assert not FigureCheck("", 1.01, "<=", 1.0).passed
 
 
 def test_record_becomes_plain_json() -> None:
     data: dict[str, Any] = {"a": np.array([[1.23456789, np.nan]]), "n": np.int64(3)}
-    record = Record("r", TINY, 0, data, (Check("c", np.float64(2.0), ">=", 1.0),))
+    record = Record("r", TINY, 0, data, (FigureCheck("c", np.float64(2.0), ">=", 1.0),))
     content = json.loads(record.to_json())
     assert content["data"] == {"a": [[1.23457, None]], "n": 3}
     assert content["checks"] == [{"name": "c", "value": 2.0, "relation": ">=", "limit": 1.0, "passed": True}]
@@ -162,7 +162,7 @@ def test_record_becomes_plain_json() -> None:
 
 
 def test_page_says_what_was_missed() -> None:
-    record = Record("steps", TINY, 0, {}, (Check("a < b", 0.0, ">=", 1.0), Check("fine", 1.0, ">=", 1.0)))
+    record = Record("steps", TINY, 0, {}, (FigureCheck("a < b", 0.0, ">=", 1.0), FigureCheck("fine", 1.0, ">=", 1.0)))
     page = index_page([(steps.EXPERIMENT, record)])
     assert page.count("missed</span>") == 1
     assert "a &lt; b" in page

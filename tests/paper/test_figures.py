@@ -117,11 +117,11 @@ def test_the_papers_table_is_the_default() -> None:
         "pendulum": (0.1, 0.05, 0.2, 16, 0.95),
         "steps": (1.0, 0.001, 0.1, 1, 0.95),
     }
-    assert encoder.Settings().n_steps == (1_000, 10_000, 100_000)
-    assert len(similarity.Settings().instances) == 72
-    assert steps.Settings().n_states == (3, 5, 10)
-    assert selection.Settings().rates is TABLE["selection"]
-    assert (pendulum.Settings().n_bins, pendulum.Settings().truth_samples) == (7, 1_000_000)
+    assert encoder.EncoderSettings().n_steps == (1_000, 10_000, 100_000)
+    assert len(similarity.SimilaritySettings().instances) == 72
+    assert steps.StepSizeSettings().n_states == (3, 5, 10)
+    assert selection.SelectionSettings().rates is TABLE["selection"]
+    assert (pendulum.PendulumSettings().n_bins, pendulum.PendulumSettings().truth_samples) == (7, 1_000_000)
 
 
 def test_encoder_scores_know_right_from_wrong() -> None:

@@ -1,4 +1,4 @@
-"""Options written once as a record are options of the functions that take them."""
+"""SomcotOptions written once as a record are options of the functions that take them."""
 
 import inspect
 from dataclasses import fields
@@ -8,11 +8,11 @@ import pytest
 
 import somcot
 from somcot.plumbing.records import option_names
-from somcot.solvers.somcot import Options, init, solve
+from somcot.solvers.somcot import SomcotOptions, init, solve
 
 
 def test_every_field_is_an_option_of_both_functions() -> None:
-    names = {field.name for field in fields(Options)}
+    names = {field.name for field in fields(SomcotOptions)}
     for function in (solve, init):
         assert names <= set(option_names(function))
         assert all(p.kind is not p.VAR_KEYWORD for p in inspect.signature(function).parameters.values())

@@ -78,7 +78,7 @@ def test_merged_states_change_nothing(seed: int) -> None:
     np.testing.assert_allclose(table, policy_iteration.metric(problem, reduce=False), atol=1e-12)
     reached = ~np.isnan(found.potential)
     np.testing.assert_allclose((1 - problem.discount) * found.potential[reached], table[reached], atol=1e-11)
-    small = reduce.reduced(problem.unit)
+    small = reduce.reduce(problem.unit)
     assert small.problem.shape[0] <= labels_x.max() + 1
     assert small.problem.shape[1] <= labels_y.max() + 1
 
@@ -142,7 +142,7 @@ def test_a_chain_with_itself_needs_half_the_pairs(seed: int) -> None:
     cost = np.abs(features[:, None] - features)
     x, y = (MarkovChain(chain.transition, start) for start in (chain.initial, rng.dirichlet(np.ones(chain.n_states))))
     problem = Problem(x, y, cost, 0.9)
-    small = reduce.reduced(problem.unit)
+    small = reduce.reduce(problem.unit)
     n = chain.n_states
     assert len(small.pairs("all")) == n * (n + 1) // 2
     found = agree(problem, tolerance=0.0)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import somcot
 from somcot import Counts, Samples, costs, streams
-from somcot.inference.pooled_episodes import Deck, RowDeck
+from somcot.inference.pooled_episodes import PooledEpisodes, PooledRows
 from somcot.inference.statistics import pearson
-from somcot.recorded.pair_counts import Edges, count_pairs
+from somcot.recorded.pair_counts import SequenceEnds, count_pairs
 
 WALK, OTHER = somcot.random_walk(5, 0.5), somcot.random_walk(5, 0.7)
 COST = costs.absolute([1, 0, 0, 0, -1], [1, 0, 0, 0, -1])
@@ -29,7 +29,7 @@ def part(rows: list[tuple[int, str]]) -> Counts:
     ids = np.array(sorted(paths))
     steps = [(a, b) for path in paths.values() for a, b in pairwise(path)]
     now, following = np.array(steps, np.int32).reshape(-1, 2).T
-    edges = Edges(
+    edges = SequenceEnds(
         ids,
         np.array([paths[i][0] for i in ids], np.int32),
         np.array([paths[i][-1] for i in ids], np.int32),
@@ -169,7 +169,7 @@ def test_counts_given_as_a_matrix() -> None:
 
 def test_dealing_single_transitions_keeps_rows_and_totals() -> None:
     x, y = WALK.sample(40, 10, rng=0), OTHER.sample(30, 12, rng=1)
-    deck, whole = RowDeck.of(x, Counts.from_samples(y)), Deck.of([x, y])
+    deck, whole = PooledRows.of(x, Counts.from_samples(y)), PooledEpisodes.of([x, y])
     assert np.array_equal(deck.counts(deck.observed), whole.counts(whole.observed))
     assert pearson(deck, deck.observed) == pytest.approx(pearson(whole, whole.observed), rel=1e-12)
     grouping = deck.shuffled(3, 1)

@@ -18,7 +18,7 @@ from somcot.plumbing.errors import DataWarning
 from somcot.plumbing.linear_systems import Kernel
 from somcot.readers import from_dtrajs, from_table
 from somcot.readers.array_files import read_arrays
-from somcot.recorded.stationary import law_of, long_run_law
+from somcot.recorded.stationary import law_of, stationary_distribution
 from tests.instances import Floats, random_chain
 
 
@@ -40,14 +40,14 @@ def eigenvector(kernel: Floats) -> Floats:
 @given(st.integers(0, 10**6), st.integers(2, 12))
 def test_long_run_law_solves_the_balance_equations(seed: int, n: int) -> None:
     kernel = np.asarray(random_chain(np.random.default_rng(seed), n, "dense").transition)
-    np.testing.assert_allclose(long_run_law(MarkovChain(kernel)), eigenvector(kernel), atol=1e-12)
+    np.testing.assert_allclose(stationary_distribution(MarkovChain(kernel)), eigenvector(kernel), atol=1e-12)
 
 
 def test_slow_and_periodic_chains() -> None:
     slow = np.array([[1 - 1e-5, 1e-5], [3e-5, 1 - 3e-5]])
-    np.testing.assert_allclose(long_run_law(MarkovChain(slow)), [0.75, 0.25], atol=1e-6)
+    np.testing.assert_allclose(stationary_distribution(MarkovChain(slow)), [0.75, 0.25], atol=1e-6)
     cycle = np.roll(np.eye(5), 1, axis=1)
-    np.testing.assert_allclose(long_run_law(MarkovChain(cycle)), 0.2, atol=1e-9)
+    np.testing.assert_allclose(stationary_distribution(MarkovChain(cycle)), 0.2, atol=1e-9)
     apart = Kernel.from_matrix(np.array([[1.0, 0.0], [0.0, 1.0]]))
     np.testing.assert_allclose(law_of(apart, np.array([0.3, 0.7])), [0.3, 0.7])
 
@@ -58,7 +58,7 @@ def stationary(chain: MarkovChain, n_episodes: int, n_steps: int, seed: int) -> 
 
 def exact(x: MarkovChain, y: MarkovChain, cost: Floats, discount: float) -> float:
     """The distance of two chains in their long-run laws."""
-    one, other = (MarkovChain(c.transition, long_run_law(c)) for c in (x, y))
+    one, other = (MarkovChain(c.transition, stationary_distribution(c)) for c in (x, y))
     return somcot.distance(one, other, cost, discount=discount).distance
 
 
@@ -77,7 +77,9 @@ def test_the_gradient_knows_that_the_start_follows_from_the_rows(seed: int) -> N
 
     def at(step: float) -> float:
         moved = MarkovChain(kernel + step * direction, normalize=True)
-        return somcot.distance(MarkovChain(moved.transition, long_run_law(moved)), other, cost, discount=0.7).distance
+        return somcot.distance(
+            MarkovChain(moved.transition, stationary_distribution(moved)), other, cost, discount=0.7
+        ).distance
 
     step = 1e-6
     expected = (at(step) - at(-step)) / (2 * step)

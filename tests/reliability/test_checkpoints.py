@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from somcot import DataWarning
-from somcot.plumbing import records as container
+from somcot.plumbing import records
 from somcot.plumbing.records import CheckpointError
 from somcot.solvers import somcot
 from tests.instances import walks
@@ -126,9 +126,9 @@ def test_a_tampered_checkpoint_with_the_right_sum_is_refused(name: str, tmp_path
     x, y, cost = walks(3, 0.7)
     path = tmp_path / "run.ck"
     somcot.solve(x, y, cost, **ARGUMENTS, checkpoint=path)
-    arrays, record = container.read_arrays(path)
+    arrays, record = records.read_arrays(path)
     TAMPERED[name](arrays, record)
-    container.write_arrays(path, arrays, record)
+    records.write_arrays(path, arrays, record)
     with pytest.raises(CheckpointError):
         somcot.solve(x, y, cost, **ARGUMENTS, resume=path)
 

@@ -13,7 +13,13 @@ import pytest
 from tests.cli.test_watch import READ, sessions
 
 # Small blocks, so that a small file has many checkpoints.
-SMALL_BLOCKS = "from somcot.cli import feed; feed._BLOCK = 1 << 18; from somcot.__main__ import main; main()"
+SMALL_BLOCKS = """
+from somcot.__main__ import main
+from somcot.cli import csv_stream
+
+csv_stream._BLOCK = 1 << 18
+main()
+"""
 
 
 def command(folder: Path, name: str) -> list[str]:

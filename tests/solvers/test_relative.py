@@ -6,7 +6,7 @@ import pytest
 import somcot
 from somcot import MarkovChain, Status, costs, random_walk
 from somcot.core.pairs import absorption_times, chain_classes, choose, pair_classes
-from somcot.plumbing.linear_systems import Kernel, anchored, discounted_occupancy, law_over_time
+from somcot.plumbing.linear_systems import Kernel, anchored, discounted_occupancy, occupancy_of
 from somcot.problem import Problem
 from somcot.solvers import policy_iteration, relative
 from tests.campaign import oracle
@@ -194,7 +194,7 @@ def test_laws_in_the_long_run() -> None:
     gambler = ruin(5, 0.6)
     kernel = Kernel.from_matrix(dense_kernel(gambler))
     lose = (1 - (2 / 3) ** 2) / (1 - (2 / 3) ** 4)
-    np.testing.assert_allclose(law_over_time(kernel, gambler.initial, 1.0), [1 - lose, 0, 0, 0, lose], atol=1e-14)
+    np.testing.assert_allclose(occupancy_of(kernel, gambler.initial, 1.0), [1 - lose, 0, 0, 0, lose], atol=1e-14)
 
 
 def test_interrupted_before_anything_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import somcot
 from somcot import MarkovChain, Samples
-from somcot.inference.permutation import alike
+from somcot.inference.permutation import looks_identical
 
 # Honest recordings are suspected to be copies once in a thousand times.
 pytestmark = [pytest.mark.statistical, pytest.mark.filterwarnings("ignore:the recordings are more alike")]
@@ -44,7 +44,7 @@ def test_power_is_not_below_that_of_pearson(theta: float, n: int) -> None:
 
 def test_honest_recordings_are_rarely_suspected() -> None:
     walk = somcot.random_walk(5)
-    found = [alike(walk.sample(40, 30, rng=s), walk.sample(40, 30, rng=10_000 + s)) for s in range(2000)]
+    found = [looks_identical(walk.sample(40, 30, rng=s), walk.sample(40, 30, rng=10_000 + s)) for s in range(2000)]
     assert sum(note is not None for note in found) <= 7  # 2 expected
 
 

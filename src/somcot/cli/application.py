@@ -33,7 +33,6 @@ from somcot.cli.options import (
     Yes,
     reads_files,
 )
-from somcot.cli.output import as_option
 from somcot.plumbing.errors import NotSolvedError
 from somcot.plumbing.text import label_text
 
@@ -94,6 +93,8 @@ def _explain(error: BaseException) -> int:
         remedy = "" if ";" in str(error.strerror) else "; check the name and the permissions"
         return _say(f"error: {error.filename}: {error.strerror}{remedy}", BAD_INPUT)
     if isinstance(error, (ValueError, TypeError, ImportError, OSError)):
+        from somcot.cli.output import as_option
+
         return _say(f"error: {as_option(str(error))}", BAD_INPUT)
     if isinstance(error, NotSolvedError):
         return _say(f"error: {error}", NOT_CONVERGED)
@@ -168,9 +169,9 @@ def distance(
     from somcot.cli import distance as run
 
     return run.distance(
-        a, b, reading, clock=run.Asked(discount, horizon, rate, total), cost=cost, method=method,
+        a, b, reading, clock=run.ClockOptions(discount, horizon, rate, total), cost=cost, method=method,
         confidence=confidence, standard_error=standard_error, seed=seed, as_json=json, html=html, plot=plot, yes=yes,
-        vectors=run.AskedVectors(cells, scale), command=shlex.join(["somcot", *sys.argv[1:]]),
+        vectors=run.VectorOptions(cells, scale), command=shlex.join(["somcot", *sys.argv[1:]]),
     )  # fmt: skip
 
 
@@ -195,7 +196,7 @@ def same_process(
 
     return run.test(
         a, b, reading, cost=cost, discount=discount, permutations=permutations, seed=seed, as_json=json,
-        vectors=run.AskedVectors(cells, scale),
+        vectors=run.VectorOptions(cells, scale),
     )  # fmt: skip
 
 
@@ -219,7 +220,7 @@ def metric(
     """Distance from every pair of states."""
     from somcot.cli import distance as run
 
-    asked = run.Asked(discount, horizon, rate, total)
+    asked = run.ClockOptions(discount, horizon, rate, total)
     return run.metric(a, b, reading, cost=cost, clock=asked, as_json=json, out=out, yes=yes)
 
 
@@ -262,8 +263,8 @@ def matrix(
     from somcot.cli import matrix as many
 
     return many.matrix(
-        files, reading, many.Asked(cost, discount, confidence, simultaneous, tests, method, seed), by=by,
-        vectors=many.AskedVectors(cells, scale), checkpoint=checkpoint, workers=workers, out=out or [], strict=strict,
+        files, reading, many.MatrixOptions(cost, discount, confidence, simultaneous, tests, method, seed), by=by,
+        vectors=many.VectorOptions(cells, scale), checkpoint=checkpoint, workers=workers, out=out or [], strict=strict,
         as_json=json, command=shlex.join(["somcot", *sys.argv[1:]]), yes=yes,
     )  # fmt: skip
 
@@ -319,7 +320,8 @@ def drift(
     from somcot.cli import drift as drifting
 
     return drifting.run(
-        file, reading, drifting.Asked(by, reference, cost, discount, confidence, level, permutations, seed), html=html,
+        file, reading, drifting.DriftOptions(by, reference, cost, discount, confidence, level, permutations, seed),
+        html=html,
         plot=plot, alarm=alarm, as_json=json, command=shlex.join(["somcot", *sys.argv[1:]]),
     )  # fmt: skip
 
@@ -368,7 +370,7 @@ def watch(
     from somcot.cli import watch as watching
 
     return watching.watch(
-        stream, reading, watching.Asked(
+        stream, reading, watching.WatchOptions(
             reference, cost, discount, one_false_alarm_per, false_alarm, within, min_distance, window, starts, follow,
             every, broken, state_file, exit_on_alarm, on_alarm, html, json, save_every,
         ),

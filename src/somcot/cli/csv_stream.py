@@ -19,7 +19,7 @@ from somcot.live.sequences import text_keys
 from somcot.plumbing.arrays import Codes, Floats
 from somcot.readers.tables.columns import NUMBERS_OR_TIMES
 
-__all__ = ["Block", "BrokenLineError", "Feed", "Place", "Roles"]
+__all__ = ["BrokenLineError", "EventBlock", "EventColumns", "Feed", "Place"]
 
 _BLOCK = 1 << 22
 _PAUSE = 0.2  # seconds between two looks at a file that may grow
@@ -32,14 +32,14 @@ class BrokenLineError(ValueError):
     line = 0
 
 
-class Roles(NamedTuple):
+class EventColumns(NamedTuple):
     """Columns by what they are for, as asked for; found by their usual names otherwise."""
 
     state: tuple[str, ...]
     sequence: str | None
     time: str | None
 
-    def among(self, source: str, names: list[str]) -> Roles:
+    def among(self, source: str, names: list[str]) -> EventColumns:
         """The columns of a header; a clear refusal where one is missing."""
         for name in (*self.state, self.sequence, self.time):
             if name is not None and name not in names and name != "file":
@@ -49,7 +49,7 @@ class Roles(NamedTuple):
         if not state:
             raise ValueError(f"{source}: which column holds the state? Pass --state, one of {', '.join(names[:20])}")
         moment = self.time or found["time"]
-        return Roles(state, self.sequence or found["sequence"], None if moment == "file" else moment)
+        return EventColumns(state, self.sequence or found["sequence"], None if moment == "file" else moment)
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Place:
     names: list[str] | None = None
 
 
-class Block(NamedTuple):
+class EventBlock(NamedTuple):
     """Events as a monitor takes them."""
 
     codes: Codes
@@ -78,7 +78,7 @@ class Feed:
         self,
         path: str,
         monitor: Monitor,
-        roles: Roles,
+        roles: EventColumns,
         place: Place,
         *,
         follow: bool,
@@ -111,7 +111,7 @@ class Feed:
         """Close the file."""
         os.close(self._file)
 
-    def blocks(self) -> Iterator[Block | None]:
+    def blocks(self) -> Iterator[EventBlock | None]:
         """Blocks of events; None while there is nothing new."""
         while True:
             data = self._read()
@@ -149,7 +149,7 @@ class Feed:
         time.sleep(_PAUSE)
         return None
 
-    def _events(self, data: bytes) -> Iterator[Block]:
+    def _events(self, data: bytes) -> Iterator[EventBlock]:
         """The events of some lines as one block, with the place moved behind them: all of them count, or none."""
         if self.place.names is None and data:
             header, sign, data = data.partition(b"\n")
@@ -158,7 +158,7 @@ class Feed:
         elif self.place.line == 1 and data and self._header_again(data):  # standard input, after a restart
             data = data.partition(b"\n")[2]
         first, error = self.place.line, None
-        found: list[Block] = []
+        found: list[EventBlock] = []
         try:
             found.extend(self._parsed(data) if data.strip() else ())
         except BrokenLineError as broken:  # those before it are good
@@ -198,7 +198,7 @@ class Feed:
             raise ValueError(f"{self.name}: which sign parts the columns? Pass --delimiter")
         return self.delimiter
 
-    def _parsed(self, data: bytes) -> Iterator[Block]:
+    def _parsed(self, data: bytes) -> Iterator[EventBlock]:
         """The events of whole lines; broken ones are left out and counted, or the reason to stop after those before."""
         import pyarrow as pa
 
@@ -294,7 +294,7 @@ class Feed:
                 return kind
         return kinds[0]
 
-    def _block(self, table: Any) -> Block:
+    def _block(self, table: Any) -> EventBlock:
         import pyarrow as pa
 
         table = table.combine_chunks()
@@ -302,13 +302,13 @@ class Feed:
         codes = self._codes([table.column(name).chunk(0) for name in roles.state])
         keys = None if roles.sequence is None else text_keys(table.column(roles.sequence).chunk(0))
         if roles.time is None:
-            return Block(codes, keys, np.zeros(0), None)
+            return EventBlock(codes, keys, np.zeros(0), None)
         moments = table.column(roles.time).chunk(0)
         dated = not pa.types.is_floating(moments.type)
         numbers = (moments.cast(pa.int64()) if dated else moments).to_numpy(zero_copy_only=False)
         if dated and moments.type.unit == "ns":
             numbers = numbers // 1000
-        return Block(codes, keys, numbers.astype(np.float64), dated)
+        return EventBlock(codes, keys, numbers.astype(np.float64), dated)
 
     def _codes(self, columns: list[Any]) -> Codes:
         """Codes of the states; several columns make up tuples."""
@@ -331,9 +331,9 @@ class Feed:
         return [int(text) if text.lstrip("-").isdigit() and len(text) < 19 else text for text in texts]
 
 
-def _joined(blocks: list[Block]) -> Block:
+def _joined(blocks: list[EventBlock]) -> EventBlock:
     if len(blocks) == 1:
         return blocks[0]
     keys = None if blocks[0].keys is None else np.concatenate([b.keys for b in blocks if b.keys is not None])
     codes, times = (np.concatenate([getattr(b, name) for b in blocks]) for name in ("codes", "times"))
-    return Block(codes, keys, times, blocks[0].dated)
+    return EventBlock(codes, keys, times, blocks[0].dated)

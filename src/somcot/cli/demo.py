@@ -10,7 +10,7 @@ from rich.text import Text
 import somcot
 from somcot.cli import screens
 from somcot.cli.inputs import NamedProcess
-from somcot.cli.output import Answer, can_draw, caught, write_files
+from somcot.cli.output import ShownResult, can_draw, caught, write_files
 from somcot.data import clickstream
 from somcot.plumbing.files import write_bytes
 from somcot.readers import from_table
@@ -42,7 +42,7 @@ def run(out: Path, console: Console) -> int:
         cost = somcot.costs.labels(may.value.states, june.value.states)
         result = somcot.distance(may.value, june.value, cost, discount=DISCOUNT, confidence=0.9, rng=0)
     truth = _truth()
-    answer = Answer(result, may, june, cost, "labels", 0, messages, command, state_name="page")
+    answer = ShownResult(result, may, june, cost, "labels", 0, messages, command, state_name="page")
     figure = out / "demo.png" if can_draw() else None
     screens.show_distance(console, answer, known=truth)  # the answer first, as in `somcot distance`
     write_files(answer, report, figure, known=truth)

@@ -14,11 +14,11 @@ import somcot
 from somcot.chains import MarkovChain
 from somcot.cli import screens, signals
 from somcot.cli.cost_option import build_cost, compares_labels
-from somcot.cli.forecast import agree, estimate_size, suggested_discount
+from somcot.cli.forecast import confirm_forecast, estimate_size, suggested_discount
 from somcot.cli.inputs import NamedProcess, match_labels, read_processes
 from somcot.cli.options import Reading
 from somcot.cli.output import (
-    Answer,
+    ShownResult,
     can_draw,
     caught,
     chain_of,
@@ -32,7 +32,7 @@ from somcot.cli.output import (
     to_json,
     write_files,
 )
-from somcot.cli.vectors import AskedVectors, Vectors, labelled, read_pair
+from somcot.cli.vectors import VectorOptions, Vectors, labelled, read_pair
 from somcot.clocks import Clock
 from somcot.costs import FeatureCost
 from somcot.plumbing.arrays import Floats
@@ -40,14 +40,14 @@ from somcot.plumbing.checks import check_discount
 from somcot.result import Result, Status
 from somcot.samples import Samples
 
-__all__ = ["Asked", "AskedVectors", "console", "distance", "info", "metric", "test"]
+__all__ = ["ClockOptions", "VectorOptions", "console", "distance", "info", "metric", "test"]
 
 _PICTURES = (".png", ".svg", ".pdf", ".jpg")
 _FORECAST = ("auto", "exact", "plugin")  # methods whose time and memory are known beforehand
 NOT_CONVERGED = 4
 
 
-class Asked(NamedTuple):
+class ClockOptions(NamedTuple):
     """The clock of a question, at most one of them; none where the data are to suggest a discount."""
 
     discount: float | None = None
@@ -55,7 +55,7 @@ class Asked(NamedTuple):
     rate: float | None = None
     total: bool = False
 
-    def checked(self) -> Asked:
+    def checked(self) -> ClockOptions:
         """Before anything is read: what was given must be one clock, and in range."""
         given = [f"--{name}" for name, value in self._asdict().items() if value is not None and value is not False]
         if len(given) > 1:
@@ -64,7 +64,7 @@ class Asked(NamedTuple):
             Clock.chosen(**self._asdict())
         return self
 
-    def settled(self, x: NamedProcess, y: NamedProcess) -> Asked:
+    def settled(self, x: NamedProcess, y: NamedProcess) -> ClockOptions:
         """With a discount that the data suggest where nothing was asked for."""
         chains = [p for p in (x, y) if p.rates is not None]
         if chains and self.rate is None:
@@ -72,7 +72,7 @@ class Asked(NamedTuple):
         if self.rate is not None and len(chains) < 2:
             found = x if x.rates is None else y
             raise ValueError(f"--rate: {found.name} holds no rates but steps, which take --discount; leave it out")
-        return self._replace(discount=suggested_discount([x, y])) if self == Asked() else self
+        return self._replace(discount=suggested_discount([x, y])) if self == ClockOptions() else self
 
 
 def distance(
@@ -81,7 +81,7 @@ def distance(
     reading: Reading,
     *,
     cost: str,
-    clock: Asked,
+    clock: ClockOptions,
     method: str,
     confidence: float,
     standard_error: str = "rows",
@@ -91,7 +91,7 @@ def distance(
     plot: Path | None,
     yes: bool,
     command: str,
-    vectors: AskedVectors,
+    vectors: VectorOptions,
 ) -> int:
     """`somcot distance`."""
     clock.checked()
@@ -133,7 +133,7 @@ def distance(
                 progress=sys.stderr.isatty(),
                 **options,
             )
-    answer = Answer(result, x, y, np.asarray(table), cost, seed, messages, command)
+    answer = ShownResult(result, x, y, np.asarray(table), cost, seed, messages, command)
     if reading.state is not None and len(reading.state) == 1:
         answer.state_name = reading.state[0]
     try:  # the answer first: no full disk and no failing drawing can take it away
@@ -148,7 +148,7 @@ def distance(
 
 
 def _of_vectors(
-    asked_of: Vectors, clock: Asked, method: str, confidence: float, seed: int
+    asked_of: Vectors, clock: ClockOptions, method: str, confidence: float, seed: int
 ) -> tuple[Result, NamedProcess, NamedProcess, Floats]:
     asked = clock.settled(*asked_of.named())
     found = somcot.distance(
@@ -168,7 +168,7 @@ def test(
     permutations: int,
     seed: int,
     as_json: bool,
-    vectors: AskedVectors,
+    vectors: VectorOptions,
 ) -> int:
     """`somcot test`."""
     _check_discount(discount)
@@ -219,7 +219,7 @@ def test(
 
 
 def metric(
-    a: str, b: str, reading: Reading, *, cost: str, clock: Asked, as_json: bool, out: Path | None, yes: bool
+    a: str, b: str, reading: Reading, *, cost: str, clock: ClockOptions, as_json: bool, out: Path | None, yes: bool
 ) -> int:
     """`somcot metric`."""
     clock.checked()
@@ -286,10 +286,12 @@ def _check_discount(discount: float | None) -> None:
 def _agree(x: NamedProcess, y: NamedProcess, yes: bool) -> None:
     """Say what a long computation will take before it starts."""
     chains = [p.value if isinstance(p.value, MarkovChain) else p.value.chain(check=False) for p in (x, y)]
-    agree(estimate_size(*chains, from_data=not all(isinstance(p.value, MarkovChain) for p in (x, y))), yes=yes)
+    confirm_forecast(
+        estimate_size(*chains, from_data=not all(isinstance(p.value, MarkovChain) for p in (x, y))), yes=yes
+    )
 
 
-def _show_answer(answer: Answer, planned: dict[str, Path | None] | None) -> None:
+def _show_answer(answer: ShownResult, planned: dict[str, Path | None] | None) -> None:
     """Print the answer: for programs, when it is told which files will follow, otherwise for people."""
     if planned is None:
         screens.show_distance(console(), answer)

@@ -24,7 +24,7 @@ from somcot.plumbing.text import label_text
 from somcot.readers.tables.groups import split_periods
 from somcot.samples import Samples
 
-__all__ = ["ALARM", "Asked", "run"]
+__all__ = ["ALARM", "DriftOptions", "run"]
 
 ALARM = 3  # exit code
 _PICTURES = (".png", ".svg", ".pdf", ".jpg")
@@ -32,7 +32,7 @@ _SHOWN = 40  # comparisons on a screen
 _CAUSES = 5
 
 
-class Asked(NamedTuple):
+class DriftOptions(NamedTuple):
     """What was asked for on the command line."""
 
     by: str
@@ -46,7 +46,8 @@ class Asked(NamedTuple):
 
 
 def run(
-    file: str, reading: Reading, asked: Asked, *, html: Path | None, plot: Path | None, alarm: bool, as_json: bool,
+    file: str, reading: Reading, asked: DriftOptions, *,
+    html: Path | None, plot: Path | None, alarm: bool, as_json: bool,
     command: str,
 ) -> int:  # fmt: skip
     """`somcot drift`."""
@@ -83,7 +84,7 @@ def run(
     return ALARM if alarm and found.alarm else 0
 
 
-def _read(file: str, reading: Reading, asked: Asked) -> dict[Hashable, Samples]:
+def _read(file: str, reading: Reading, asked: DriftOptions) -> dict[Hashable, Samples]:
     reward = asked.cost.removeprefix("reward:") if asked.cost.startswith("reward:") else None
     if reward == "":
         raise ValueError("--cost reward:: which column? Write --cost reward:COLUMN")
@@ -140,7 +141,7 @@ def _write(found: Drift, html: Path | None, plot: Path | None, **details: Any) -
         write_bytes(plot, sink.getvalue())
 
 
-def _as_json(found: Drift, asked: Asked, notes: Sequence[str], written: list[str]) -> dict[str, Any]:
+def _as_json(found: Drift, asked: DriftOptions, notes: Sequence[str], written: list[str]) -> dict[str, Any]:
     top = found.largest
     shares = [] if found.result.makeup is None else found.result.contributions(_CAUSES).transitions
     return {

@@ -10,7 +10,16 @@ from somcot.chains import MarkovChain
 from somcot.cli.inputs import NamedProcess
 from somcot.plumbing.errors import DataWarning, warn
 
-__all__ = ["Size", "TooLongError", "agree", "ask", "duration", "estimate_size", "readable", "suggested_discount"]
+__all__ = [
+    "Size",
+    "TooLongError",
+    "confirm",
+    "confirm_forecast",
+    "duration",
+    "estimate_size",
+    "readable",
+    "suggested_discount",
+]
 
 _SWEEPS = 6
 _PATIENCE, _ROOM = 60.0, 4e9  # seconds and bytes that nobody has to be asked about
@@ -48,24 +57,24 @@ def estimate_size(x: MarkovChain, y: MarkovChain, *, from_data: bool) -> Size:
     return Size(pairs, float(solves * _SWEEPS * pairs * per_pair), float(2.5 * pairs * (32.0 * (k + m) + 112.0)))
 
 
-def agree(size: Size, *, yes: bool) -> None:
+def confirm_forecast(size: Size, *, yes: bool) -> None:
     """Repeat a forecast above a minute or 4 GB: ask on a terminal, refuse elsewhere unless told to go on.
 
     Examples
     --------
-    >>> agree(Size(100, 0.1, 1e6), yes=False)
+    >>> confirm_forecast(Size(100, 0.1, 1e6), yes=False)
     """
     if yes or (size.seconds <= _PATIENCE and size.n_bytes <= _ROOM):
         return
     forecast = f"about {duration(size.seconds)} and {readable(size.n_bytes)} of memory for {size.state_pairs:,} pairs"
     if _is_terminal():
         sys.stderr.write(f"This will take {forecast} of states.\n")
-        ask("--top N joins rare states, --yes starts without asking")
+        confirm("--top N joins rare states, --yes starts without asking")
         return
     raise TooLongError(f"this would take {forecast} of states; pass --yes to start, or join rare states: --top N")
 
 
-def ask(instead: str) -> None:
+def confirm(instead: str) -> None:
     """Ask whoever sits at a terminal whether to start; a job without one starts, since it would wait for ever."""
     if not _is_terminal():
         return

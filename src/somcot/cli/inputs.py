@@ -23,8 +23,8 @@ from somcot.timed import ContinuousChain
 
 __all__ = [
     "NamedProcess",
-    "counted",
     "match_labels",
+    "read_counts",
     "read_processes",
 ]
 
@@ -35,7 +35,7 @@ LARGE = 500_000_000  # bytes of a folder from which on its episodes are forgotte
 _KNOWN = ("state", "sequence", "time", "reward", "terminated", "initial", "encoding", "delimiter")
 
 
-def counted(source: Input, options: Mapping[str, Any]) -> Counts | None:
+def read_counts(source: Input, options: Mapping[str, Any]) -> Counts | None:
     """The counts of a large folder of tables, with a note; None for all else."""
     if source.path is None or not source.path.is_dir():
         return None
@@ -104,7 +104,7 @@ def read_processes(paths: Sequence[str], reading: Reading, reward: str | None = 
         options = {name: value for name, value in reading.for_kind(kind).items() if name not in _TOGETHER}
         options |= {n: v for n, v in (("bins", bins), ("reward", reward)) if n in KINDS[kind].options()}
         together = {name: value for name, value in reading.given().items() if name in (*_TOGETHER, "tidy")}
-        process = counted(source, options | together) or read(source, **options)
+        process = read_counts(source, options | together) or read(source, **options)
         if isinstance(process, ContinuousChain):
             steps = process.uniformised(float(process.exits.max()) or 1.0)
             found.append(NamedProcess(source.name, steps, process))

@@ -21,14 +21,14 @@ from somcot.chains import MarkovChain
 from somcot.cli import signals
 from somcot.cli.cost_option import build_cost
 from somcot.cli.distance import console, print_json
-from somcot.cli.forecast import ask, duration, suggested_discount
+from somcot.cli.forecast import confirm, duration, suggested_discount
 from somcot.cli.inputs import NamedProcess, read_processes
 from somcot.cli.options import Reading
 from somcot.cli.output import as_option, caught, check_targets, plain
 from somcot.cli.screens import show_notes
-from somcot.cli.vectors import AskedVectors, number_of_cells, read_all, scale_from
+from somcot.cli.vectors import VectorOptions, number_of_cells, read_all, scale_from
 from somcot.many.matrix import compute, local_client
-from somcot.many.plan import Options, Plan, forecast, prepare
+from somcot.many.plan import JobPlan, MatrixSettings, forecast, prepare
 from somcot.many.record import DistanceMatrix
 from somcot.many.selection import Selection, choose, prepare_selection
 from somcot.plumbing.files import write_bytes
@@ -38,7 +38,7 @@ from somcot.readers.opening import format_of
 from somcot.readers.tables.groups import split_table
 from somcot.report.many_pages import write_matrix
 
-__all__ = ["ENDINGS", "Asked", "AskedVectors", "matrix", "select"]
+__all__ = ["ENDINGS", "MatrixOptions", "VectorOptions", "matrix", "select"]
 
 ENDINGS = (".csv", ".parquet", ".json", ".html")
 _TABLES = ("values", "low", "high", "plugin", "standard_error", "uncut")
@@ -48,7 +48,7 @@ _NOTES = 8  # notes shown
 _WORTH_SAYING, _LONG = 2.0, 300.0  # seconds from which on the forecast is shown, and somebody at a terminal asked
 
 
-class Asked(NamedTuple):
+class MatrixOptions(NamedTuple):
     """What was asked for on the command line."""
 
     cost: str
@@ -61,7 +61,7 @@ class Asked(NamedTuple):
 
 
 def matrix(
-    files: Sequence[str], reading: Reading, asked: Asked, *, by: str | None, vectors: AskedVectors,
+    files: Sequence[str], reading: Reading, asked: MatrixOptions, *, by: str | None, vectors: VectorOptions,
     checkpoint: Path | None, workers: int, out: Sequence[Path], strict: bool, as_json: bool, command: str, yes: bool,
 ) -> int:  # fmt: skip
     """`somcot matrix`."""
@@ -76,7 +76,7 @@ def matrix(
             asked = asked._replace(cost=cost)
         discount = _discount(asked.discount, processes)
         asked = asked._replace(discount=discount)
-        options = Options(discount, asked.method, asked.confidence, asked.simultaneous, asked.tests, asked.seed)
+        options = MatrixSettings(discount, asked.method, asked.confidence, asked.simultaneous, asked.tests, asked.seed)
         plan = prepare(processes, cost, options, **more)
         _announce(plan, workers, yes=yes)
         found = _compute(plan, checkpoint, workers)
@@ -134,7 +134,7 @@ def select(
 
 
 def _compared(
-    files: Sequence[str], reading: Reading, cost: str, by: str | None, vectors: AskedVectors
+    files: Sequence[str], reading: Reading, cost: str, by: str | None, vectors: VectorOptions
 ) -> tuple[dict[Hashable, Any], Any, dict[str, Any]]:
     """Processes by name, what differences cost, and what only vectors have."""
     if not vectors:
@@ -237,7 +237,7 @@ def _cost(text: str, processes: Mapping[Hashable, ChainOrData]) -> Any:
     return np.asarray(table) if Path(text).expanduser().exists() else text
 
 
-def _announce(plan: Plan, workers: int, *, yes: bool) -> None:
+def _announce(plan: JobPlan, workers: int, *, yes: bool) -> None:
     """Say before a long computation how long it will be; where somebody sits at the terminal, ask."""
     seconds = forecast(plan, workers or None)
     if seconds > _WORTH_SAYING:
@@ -246,10 +246,10 @@ def _announce(plan: Plan, workers: int, *, yes: bool) -> None:
         sys.stderr.write(f"{pairs:,} pairs of processes: about {duration(seconds)}\n")
         sys.stderr.flush()
     if seconds > _LONG and not yes:
-        ask("--checkpoint FILE keeps finished pairs, --yes starts without asking")
+        confirm("--checkpoint FILE keeps finished pairs, --yes starts without asking")
 
 
-def _compute(plan: Plan, checkpoint: Path | None, workers: int) -> DistanceMatrix:
+def _compute(plan: JobPlan, checkpoint: Path | None, workers: int) -> DistanceMatrix:
     client = local_client(workers) if workers else None
     try:
         return compute(plan, client=client, checkpoint=checkpoint, progress=sys.stderr.isatty())
@@ -259,7 +259,7 @@ def _compute(plan: Plan, checkpoint: Path | None, workers: int) -> DistanceMatri
             client.cluster.close()
 
 
-def _as_json(found: DistanceMatrix, asked: Asked, notes: Sequence[str], out: Sequence[Path]) -> dict[str, Any]:
+def _as_json(found: DistanceMatrix, asked: MatrixOptions, notes: Sequence[str], out: Sequence[Path]) -> dict[str, Any]:
     return {
         "somcot": somcot.__version__, "command": "matrix", **asked._asdict(),
         "labels": list(found.labels), "symmetric": found.symmetric, "interrupted": found.interrupted,
@@ -274,7 +274,7 @@ def _numbers(table: Any) -> list[list[float | None]]:
     return [[None if np.isnan(v) else float(v) for v in row] for row in table]
 
 
-def _write(path: Path, found: DistanceMatrix, asked: Asked, notes: Sequence[str], command: str) -> None:
+def _write(path: Path, found: DistanceMatrix, asked: MatrixOptions, notes: Sequence[str], command: str) -> None:
     if path.suffix == ".html":
         write_matrix(path, found, notes=notes, command=command, unit=asked.cost)
     elif path.suffix == ".json":

@@ -25,13 +25,13 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.files import write_bytes
 from somcot.plumbing.text import label_text
 from somcot.problem import Data
-from somcot.report import meaning, named
+from somcot.report import meaning, merge_notes
 from somcot.result import Claim, Result
 from somcot.samples import Samples
 from somcot.trajectories import Trajectories
 
 __all__ = [
-    "Answer",
+    "ShownResult",
     "as_option",
     "can_draw",
     "caught",
@@ -99,7 +99,7 @@ _PARTS = ("resolution", "twin", "shift_check", "map")
 
 
 @dataclass
-class Answer:
+class ShownResult:
     """A result and everything that is shown with it."""
 
     result: Result
@@ -173,7 +173,7 @@ def notes_of(messages: Iterable[str], x: NamedProcess, y: NamedProcess) -> list[
     short = names_of(x, y)
     known = {x.name: "x", y.name: "y"} if x.name != y.name else {}
     parts = ((message, *message.partition(": ")) for message in map(as_option, messages))
-    return named([f"{known[a]}: {rest}" if a in known else whole for whole, a, _, rest in parts], short)
+    return merge_notes([f"{known[a]}: {rest}" if a in known else whole for whole, a, _, rest in parts], short)
 
 
 def chain_of(process: NamedProcess) -> MarkovChain:
@@ -202,7 +202,7 @@ def process_facts(process: NamedProcess) -> dict[str, Any]:
     return facts | {"kind": "chain", "n_transitions": int(value.support.indptr[-2]), "n_episodes": 0}
 
 
-def to_json(answer: Answer) -> dict[str, Any]:
+def to_json(answer: ShownResult) -> dict[str, Any]:
     """The object that `somcot distance --json` prints; its keys are documented and stay."""
     r = answer.result
     only_x, only_y = one_sided(answer.x, answer.y)
@@ -313,12 +313,12 @@ def _refuse_unwritable(path: Path) -> None:
         raise ValueError(f"{path}: cannot be written; name a file in a folder that you may write to")
 
 
-def write_files(answer: Answer, html: Path | None, plot: Path | None, known: float | None = None) -> None:
+def write_files(answer: ShownResult, html: Path | None, plot: Path | None, known: float | None = None) -> None:
     """Write the report and the figure, and note where they are."""
     if html is not None:
-        told = replace(answer.result, notes=())  # they are among those of the answer, in the words of the command line
+        shown = replace(answer.result, notes=())  # they are among those of the answer, in the words of the command line
         report.write(
-            html, told, cost=answer.cost, x=answer.x.value, y=answer.y.value,
+            html, shown, cost=answer.cost, x=answer.x.value, y=answer.y.value,
             names=answer.names, cost_name=answer.cost_name, warnings=answer.notes,
             command=answer.command, known=known, state_name=answer.state_name,
         )  # fmt: skip
@@ -333,7 +333,7 @@ def can_draw() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def _drawn(answer: Answer, kind: str) -> bytes:
+def _drawn(answer: ShownResult, kind: str) -> bytes:
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -16,14 +16,14 @@ from rich.text import Text
 from somcot.cli.cost_option import compares_labels
 from somcot.cli.forecast import Size, duration, readable
 from somcot.cli.inputs import NamedProcess
-from somcot.cli.output import Answer, names_of, one_sided, process_facts
+from somcot.cli.output import ShownResult, names_of, one_sided, process_facts
 from somcot.contributions import PairShare, TransitionShare
 from somcot.inference.permutation import verdict
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.text import decimals, figure, label_text, listed_label, percent, seconds
 from somcot.problem import Data
-from somcot.report import before_correction, by_test, certainty, told
-from somcot.report.sentences import of_time
+from somcot.report import before_correction, certainty, continuous_facts, sentence_of_test
+from somcot.report.sentences import share_of_time
 from somcot.result import Claim, Status
 from somcot.samples import Samples
 from somcot.solvers import describe
@@ -49,7 +49,7 @@ _MATCHES = 8
 _LABEL = 28
 
 
-def parts(answer: Answer) -> Columns:
+def parts(answer: ShownResult) -> Columns:
     """Where the distance comes from and who corresponds to whom, side by side where the terminal is wide enough."""
     tables = [_matches(answer)]
     if answer.result.makeup is not None:
@@ -63,7 +63,7 @@ def parts(answer: Answer) -> Columns:
     return Columns(tables, padding=(1, 4))
 
 
-def _steps(answer: Answer, steps: tuple[TransitionShare, ...]) -> Table:
+def _steps(answer: ShownResult, steps: tuple[TransitionShare, ...]) -> Table:
     table = _titled("Steps that differ and matter most")
     table.add_column("from", overflow="fold")
     table.add_column("to", overflow="fold")
@@ -80,7 +80,7 @@ def _steps(answer: Answer, steps: tuple[TransitionShare, ...]) -> Table:
     return table
 
 
-def _pairs(answer: Answer, pairs: tuple[PairShare, ...], title: str) -> Table:
+def _pairs(answer: ShownResult, pairs: tuple[PairShare, ...], title: str) -> Table:
     table = _titled(title)
     first, second = (file_name(name, 14) for name in answer.names)
     table.add_column(Text(f"in {first}"), overflow="fold")
@@ -92,12 +92,12 @@ def _pairs(answer: Answer, pairs: tuple[PairShare, ...], title: str) -> Table:
     for p, columns in zip(pairs, _verdicts(answer, pairs), strict=True):
         table.add_row(
             Text(label_text(p.x, _LABEL)), Text(label_text(p.y, _LABEL)),
-            percent(of_time(answer.result, p.occupancy)), decimals(p.amount), *columns,
+            percent(share_of_time(answer.result, p.occupancy)), decimals(p.amount), *columns,
         )  # fmt: skip
     return table
 
 
-def _verdicts(answer: Answer, shares: Sequence[PairShare | TransitionShare]) -> list[tuple[str, ...]]:
+def _verdicts(answer: ShownResult, shares: Sequence[PairShare | TransitionShare]) -> list[tuple[str, ...]]:
     """A last cell for each row: whether it is no accident. Of known chains nothing is, so nothing need be said."""
     if not answer.result.n_samples:
         return [()] * len(shares)
@@ -106,7 +106,7 @@ def _verdicts(answer: Answer, shares: Sequence[PairShare | TransitionShare]) -> 
     return [("yes" if share.marked else "no",) for share in shares]
 
 
-def _matches(answer: Answer) -> Table:
+def _matches(answer: ShownResult) -> Table:
     table = _titled("Strongest correspondences")
     first, second = (file_name(name, 18) for name in answer.names)
     table.add_column(Text(f"state in {first}"), overflow="fold")
@@ -116,7 +116,7 @@ def _matches(answer: Answer) -> Table:
     for match in answer.result.matches()[:_MATCHES]:
         table.add_row(
             Text(label_text(match.x, _LABEL)), Text(label_text(match.y, _LABEL)), percent(match.probability),
-            percent(of_time(answer.result, match.occupancy)),
+            percent(share_of_time(answer.result, match.occupancy)),
         )  # fmt: skip
     return table
 
@@ -148,7 +148,7 @@ def file_name(name: str, longest: int = 36) -> str:
 _MATRIX = 12
 
 
-def show_distance(console: Console, answer: Answer, *, known: float | None = None) -> None:
+def show_distance(console: Console, answer: ShownResult, *, known: float | None = None) -> None:
     """What the number means, how sure it is, how it came about; notes; where it comes from and who goes with whom."""
     r = answer.result
     facts = _grid()
@@ -167,7 +167,7 @@ def show_distance(console: Console, answer: Answer, *, known: float | None = Non
         if r.counted is not None:
             facts.add_row("its data", f"the chains of the transitions it was fed are at {figure(r.counted)}")
     if r.continuous is not None:
-        for row in told(r.continuous, r.plugin):
+        for row in continuous_facts(r.continuous, r.plugin):
             facts.add_row(*row)
     else:
         if (before := before_correction(r)) is not None:
@@ -181,14 +181,14 @@ def show_distance(console: Console, answer: Answer, *, known: float | None = Non
         )
     facts.add_row("time", f"{seconds(r.seconds)}, {r.n_steps:,} steps, {r.status.value}")
     title = Text(" and ".join(file_name(name, 30) for name in answer.names))
-    said = " ".join(filter(None, (certainty(r, answer.cost), by_test(r, answer.cost))))
+    said = " ".join(filter(None, (certainty(r, answer.cost), sentence_of_test(r, answer.cost))))
     words = Group(Text(answer.meaning, style="bold"), Text(said), Text(), facts)
     console.print(Panel(words, title=title, title_align="left", expand=False))
     _after(console, answer)
     console.print(parts(answer))
 
 
-def _after(console: Console, answer: Answer) -> None:
+def _after(console: Console, answer: ShownResult) -> None:
     left_over = one_sided(answer.x, answer.y) if compares_labels(answer.cost_name) else ([], [])
     only = zip(answer.names, left_over, strict=True)
     show_notes(console, [*answer.notes, *(f"only in {name}: {_names(states)}" for name, states in only if states)])
@@ -198,7 +198,7 @@ def _after(console: Console, answer: Answer) -> None:
     show_files(console, answer)
 
 
-def show_files(console: Console, answer: Answer) -> None:
+def show_files(console: Console, answer: ShownResult) -> None:
     """Where the report and the figure are."""
     for what, path in answer.files.items():
         console.print(Text(f"{what}: {label_text(path, 4096)}", style="cyan"))

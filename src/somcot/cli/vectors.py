@@ -18,13 +18,13 @@ from somcot.result import Result
 from somcot.samples import Samples
 from somcot.trajectories import Trajectories
 
-__all__ = ["AskedVectors", "Vectors", "labelled", "number_of_cells", "read_all", "read_pair", "scale_from"]
+__all__ = ["VectorOptions", "Vectors", "labelled", "number_of_cells", "read_all", "read_pair", "scale_from"]
 
 _SHOWN = 4  # coordinates that a name of a cell can hold
 _TABLES_ONLY = ("state", "sequence", "time", "gap", "encoding", "delimiter")
 
 
-class AskedVectors(NamedTuple):
+class VectorOptions(NamedTuple):
     """What ``--cells`` and ``--scale`` say; nothing where states are labels."""
 
     cells: str | None = None
@@ -104,14 +104,14 @@ def scale_from(text: str | None) -> str | float | list[float]:
     return found[0] if len(found) == 1 else found
 
 
-def read_pair(a: str, b: str, reading: Reading, asked: AskedVectors, cost: str) -> Vectors:
+def read_pair(a: str, b: str, reading: Reading, asked: VectorOptions, cost: str) -> Vectors:
     """Read both files as recordings of real vectors."""
     (x, y), point_cost = read_all((a, b), reading, asked, cost)
     assert asked.cells is not None
     return Vectors((a, b), (x, y), point_cost, number_of_cells(asked.cells), scale_from(asked.scale))
 
 
-def read_all(files: Sequence[str], reading: Reading, asked: AskedVectors, cost: str) -> tuple[list[Trajectories], str]:
+def read_all(files: Sequence[str], reading: Reading, asked: VectorOptions, cost: str) -> tuple[list[Trajectories], str]:
     """Files as recordings of real vectors with the same coordinates, and what differences cost."""
     assert asked.cells is not None
     number_of_cells(asked.cells)

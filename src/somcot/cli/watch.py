@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from somcot.cli.cost_option import build_cost
-from somcot.cli.csv_stream import Block, Feed, Place, Roles
+from somcot.cli.csv_stream import EventBlock, EventColumns, Feed, Place
 from somcot.cli.forecast import suggested_discount
 from somcot.cli.inputs import read_processes
 from somcot.cli.options import Reading, flag
@@ -26,7 +26,7 @@ from somcot.readers.tables.rows import check_gap
 from somcot.report.live_page import write_status
 from somcot.result import Result
 
-__all__ = ["ALARM", "Asked", "watch"]
+__all__ = ["ALARM", "WatchOptions", "watch"]
 
 ALARM = 3  # exit code of --exit-on-alarm
 _SHOWN = 0.5  # seconds between two status lines on a terminal
@@ -36,7 +36,7 @@ _POINTS = 400  # of the evidence curve
 _STREAMED = {"sequence", "time", "state", "end", "gap", "delimiter", "terminated", "initial", "missing"}
 
 
-class Asked(NamedTuple):
+class WatchOptions(NamedTuple):
     """What was asked for on the command line."""
 
     reference: str
@@ -59,7 +59,7 @@ class Asked(NamedTuple):
     save_every: float
 
 
-def watch(path: str, reading: Reading, asked: Asked) -> int:
+def watch(path: str, reading: Reading, asked: WatchOptions) -> int:
     """`somcot watch`."""
     for name in reading.given():
         if name not in _STREAMED:
@@ -77,10 +77,10 @@ def watch(path: str, reading: Reading, asked: Asked) -> int:
         _note(text)
     lock = exclusive(asked.state_file) if asked.state_file is not None else contextlib.nullcontext()
     with lock:
-        return _Run(path, reading, asked, monitor).run()
+        return _Watch(path, reading, asked, monitor).run()
 
 
-def _monitor(reading: Reading, asked: Asked) -> Monitor:
+def _monitor(reading: Reading, asked: WatchOptions) -> Monitor:
     reward = asked.cost.removeprefix("reward:") if asked.cost.startswith("reward:") else None
     (reference,) = read_processes([asked.reference], reading, reward)
     cost: Any = "labels" if asked.cost == "labels" else build_cost(asked.cost, reference, reference)
@@ -104,16 +104,16 @@ def _monitor(reading: Reading, asked: Asked) -> Monitor:
     )
 
 
-class _Run:
+class _Watch:
     """One run of the command."""
 
-    def __init__(self, path: str, reading: Reading, asked: Asked, monitor: Monitor) -> None:
+    def __init__(self, path: str, reading: Reading, asked: WatchOptions, monitor: Monitor) -> None:
         self.path, self.asked, self.monitor = path, asked, monitor
         self.terminal = sys.stderr.isatty() and not asked.as_json
         self.delivered, place = 0, Place()
         if asked.state_file is not None and asked.state_file.exists():
             place = self._resume(asked.state_file)
-        roles = Roles(tuple(reading.state or ()), reading.sequence, reading.time)
+        roles = EventColumns(tuple(reading.state or ()), reading.sequence, reading.time)
         self.feed = Feed(
             path, self.monitor, roles, place, follow=asked.follow, skip=asked.broken == "skip",
             delimiter=reading.delimiter or self.delimiter,
@@ -183,7 +183,7 @@ class _Run:
                         return
             self._report()
 
-    def _take(self, block: Block) -> list[Alarm]:
+    def _take(self, block: EventBlock) -> list[Alarm]:
         """Feed the monitor, in pieces where a curve is drawn; how events are cut changes nothing else."""
         n = len(block.codes)
         step = -(-n // _PIECES) if self.asked.html is not None else n

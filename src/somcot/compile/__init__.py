@@ -1,1 +1,1 @@
-"""compile"""
+"""Compiled code: decorators, disk cache, fixed-order arithmetic, and the quarantine for Numba's internals."""

@@ -32,10 +32,10 @@ from numba.core.serialize import dumps
 
 __all__ = [
     "FAST",
-    "Piece",
-    "Shared",
+    "DefaultEntryPoint",
+    "Inlined",
+    "Linked",
     "StaleError",
-    "Whole",
     "kernel",
     "part",
 ]
@@ -44,14 +44,14 @@ __all__ = [
 # --- Compiled functions as Numba makes them by itself: for releases whose inside `pieces` does not know.
 
 
-class Whole(CPUDispatcher):
+class DefaultEntryPoint(CPUDispatcher):
     """A function for Python and for other compiled functions."""
 
     def __init__(self, py_func: Any, targetoptions: Any = None) -> None:
         super().__init__(py_func, targetoptions=dict(targetoptions or {}))
 
 
-Piece = Shared = Whole
+Inlined = Linked = DefaultEntryPoint
 
 
 class StaleError(Exception):
@@ -62,7 +62,8 @@ class StaleError(Exception):
 
 # What `pieces` leaves out of Numba's work is known of these releases. With others compiling takes longer.
 if (0, 65) <= tuple(map(int, re.findall(r"\d+", numba.__version__)[:2])) < (0, 69):
-    from somcot.compile.numba_internals import Piece, Shared, StaleError, Whole
+    from somcot.compile.numba_internals import EntryPoint as DefaultEntryPoint
+    from somcot.compile.numba_internals import Inlined, Linked, StaleError
 else:
     pass
 
@@ -100,7 +101,7 @@ def kernel(function: Any = None, *, name: str = "", seconds: int = 0, shared: bo
         return functools.partial(kernel, name=name, seconds=seconds, shared=shared)
     if config.DISABLE_JIT:
         return function
-    compiled = (Shared if shared else Whole)(function, targetoptions=OPTIONS)
+    compiled = (Linked if shared else DefaultEntryPoint)(function, targetoptions=OPTIONS)
     compiled._cache = _cache(function, f"{name}, about {seconds} s" if name else "")
     return compiled
 
@@ -125,7 +126,7 @@ def part(function: Any = None, *, nan: bool = False, inline: bool = True) -> Any
         return functools.partial(part, nan=nan, inline=inline)
     if config.DISABLE_JIT:
         return function
-    return Piece(function, targetoptions=OPTIONS | {"forceinline": inline, "fastmath": False if nan else set(FAST)})
+    return Inlined(function, targetoptions=OPTIONS | {"forceinline": inline, "fastmath": False if nan else set(FAST)})
 
 
 def _cache(function: Function, announcement: str) -> Any:
@@ -210,7 +211,7 @@ class _Files:
 def _stamp(module: str) -> bytes:
     """A hash of the module and of every module of the package that it imports, directly or not."""
     found: dict[str, bytes] = {}
-    waiting = [module, __name__, Whole.__module__]
+    waiting = [module, __name__, DefaultEntryPoint.__module__]
     while waiting:
         name = waiting.pop()
         if name not in found and getattr(sys.modules.get(name), "__file__", None):

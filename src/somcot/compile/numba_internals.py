@@ -6,8 +6,8 @@ translated nor linked with what it calls. A whole links each of its pieces once.
 Numba optimises every function to the end, translates it and wraps it for Python before another one takes it in, and
 then optimises both together again. With functions that call functions most of the work is done several times over,
 for code that nobody ever runs by itself. Here a function has two faces. What other compiled functions see is a
-`Piece`: typed and lowered, nothing more. Only what Python calls becomes machine code: a `Whole` is its piece and a
-wrapper. What Numba compiles on the way, as for `np.empty`, is a piece too.
+`Inlined`: typed and lowered, nothing more. Only what Python calls becomes machine code: an `EntryPoint` is
+its piece and a wrapper. What Numba compiles on the way, as for `np.empty`, is a piece too.
 """
 # mypy: disable-error-code="no-untyped-call, misc, attr-defined, no-any-return, assignment"
 
@@ -36,15 +36,15 @@ from numba.core.sigutils import normalize_signature
 from numba.core.types import NamedTupleClass, unliteral
 
 __all__ = [
-    "Apart",
-    "Gathered",
-    "Piece",
-    "Shared",
+    "EntryPoint",
+    "Inlined",
+    "Linked",
+    "LinkedLibrary",
+    "Prelinked",
     "StaleError",
-    "Waiting",
-    "Whole",
-    "never_waiting",
-    "only_waiting",
+    "Unlinked",
+    "never_unlinked",
+    "only_unlinked",
     "refresh",
 ]
 
@@ -52,7 +52,7 @@ __all__ = [
 # --- Where compiled code is kept: code that waits to be taken in, and code that is gathered and translated.
 
 
-class Gathered(JITCodeLibrary):
+class LinkedLibrary(JITCodeLibrary):
     """Code with all that it takes in, each piece once, to be optimised together."""
 
     entry = ""  # the function that other machine code may call
@@ -87,10 +87,10 @@ class Gathered(JITCodeLibrary):
                 continue
             seen.add(library)
             self._reload_init.update(library._reload_init)
-            if isinstance(library, Waiting):
+            if isinstance(library, Unlinked):
                 waiting += reversed(library._linking_libraries)
                 self._final_module.link_in(library.alone, preserve=True)
-            elif not isinstance(library, Apart):
+            elif not isinstance(library, Prelinked):
                 self._final_module.link_in(library._get_module_for_linking(), preserve=True)
         self._linking_libraries = []
 
@@ -109,7 +109,7 @@ class Gathered(JITCodeLibrary):
         return self.name, "object", (self._get_compiled_object(), llvm.parse_assembly(text).as_bitcode())
 
 
-class Waiting(Gathered):
+class Unlinked(LinkedLibrary):
     """Code that is waiting for the function that takes it in."""
 
     def finalize(self) -> None:
@@ -128,7 +128,7 @@ class Waiting(Gathered):
     def _get_module_for_linking(self) -> Any:
         """For functions that are not the package's: the code with all that it takes in."""
         if self._shared_module is None:
-            whole = Gathered(self._codegen, self.name)
+            whole = LinkedLibrary(self._codegen, self.name)
             whole._final_module, whole._linking_libraries = self.alone.clone(), list(self._linking_libraries)
             whole.gather()
             self._reload_init |= whole._reload_init
@@ -136,7 +136,7 @@ class Waiting(Gathered):
         return self._shared_module
 
 
-class Apart:
+class Prelinked:
     """Machine code that is there already. Who calls it has it loaded before its own: Numba does what `load` says."""
 
     _linking_libraries = ()
@@ -149,10 +149,10 @@ class Apart:
 
 
 @contextlib.contextmanager
-def only_waiting(codegen: Any) -> Iterator[None]:
+def only_unlinked(codegen: Any) -> Iterator[None]:
     """Whatever Numba compiles meanwhile is left waiting as well; its lock keeps other threads out."""
-    with never_waiting(codegen):
-        codegen.create_library = functools.partial(Waiting, codegen)
+    with never_unlinked(codegen):
+        codegen.create_library = functools.partial(Unlinked, codegen)
         codegen.set_env = lambda _name, _environment: None  # there is no place for it yet
         try:
             yield
@@ -161,7 +161,7 @@ def only_waiting(codegen: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def never_waiting(codegen: Any) -> Iterator[None]:
+def never_unlinked(codegen: Any) -> Iterator[None]:
     """Numba as it is, also in the midst of `only_waiting`."""
     before = {name: codegen.__dict__.pop(name) for name in ("create_library", "set_env") if name in codegen.__dict__}
     try:
@@ -274,7 +274,7 @@ class _Compiler(Compiler):
         self.state.func_id.unique_id = f"{self.state.func_id.unique_id}p{os.getpid()}{_TOKEN}"
         context = self.state.targetctx
         context.refresh = functools.partial(refresh, context)
-        with only_waiting(context.codegen()):
+        with only_unlinked(context.codegen()):
             return super()._compile_core()
 
     def define_pipelines(self) -> list[Any]:
@@ -285,7 +285,7 @@ class _Compiler(Compiler):
         return [passes]
 
 
-class Piece(CPUDispatcher):
+class Inlined(CPUDispatcher):
     """A function for other compiled functions. Python may call it too: then it is compiled like any other."""
 
     def __init__(self, py_func: Any, local_types: Any = None, targetoptions: Any = None) -> None:
@@ -302,7 +302,7 @@ class Piece(CPUDispatcher):
     @functools.cached_property
     def whole(self) -> Any:
         """The same function, to be called from Python."""
-        whole = Whole(self.py_func, self.locals, self.targetoptions)
+        whole = EntryPoint(self.py_func, self.locals, self.targetoptions)
         whole.piece = self
         return whole
 
@@ -313,7 +313,7 @@ class Piece(CPUDispatcher):
 class _Translator(_FunctionCompiler):
     """Makes machine code of a piece and a wrapper for Python."""
 
-    whole: Whole
+    whole: EntryPoint
 
     def _compile_core(self, args: Any, _return_type: Any) -> Any:
         piece = self.whole.piece
@@ -324,7 +324,7 @@ class _Translator(_FunctionCompiler):
         environment = Environment.from_fndesc(description)
         if not context.data_model_manager[description.restype].contains_nrt_meminfo():
             context = context.subtarget(enable_nrt=False)  # Python keeps the arguments alive
-        library = Gathered(context.codegen(), description.qualname)
+        library = LinkedLibrary(context.codegen(), description.qualname)
         library.enable_object_caching()
         library.add_linking_library(lowered.library)
         library.entry = description.llvm_func_name
@@ -352,8 +352,8 @@ def _load(module: str, name: str, signature: Any, symbol: str) -> None:
         raise StaleError(f"{name} was compiled again")
 
 
-class Whole(CPUDispatcher):
-    """A function for Python. Other compiled functions see its `Piece`."""
+class EntryPoint(CPUDispatcher):
+    """A function for Python. Other compiled functions see its `Inlined`."""
 
     def __init__(self, py_func: Any, local_types: Any = None, targetoptions: Any = None) -> None:
         super().__init__(py_func, local_types, dict(targetoptions or {}))
@@ -366,7 +366,7 @@ class Whole(CPUDispatcher):
             collecting = gc.isenabled()
             gc.disable()
             try:
-                with never_waiting(self.targetctx.codegen()):
+                with never_unlinked(self.targetctx.codegen()):
                     return super().compile(signature)
             finally:
                 if collecting:
@@ -375,7 +375,7 @@ class Whole(CPUDispatcher):
     @functools.cached_property
     def piece(self) -> Any:
         """The same function, to be called from compiled functions."""
-        return Piece(self.py_func, self.locals, self.targetoptions)
+        return Inlined(self.py_func, self.locals, self.targetoptions)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """Where the function is called: the types that it takes there."""
@@ -386,7 +386,7 @@ class Whole(CPUDispatcher):
         return self.piece.get_overload(signature)
 
 
-class Shared(Whole):
+class Linked(EntryPoint):
     """A large function that other compiled functions call as it is, instead of being compiled with it once more."""
 
     def __init__(self, py_func: Any, local_types: Any = None, targetoptions: Any = None) -> None:
@@ -405,5 +405,5 @@ class Shared(Whole):
             described = self.overloads[args].fndesc
             load = functools.partial(_load, self.__module__, self.__name__, args, described.mangled_name)
             self._entries[args] = _Entry()
-            self.targetctx.insert_user_function(self._entries[args], described, [Apart(load)])
+            self.targetctx.insert_user_function(self._entries[args], described, [Prelinked(load)])
         return self._entries[args]

@@ -18,10 +18,10 @@ from somcot.trajectories import Trajectories
 __all__ = [
     "KINDS",
     "Affine",
-    "Beside",
     "Fitted",
+    "MapConstraints",
+    "describe_map",
     "fit_map",
-    "in_words",
 ]
 
 
@@ -59,7 +59,7 @@ class _Law(NamedTuple):
         return np.asarray(S[i, j] * np.sqrt(self.n / np.where(i == j, self.tails, 0.5 * self.tails)))
 
 
-class Beside(NamedTuple):
+class MapConstraints(NamedTuple):
     """What T has to carry over beside the mean of a step: its scatter, and where episodes start."""
 
     noise: _Law
@@ -68,7 +68,7 @@ class Beside(NamedTuple):
     of_y: tuple[Floats, Floats]  # mean and covariance of the starts of y
 
     @classmethod
-    def of(cls, x: Trajectories, y: Trajectories, step: OneStep) -> Beside:
+    def of(cls, x: Trajectories, y: Trajectories, step: OneStep) -> MapConstraints:
         """From both recordings and the model of a step of x."""
         n, free = x.n_transitions, min(step.freedom, 0.5 * x.n_transitions)
         left = x.following - step.mean(x.now)
@@ -151,7 +151,7 @@ def fit_map(kind: str, x: Trajectories, y: Trajectories, step: OneStep, rng: np.
         return Fitted(kind, make(first), first, np.zeros((0, 0)), make)
     prior = (_TRUST**2) * (1.0 / x.n_episodes + 1.0 / y.n_episodes)
     rows = rng.choice(y.n_transitions, min(_POINTS, y.n_transitions), replace=False)
-    numbers, beside = first, Beside.of(x, y, step)
+    numbers, beside = first, MapConstraints.of(x, y, step)
     for part, also in ((rows, None), (np.arange(y.n_transitions), beside)):
         search = _Search(make, first, prior, step, also, y.now[part], y.following[part])
         numbers = search.best(numbers)
@@ -168,7 +168,7 @@ class _Search(NamedTuple):
     first: Floats
     prior: float
     step: OneStep
-    beside: Beside | None
+    beside: MapConstraints | None
     now: Floats
     following: Floats
 
@@ -228,12 +228,12 @@ class _Search(NamedTuple):
         return total if np.isfinite(total) else np.inf
 
 
-def in_words(kind: str, T: Affine, names: tuple[str, ...]) -> str:
+def describe_map(kind: str, T: Affine, names: tuple[str, ...]) -> str:
     """The map as a sentence.
 
     Examples
     --------
-    >>> in_words("shift", Affine(np.eye(2), np.array([0.3, 0.4])), ("east", "north"))
+    >>> describe_map("shift", Affine(np.eye(2), np.array([0.3, 0.4])), ("east", "north"))
     'y behaves as x shifted by (0.3, 0.4) in (east, north)'
     """
     shown = ", ".join(f"{s:.3g}" for s in T.shift)

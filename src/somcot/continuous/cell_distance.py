@@ -14,7 +14,7 @@ from somcot.continuous.discretise import check_recordings, discretise, scale_of
 from somcot.core.pairs import reachable_pairs
 from somcot.inference import permutation
 from somcot.inference.permutation import SameProcessResult, permutation_test
-from somcot.inference.pooled_episodes import Deck
+from somcot.inference.pooled_episodes import PooledEpisodes
 from somcot.plumbing.arrays import Codes, Floats
 from somcot.plumbing.checks import check_discount, check_rng
 from somcot.problem import UnitProblem
@@ -23,7 +23,7 @@ from somcot.solvers.policy_iteration import iterate
 from somcot.trajectories import Trajectories
 
 __all__ = [
-    "Counted",
+    "CellCounts",
     "null_distances",
     "pvalue",
     "raw",
@@ -37,12 +37,12 @@ _TOLERANCE = 1e-6  # of the range of the cost; sampling noise is far larger
 
 
 @dataclass(frozen=True, eq=False)
-class Counted:
+class CellCounts:
     """Two recordings on given cells, with centres averaged over their own points.
 
     Attributes
     ----------
-    deck : Deck
+    deck : PooledEpisodes
         Both, episode by episode.
     cost : ndarray, shape (k, k)
         Between the centres.
@@ -50,12 +50,12 @@ class Counted:
         Of all points.
     """
 
-    deck: Deck
+    deck: PooledEpisodes
     cost: Floats
     codes: tuple[Codes, Codes]
 
     @classmethod
-    def of(cls, cells: Cells, x: Trajectories, y: Trajectories, cost: PointCost) -> Counted:
+    def of(cls, cells: Cells, x: Trajectories, y: Trajectories, cost: PointCost) -> CellCounts:
         """Count."""
         sides = (x, y)
         codes = (cells.codes(x), cells.codes(y))
@@ -65,7 +65,7 @@ class Counted:
         sums = np.stack([np.bincount(every, column, k) for column in points.T], axis=1)
         centres = np.where(size > 0, sums / np.maximum(size, 1), cells.centres)
         samples = [samples_of(c, data, k, ends=bool(cells.n_ends)) for c, data in zip(codes, sides, strict=True)]
-        return cls(Deck.of(samples), apart(cost, centres, centres, cells.scale), codes)
+        return cls(PooledEpisodes.of(samples), apart(cost, centres, centres, cells.scale), codes)
 
     def observed(self, discount: float) -> float:
         """The distance of the two recordings as they are."""
@@ -87,7 +87,7 @@ class Counted:
 
 def raw(cells: Cells, x: Trajectories, y: Trajectories, cost: PointCost, discount: float) -> float:
     """The distance of the chains that two recordings give on the cells: too high by noise, and off by the cells."""
-    return Counted.of(cells, x, y, cost).observed(discount)
+    return CellCounts.of(cells, x, y, cost).observed(discount)
 
 
 def pvalue(
@@ -104,7 +104,7 @@ def pvalue(
 
     Exact level as long as the cells do not know which episode belongs to whom, as those fitted to both together do.
     """
-    counted = Counted.of(cells, x, y, cost)
+    counted = CellCounts.of(cells, x, y, cost)
     pooled = counted.cost - counted.cost.min()
     unit = pooled / (pooled.max() or 1.0)
     sides = [cells.samples(data) for data in (x, y)]
@@ -116,12 +116,12 @@ def null_distances(
     cells: Cells, x: Trajectories, y: Trajectories, cost: PointCost, discount: float, *, n: int, seed: int
 ) -> Floats:
     """Distances of random regroupings of the episodes: what cells say where there is no difference at all."""
-    counted = Counted.of(cells, x, y, cost)
+    counted = CellCounts.of(cells, x, y, cost)
     deck = counted.deck
     return np.array([counted.distance(_kernels(deck, deck.shuffled(seed, b)), discount) for b in range(n)])
 
 
-def _kernels(deck: Deck, labels: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tuple[Support, Support]:
+def _kernels(deck: PooledEpisodes, labels: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tuple[Support, Support]:
     """The two chains, without the entries of probability 0, which only make the transport problems larger."""
     found = []
     for support in deck.kernels(labels):

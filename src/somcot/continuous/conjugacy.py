@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from somcot.cells import Cells, PointCost, apart
-from somcot.continuous.affine_maps import KINDS, Affine, Fitted, fit_map, in_words
+from somcot.continuous.affine_maps import KINDS, Affine, Fitted, describe_map, fit_map
 from somcot.continuous.cell_distance import null_distances, pvalue, raw
 from somcot.continuous.discretise import discretise
 from somcot.continuous.linear_twin import some_episodes
@@ -193,7 +193,7 @@ def _judged(pair: _Pair, fitted: Fitted, shift: Fitted, level: float = LEVEL) ->
     """The verdict about a map: tests of x against the pulled-back y, then the guards, then what it costs."""
     x, y, cost, discount, cells, confidence, rng, scale = pair
     back = y.mapped(fitted.map.inverse)
-    words = in_words(fitted.kind, fitted.map.in_units(scale), x.names)
+    words = describe_map(fitted.kind, fitted.map.in_units(scale), x.names)
     pvalues = episode_tests(x, back, rng)
     different = _differences(pvalues, level)
     if different:

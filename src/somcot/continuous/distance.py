@@ -20,11 +20,11 @@ from somcot.continuous import conjugacy
 from somcot.continuous import onestep_models as curved
 from somcot.continuous.cell_distance import null_distances
 from somcot.continuous.discretise import check_recordings, discretise, scale_of
-from somcot.continuous.linear_twin import Question, compare, drawn, judged, told_apart
+from somcot.continuous.linear_twin import CellProblem, compare, drawn, judged, linear_models_differ
 from somcot.gaussian import fit
 from somcot.inference.bias_correction import SATURATED
 from somcot.inference.estimate import estimate
-from somcot.inference.permutation import alike
+from somcot.inference.permutation import looks_identical
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_discount, check_rng
 from somcot.plumbing.errors import DataWarning, warn
@@ -49,7 +49,7 @@ _SHIFT_TWINS = 6
 _NOISE = 2.0  # standard deviations of chance, as the twins show it, that are no error
 
 
-def shift_check(question: Question, answer: float, *, calibrate: bool) -> ShiftCheck | None:
+def shift_check(question: CellProblem, answer: float, *, calibrate: bool) -> ShiftCheck | None:
     """Halves of each recording against each other, one of them moved: their distance is that of the shift.
 
     Common noise attains it and Jensen's inequality forbids less, for any process, as long as the cost is a norm of the
@@ -83,7 +83,7 @@ def shift_check(question: Question, answer: float, *, calibrate: bool) -> ShiftC
     return ShiftCheck(truth, float(np.mean(plain)), float(np.mean(corrected)) if calibrate else None, worst)
 
 
-def _said_of_twins(question: Question, pair: tuple[Trajectories, Trajectories], move: Floats, side: int) -> Floats:
+def _said_of_twins(question: CellProblem, pair: tuple[Trajectories, Trajectories], move: Floats, side: int) -> Floats:
     """What cells say of halves of linear twins, one of them moved."""
     rng = question.rng(2 + side)
     model = fit((question.x, question.y)[side])
@@ -257,7 +257,7 @@ def distance(
         cells, resolution([*coarser, cells], cost, discount, bare, threads), twin, check,
         None if mapped is None else mapped.fit, answer.route, answer.curved,
     )  # fmt: skip
-    said = tuple(notes(continuous, alike(cells.x, cells.y), bare.plugin, interval=confidence is not None))
+    said = tuple(notes(continuous, looks_identical(cells.x, cells.y), bare.plugin, interval=confidence is not None))
     for note in said:
         warn(note, DataWarning)
     return replace(
@@ -271,17 +271,19 @@ def distance(
     )
 
 
-def _question(cells: Cells, x: Trajectories, y: Trajectories, cost: PointCost, discount: float, seed: int) -> Question:
+def _question(
+    cells: Cells, x: Trajectories, y: Trajectories, cost: PointCost, discount: float, seed: int
+) -> CellProblem:
     """In units of the scale, so that norms are plain; a cost of one's own keeps the user's units."""
     if callable(cost):
-        return Question(cells, x, y, cost, discount, seed)
+        return CellProblem(cells, x, y, cost, discount, seed)
     unit = replace(cells, centres=cells.centres / cells.scale, scale=np.ones(x.d))
     scaled = [data.mapped(lambda points: points / cells.scale) for data in (x, y)]
-    return Question(unit, scaled[0], scaled[1], cost, discount, seed)
+    return CellProblem(unit, scaled[0], scaled[1], cost, discount, seed)
 
 
 def _confirmed(
-    twin: Twin, check: ShiftCheck | None, question: Question, value: float
+    twin: Twin, check: ShiftCheck | None, question: CellProblem, value: float
 ) -> tuple[Twin, ShiftCheck | None]:
     """A twin that cannot repair a known shift of the user's own recordings is not believed."""
     if not twin.used or check is None or check.worst <= _MOST_OFF:
@@ -296,7 +298,7 @@ class _Mapped(NamedTuple):
     interval: tuple[float, float] | None
 
 
-def _map(question: Question, twin: Twin, level: float, scale: Floats) -> _Mapped | None:
+def _map(question: CellProblem, twin: Twin, level: float, scale: Floats) -> _Mapped | None:
     """The map between the two systems, where linear models were tried and do not fit."""
     if twin.used or question.x.d == 1 or callable(question.cost):
         return None
@@ -313,7 +315,7 @@ def _map(question: Question, twin: Twin, level: float, scale: Floats) -> _Mapped
     return _Mapped(MapFit(found.verdict, found.distance, found.words, found.reasons), found.interval)
 
 
-def _answer(question: Question, bare: Result, twin: Twin, mapped: _Mapped | None) -> _Answer:
+def _answer(question: CellProblem, bare: Result, twin: Twin, mapped: _Mapped | None) -> _Answer:
     assert bare.confidence_interval is not None
     assert bare.plugin is not None
     low, high, level = bare.confidence_interval
@@ -349,7 +351,7 @@ def _as_wrong_as(check: ShiftCheck | None, answer: _Answer, *, square: bool) -> 
     return answer._replace(interval=(low, high))
 
 
-def _approximate(question: Question, value: float) -> _Answer:
+def _approximate(question: CellProblem, value: float) -> _Answer:
     """What cells say, unless curved models can be coupled for less."""
     if not curved.possible(question):
         return _Answer(value, None, "approximate")
@@ -360,9 +362,9 @@ def _approximate(question: Question, value: float) -> _Answer:
     return _Answer(min(value, most), None, "approximate", most)
 
 
-def _differ(question: Question) -> bool:
+def _differ(question: CellProblem) -> bool:
     """Whether linear models tell apart what cells do not: a shift, say, that stays inside them."""
-    return told_apart(question.x, question.y, question.discount, question.rng(_DEALT))
+    return linear_models_differ(question.x, question.y, question.discount, question.rng(_DEALT))
 
 
 def _calibrated(bare: Result, twin: Twin, level: float) -> tuple[float, tuple[float, float]]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from somcot.cells import Cells, PointCost, Twin
-from somcot.continuous.cell_distance import Counted, raw
+from somcot.continuous.cell_distance import CellCounts, raw
 from somcot.continuous.discretise import kmeans
 from somcot.gaussian import Linear, between, fit
 from somcot.gaussian.linear import factor
@@ -24,13 +24,13 @@ from somcot.plumbing.text import figure, percent
 from somcot.trajectories import Trajectories
 
 __all__ = [
-    "Question",
+    "CellProblem",
     "compare",
     "curvature",
     "drawn",
     "judged",
+    "linear_models_differ",
     "some_episodes",
-    "told_apart",
 ]
 
 
@@ -99,14 +99,15 @@ _DEALS = 39
 _MOST_STEPS = 20_000  # of each side
 
 
-def told_apart(x: Trajectories, y: Trajectories, discount: float, rng: np.random.Generator) -> bool:
+def linear_models_differ(x: Trajectories, y: Trajectories, discount: float, rng: np.random.Generator) -> bool:
     """Whether the distance of linear models of x and y is among the largest of random deals of the episodes.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> one, other = (Trajectories.from_arrays(rng.normal(size=(30, 11, 2))) for _ in range(2))
-    >>> told_apart(one, other, 0.9, rng), told_apart(one, other.mapped(lambda points: points + 0.5), 0.9, rng)
+    >>> shifted = other.mapped(lambda points: points + 0.5)
+    >>> linear_models_differ(one, other, 0.9, rng), linear_models_differ(one, shifted, 0.9, rng)
     (False, True)
     """
     table = _Table.of(some_episodes(x, _MOST_STEPS, rng), some_episodes(y, _MOST_STEPS, rng))
@@ -181,7 +182,7 @@ _STRAIGHT = 0.05  # up to which a linear model has all there is to know, however
 _MOST_ENDED = 0.05
 
 
-class Question(NamedTuple):
+class CellProblem(NamedTuple):
     """What is asked about two recordings; coordinates are divided by the scale already."""
 
     cells: Cells
@@ -207,7 +208,7 @@ def drawn(model: Linear, like: Trajectories, rng: np.random.Generator) -> Trajec
     )
 
 
-def compare(question: Question) -> Twin:
+def compare(question: CellProblem) -> Twin:
     """Measure the bias, if linear models can be had; `judged` decides whether it is used."""
     refused = _refused(question)
     if refused:
@@ -225,7 +226,7 @@ def compare(question: Question) -> Twin:
     errors, outside, shares = [], [], []
     for _ in range(n):
         sides = drawn(models[0], x, rng), drawn(models[1], y, rng)
-        counted = Counted.of(question.cells, *sides, question.cost)
+        counted = CellCounts.of(question.cells, *sides, question.cost)
         errors.append(counted.observed(question.discount) - truth)
         outside.append(np.mean([_outside(twin, data) for twin, data in zip(sides, (x, y), strict=True)]))
         shares.append(0.5 * np.abs(counted.shares() - own).sum(axis=1).mean())  # total variation
@@ -251,7 +252,7 @@ def judged(twin: Twin, plain: float) -> Twin:
     return twin._replace(reason="linear models fit" + (", if roughly" if twin.rough else ""))
 
 
-def _refused(question: Question) -> str:
+def _refused(question: CellProblem) -> str:
     """Why there can be no twin, if so."""
     if not isinstance(question.cost, str):
         return "there is no closed form for a cost of one's own"

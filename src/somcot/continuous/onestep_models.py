@@ -17,7 +17,7 @@ import numpy as np
 
 from somcot.cells import PointCost, apart
 from somcot.continuous.discretise import kmeans
-from somcot.continuous.linear_twin import Question, some_episodes
+from somcot.continuous.linear_twin import CellProblem, some_episodes
 from somcot.plumbing.arrays import Floats
 from somcot.trajectories import Trajectories
 
@@ -173,14 +173,14 @@ _FEWEST = 200  # transitions of each side
 _MOST_COORDINATES = 6
 
 
-def possible(question: Question) -> bool:
+def possible(question: CellProblem) -> bool:
     """Whether curved models can be had: enough steps in few coordinates, no ends for good, a cost with a name."""
     sides = question.x, question.y
     enough = min(side.n_transitions for side in sides) >= _FEWEST and question.x.d <= _MOST_COORDINATES
     return enough and isinstance(question.cost, str) and not any(side.terminated.any() for side in sides)
 
 
-def upper(question: Question, rng: np.random.Generator) -> float:
+def upper(question: CellProblem, rng: np.random.Generator) -> float:
     """What curved models say the distance is at most, less what they miss."""
     x, y = (some_episodes(side, _MOST_STEPS, rng) for side in (question.x, question.y))
     models = Curved.of(x, rng), Curved.of(y, rng)

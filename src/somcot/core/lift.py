@@ -12,7 +12,7 @@ from somcot.chains import Support
 from somcot.compile.jit import kernel
 from somcot.core.pairs import Pairs, reachable_pairs
 from somcot.core.partition import Labels
-from somcot.core.reduction import Reduced, Side
+from somcot.core.reduction import Reduced, ReducedSide
 from somcot.core.sweep import Sweep
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.linear_systems import Kernel
@@ -188,7 +188,7 @@ def _members(blocks, probabilities, block, lo, hi):
     return lo, stop, total
 
 
-def embedded(side: Side, states: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+def embedded(side: ReducedSide, states: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
     """States after leaving out as states of the whole chain, and which of them are any."""
     if side.cut is None:
         return states, np.ones(len(states), dtype=np.bool_)

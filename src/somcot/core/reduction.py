@@ -34,10 +34,10 @@ __all__ = [
     "LEFT_OUT",
     "Cut",
     "Reduced",
-    "Side",
+    "ReducedSide",
     "cut",
-    "reduced",
-    "whole",
+    "reduce",
+    "unreduced",
 ]
 
 
@@ -174,7 +174,7 @@ _FEW = 64  # states below which none are left out
 _PATIENCE = 10.0  # transitions to look at for each pair of states before leaving out is given up
 
 
-class Side(NamedTuple):
+class ReducedSide(NamedTuple):
     """What became of one chain: some states left out, then some merged; None where nothing was."""
 
     n: int
@@ -238,8 +238,8 @@ class Reduced(NamedTuple):
 
     problem: UnitProblem
     cut: UnitProblem
-    x: Side
-    y: Side
+    x: ReducedSide
+    y: ReducedSide
     mirrored: bool = False
 
     @property
@@ -271,7 +271,7 @@ class Reduced(NamedTuple):
         return " and ".join(done)
 
 
-def reduced(problem: UnitProblem, left_out: float = 0.0) -> Reduced:
+def reduce(problem: UnitProblem, left_out: float = 0.0) -> Reduced:
     """Look for a smaller problem.
 
     Parameters
@@ -281,13 +281,13 @@ def reduced(problem: UnitProblem, left_out: float = 0.0) -> Reduced:
         What may be lost by leaving states out; 0 keeps all, which potentials of all pairs need.
     """
     (n_x, n_y), discount = problem.shape, problem.discount
-    small, x, y = problem, Side(n_x), Side(n_y)
+    small, x, y = problem, ReducedSide(n_x), ReducedSide(n_y)
     successors = int(problem.support_x.indptr[-2]) * n_y + int(problem.support_y.indptr[-2]) * n_x
     if n_x * n_y < _SMALL or successors < _QUICK:
-        return whole(problem)
+        return unreduced(problem)
     if left_out > 0.0:
         x, y = (
-            Side(n, _cut(support, discount, left_out / 2.0, _PATIENCE * n_x * n_y))
+            ReducedSide(n, _cut(support, discount, left_out / 2.0, _PATIENCE * n_x * n_y))
             for n, support in ((n_x, problem.support_x), (n_y, problem.support_y))
         )
         small = _without_reduce(problem, x, y)
@@ -307,16 +307,16 @@ def reduced(problem: UnitProblem, left_out: float = 0.0) -> Reduced:
     return Reduced(small, before, x, y, _mirrored(small))
 
 
-def whole(problem: UnitProblem) -> Reduced:
+def unreduced(problem: UnitProblem) -> Reduced:
     """The problem as it is."""
-    return Reduced(problem, problem, Side(problem.shape[0]), Side(problem.shape[1]))
+    return Reduced(problem, problem, ReducedSide(problem.shape[0]), ReducedSide(problem.shape[1]))
 
 
 def _cut(support: Support, discount: float, left_out: float, patience: float) -> Cut | None:
     return cut(support, discount, left_out, patience) if len(support.indptr) - 2 >= _FEW else None
 
 
-def _without_reduce(problem: UnitProblem, x: Side, y: Side) -> UnitProblem:
+def _without_reduce(problem: UnitProblem, x: ReducedSide, y: ReducedSide) -> UnitProblem:
     """The problem without the states left out; the least cost is 0."""
     if x.cut is None and y.cut is None:
         return problem

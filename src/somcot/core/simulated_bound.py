@@ -195,7 +195,7 @@ def _choice(n: int, n_draws: int, rng: Rng) -> Ints:
     return rng.integers(n_draws, size=n)
 
 
-class _Turned(np.random.Generator):
+class _NoiseTurn(np.random.Generator):
     """A generator whose vectors of normal numbers are rotated: as normal as before."""
 
     def __init__(self, seed: int, turn: Floats) -> None:
@@ -271,7 +271,7 @@ def _call(game: _Game, side: int, now: tuple[Floats, Floats] | None, n: int, rng
 
 
 def _generator(seed: int, turn: Floats | None) -> Rng:
-    return np.random.default_rng(seed) if turn is None else _Turned(seed, turn)
+    return np.random.default_rng(seed) if turn is None else _NoiseTurn(seed, turn)
 
 
 def _pair(name: str, given: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:

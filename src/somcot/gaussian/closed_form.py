@@ -139,7 +139,7 @@ COSTS = ("sqeuclidean", "euclidean")
 _MOST_DOUBLINGS = 64  # squares of a matrix until its power is nothing; 2^64 steps
 
 
-class _Turned(NamedTuple):
+class _Rotated(NamedTuple):
     """The best joint law of two Gaussian vectors F e and G f: f = turn @ e."""
 
     left: Floats  # F, with columns of 0 so that both have the same number
@@ -168,8 +168,8 @@ class GaussianDistance:
     discount: float
     x: Linear
     y: Linear
-    _start: _Turned
-    _noise: _Turned
+    _start: _Rotated
+    _noise: _Rotated
 
     def __float__(self) -> float:
         return self.distance
@@ -324,12 +324,12 @@ def _means(x: Linear, y: Linear, g: float) -> float:
     return float((1.0 - g) * (z @ H @ z))
 
 
-def _turned(left: Floats, Q: Floats, right: Floats) -> _Turned:
+def _turned(left: Floats, Q: Floats, right: Floats) -> _Rotated:
     """The joint law of F e and G f with the largest E[(F e)'Q (G f)]."""
     k = max(left.shape[1], right.shape[1])
     left, right = (np.pad(root, ((0, 0), (0, k - root.shape[1]))) for root in (left, right))
     U, values, Zt = np.linalg.svd(left.T @ Q @ right)
-    return _Turned(left, right @ Zt.T @ U.T, float(values.sum()))
+    return _Rotated(left, right @ Zt.T @ U.T, float(values.sum()))
 
 
 def _move(model: Linear, states: Floats, noise: Floats) -> Floats:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from somcot.derivatives import Gradient, Margin, row_gradient
 from somcot.gradients import stacked as slopes
-from somcot.gradients.stacked import Slopes, Solved, Stack, WarmStart, distance_slopes, margins, solve
+from somcot.gradients.stacked import Slopes, Stack, StackedSolution, WarmStart, distance_slopes, margins, solve
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_finite
 from somcot.problem import Problem
@@ -105,11 +105,11 @@ class Inputs(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ArraySolution:
-    """Solved problems and the way back from derivatives in rows to derivatives in the arrays given.
+    """StackedSolution problems and the way back from derivatives in rows to derivatives in the arrays given.
 
     Attributes
     ----------
-    solved : Solved
+    solved : StackedSolution
     rows_x, rows_y : ndarray, shape (n_problems, n + 1, n)
         Kernels with the start laws as last rows, divided by their sums.
     sums_x, sums_y : ndarray, shape (n_problems, n + 1, 1)
@@ -118,7 +118,7 @@ class ArraySolution:
         Leading axes of the arrays given.
     """
 
-    solved: Solved
+    solved: StackedSolution
     rows_x: Floats
     rows_y: Floats
     sums_x: Floats

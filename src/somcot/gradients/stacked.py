@@ -35,8 +35,8 @@ from somcot.problem import Problem, UnitProblem
 __all__ = [
     "ROUNDING",
     "Slopes",
-    "Solved",
     "Stack",
+    "StackedSolution",
     "WarmStart",
     "distance_slopes",
     "margins",
@@ -149,7 +149,7 @@ _MAX_SWEEPS = 200
 
 
 @dataclass(frozen=True, eq=False)
-class Solved:
+class StackedSolution:
     """A stack of problems with the optimal potential V (unit cost, start laws included) and its couplings."""
 
     stack: Stack
@@ -217,7 +217,7 @@ class WarmStart:
     """
 
     def __init__(self) -> None:
-        self._last: Solved | None = None
+        self._last: StackedSolution | None = None
 
     def clear(self) -> None:
         """Forget the last call."""
@@ -232,7 +232,7 @@ class WarmStart:
     def __reduce__(self) -> tuple[Any, ...]:
         return WarmStart, ()
 
-    def _for(self, stack: Stack) -> Solved | None:
+    def _for(self, stack: Stack) -> StackedSolution | None:
         """The last call, if it was about problems like these."""
         if self._last is None:
             return None
@@ -245,7 +245,7 @@ class WarmStart:
         return self._last if known == stack.shape else None
 
 
-def solve(stack: Stack, warm: WarmStart | None = None, threads: int | None = None) -> Solved:
+def solve(stack: Stack, warm: WarmStart | None = None, threads: int | None = None) -> StackedSolution:
     """Improve and evaluate until every problem is solved to rounding."""
     if warm is not None and not isinstance(warm, WarmStart):
         raise TypeError(f"warm: found {type(warm).__name__}, expected a WarmStart")
@@ -269,7 +269,7 @@ def solve(stack: Stack, warm: WarmStart | None = None, threads: int | None = Non
             f"stopped after {_MAX_SWEEPS} sweeps with a residual of {residual:.1g}; a smaller discount helps",
             ConvergenceWarning,
         )
-    solved = Solved(stack, sweep, V, kernel)
+    solved = StackedSolution(stack, sweep, V, kernel)
     if warm is not None:
         warm._last = solved
     return solved
@@ -300,12 +300,12 @@ class _Flow:
     first: Floats
 
 
-def distance_slopes(solved: Solved) -> Slopes:
+def distance_slopes(solved: StackedSolution) -> Slopes:
     """Of the distance of every problem."""
     return _slopes(solved, _distance_flow(solved))
 
 
-def _distance_flow(solved: Solved) -> _Flow:
+def _distance_flow(solved: StackedSolution) -> _Flow:
     # No distance is below the least cost: there 0 is a derivative in kernels and discount, and others are noise.
     above = (solved.unit_value > ROUNDING)[:, None]
     law = solved.occupancy
@@ -313,7 +313,7 @@ def _distance_flow(solved: Solved) -> _Flow:
     return _Flow(law, law * above, first * above)
 
 
-def metric_slopes(solved: Solved, weight: Floats) -> Slopes:
+def metric_slopes(solved: StackedSolution, weight: Floats) -> Slopes:
     """Of the sum of the distances of all pairs times `weight`, (n_problems, n_x, n_y), of any sign."""
     stack = solved.stack
     rest = (1.0 - stack.discount)[:, None]
@@ -328,7 +328,7 @@ def metric_slopes(solved: Solved, weight: Floats) -> Slopes:
     return _slopes(solved, _Flow(total, moving, (table * above * values).sum(axis=1, keepdims=True)))
 
 
-def _slopes(solved: Solved, flow: _Flow) -> Slopes:
+def _slopes(solved: StackedSolution, flow: _Flow) -> Slopes:
     stack = solved.stack
     n_problems = stack.shape[0]
     gamma = stack.discount[:, None]
@@ -344,7 +344,7 @@ def _slopes(solved: Solved, flow: _Flow) -> Slopes:
     )
 
 
-def margins(solved: Solved, *, starts: bool = True) -> tuple[Floats, Floats]:
+def margins(solved: StackedSolution, *, starts: bool = True) -> tuple[Floats, Floats]:
     """How far the couplings of visited pairs are from others: in mass and in cost, each (n_problems,).
 
     Masses of the start laws do not count when these are known to stay (``starts=False``).
@@ -357,7 +357,7 @@ def margins(solved: Solved, *, starts: bool = True) -> tuple[Floats, Floats]:
     return mass.min(axis=1), stack.scale * np.maximum(cost.min(axis=1), 0.0)
 
 
-def second_slopes(solved: Solved, along: Slopes) -> Slopes:
+def second_slopes(solved: StackedSolution, along: Slopes) -> Slopes:
     """How the derivatives of the distance change along a direction (its rows sum to 0), the bases being kept.
 
     Of x and y the change before rows are centred is not returned but that after; nothing is known of the discount.

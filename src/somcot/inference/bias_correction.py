@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from somcot.chains import Support
 from somcot.core.pairs import thread_count
 from somcot.costs import FeatureCost
-from somcot.inference.model import Model, deal_rows, on_entries
+from somcot.inference.model import Model, on_entries, split_rows
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.linear_systems import discounted_occupancy
 from somcot.problem import Problem, UnitProblem
@@ -42,7 +42,7 @@ __all__ = [
     "Half",
     "Halves",
     "Plugin",
-    "correct",
+    "corrected",
     "cross_fit",
     "cross_value",
     "gap",
@@ -212,7 +212,7 @@ def _split_rows(
 ) -> NDArray[np.int64]:
     """Half of every row's observations, drawn without replacement, (n_splits, n_entries); odd ones go either way."""
     totals = np.broadcast_to(np.add.reduceat(counts, indptr[:-1]), (n_splits, len(indptr) - 1))
-    return deal_rows(counts, indptr, totals // 2 + (totals % 2) * rng.integers(0, 2, size=totals.shape), rng)
+    return split_rows(counts, indptr, totals // 2 + (totals % 2) * rng.integers(0, 2, size=totals.shape), rng)
 
 
 def _refitted_halves(model: Model, n_splits: int, rng: np.random.Generator) -> list[Support]:
@@ -297,16 +297,16 @@ class Evidence(NamedTuple):
         return self.halves.value
 
 
-def correct(evidence: Evidence) -> float:
+def corrected(evidence: Evidence) -> float:
     """The estimate: between 0 and the plug-in.
 
     Examples
     --------
-    >>> correct(Evidence(0.2, 0.01, 0.1, Halves(0.0, 0.2, 0.2), None))  # the halves agree: nothing to correct
+    >>> corrected(Evidence(0.2, 0.01, 0.1, Halves(0.0, 0.2, 0.2), None))  # the halves agree: nothing to corrected
     0.2
-    >>> correct(Evidence(0.2, 0.01, 0.1, Halves(0.3, 0.28, 0.0), None))  # they do not agree at all
+    >>> corrected(Evidence(0.2, 0.01, 0.1, Halves(0.3, 0.28, 0.0), None))  # they do not agree at all
     0.0
-    >>> correct(Evidence(0.2, 0.01, 0.1, Halves(0.1, 0.22, 0.1), 0.15))  # same states: the pooled rows decide
+    >>> corrected(Evidence(0.2, 0.01, 0.1, Halves(0.1, 0.22, 0.1), 0.15))  # same states: the pooled rows decide
     0.15
     """
     if evidence.plugin <= 0.0:
@@ -332,7 +332,7 @@ def interval(evidence: Evidence, confidence: float) -> Bounds:
     plugin, quarter = evidence.plugin, evidence.gap / 4.0
     if evidence.pooled is None:
         return Bounds(_lowest(evidence, margin), max(0.0, plugin - quarter) + margin)
-    estimate, pooled = correct(evidence), min(evidence.pooled, plugin)
+    estimate, pooled = corrected(evidence), min(evidence.pooled, plugin)
     high = estimate + (plugin - estimate) / 4.0
     if evidence.halves is None:  # a quarter of what was taken off is in doubt, on either side
         return Bounds(max(0.0, pooled - (plugin - pooled) / 4.0 - margin), high + margin)

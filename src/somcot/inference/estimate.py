@@ -24,12 +24,12 @@ from somcot.derivatives import Gradient
 from somcot.inference import bias_correction as crossfit
 from somcot.inference import bias_correction as rules
 from somcot.inference import intervals
-from somcot.inference.bias_correction import SATURATED, Evidence, Plugin, correct
+from somcot.inference.bias_correction import SATURATED, Evidence, Plugin, corrected
 from somcot.inference.model import Model, fit
-from somcot.inference.order import forgetful
-from somcot.inference.permutation import alike, known_starts_differ, permutation_test
+from somcot.inference.order import has_memory
+from somcot.inference.permutation import known_starts_differ, looks_identical, permutation_test
 from somcot.inference.pooling import Pooled, pool, pooled_distance
-from somcot.inference.row_tests import counted
+from somcot.inference.row_tests import with_counts
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_count, check_flag, check_positive, check_rng
 from somcot.plumbing.errors import DataWarning, warn
@@ -114,7 +114,7 @@ def notes(whole: Plugin, evidence: Evidence, by: str = "rows", *, interval: bool
         if model.samples is not None:
             yield from _of_one_side(name, model, whole.problem.discount, by, interval)
     if isinstance(whole.x.samples, Samples) and isinstance(whole.y.samples, Samples):
-        suspicion = alike(whole.x.samples, whole.y.samples)
+        suspicion = looks_identical(whole.x.samples, whole.y.samples)
         if suspicion is not None:
             yield suspicion
     if whole.features is not None:
@@ -144,7 +144,7 @@ def _of_one_side(name: str, model: Model, discount: float, by: str, interval: bo
             f"{name}: steps overlap (sliding=True), so they are not independent and the {narrow}; "
             "read the trajectories with sliding=False"
         )
-    elif isinstance(model.samples, Samples) and forgetful(model.samples):
+    elif isinstance(model.samples, Samples) and has_memory(model.samples):
         yield f"{name}: the next state clearly depends on more than the last one (somcot.markov_order), so " + (
             f"the {narrow} and the distance that of simpler processes; use standard_error='episodes', or "
             "make words the states: samples.with_order(2)"
@@ -195,7 +195,7 @@ def plugin(
     problem = Problem(model_x.chain, model_y.chain, cost, discount)
     found = policy_iteration.solve(problem, pairs=pairs, threads=threads, max_sweeps=max_sweeps)
     return amended(
-        counted(_with_starts(found, (model_x, model_y)), model_x, model_y),
+        with_counts(_with_starts(found, (model_x, model_y)), model_x, model_y),
         method="plugin",
         plugin=found.distance if model_x.samples or model_y.samples else None,
         samples=(model_x.n_transitions, model_y.n_transitions),
@@ -303,7 +303,7 @@ def estimate(
     shared = order if check_flag("pool_rows", pool_rows) and not _independent(models) else None
     n_splits = _check_splits(n_splits, shared)
     solution, bare = policy_iteration.solve_in_full(problem, threads=threads)
-    bare = counted(_with_starts(bare, models), *models)
+    bare = with_counts(_with_starts(bare, models), *models)
     assert bare.gradient is not None
     whole = Plugin(problem, *models, solution, cost if isinstance(cost, FeatureCost) else None)
     error = intervals.standard_error(*models, bare.gradient, problem.scale, by=standard_error)
@@ -317,15 +317,15 @@ def estimate(
         crossfit.cross_fit(whole, n_splits=n_splits, rng=generator, threads=threads),
         None if pooled is None or shared is None else pooled_distance(whole, pooled, shared, threads),
     )
-    corrected = problem.to_user(correct(evidence))
+    distance = problem.to_user(corrected(evidence))
     result = amended(
         bare,
-        distance=corrected,
+        distance=distance,
         maps=deferred(problem, models, bare) if evidence.rho > BLUR else bare.maps,
         method="auto",
         message=(
             f"Estimated from data: {bare.distance:.6g} for the estimated chains (solved exactly), minus "
-            f"{bare.distance - corrected:.2g} for the bias that the data show."
+            f"{bare.distance - distance:.2g} for the bias that the data show."
         ),
         plugin=bare.distance,
         estimate=_record(evidence, pooled, problem, 2 * n_splits + 1),

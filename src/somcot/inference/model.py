@@ -14,7 +14,7 @@ from somcot.plumbing.errors import warn
 from somcot.problem import ChainOrData, Data
 from somcot.recorded.stationary import slopes, with_long_run_start
 
-__all__ = ["Model", "deal_rows", "fit", "on_entries"]
+__all__ = ["Model", "fit", "on_entries", "split_rows"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ def on_entries(support: Support, chain: MarkovChain) -> Support:
     return Support(support.indptr, support.indices, shares)
 
 
-def deal_rows(
+def split_rows(
     counts: NDArray[np.int64], indptr: NDArray[np.int64], sizes: NDArray[np.int64], rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """Draw that many observations of every row without replacement, as often as `sizes` has rows.

@@ -18,11 +18,11 @@ from somcot.plumbing.checks import check_count, check_rng
 from somcot.plumbing.html import card, table
 from somcot.problem import Data
 from somcot.recorded.counts import Counts
-from somcot.recorded.transforms import Steps, find_words
+from somcot.recorded.transforms import EpisodeSteps, find_words
 from somcot.samples import Samples
 from somcot.trajectories import needs_cells
 
-__all__ = ["MarkovOrder", "forgetful", "markov_order"]
+__all__ = ["MarkovOrder", "has_memory", "markov_order"]
 
 _PERMUTATIONS = 399
 _LEVEL = 0.05
@@ -75,7 +75,7 @@ def markov_order(samples: Data, *, max_order: int = 3, rng: int | np.random.Gene
     return MarkovOrder(min(accepted, default=max_order + 1), pvalues)
 
 
-def forgetful(samples: Samples) -> bool:
+def has_memory(samples: Samples) -> bool:
     """Whether one state of memory clearly does not suffice: beyond chance, and by more than a trifle."""
     if samples.offsets is None:
         return False
@@ -106,7 +106,7 @@ class Occurrences(NamedTuple):
     next: NDArray[np.int32]
 
     @classmethod
-    def of(cls, steps: Steps, k: int) -> Occurrences:
+    def of(cls, steps: EpisodeSteps, k: int) -> Occurrences:
         """Collect the occurrences in episodes."""
         at = find_words(steps, k)
         first, last = at.first[at.before], at.last[at.before]
@@ -118,12 +118,12 @@ class Occurrences(NamedTuple):
         return cls(_edges(word[order]), _edges(key[order]), steps.following[last[order]])
 
 
-def _steps(samples: Samples, most: int | None = None) -> Steps:
+def _steps(samples: Samples, most: int | None = None) -> EpisodeSteps:
     """The first `most` steps, all by default."""
     assert samples.offsets is not None
     end = samples.n_transitions if most is None else min(most, samples.n_transitions)
     offsets = np.unique(np.minimum(samples.offsets, end))
-    return Steps(samples.now[:end], samples.following[:end], offsets, samples.n_states)
+    return EpisodeSteps(samples.now[:end], samples.following[:end], offsets, samples.n_states)
 
 
 def _edges(sorted_keys: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from somcot import costs
 from somcot.core.pairs import thread_count
-from somcot.inference.pooled_episodes import AnyDeck, Deck, check_recordings, deck_of_two, known_starts_differ
+from somcot.inference.pooled_episodes import AnyDeck, PooledEpisodes, check_recordings, deck_of_two, known_starts_differ
 from somcot.inference.statistics import Statistic, exact, loudest, main_pearson, pearson, slope
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count, check_discount, check_flag, check_rng
@@ -24,7 +24,14 @@ from somcot.plumbing.text import figure, meter
 from somcot.problem import Data
 from somcot.samples import Samples
 
-__all__ = ["SameProcessResult", "alike", "known_starts_differ", "permutation_test", "same_process", "sequential_pvalue"]
+__all__ = [
+    "SameProcessResult",
+    "known_starts_differ",
+    "looks_identical",
+    "permutation_test",
+    "same_process",
+    "sequential_pvalue",
+]
 
 MOST_PERMUTATIONS = 10_000_000  # each is kept in the result, and no p-value needs more
 _LEVEL = 0.05  # the level at which an answer counts as clear
@@ -117,7 +124,7 @@ def same_process(
     n_permutations = check_count("n_permutations", n_permutations, at_most=MOST_PERMUTATIONS)
     check_flag("progress", progress)
     seed = int(check_rng(0 if rng is None else rng).integers(2**62))
-    deck = Deck.of(recordings)
+    deck = PooledEpisodes.of(recordings)
     _warn_few(deck)
     _warn_of_names(recordings)
     measure: Statistic = pearson
@@ -157,7 +164,7 @@ def sequential_pvalue(deck: AnyDeck, measure: Statistic, n_permutations: int) ->
     return _sequential(deck, measure, 0, n_permutations, threads=1).pvalue
 
 
-def alike(x: Samples, y: Samples) -> str | None:
+def looks_identical(x: Samples, y: Samples) -> str | None:
     """A sentence for recordings more alike than independent ones can be, such as a log and a copy of it.
 
     Chi-squared of the main entries of the rows must be smaller than that of 999 regroupings of the episodes, so one
@@ -166,10 +173,10 @@ def alike(x: Samples, y: Samples) -> str | None:
     """
     if x.discount != y.discount or known_starts_differ(x, y) or x.n_transitions + y.n_transitions > _MOST:
         return None
-    return TOO_ALIKE if _too_alike(Deck.of([x, y]), seed=0) else None
+    return TOO_ALIKE if _too_alike(PooledEpisodes.of([x, y]), seed=0) else None
 
 
-def _too_alike(deck: Deck, seed: int) -> bool:
+def _too_alike(deck: PooledEpisodes, seed: int) -> bool:
     rows = np.array([deck.support.row_sums(group) for group in deck.counts(deck.observed)])
     shares = rows / rows.sum(axis=1, keepdims=True)
     if shares.min(axis=0).sum() < 0.5:  # hardly a row in common: chi-squared has nothing to compare
@@ -225,7 +232,7 @@ def _recordings(x: Any, y: Any) -> list[Samples]:
     return given
 
 
-def _warn_few(deck: Deck) -> None:
+def _warn_few(deck: PooledEpisodes) -> None:
     """Say so when there are too few ways to deal the episodes for a small p-value."""
     ways, left = 1, len(deck.observed)
     for size in np.bincount(deck.observed):
@@ -256,7 +263,7 @@ def _in_units(table: Floats, n_groups: int) -> tuple[float, float, Floats]:
     return offset, scale, (table - least) / spread
 
 
-def _table(cost: Any, recordings: Sequence[Samples], deck: Deck) -> Floats:
+def _table(cost: Any, recordings: Sequence[Samples], deck: PooledEpisodes) -> Floats:
     """The cost between all states of all recordings, in the order of the pooled ones."""
     pooled = deck.pooled
     n, states = pooled.n_states, pooled.states

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.chains import MarkovChain, Support
-from somcot.inference.model import deal_rows, on_entries
+from somcot.inference.model import on_entries, split_rows
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import how_to_wrap
 from somcot.problem import Data
@@ -20,13 +20,13 @@ from somcot.recorded.pair_counts import PairCounts
 from somcot.recorded.stationary import long_run_part, with_long_run_start
 from somcot.samples import Samples
 
-__all__ = ["AnyDeck", "Deck", "RowDeck", "check_recordings", "deck_of_two", "known_starts_differ"]
+__all__ = ["AnyDeck", "PooledEpisodes", "PooledRows", "check_recordings", "deck_of_two", "known_starts_differ"]
 
 Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Deck:
+class PooledEpisodes:
     """The episodes (or independent transitions) of several recordings on the union of their states.
 
     Attributes
@@ -43,7 +43,7 @@ class Deck:
     n_groups: int
 
     @classmethod
-    def of(cls, recordings: Sequence[Samples]) -> Deck:
+    def of(cls, recordings: Sequence[Samples]) -> PooledEpisodes:
         """Put recordings together; equal labels are the same state."""
         sizes = [recording.n_units for recording in recordings]
         return cls(reduce(Samples.merge, recordings), np.repeat(np.arange(len(sizes)), sizes), len(sizes))
@@ -107,7 +107,7 @@ class Deck:
 
 
 @dataclass(frozen=True, eq=False)
-class RowDeck:
+class PooledRows:
     """Two recordings as counts: single transitions are dealt anew, those out of each state among themselves.
 
     For counts, which have forgotten their episodes. Exact where the process is Markov of order 1, which the counts take
@@ -131,7 +131,7 @@ class RowDeck:
     n_groups: int = 2
 
     @classmethod
-    def of(cls, x: Data, y: Data) -> RowDeck:
+    def of(cls, x: Data, y: Data) -> PooledRows:
         """Put two recordings together; equal labels are the same state."""
         one, other = (_counts(data) for data in (x, y))
         pooled = one.merge(other)
@@ -151,14 +151,14 @@ class RowDeck:
             drawn: Labels = rng.multivariate_hypergeometric(self.total, int(self.observed.sum()), method="marginals")
         else:
             sizes: Labels = self.support.row_sums(self.observed)
-            drawn = deal_rows(self.total, self.support.indptr, sizes[None, :], rng)[0]
+            drawn = split_rows(self.total, self.support.indptr, sizes[None, :], rng)[0]
         return drawn
 
     def dealt(self, rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
         """Probabilities of both groups in `n` regroupings, for episodes: two arrays of shape (n, n_entries)."""
         support = self.support
         sizes = np.broadcast_to(support.row_sums(self.observed), (n, len(support.indptr) - 1))
-        first = deal_rows(self.total, support.indptr, sizes, rng)
+        first = split_rows(self.total, support.indptr, sizes, rng)
         return self.shares_of(first), self.shares_of(self.total - first)
 
     def shares_of(self, counts: Labels) -> Floats:
@@ -184,12 +184,12 @@ class RowDeck:
         return replace(self.pooled, pair_counts=seen.with_values(values))
 
 
-AnyDeck = Deck | RowDeck
+AnyDeck = PooledEpisodes | PooledRows
 
 
 def deck_of_two(x: Data, y: Data) -> AnyDeck:
     """Whole episodes where both recordings have them, else single transitions."""
-    return Deck.of([x, y]) if isinstance(x, Samples) and isinstance(y, Samples) else RowDeck.of(x, y)
+    return PooledEpisodes.of([x, y]) if isinstance(x, Samples) and isinstance(y, Samples) else PooledRows.of(x, y)
 
 
 def kernel_of(support: Support, counts: Floats, *, stationary: bool) -> Support:

@@ -71,7 +71,7 @@ class Pooled(NamedTuple):
     equal: float
 
 
-class _Side(NamedTuple):
+class _PooledSide(NamedTuple):
     """One process on the union of entries: counts, probabilities, totals and known rows."""
 
     counts: Floats
@@ -124,15 +124,17 @@ def _keys(support: Support, place: NDArray[np.int64]) -> NDArray[np.int64]:
     return place[support.rows] * n + place[support.indices]
 
 
-def _side(model: Model, at: NDArray[np.int64], size: int, rows: NDArray[np.int64], place: NDArray[np.int64]) -> _Side:
+def _side(
+    model: Model, at: NDArray[np.int64], size: int, rows: NDArray[np.int64], place: NDArray[np.int64]
+) -> _PooledSide:
     counts, probabilities = np.zeros(size), np.zeros(size)
     counts[at], probabilities[at] = model.counts, model.chain.support.probabilities
     known = np.zeros(len(place), dtype=np.bool_)
     known[place] = model.known_rows
-    return _Side(counts, probabilities, np.bincount(rows, counts, len(place)).astype(np.float64), known)
+    return _PooledSide(counts, probabilities, np.bincount(rows, counts, len(place)).astype(np.float64), known)
 
 
-def homogeneity(x: _Side, y: _Side, indptr: NDArray[np.int64]) -> Homogeneity:
+def homogeneity(x: _PooledSide, y: _PooledSide, indptr: NDArray[np.int64]) -> Homogeneity:
     """Two-sample chi-square of every row, times (N - 1) / N so that its mean under equality is df exactly.
 
     A row known on one side is tested against the other side's counts alone.
@@ -161,7 +163,7 @@ def homogeneity(x: _Side, y: _Side, indptr: NDArray[np.int64]) -> Homogeneity:
 
 
 def _against_known(
-    side: _Side, law: Floats, first: NDArray[np.int64], spread: NDArray[np.int64]
+    side: _PooledSide, law: Floats, first: NDArray[np.int64], spread: NDArray[np.int64]
 ) -> tuple[Floats, NDArray[np.int64]]:
     expected = law * np.repeat(side.totals, spread)
     impossible = np.where(side.counts > 0, np.inf, 0.0)
@@ -238,7 +240,7 @@ def _empirical_bayes(T, df, noise, variances, rounds, change, shares, equal):
         equal[x] = like[x, 0] * weights[0] / total
 
 
-def _pulled(x: _Side, y: _Side, kept: Floats, rows: NDArray[np.int64]) -> tuple[Floats, Floats]:
+def _pulled(x: _PooledSide, y: _PooledSide, kept: Floats, rows: NDArray[np.int64]) -> tuple[Floats, Floats]:
     """Probabilities with the difference of each row shrunk around the weighted mean of the two."""
     n, m = x.totals[rows], y.totals[rows]
     middle = (n * x.probabilities + m * y.probabilities) / np.maximum(n + m, 1.0)

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.contributions import Contributions, Makeup, PairShare, RowCounts, TransitionShare, names_count
+from somcot.contributions import ContributionInputs, Contributions, PairShare, RowCounts, TransitionShare, names_count
 from somcot.core.pairs import reachable_pairs
 from somcot.core.sweep import Sweep
 from somcot.inference.model import Model
@@ -37,7 +37,7 @@ from somcot.plumbing.records import amended
 from somcot.problem import Data, UnitProblem
 from somcot.result import Result
 
-__all__ = ["benjamini_hochberg", "contributions", "counted", "rows_pvalue", "same_rows"]
+__all__ = ["benjamini_hochberg", "contributions", "rows_pvalue", "same_rows", "with_counts"]
 
 _LEVEL = 0.05
 _PERMUTATIONS = 199
@@ -61,7 +61,7 @@ def contributions(result: Result, n: int = 10) -> Contributions:
     return Contributions(_pairs(result, makeup, n, apart), _transitions(result, makeup, n, apart))
 
 
-def counted(result: Result, x: Model, y: Model) -> Result:
+def with_counts(result: Result, x: Model, y: Model) -> Result:
     """Let a result know how often each transition was seen."""
     if result.makeup is None:
         return result
@@ -99,7 +99,7 @@ def _told_apart(result: Result) -> bool:
     return pvalue is None or pvalue <= _LEVEL
 
 
-def _pairs(result: Result, makeup: Makeup, n: int, apart: bool) -> tuple[PairShare, ...]:
+def _pairs(result: Result, makeup: ContributionInputs, n: int, apart: bool) -> tuple[PairShare, ...]:
     share = result.state_law * makeup.cost
     order = np.argsort(-share.ravel(), kind="stable")[:n]
     top = [(int(k) // share.shape[1], int(k) % share.shape[1]) for k in order if share.flat[k] > 0]
@@ -117,7 +117,7 @@ def _pairs(result: Result, makeup: Makeup, n: int, apart: bool) -> tuple[PairSha
     )  # fmt: skip
 
 
-def _errors(result: Result, makeup: Makeup, top: list[tuple[int, int]]) -> Floats:
+def _errors(result: Result, makeup: ContributionInputs, top: list[tuple[int, int]]) -> Floats:
     if not _judged(result):
         return np.full(len(top), np.nan)
     return np.zeros(len(top)) if result.n_samples == 0 else _pair_errors(result, makeup, top)
@@ -136,7 +136,7 @@ def _above_noise(result: Result) -> bool:
     return result.plugin - 1.25 * found.gap - _LOW_END * found.standard_error > 0.0
 
 
-def _pair_errors(result: Result, makeup: Makeup, top: list[tuple[int, int]]) -> Floats:
+def _pair_errors(result: Result, makeup: ContributionInputs, top: list[tuple[int, int]]) -> Floats:
     """Standard errors of the contributions of pairs, by the delta method with the optimal bases held."""
     supports = makeup.x.support, makeup.y.support
     scale = float(np.abs(makeup.cost).max()) or 1.0
@@ -181,7 +181,7 @@ class _Entries(NamedTuple):
     rows_y: Floats
 
 
-def _transitions(result: Result, makeup: Makeup, n: int, apart: bool) -> tuple[TransitionShare, ...]:
+def _transitions(result: Result, makeup: ContributionInputs, n: int, apart: bool) -> tuple[TransitionShare, ...]:
     named = names_count(result.states_x, result.states_y, makeup.cost, result.state_law)
     if result.gradient is None or not named:
         return ()
@@ -203,15 +203,15 @@ def _transitions(result: Result, makeup: Makeup, n: int, apart: bool) -> tuple[T
     )  # fmt: skip
 
 
-def _shared_entries(result: Result, makeup: Makeup) -> _Entries:
+def _shared_entries(result: Result, makeup: ContributionInputs) -> _Entries:
     """Lay the rows of both processes side by side, on the union of their states."""
     states = tuple(dict.fromkeys((*result.states_x, *result.states_y)))
     n, place = len(states), {label: i for i, label in enumerate(states)}
     own = np.arange(len(result.states_x))
     other = np.array([place[label] for label in result.states_y], dtype=np.int64)
     assert result.gradient is not None
-    x = _Side.of(makeup.x, result.gradient.x.values, own, n)
-    y = _Side.of(makeup.y, result.gradient.y.values, other, n)
+    x = _RowErrors.of(makeup.x, result.gradient.x.values, own, n)
+    y = _RowErrors.of(makeup.y, result.gradient.y.values, other, n)
     both = np.isin(np.arange(n), own) & np.isin(np.arange(n), other)
     keys = np.union1d(x.keys, y.keys)
     keys = keys[both[keys // n]]
@@ -224,7 +224,7 @@ def _shared_entries(result: Result, makeup: Makeup) -> _Entries:
     )  # fmt: skip
 
 
-class _Side(NamedTuple):
+class _RowErrors(NamedTuple):
     """Transitions of one process, keyed by the numbers of their states in the union; totals per state of that."""
 
     keys: NDArray[np.int64]
@@ -234,7 +234,7 @@ class _Side(NamedTuple):
     totals: Floats
 
     @classmethod
-    def of(cls, rows: RowCounts, slopes: Floats, numbers: NDArray[np.int64], n: int) -> _Side:
+    def of(cls, rows: RowCounts, slopes: Floats, numbers: NDArray[np.int64], n: int) -> _RowErrors:
         """States of this process have `numbers` among `n`."""
         support = rows.support
         size = int(support.indptr[-2])

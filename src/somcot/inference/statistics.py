@@ -6,7 +6,8 @@ states cost least), the distance of two nearby kernels P and Q with start laws p
     (1 - discount) OT(p, q; V) + sum_xy occ(x, y) [c(x, y) + discount OT(P(.|x), Q(.|y); V) - V(x, y)].
 
 It takes one transport problem per state instead of one per pair of states and round, and near equality, where a test
-has to decide, it is the distance. `Loudest` takes whichever of several such numbers stands out most from chance.
+has to decide, it is the distance. `LargestDifference` takes whichever of several such numbers is least
+likely under the null.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from somcot.solvers.policy_iteration import Solution, iterate
 
 __all__ = [
     "METRIC_TOLERANCE",
-    "Loudest",
+    "LargestDifference",
     "Slope",
     "Statistic",
     "exact",
@@ -146,7 +147,7 @@ def _slope(V: Floats, law: Floats, cost: Floats, discount: float) -> Slope:
 
 
 @dataclass(frozen=True, eq=False)
-class Loudest:
+class LargestDifference:
     """The largest of several statistics, each in standard deviations above its mean over regroupings."""
 
     measures: Sequence[Statistic]
@@ -159,11 +160,11 @@ class Loudest:
         return float(((values - self.mean) / self.spread).max())
 
 
-def loudest(deck: AnyDeck, measures: Sequence[Statistic], groupings: Sequence[NDArray[np.int64]]) -> Loudest:
+def loudest(deck: AnyDeck, measures: Sequence[Statistic], groupings: Sequence[NDArray[np.int64]]) -> LargestDifference:
     """Learn mean and spread from random groupings, which say nothing about the observed one: the level stays exact."""
     values = np.array([[measure(deck, labels) for measure in measures] for labels in groupings])
     spread = values.std(axis=0, ddof=1)
-    return Loudest(measures, values.mean(axis=0), np.where(spread > 0, spread, 1.0))
+    return LargestDifference(measures, values.mean(axis=0), np.where(spread > 0, spread, 1.0))
 
 
 def exact(deck: AnyDeck, cost: Floats, discount: float, threads: int | None = None) -> float:

@@ -17,9 +17,9 @@ from somcot.plumbing.text import label_text
 __all__ = [
     "FIRST",
     "Alarm",
+    "MonitorSettings",
     "Moved",
     "Promise",
-    "Settings",
     "choose",
     "moved",
 ]
@@ -97,7 +97,7 @@ def choose(one_per: float | None, level: float | None, within: int | None) -> Pr
 _CONFIRM = 2000  # fresh transitions after an alarm from which on they alone are used
 
 
-class Settings(NamedTuple):
+class MonitorSettings(NamedTuple):
     """Options of a monitor, checked; the time-out is infinite where there is none."""
 
     discount: float
@@ -110,9 +110,9 @@ class Settings(NamedTuple):
     timeout_dated: bool
     max_open: int
 
-    def checked(self) -> Settings:
+    def checked(self) -> MonitorSettings:
         """The same, or an error that names the option; from users and from files alike."""
-        found = Settings(
+        found = MonitorSettings(
             check_discount(self.discount),
             choose(*self.promise),
             check_number("min_distance", self.min_distance),
@@ -139,7 +139,7 @@ class Settings(NamedTuple):
         return self._asdict() | {"promise": list(self.promise), "end": to_plain(self.end)}
 
     @classmethod
-    def from_plain(cls, record: dict[str, Any]) -> Settings:
+    def from_plain(cls, record: dict[str, Any]) -> MonitorSettings:
         """What `to_plain` wrote."""
         held = {**record, "promise": Promise(*record["promise"]), "end": from_plain(record["end"])}
         return cls(**held).checked()

@@ -19,7 +19,7 @@ from somcot import costs
 from somcot.api import distance
 from somcot.live import detector
 from somcot.live import sequences as window
-from somcot.live.alarm import Alarm, Promise, Settings, moved
+from somcot.live.alarm import Alarm, MonitorSettings, Promise, moved
 from somcot.live.reference import Labels, Reference, times_of
 from somcot.live.sequences import BACKWARDS, DROPPED, EXPIRED, OPEN, Keys, Rules, keys_of, link, opened, with_room
 from somcot.plumbing.arrays import Codes, Floats, Ints
@@ -103,12 +103,12 @@ class Monitor:
     ) -> None:
         promise = Promise(one_false_alarm_per, false_alarm, within)
         after = _as_number(timeout)
-        settings = Settings(discount, promise, min_distance, window, starts, end, *after, max_open).checked()
+        settings = MonitorSettings(discount, promise, min_distance, window, starts, end, *after, max_open).checked()
         self._set_up(Reference(reference, cost), settings)
         identity = [self.reference.digest(), settings.to_plain()]
         self.fingerprint = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
 
-    def _set_up(self, reference: Reference, settings: Settings) -> None:
+    def _set_up(self, reference: Reference, settings: MonitorSettings) -> None:
         """Begin with a reference: nothing seen, nothing open."""
         self.reference, self.settings = reference, settings
         self._labels = Labels(reference.states)

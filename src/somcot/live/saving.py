@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.live.alarm import Alarm, Settings
+from somcot.live.alarm import Alarm, MonitorSettings
 from somcot.live.detector import ENTRIES, Bets
 from somcot.live.monitor import Monitor
 from somcot.live.reference import Labels, Reference, from_plain, to_plain
@@ -66,7 +66,9 @@ def _put_together(arrays: dict[str, NDArray[Any]], record: dict[str, Any]) -> Mo
     states = tuple(from_plain(label) for label in record["states"])
     held = {name.removeprefix("reference."): a for name, a in arrays.items() if name.startswith("reference.")}
     monitor = Monitor.__new__(Monitor)
-    monitor._set_up(Reference.from_parts(held, record["reference"], states), Settings.from_plain(record["settings"]))
+    monitor._set_up(
+        Reference.from_parts(held, record["reference"], states), MonitorSettings.from_plain(record["settings"])
+    )
     monitor._labels = Labels(states, [from_plain(label) for label in record["new"]])
     for part, kind in _PARTS.items():
         found = kind(**{name: arrays[f"{part}.{name}"] for name in kind._fields})  # type: ignore[attr-defined]

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from somcot.chains import Support
 from somcot.compile.jit import kernel
 from somcot.core.transport import add_potentials, cross_gap
-from somcot.many.small_solver import (  # fmt: skip
+from somcot.many.small_solver import (
     iterate_small,
     mean_cost,
     new_bases,

@@ -24,9 +24,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from somcot.core.pairs import cut, thread_count
 from somcot.many.members import APPROXIMATE, Member, cost_between
-from somcot.many.plan import ORDINARY, Options, Plan, prepare, units_of
+from somcot.many.plan import ORDINARY, JobPlan, MatrixSettings, prepare, units_of
 from somcot.many.record import DistanceMatrix, Reason
-from somcot.many.work import FIELDS, Cells, run
+from somcot.many.work import FIELDS, MatrixCells, run
 from somcot.plumbing import records as container
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_client, check_rng
@@ -38,7 +38,7 @@ from somcot.problem import ChainOrData
 from somcot.trajectories import Trajectories
 
 __all__ = [
-    "Board",
+    "MatrixCheckpoint",
     "compute",
     "distance_matrix",
     "local_client",
@@ -52,11 +52,11 @@ PATIENCE = 60.0  # seconds without any worker before the rest is done here
 _AGAIN = 20  # times that a chunk is sent anew because its worker died
 _AHEAD = 4  # chunks per worker that wait there, so that none is idle
 
-Keep = Callable[[list[tuple[int, Cells]]], None]
+Keep = Callable[[list[tuple[int, MatrixCells]]], None]
 Jobs = Sequence[int]
 
 
-def on_cluster(plan: Plan, chunks: Sequence[Jobs], client: Any, keep: Keep) -> list[Jobs]:
+def on_cluster(plan: JobPlan, chunks: Sequence[Jobs], client: Any, keep: Keep) -> list[Jobs]:
     """Do chunks of jobs; those that no worker was left for are returned."""
     wait = importlib.import_module("distributed").wait
     waiting = list(reversed(list(chunks)))
@@ -135,7 +135,7 @@ _FORMAT = "somcot.matrix/1"
 _EVERY = 5.0  # seconds between two writes
 
 
-class Board:
+class MatrixCheckpoint:
     """The matrix as far as it is known, job by job; with a path it outlives the process.
 
     Attributes
@@ -146,7 +146,7 @@ class Board:
         (i, j) -> text.
     """
 
-    def __init__(self, plan: Plan, path: str | os.PathLike[str] | None, *, resume: bool) -> None:
+    def __init__(self, plan: JobPlan, path: str | os.PathLike[str] | None, *, resume: bool) -> None:
         self.plan = plan
         self.path = None if path is None else Path(path)
         self.fields: Floats = np.full((len(FIELDS), *plan.shape), np.nan)
@@ -163,7 +163,7 @@ class Board:
                 )
             self._restore(self.path)
 
-    def keep(self, found: list[tuple[int, Cells]]) -> None:
+    def keep(self, found: list[tuple[int, MatrixCells]]) -> None:
         """Take note of finished jobs; now and then, write all there is."""
         for job, cells in found:
             self._place(cells.i, cells.j, cells)
@@ -173,7 +173,7 @@ class Board:
         if self.path is not None and time.monotonic() - self._written > _EVERY:
             self.save()
 
-    def _place(self, i: NDArray[np.int64], j: NDArray[np.int64], cells: Cells) -> None:
+    def _place(self, i: NDArray[np.int64], j: NDArray[np.int64], cells: MatrixCells) -> None:
         self.fields[:, i, j] = cells.fields.T
         for k, text in cells.reasons.items():
             self.reasons[int(i[k]), int(j[k])] = text
@@ -297,7 +297,7 @@ def distance_matrix(
     """
     began = time.perf_counter()
     seed = int(check_rng(0 if rng is None else rng).integers(2**62))
-    asked = Options(discount, method, confidence, simultaneous, tests, seed)
+    asked = MatrixSettings(discount, method, confidence, simultaneous, tests, seed)
     of_vectors = {name: value for name, value in (("scale", scale), ("n_cells", n_cells)) if value is not None}
     plan = prepare(processes, cost, asked, others=others, **of_vectors)
     found = compute(plan, threads=threads, client=client, checkpoint=checkpoint, resume=resume, progress=progress)
@@ -305,7 +305,7 @@ def distance_matrix(
 
 
 def compute(
-    plan: Plan,
+    plan: JobPlan,
     *,
     threads: int | None = None,
     client: Any = None,
@@ -319,12 +319,12 @@ def compute(
         check_client(client)
     check_target("checkpoint", checkpoint)
     with nullcontext() if checkpoint is None else exclusive(checkpoint):
-        board = Board(plan, checkpoint, resume=resume)
+        board = MatrixCheckpoint(plan, checkpoint, resume=resume)
         found = _run(plan, board, threads, client, progress)
     return replace(found, seconds=time.perf_counter() - began)
 
 
-def _run(plan: Plan, board: Board, threads: int | None, client: Any, progress: bool) -> DistanceMatrix:
+def _run(plan: JobPlan, board: MatrixCheckpoint, threads: int | None, client: Any, progress: bool) -> DistanceMatrix:
     n_threads = thread_count(threads)
     report = meter(len(plan.kind)) if progress else None
     left = np.flatnonzero(~board.done)
@@ -369,14 +369,14 @@ def _run(plan: Plan, board: Board, threads: int | None, client: Any, progress: b
     )
 
 
-def _chunks(plan: Plan, jobs: Any, seconds: float) -> list[Any]:
+def _chunks(plan: JobPlan, jobs: Any, seconds: float) -> list[Any]:
     if not len(jobs):
         return []
     work = np.maximum(1e6 * plan.seconds[jobs], 1).astype(np.int64)
     return [jobs[lo:hi] for lo, hi in cut(work, int(1e6 * seconds))]
 
 
-def _here(plan: Plan, board: Board, left: Any, n_threads: int, report: Report | None) -> None:
+def _here(plan: JobPlan, board: MatrixCheckpoint, left: Any, n_threads: int, report: Report | None) -> None:
     """Batches on threads, then what takes the ordinary way, which has threads of its own."""
     batched, ordinary = (left[plan.kind[left] != ORDINARY], left[plan.kind[left] == ORDINARY])
     chunks = _chunks(plan, batched, _CHUNK)
@@ -389,10 +389,12 @@ def _here(plan: Plan, board: Board, left: Any, n_threads: int, report: Report | 
         _keep(board, run(plan, jobs), report)
 
 
-def _on_threads(plan: Plan, board: Board, chunks: list[Any], n_threads: int, report: Report | None) -> None:
+def _on_threads(
+    plan: JobPlan, board: MatrixCheckpoint, chunks: list[Any], n_threads: int, report: Report | None
+) -> None:
     stop = threading.Event()
     pool = ThreadPoolExecutor(min(n_threads, len(chunks)))
-    running: set[Future[list[tuple[int, Cells]]]] = {pool.submit(run, plan, jobs, stop.is_set) for jobs in chunks}
+    running: set[Future[list[tuple[int, MatrixCells]]]] = {pool.submit(run, plan, jobs, stop.is_set) for jobs in chunks}
     try:
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -409,14 +411,14 @@ def _on_threads(plan: Plan, board: Board, chunks: list[Any], n_threads: int, rep
         pool.shutdown(cancel_futures=True)
 
 
-def _keep(board: Board, found: list[tuple[int, Cells]], report: Report | None) -> None:
+def _keep(board: MatrixCheckpoint, found: list[tuple[int, MatrixCells]], report: Report | None) -> None:
     board.keep(found)
     if report is not None:
         value = found[-1][1].fields[-1, 0] if found else np.nan
         report(int(board.done.sum()), len(board.done), float(value))
 
 
-def _reasons(plan: Plan, board: Board) -> tuple[Reason, ...]:
+def _reasons(plan: JobPlan, board: MatrixCheckpoint) -> tuple[Reason, ...]:
     """Why cells are NaN: what went wrong there, a process that could not be fitted, or no time."""
     found = dict(board.reasons)
     for i, x in enumerate(plan.rows):
@@ -430,13 +432,13 @@ def _reasons(plan: Plan, board: Board) -> tuple[Reason, ...]:
     return tuple(Reason(i, j, text) for (i, j), text in sorted(found.items()))
 
 
-def _approximations(plan: Plan, reasons: Sequence[Reason]) -> list[str]:
+def _approximations(plan: JobPlan, reasons: Sequence[Reason]) -> list[str]:
     """How many pairs of vectors have a value without an interval, if any."""
     once = [(i, j) for i, j, text in reasons if APPROXIMATE in text and (i < j or not plan.options.symmetric)]
     return [f"{len(once)} of {len(plan.kind)} pairs: {APPROXIMATE}, without an interval"] if once else []
 
 
-def _diagonal(plan: Plan, board: Board) -> None:
+def _diagonal(plan: JobPlan, board: MatrixCheckpoint) -> None:
     """A recording is at the least distance from itself; there is nothing to estimate."""
     if plan.rows is not plan.columns:
         return
@@ -450,7 +452,7 @@ def _diagonal(plan: Plan, board: Board) -> None:
                 board.fields[FIELDS.index("low"), i, i] = board.fields[FIELDS.index("high"), i, i] = least
 
 
-def _least(plan: Plan, member: Member) -> float:
+def _least(plan: JobPlan, member: Member) -> float:
     try:
         return units_of(np.asarray(cost_between(plan.cost, member, member), dtype=np.float64)).offset
     except (TypeError, ValueError):

@@ -16,7 +16,7 @@ from somcot.chains import MarkovChain, Support
 from somcot.inference import intervals
 from somcot.inference.bias_correction import half_supports
 from somcot.inference.model import Model, fit
-from somcot.inference.order import forgetful
+from somcot.inference.order import has_memory
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import how_to_wrap
 from somcot.problem import ChainOrData, Data
@@ -27,15 +27,15 @@ from somcot.trajectories import Trajectories, needs_cells
 __all__ = [
     "APPROXIMATE",
     "Cost",
-    "Kernel",
     "Member",
     "Points",
-    "Shared",
+    "SharedCells",
+    "SharedKernel",
     "check_cost_shape",
     "cost_between",
     "equal_kernels",
+    "labelled",
     "members",
-    "named",
     "seconds_of",
     "shared",
 ]
@@ -93,7 +93,7 @@ class Member:
         return self.model.chain.support
 
 
-def named(name: str, processes: Any, *, vectors: bool = False) -> dict[Hashable, Any]:
+def labelled(name: str, processes: Any, *, vectors: bool = False) -> dict[Hashable, Any]:
     """Processes by their labels: a mapping, or a sequence that is numbered; with ``vectors=True`` also Trajectories."""
     if isinstance(processes, MarkovChain | Data | Trajectories):
         raise TypeError(f"{name}: found one {type(processes).__name__}, expected several; put them into a list")
@@ -170,7 +170,7 @@ def _member(
     notes = [f"{label}: {warning.message}" for warning in caught]
     if not isinstance(process, Data):
         return Member(label, process, model, np.empty((0, 0)))
-    if isinstance(process, Samples) and forgetful(process):
+    if isinstance(process, Samples) and has_memory(process):
         notes.append(
             f"{label}: the next state clearly depends on more than the last one (somcot.markov_order), so intervals "
             "are too narrow; make words the states: samples.with_order(2)"
@@ -236,7 +236,7 @@ def cost_between(cost: Cost, x: Member, y: Member) -> Floats | costs.FeatureCost
 
 
 @dataclass(frozen=True, eq=False)
-class Kernel:
+class SharedKernel:
     """Chains with one kernel and start laws of their own.
 
     Attributes
@@ -256,7 +256,7 @@ class Kernel:
     n_starts: int
 
 
-def equal_kernels(found: Sequence[Member], chosen: Sequence[int], *, group: bool) -> list[Kernel]:
+def equal_kernels(found: Sequence[Member], chosen: Sequence[int], *, group: bool) -> list[SharedKernel]:
     """Known chains by their kernels; with ``group=False`` each stands alone."""
     together: dict[Hashable, list[int]] = {}
     for i in chosen:
@@ -272,7 +272,7 @@ def _kernel_key(member: Member) -> Hashable:
     return tuple(member.model.chain.states), digest.digest()
 
 
-def _kernel(found: Sequence[Member], rows: list[int]) -> Kernel:
+def _kernel(found: Sequence[Member], rows: list[int]) -> SharedKernel:
     first = found[rows[0]].support
     end = int(first.indptr[-2])
     laws: dict[bytes, int] = {}
@@ -290,7 +290,7 @@ def _kernel(found: Sequence[Member], rows: list[int]) -> Kernel:
         np.concatenate([first.indices[:end], *(indices for indices, _ in new)]),
         np.concatenate([first.probabilities[:end], *(p for _, p in new)]),
     )
-    return Kernel(tuple(rows), tuple(starts), support, len(new))
+    return SharedKernel(tuple(rows), tuple(starts), support, len(new))
 
 
 # --- Recordings of real vectors: on cells that all share for what is counted and tested, as they are for distances.
@@ -306,7 +306,7 @@ class Points(NamedTuple):
     n_cells: int | str
 
 
-class Shared(NamedTuple):
+class SharedCells(NamedTuple):
     """Members on shared cells, the cost between these, and how their vectors are compared."""
 
     rows: list[Member]
@@ -324,7 +324,7 @@ def shared(
     seed: int,
     scale: Any = "std",
     n_cells: int | str = "auto",
-) -> Shared:
+) -> SharedCells:
     """Fit cells to all recordings together; `scale` and `n_cells` as for `somcot.discretise`."""
     from somcot.continuous.discretise import check_recordings, discretise, scale_of  # k-means, which chains do without
 
@@ -338,7 +338,7 @@ def shared(
     labels = [label for _, side in sides for label in side]
     found = [_member_vectors(*each) for each in zip(labels, cells.recordings, data, strict=True)]
     rows, columns = found[: len(given)], found[len(given) :]
-    return Shared(rows, rows if across is None else columns, table, Points(chosen, divisor, n_cells))
+    return SharedCells(rows, rows if across is None else columns, table, Points(chosen, divisor, n_cells))
 
 
 def _member_vectors(label: Hashable, samples: Samples, data: Trajectories) -> Member:

@@ -16,14 +16,14 @@ from somcot.chains import MarkovChain, Support
 from somcot.core.pairs import thread_count
 from somcot.many.members import (
     Cost,
-    Kernel,
     Member,
     Points,
+    SharedKernel,
     check_cost_shape,
     cost_between,
     equal_kernels,
+    labelled,
     members,
-    named,
     seconds_of,
     shared,
 )
@@ -39,8 +39,8 @@ __all__ = [
     "DATA",
     "EXACT",
     "ORDINARY",
-    "Options",
-    "Plan",
+    "JobPlan",
+    "MatrixSettings",
     "Units",
     "forecast",
     "is_symmetric",
@@ -57,7 +57,7 @@ _LARGEST = 2500  # pairs of states up to which problems are solved in batches
 _METHODS = ("auto", "exact", "plugin")  # those that batches know
 
 
-class Options(NamedTuple):
+class MatrixSettings(NamedTuple):
     """What was asked for; `level` is that of a single interval and `seed` that of all random numbers."""
 
     discount: float
@@ -72,7 +72,7 @@ class Options(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class JobPlan:
     """All jobs of a matrix and what they need; a pure function of it and a range of jobs is all that is ever run.
 
     Attributes
@@ -93,9 +93,9 @@ class Plan:
     rows: list[Member]
     columns: list[Member]
     cost: Cost
-    options: Options
-    kernels_x: list[Kernel]
-    kernels_y: list[Kernel]
+    options: MatrixSettings
+    kernels_x: list[SharedKernel]
+    kernels_y: list[SharedKernel]
     kind: Ints
     a: Ints
     b: Ints
@@ -141,7 +141,7 @@ class Plan:
                 except Exception as error:  # whatever a user's function raises: the cell of that pair will say so
                     yield str(error).encode()
 
-    def part(self, jobs: Sequence[int]) -> Plan:
+    def part(self, jobs: Sequence[int]) -> JobPlan:
         """The same plan with the processes of some jobs only, to be sent elsewhere."""
         used = [{k for job in jobs for k in {cell[side] for cell in self.cells(job)}} for side in (0, 1)]
         rows = [m if k in used[0] else _ABSENT for k, m in enumerate(self.rows)]
@@ -190,8 +190,8 @@ def units_of(table: Floats) -> Units:
 
 
 def make_plan(
-    rows: list[Member], columns: list[Member], cost: Cost, options: Options, points: Points | None = None
-) -> Plan:
+    rows: list[Member], columns: list[Member], cost: Cost, options: MatrixSettings, points: Points | None = None
+) -> JobPlan:
     """List the jobs: pairs of kernels among known chains, pairs of recordings, and those that batches cannot do."""
     group = not callable(cost) and (not isinstance(cost, str) or cost == "labels")
     within = columns is rows
@@ -208,7 +208,7 @@ def make_plan(
     ]
     kind, a, b = (np.array([job[k] for job in jobs], dtype=np.int64) for k in range(3))
     seconds = np.array([job[3] for job in jobs], dtype=np.float64)
-    return Plan(rows, columns, cost, options, kernels_x, kernels_y, kind, a, b, seconds, points)
+    return JobPlan(rows, columns, cost, options, kernels_x, kernels_y, kind, a, b, seconds, points)
 
 
 def cost_is_known(cost: Cost, rows: list[Member], columns: list[Member]) -> bool:
@@ -221,7 +221,9 @@ def cost_is_known(cost: Cost, rows: list[Member], columns: list[Member]) -> bool
         return True
 
 
-def _exact_jobs(x: Sequence[Kernel], y: Sequence[Kernel], *, upper: bool) -> list[tuple[int, int, int, float]]:
+def _exact_jobs(
+    x: Sequence[SharedKernel], y: Sequence[SharedKernel], *, upper: bool
+) -> list[tuple[int, int, int, float]]:
     jobs = []
     for a, one in enumerate(x):
         for b, other in enumerate(y):
@@ -239,7 +241,12 @@ def _exact_jobs(x: Sequence[Kernel], y: Sequence[Kernel], *, upper: bool) -> lis
 
 
 def _single_jobs(
-    rows: list[Member], columns: list[Member], options: Options, *, batched: bool, exact: tuple[set[int], set[int]]
+    rows: list[Member],
+    columns: list[Member],
+    options: MatrixSettings,
+    *,
+    batched: bool,
+    exact: tuple[set[int], set[int]],
 ) -> list[tuple[int, int, int, float]]:
     jobs = []
     for i, x in enumerate(rows):
@@ -302,18 +309,18 @@ def is_symmetric(cost: Cost, members: Sequence[Member]) -> bool:
 _SPLITS = 4
 
 
-def forecast(plan: Plan, threads: int | None = None) -> float:
+def forecast(plan: JobPlan, threads: int | None = None) -> float:
     """About how many seconds a plan takes, within a factor of about three."""
     return float(plan.seconds.sum()) / thread_count(threads)
 
 
-def prepare(processes: Any, cost: Any, asked: Options, *, others: Any = None, **of_vectors: Any) -> Plan:
+def prepare(processes: Any, cost: Any, asked: MatrixSettings, *, others: Any = None, **of_vectors: Any) -> JobPlan:
     """Check what was asked, fit every process, and list the jobs; `of_vectors` is for Trajectories."""
     discount = _checked(asked)
     if cost is None:
         raise TypeError("cost: found None, expected an array, a name such as 'labels', or a function")
-    given = named("processes", processes, vectors=True)
-    across = None if others is None else named("others", others, vectors=True)
+    given = labelled("processes", processes, vectors=True)
+    across = None if others is None else labelled("others", others, vectors=True)
     if across is None and len(given) < 2:
         raise ValueError("processes: found one, expected at least two; or give others= to compare it with")
     points = None
@@ -339,12 +346,12 @@ def prepare(processes: Any, cost: Any, asked: Options, *, others: Any = None, **
     return make_plan(rows, columns, cost, asked, points)
 
 
-def _splits(asked: Options) -> int:
+def _splits(asked: MatrixSettings) -> int:
     return _SPLITS if asked.method == "auto" else 0
 
 
 def _fitted(
-    given: dict[Hashable, ChainOrData], across: dict[Hashable, ChainOrData] | None, asked: Options
+    given: dict[Hashable, ChainOrData], across: dict[Hashable, ChainOrData] | None, asked: MatrixSettings
 ) -> tuple[list[Member], list[Member]]:
     """Rows and columns; the same list where processes are compared with each other."""
     orders: dict[frozenset[Hashable], tuple[Hashable, ...]] = {}
@@ -356,7 +363,7 @@ def _fitted(
     return rows, members("others", across, asked.discount, n_splits, seeds, orders)
 
 
-def _checked(asked: Options) -> float:
+def _checked(asked: MatrixSettings) -> float:
     discount = check_discount(asked.discount)
     check_confidence(asked.confidence)
     if check_flag("simultaneous", asked.simultaneous) and asked.confidence is None:
@@ -368,7 +375,7 @@ def _checked(asked: Options) -> float:
     return discount
 
 
-def _fitting(asked: Options, processes: Sequence[ChainOrData]) -> Options:
+def _fitting(asked: MatrixSettings, processes: Sequence[ChainOrData]) -> MatrixSettings:
     """What can be had of these processes: intervals and p-values are for data."""
     if asked.tests is not None and sum(isinstance(p, Samples) for p in processes) < 2:
         raise ValueError("tests: whole episodes are dealt anew, but no two processes are Samples; leave it out")

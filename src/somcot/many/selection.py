@@ -23,8 +23,8 @@ from somcot.inference import intervals
 from somcot.inference.estimate import plugin
 from somcot.inference.model import Model, fit
 from somcot.many.matrix import compute
-from somcot.many.members import named
-from somcot.many.plan import Options, Plan, prepare
+from somcot.many.members import labelled
+from somcot.many.plan import JobPlan, MatrixSettings, prepare
 from somcot.plumbing.arrays import Bools, Floats
 from somcot.plumbing.checks import check_confidence, check_discount, check_rng
 from somcot.plumbing.html import card, notes, table
@@ -145,19 +145,19 @@ def prepare_selection(
     discount: float,
     confidence: float,
     rng: int | np.random.Generator | None,
-) -> Plan:
+) -> JobPlan:
     """Check what was asked, fit every process, and list the jobs; arguments as for `select_model`."""
     check_discount(discount)
     check_confidence(confidence)
     if not isinstance(data, Data):
         raise TypeError(f"data: found {type(data).__name__}, expected Samples or Counts{needs_cells(data)}")
-    given = named("candidates", candidates)
+    given = labelled("candidates", candidates)
     seed = int(check_rng(0 if rng is None else rng).integers(2**62))
-    asked = Options(discount, "auto", confidence, simultaneous=False, tests=None, seed=seed)
+    asked = MatrixSettings(discount, "auto", confidence, simultaneous=False, tests=None, seed=seed)
     return prepare({"data": data}, cost, asked, others=given)
 
 
-def choose(plan: Plan, *, progress: bool = False) -> Selection:
+def choose(plan: JobPlan, *, progress: bool = False) -> Selection:
     """Do the jobs and find the set."""
     data, given = plan.rows[0].process, {member.label: member.process for member in plan.columns}
     cost, discount, confidence = plan.cost, plan.options.discount, plan.options.confidence

@@ -11,14 +11,14 @@ from somcot import costs
 from somcot.api import distance
 from somcot.chains import Support
 from somcot.core.pairs import cut
-from somcot.inference.bias_correction import Evidence, Halves, correct, interval
+from somcot.inference.bias_correction import Evidence, Halves, corrected, interval
 from somcot.inference.permutation import same_process
-from somcot.inference.pooled_episodes import RowDeck, known_starts_differ
+from somcot.inference.pooled_episodes import PooledRows, known_starts_differ
 from somcot.inference.pooling import Pooled, pool
 from somcot.inference.statistics import METRIC_TOLERANCE, Slope, slope, slope_at
 from somcot.many.batch import Found, Tasks, compare, pack, tables
 from somcot.many.members import APPROXIMATE, Member, cost_between
-from somcot.many.plan import DATA, EXACT, ORDINARY, Options, Plan, Units, units_of
+from somcot.many.plan import DATA, EXACT, ORDINARY, JobPlan, MatrixSettings, Units, units_of
 from somcot.many.small_solver import iterate_small, new_bases, rows_of, small_problem, unit_of
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.result import Bounds, Result, Status
@@ -26,15 +26,15 @@ from somcot.samples import Samples
 
 __all__ = [
     "FIELDS",
-    "Cells",
     "CostBook",
+    "MatrixCells",
     "empty",
     "guarded",
     "joined",
     "needs_guard",
-    "one_ordinary",
     "run",
     "single",
+    "single_pair",
     "with_pvalue",
 ]
 
@@ -49,7 +49,9 @@ def needs_guard(ends: Bounds, evidence: Evidence) -> bool:
     return ends.low > 0.0 and evidence.plugin - 1.25 * evidence.gap - 6.0 * evidence.error <= 0.0
 
 
-def guarded(ends: Bounds, x: Member, y: Member, cost: Floats, options: Options, where: tuple[int, int]) -> Bounds:
+def guarded(
+    ends: Bounds, x: Member, y: Member, cost: Floats, options: MatrixSettings, where: tuple[int, int]
+) -> Bounds:
     """Let the interval reach down to 0 where regrouping transitions row by row cannot tell the processes apart.
 
     As for a single distance, with single transitions in place of whole episodes: what was counted once per data set is
@@ -60,7 +62,7 @@ def guarded(ends: Bounds, x: Member, y: Member, cost: Floats, options: Options, 
     one, other = x.model.samples, y.model.samples
     if one is None or other is None or known_starts_differ(one, other):
         return ends
-    deck = RowDeck.of(one, other)
+    deck = PooledRows.of(one, other)
     measure = _measure(deck, _in_order_of(deck, x, cost), options.discount)
     rng = np.random.default_rng([options.seed, 1 + where[0], 1 + where[1]])
     p, q = (deck.shares_of(counts[None, :]) for counts in (deck.observed, deck.total - deck.observed))
@@ -70,7 +72,7 @@ def guarded(ends: Bounds, x: Member, y: Member, cost: Floats, options: Options, 
     return ends if (1 + as_far) / (_GUARD + 1) <= 0.05 else Bounds(0.0, ends.high)
 
 
-def _measure(deck: RowDeck, cost: Floats, discount: float) -> Slope:
+def _measure(deck: PooledRows, cost: Floats, discount: float) -> Slope:
     """As `statistics.slope`, but on the kernels of the batch, which are compiled already."""
     only, n = pack([deck.support]), len(cost)
     unit = unit_of(0, only)
@@ -87,7 +89,7 @@ def _measure(deck: RowDeck, cost: Floats, discount: float) -> Slope:
     return slope_at(table, deck.support, cost, discount)
 
 
-def _in_order_of(deck: RowDeck, x: Member, cost: Floats) -> Floats:
+def _in_order_of(deck: PooledRows, x: Member, cost: Floats) -> Floats:
     assert x.model is not None
     place = {label: i for i, label in enumerate(x.model.chain.states)}
     order = [place[label] for label in deck.pooled.states]
@@ -99,7 +101,7 @@ def _in_order_of(deck: RowDeck, x: Member, cost: Floats) -> Floats:
 FIELDS = ("values", "plugin", "low", "high", "standard_error", "uncut", "pvalues")
 
 
-class Cells(NamedTuple):
+class MatrixCells(NamedTuple):
     """Cells of the matrix that were filled: where, one row of `FIELDS` each, and why where there is nothing."""
 
     i: Ints
@@ -108,21 +110,21 @@ class Cells(NamedTuple):
     reasons: dict[int, str]
 
 
-def single(i: int, j: int, row: Floats, reason: str = "") -> Cells:
+def single(i: int, j: int, row: Floats, reason: str = "") -> MatrixCells:
     """One cell."""
-    return Cells(np.array([i]), np.array([j]), row[None, :], {0: reason} if reason else {})
+    return MatrixCells(np.array([i]), np.array([j]), row[None, :], {0: reason} if reason else {})
 
 
-def empty(i: int, j: int, error: Exception) -> Cells:
+def empty(i: int, j: int, error: Exception) -> MatrixCells:
     """One cell without a number, and why."""
     return single(i, j, np.full(len(FIELDS), np.nan), f"{type(error).__name__}: {error}")
 
 
-def joined(parts: list[Cells]) -> Cells:
+def joined(parts: list[MatrixCells]) -> MatrixCells:
     """Single cells, one after the other."""
     reasons = {k: text for k, part in enumerate(parts) for text in part.reasons.values()}
     i, j, fields = (np.concatenate([getattr(p, name) for p in parts]) for name in ("i", "j", "fields"))
-    return Cells(i, j, fields, reasons)
+    return MatrixCells(i, j, fields, reasons)
 
 
 # --- Costs between the members of a plan, each different one worked out and scaled once.
@@ -131,7 +133,7 @@ def joined(parts: list[Cells]) -> Cells:
 class CostBook:
     """Costs of a run of jobs, each different one once."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: JobPlan) -> None:
         self.plan = plan
         self.units: list[Units] = []
         self._known: dict[Any, int] = {}
@@ -155,7 +157,7 @@ class CostBook:
 _PERMUTATIONS = 999  # regroupings behind a p-value at most; a pair that is alike stops after a few dozen
 
 
-def one_ordinary(plan: Plan, i: int, j: int) -> Cells:
+def single_pair(plan: JobPlan, i: int, j: int) -> MatrixCells:
     """One pair as `somcot.distance` does it; what goes wrong is the cell's own affair."""
     options, x, y = plan.options, plan.rows[i], plan.columns[j]
     row = np.full(len(FIELDS), np.nan)
@@ -184,14 +186,14 @@ def one_ordinary(plan: Plan, i: int, j: int) -> Cells:
     return with_pvalue(plan, single(i, j, row, _doubt(found)), x, y)
 
 
-def _compared(plan: Plan, x: Member, y: Member) -> tuple[Any, Any, Any]:
+def _compared(plan: JobPlan, x: Member, y: Member) -> tuple[Any, Any, Any]:
     """Two processes and the cost between them."""
     if plan.points is not None:
         return x.vectors, y.vectors, plan.points.cost
     return x.process, y.process, costs.between(plan.cost, x.process, y.process)
 
 
-def _of_vectors(plan: Plan) -> dict[str, Any]:
+def _of_vectors(plan: JobPlan) -> dict[str, Any]:
     """What recordings of real vectors take beside the rest."""
     return {} if plan.points is None else {"scale": plan.points.scale, "n_cells": plan.points.n_cells}
 
@@ -203,7 +205,7 @@ def _doubt(found: Result) -> str:
     return "" if found.status in (Status.CONVERGED, Status.FINISHED) else f"{found.status}: {found.message}"
 
 
-def with_pvalue(plan: Plan, cell: Cells, x: Member, y: Member) -> Cells:
+def with_pvalue(plan: JobPlan, cell: MatrixCells, x: Member, y: Member) -> MatrixCells:
     """Add a permutation p-value where that was asked for and both sides have episodes."""
     if not plan.options.tests:
         return cell
@@ -234,11 +236,11 @@ _CAREFUL = 0.99  # discount above which the distance is read off the coupling ra
 Stop = Callable[[], bool]
 
 
-def run(plan: Plan, jobs: Sequence[int], stop: Stop = lambda: False) -> list[tuple[int, Cells]]:
+def run(plan: JobPlan, jobs: Sequence[int], stop: Stop = lambda: False) -> list[tuple[int, MatrixCells]]:
     """Do some jobs, each on its own; fewer when told to stop."""
     chosen = np.asarray(jobs, dtype=np.int64)
     kind = plan.kind[chosen]
-    found: list[tuple[int, Cells]] = []
+    found: list[tuple[int, MatrixCells]] = []
     for which, do in ((EXACT, _exact), (DATA, _data)):
         rows, failed = _with_costs(plan, chosen[kind == which])
         found += failed
@@ -250,15 +252,15 @@ def run(plan: Plan, jobs: Sequence[int], stop: Stop = lambda: False) -> list[tup
     for job in chosen[kind == ORDINARY]:
         if stop():
             return found
-        found.append((int(job), one_ordinary(plan, int(plan.a[job]), int(plan.b[job]))))
+        found.append((int(job), single_pair(plan, int(plan.a[job]), int(plan.b[job]))))
     return found
 
 
-def _with_costs(plan: Plan, jobs: Ints) -> tuple[Ints, list[tuple[int, Cells]]]:
+def _with_costs(plan: JobPlan, jobs: Ints) -> tuple[Ints, list[tuple[int, MatrixCells]]]:
     """Jobs whose cost can be had, and the empty cells of the others: functions and names may know some pairs only."""
     if not callable(plan.cost) and (not isinstance(plan.cost, str) or plan.cost == "labels"):
         return jobs, []
-    failed: list[tuple[int, Cells]] = []
+    failed: list[tuple[int, MatrixCells]] = []
     kept = []
     for job in jobs:
         ((i, j),) = plan.cells(int(job))
@@ -270,7 +272,7 @@ def _with_costs(plan: Plan, jobs: Ints) -> tuple[Ints, list[tuple[int, Cells]]]:
     return np.array(kept, dtype=np.int64), failed
 
 
-def _exact(plan: Plan, jobs: Ints) -> list[tuple[int, Cells]]:
+def _exact(plan: JobPlan, jobs: Ints) -> list[tuple[int, MatrixCells]]:
     """Known chains: all start laws of a pair of kernels at once."""
     book = CostBook(plan)
     supports: list[Support] = []
@@ -296,10 +298,10 @@ def _exact(plan: Plan, jobs: Ints) -> list[tuple[int, Cells]]:
     return answers
 
 
-def _exact_cells(plan: Plan, job: int, spots: Ints, found: Found, units: Units) -> Cells:
+def _exact_cells(plan: JobPlan, job: int, spots: Ints, found: Found, units: Units) -> MatrixCells:
     cells = list(plan.cells(job))
     if found.status[spots].any():  # rounding, or too many rounds: the ordinary way knows what to do
-        return joined([one_ordinary(plan, i, j) for i, j in cells])
+        return joined([single_pair(plan, i, j) for i, j in cells])
     fields = np.full((len(cells), len(FIELDS)), np.nan)
     data = plan.options.n_splits == 0
     for column, values in ((0, found.distance), (5, found.distance)):
@@ -311,10 +313,10 @@ def _exact_cells(plan: Plan, job: int, spots: Ints, found: Found, units: Units) 
             fields[k, 1] = fields[k, 0]
             fields[k, 2] = fields[k, 3] = np.nan
     i, j = np.array(cells, dtype=np.int64).T
-    return Cells(i, j, fields, {})
+    return MatrixCells(i, j, fields, {})
 
 
-def _data(plan: Plan, jobs: Ints) -> list[tuple[int, Cells]]:
+def _data(plan: JobPlan, jobs: Ints) -> list[tuple[int, MatrixCells]]:
     """Recordings against recordings or chains: the corrected estimate, as `distance` makes it."""
     book = CostBook(plan)
     place: dict[int, int] = {}
@@ -343,7 +345,7 @@ def _data(plan: Plan, jobs: Ints) -> list[tuple[int, Cells]]:
 
 
 def _compare(
-    plan: Plan,
+    plan: JobPlan,
     lists: tuple[list[int], list[int], list[int], list[int]],
     whole: Any,
     book: CostBook,
@@ -385,11 +387,11 @@ def _pool(x: Member, y: Member, units: Units) -> Pooled | None:
     return pool(x.model, y.model, np.arange(x.model.chain.n_states))
 
 
-def _data_cell(plan: Plan, job: int, found: Found, k: int, units: Units, matched: bool) -> Cells:
+def _data_cell(plan: JobPlan, job: int, found: Found, k: int, units: Units, matched: bool) -> MatrixCells:
     i, j = int(plan.a[job]), int(plan.b[job])
     x, y = plan.rows[i], plan.columns[j]
     if found.status[k]:
-        return one_ordinary(plan, i, j)
+        return single_pair(plan, i, j)
     evidence = Evidence(
         float(found.distance[k]),
         float(np.sqrt(found.variance[k])),
@@ -399,7 +401,7 @@ def _data_cell(plan: Plan, job: int, found: Found, k: int, units: Units, matched
     )
     row = np.full(len(FIELDS), np.nan)
     row[0], row[1], row[5] = (
-        units.to_user(correct(evidence)),
+        units.to_user(corrected(evidence)),
         units.to_user(evidence.plugin),
         units.offset + units.scale * evidence.uncut,
     )

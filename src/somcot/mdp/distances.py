@@ -17,7 +17,7 @@ from somcot.plumbing.text import label_text
 
 if TYPE_CHECKING:
     from somcot.certificates import Bracket
-    from somcot.solvers.strategy_iteration import Solved
+    from somcot.solvers.strategy_iteration import StrategySolution
 
 __all__ = [
     "Aggregation",
@@ -94,7 +94,7 @@ def bracket(x: MDP, y: MDP | None = None, *, discount: float, lax: bool = False,
     return Bracket(low, high)
 
 
-def _solve(x: MDP, y: MDP | None, discount: float, lax: bool, threads: int | None) -> Solved:
+def _solve(x: MDP, y: MDP | None, discount: float, lax: bool, threads: int | None) -> StrategySolution:
     from somcot.solvers import strategy_iteration as any_actions  # compiled code too
     from somcot.solvers.strategy_iteration import Game, solve
 

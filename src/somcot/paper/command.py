@@ -16,7 +16,7 @@ from somcot.paper import encoder, pendulum, similarity
 from somcot.paper import experiment as style
 from somcot.paper import model_selection as selection
 from somcot.paper import step_sizes as steps
-from somcot.paper.experiment import Check, Experiment, Record, Report
+from somcot.paper.experiment import Experiment, FigureCheck, Record, Report
 from somcot.plumbing.files import write_bytes
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _section(experiment: Experiment, record: Record) -> str:
 </section>"""
 
 
-def _row(check: Check) -> str:
+def _row(check: FigureCheck) -> str:
     mark = "met" if check.passed else '<span class="miss">missed</span>'
     expected = f"{'at least' if check.relation == '>=' else 'at most'} {check.limit:.3g}"
     return f"<tr><td>{escape(check.name)}</td><td>{check.value:.3g}</td><td>{expected}</td><td>{mark}</td></tr>"

@@ -13,7 +13,7 @@ import numpy as np
 
 from somcot import block_chain, random_walk
 from somcot.paper import experiment as style
-from somcot.paper.experiment import Check, Experiment, Record, Report
+from somcot.paper.experiment import Experiment, FigureCheck, Record, Report
 from somcot.paper.loop import TABLE, Pair, TableRow, default_estimate, sweep, walk_cost
 from somcot.plumbing.arrays import Floats
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["EXPERIMENT", "Settings", "plot", "run"]
+__all__ = ["EXPERIMENT", "EncoderSettings", "plot", "run"]
 
 METHODS = {"somcot": "SOMCOT", "default": "default estimator"}
 
 
 @dataclass(frozen=True)
-class Settings:
+class EncoderSettings:
     """The paper's settings; one map per number of steps."""
 
     n_states: int = 10
@@ -37,7 +37,7 @@ class Settings:
     rates: TableRow = TABLE["encoder"]
 
 
-def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Record:
+def run(settings: EncoderSettings, seed: int = 0, report: Report | None = None) -> Record:
     """Both maps from the same samples, by the paper's algorithm and by the default estimator."""
     x = random_walk(settings.n_states)
     y = block_chain(x, settings.n_copies)
@@ -78,7 +78,7 @@ def _scores(encoder: Floats, decoder: Floats) -> dict[str, float]:
     }
 
 
-def _checks(settings: Settings, data: dict[str, Any]) -> list[Check]:
+def _checks(settings: EncoderSettings, data: dict[str, Any]) -> list[FigureCheck]:
     """Each must hold for the worst of the seeds."""
     at = {n: i for i, n in enumerate(settings.n_steps)}
 
@@ -86,9 +86,13 @@ def _checks(settings: Settings, data: dict[str, Any]) -> list[Check]:
         return float(data[method][score][:, at[n]].min())
 
     checks = [
-        Check("default, N = 1e4: encoder mass", worst("default", "encoder_mass", 10_000), ">=", 0.85),
-        Check("default, N = 1e4: right heaviest block, encoder", worst("default", "encoder_top", 10_000), ">=", 1.0),
-        Check("default, N = 1e4: right heaviest block, decoder", worst("default", "decoder_top", 10_000), ">=", 1.0),
+        FigureCheck("default, N = 1e4: encoder mass", worst("default", "encoder_mass", 10_000), ">=", 0.85),
+        FigureCheck(
+            "default, N = 1e4: right heaviest block, encoder", worst("default", "encoder_top", 10_000), ">=", 1.0
+        ),
+        FigureCheck(
+            "default, N = 1e4: right heaviest block, decoder", worst("default", "decoder_top", 10_000), ">=", 1.0
+        ),
     ]
     if 100_000 not in at:
         return checks
@@ -97,13 +101,17 @@ def _checks(settings: Settings, data: dict[str, Any]) -> list[Check]:
     decoder = data["somcot"]["decoder_mass"]
     gain = float((decoder[:, at[100_000]] - decoder[:, at[1_000]]).min())
     return [
-        Check("SOMCOT, K = 1e5: encoder mass on the right block", worst("somcot", "encoder_mass", 100_000), ">=", 0.30),
-        Check("SOMCOT, K = 1e5: decoder mass on the right block", worst("somcot", "decoder_mass", 100_000), ">=", 0.30),
-        Check("SOMCOT, K = 1e5: right heaviest block, encoder, mean", float(found.mean()), ">=", 0.5),
-        Check("SOMCOT, K = 1e5: right heaviest block, encoder, worst", float(found.min()), ">=", 0.3),
-        Check("SOMCOT: gain of decoder mass from K = 1e3 to 1e5", gain, ">=", 0.07),
+        FigureCheck(
+            "SOMCOT, K = 1e5: encoder mass on the right block", worst("somcot", "encoder_mass", 100_000), ">=", 0.30
+        ),
+        FigureCheck(
+            "SOMCOT, K = 1e5: decoder mass on the right block", worst("somcot", "decoder_mass", 100_000), ">=", 0.30
+        ),
+        FigureCheck("SOMCOT, K = 1e5: right heaviest block, encoder, mean", float(found.mean()), ">=", 0.5),
+        FigureCheck("SOMCOT, K = 1e5: right heaviest block, encoder, worst", float(found.min()), ">=", 0.3),
+        FigureCheck("SOMCOT: gain of decoder mass from K = 1e3 to 1e5", gain, ">=", 0.07),
         *checks,
-        Check("default, N = 1e5: encoder mass", worst("default", "encoder_mass", 100_000), ">=", 0.95),
+        FigureCheck("default, N = 1e5: encoder mass", worst("default", "encoder_mass", 100_000), ">=", 0.95),
     ]
 
 
@@ -111,7 +119,7 @@ def plot(record: Record) -> Figure:
     """Encoder and decoder side by side for each number of steps, one row for each method."""
     import matplotlib.pyplot as plt
 
-    settings: Settings = record.settings
+    settings: EncoderSettings = record.settings
     n_maps = len(settings.n_steps)
     widths = [1.0, 1.0, 0.15] * n_maps
     with style.styled():
@@ -161,8 +169,8 @@ EXPERIMENT = Experiment(
     "Encoder-decoder maps of a block chain",
     "With more samples the mass gathers in the blocks on the diagonal. SOMCOT is sharp at the walls and blurred in the "
     "middle. The default estimator finds every block from ten thousand transitions on, almost without blur.",
-    Settings(),
-    Settings(n_seeds=3),
+    EncoderSettings(),
+    EncoderSettings(n_seeds=3),
     run,
     plot,
 )

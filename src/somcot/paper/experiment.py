@@ -28,8 +28,8 @@ __all__ = [
     "EXACT",
     "SOMCOT",
     "WIDE",
-    "Check",
     "Experiment",
+    "FigureCheck",
     "Record",
     "Report",
     "band",
@@ -45,12 +45,12 @@ Report = Callable[[int, int], None]
 """Called with (done, total) along a sweep."""
 
 
-class Check(NamedTuple):
+class FigureCheck(NamedTuple):
     """One acceptance figure: what was measured against what a correct implementation shows.
 
     Examples
     --------
-    >>> print(Check("Spearman at K = 1,000", 0.58, ">=", 0.5))
+    >>> print(FigureCheck("Spearman at K = 1,000", 0.58, ">=", 0.5))
     ok    Spearman at K = 1,000: 0.58, expected >= 0.5
     """
 
@@ -79,7 +79,7 @@ class Record:
     settings: Any
     seed: int
     data: Mapping[str, Any]
-    checks: tuple[Check, ...]
+    checks: tuple[FigureCheck, ...]
 
     @property
     def passed(self) -> bool:

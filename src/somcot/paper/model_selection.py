@@ -13,7 +13,7 @@ import numpy as np
 
 from somcot import block_chain, distance, random_walk
 from somcot.paper import experiment as style
-from somcot.paper.experiment import Check, Experiment, Record, Report
+from somcot.paper.experiment import Experiment, FigureCheck, Record, Report
 from somcot.paper.loop import TABLE, Choice, Pair, TableRow, hits, spearman, stages, sweep, walk_cost
 from somcot.plumbing.arrays import Floats
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["EXPERIMENT", "Panel", "Settings", "plot", "run"]
+__all__ = ["EXPERIMENT", "Panel", "SelectionSettings", "plot", "run"]
 
 TRUE_THETA = 0.5
 
@@ -41,7 +41,7 @@ class Panel:
         return f"n={self.n_states},B={self.n_copies}"
 
 
-class Case(NamedTuple):
+class SelectionCase(NamedTuple):
     """One candidate in one panel."""
 
     panel: Panel
@@ -49,7 +49,7 @@ class Case(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Settings:
+class SelectionSettings:
     """The paper's rates; thetas from 0.1 to 0.9."""
 
     panels: tuple[Panel, ...] = (Panel(5, 3, (1_000, 10_000, 50_000), 8_000), Panel(10, 5, (1_000, 5_000), 40_000))
@@ -58,13 +58,13 @@ class Settings:
     rates: TableRow = TABLE["selection"]
 
 
-def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Record:
+def run(settings: SelectionSettings, seed: int = 0, report: Report | None = None) -> Record:
     """The three curves: exact, the paper's algorithm for each K, and what `somcot.select_model` says."""
     rates = settings.rates
     sizes = [len(settings.panels) * n * settings.n_seeds for n in (len(settings.thetas), 1)]
     estimating, choosing = stages(report, *sizes)
 
-    def values(case: Case, rng: np.random.Generator) -> dict[str, Any]:
+    def values(case: SelectionCase, rng: np.random.Generator) -> dict[str, Any]:
         panel = case.panel
         x = random_walk(panel.n_states)
         y = block_chain(random_walk(panel.n_states, case.theta), panel.n_copies)
@@ -84,7 +84,7 @@ def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Reco
         return Choice.of(recorded, candidates, walk_cost(panel.n_states, panel.n_copies), gamma)
 
     seeds = range(seed, seed + settings.n_seeds)
-    cases = [Case(panel, theta) for panel in settings.panels for theta in settings.thetas]
+    cases = [SelectionCase(panel, theta) for panel in settings.panels for theta in settings.thetas]
     outcomes = sweep(values, cases, seeds, estimating)
     choices = sweep(choice, settings.panels, seeds, choosing)
     data: dict[str, Any] = {
@@ -104,7 +104,7 @@ def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Reco
     return Record("selection", settings, seed, data, tuple(_checks(settings, data)))
 
 
-def _checks(settings: Settings, data: dict[str, Any]) -> list[Check]:
+def _checks(settings: SelectionSettings, data: dict[str, Any]) -> list[FigureCheck]:
     """For n = 5, B = 3 at K = 1e4, as measured for the paper's rates; the default estimator for every panel."""
     true = settings.thetas.index(TRUE_THETA)
     others = np.arange(len(settings.thetas)) != true
@@ -113,19 +113,23 @@ def _checks(settings: Settings, data: dict[str, Any]) -> list[Check]:
         part = data[panel.key]
         worst = float(np.abs(part["default"] - part["exact"]).max())
         name = f"default, N = {panel.default_samples:,}, {panel.key}"
-        checks += [Check(f"{name}: share of seeds with argmin 0.5", hits(part["default"], true), ">=", 1.0)]
-        checks += [Check(f"{name}: largest error", worst, "<=", 0.05)]
+        checks += [FigureCheck(f"{name}: share of seeds with argmin 0.5", hits(part["default"], true), ">=", 1.0)]
+        checks += [FigureCheck(f"{name}: largest error", worst, "<=", 0.05)]
         kept = part["inside"]
-        checks += [Check(f"{name}: share of seeds with 0.5 in the 90 % set", float(kept[:, true].mean()), ">=", 0.8)]
+        checks += [
+            FigureCheck(f"{name}: share of seeds with 0.5 in the 90 % set", float(kept[:, true].mean()), ">=", 0.8)
+        ]
         if panel.key != "n=5,B=3" or 10_000 not in panel.n_steps:
             continue
         curves: Floats = part["somcot"][:, :, panel.n_steps.index(10_000)]
         mean = curves.mean(axis=0)
         name = f"{panel.key}, K = 1e4"
         checks += [
-            Check(f"{name}: share of seeds with argmin 0.5", hits(curves, true), ">=", 1.0),
-            Check(f"{name}: Spearman, worst seed", min(spearman(c, part["exact"]) for c in curves), ">=", 0.95),
-            Check(f"{name}: mean at 0.5 below every other by", float(mean[others].min() - mean[true]), ">=", 0.03),
+            FigureCheck(f"{name}: share of seeds with argmin 0.5", hits(curves, true), ">=", 1.0),
+            FigureCheck(f"{name}: Spearman, worst seed", min(spearman(c, part["exact"]) for c in curves), ">=", 0.95),
+            FigureCheck(
+                f"{name}: mean at 0.5 below every other by", float(mean[others].min() - mean[true]), ">=", 0.03
+            ),
         ]
     return checks
 
@@ -134,7 +138,7 @@ def plot(record: Record) -> Figure:
     """Distance against theta, one panel per size of chain; bands span the seeds."""
     import matplotlib.pyplot as plt
 
-    settings: Settings = record.settings
+    settings: SelectionSettings = record.settings
     n = len(settings.panels)
     with style.styled():
         size = (style.WIDE if n > 1 else style.COLUMN, 2.8)
@@ -145,7 +149,7 @@ def plot(record: Record) -> Figure:
         return figure
 
 
-def _curves(ax: Axes, settings: Settings, panel: Panel, part: dict[str, Any]) -> None:
+def _curves(ax: Axes, settings: SelectionSettings, panel: Panel, part: dict[str, Any]) -> None:
     thetas = np.array(settings.thetas)
     for i, n_steps in enumerate(panel.n_steps):
         label = rf"SOMCOT, $K = {style.power(n_steps)}$"
@@ -164,8 +168,8 @@ EXPERIMENT = Experiment(
     "Model selection with block chains",
     "Every curve should have its minimum at theta = 0.5, where the truth is zero. SOMCOT finds it once K is large "
     "enough, but its values rise past the truth as K grows; the default estimator follows the exact curve.",
-    Settings(),
-    Settings(panels=(Panel(5, 3, (1_000, 10_000), 8_000),), n_seeds=2),
+    SelectionSettings(),
+    SelectionSettings(panels=(Panel(5, 3, (1_000, 10_000), 8_000),), n_seeds=2),
     run,
     plot,
 )

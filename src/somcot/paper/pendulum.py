@@ -1,7 +1,7 @@
 """Model selection over gravity: which g explains the pendulum?
 
 The dynamics are those of ``gymnasium.envs.classic_control.PendulumEnv`` (a test compares whole episodes), the policy is
-the actor in ``data/`` that `train_pendulum` made with DDPG, evaluated here in plain NumPy.
+the actor in ``data/`` that ``examples/paper/train_pendulum.py`` made with DDPG, evaluated here in plain NumPy.
 
 A policy trained for Pendulum-v1 is kept while gravity changes. Angle and speed are cut into 7 x 7 bins, so the states
 seen are not quite Markov. The cost is the difference of the mean raw reward per bin. Beside it the same question
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from somcot import costs, distance
 from somcot.paper import experiment as style
-from somcot.paper.experiment import Check, Experiment, Record, Report
+from somcot.paper.experiment import Experiment, FigureCheck, Record, Report
 from somcot.paper.loop import TABLE, Choice, Pair, TableRow, few_data_expected, hits, stages, sweep
 from somcot.plumbing.arrays import Floats
 from somcot.samples import Samples
@@ -34,8 +34,8 @@ __all__ = [
     "Actor",
     "Grid",
     "Pendulum",
-    "Settings",
-    "Transitions",
+    "PendulumSettings",
+    "Rollout",
     "load_actor",
     "observe",
     "plot",
@@ -148,7 +148,7 @@ class Grid:
         return angle.ravel(), speed.ravel()
 
 
-class Transitions(NamedTuple):
+class Rollout(NamedTuple):
     """Binned transitions with the reward of each."""
 
     now: NDArray[np.int64]
@@ -158,25 +158,25 @@ class Transitions(NamedTuple):
 
 def simulate(
     pendulum: Pendulum, policy: Policy, bins: Grid, n: int, discount: float, rng: np.random.Generator
-) -> Transitions:
+) -> Rollout:
     """Draw n transitions from the discounted occupancy, in random order.
 
     Episodes of geometric length are run from the start bin and all their transitions kept: an episode reaches time t
     with probability discount^t, so time t has its discounted weight. Shuffling breaks the order within episodes.
     """
-    parts: list[Transitions] = []
+    parts: list[Rollout] = []
     found = 0
     while found < n:
         parts += _episodes(pendulum, policy, bins, rng.geometric(1.0 - discount, size=_AT_ONCE), rng)
         found = sum(len(part.now) for part in parts)
     chosen = rng.permutation(found)[:n]
     now, following, reward = (np.concatenate(columns)[chosen] for columns in zip(*parts, strict=True))
-    return Transitions(now, following, reward)
+    return Rollout(now, following, reward)
 
 
 def _episodes(
     pendulum: Pendulum, policy: Policy, bins: Grid, lengths: NDArray[np.int64], rng: np.random.Generator
-) -> list[Transitions]:
+) -> list[Rollout]:
     """One block of transitions for each time; episodes drop out when their length is reached."""
     lengths = np.sort(lengths)[::-1]
     angle = rng.uniform(*bins.start_angles, size=len(lengths))
@@ -187,7 +187,7 @@ def _episodes(
         angle, speed = angle[:alive], speed[:alive]
         before = bins(angle, speed)
         angle, speed, reward = pendulum.step(angle, speed, policy(angle, speed))
-        blocks.append(Transitions(before, bins(angle, speed), reward))
+        blocks.append(Rollout(before, bins(angle, speed), reward))
     return blocks
 
 
@@ -232,7 +232,7 @@ TRUE_GRAVITY = 9.8
 
 
 @dataclass(frozen=True)
-class Settings:
+class PendulumSettings:
     """The paper's rates; mu lives on the transitions that occur."""
 
     gravities: tuple[float, ...] = (0.4, 2.5, 5.0, 7.5, 9.8, 12.0, 14.5, 17.0, 20.0)
@@ -258,14 +258,14 @@ class Variant(NamedTuple):
     rewards: Floats
 
 
-def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Record:
+def run(settings: PendulumSettings, seed: int = 0, report: Report | None = None) -> Record:
     """Simulate every model at length, then estimate its distance from the true one out of fresh samples."""
     actor, bins, rates = load_actor(), Grid(settings.n_bins), settings.rates
 
-    def draw(gravity: float, n: int, rng: np.random.Generator) -> Transitions:
+    def draw(gravity: float, n: int, rng: np.random.Generator) -> Rollout:
         return simulate(Pendulum(gravity), actor, bins, n, rates.discount, rng)
 
-    def collect(steps: Transitions) -> Samples:
+    def collect(steps: Rollout) -> Samples:
         return Samples.from_transitions(steps.now, steps.following, discount=rates.discount, initial=bins.start)
 
     def long_run(gravity: float, rng: np.random.Generator) -> Variant:
@@ -318,7 +318,7 @@ def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Reco
     return Record("pendulum", settings, seed, data, tuple(_checks(settings, data)))
 
 
-def _mean_rewards(steps: Transitions, bins: Grid) -> Floats:
+def _mean_rewards(steps: Rollout, bins: Grid) -> Floats:
     """Mean reward of each bin; the reward at its centre for bins that were never left."""
     angle, speed = bins.centres()
     visits = np.bincount(steps.now, minlength=len(angle))
@@ -331,18 +331,20 @@ def _cost(a: Variant, x: Samples, b: Variant, y: Samples) -> Floats:
     return costs.absolute(*(m.rewards[np.array(s.states, dtype=np.int64)] for m, s in ((a, x), (b, y))))
 
 
-def _checks(settings: Settings, data: dict[str, Any]) -> list[Check]:
+def _checks(settings: PendulumSettings, data: dict[str, Any]) -> list[FigureCheck]:
     true = settings.gravities.index(TRUE_GRAVITY)
     near = settings.gravities.index(7.5)
 
     plugin: Floats = data["plugin"]
     name = f"N = {settings.n_samples:,}"
     return [
-        Check(f"share of seeds with argmin 9.8, K = {settings.n_steps:,}", hits(data["somcot"], true), ">=", 1.0),
-        Check(f"plug-in, {name}: d(9.8) / d(7.5), worst seed", (plugin[:, true] / plugin[:, near]).max(), "<=", 0.25),
-        Check(f"default, {name}: share of seeds with argmin 9.8", hits(data["default"], true), ">=", 1.0),
-        Check(f"{settings.n_cells} cells: share of seeds with argmin 9.8", hits(data["cells"], true), ">=", 1.0),
-        Check("truth: argmin is 9.8", float(data["truth"].argmin() == true), ">=", 1.0),
+        FigureCheck(f"share of seeds with argmin 9.8, K = {settings.n_steps:,}", hits(data["somcot"], true), ">=", 1.0),
+        FigureCheck(
+            f"plug-in, {name}: d(9.8) / d(7.5), worst seed", (plugin[:, true] / plugin[:, near]).max(), "<=", 0.25
+        ),
+        FigureCheck(f"default, {name}: share of seeds with argmin 9.8", hits(data["default"], true), ">=", 1.0),
+        FigureCheck(f"{settings.n_cells} cells: share of seeds with argmin 9.8", hits(data["cells"], true), ">=", 1.0),
+        FigureCheck("truth: argmin is 9.8", float(data["truth"].argmin() == true), ">=", 1.0),
     ]
 
 
@@ -350,7 +352,7 @@ def plot(record: Record) -> Figure:
     """Distance from the pendulum with g = 9.8 against g, with bins and without; bands span the seeds."""
     import matplotlib.pyplot as plt
 
-    settings: Settings = record.settings
+    settings: PendulumSettings = record.settings
     gravity = np.array(settings.gravities)
     with style.styled():
         figure, (ax, beside) = plt.subplots(1, 2, figsize=(2 * style.COLUMN, 2.6), layout="constrained", sharey=True)
@@ -381,8 +383,8 @@ EXPERIMENT = Experiment(
     "Every curve should have its minimum at g = 9.8, the gravity behind the data. SOMCOT's curve does, at values far "
     "from those of the long simulation; the default estimator has both the minimum and the values. On the right "
     "the same from recordings of real vectors, without bins: an approximation by cells, with a minimum at 9.8 as well.",
-    Settings(),
-    Settings(gravities=(0.4, 5.0, 7.5, 9.8, 12.0, 20.0), n_seeds=1),
+    PendulumSettings(),
+    PendulumSettings(gravities=(0.4, 5.0, 7.5, 9.8, 12.0, 20.0), n_seeds=1),
     run,
     plot,
 )

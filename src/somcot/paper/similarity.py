@@ -15,17 +15,17 @@ import numpy as np
 
 from somcot import Problem, metric, random_walk
 from somcot.paper import experiment as style
-from somcot.paper.experiment import Check, Experiment, Record, Report
+from somcot.paper.experiment import Experiment, FigureCheck, Record, Report
 from somcot.paper.loop import TABLE, Pair, TableRow, default_estimate, spearman, stages, sweep, walk_cost
 from somcot.plumbing.arrays import Floats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXPERIMENT", "Settings", "plot", "run"]
+__all__ = ["EXPERIMENT", "SimilaritySettings", "plot", "run"]
 
 
-class Instance(NamedTuple):
+class WalkInstance(NamedTuple):
     """A walk: its bias and its first state, counted from 1 as in the paper."""
 
     theta: float
@@ -33,7 +33,7 @@ class Instance(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Settings:
+class SimilaritySettings:
     """The paper's rates; the default estimator is shown some of the pairs."""
 
     n_states: int = 10
@@ -45,12 +45,12 @@ class Settings:
     rates: TableRow = TABLE["similarity"]
 
     @property
-    def instances(self) -> list[Instance]:
+    def instances(self) -> list[WalkInstance]:
         """All walks, bias by bias."""
-        return [Instance(*pair) for pair in product(self.thetas, self.starts)]
+        return [WalkInstance(*pair) for pair in product(self.thetas, self.starts)]
 
 
-def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Record:
+def run(settings: SimilaritySettings, seed: int = 0, report: Report | None = None) -> Record:
     """Every pair by the paper's algorithm, the truth twice, and the default estimator on some of the pairs."""
     rates, size = settings.rates, len(settings.instances)
     cost = walk_cost(settings.n_states, last=1.0)
@@ -59,7 +59,7 @@ def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Reco
     n_blocks = len(settings.thetas) ** 2
     drawing, running, solving, iterating, estimating = stages(report, size, len(rows), n_blocks, n_blocks, len(some))
 
-    def draw(walk: Instance, rng: np.random.Generator) -> Pair:
+    def draw(walk: WalkInstance, rng: np.random.Generator) -> Pair:
         """Two independent samples of one walk, for its place as X and as Y."""
         chain = random_walk(settings.n_states, walk.theta, start=walk.start - 1)
         return Pair.draw(chain, chain, max(settings.n_steps), rates.discount, rng)
@@ -91,7 +91,7 @@ def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Reco
     return Record("similarity", settings, seed, data, tuple(_checks(settings, data)))
 
 
-def _scores(settings: Settings, found: Floats, truth: Floats) -> dict[str, dict[str, float]]:
+def _scores(settings: SimilaritySettings, found: Floats, truth: Floats) -> dict[str, dict[str, float]]:
     """Rank correlation, mean absolute error and bias for each number of steps (a column of `found`)."""
     columns = {str(k): found[:, i] for i, k in enumerate(settings.n_steps)}
     return {
@@ -101,7 +101,7 @@ def _scores(settings: Settings, found: Floats, truth: Floats) -> dict[str, dict[
     }
 
 
-def _truth(settings: Settings, solve: Callable[[Problem], Floats], report: Report | None) -> Floats:
+def _truth(settings: SimilaritySettings, solve: Callable[[Problem], Floats], report: Report | None) -> Floats:
     """Distances of all walks; one table over all first states for each pair of biases."""
     cost = walk_cost(settings.n_states, last=1.0)
     places = np.array(settings.starts) - 1
@@ -137,22 +137,26 @@ def _counter_diagonal(matrix: Floats) -> float:
     return float(np.corrcoef(matrix[upper], matrix[::-1, ::-1][upper])[0, 1])
 
 
-def _checks(settings: Settings, data: dict[str, Any]) -> list[Check]:
+def _checks(settings: SimilaritySettings, data: dict[str, Any]) -> list[FigureCheck]:
     exact: Floats = data["exact"]
     limits = {1_000: 0.5, 10_000: 0.8}
     checks = [
-        Check(f"Spearman at K = {k:,}", data["spearman"][str(k)], ">=", limits[k])
+        FigureCheck(f"Spearman at K = {k:,}", data["spearman"][str(k)], ">=", limits[k])
         for k in settings.n_steps
         if k in limits
     ]
     if 10_000 in settings.n_steps:
-        checks.append(Check("counter-diagonal correlation at K = 10,000", data["counter_diagonal"]["10000"], ">=", 0.9))
+        checks.append(
+            FigureCheck("counter-diagonal correlation at K = 10,000", data["counter_diagonal"]["10000"], ">=", 0.9)
+        )
     checks += [
-        Check("exact: asymmetry along the diagonal", float(np.abs(exact - exact.T).max()), "<=", 1e-10),
-        Check(
+        FigureCheck("exact: asymmetry along the diagonal", float(np.abs(exact - exact.T).max()), "<=", 1e-10),
+        FigureCheck(
             "exact: asymmetry along the counter-diagonal", float(np.abs(exact - exact[::-1, ::-1]).max()), "<=", 1e-10
         ),
-        Check("Sinkhorn: largest difference from exact", float(np.abs(data["sinkhorn"] - exact).max()), "<=", 0.01),
+        FigureCheck(
+            "Sinkhorn: largest difference from exact", float(np.abs(data["sinkhorn"] - exact).max()), "<=", 0.01
+        ),
     ]
     return checks
 
@@ -161,7 +165,7 @@ def plot(record: Record) -> Figure:
     """The matrices on one colour scale, walks ordered by bias and then by first state."""
     import matplotlib.pyplot as plt
 
-    settings: Settings = record.settings
+    settings: SimilaritySettings = record.settings
     panels = [
         (rf"SOMCOT, $K = {style.power(int(k))}$" + f"\nSpearman {record.data['spearman'][k]:.2f}", matrix)
         for k, matrix in record.data["somcot"].items()
@@ -193,8 +197,8 @@ EXPERIMENT = Experiment(
     "Distances between walks",
     "The cross of the truth (walks near theta = 0.5 are far from both extremes) appears at K = 10,000, with both "
     "symmetries. The zeros on the diagonals do not: SOMCOT's values there are about 0.2.",
-    Settings(),
-    Settings(thetas=(0.1, 0.3, 0.5, 0.7, 0.9), starts=(2, 5, 6, 9), default_pairs=20),
+    SimilaritySettings(),
+    SimilaritySettings(thetas=(0.1, 0.3, 0.5, 0.7, 0.9), starts=(2, 5, 6, 9), default_pairs=20),
     run,
     plot,
 )

@@ -10,7 +10,7 @@ import numpy as np
 
 from somcot import distance, random_walk
 from somcot.paper import experiment as style
-from somcot.paper.experiment import Check, Experiment, Record, Report
+from somcot.paper.experiment import Experiment, FigureCheck, Record, Report
 from somcot.paper.loop import TABLE, Pair, TableRow, sweep, walk_cost
 from somcot.plumbing.arrays import Floats
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["EXPERIMENT", "Settings", "plot", "run"]
+__all__ = ["EXPERIMENT", "StepSizeSettings", "plot", "run"]
 
 
-class Case(NamedTuple):
+class StepSizeCase(NamedTuple):
     """One cell of one heat map."""
 
     n_states: int
@@ -30,7 +30,7 @@ class Case(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Settings:
+class StepSizeSettings:
     """Walks with theta = 0.5 against 0.7; eta and beta of `rates` are replaced by those of the grid."""
 
     n_states: tuple[int, ...] = (3, 5, 10)
@@ -42,25 +42,25 @@ class Settings:
     rates: TableRow = TABLE["steps"]
 
 
-def run(settings: Settings, seed: int = 0, report: Report | None = None) -> Record:
+def run(settings: StepSizeSettings, seed: int = 0, report: Report | None = None) -> Record:
     """Signed error of the estimate for every cell and seed."""
     gamma = settings.rates.discount
 
-    def error(case: Case, rng: np.random.Generator) -> float:
+    def error(case: StepSizeCase, rng: np.random.Generator) -> float:
         x, y = (random_walk(case.n_states, theta) for theta in settings.thetas)
         cost = walk_cost(case.n_states)
         pair = Pair.draw(x, y, settings.n_steps, gamma, rng)
         rates = replace(settings.rates, primal_step=case.primal_step, dual_step=case.dual_step)
         return rates.run(pair, cost, settings.n_steps).distance - distance(x, y, cost, discount=gamma).distance
 
-    cases = [Case(*c) for c in product(settings.n_states, settings.primal_steps, settings.dual_steps)]
+    cases = [StepSizeCase(*c) for c in product(settings.n_states, settings.primal_steps, settings.dual_steps)]
     errors: Floats = np.array(sweep(error, cases, range(seed, seed + settings.n_seeds), report))
     shape = (settings.n_seeds, len(settings.n_states), len(settings.primal_steps), len(settings.dual_steps))
     data = {"error": errors.reshape(shape), "axes": ["seed", "n", "eta", "beta"]}
     return Record("steps", settings, seed, data, tuple(_checks(settings, data)))
 
 
-def _checks(settings: Settings, data: dict[str, Any]) -> list[Check]:
+def _checks(settings: StepSizeSettings, data: dict[str, Any]) -> list[FigureCheck]:
     """For n = 5 the sign of the error follows beta: too small underestimates, too large overestimates."""
     chosen = [settings.primal_steps.index(eta) for eta in (0.1, 1.0, 10.0)]
     errors: Floats = data["error"][:, settings.n_states.index(5)][:, chosen]
@@ -69,9 +69,9 @@ def _checks(settings: Settings, data: dict[str, Any]) -> list[Check]:
         return errors[:, :, settings.dual_steps.index(beta)]
 
     return [
-        Check("n = 5, beta = 0.01: largest error", float(at(0.01).max()), "<=", -0.15),
-        Check("n = 5, beta = 1: smallest error", float(at(1.0).min()), ">=", 0.10),
-        Check("n = 5, beta = 0.1: largest absolute error", float(np.abs(at(0.1)).max()), "<=", 0.06),
+        FigureCheck("n = 5, beta = 0.01: largest error", float(at(0.01).max()), "<=", -0.15),
+        FigureCheck("n = 5, beta = 1: smallest error", float(at(1.0).min()), ">=", 0.10),
+        FigureCheck("n = 5, beta = 0.1: largest absolute error", float(np.abs(at(0.1)).max()), "<=", 0.06),
     ]
 
 
@@ -80,7 +80,7 @@ def plot(record: Record) -> Figure:
     import matplotlib.pyplot as plt
     from matplotlib.colors import LogNorm
 
-    settings: Settings = record.settings
+    settings: StepSizeSettings = record.settings
     signed: Floats = record.data["error"].mean(axis=0)
     absolute: Floats = np.abs(record.data["error"]).mean(axis=0)
     reach = float(np.abs(signed).max())
@@ -101,7 +101,7 @@ def plot(record: Record) -> Figure:
         return figure
 
 
-def _map(ax: Axes, settings: Settings, values: Floats, **colors: Any) -> Any:
+def _map(ax: Axes, settings: StepSizeSettings, values: Floats, **colors: Any) -> Any:
     x, y = np.log10(settings.dual_steps), np.log10(settings.primal_steps)
     image = ax.pcolormesh(_edges(x), _edges(y), values, edgecolors="face", linewidth=0.2, **colors)
     ax.set_xticks(np.unique(np.ceil(x - 1e-9)))
@@ -120,8 +120,8 @@ EXPERIMENT = Experiment(
     "Influence of the step sizes",
     "The valley of small errors is a vertical stripe at beta of 0.1 to 0.3 wherever eta is not tiny: it is beta, not "
     "its ratio to eta, that decides. Too small a beta underestimates, too large a beta overestimates.",
-    Settings(),
-    Settings(primal_steps=(0.01, 0.1, 1.0, 10.0), dual_steps=(0.001, 0.01, 0.1, 1.0, 10.0)),
+    StepSizeSettings(),
+    StepSizeSettings(primal_steps=(0.01, 0.1, 1.0, 10.0), dual_steps=(0.001, 0.01, 0.1, 1.0, 10.0)),
     run,
     plot,
 )

@@ -43,10 +43,10 @@ __all__ = [
     "discounted_blocks",
     "discounted_occupancy",
     "discounted_value",
-    "law_over_time",
+    "occupancy_of",
     "reachable",
+    "reference_rows",
     "relative_value",
-    "usual_rows",
 ]
 
 
@@ -461,21 +461,21 @@ def anchored(kernel: Kernel, discount: float, weight: Floats) -> Anchored:
     return Anchored(kernel, rest, discount, references, discounted_value(rest, np.ones(kernel.n), discount))
 
 
-def law_over_time(kernel: Kernel, start: Floats, discount: float) -> Floats:
+def occupancy_of(kernel: Kernel, start: Floats, discount: float) -> Floats:
     """The share of discounted time spent in each row; at discount 1 in the long run.
 
     Examples
     --------
     >>> kernel = Kernel.from_matrix(np.array([[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
-    >>> law_over_time(kernel, np.array([1.0, 0.0, 0.0]), 1.0)
+    >>> occupancy_of(kernel, np.array([1.0, 0.0, 0.0]), 1.0)
     array([0. , 0.5, 0.5])
     """
     if discount <= CLOSE:
         return discounted_occupancy(kernel, start, discount)
-    return anchored(kernel, discount, usual_rows(kernel)).laws(start)[0]
+    return anchored(kernel, discount, reference_rows(kernel)).laws(start)[0]
 
 
-def usual_rows(kernel: Kernel) -> Floats:
+def reference_rows(kernel: Kernel) -> Floats:
     """How often each row occurs within its closed set, roughly: enough to choose references by."""
     return discounted_occupancy(kernel, np.full(kernel.n, 1.0 / kernel.n), 1.0 - 1e-6 / kernel.n)
 

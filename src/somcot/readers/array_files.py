@@ -21,7 +21,7 @@ from somcot.plumbing.memory import memory_limit, require
 from somcot.readers.episodes import join
 from somcot.readers.opening import Input, identify, is_zipped, open_bytes, whole
 from somcot.recorded import transforms as changes
-from somcot.recorded.stationary import asks_for_long_run, long_run_law
+from somcot.recorded.stationary import is_stationary_start, stationary_distribution
 from somcot.samples import Samples
 from somcot.timed import ContinuousChain
 
@@ -218,8 +218,8 @@ def from_model(
     if initial is None:
         initial = getattr(model, "stationary_distribution", None)
     even = np.full(n, 1.0 / max(n, 1))
-    if asks_for_long_run(initial, states or ()):
-        initial = long_run_law(MarkovChain(matrix, even, states=states))
+    if is_stationary_start(initial, states or ()):
+        initial = stationary_distribution(MarkovChain(matrix, even, states=states))
     return MarkovChain(matrix, even if initial is None else initial, states=states)
 
 
@@ -283,8 +283,8 @@ def _chain(matrix: NDArray[Any], arrays: Mapping[str, NDArray[Any]], initial: An
     labels = None if states is None else states.tolist()
     real_array("transition_matrix", matrix, 2)
     even = np.full(len(matrix), 1.0 / max(len(matrix), 1))
-    if asks_for_long_run(start, labels or ()):
-        start = long_run_law(MarkovChain(matrix, even, states=labels))
+    if is_stationary_start(start, labels or ()):
+        start = stationary_distribution(MarkovChain(matrix, even, states=labels))
     return MarkovChain(matrix, even if start is None else start, states=labels)
 
 
@@ -294,9 +294,9 @@ def _in_continuous_time(
     start, states = arrays.get("initial") if initial is None else initial, arrays.get("states")
     labels = None if states is None else states.tolist()
     try:
-        if asks_for_long_run(start, labels or ()):
+        if is_stationary_start(start, labels or ()):
             jumps = ContinuousChain(rates, np.full(len(rates), 1.0 / max(len(rates), 1)), states=labels)
-            start = long_run_law(jumps.uniformised(2.0 * float(jumps.exits.max()) or 1.0))
+            start = stationary_distribution(jumps.uniformised(2.0 * float(jumps.exits.max()) or 1.0))
         even = np.full(len(rates), 1.0 / max(len(rates), 1))
         return ContinuousChain(rates, even if start is None else start, states=labels)
     except (TypeError, ValueError) as error:

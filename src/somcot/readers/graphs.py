@@ -18,7 +18,7 @@ from somcot.plumbing.checks import check_flag
 from somcot.plumbing.memory import require
 from somcot.readers.opening import Input, identify, open_bytes, whole
 from somcot.recorded.labels import listing
-from somcot.recorded.stationary import asks_for_long_run, long_run_law
+from somcot.recorded.stationary import is_stationary_start, stationary_distribution
 
 __all__ = ["from_graph", "read_graph"]
 
@@ -159,8 +159,8 @@ def _walk(
     attributes = {key: [data.get(key) for data in facts.values()] for key in keys}
     try:
         start = np.full(n, 1.0 / n) if initial is None else initial
-        if asks_for_long_run(initial, nodes):
-            start = long_run_law(MarkovChain(matrix, np.full(n, 1.0 / n), states=nodes, normalize=True))
+        if is_stationary_start(initial, nodes):
+            start = stationary_distribution(MarkovChain(matrix, np.full(n, 1.0 / n), states=nodes, normalize=True))
         return MarkovChain(matrix, start, states=nodes, normalize=True, attributes=attributes)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: {error}") from None

@@ -24,8 +24,8 @@ from somcot.samples import Samples
 from somcot.timed import ContinuousChain
 
 __all__ = [
+    "FolderPart",
     "Input",
-    "Part",
     "Table",
     "as_utf8",
     "format_of",
@@ -82,7 +82,7 @@ _NOTHING = "__HIVE_DEFAULT_PARTITION__"
 _MANY = 100_000
 
 
-class Part(NamedTuple):
+class FolderPart(NamedTuple):
     """One file of a folder, and what the names of the folders above it say."""
 
     path: Path
@@ -90,16 +90,16 @@ class Part(NamedTuple):
     keys: dict[str, str | None]
 
 
-def parts_of(folder: Path) -> list[Part]:
+def parts_of(folder: Path) -> list[FolderPart]:
     """All tables below a folder, in the order of their names, except hidden ones and those that begin with _."""
-    found: list[Part] = []
+    found: list[FolderPart] = []
     for where, folders, files in os.walk(folder, onerror=_refuse):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
         for name in sorted(files):
             format = ENDINGS.get(Path(name.removesuffix(".gz")).suffix.lower())  # noqa: A001
             if format is not None and not name.startswith((".", "_")) and FORMATS[format].kind == "table":
                 path = Path(where, name)
-                found.append(Part(path, format, _keys(path.parent.relative_to(folder))))
+                found.append(FolderPart(path, format, _keys(path.parent.relative_to(folder))))
         if len(found) > _MANY:
             raise ValueError(f"{folder}: holds more than {_MANY:,} tables; name a folder further down")
     return sorted(found, key=lambda part: part.path.parts)
@@ -156,7 +156,7 @@ def open_folder(folder: Path, opened: Callable[[Path, str], AbstractContextManag
     return Table(str(folder), [*columns, *keys], is_text, batches, place)
 
 
-def _check_part(folder: Path, part: Part, table: Table, own: list[str], keys: list[str]) -> None:
+def _check_part(folder: Path, part: FolderPart, table: Table, own: list[str], keys: list[str]) -> None:
     for name in own:
         if table.columns.count(name) != 1:
             raise ValueError(

@@ -25,7 +25,7 @@ _LINE = 1 << 16
 _ROW_TOLERANCE = 1e-5  # PRISM writes as few as six digits
 
 
-class _Rows(NamedTuple):
+class _PrismRows(NamedTuple):
     """The transitions of a .tra file: choices are None for a DTMC."""
 
     name: str
@@ -157,7 +157,7 @@ def _state(name: str, number: int, state: int, n: int) -> int:
     return state
 
 
-def _transitions(source: Input) -> _Rows:
+def _transitions(source: Input) -> _PrismRows:
     lines = _lines(source)
     number, first = next(lines, (1, ""))
     words = first.split()
@@ -199,7 +199,7 @@ def _transitions(source: Input) -> _Rows:
         raise ValueError(f"{source.name}: no transition leaves state {stuck}; PRISM adds loops with -fixdl")
     kept = np.array(choices, dtype=np.int64) if is_mdp else None
     ends = (np.array(states, dtype=np.int64) for states in (sources, targets))
-    return _Rows(source.name, n, next(ends), kept, next(ends), np.array(probabilities, dtype=np.float64), actions)
+    return _PrismRows(source.name, n, next(ends), kept, next(ends), np.array(probabilities, dtype=np.float64), actions)
 
 
 def _labels(source: Input | None, n: int) -> dict[str, tuple[int, ...]]:
@@ -261,7 +261,7 @@ def _check_sums(name: str, sums: Floats, place: Any) -> None:
         )
 
 
-def _mdp(rows: _Rows, earned: Floats | None, start: Any, missing: str) -> MDP:
+def _mdp(rows: _PrismRows, earned: Floats | None, start: Any, missing: str) -> MDP:
     """Choices become actions: by their names where all have one, or else by their numbers."""
     assert rows.choices is not None
     pairs = sorted(set(zip(rows.sources.tolist(), rows.choices.tolist(), strict=True)))

@@ -160,7 +160,7 @@ def open_log(source: Input, stream: IO[bytes], lifecycle: str | None = None) -> 
     head = _read(source, stream, _HEAD, 0)
     names = _Names(source)
     names.feed(head)
-    places = _Places()
+    places = _TracePlaces()
 
     def batches(wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
         chosen = lifecycle or ("all" if TRANSITION in wanted else "complete")
@@ -266,7 +266,7 @@ class _Names(_Parser):
             self.columns[key if above == "event" else f"case:{key}"] = None
 
 
-class _Places:
+class _TracePlaces:
     """Where the rows stand in the file, for messages."""
 
     def __init__(self) -> None:
@@ -283,7 +283,7 @@ class _Places:
 class _Events(_Parser):
     """The columns wanted, in the order of the file; the last column is the transition where it is not wanted."""
 
-    def __init__(self, source: Input, wanted: Sequence[str], lifecycle: str, places: _Places) -> None:
+    def __init__(self, source: Input, wanted: Sequence[str], lifecycle: str, places: _TracePlaces) -> None:
         super().__init__(source)
         self.wanted, self.lifecycle, self.places = list(wanted), lifecycle, places
         of_event = {name: k for k, name in enumerate(wanted) if not name.startswith("case:")}

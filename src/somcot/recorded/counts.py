@@ -20,7 +20,7 @@ from somcot.plumbing.text import label_text, percent
 from somcot.recorded import recording
 from somcot.recorded.flow import flow_mle
 from somcot.recorded.labels import listing, refuse_lookalikes
-from somcot.recorded.pair_counts import Edges, PairCounts, added, count_pairs, from_matrix
+from somcot.recorded.pair_counts import PairCounts, SequenceEnds, added, count_pairs, from_matrix
 from somcot.recorded.recording import RewardSums
 from somcot.recorded.stationary import law_on, long_run_part
 
@@ -86,7 +86,7 @@ class Counts:
         Number of episodes, those of `edges` apart.
     initial, discount, rewards, n_gaps, overlap, stationary
         As for `Samples`.
-    edges : Edges or None
+    edges : SequenceEnds or None
         First and last states of the sequences that may go on in another part.
 
     Examples
@@ -111,7 +111,7 @@ class Counts:
     n_gaps: int = 0
     overlap: int = 1
     stationary: bool = False
-    edges: Edges | None = None
+    edges: SequenceEnds | None = None
 
     @classmethod
     def from_samples(cls, samples: Samples) -> Counts:
@@ -385,7 +385,7 @@ def choose_start(
 ) -> tuple[Floats | None, bool]:
     """The law of the first state where it is given, and whether it is to be the long-run law."""
     if not isinstance(initial, str) or initial != "stationary" or "stationary" in states:
-        return recording.start_law(initial, states), False
+        return recording.initial_distribution(initial, states), False
     if discount is not None:
         raise ValueError(
             "initial: 'stationary' is for episodes; samples of the occupancy come from a start law of their own, "

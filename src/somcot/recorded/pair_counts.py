@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 __all__ = [
-    "Edges",
     "PairCounts",
+    "SequenceEnds",
     "added",
     "count_pairs",
     "from_matrix",
@@ -170,7 +170,7 @@ def from_matrix(counts: Any) -> PairCounts:
 # --- Sequences that may go on in the next part of a table: where each began and where it stands.
 
 
-class Edges(NamedTuple):
+class SequenceEnds(NamedTuple):
     """First and last state of every sequence, in the order of their names.
 
     Attributes
@@ -195,18 +195,18 @@ class Edges(NamedTuple):
     begin: NDArray[Any] | None = None
     finish: NDArray[Any] | None = None
 
-    def moved(self, places: Codes) -> Edges:
+    def moved(self, places: Codes) -> SequenceEnds:
         """With states renamed: state i becomes ``places[i]``."""
         return self._replace(first=places[self.first], last=places[self.last])
 
-    def then(self, later: Edges) -> tuple[Edges, Codes, Codes]:
+    def then(self, later: SequenceEnds) -> tuple[SequenceEnds, Codes, Codes]:
         """Go on with a later part; also returns the steps across the border, where each begins and where it ends.
 
         Examples
         --------
         >>> one = np.ones(1, np.int64)
         >>> states = np.array([0], np.int32), np.array([1], np.int32)
-        >>> a, b = (Edges(np.array([7]), state, state, one, one < 0) for state in states)
+        >>> a, b = (SequenceEnds(np.array([7]), state, state, one, one < 0) for state in states)
         >>> joined, now, following = a.then(b)
         >>> now, following, joined.rows
         (array([0], dtype=int32), array([1], dtype=int32), array([2]))
@@ -232,7 +232,7 @@ class Edges(NamedTuple):
         rows[i] += later.rows[j]
         timed = self.begin is not None
         return (
-            Edges(
+            SequenceEnds(
                 ids[order],
                 joined("first", from_later=False),
                 joined("last", from_later=True),
@@ -245,7 +245,7 @@ class Edges(NamedTuple):
             later.first[j],
         )
 
-    def _all_go_on(self, later: Edges) -> tuple[Edges, Codes, Codes]:
+    def _all_go_on(self, later: SequenceEnds) -> tuple[SequenceEnds, Codes, Codes]:
         """The same where both parts have the same sequences: there is nothing to look up."""
         everyone = np.arange(len(self.ids))
         self._refuse_times(later, everyone, everyone)
@@ -253,7 +253,7 @@ class Edges(NamedTuple):
         joined = self._replace(last=later.last, rows=rows, ended=later.ended, finish=later.finish)
         return joined, self.last, later.first
 
-    def _refuse_names(self, later: Edges) -> None:
+    def _refuse_names(self, later: SequenceEnds) -> None:
         """Names of another type are no continuation."""
         if (self.ids.dtype.kind in "iu") != (later.ids.dtype.kind in "iu") and len(self.ids) and len(later.ids):
             raise ValueError(
@@ -261,7 +261,7 @@ class Edges(NamedTuple):
                 "numbers on one side, text on the other; use one kind"
             )
 
-    def _refuse_times(self, later: Edges, i: Ints, j: Ints) -> None:
+    def _refuse_times(self, later: SequenceEnds, i: Ints, j: Ints) -> None:
         """Sequences that go back in time are none either; i and j are where those that both have stand."""
         if self.finish is None or later.begin is None:
             return

@@ -289,7 +289,7 @@ def _episode_numbers(episode: Any, n: int) -> Codes:
     return numbers
 
 
-def start_law(initial: Any, labels: tuple[Hashable, ...]) -> Floats | None:
+def initial_distribution(initial: Any, labels: tuple[Hashable, ...]) -> Floats | None:
     """Turn a label, label-probability pairs or probabilities into a law over the states."""
     if initial is None:
         return None

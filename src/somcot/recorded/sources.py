@@ -17,13 +17,13 @@ from somcot.plumbing.arrays import Codes, Floats, Ints
 from somcot.plumbing.checks import check_count, check_start_law, probability_vector
 
 __all__ = [
-    "Block",
     "Blocks",
     "Position",
     "Ready",
     "Source",
     "Stream",
     "StreamError",
+    "TransitionBlock",
     "block_size",
     "check_moves",
     "check_pairs",
@@ -123,7 +123,7 @@ class Ready(NamedTuple):
         return self.now[first:last], self.following[first:last]
 
 
-class Block(Protocol):
+class TransitionBlock(Protocol):
     """A block of transitions; those that nobody asks for may never be worked out."""
 
     @property
@@ -137,9 +137,9 @@ class Block(Protocol):
 class Blocks:
     """Transitions made a block at a time and handed out piece by piece, however they are asked for."""
 
-    def __init__(self, refill: Callable[[int], Block], rng: np.random.Generator | None = None) -> None:
+    def __init__(self, refill: Callable[[int], TransitionBlock], rng: np.random.Generator | None = None) -> None:
         self._refill, self._rng = refill, rng
-        self._block: Block = Ready((), ())
+        self._block: TransitionBlock = Ready((), ())
         self._place = 0
         self._blocks = 0
         self._before = _generator_state(rng)

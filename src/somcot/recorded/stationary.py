@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Kept",
-    "Part",
-    "asks_for_long_run",
+    "RecurrentPart",
+    "is_stationary_start",
     "largest_connected",
     "law_of",
-    "long_run_law",
     "long_run_part",
     "restricted",
     "slopes",
+    "stationary_distribution",
     "with_long_run_start",
 ]
 
@@ -90,7 +90,7 @@ def restricted(now: Codes, following: Codes, offsets: NDArray[np.int64], members
 _NEARLY_ONE = 1.0 - 1e-8  # discount at which the occupancy is the long-run law, whatever the period
 
 
-class Part(NamedTuple):
+class RecurrentPart(NamedTuple):
     """The part of the states where a process stays for good, as far as the data show.
 
     Attributes
@@ -123,7 +123,7 @@ class Part(NamedTuple):
             )
 
 
-def long_run_part(counts: PairCounts) -> Part:
+def long_run_part(counts: PairCounts) -> RecurrentPart:
     """The closed part with the most transitions; states that were entered but never left say nothing and do not count.
 
     Examples
@@ -131,7 +131,7 @@ def long_run_part(counts: PairCounts) -> Part:
     >>> from somcot.recorded.pair_counts import count_pairs
     >>> walk = np.array([3, 0, 1, 0, 1, 2], np.int32)
     >>> long_run_part(count_pairs(walk[:-1], walk[1:], 4))
-    Part(members=array([ True,  True, False, False]), others=0, share=0.6)
+    RecurrentPart(members=array([ True,  True, False, False]), others=0, share=0.6)
     """
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
@@ -156,7 +156,7 @@ def long_run_part(counts: PairCounts) -> Part:
             "give initial as a law"
         )
     best = closed[inner[closed].argmax()]
-    return Part(part == best, len(closed) - 1, float(inner[best] / counts.values.sum()))
+    return RecurrentPart(part == best, len(closed) - 1, float(inner[best] / counts.values.sum()))
 
 
 def with_long_run_start(support: Support) -> Support:
@@ -179,17 +179,17 @@ def with_long_run_start(support: Support) -> Support:
     )
 
 
-def asks_for_long_run(initial: object, states: Iterable[Hashable]) -> bool:
+def is_stationary_start(initial: object, states: Iterable[Hashable]) -> bool:
     """Whether a start is the word "stationary", and no state is called so."""
     return isinstance(initial, str) and initial == "stationary" and "stationary" not in states
 
 
-def long_run_law(chain: MarkovChain) -> Floats:
+def stationary_distribution(chain: MarkovChain) -> Floats:
     """The long-run law of a known chain; where it is not unique, that of the largest part that is never left.
 
     Examples
     --------
-    >>> long_run_law(MarkovChain([[0.9, 0.1], [0.3, 0.7]])).round(12)
+    >>> stationary_distribution(MarkovChain([[0.9, 0.1], [0.3, 0.7]])).round(12)
     array([0.75, 0.25])
     """
     support, n = chain.support, chain.n_states

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from somcot.samples import Samples
 
 __all__ = [
+    "EpisodeSteps",
     "Places",
-    "Steps",
     "WordSteps",
     "find_words",
     "steps_between_words",
@@ -34,7 +34,7 @@ __all__ = [
 Integers = NDArray[np.int64]
 
 
-class Steps(NamedTuple):
+class EpisodeSteps(NamedTuple):
     """Steps of episodes, as `Samples` keeps them."""
 
     now: Codes
@@ -88,7 +88,7 @@ class WordSteps(NamedTuple):
     kept: Integers
 
 
-def find_words(steps: Steps, k: int) -> Places:
+def find_words(steps: EpisodeSteps, k: int) -> Places:
     """Find the words of k states; steps that do not begin where the one before ended make none together."""
     joined = np.zeros(len(steps.now), dtype=np.bool_)  # whether each step continues the one before it
     joined[1:] = steps.following[:-1] == steps.now[1:]
@@ -102,7 +102,7 @@ def find_words(steps: Steps, k: int) -> Places:
     return Places(first, last, joined[first])
 
 
-def steps_between_words(steps: Steps, k: int) -> WordSteps:
+def steps_between_words(steps: EpisodeSteps, k: int) -> WordSteps:
     """Let words of k states be the states."""
     at = find_words(steps, k)
     letters = [steps.now[at.first + i] for i in range(k)] + [steps.following[at.last]]
@@ -129,7 +129,7 @@ def with_order(samples: Samples, k: int) -> Samples:
         raise ValueError("k: independent transitions have no words of more than one state; record whole episodes")
     if samples.initial is not None:
         raise ValueError("k: the known start law is one of single states, not of words; leave out initial=")
-    found = steps_between_words(Steps(samples.now, samples.following, samples.offsets, samples.n_states), k)
+    found = steps_between_words(EpisodeSteps(samples.now, samples.following, samples.offsets, samples.n_states), k)
     dropped = samples.n_episodes - len(found.kept)
     if dropped == samples.n_episodes:
         raise ValueError(f"k: no episode has the {k + 1} states that a step between words of {k} needs")

@@ -20,22 +20,31 @@ from somcot.report import technical as technique
 from somcot.report.sentences import (
     Contribution,
     before_correction,
-    by_test,
     certainty,
+    continuous_facts,
     contributions,
     cost_of,
     meaning,
-    named,
+    merge_notes,
     sentence,
+    sentence_of_test,
     short,
-    told,
 )
-from somcot.report.summary import Subject
+from somcot.report.summary import ReportInput
 from somcot.result import Result
 
 __all__ = [
-    "Contribution", "before_correction", "by_test", "certainty", "contributions", "html", "meaning", "named",
-    "sentence", "told", "write",
+    "Contribution",
+    "before_correction",
+    "certainty",
+    "continuous_facts",
+    "contributions",
+    "html",
+    "meaning",
+    "merge_notes",
+    "sentence",
+    "sentence_of_test",
+    "write",
 ]  # fmt: skip
 
 _PARTS = 12  # pairs of states and transitions that are listed
@@ -92,15 +101,15 @@ def html(
     >>> "&lt;May&gt;" in page, "<script" in page
     (True, False)
     """
-    about = Subject(result, cost_of(result, cost), short(names, 120), cost_name, state_name, known)
+    about = ReportInput(result, cost_of(result, cost), short(names, 120), cost_name, state_name, known)
     found = result.contributions(_PARTS) if result.makeup is not None else None
     parts = [
-        story.head(about),
-        story.warnings(named([*result.diagnose(), *warnings], names)),
-        story.where(about, found),
-        story.matching(about),
+        story.summary_html(about),
+        story.warnings(merge_notes([*result.diagnose(), *warnings], names)),
+        story.contributions_html(about, found),
+        story.matches_html(about),
         "<h2>For those who want to know more</h2>",
-        details("How it was computed", technique.computed(about)),
+        details("How it was computed", technique.method_html(about)),
         details("What the distance is made of", technique.makeup(about, found)),
         details("Maps: who is with whom, and where each state goes", technique.maps(about)),
         details("The two processes as graphs", technique.processes(about)),
@@ -108,7 +117,7 @@ def html(
         details("Along the run", technique.run(result)),
         details(
             "Definition and reference" if command is None else "Definition, and the same again",
-            technique.again(result, command),
+            technique.definition_html(result, command),
         ),
         f'<p class="note">Written by somcot {escape(__version__)}.</p>',
     ]

@@ -259,10 +259,10 @@ def drift_page(
 def _meaning(found: Drift, unit: str) -> str:
     return (
         f"<p>Each period is held against {escape(_name_drift(found.reference))} and against the period before, at "
-        f"discount {found.discount:g} and cost {escape(label_text(unit, 60))}. Intervals hold {100 * found.confidence:g} % of "
-        "the time, each on its own. A comparison counts as a change when its p-value, corrected for the number of "
-        f"comparisons (Holm), is at most {found.level:g}: where nothing changed, the chance that any of them does is "
-        "at most that.</p>"
+        f"discount {found.discount:g} and cost {escape(label_text(unit, 60))}. Intervals hold "
+        f"{100 * found.confidence:g} % of the time, each on its own. A comparison counts as a change when its "
+        f"p-value, corrected for the number of comparisons (Holm), is at most {found.level:g}: "
+        "where nothing changed, the chance that any of them does is at most that.</p>"
     )
 
 

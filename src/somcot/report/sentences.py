@@ -23,20 +23,20 @@ __all__ = [
     "Contribution",
     "before_correction",
     "by_labels",
-    "by_test",
     "certainty",
+    "continuous_facts",
     "contributions",
     "cost_of",
     "meaning",
+    "merge_notes",
     "more_or_less",
-    "named",
-    "of_time",
     "possible",
     "sentence",
+    "sentence_of_test",
+    "share_of_time",
     "short",
     "span",
     "steps_that_matter",
-    "told",
 ]
 
 
@@ -150,7 +150,7 @@ def steps_that_matter(result: Result) -> str:
     return f"{result.clock.explained} The two are run side by side so that they differ as little as they can."
 
 
-def of_time(result: Result, mass: float) -> float:
+def share_of_time(result: Result, mass: float) -> float:
     """The share of the time that counts; of a total, whose laws are expected visits, the share of these."""
     return mass / (float(result.state_law.sum()) or 1.0) if result.clock.name == "total" else mass
 
@@ -184,7 +184,7 @@ def _differs(result: Result, cost: ArrayLike | None) -> bool:
     return result.confidence_interval is not None and result.confidence_interval.low > least
 
 
-def by_test(result: Result, cost: ArrayLike | None = None) -> str:
+def sentence_of_test(result: Result, cost: ArrayLike | None = None) -> str:
     """What the permutation test of "the same process" adds; empty where there is none."""
     pvalue = rows_pvalue(result) if result.n_samples else None
     if pvalue is None:
@@ -248,7 +248,7 @@ def before_correction(result: Result) -> tuple[str, str] | None:
     return name, f"{shown}, proved to {result.bounds.high - result.bounds.low:.1g} for the estimated chains"
 
 
-def told(continuous: Continuous, plain: float | None) -> list[tuple[str, str]]:
+def continuous_facts(continuous: Continuous, plain: float | None) -> list[tuple[str, str]]:
     """How a distance was found and what vouches for it: rows for a screen, each with a word before it."""
     cells, twin, check = continuous.cells, continuous.twin, continuous.shift_check
     said = f"{cells.n_cells} cells"
@@ -267,16 +267,16 @@ def told(continuous: Continuous, plain: float | None) -> list[tuple[str, str]]:
     return rows
 
 
-def named(messages: Iterable[str], names: tuple[str, str]) -> list[str]:
+def merge_notes(messages: Iterable[str], names: tuple[str, str]) -> list[str]:
     """Messages about x and y in the names of the two, each once, the most important first.
 
     One that holds for both is said of both.
 
     Examples
     --------
-    >>> named(["x: few", "y: few", "y: odd", "no interval", "an interval is too narrow then"], ("May", "June"))
+    >>> merge_notes(["x: few", "y: few", "y: odd", "no interval", "an interval is too narrow then"], ("May", "June"))
     ['an interval is too narrow then', 'May and June: few', 'June: odd', 'no interval']
-    >>> named(["x: 3 of 9 sequences are short", "y: 1,200 of 1,300 sequences are short"], ("May", "June"))
+    >>> merge_notes(["x: 3 of 9 sequences are short", "y: 1,200 of 1,300 sequences are short"], ("May", "June"))
     ['May: 3 of 9 (June: 1,200 of 1,300) sequences are short']
     """
     told: dict[str, list[str]] = {}  # what is said, and of whom

@@ -16,15 +16,15 @@ from somcot.plumbing.text import figure, label_text, percent, seconds
 from somcot.report import svg as drawings
 from somcot.report.sentences import (
     by_labels,
-    by_test,
     certainty,
     contributions,
     cost_of,
     meaning,
+    merge_notes,
     more_or_less,
-    named,
-    of_time,
     possible,
+    sentence_of_test,
+    share_of_time,
     span,
     steps_that_matter,
 )
@@ -33,12 +33,12 @@ from somcot.result import Claim, Result, Status
 from somcot.solvers import describe
 
 __all__ = [
-    "Subject",
-    "head",
-    "matching",
+    "ReportInput",
+    "contributions_html",
+    "matches_html",
     "result_card",
+    "summary_html",
     "warnings",
-    "where",
 ]
 
 
@@ -64,7 +64,7 @@ def result_card(result: Result) -> str:
         (),
         picture,
         said,
-        notes(named(result.diagnose(), ("X", "Y"))),
+        notes(merge_notes(result.diagnose(), ("X", "Y"))),
         parts,
         how,
     )
@@ -76,7 +76,7 @@ def _parts(result: Result) -> list[tuple[str, str, str, str]]:
         return []
     total = float((result.state_law * cost).sum()) or 1.0
     return [
-        (label_text(c.x, 40), label_text(c.y, 40), percent(c.amount / total), percent(of_time(result, c.mass)))
+        (label_text(c.x, 40), label_text(c.y, 40), percent(c.amount / total), percent(share_of_time(result, c.mass)))
         for c in contributions(result, cost, most=_PAIRS)
     ]
 
@@ -87,7 +87,7 @@ _TOP = 5  # parts of the distance that are told in words
 _ROWS = 12
 
 
-class Subject(NamedTuple):
+class ReportInput(NamedTuple):
     """What a report is about: the result, its cost where that is known, and what to call everything."""
 
     result: Result
@@ -104,11 +104,11 @@ class Subject(NamedTuple):
         return self.cost is None or names_count(result.states_x, result.states_y, self.cost, result.state_law)
 
 
-def head(about: Subject) -> str:
+def summary_html(about: ReportInput) -> str:
     """The question, the answer in words, the number on its scale and how sure it is."""
     result, names = about.result, about.names
     said = meaning(result, about.cost, names, cost_name=about.cost_name, state_name=about.state_name)
-    real = " ".join(filter(None, (certainty(result, about.cost), by_test(result, about.cost))))
+    real = " ".join(filter(None, (certainty(result, about.cost), sentence_of_test(result, about.cost))))
     return (
         f"<h1>How far apart are {escape(names[0])} and {escape(names[1])}?</h1>"
         f'<p class="lead">{escape(said)}</p><p>{escape(real)}</p>{_picture(about)}'
@@ -116,7 +116,7 @@ def head(about: Subject) -> str:
     )
 
 
-def _picture(about: Subject) -> str:
+def _picture(about: ReportInput) -> str:
     """The number between the least and the largest it could be; between 0 and itself where that is not known."""
     result, (low, high) = about.result, span(about.result)
     ticks = {} if about.known is None else {"truth": about.known}
@@ -145,7 +145,7 @@ def warnings(messages: Sequence[str]) -> str:
     return f'<div class="warnings"><strong>Notes</strong><ul>{items}</ul></div>'
 
 
-def where(about: Subject, found: Contributions | None) -> str:
+def contributions_html(about: ReportInput, found: Contributions | None) -> str:
     """The largest parts of the distance, each in a sentence with its direction."""
     if found is None:
         return ""
@@ -167,7 +167,7 @@ def where(about: Subject, found: Contributions | None) -> str:
     return f"<h2>Where they differ</h2>{body}{_legend(about.result)}"
 
 
-def _only(about: Subject) -> str:
+def _only(about: ReportInput) -> str:
     """States that only one of the two has, the most visited first; nothing where names say nothing."""
     result, said = about.result, ""
     labels = result.states_x, result.states_y
@@ -176,18 +176,20 @@ def _only(about: Subject) -> str:
     for side, (name, own, other) in enumerate(zip(about.names, labels, reversed(labels), strict=True)):
         visited = result.state_law.sum(axis=1 - side)
         alone = [k for k in np.argsort(-visited, kind="stable") if own[k] not in set(other)]
-        told = [f"{bold(own[k])} ({escape(percent(of_time(result, float(visited[k]))))} of the time)" for k in alone]
+        told = [
+            f"{bold(own[k])} ({escape(percent(share_of_time(result, float(visited[k]))))} of the time)" for k in alone
+        ]
         more = f" and {len(told) - _TOP:,} more" if len(told) > _TOP else ""
         said += f"<p>Only in {text(name, 40)}: {', '.join(told[:_TOP])}{more}.</p>" if told else ""
     return said
 
 
-def _pair(about: Subject, pair: PairShare, total: float) -> str:
+def _pair(about: ReportInput, pair: PairShare, total: float) -> str:
     names = about.names
     price = "" if by_labels(about.result, about.cost) else f", at a cost of {figure(pair.cost)} each time"
     return (
         f"{text(names[0], 40)} is in {bold(pair.x)} while {text(names[1], 40)} is in {bold(pair.y)}: "
-        f"{escape(percent(of_time(about.result, pair.occupancy)))} of the time{price}, "
+        f"{escape(percent(share_of_time(about.result, pair.occupancy)))} of the time{price}, "
         f"{escape(percent(pair.amount / total))} of the distance"
         f"{_mark(about.result, pair.marked)}"
     )
@@ -215,12 +217,14 @@ def _legend(result: Result) -> str:
     )
 
 
-def matching(about: Subject) -> str:
+def matches_html(about: ReportInput) -> str:
     """Which states go together, most visited first."""
     result = about.result
     first, second = (text(name, 40) for name in about.names)
     found = result.matches()
-    rows = [[cell(m.x), cell(m.y), share(m.probability), share(of_time(result, m.occupancy))] for m in found[:_ROWS]]
+    rows = [
+        [cell(m.x), cell(m.y), share(m.probability), share(share_of_time(result, m.occupancy))] for m in found[:_ROWS]
+    ]
     shared = set(result.states_x) & set(result.states_y)
     known = [m for m in found if m.x in shared]
     same = sum(m.x == m.y for m in known)
@@ -239,7 +243,7 @@ def matching(about: Subject) -> str:
     return f"<h2>Who corresponds to whom</h2>{said}{body}{more}{noise}"
 
 
-def _plane(about: Subject) -> str:
+def _plane(about: ReportInput) -> str:
     """Cells and their partners."""
     assert about.result.continuous is not None
     cells = about.result.continuous.cells

@@ -17,18 +17,18 @@ from somcot.plumbing.html import report_table as table
 from somcot.plumbing.text import figure, label_text
 from somcot.problem import ChainOrData, Data
 from somcot.report import svg as drawings
-from somcot.report.sentences import before_correction, contributions, of_time, told
-from somcot.report.summary import Subject
+from somcot.report.sentences import before_correction, continuous_facts, contributions, share_of_time
+from somcot.report.summary import ReportInput
 from somcot.result import Claim, Result
 from somcot.solvers import describe
 
-__all__ = ["again", "computed", "data", "makeup", "maps", "processes", "run"]
+__all__ = ["data", "definition_html", "makeup", "maps", "method_html", "processes", "run"]
 
 _MAP_STATES = 50  # states a heat map shows
 _GRAPH_STATES = 20
 
 
-def computed(about: Subject) -> str:
+def method_html(about: ReportInput) -> str:
     """How the number came about."""
     result, cost = about.result, about.cost
     rows = [
@@ -42,7 +42,7 @@ def computed(about: Subject) -> str:
     if cost is not None and result.continuous is None:
         rows.insert(4, _costs(result, cost))
     if result.continuous is not None:
-        rows[1:2] = told(result.continuous, result.plugin)
+        rows[1:2] = continuous_facts(result.continuous, result.plugin)
         twin, sizes = result.continuous.twin, result.continuous.resolution
         rows.append(("linear models", twin.reason))
         shown = (f"{n} cells: {figure(value)}" for n, value in zip(sizes.n_cells, sizes.raw, strict=True))
@@ -78,7 +78,7 @@ def _proved(result: Result) -> list[tuple[str, str]]:
     return [] if before is None else [before]
 
 
-def makeup(about: Subject, found: Contributions | None) -> str:
+def makeup(about: ReportInput, found: Contributions | None) -> str:
     """All that is known of the parts: pairs of states with their errors, joint steps, transitions."""
     result, cost = about.result, about.cost
     if cost is None:
@@ -101,7 +101,7 @@ def makeup(about: Subject, found: Contributions | None) -> str:
                 share(c.amount / total),
                 number(c.amount),
                 *tail,
-                share(of_time(result, c.mass)),
+                share(share_of_time(result, c.mass)),
                 number(c.cost),
             ]
         )
@@ -110,7 +110,7 @@ def makeup(about: Subject, found: Contributions | None) -> str:
     return body
 
 
-def _joint_steps(about: Subject, heads: list[str], total: float) -> str:
+def _joint_steps(about: ReportInput, heads: list[str], total: float) -> str:
     if about.cost is None:
         return ""
     rows = [
@@ -120,7 +120,7 @@ def _joint_steps(about: Subject, heads: list[str], total: float) -> str:
     return "<h3>By joint step</h3>" + table([*heads, "then", "and", "!of the distance"], rows) if rows else ""
 
 
-def _transitions(about: Subject, found: Contributions | None) -> str:
+def _transitions(about: ReportInput, found: Contributions | None) -> str:
     """Which transitions differ, with the mark of those that are no accident."""
     if found is None or not found.transitions:
         return ""
@@ -142,7 +142,7 @@ def _yes(marked: bool) -> str:
     return f"<td>{'yes' if marked else ''}</td>"
 
 
-def maps(about: Subject) -> str:
+def maps(about: ReportInput) -> str:
     """Three heat maps: time together, encoder, decoder."""
     result = about.result
     first, second = (text(name, 40) for name in about.names)
@@ -191,7 +191,7 @@ def _cut_note(result: Result, n: int, m: int) -> str:
     )
 
 
-def processes(about: Subject) -> str:
+def processes(about: ReportInput) -> str:
     """Both chains as graphs; a state of Y has the colour of its most frequent partner in X."""
     result, names = about.result, about.names
     if result.plan is None:
@@ -275,7 +275,7 @@ def run(result: Result) -> str:
     return f"<p>{said}</p>{picture}"
 
 
-def again(result: Result, command: str | None) -> str:
+def definition_html(result: Result, command: str | None) -> str:
     """The definition, the reference, and the command for the same result."""
     same = "" if command is None else f"<p>The same result again:</p><pre>{escape(command)}</pre>"
     return (

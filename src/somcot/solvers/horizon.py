@@ -23,7 +23,7 @@ import numpy as np
 from somcot.certificates import rounding
 from somcot.chains import MarkovChain, Support
 from somcot.clocks import Clock
-from somcot.contributions import Makeup, RowCounts
+from somcot.contributions import ContributionInputs, RowCounts
 from somcot.core.pairs import Pairs, pairs_where, reachable_pairs
 from somcot.core.sweep import Sweep
 from somcot.couplings import Coupling, Residuals, conditional
@@ -154,14 +154,14 @@ def solve(x: Chain, y: Chain, costs: tuple[Floats, ...], *, threads: int | None 
     return replace(found, time_gradient=_time_gradient(problem, forward, V / T))
 
 
-def _makeup(problem: Finite) -> Makeup | None:
+def _makeup(problem: Finite) -> ContributionInputs | None:
     """What contributions need; they add up where the cost stays the same."""
     cost = problem.costs[0]
     if not (isinstance(problem.x, MarkovChain) and isinstance(problem.y, MarkovChain)):
         return None
     if any(other is not cost and not np.array_equal(other, cost) for other in problem.costs):
         return None
-    return Makeup(cost, RowCounts.known(problem.x.support), RowCounts.known(problem.y.support))
+    return ContributionInputs(cost, RowCounts.known(problem.x.support), RowCounts.known(problem.y.support))
 
 
 def metric(x: Chain, y: Chain, costs: tuple[Floats, ...], *, threads: int | None = None) -> Floats:

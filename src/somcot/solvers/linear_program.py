@@ -51,7 +51,7 @@ Formulation = Literal["lambda", "kernel"]
 Integers = NDArray[np.int64]
 
 
-class _Side(NamedTuple):
+class _LpSide(NamedTuple):
     """What one chain contributes to each variable mu: the causality row it enters, and that row's coefficient."""
 
     row: Integers
@@ -221,7 +221,7 @@ def _side(
     pair: Integers,
     discount: float,
     formulation: Formulation,
-) -> _Side:
+) -> _LpSide:
     """Causality rows of one chain: one for every pair and successor of its own state."""
     probabilities = chain.support.probabilities
     key = pair * len(probabilities) + slot
@@ -232,7 +232,7 @@ def _side(
         occupancy = np.maximum(chain.state_occupancy(discount), np.finfo(np.float64).tiny)
         # nu_X(x, x') over the power of two next to nu_X(x): a column scaling without rounding.
         weight = weight * np.ldexp(occupancy, -np.frexp(occupancy)[1])[states[row_pair]]
-    return _Side(row, row_pair, weight, len(kept))
+    return _LpSide(row, row_pair, weight, len(kept))
 
 
 def _coupling(problem: Problem, pairs: Pairs, cells: _Cells, starts: NDArray[Any], x: Floats) -> Coupling:

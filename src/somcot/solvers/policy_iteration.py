@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from somcot.certificates import bounds_from, rounding
-from somcot.contributions import Makeup, RowCounts
+from somcot.contributions import ContributionInputs, RowCounts
 from somcot.core.lift import embedded, lifted, potential_slots
 from somcot.core.pairs import PairChoice, Pairs, choose
-from somcot.core.reduction import LEFT_OUT, Reduced, Side, reduced, whole
+from somcot.core.reduction import LEFT_OUT, Reduced, ReducedSide, unreduced
+from somcot.core.reduction import reduce as reduced
 from somcot.core.sweep import Improvement, Sweep
 from somcot.couplings import Coupling
 from somcot.derivatives import Gradient, Margin, RowGradient, discount_slope, row_gradient
@@ -124,7 +125,7 @@ def solve(
     check_flag("reduce", reduce)
     if not 0.0 <= check_number("tolerance", tolerance) < 1.0:
         raise ValueError(f"tolerance: found {tolerance}, expected a share of the cost's range, at least 0 and below 1")
-    small = whole(problem.unit)
+    small = unreduced(problem.unit)
     if reduce:
         small = reduced(problem.unit, tolerance if pairs == "reachable" else 0.0)
     solution = iterate(small.problem, small.pairs(pairs), threads=threads, max_sweeps=max_sweeps)
@@ -137,13 +138,13 @@ def solve_in_full(
     """Solve exactly on all states, keeping the bases and potentials for whoever goes on from there."""
     began = time.perf_counter()
     solution = iterate(problem.unit, choose(problem.unit, pairs), threads=threads, max_sweeps=max_sweeps)
-    solved = Solved(problem, whole(problem.unit), solution.sweep, solution.V)
+    solved = Solved(problem, unreduced(problem.unit), solution.sweep, solution.V)
     return solution, result_of(solved, solution, _message(solution), began)
 
 
 def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 200, reduce: bool = True) -> Floats:
     """Exact distance from every pair of states, (n_x, n_y)."""
-    small = reduced(problem.unit) if reduce else whole(problem.unit)
+    small = reduced(problem.unit) if reduce else unreduced(problem.unit)
     solution = iterate(small.problem, small.pairs("all"), threads=threads, max_sweeps=max_sweeps)
     if solution.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
@@ -307,7 +308,9 @@ def result_of(solved: Solved, solution: Solution, message: str, began: float) ->
     ending = Ending("exact", solution.status, message, solution.n_steps, began, solution.trace)
     more = {
         "gradient": Later(partial(_gradient, solved, later)),
-        "makeup": Makeup(problem.cost, RowCounts.known(problem.x.support), RowCounts.known(problem.y.support)),
+        "makeup": ContributionInputs(
+            problem.cost, RowCounts.known(problem.x.support), RowCounts.known(problem.y.support)
+        ),
     }
     V = Later(partial(_potential, solved))
     if solution.status is not Status.CONVERGED:  # the coupling is what there is to show
@@ -408,7 +411,9 @@ def _margin(solved: Solved, sweep: Sweep, law: Floats) -> Margin:
     return Margin(mass, solved.problem.scale * max(cost, 0.0))
 
 
-def _row_gradient(chain: MarkovChain, side: Side, support: Support, slots: Floats, problem: Problem) -> RowGradient:
+def _row_gradient(
+    chain: MarkovChain, side: ReducedSide, support: Support, slots: Floats, problem: Problem
+) -> RowGradient:
     """Derivatives along the rows of one chain; NaN where they hang on states left out, 0 in those states' own rows."""
     if side.cut is None:
         return row_gradient(chain, slots, problem.scale)

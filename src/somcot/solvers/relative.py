@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.certificates import Settled, class_gains
-from somcot.contributions import Makeup, RowCounts
+from somcot.contributions import ContributionInputs, RowCounts
 from somcot.core.pairs import (
     Groups,
     PairChoice,
@@ -36,7 +36,7 @@ from somcot.core.sweep import Sweep
 from somcot.derivatives import Gradient, Margin, row_gradient
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count
-from somcot.plumbing.linear_systems import Anchored, Kernel, anchored, usual_rows
+from somcot.plumbing.linear_systems import Anchored, Kernel, anchored, reference_rows
 from somcot.problem import Problem, UnitProblem
 from somcot.result import Bounds, Result, Status
 from somcot.solvers.policy_iteration import TARGET, WIDEST, iterate
@@ -142,7 +142,7 @@ def solve(
     trace = found.ergodic.trace
     ending = Ending("exact", found.status, _message(found, trace), len(trace["step"]), began, trace)
     result = assemble_coupling(problem, coupling, _potential(problem, found), found.settled.bounds, ending)
-    makeup = Makeup(problem.cost, RowCounts.known(problem.x.support), RowCounts.known(problem.y.support))
+    makeup = ContributionInputs(problem.cost, RowCounts.known(problem.x.support), RowCounts.known(problem.y.support))
     return replace(
         result, gradient=_gradient(problem, found, (kernel, start), law, visits), makeup=makeup, settling=found.settling
     )
@@ -318,7 +318,7 @@ def _potential(problem: Problem, found: Relative) -> Floats:
 
 def _usual(problem: UnitProblem, pairs: Pairs) -> Floats:
     """How often each pair can at most occur: references are chosen among those that occur often."""
-    x, y = (usual_rows(transitions(support)) for support in (problem.support_x, problem.support_y))
+    x, y = (reference_rows(transitions(support)) for support in (problem.support_x, problem.support_y))
     return np.minimum(x[pairs.x], y[pairs.y])
 
 

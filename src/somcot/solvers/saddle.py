@@ -215,7 +215,7 @@ def rounds(
     problem: Problem, *, max_steps: int, primal_step: float = PRIMAL_STEP, dual_step: float = DUAL_STEP
 ) -> Iterator[Round]:
     """Rounds of 500, 500, 1000, 2000, ... steps, each as long as all before it together. Parameters as for `solve`."""
-    run = _Run(problem)
+    run = _SaddleRun(problem)
     n_steps = 0
     while n_steps < max_steps:
         length = min(max(n_steps, FIRST_ROUND), max_steps - n_steps)
@@ -238,7 +238,7 @@ def noise_level(chain: MarkovChain, n_transitions: int, discount: float) -> floa
     return float(np.sqrt(2.0 / np.pi) * np.sqrt(values * (1.0 - values) / max(n_transitions, 1)).sum())
 
 
-class _Run:
+class _SaddleRun:
     """The iteration on one problem. General start laws go through one extra start state on each side."""
 
     def __init__(self, problem: Problem) -> None:

@@ -43,7 +43,7 @@ from somcot.problem import UnitProblem
 __all__ = [
     "EPS",
     "Game",
-    "Solved",
+    "StrategySolution",
     "chosen_rows",
     "scale_of",
     "settled",
@@ -79,7 +79,7 @@ class Game(NamedTuple):
     same: bool
 
 
-class Solved(NamedTuple):
+class StrategySolution(NamedTuple):
     """The metric ``(1 - discount) * U`` of every pair of states and proved bounds of it, each (n_x, n_y)."""
 
     metric: Floats
@@ -87,7 +87,7 @@ class Solved(NamedTuple):
     high: Floats
 
 
-def solve(game: Game, *, threads: int | None = None, max_sweeps: int = 1000) -> Solved:
+def solve(game: Game, *, threads: int | None = None, max_sweeps: int = 1000) -> StrategySolution:
     """Solve exactly; the bounds are as close as floating point allows."""
     first, second, index = state_pairs(game)
     with np.errstate(over="ignore"):
@@ -107,7 +107,7 @@ def scale_of(cost: Floats) -> float:
     return scale
 
 
-def settled(game: Game, U: Floats, residual: tuple[float, float], scale: float) -> Solved:
+def settled(game: Game, U: Floats, residual: tuple[float, float], scale: float) -> StrategySolution:
     """The metric and its bounds from U on the pairs of states and the least and largest residual."""
     first, second, index = state_pairs(game)
     level = (1.0 - game.discount) * U
@@ -117,7 +117,7 @@ def settled(game: Game, U: Floats, residual: tuple[float, float], scale: float) 
     if game.same:  # equal states are at distance 0
         for table in (metric, low, high):
             table[first == second] = 0.0
-    return Solved(metric[index], low[index], high[index])
+    return StrategySolution(metric[index], low[index], high[index])
 
 
 def state_pairs(game: Game) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
@@ -207,7 +207,7 @@ class _Replies(NamedTuple):
         return cls(np.concatenate([W.min(axis=2), W.min(axis=1)], axis=1), np.concatenate(cells, axis=1))
 
 
-def solve_lax(game: Game, *, threads: int | None = None, max_sweeps: int = 1000) -> Solved:
+def solve_lax(game: Game, *, threads: int | None = None, max_sweeps: int = 1000) -> StrategySolution:
     """Solve exactly; the bounds are as close as floating point allows."""
     n_cells = game.rewards_x.shape[1] * game.rewards_y.shape[1]
     n_pairs = len(game.rewards_x) * len(game.rewards_y)

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.certificates import Settled, rounding, settled_bounds
+from somcot.certificates import Settled, recurrent_bounds, rounding
 from somcot.chains import MarkovChain
-from somcot.contributions import Makeup, RowCounts
+from somcot.contributions import ContributionInputs, RowCounts
 from somcot.core.pairs import (
     PairChoice,
     Pairs,
@@ -76,7 +76,7 @@ def absorb(sweep: Sweep, V: Floats, cost: Floats, discount: float, first: Settle
     for step in range(max_sweeps):
         found = sweep.improve(V)
         slack = first.slack + rounding(V)
-        latest = settled_bounds(discount, cost, V[pairs.x, pairs.y], found, first._replace(slack=slack))
+        latest = recurrent_bounds(discount, cost, V[pairs.x, pairs.y], found, first._replace(slack=slack))
         best = best.tighter(latest)
         if len(pairs) == 0 or (step > 0 and found.changed == 0):
             break
@@ -154,7 +154,7 @@ def solve(
         coupling,
     )
     result = assemble(Question.of(problem), answer, _ending(found, began))
-    makeup = Makeup(problem.cost, RowCounts.known(problem.x.support), RowCounts.known(problem.y.support))
+    makeup = ContributionInputs(problem.cost, RowCounts.known(problem.x.support), RowCounts.known(problem.y.support))
     return replace(result, gradient=_gradient(problem, found, visits), makeup=makeup)
 
 

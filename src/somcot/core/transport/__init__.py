@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from somcot.compile.jit import kernel, part
 from somcot.compile.simd_math import copy_to
-from somcot.core.transport.narrow_simplex import extend, new_tree, plant, simplex
+from somcot.core.transport.narrow_simplex import build_tree, extend, new_tree, simplex
 from somcot.plumbing.arrays import Floats
 
 __all__ = [
@@ -99,7 +99,7 @@ def optimise(todo, V, pair_x, pair_y, x, y, unit, bases, hints, low, high, value
         else:
             if bases.known[k] == 0 and hints.known[k] == 1:
                 arcs = slice(hints.ptr[k], hints.ptr[k + 1])
-                plant(hints.cells[arcs], hints.flows[arcs], C, tree)
+                build_tree(hints.cells[arcs], hints.flows[arcs], C, tree)
                 copy_to(prices, tree.potential[n : n + m])
             moved = simplex(C, a, b, unit, eps * spread, cells, flows, bases.known[k], prices, tree)
         changed += moved > 0
@@ -186,7 +186,7 @@ def cross_gap(V, pair_x, pair_y, x, y, bases, plans, unit, weight):
         C = buffer[: n * m].reshape(n, m)
         gather(C, V, x.indices[x0:x1], y.indices[y0:y1], V[x.indices[x0], y.indices[y0]])
         arcs = slice(bases.ptr[k], bases.ptr[k + 1])
-        plant(bases.cells[arcs], bases.flows[arcs], C, tree)
+        build_tree(bases.cells[arcs], bases.flows[arcs], C, tree)
         extend(C, x.probabilities[x0:x1], y.probabilities[y0:y1], tree.potential)
         loss = 0.0
         total = 0.0
@@ -259,7 +259,7 @@ def add_potentials(V, pair_x, pair_y, x, y, bases, weight, slots_x, slots_y):
         C = buffer[: n * m].reshape(n, m)
         gather(C, V, x.indices[x0:x1], y.indices[y0:y1], V[x.indices[x0], y.indices[y0]])
         arcs = slice(bases.ptr[k], bases.ptr[k + 1])
-        plant(bases.cells[arcs], bases.flows[arcs], C, tree)
+        build_tree(bases.cells[arcs], bases.flows[arcs], C, tree)
         for i in range(n):
             slots_x[x0 + i] += weight[k] * tree.potential[i]
         for j in range(m):

@@ -38,9 +38,9 @@ from somcot.core.transport.wide_simplex import LANES, filled_up, row_minima
 __all__ = [
     "MOST",
     "Crash",
+    "crash_basis",
     "entropic_prices",
     "new_crash",
-    "peel",
 ]
 
 
@@ -80,7 +80,7 @@ def new_crash(size):
 
 
 @kernel
-def peel(C, costs, T, a, b, unit, v, cells, flows, work):
+def crash_basis(C, costs, T, a, b, unit, v, cells, flows, work):
     """Write a basis for the masses a and b (perturbed as in `bellman.tree`) at column prices v.
 
     `costs` is the memory of C and T its transpose, as in `preorder.pivot_until_optimal`.

@@ -23,7 +23,7 @@ from somcot.compile.jit import kernel, part
 from somcot.compile.simd_math import copy_to
 from somcot.plumbing.arrays import Floats
 
-__all__ = ["Tree", "extend", "greedy_basis", "new_tree", "plant", "simplex"]
+__all__ = ["Tree", "build_tree", "extend", "greedy_basis", "new_tree", "simplex"]
 
 
 class Tree(NamedTuple):
@@ -60,7 +60,7 @@ def simplex(C, a, b, unit, tolerance, cells, flows, known, prices, tree):
     n, m = C.shape
     if not known:
         greedy_basis(C, a, b, unit, prices[:m], cells, flows)
-    plant(cells, flows, C, tree)
+    build_tree(cells, flows, C, tree)
     pivots = 0
     clean = 0
     i = np.int64(0)
@@ -115,7 +115,7 @@ def greedy_basis(C, a, b, unit, prices, cells, flows):
 
 
 @kernel
-def plant(cells, flows, C, tree):
+def build_tree(cells, flows, C, tree):
     """Turn basis arcs into a tree rooted at row 0 and set the potentials."""
     n, m = C.shape
     size = n + m

@@ -22,7 +22,7 @@ from somcot.compile.jit import kernel, part
 from somcot.compile.simd_math import bits, unbits
 from somcot.core.pairs import cut, in_slices
 from somcot.core.transport import EPS, Bases, Rows, bounds_of_plan, gather, power_of, widest
-from somcot.core.transport.initial_basis import MOST, entropic_prices, new_crash, peel
+from somcot.core.transport.initial_basis import MOST, crash_basis, entropic_prices, new_crash
 from somcot.core.transport.narrow_simplex import greedy_basis
 from somcot.core.transport.wide_simplex import (
     LANES,
@@ -105,7 +105,7 @@ def optimise_wide(todo, V, pair_x, pair_y, x, y, unit, bases, hints, start, give
                 if not turned:
                     transpose(C, T)
                     turned = True
-                peel(C, buffer, T, x.masses[x0:x1], y.masses[y0:y1], unit, v, cells, flows, crash)
+                crash_basis(C, buffer, T, x.masses[x0:x1], y.masses[y0:y1], unit, v, cells, flows, crash)
         plant_preorder(cells, flows, C, tree)
         count = pivot_until_optimal(C, buffer, T, turned, tolerance, tree)
         turned = turned or count > 0

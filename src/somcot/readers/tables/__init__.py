@@ -1,1 +1,1 @@
-"""tables"""
+"""Event tables: rows of any source to sequences, counts, groups and vectors."""

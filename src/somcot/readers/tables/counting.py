@@ -22,11 +22,11 @@ from somcot.readers.opening import Table, parts_of
 from somcot.readers.tables.batches import open_table
 from somcot.readers.tables.columns import LabelColumn, NumberColumn
 from somcot.readers.tables.event_tables import roles_of
-from somcot.readers.tables.streaming_counts import (  # fmt: skip
+from somcot.readers.tables.streaming_counts import (
     BackInTimeError,
-    Block,
     Named,
     Numbered,
+    RowBlock,
     by_name,
     by_number,
     sequence_column,
@@ -208,7 +208,7 @@ class _File:
         states = _one([self._codes(values) for values in block[self.labels.name]])
         if self.columns.reward is not None:
             self._add_rewards(block[self.columns.reward], states)
-        rows = Block(states, self._times(block), len(self.labels.index))
+        rows = RowBlock(states, self._times(block), len(self.labels.index))
         try:
             new = self._passed(rows, block)
         except BackInTimeError as error:
@@ -217,7 +217,7 @@ class _File:
         kept = np.arange(n, dtype=np.int32)
         self.pairs = [added([part.at(kept, n) for part in (*self.pairs, *new)])]
 
-    def _passed(self, rows: Block, block: dict[str, list[Any]]) -> list[PairCounts]:
+    def _passed(self, rows: RowBlock, block: dict[str, list[Any]]) -> list[PairCounts]:
         """The steps of a block, those from earlier blocks included."""
         name = self.columns.sequence
         if name is None:

@@ -13,7 +13,7 @@ from somcot.plumbing.arrays import Floats
 from somcot.readers.opening import Input, Table, format_of, identify
 from somcot.readers.tables.batches import open_table
 from somcot.readers.tables.columns import NumberColumn
-from somcot.readers.tables.rows import BinSpec, Columns, Roles, Wishes, finite
+from somcot.readers.tables.rows import BinSpec, ColumnRoles, Columns, TableOptions, finite
 from somcot.readers.tables.state_labels import Bins, check_binning, fit_edges
 from somcot.readers.xes import ACTIVITY, CASE, TIME
 from somcot.samples import Samples
@@ -122,7 +122,7 @@ def from_table(
     >>> from_table(visits, sequence="user", time="ts", state="page", end="left").counts().tolist()
     [[0, 0, 1, 1], [2, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0]]
     """
-    wishes = Wishes(terminated, end, gap, missing, tidy, top, other, initial)
+    wishes = TableOptions(terminated, end, gap, missing, tidy, top, other, initial)
     check_binning(binning)
     with open_table(data, format=format, encoding=encoding, delimiter=delimiter) as table:
         roles = roles_of(table, state, sequence, time, reward, terminated)
@@ -179,7 +179,7 @@ def from_xes(
     >>> from_xes(file, end="closed").states
     ('order', 'pay', 'closed')
     """
-    wishes = Wishes(terminated, end, gap, missing, tidy, top, other, initial)
+    wishes = TableOptions(terminated, end, gap, missing, tidy, top, other, initial)
     if lifecycle is not None and (not isinstance(lifecycle, str) or not lifecycle):
         raise TypeError(f"lifecycle: found {lifecycle!r}, expected a transition such as 'complete', or 'all'")
     if classifier is not None and state is not None:
@@ -201,7 +201,7 @@ def classified(table: Table, classifier: str) -> list[str]:
     return table.classifiers[classifier]
 
 
-def collected(table: Table, roles: Roles, bins: Mapping[str, BinSpec]) -> Columns:
+def collected(table: Table, roles: ColumnRoles, bins: Mapping[str, BinSpec]) -> Columns:
     """The columns that are needed, read batch by batch; those with bins as numbers."""
     columns = Columns(table, roles, bins)
     for batch in table.batches(roles.wanted):
@@ -248,7 +248,7 @@ def fit_bins(
     return {name: fit_edges(np.concatenate(parts), bins[name], binning) for name, parts in values.items()}
 
 
-def roles_of(table: Table, state: Any, sequence: Any, time: Any, reward: Any, terminated: bool | str) -> Roles:
+def roles_of(table: Table, state: Any, sequence: Any, time: Any, reward: Any, terminated: bool | str) -> ColumnRoles:
     """Which column plays which part, checked against those there are."""
     for role, name in (("sequence", sequence), ("time", time), ("reward", reward)):
         if name is not None and not isinstance(name, str):
@@ -261,7 +261,7 @@ def roles_of(table: Table, state: Any, sequence: Any, time: Any, reward: Any, te
                 f"{table.name}: which column is the state? Pass state (--state COLUMN); {_listed(table.columns)}"
             )
         states = (found,)
-    roles = Roles(
+    roles = ColumnRoles(
         states,
         _usual(table, "sequence") if sequence is None else sequence,
         _usual(table, "time") if time is None else None if time == _IN_ORDER else time,

@@ -23,10 +23,10 @@ from somcot.samples import Samples
 
 __all__ = [
     "BinSpec",
+    "ColumnRoles",
     "Columns",
     "Order",
-    "Roles",
-    "Wishes",
+    "TableOptions",
     "check_gap",
     "finite",
     "gap_in_column",
@@ -39,7 +39,7 @@ BinSpec = int | ArrayLike
 
 
 @dataclass(frozen=True)
-class Roles:
+class ColumnRoles:
     """Which column plays which part."""
 
     state: tuple[str, ...]
@@ -58,7 +58,7 @@ class Roles:
 class Columns:
     """What is kept of the rows read so far."""
 
-    def __init__(self, table: Table, roles: Roles, bins: Mapping[str, BinSpec]) -> None:
+    def __init__(self, table: Table, roles: ColumnRoles, bins: Mapping[str, BinSpec]) -> None:
         self.source, self.roles, self.bins = table.name, roles, bins
         self.is_text, self.place = table.is_text, table.place
         self.state: dict[str, LabelColumn | NumberColumn] = {
@@ -179,7 +179,7 @@ def gap_in_column(gap: float | timedelta, source: str, column: NumberColumn | No
 
 
 @dataclass(frozen=True)
-class Wishes:
+class TableOptions:
     """What is to become of the rows once they are read; the words are those of `from_table`."""
 
     terminated: Any = False
@@ -280,7 +280,7 @@ class Order:
     def _warn(self, n: int, what: str) -> None:
         warn(f"{self.source}: {n:,} {what}", DataWarning)
 
-    def samples(self, codes: NDArray[Any], states: tuple[Hashable, ...], wishes: Wishes) -> Samples:
+    def samples(self, codes: NDArray[Any], states: tuple[Hashable, ...], wishes: TableOptions) -> Samples:
         """Cut the rows into sequences and hand them over."""
         self._report_ties(codes)
         absent = codes < 0
@@ -298,7 +298,7 @@ class Order:
         # Where a sequence ended for good: its last row, unless that is said row by row.
         ended = is_last & (bool(wishes.terminated) or wishes.end is not None if flags is None else flags)
         rewards = None if self.columns.reward is None else self._ordered(self.columns.reward.floats())
-        rows = _Rows(self._ordered(codes), begins, ended, rewards)
+        rows = _OrderedRows(self._ordered(codes), begins, ended, rewards)
         if absent.any():
             rows = rows.without_missing()
         if wishes.end is not None:
@@ -323,7 +323,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _OrderedRows:
     """Rows in order: states, whether one begins a sequence, whether the process ended after it, and rewards."""
 
     codes: NDArray[Any]
@@ -331,7 +331,7 @@ class _Rows:
     ended: NDArray[np.bool_]
     rewards: Floats | None
 
-    def without_missing(self) -> _Rows:
+    def without_missing(self) -> _OrderedRows:
         """Leave out rows without a state; the row after one begins a sequence."""
         known = self.codes >= 0
         begins = self.begins.copy()
@@ -339,11 +339,13 @@ class _Rows:
         if not known.any():
             raise ValueError("missing: no row has a state, nothing is left after cutting")
         rewards = None if self.rewards is None else self.rewards[known]
-        return _Rows(self.codes[known], begins[known], self.ended[known], rewards)
+        return _OrderedRows(self.codes[known], begins[known], self.ended[known], rewards)
 
-    def with_end(self, code: int) -> _Rows:
+    def with_end(self, code: int) -> _OrderedRows:
         """A last row with this state wherever the process ended."""
         where = np.flatnonzero(self.ended)
         ended = insert_after(np.zeros_like(self.ended), where, True)
         rewards = None if self.rewards is None else insert_after(self.rewards, where, np.nan)
-        return _Rows(insert_after(self.codes, where, code), insert_after(self.begins, where, False), ended, rewards)
+        return _OrderedRows(
+            insert_after(self.codes, where, code), insert_after(self.begins, where, False), ended, rewards
+        )

@@ -17,10 +17,17 @@ from numpy.typing import NDArray
 from somcot.compile.jit import kernel
 from somcot.plumbing.arrays import Codes, Floats, Ints
 from somcot.readers.tables.columns import is_arrow
-from somcot.recorded.pair_counts import Edges, PairCounts, count_pairs, from_table
+from somcot.recorded.pair_counts import PairCounts, SequenceEnds, count_pairs, from_table
 
 __all__ = [
-    "BackInTimeError", "Block", "Named", "Numbered", "by_name", "by_number", "sequence_column", "warm_up",
+    "BackInTimeError",
+    "Named",
+    "Numbered",
+    "RowBlock",
+    "by_name",
+    "by_number",
+    "sequence_column",
+    "warm_up",
     "whole_numbers",
 ]  # fmt: skip
 
@@ -28,21 +35,21 @@ _FEW = 256  # states whose pairs are counted in a table as the rows pass by
 _SPAN = 8_000_000  # places that sequences of one file may take, at 32 bytes each
 
 
-class Block(NamedTuple):
+class RowBlock(NamedTuple):
     """Some rows of a file: states, times where there are any, and how many states are known by now."""
 
     states: Codes
     times: Floats | None
     n_states: int
 
-    def sorted(self) -> tuple[Block, NDArray[np.intp]]:
+    def sorted(self) -> tuple[RowBlock, NDArray[np.intp]]:
         """By time, ties as found; also the order."""
         assert self.times is not None
         order = np.argsort(self.times, kind="stable")
-        return Block(self.states[order], self.times[order], self.n_states), order
+        return RowBlock(self.states[order], self.times[order], self.n_states), order
 
 
-class _Places(NamedTuple):
+class _SequencePlaces(NamedTuple):
     """Where sequences stand: first and last state (-1: none yet), rows, and the times of both."""
 
     first: Codes
@@ -52,34 +59,34 @@ class _Places(NamedTuple):
     finish: Floats
 
     @classmethod
-    def new(cls, n: int, *, timed: bool) -> _Places:
+    def new(cls, n: int, *, timed: bool) -> _SequencePlaces:
         none = np.full(n, -1, np.int32)
         m = n if timed else 0
         return cls(none, none.copy(), np.zeros(n, np.int64), np.zeros(m), np.zeros(m))
 
-    def copied(self, where: slice) -> _Places:
+    def copied(self, where: slice) -> _SequencePlaces:
         """Some of them, to come back to."""
-        return _Places(
+        return _SequencePlaces(
             self.first[where].copy(), self.last[where].copy(), self.rows[where].copy(), self.begin[where].copy(),
             self.finish[where].copy(),
         )  # fmt: skip
 
-    def put(self, where: slice, old: _Places) -> None:
+    def put(self, where: slice, old: _SequencePlaces) -> None:
         """Put others there."""
         for name in self._fields:
             getattr(self, name)[where] = getattr(old, name)
 
-    def edges(self, ids: NDArray[Any], seen: Any, *, ended: bool, timed: bool) -> Edges:
+    def edges(self, ids: NDArray[Any], seen: Any, *, ended: bool, timed: bool) -> SequenceEnds:
         """As the ends of named sequences."""
         times = (self.begin[seen], self.finish[seen]) if timed else (None, None)
-        return Edges(ids, self.first[seen], self.last[seen], self.rows[seen], np.full(len(ids), ended), *times)
+        return SequenceEnds(ids, self.first[seen], self.last[seen], self.rows[seen], np.full(len(ids), ended), *times)
 
 
 class BackInTimeError(ValueError):
     """A row is earlier than one of its sequence before the block."""
 
 
-def _passed(block: Block, ids: Ints, low: int, places: _Places) -> PairCounts | int:
+def _passed(block: RowBlock, ids: Ints, low: int, places: _SequencePlaces) -> PairCounts | int:
     """Pass over the rows; the pairs counted, or the row at which a sequence goes back in time."""
     n, few = block.n_states, block.n_states <= _FEW
     table = np.zeros(n * n if few else 0, np.int64)
@@ -126,7 +133,7 @@ class Numbered:
 
     timed: bool
     low: int = 0
-    places: _Places = field(default_factory=lambda: _Places.new(0, timed=False))
+    places: _SequencePlaces = field(default_factory=lambda: _SequencePlaces.new(0, timed=False))
 
     def fits(self, ids: Ints) -> bool:
         """Whether there is room for all of them, which is then made."""
@@ -144,12 +151,12 @@ class Numbered:
         """Twice the room that is needed above, so that numbers that go on rising do not make it grow every time."""
         have = len(self.places.rows)
         room = min(2 * (high - low), _SPAN) if have else high - low
-        new, shift = _Places.new(room, timed=self.timed), self.low - low
+        new, shift = _SequencePlaces.new(room, timed=self.timed), self.low - low
         if have:
             new.put(slice(shift, shift + have), self.places)
         self.low, self.places = low, new
 
-    def add(self, block: Block, ids: Ints) -> list[PairCounts]:
+    def add(self, block: RowBlock, ids: Ints) -> list[PairCounts]:
         """Go on with a block."""
         kept, where = None, slice(int(ids.min()) - self.low, int(ids.max()) + 1 - self.low)
         if block.times is not None and (block.times[1:] < block.times[:-1]).any():
@@ -167,7 +174,7 @@ class Numbered:
             raise BackInTimeError(f"sequence {s!r} goes back in time there, from {before} to {after}")
         return [found]
 
-    def edges(self, *, ended: bool) -> Edges:
+    def edges(self, *, ended: bool) -> SequenceEnds:
         """Where all sequences stand, by number."""
         seen = np.flatnonzero(self.places.rows)
         return self.places.edges(seen + self.low, seen, ended=ended, timed=self.timed)
@@ -179,20 +186,20 @@ class Named:
 
     timed: bool
     ended: bool
-    known: Edges | None = None
+    known: SequenceEnds | None = None
 
-    def add(self, block: Block, names: NDArray[Any], codes: Ints) -> list[PairCounts]:
+    def add(self, block: RowBlock, names: NDArray[Any], codes: Ints) -> list[PairCounts]:
         """Go on with a block, whose rows belong to ``names[codes]``; names are sorted."""
-        places = _Places.new(len(names), timed=self.timed)
+        places = _SequencePlaces.new(len(names), timed=self.timed)
         found = _passed(block, codes, 0, places)
         if isinstance(found, int):
             block, order = block.sorted()
-            places = _Places.new(len(names), timed=self.timed)
+            places = _SequencePlaces.new(len(names), timed=self.timed)
             found = _passed(block, codes[order], 0, places)
             assert not isinstance(found, int)
         return [found, *self.join(places.edges(names, slice(None), ended=self.ended, timed=self.timed), block.n_states)]
 
-    def join(self, later: Edges, n: int) -> list[PairCounts]:
+    def join(self, later: SequenceEnds, n: int) -> list[PairCounts]:
         """Put later sequences after those known; the steps across the border."""
         if self.known is None:
             self.known = later
@@ -247,5 +254,5 @@ def by_name(column: Any) -> tuple[NDArray[Any], Ints]:
 
 def warm_up() -> None:
     """Have the pass over rows compiled."""
-    block = Block(np.zeros(1, np.int32), np.zeros(1), 1)
-    _passed(block, np.zeros(1, np.int64), 0, _Places.new(1, timed=True))
+    block = RowBlock(np.zeros(1, np.int32), np.zeros(1), 1)
+    _passed(block, np.zeros(1, np.int64), 0, _SequencePlaces.new(1, timed=True))

@@ -17,7 +17,7 @@ from somcot.readers.opening import Input, Table, identify
 from somcot.readers.tables.batches import open_table
 from somcot.readers.tables.columns import is_arrow, plain
 from somcot.readers.tables.event_tables import USUAL, collected, roles_of
-from somcot.readers.tables.rows import Order, Roles, Wishes
+from somcot.readers.tables.rows import ColumnRoles, Order, TableOptions
 from somcot.samples import Samples
 from somcot.trajectories import Trajectories
 
@@ -30,14 +30,14 @@ __all__ = [
 # --- Columns whose entries are lists of numbers, one column for each place: Parquet lists, tensors, JSON arrays.
 
 
-def unfolded(table: Table, roles: Roles) -> tuple[Table, Roles]:
+def unfolded(table: Table, roles: ColumnRoles) -> tuple[Table, ColumnRoles]:
     """A table in which state columns that hold lists are columns of their own, called ``name[0]``, ``name[1]``, ...
 
     Examples
     --------
     >>> from somcot.readers.tables.batches import open_table
     >>> with open_table({"at": [[0.0, 1.0], [2.0, 3.0]], "t": [0, 1]}) as found:
-    ...     table, roles = unfolded(found, Roles(("at",), None, "t", None, None))
+    ...     table, roles = unfolded(found, ColumnRoles(("at",), None, "t", None, None))
     ...     roles.state, [column.to_pylist() for column in next(table.batches(roles.wanted)).values()]
     (('at[0]', 'at[1]'), [[0, 1], [0.0, 2.0], [1.0, 3.0]])
     """
@@ -146,7 +146,7 @@ def read_vectors(
     >>> data, data.names
     (Trajectories(2 coordinates, 3 transitions, 2 episodes), ('x', 'v'))
     """
-    wishes = Wishes(terminated, gap=gap, missing=missing)
+    wishes = TableOptions(terminated, gap=gap, missing=missing)
     source = data
     if isinstance(data, (str, Input)) or hasattr(data, "__fspath__"):
         source = data if isinstance(data, Input) else identify(data, format)

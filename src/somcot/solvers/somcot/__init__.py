@@ -32,14 +32,14 @@ from somcot.samples import Samples
 from somcot.solvers.somcot.fold import advance, finish, settle_trace
 from somcot.solvers.somcot.phases import Phases, from_record, to_record
 from somcot.solvers.somcot.run import Run, drive, restore
-from somcot.solvers.somcot.run_options import Options, Origin, begin, init, origin
+from somcot.solvers.somcot.run_options import Origin, SomcotOptions, begin, init, origin
 from somcot.solvers.somcot.state import State
 from somcot.streams import Source, StreamError, as_source
 
-__all__ = ["Options", "State", "advance", "finish", "init", "load", "save", "solve"]
+__all__ = ["SomcotOptions", "State", "advance", "finish", "init", "load", "save", "solve"]
 
 
-@takes(Options)
+@takes(SomcotOptions)
 def solve(
     x: Process,
     y: Process,
@@ -98,7 +98,7 @@ def solve(
     True
     """
     began = time.perf_counter()
-    discount, wanted = check_discount(discount), Options(**options)
+    discount, wanted = check_discount(discount), SomcotOptions(**options)
     _check_target(checkpoint, resume)
     given = zip("xy", (x, y), _children(rng), strict=True)
     source_x, source_y = (as_source(name, process, discount, own, order=order) for name, process, own in given)
@@ -121,7 +121,7 @@ def solve(
 
 
 def _unplanned(
-    options: Options, max_seconds: float | None, given: tuple[object, object], sources: tuple[Source, Source]
+    options: SomcotOptions, max_seconds: float | None, given: tuple[object, object], sources: tuple[Source, Source]
 ) -> bool:
     """Whether to run in phases: for a time, or because a stream comes without its length and without a plan."""
     if max_seconds is not None and options.n_steps is not None:

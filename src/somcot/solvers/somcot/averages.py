@@ -25,12 +25,12 @@ from somcot.plumbing.errors import ConvergenceWarning
 from somcot.plumbing.records import Later
 from somcot.problem import Problem
 from somcot.result import Bounds, Duals
-from somcot.solvers.somcot.run_arrays import Edges, Sums, lengths
+from somcot.solvers.somcot.run_arrays import Sums, Transitions, lengths
 from somcot.solvers.somcot.state import State
 
 __all__ = [
     "Averages",
-    "Counted",
+    "CountedDistance",
     "averages",
     "counted_later",
     "coupling",
@@ -60,7 +60,7 @@ class Averages(NamedTuple):
     next_law: Floats
     encoder: Floats  # (m_x, m_y)
     decoder: Floats  # (m_y, m_x)
-    marginal_x: Floats  # flat, as Side.alpha
+    marginal_x: Floats  # flat, as PairSide.alpha
     marginal_y: Floats
     alpha_x: Floats  # flat; duals are weighted by the primal rates
     alpha_y: Floats
@@ -90,13 +90,13 @@ def snapshot(state: State) -> Sums:
 
 
 def width(state: State) -> int:
-    """Numbers of a row of a `Sheet`."""
+    """Numbers of a row of a `TraceBuffer`."""
     x, y = state.x, state.y
     return 2 + 2 * state.n_rows + x.lambda_.size + len(x.alpha) + y.lambda_.size + len(y.alpha)
 
 
 def noted(state: State, row: Floats) -> Sums:
-    """The sums that a row of a `Sheet` holds; those of the duals and of mu are not among them."""
+    """The sums that a row of a `TraceBuffer` holds; those of the duals and of mu are not among them."""
     x, y, n = state.x, state.y, state.n_rows
     ends = np.cumsum([2, n, n, x.lambda_.size, len(x.alpha), y.lambda_.size])
     _, p, q, encoder, marginal_x, decoder, marginal_y = np.split(row, ends)
@@ -189,10 +189,10 @@ def coupling(state: State, mean: Averages, law: Floats) -> Coupling | None:
     if state.extra:  # what flows back into the extra state stays in its pair
         own = np.bincount(x * n_y + y, weights=mass, minlength=n_x * n_y).reshape(n_x, n_y)
         mass = mass * np.divide(law, own, out=np.zeros_like(own), where=own > 0)[x, y]
-    return Coupling((n_x, n_y), x, y, next_x, next_y, mass, start_law(state, mean))
+    return Coupling((n_x, n_y), x, y, next_x, next_y, mass, initial_distribution(state, mean))
 
 
-def start_law(state: State, mean: Averages) -> Floats:
+def initial_distribution(state: State, mean: Averages) -> Floats:
     """Law of the first pair of states: the product, or with two random starts the cheapest coupling for V."""
     product = np.outer(state.initial_x, state.initial_y)
     rows, columns = np.flatnonzero(state.initial_x), np.flatnonzero(state.initial_y)
@@ -223,7 +223,7 @@ def _occupancy(state: State, known: Floats | None, counts: Ints, initial: Floats
     return larger
 
 
-def _causal(marginal: Floats, offset: Places, edges: Edges, own: Ints, nu: Floats, conditional: Floats) -> float:
+def _causal(marginal: Floats, offset: Places, edges: Transitions, own: Ints, nu: Floats, conditional: Floats) -> float:
     """Sum of |m - nu lambda| over the entries mu may use, plus the occupancy of those it may not."""
     if edges.mask.all():  # every row has every target: there is nothing to look up, which takes ten times as long
         expected = (nu[own] * conditional[:, None]).ravel()
@@ -234,7 +234,7 @@ def _causal(marginal: Floats, offset: Places, edges: Edges, own: Ints, nu: Float
     return float(np.abs(marginal - expected).sum() + nu[~edges.mask].sum())
 
 
-def _spread(values: Floats, offset: Places, edges: Edges, rows: Ints, own: Ints, n: int) -> Floats:
+def _spread(values: Floats, offset: Places, edges: Transitions, rows: Ints, own: Ints, n: int) -> Floats:
     """Flat values of some rows as a full array (rows..., target)."""
     own = np.broadcast_to(own, rows.shape)
     slot = edges.slot[own][..., :n]
@@ -261,7 +261,7 @@ class Fed(NamedTuple):
     counts_y: Ints
 
 
-class Counted(NamedTuple):
+class CountedDistance(NamedTuple):
     """The counted chains' distance with its bracket and standard error, and what is to be said about it.
 
     `distance` is None, and the bounds are the range of the cost, when the work would have taken too long.
@@ -285,7 +285,7 @@ class Counted(NamedTuple):
         return self.remarks
 
 
-def counted_later(state: State) -> Later[Counted]:
+def counted_later(state: State) -> Later[CountedDistance]:
     """The exact distance of the counted chains, when it is first asked for; the state may go on meanwhile."""
     fed = Fed(
         state.cost, state.settings.discount, state.initial_x, state.initial_y,
@@ -304,14 +304,14 @@ def forecast(counts_x: Ints, counts_y: Ints) -> float:
     return fit + SWEEPS * sizes[0][0] * sizes[1][0] * per_pair
 
 
-def _solved(fed: Fed) -> Counted:
+def _solved(fed: Fed) -> CountedDistance:
     seconds = forecast(fed.counts_x, fed.counts_y)
     if seconds > MOST_SECONDS:
         said = (
             f"the chains of the transitions it was fed were not solved, which would take about {seconds:.0f} s; the "
             "bounds are the range of the cost"
         )
-        return Counted(None, Bounds(float(fed.cost.min()), float(fed.cost.max())), math.inf, (said,))
+        return CountedDistance(None, Bounds(float(fed.cost.min()), float(fed.cost.max())), math.inf, (said,))
     from somcot.recorded.flow import flow_mle  # the fit and the exact solver are loaded when they are needed
     from somcot.solvers.exact import solve
 
@@ -325,7 +325,7 @@ def _solved(fed: Fed) -> Counted:
     if found.gradient is not None:
         sides = ((found.gradient.x, x, fed.counts_x), (found.gradient.y, y, fed.counts_y))
         error = math.sqrt(sum(_variance(slope, chain, fed.discount, int(n.sum())) for slope, chain, n in sides))
-    return Counted(found.distance, found.bounds, error, failed)
+    return CountedDistance(found.distance, found.bounds, error, failed)
 
 
 def _variance(slope: RowGradient, chain: MarkovChain, discount: float, n: int) -> float:

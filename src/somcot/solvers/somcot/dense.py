@@ -28,15 +28,15 @@ import numpy as np
 from somcot.compile.jit import kernel, part
 from somcot.compile.simd_math import add_product, exp, exp_all, log
 from somcot.plumbing.arrays import Floats, Ints, Places
-from somcot.solvers.somcot.run_arrays import PairState, Rates, Sheet, Side
+from somcot.solvers.somcot.run_arrays import PairSide, PairState, Rates, TraceBuffer
 from somcot.solvers.somcot.updates import NEGLIGIBLE, SAFE, candidates, note, update, visit
 
-__all__ = ["Work", "advance", "workspace"]
+__all__ = ["DenseWorkspace", "advance", "workspace"]
 
 BLOCK = 128
 
 
-class Work(NamedTuple):
+class DenseWorkspace(NamedTuple):
     """Scratch arrays of one block of rows."""
 
     eW: Floats  # (n_x, n_y)
@@ -50,16 +50,16 @@ class Work(NamedTuple):
     rows: Ints  # (BLOCK,)
 
 
-def workspace(n_x: int, n_y: int) -> Work:
+def workspace(n_x: int, n_y: int) -> DenseWorkspace:
     """Allocate the scratch arrays."""
     shapes = [(n_x, n_y), (n_y, n_x), (n_x,), (BLOCK, n_x), (BLOCK, n_y), (BLOCK, n_x), (BLOCK, n_y)]
     arrays = [np.zeros(shape) for shape in [*shapes, (n_x, n_y)]]
-    return Work._make([*arrays, np.zeros(BLOCK, dtype=np.int64)])
+    return DenseWorkspace._make([*arrays, np.zeros(BLOCK, dtype=np.int64)])
 
 
 @kernel(name="SOMCOT on all transitions", seconds=5)
 def advance(
-    x: Side, y: Side, pairs: PairState, rates: Rates, work: Work, mu_sum: Floats, sheet: Sheet,
+    x: PairSide, y: PairSide, pairs: PairState, rates: Rates, work: DenseWorkspace, mu_sum: Floats, sheet: TraceBuffer,
     states_x: Ints, slots_x: Places, states_y: Ints, slots_y: Places,
 ) -> None:  # fmt: skip
     """One iteration for each row of the four sample arrays, (n_steps, batch_size)."""
@@ -78,7 +78,7 @@ def advance(
 
 
 @part
-def _factors(x: Side, y: Side, pairs: PairState, rates: Rates, work: Work) -> float:
+def _factors(x: PairSide, y: PairSide, pairs: PairState, rates: Rates, work: DenseWorkspace) -> float:
     """Fill U, pm, eW and return a lower bound of log Z."""
     eW, eWT, pm, U, cost, flat = work.eW, work.eWT, work.pm, pairs.U, pairs.cost, pairs.W
     (n_x, n_y), W = eW.shape, flat.reshape(eW.shape)
@@ -114,7 +114,7 @@ def _largest(A: Floats, B: Floats, W: Floats) -> float:
 
 
 @part
-def _sweep(x: Side, y: Side, pairs: PairState, work: Work, ref: float) -> tuple[int, float]:
+def _sweep(x: PairSide, y: PairSide, pairs: PairState, work: DenseWorkspace, ref: float) -> tuple[int, float]:
     """Masses of all rows that matter; returns their number and the highest entry seen above ref + 300."""
     U, p, bound, active = pairs.U, pairs.p, pairs.bound, pairs.active
     H_at, drift_at, eA, eB, pm, rows = pairs.H_at, pairs.drift_at, work.eA, work.eB, work.pm, work.rows
@@ -186,7 +186,7 @@ def _entries(A: Floats, B: Floats, W: Floats, q: Floats, mass_x: Floats, mass_y:
 
 
 @part(inline=False)
-def _products(mass_x: Floats, mass_y: Floats, p: Floats, work: Work, n_block: int) -> None:
+def _products(mass_x: Floats, mass_y: Floats, p: Floats, work: DenseWorkspace, n_block: int) -> None:
     """Masses of a block of rows."""
     n_x, n_y = work.eW.shape
     rows = work.rows
@@ -212,7 +212,7 @@ def _products(mass_x: Floats, mass_y: Floats, p: Floats, work: Work, n_block: in
 
 
 @part
-def _pair_laws(pairs: PairState, work: Work, n_active: int) -> float:
+def _pair_laws(pairs: PairState, work: DenseWorkspace, n_active: int) -> float:
     """Complete q and return Z."""
     q, eW, Q = pairs.q.reshape(work.eW.shape), work.eW, work.Q
     for i in range(q.shape[0]):
@@ -225,7 +225,7 @@ def _pair_laws(pairs: PairState, work: Work, n_active: int) -> float:
 
 
 @part
-def _add_coupling(x: Side, y: Side, pairs: PairState, mu_sum: Floats, n_active: int, log_Z: float) -> None:
+def _add_coupling(x: PairSide, y: PairSide, pairs: PairState, mu_sum: Floats, n_active: int, log_Z: float) -> None:
     """Add this step's mu to a full (n_rows, n_rows) array."""
     n_x, n_y = x.lambda_.shape
     A, B, W = x.log.reshape(-1, n_x), y.log.reshape(-1, n_y), pairs.W.reshape(n_x, n_y)

@@ -17,8 +17,8 @@ from somcot.plumbing.records import Later
 from somcot.result import Bounds, Maps, Result, Status
 from somcot.solvers.result_builder import Answer, Ending, Question, assemble
 from somcot.solvers.somcot import averages, dense, observed
-from somcot.solvers.somcot.averages import Counted, counted_later, notes
-from somcot.solvers.somcot.run_arrays import Edges, Row, Sheet
+from somcot.solvers.somcot.averages import CountedDistance, counted_later, notes
+from somcot.solvers.somcot.run_arrays import Row, TraceBuffer, Transitions
 from somcot.solvers.somcot.state import State, grow, span
 from somcot.streams import check_pairs
 
@@ -139,7 +139,9 @@ def trace_columns(rows: list[tuple[float, ...]]) -> dict[str, Floats]:
     return dict(zip(TRACE, np.array(rows).reshape(-1, len(TRACE)).T, strict=True))
 
 
-def _all_notes(counted: Later[Counted], distance: float, scale: float, said: tuple[str, ...]) -> tuple[str, ...]:
+def _all_notes(
+    counted: Later[CountedDistance], distance: float, scale: float, said: tuple[str, ...]
+) -> tuple[str, ...]:
     """What the chains of the transitions say of the run, before what the run says of itself."""
     return *counted().verdict(distance, scale), *said
 
@@ -150,7 +152,7 @@ def _answer(state: State, mean: averages.Averages) -> Answer:
     law = ordinary(state, mean.state_law)
     distance = _distance(state, law)
     V = span(state.cost) * mean.V[:n_x, :n_y]
-    start = float((averages.start_law(state, mean) * V).sum())
+    start = float((averages.initial_distribution(state, mean) * V).sum())
     return Answer(
         distance,
         Bounds(float(state.cost.min()), float(state.cost.max())),
@@ -168,7 +170,7 @@ def _labels(name: str, labels: Sequence[Hashable] | None, n: int) -> tuple[Hasha
 
 
 TRACE = ("step", "distance", "recent", "flow", "causal_x", "causal_y")
-NO_ROWS = Sheet(1 << 62, 0, np.zeros((0, 0)))
+NO_ROWS = TraceBuffer(1 << 62, 0, np.zeros((0, 0)))
 
 
 class Slots(NamedTuple):
@@ -182,7 +184,7 @@ class Slots(NamedTuple):
         return Slots(self.x[first:last], self.y[first:last])
 
 
-def run_kernel(state: State, batch: Batch, slots: Slots | None = None, sheet: Sheet = NO_ROWS) -> None:
+def run_kernel(state: State, batch: Batch, slots: Slots | None = None, sheet: TraceBuffer = NO_ROWS) -> None:
     """Take the steps of a batch, whose transitions the support must know; they are counted elsewhere."""
     kernel = dense.advance if state.settings.support == "full" else observed.advance
     x, y = slots or _slots(state, batch)
@@ -208,15 +210,15 @@ def estimate(state: State) -> float:
     return _distance(state, ordinary(state, averages.averages(state).state_law))
 
 
-def _sheet(state: State, most: int) -> tuple[Sheet, int]:
+def _sheet(state: State, most: int) -> tuple[TraceBuffer, int]:
     """Room for the rows of the trace in the next steps, and how many these are: `most`, or until something is due."""
     k, every, window, n = state.k, state.settings.trace_every, state.settings.window_start, averages.width(state)
     most = min(most, max(1, MOST_PENDING // n) * every - k % every)
     most = min(most, window - k) if k < window else most
-    return Sheet(every, k // every + 1, np.empty(((k + most) // every - k // every, n))), most
+    return TraceBuffer(every, k // every + 1, np.empty(((k + most) // every - k // every, n))), most
 
 
-def _take_over(state: State, sheet: Sheet, batch: Batch) -> None:
+def _take_over(state: State, sheet: TraceBuffer, batch: Batch) -> None:
     """Count the transitions of a batch, and make its sheet rows of the trace.
 
     A row is kept as the sums it is made of as long as these are small: most rows are never read.
@@ -281,7 +283,7 @@ def _learn(state: State, batch: Batch) -> tuple[State, int, Slots]:
         mask_x[batch.x[0], batch.next_x[0]] = True
         mask_y[batch.y[0], batch.next_y[0]] = True
         settle_trace(state)
-        state = grow(state, Edges.from_mask(mask_x), Edges.from_mask(mask_y))
+        state = grow(state, Transitions.from_mask(mask_x), Transitions.from_mask(mask_y))
         return _learn(state, batch)
     known = int(late[0]) if late.size else len(batch.x)
     return state, known, Slots(*(found[:known].astype(np.uint64) for found in places))

@@ -23,16 +23,16 @@ import numpy as np
 from somcot.compile.jit import kernel, part
 from somcot.compile.simd_math import exp, exp_all, log
 from somcot.plumbing.arrays import Floats, Ints, Places
-from somcot.solvers.somcot.run_arrays import Edges, PairState, Rates, Sheet, Side
+from somcot.solvers.somcot.run_arrays import PairSide, PairState, Rates, TraceBuffer, Transitions
 from somcot.solvers.somcot.updates import NEGLIGIBLE, SAFE, candidates, note, update, visit
 
-__all__ = ["Work", "advance", "workspace"]
+__all__ = ["ObservedWorkspace", "advance", "workspace"]
 
 BUFFER = 2048
 ONE, FULL = np.uint64(1), np.uint64(BUFFER)
 
 
-class Work(NamedTuple):
+class ObservedWorkspace(NamedTuple):
     """Where edges lead, and scratch arrays of a group of rows."""
 
     next_x: Places  # n_y times the target of each edge of X, (|E_X|,)
@@ -50,18 +50,19 @@ class Work(NamedTuple):
     base: Floats  # (|E_Y|,)
 
 
-def workspace(x: Edges, y: Edges) -> Work:
+def workspace(x: Transitions, y: Transitions) -> ObservedWorkspace:
     """Allocate the scratch arrays for given edges."""
     n_x, n_y, m_y = x.n_states, y.n_states, len(y.target)
     places = (x.target * n_y, y.target, np.repeat(x.first[:-1], n_y), np.tile(y.first[:-1], n_x), y.source, y.first)
     logs = np.zeros(BUFFER + int(x.degrees.max(initial=0)) * m_y)
     scratch = (logs, np.zeros(BUFFER, dtype=np.int64), np.zeros((n_x, m_y)), np.zeros((n_x, m_y)), np.zeros(m_y))
-    return Work._make([*(array.astype(np.uint64) for array in places), x.first, x.target, *scratch])
+    return ObservedWorkspace._make([*(array.astype(np.uint64) for array in places), x.first, x.target, *scratch])
 
 
 @kernel(name="SOMCOT on transitions that occur", seconds=5)
 def advance(
-    x: Side, y: Side, pairs: PairState, rates: Rates, work: Work, mu_sum: Floats, sheet: Sheet,
+    x: PairSide, y: PairSide, pairs: PairState, rates: Rates, work: ObservedWorkspace, mu_sum: Floats,
+    sheet: TraceBuffer,
     states_x: Ints, slots_x: Places, states_y: Ints, slots_y: Places,
 ) -> None:  # fmt: skip
     """One iteration for each row of the four sample arrays, (n_steps, batch_size)."""
@@ -96,7 +97,7 @@ def _mostly(p: Floats, Z: float) -> int:
 
 
 @part
-def _reference(x: Side, y: Side, pairs: PairState, rates: Rates, work: Work) -> float:
+def _reference(x: PairSide, y: PairSide, pairs: PairState, rates: Rates, work: ObservedWorkspace) -> float:
     """Fill U and return a lower bound of log Z: the largest entry of a row that has any."""
     U, W, cost = pairs.U, pairs.W, pairs.cost
     inverse, H = 1.0 / rates.discount, pairs.H[0]
@@ -112,7 +113,7 @@ def _reference(x: Side, y: Side, pairs: PairState, rates: Rates, work: Work) -> 
 
 
 @part
-def _gather(x: Side, y: Side, pairs: PairState, work: Work, r: int) -> float:
+def _gather(x: PairSide, y: PairSide, pairs: PairState, work: ObservedWorkspace, r: int) -> float:
     """Write A + B + W of a row's entries into the buffer; return their maximum."""
     e, best, n = work.first_x[r], -np.inf, 0
     for i in range(x.offset[r], x.offset[r + 1]):
@@ -127,7 +128,7 @@ def _gather(x: Side, y: Side, pairs: PairState, work: Work, r: int) -> float:
 
 
 @part
-def _sweep(x: Side, y: Side, pairs: PairState, work: Work, ref: float) -> tuple[int, float]:
+def _sweep(x: PairSide, y: PairSide, pairs: PairState, work: ObservedWorkspace, ref: float) -> tuple[int, float]:
     """Masses of all rows that matter; returns their number and the highest entry seen above ref + 300."""
     x_log, x_alpha, x_offset, y_log, y_alpha, y_offset = x.log, x.alpha, x.offset, y.log, y.alpha, y.offset
     U, W, bound, active, H_at, drift_at = pairs.U, pairs.W, pairs.bound, pairs.active, pairs.H_at, pairs.drift_at
@@ -179,7 +180,7 @@ def _sweep(x: Side, y: Side, pairs: PairState, work: Work, ref: float) -> tuple[
 
 
 @part
-def _spread(x: Side, y: Side, pairs: PairState, work: Work, n_rows: int, n: int) -> None:
+def _spread(x: PairSide, y: PairSide, pairs: PairState, work: ObservedWorkspace, n_rows: int, n: int) -> None:
     """Exponentials of the buffer, added up into the marginals of mu."""
     x_offset, x_mass, y_offset, y_mass, p, q = x.offset, x.mass, y.offset, y.mass, pairs.p, pairs.q
     next_x, next_y, first_x, first_y = work.next_x, work.next_y, work.first_x, work.first_y
@@ -208,7 +209,7 @@ def _spread(x: Side, y: Side, pairs: PairState, work: Work, n_rows: int, n: int)
 
 
 @part
-def _sweep_all(x: Side, y: Side, pairs: PairState, work: Work, ref: float) -> tuple[int, float]:
+def _sweep_all(x: PairSide, y: PairSide, pairs: PairState, work: ObservedWorkspace, ref: float) -> tuple[int, float]:
     """Masses of all rows; returns their number and the highest entry seen above ref + 300."""
     W, next_y, W_wide, Q_wide, first = pairs.W, work.next_y, work.W, work.Q, work.first
     n_x, m_y = W_wide.shape
@@ -235,7 +236,9 @@ def _sweep_all(x: Side, y: Side, pairs: PairState, work: Work, ref: float) -> tu
 
 
 @part
-def _fill(x: Side, y: Side, pairs: PairState, work: Work, begin: int, end: int, ref: float) -> float:
+def _fill(
+    x: PairSide, y: PairSide, pairs: PairState, work: ObservedWorkspace, begin: int, end: int, ref: float
+) -> float:
     """Exponentials of all entries of some states of X, edge by edge; returns the largest log."""
     A, U, W, source, target, first, logs = x.log, pairs.U, work.W, work.source_y, work.target, work.first, work.logs
     edge = work.edge_y
@@ -261,7 +264,7 @@ def _fill(x: Side, y: Side, pairs: PairState, work: Work, begin: int, end: int, 
 
 
 @part
-def _collect(x: Side, y: Side, work: Work, begin: int, end: int) -> None:
+def _collect(x: PairSide, y: PairSide, work: ObservedWorkspace, begin: int, end: int) -> None:
     """Add the exponentials of some states of X up into the marginals."""
     Q, edge, target, first, logs, mass_x = work.Q, work.edge_y, work.target, work.first, work.logs, x.mass
     n_x, m_y = Q.shape
@@ -285,7 +288,7 @@ def _collect(x: Side, y: Side, work: Work, begin: int, end: int) -> None:
 
 
 @part
-def _reduce(x: Side, pairs: PairState, work: Work) -> None:
+def _reduce(x: PairSide, pairs: PairState, work: ObservedWorkspace) -> None:
     """P and q from the marginals; rows get no bound, so each is looked at before it is next left out."""
     p, q, active, Q, next_y, mass, offset = pairs.p, pairs.q, pairs.active, work.Q, work.next_y, x.mass, x.offset
     n_x, m_y = Q.shape
@@ -305,7 +308,9 @@ def _reduce(x: Side, pairs: PairState, work: Work) -> None:
 
 
 @part
-def _add_coupling(x: Side, y: Side, pairs: PairState, work: Work, mu_sum: Floats, n_active: int, log_Z: float) -> None:
+def _add_coupling(
+    x: PairSide, y: PairSide, pairs: PairState, work: ObservedWorkspace, mu_sum: Floats, n_active: int, log_Z: float
+) -> None:
     """Add this step's mu, entry (e, f) at place e |E_Y| + f."""
     width = np.uint64(work.next_y.shape[0])
     for a in range(n_active):

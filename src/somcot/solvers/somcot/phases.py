@@ -22,9 +22,9 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count, check_discount, check_number
 from somcot.plumbing.records import CheckpointError
 from somcot.solvers.somcot.fold import Earlier, settle_trace
-from somcot.solvers.somcot.run_arrays import PAIR_FIELDS, SIDE_FIELDS, Edges, Sums
-from somcot.solvers.somcot.run_options import Options, Origin, begin
-from somcot.solvers.somcot.state import Settings, State, build
+from somcot.solvers.somcot.run_arrays import PAIR_FIELDS, SIDE_FIELDS, Sums, Transitions
+from somcot.solvers.somcot.run_options import Origin, SomcotOptions, begin
+from somcot.solvers.somcot.state import RunSettings, State, build
 from somcot.steps import Steps
 
 __all__ = [
@@ -88,8 +88,8 @@ def _check(state: State) -> None:
 
 
 def _put_together(arrays: Mapping[str, NDArray[Any]], record: Mapping[str, Any]) -> State:
-    settings = Settings(**{**record["options"], "steps": Steps(*record["options"]["steps"])})
-    edges_x, edges_y = Edges.from_mask(arrays["edges_x"]), Edges.from_mask(arrays["edges_y"])
+    settings = RunSettings(**{**record["options"], "steps": Steps(*record["options"]["steps"])})
+    edges_x, edges_y = Transitions.from_mask(arrays["edges_x"]), Transitions.from_mask(arrays["edges_y"])
     state = build(settings, arrays["cost"], arrays["initial_x"], arrays["initial_y"], edges_x, edges_y)
     for part, name in _saved():
         getattr(getattr(state, part), name)[...] = arrays[f"{part}.{name}"]
@@ -138,7 +138,7 @@ class Phases:
         Of the phases before `done`, with steps counted through.
     """
 
-    options: Options
+    options: SomcotOptions
     cost: Floats
     discount: float
     x: Origin
@@ -157,7 +157,7 @@ class Phases:
         """The state in which the first phase begins."""
         return begin(self.cost, self.discount, self._planned(), self.x, self.y)
 
-    def settings(self) -> Settings:
+    def settings(self) -> RunSettings:
         """What is fixed for the present phase."""
         return self._planned().settings(self.cost, self.discount)
 
@@ -214,7 +214,7 @@ class Phases:
             if self.done.k != FIRST_PHASE << (index - 1) or self.done.k != self.done.settings.n_steps:
                 raise ValueError(f"a finished phase of {self.done.k} steps")
 
-    def _planned(self) -> Options:
+    def _planned(self) -> SomcotOptions:
         return replace(self.options, n_steps=FIRST_PHASE << self.index)
 
 

@@ -22,7 +22,7 @@ from somcot.recorded.sources import Position, Source, Stream, StreamError, block
 from somcot.result import Status
 from somcot.solvers.somcot.fold import Batch, estimate, run_kernel, settle_trace, slices
 from somcot.solvers.somcot.phases import Phases, from_record, to_record
-from somcot.solvers.somcot.state import Settings, State
+from somcot.solvers.somcot.state import RunSettings, State
 
 __all__ = ["Run", "drive", "restore"]
 
@@ -216,7 +216,7 @@ def restore(run: Run, path: str | os.PathLike[str]) -> None:
     run.state = state
 
 
-def _check_same(state: State, fresh: State, settings: Settings, path: str) -> None:
+def _check_same(state: State, fresh: State, settings: RunSettings, path: str) -> None:
     """Refuse the state of another problem."""
     same = {
         "cost": np.array_equal(state.cost, fresh.cost),

@@ -13,7 +13,17 @@ import numpy as np
 from somcot.plumbing.arrays import Bools, Floats, Ints, Places
 
 __all__ = [
-    "PAIR_FIELDS", "SIDE_FIELDS", "Edges", "Field", "PairState", "Rates", "Row", "Sheet", "Side", "Sums", "lengths",
+    "PAIR_FIELDS",
+    "SIDE_FIELDS",
+    "Field",
+    "PairSide",
+    "PairState",
+    "Rates",
+    "Row",
+    "Sums",
+    "TraceBuffer",
+    "Transitions",
+    "lengths",
 ]  # fmt: skip
 
 
@@ -36,7 +46,8 @@ class Field(NamedTuple):
     kind: type = np.float64
 
 
-# One row for each array of `Side` that starts as zeros or ones and changes; `offset` and the start entries stay fixed.
+# One row for each array of `PairSide` that starts as zeros or ones and changes; `offset` and the
+# start entries stay fixed.
 SIDE_FIELDS = {
     "alpha": Field("edge"),
     "log": Field("edge"),
@@ -71,7 +82,7 @@ PAIR_FIELDS = {
 }
 
 
-class Side(NamedTuple):
+class PairSide(NamedTuple):
     """One chain's share of the iteration. Flat arrays hold row r = (x, y) in ``[offset[r], offset[r + 1])``."""
 
     offset: Places  # (n_rows + 1,)
@@ -128,7 +139,7 @@ class Rates(NamedTuple):
     weight: float  # of one sampled transition
 
 
-class Edges(NamedTuple):
+class Transitions(NamedTuple):
     """Transitions mu may use, sorted: those of state s are ``target[first[s]:first[s + 1]]``."""
 
     first: Ints
@@ -136,14 +147,14 @@ class Edges(NamedTuple):
     slot: Ints  # (n, n) place of a target among the state's edges, -1 when absent
 
     @classmethod
-    def from_mask(cls, mask: Bools) -> Edges:
+    def from_mask(cls, mask: Bools) -> Transitions:
         """From an (n, n) array that says which transitions are allowed."""
         first = np.concatenate([[0], np.cumsum(mask.sum(axis=1))]).astype(np.int64)
         slot = np.where(mask, np.cumsum(mask, axis=1) - 1, -1).astype(np.int64)
         return cls(first, np.nonzero(mask)[1].astype(np.int64), slot)
 
     @classmethod
-    def full(cls, n: int) -> Edges:
+    def full(cls, n: int) -> Transitions:
         """All transitions among n states."""
         return cls.from_mask(np.ones((n, n), dtype=bool))
 
@@ -177,7 +188,7 @@ class Sums(NamedTuple):
     next_law: Floats
     encoder: Floats
     decoder: Floats
-    marginal_x: Floats  # flat, as Side.alpha
+    marginal_x: Floats  # flat, as PairSide.alpha
     marginal_y: Floats
     A: Floats  # flat: sum of eta alpha_X
     B: Floats
@@ -185,7 +196,7 @@ class Sums(NamedTuple):
     mu: Floats
 
 
-class Sheet(NamedTuple):
+class TraceBuffer(NamedTuple):
     """Where kernels put down the sums of rows of the trace, so that nobody has to stop them for that.
 
     A row holds k, H, state_law, next_law, encoder, marginal_x, decoder, marginal_y, as in `Sums`.
@@ -199,7 +210,7 @@ class Sheet(NamedTuple):
 class Row(NamedTuple):
     """What a row of the trace is made of: sums then, those at the start of the averaged share, counts where needed."""
 
-    now: Floats  # a row of a `Sheet`
+    now: Floats  # a row of a `TraceBuffer`
     mark: Sums | None
     counts_x: Ints | None
     counts_y: Ints | None

@@ -14,17 +14,17 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count, check_discount, check_flag, probability_vector, real_array
 from somcot.plumbing.memory import require
 from somcot.plumbing.records import takes
-from somcot.solvers.somcot.run_arrays import Edges
-from somcot.solvers.somcot.state import Settings, State, Support, build, span
+from somcot.solvers.somcot.run_arrays import Transitions
+from somcot.solvers.somcot.state import RunSettings, State, Support, build, span
 from somcot.steps import Steps
 
-__all__ = ["Options", "Origin", "begin", "init", "origin"]
+__all__ = ["Origin", "SomcotOptions", "begin", "init", "origin"]
 
 _LEAST_DISCOUNT = 1e-100
 
 
 @dataclass(frozen=True)
-class Options:
+class SomcotOptions:
     """Options of SOMCOT, checked when made; `solve` and `init` take them as keywords.
 
     Parameters
@@ -51,9 +51,9 @@ class Options:
 
     Examples
     --------
-    >>> Options(n_steps=1000, primal_step=40).primal_step
+    >>> SomcotOptions(n_steps=1000, primal_step=40).primal_step
     (40.0, 40.0, 40.0)
-    >>> Options(average=2)
+    >>> SomcotOptions(average=2)
     Traceback (most recent call last):
     ValueError: average: found 2, expected a share above 0 and at most 1
     """
@@ -85,11 +85,11 @@ class Options:
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
-    def settings(self, cost: Floats, discount: float) -> Settings:
+    def settings(self, cost: Floats, discount: float) -> RunSettings:
         """What is fixed for a run with this cost; `n_steps` must be known by now."""
         n_steps = check_count("n_steps", self.n_steps)
         own = isinstance(self.steps, Steps) or self.primal_step is not None or self.dual_step is not None
-        return Settings(
+        return RunSettings(
             discount,
             n_steps,
             self._rates(cost, discount, n_steps),
@@ -127,20 +127,20 @@ class Origin(NamedTuple):
     initial: Floats
     transitions: NDArray[np.bool_] | None = None
 
-    def edges(self, support: Support, extra: bool) -> Edges:
+    def edges(self, support: Support, extra: bool) -> Transitions:
         """The transitions mu may use, those out of an extra start state included."""
         n = len(self.initial)
         if support == "full":
-            return Edges.full(n + extra)
+            return Transitions.full(n + extra)
         mask = np.zeros((n + extra, n + extra), dtype=bool)
         if self.transitions is not None:
             mask[:n, :n] = self.transitions
         if extra:
             mask[n, :n] = self.initial > 0
-        return Edges.from_mask(mask)
+        return Transitions.from_mask(mask)
 
 
-@takes(Options)
+@takes(SomcotOptions)
 def init(
     cost: ArrayLike,
     *,
@@ -178,10 +178,10 @@ def init(
     costs = real_array("cost", cost, 2)
     x = origin("x", initial_x, transitions_x, costs.shape[0])
     y = origin("y", initial_y, transitions_y, costs.shape[1])
-    return begin(costs, check_discount(discount), Options(n_steps=n_steps, **options), x, y)
+    return begin(costs, check_discount(discount), SomcotOptions(n_steps=n_steps, **options), x, y)
 
 
-def begin(cost: Floats, discount: float, options: Options, x: Origin, y: Origin) -> State:
+def begin(cost: Floats, discount: float, options: SomcotOptions, x: Origin, y: Origin) -> State:
     """The first state of a run, from what has been checked."""
     if discount < _LEAST_DISCOUNT:
         raise ValueError(

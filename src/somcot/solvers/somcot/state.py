@@ -14,19 +14,19 @@ from somcot.solvers.somcot import dense, observed
 from somcot.solvers.somcot.run_arrays import (
     PAIR_FIELDS,
     SIDE_FIELDS,
-    Edges,
+    PairSide,
     PairState,
     Rates,
     Row,
-    Side,
     Sums,
+    Transitions,
     lengths,
     zeros,
 )
 from somcot.steps import Steps
 
 __all__ = [
-    "Settings",
+    "RunSettings",
     "State",
     "Support",
     "build",
@@ -42,7 +42,7 @@ FIRST_SLICE = 100_000  # entries of mu that the first slice computes: a millisec
 
 
 @dataclass(frozen=True)
-class Settings:
+class RunSettings:
     """What is fixed for a whole run. Steps and radii are in the unit of the user's cost."""
 
     discount: float
@@ -69,16 +69,16 @@ class Settings:
 class State:
     """A run between two steps. `advance` works on it in place."""
 
-    settings: Settings
+    settings: RunSettings
     rates: Rates
     cost: Floats
     initial_x: Floats
     initial_y: Floats
     extra: bool  # whether one start state was added to each chain
-    edges_x: Edges
-    edges_y: Edges
-    x: Side
-    y: Side
+    edges_x: Transitions
+    edges_y: Transitions
+    x: PairSide
+    y: PairSide
     pairs: PairState
     work: Any  # scratch arrays of the kernel in use
     mu_sum: Floats
@@ -108,7 +108,12 @@ def span(cost: Floats) -> float:
 
 
 def build(
-    settings: Settings, cost: Floats, initial_x: Floats, initial_y: Floats, edges_x: Edges, edges_y: Edges
+    settings: RunSettings,
+    cost: Floats,
+    initial_x: Floats,
+    initial_y: Floats,
+    edges_x: Transitions,
+    edges_y: Transitions,
 ) -> State:
     """A fresh state: mu and lambda uniform, duals zero."""
     (n_x, n_y), m_x, m_y = cost.shape, edges_x.n_states, edges_y.n_states
@@ -136,7 +141,7 @@ def build(
     )
 
 
-def _side(edges: Edges, row_degrees: Ints, other: int, start: Floats) -> Side:
+def _side(edges: Transitions, row_degrees: Ints, other: int, start: Floats) -> PairSide:
     """One chain's arrays; `start` holds the weights of the extra state's transitions, empty without it."""
     offset = np.concatenate([[0], np.cumsum(row_degrees)]).astype(np.uint64)
     own, starts = edges.n_states, np.flatnonzero(start)
@@ -145,10 +150,10 @@ def _side(edges: Edges, row_degrees: Ints, other: int, start: Floats) -> Side:
     arrays["log_lambda"][:] = -math.log(other)
     arrays["lambda_"][:] = 1.0 / other
     slots = edges.slot[-1, starts].astype(np.uint64)
-    return Side(offset=offset, start_slot=slots, start_weight=start[starts], **arrays)
+    return PairSide(offset=offset, start_slot=slots, start_weight=start[starts], **arrays)
 
 
-def _pair_state(settings: Settings, cost: Floats, initial_x: Floats, initial_y: Floats, extra: bool) -> PairState:
+def _pair_state(settings: RunSettings, cost: Floats, initial_x: Floats, initial_y: Floats, extra: bool) -> PairState:
     """Cost scaled to [0, 1] and start law; the extra pair costs nothing, all others with one extra state cost 1."""
     n_x, n_y = cost.shape
     unit, first = np.ones((n_x + extra, n_y + extra)), np.zeros((n_x + extra, n_y + extra))
@@ -163,7 +168,7 @@ def _pair_state(settings: Settings, cost: Floats, initial_x: Floats, initial_y: 
     return PairState(cost=unit.ravel(), start=(1 - settings.discount) * first.ravel(), **arrays)
 
 
-def _unit_rates(settings: Settings, scale: float, extra: bool) -> Rates:
+def _unit_rates(settings: RunSettings, scale: float, extra: bool) -> Rates:
     """Rates for the cost (c - min c) / scale; the iterates are those of the user's cost and rates.
 
     The limits keep all logarithms finite whatever the cost's unit; no run that makes sense comes near them.
@@ -177,7 +182,7 @@ def _unit_rates(settings: Settings, scale: float, extra: bool) -> Rates:
     return Rates._make([*primal, *dual, s.decay, settings.discount, 6 * radius / rest, 2 * radius / rest, weight])
 
 
-def _coupling_sum(settings: Settings, edges_x: Edges, edges_y: Edges) -> Floats:
+def _coupling_sum(settings: RunSettings, edges_x: Transitions, edges_y: Transitions) -> Floats:
     if not settings.keep_coupling:
         return np.zeros((0, 0))
     if settings.support == "full":
@@ -186,7 +191,7 @@ def _coupling_sum(settings: Settings, edges_x: Edges, edges_y: Edges) -> Floats:
     return np.zeros((1, len(edges_x.target) * len(edges_y.target)))
 
 
-def _check_memory(settings: Settings, edges_x: Edges, edges_y: Edges) -> None:
+def _check_memory(settings: RunSettings, edges_x: Transitions, edges_y: Transitions) -> None:
     n_x, n_y = edges_x.n_states, edges_y.n_states
     m_x, m_y = float(len(edges_x.target)), float(len(edges_y.target))
     flat = m_x * n_y + m_y * n_x
@@ -203,7 +208,7 @@ def _check_memory(settings: Settings, edges_x: Edges, edges_y: Edges) -> None:
 # --- How the state of a run grows when transitions turn up that its support does not know yet.
 
 
-def grow(state: State, edges_x: Edges, edges_y: Edges) -> State:
+def grow(state: State, edges_x: Transitions, edges_y: Transitions) -> State:
     """The same run on larger sets of transitions; new entries start as if their duals had been zero so far."""
     bigger = build(state.settings, state.cost, state.initial_x, state.initial_y, edges_x, edges_y)
     n_y, rows = state.edges_y.n_states, np.arange(state.n_rows)
@@ -224,7 +229,7 @@ def grow(state: State, edges_x: Edges, edges_y: Edges) -> State:
     return bigger
 
 
-def _move(old: Side, new: Side, place: Ints) -> None:
+def _move(old: PairSide, new: PairSide, place: Ints) -> None:
     for name, column in SIDE_FIELDS.items():
         if column.axes == "edge":
             getattr(new, name)[place] = getattr(old, name)
@@ -233,7 +238,7 @@ def _move(old: Side, new: Side, place: Ints) -> None:
     np.maximum(new.top, 0.0, out=new.top)  # alpha is 0 at the new entries
 
 
-def _places(old: Side, new: Side, own: Ints, before: Edges, after: Edges) -> Ints:
+def _places(old: PairSide, new: PairSide, own: Ints, before: Transitions, after: Transitions) -> Ints:
     """Where each flat entry of `old` lies in `new`; own[r] is the chain's state in row r."""
     old_offset, new_offset = old.offset.astype(np.int64), new.offset.astype(np.int64)
     row = np.repeat(np.arange(len(own)), lengths(old.offset))

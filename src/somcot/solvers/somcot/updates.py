@@ -26,7 +26,7 @@ import numpy as np
 from somcot.compile.jit import part
 from somcot.compile.simd_math import exp, log
 from somcot.plumbing.arrays import Floats, Ints, Places
-from somcot.solvers.somcot.run_arrays import PairState, Rates, Sheet, Side
+from somcot.solvers.somcot.run_arrays import PairSide, PairState, Rates, TraceBuffer
 
 # Mass below e^-50 of the total, 2e-22, is lost in the rounding of any sum with the rest.
 NEGLIGIBLE = 50.0
@@ -46,7 +46,7 @@ def catch_up(log: Floats, alpha: Floats, first: int, last: int, dH: float) -> No
 
 
 @part
-def visit(x: Side, y: Side, pairs: PairState, r: int) -> None:
+def visit(x: PairSide, y: PairSide, pairs: PairState, r: int) -> None:
     """Bring one row up to date on both sides and note when."""
     dH = pairs.H[0] - pairs.H_at[r]
     catch_up(x.log, x.alpha, x.offset[r], x.offset[r + 1], dH)
@@ -71,7 +71,7 @@ def candidates(pairs: PairState, top_x: Floats, top_y: Floats, line: float) -> i
 
 
 @part
-def _observe(side: Side, states: Ints, slots: Places, weight: float, own: int, other: int, eta: float) -> None:
+def _observe(side: PairSide, states: Ints, slots: Places, weight: float, own: int, other: int, eta: float) -> None:
     """Eqs. 11, 12 in 17, 18, in logs: log lambda(. | s) -= eta weight alpha(s, s', .) for the sampled transitions."""
     offset, alpha, log_lambda = side.offset, side.alpha, side.log_lambda
     n, extra = states.shape[0], log_lambda.shape[0] - 1
@@ -85,7 +85,15 @@ def _observe(side: Side, states: Ints, slots: Places, weight: float, own: int, o
 
 @part
 def _credit(
-    side: Side, H_at: Floats, states: Ints, slots: Places, weight: float, own: int, other: int, beta: float, H: float
+    side: PairSide,
+    H_at: Floats,
+    states: Ints,
+    slots: Places,
+    weight: float,
+    own: int,
+    other: int,
+    beta: float,
+    H: float,
 ) -> None:
     """Sampled term of Eqs. 13, 14 in 19, 20: alpha(s, s', .) += beta weight lambda(. | s), not yet projected.
 
@@ -109,7 +117,16 @@ def _credit(
 
 @part
 def _settle(
-    side: Side, H_at: Floats, states: Ints, slots: Places, own: int, other: int, beta: float, H: float, R: float, k: int
+    side: PairSide,
+    H_at: Floats,
+    states: Ints,
+    slots: Places,
+    own: int,
+    other: int,
+    beta: float,
+    H: float,
+    R: float,
+    k: int,
 ) -> None:
     """Project the sampled entries of rows without mass (19, 20), and normalise lambda(. | s) once per step (17, 18)."""
     offset, alpha, log, tally = side.offset, side.alpha, side.log, side.tally
@@ -148,7 +165,7 @@ def _normalise(log_lambda: Floats, lambda_: Floats, lambda_sum: Floats, n_iterat
 
 
 @part
-def _ascend(side: Side, H_at: Floats, rows: Ints, H: float, beta: float, scale: float, R: float) -> None:
+def _ascend(side: PairSide, H_at: Floats, rows: Ints, H: float, beta: float, scale: float, R: float) -> None:
     """Rows with mass: A += eta alpha (16), then alpha = projection of alpha - beta m (19, 20; sampled terms are in)."""
     offset, alpha, log, mass, tally, top = side.offset, side.alpha, side.log, side.mass, side.tally, side.top
     step = beta * scale
@@ -172,7 +189,7 @@ def _ascend(side: Side, H_at: Floats, rows: Ints, H: float, beta: float, scale: 
 
 
 @part
-def _ascend_all(side: Side, eta: float, beta: float, scale: float, R: float) -> None:
+def _ascend_all(side: PairSide, eta: float, beta: float, scale: float, R: float) -> None:
     """The same for all rows at once, in one long loop; `top` is left as it was."""
     alpha, log, mass, tally = side.alpha, side.log, side.mass, side.tally
     step, highest, lowest = beta * scale, -np.inf, np.inf
@@ -208,7 +225,7 @@ def _pair_step(pairs: PairState, rates: Rates, eta: float, scale: float) -> None
 
 @part
 def update(
-    x: Side, y: Side, pairs: PairState, rates: Rates, n_active: int, everything: bool, Z: float,
+    x: PairSide, y: PairSide, pairs: PairState, rates: Rates, n_active: int, everything: bool, Z: float,
     states_x: Ints, slots_x: Places, states_y: Ints, slots_y: Places,
 ) -> None:  # fmt: skip
     """All six updates of Algorithm 2, once the marginals of mu are in `mass`, `p` and `q` (to be divided by Z)."""
@@ -245,7 +262,7 @@ def update(
 
 
 @part(inline=False)
-def note(x: Side, y: Side, pairs: PairState, rates: Rates, sheet: Sheet) -> None:
+def note(x: PairSide, y: PairSide, pairs: PairState, rates: Rates, sheet: TraceBuffer) -> None:
     """Put down the sums of a row of the trace, as `averages.snapshot` takes them."""
     k, n = pairs.step[0], pairs.p_sum.shape[0]
     row = sheet.table[k // sheet.every - sheet.skipped]
@@ -258,7 +275,7 @@ def note(x: Side, y: Side, pairs: PairState, rates: Rates, sheet: Sheet) -> None
 
 
 @part
-def _note_side(side: Side, k: int, beta: float, row: Floats, place: int) -> int:
+def _note_side(side: PairSide, k: int, beta: float, row: Floats, place: int) -> int:
     n, m = side.lambda_.shape
     for s in range(n):
         n_iterates = k - side.since[s]

@@ -3,7 +3,7 @@
 Needs the extra ``rl-train`` (torch, stable-baselines3, gymnasium); nothing else in the package does. A few minutes on
 one core::
 
-    python -m somcot.paper.train_pendulum --out src/somcot/experiments/data
+    python examples/paper/train_pendulum.py --out src/somcot/paper/data
 """
 
 from __future__ import annotations
