@@ -126,12 +126,16 @@ _HOMES = {
 
 # Documented paths whose contents moved; the old path is the same module under another name.
 _MOVED = {
+    "somcot.bellman": "somcot.core",
+    "somcot.bellman.pairs": "somcot.core.pairs",
+    "somcot.bellman.sweep": "somcot.core.sweep",
     "somcot.experiments": "somcot.paper",
     "somcot.experiments.selection": "somcot.paper.model_selection",
     "somcot.live.promise": "somcot.live.alarm",
     "somcot.makeup": "somcot.contributions",
     "somcot.gradients.arrays": "somcot.gradients",
     "somcot.plumbing.validation": "somcot.plumbing.checks",
+    "somcot.solvers.assemble": "somcot.solvers.result_builder",
     "somcot.solvers.continuous": "somcot.solvers.other_clocks",
 }
 

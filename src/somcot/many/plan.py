@@ -109,7 +109,9 @@ class JobPlan:
 
     def fingerprint(self) -> str:
         """A hash of all that the results depend on."""
-        digest = hashlib.sha256(repr((self.options, self.shape)).encode())
+        # The text that earlier versions hashed, whatever the class is called now: their checkpoints stay valid.
+        options = ", ".join(f"{name}={value!r}" for name, value in self.options._asdict().items())
+        digest = hashlib.sha256(f"(Options({options}), {self.shape!r})".encode())
         for member in [*self.rows, *self.columns]:
             digest.update(repr((member.label, member.reason, tuple(member.process.states))).encode())
             if member.model is not None:

@@ -298,6 +298,10 @@ def save(path: str | os.PathLike[str], record: Any, kind: str) -> None:
     write_arrays(path, arrays, {"kind": kind, "tree": tree})
 
 
+# Records that files of earlier versions hold under another name.
+_RENAMED = {"Makeup": "ContributionInputs"}
+
+
 def load(path: str | os.PathLike[str], kind: str, records: tuple[type, ...]) -> Any:
     """Read a record written by `save`; refuse anything else.
 
@@ -314,7 +318,10 @@ def load(path: str | os.PathLike[str], kind: str, records: tuple[type, ...]) -> 
         arrays, content = read_arrays(path)
         if content.get("kind") != kind:
             raise ValueError(f"it is a {content.get('kind', 'file of another kind')}")
-        return _unpack(content["tree"], arrays, {record.__name__: record for record in records})
+        types = {record.__name__: record for record in records}
+        return _unpack(
+            content["tree"], arrays, types | {old: types[new] for old, new in _RENAMED.items() if new in types}
+        )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{refusal} ({error})") from None
 
