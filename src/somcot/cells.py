@@ -33,10 +33,10 @@ def apart(cost: PointCost, a: Floats, b: Floats, scale: Floats) -> Floats:
     [[0.0], [1.0]]
     """
     if callable(cost):
-        found = real_array("cost", cost(a, b), 2)
-        if found.shape != (len(a), len(b)):
-            raise ValueError(f"cost: returned shape {found.shape} for {len(a)} and {len(b)} points")
-        return found
+        table = real_array("cost", cost(a, b), 2)
+        if table.shape != (len(a), len(b)):
+            raise ValueError(f"cost: returned shape {table.shape} for {len(a)} and {len(b)} points")
+        return table
     if not isinstance(cost, str) or cost not in COSTS:
         found_name = repr(cost) if isinstance(cost, str) else type(cost).__name__
         raise ValueError(f"cost: found {found_name}, expected 'euclidean', 'sqeuclidean' or a function of two arrays")

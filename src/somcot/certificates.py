@@ -129,8 +129,8 @@ def bracket(problem: Problem, potential: ArrayLike, *, threads: int | None = Non
         raise ValueError(f"potential: shape is {V.shape}, expected {problem.shape}")
     with np.errstate(over="ignore", invalid="ignore"):
         unit = np.ascontiguousarray(centred((V - problem.offset / (1.0 - problem.discount)) / problem.scale))
-        found = Sweep(problem.unit, all_pairs(problem.unit), threads).improve(unit)
-        least, most = _residual_range(problem.discount, unit.ravel(), problem.unit_cost.ravel(), found)
+        improvement = Sweep(problem.unit, all_pairs(problem.unit), threads).improve(unit)
+        least, most = _residual_range(problem.discount, unit.ravel(), problem.unit_cost.ravel(), improvement)
         scaled = (1.0 - problem.discount) * unit
         return Bracket(*problem.bounds_to_user(_known(scaled + least, 0.0), _known(scaled + most, 1.0)))
 
@@ -174,7 +174,7 @@ def upper_bound(problem: Problem, coupling: Coupling) -> float:
     return value + float(3.0 * causal_x + 3.0 * causal_y + flow) / (1.0 - problem.discount) + 2.0 * float(start)
 
 
-def bounds_from(discount: float, V: Floats, cost: Floats, found: Improvement, slack: float = 0.0) -> Bounds:
+def bounds_from(discount: float, V: Floats, cost: Floats, improvement: Improvement, slack: float = 0.0) -> Bounds:
     """Bounds of the distance between the start laws, in units of the unit cost.
 
     Parameters
@@ -182,16 +182,16 @@ def bounds_from(discount: float, V: Floats, cost: Floats, found: Improvement, sl
     discount : float
     V, cost : ndarray, shape (n_pairs,)
         Potential and unit cost on the pairs of the sweep.
-    found : Improvement
+    improvement : Improvement
         What the sweep found against V.
     slack : float
         How far the rows may be from those that are meant, both chains together (6 above).
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        least, most = _residual_range(discount, V, cost, found)
+        least, most = _residual_range(discount, V, cost, improvement)
         off = 0.0 if slack == 0.0 else slack * (float(V.max() - V.min()) + rounding(V))
-        low = (1.0 - discount) * float(found.low[-1]) + least - off
-        high = (1.0 - discount) * float(found.high[-1]) + most + off
+        low = (1.0 - discount) * float(improvement.low[-1]) + least - off
+        high = (1.0 - discount) * float(improvement.high[-1]) + most + off
     return Bounds(
         min(max(low, 0.0), 1.0) if math.isfinite(low) else 0.0,
         min(max(high, 0.0), 1.0) if math.isfinite(high) else 1.0,
@@ -228,7 +228,9 @@ class Settled(NamedTuple):
         return Settled(Bounds(low, high), self.time, self.slack, self.n_sweeps + 1)
 
 
-def class_gains(discount: float, h: Floats, cost: Floats, found: Improvement, groups: Groups) -> tuple[Floats, Floats]:
+def class_gains(
+    discount: float, h: Floats, cost: Floats, improvement: Improvement, groups: Groups
+) -> tuple[Floats, Floats]:
     """Bounds of the gain of each class of pairs, in units of the unit cost (6 above).
 
     Parameters
@@ -237,18 +239,18 @@ def class_gains(discount: float, h: Floats, cost: Floats, found: Improvement, gr
         At most 1.
     h, cost : ndarray, shape (n_pairs,)
         Relative potential and unit cost on the pairs of the sweep.
-    found : Improvement
+    improvement : Improvement
         What the sweep found against h.
     groups : Groups
         The classes.
     """
     charged = 8.0 * _EPS * (1.0 + groups.largest(np.abs(h)))
-    low = -groups.largest(h - (cost + discount * found.low[:-1])) - charged
-    high = groups.largest(cost + discount * found.high[:-1] - h) + charged
+    low = -groups.largest(h - (cost + discount * improvement.low[:-1])) - charged
+    high = groups.largest(cost + discount * improvement.high[:-1] - h) + charged
     return _known(low, 0.0), _known(high, 1.0)
 
 
-def recurrent_bounds(discount: float, cost: Floats, D: Floats, found: Improvement, known: Settled) -> Settled:
+def recurrent_bounds(discount: float, cost: Floats, D: Floats, improvement: Improvement, known: Settled) -> Settled:
     """Bounds of the least cost between the start laws where the pairs of a sweep are left for good (7 above).
 
     Parameters
@@ -257,18 +259,19 @@ def recurrent_bounds(discount: float, cost: Floats, D: Floats, found: Improvemen
         At most 1.
     cost, D : ndarray, shape (n_pairs,)
         What a visit to a pair costs, and the value in question.
-    found : Improvement
+    improvement : Improvement
         What the sweep found against D.
     known : Settled
         Time and slack; its bounds are not used.
     """
     time, slack = known.time, known.slack
-    charged = rounding(np.append(D, found.high[-1]))
+    charged = rounding(np.append(D, improvement.high[-1]))
     with np.errstate(over="ignore", invalid="ignore"):
-        below = max(0.0, float((D - (cost + discount * found.low[:-1])).max(initial=0.0)) + charged) if len(D) else 0.0
-        above = max(0.0, float((cost + discount * found.high[:-1] - D).max(initial=0.0)) + charged) if len(D) else 0.0
-        low = float(found.low[-1] - (slack + charged) - (below * time if below else 0.0))
-        high = float(found.high[-1] + (slack + charged) + (above * time if above else 0.0))
+        too_high = float((D - (cost + discount * improvement.low[:-1])).max(initial=0.0))
+        too_low = float((cost + discount * improvement.high[:-1] - D).max(initial=0.0))
+        below, above = (max(0.0, excess + charged) if len(D) else 0.0 for excess in (too_high, too_low))
+        low = float(improvement.low[-1] - (slack + charged) - (below * time if below else 0.0))
+        high = float(improvement.high[-1] + (slack + charged) + (above * time if above else 0.0))
     return Settled(Bounds(low, high), time, slack)
 
 
@@ -283,10 +286,10 @@ def rounding(V: Floats) -> float:
     return 8.0 * _EPS * (1.0 + float(np.abs(V).max()))
 
 
-def _residual_range(discount: float, V: Floats, cost: Floats, found: Improvement) -> tuple[float, float]:
+def _residual_range(discount: float, V: Floats, cost: Floats, improvement: Improvement) -> tuple[float, float]:
     """Least and largest Bellman residual, widened by the rounding of the sweep itself."""
-    least = cost + discount * found.low[:-1] - V
-    most = cost + discount * found.high[:-1] - V
+    least = cost + discount * improvement.low[:-1] - V
+    most = cost + discount * improvement.high[:-1] - V
     charged = rounding(V)
     return float(least.min()) - charged, float(most.max()) + charged
 

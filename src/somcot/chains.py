@@ -379,11 +379,11 @@ def _check_attributes(attributes: Any, n: int) -> dict[str, tuple[Any, ...]]:
     """For each name as many values as there are states."""
     if not isinstance(attributes, Mapping):
         raise TypeError(f"attributes: found {type(attributes).__name__}, expected a mapping of names to sequences")
-    found = {str(name): tuple(values) for name, values in attributes.items()}
-    for name, values in found.items():
+    checked = {str(name): tuple(values) for name, values in attributes.items()}
+    for name, values in checked.items():
         if len(values) != n:
             raise ValueError(f"attributes: {name!r} has {len(values)} values for {n} states; give one for each")
-    return found
+    return checked
 
 
 def random_walk(n: int, theta: float = 0.5, *, stay: float = 0.9, start: int = 0) -> MarkovChain:

@@ -108,8 +108,8 @@ class Clock(NamedTuple):
         given = [f"{name}={value!r}" for name, value in arguments.items() if value is not None]
         if len(given) != 1:
             listed = ", ".join(cls(row.name, row.example).asked for row in _ROWS)
-            found = " and ".join(given) or "none of them"
-            raise TypeError(f"discount, horizon, rate, total: found {found}, expected exactly one, as in {listed}")
+            names = " and ".join(given) or "none of them"
+            raise TypeError(f"discount, horizon, rate, total: found {names}, expected exactly one, as in {listed}")
         if horizon is not None:
             return cls("horizon", float(check_count("horizon", horizon)))
         if rate is not None:

@@ -239,10 +239,10 @@ def round_occupancy(mu: ArrayLike, x: MarkovChain, y: MarkovChain, start: ArrayL
     return Coupling.from_dense(weight[:, :, None, None] * kernel, first)
 
 
-def _shrink(wanted: Floats, found: Floats) -> Floats:
+def _shrink(wanted: Floats, marginal: Floats) -> Floats:
     """min(wanted / found, 1), with 1 where nothing was found."""
     with np.errstate(over="ignore"):
-        return np.minimum(np.divide(wanted, found, out=np.ones_like(found), where=found > 0), 1.0)
+        return np.minimum(np.divide(wanted, marginal, out=np.ones_like(marginal), where=marginal > 0), 1.0)
 
 
 def _accumulate(index: tuple[Any, ...], mass: Floats, shape: tuple[int, ...]) -> Floats:

@@ -116,16 +116,16 @@ def emission_cost(emissions_x: ArrayLike, emissions_y: ArrayLike, cost: ArrayLik
 
 def _laws(name: str, table: ArrayLike, *, normalize: bool = False) -> Floats:
     """Rows of probabilities."""
-    found = real_array(name, table, 2)
-    if 0 in found.shape:
-        raise ValueError(f"{name}: shape is {found.shape}, expected at least one state and one symbol")
-    if found.min() < 0.0:
-        i, o = (int(k) for k in np.argwhere(found < 0.0)[0])
-        raise ValueError(f"{name}: the probability that state {i} emits {o} is {found[i, o]:.6g}, expected at least 0")
-    sums = found.sum(axis=1)
+    laws = real_array(name, table, 2)
+    if 0 in laws.shape:
+        raise ValueError(f"{name}: shape is {laws.shape}, expected at least one state and one symbol")
+    if laws.min() < 0.0:
+        i, o = (int(k) for k in np.argwhere(laws < 0.0)[0])
+        raise ValueError(f"{name}: the probability that state {i} emits {o} is {laws[i, o]:.6g}, expected at least 0")
+    sums = laws.sum(axis=1)
     wrong = np.flatnonzero(sums <= 0.0 if normalize else ~(np.abs(sums - 1.0) <= 1e-8))
     if wrong.size:
         raise ValueError(f"{name}: row {int(wrong[0])} sums to {sums[wrong[0]]:.10g}, expected 1")
-    found /= sums[:, None]
-    found.setflags(write=False)
-    return found
+    laws /= sums[:, None]
+    laws.setflags(write=False)
+    return laws

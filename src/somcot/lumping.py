@@ -90,10 +90,10 @@ def lump(chain: MarkovChain, cost_or_features: ArrayLike, *, tolerance: float = 
     --------
     >>> import somcot
     >>> noisy = somcot.block_chain(somcot.random_walk(3, 0.7), 4)
-    >>> found = lump(noisy, [1] * 4 + [0] * 4 + [-1] * 4)
-    >>> found
+    >>> lumped = lump(noisy, [1] * 4 + [0] * 4 + [-1] * 4)
+    >>> lumped
     Lumping(12 states in 3 blocks, error <= 1.78e-15)
-    >>> found.chain.transition.round(3)
+    >>> lumped.chain.transition.round(3)
     array([[0.9, 0.1, 0. ],
            [0.3, 0. , 0.7],
            [0. , 0.1, 0.9]])
@@ -105,8 +105,8 @@ def lump(chain: MarkovChain, cost_or_features: ArrayLike, *, tolerance: float = 
     if not 0.0 <= tolerance < np.inf:
         raise ValueError(f"tolerance: found {tolerance}, expected a number of at least 0")
     labels = _exact(chain.support, rows) if tolerance == 0.0 else _close(chain.support, rows, tolerance)
-    found = _lumping(chain, rows, labels, exact=tolerance == 0.0)
-    return replace(found, features=found.features[:, 0]) if np.ndim(cost_or_features) == 1 else found
+    lumping = _lumping(chain, rows, labels, exact=tolerance == 0.0)
+    return replace(lumping, features=lumping.features[:, 0]) if np.ndim(cost_or_features) == 1 else lumping
 
 
 def _check_rows(given: Any, n: int) -> Floats:

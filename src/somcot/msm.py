@@ -90,8 +90,8 @@ def posterior_distances(
     --------
     >>> import somcot
     >>> draws = [somcot.random_walk(3, theta) for theta in (0.4, 0.5, 0.6)]
-    >>> found = posterior_distances(draws, somcot.random_walk(3, 0.5), discount=0.9)
-    >>> found.values.round(4)
+    >>> posterior = posterior_distances(draws, somcot.random_walk(3, 0.5), discount=0.9)
+    >>> posterior.values.round(4)
     array([0.0391, 0.    , 0.0391])
     """
     check_confidence(level)
@@ -197,21 +197,21 @@ def lag_sweep(
     if not wanted:
         raise ValueError("lags: none given; pass some, such as [1, 2, 5, 10]")
     read = partial(from_dtrajs, initial=initial, connected=connected)
-    found = []
+    results = []
     for lag in wanted:
         a, b = (read(side, lag=lag, source=f"lag {lag}, {name}") for name, side in (("x", x), ("y", y)))
         ask = partial(distance, a, b, cost, discount=discount**lag, confidence=confidence, rng=rng)
-        found.append(_about(f"lag {lag}", ask))
+        results.append(_about(f"lag {lag}", ask))
     _warn_of_numbers(cost, a, b)
-    return LagSweep(wanted, tuple(found))
+    return LagSweep(wanted, tuple(results))
 
 
 def _about(what: str, ask: Callable[[], Result]) -> Result:
     """Let warnings say what they are about: the lag from which on there are none is what a sweep is for."""
-    with warnings.catch_warnings(record=True) as found:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = ask()
-    for each in found:
+    for each in caught:
         warn(f"{what}: {each.message}", each.category)
     return result
 

@@ -339,10 +339,10 @@ class Result:
         >>> import somcot
         >>> x = somcot.MarkovChain([[0.9, 0.1], [0.5, 0.5]], states=["home", "cart"])
         >>> y = somcot.MarkovChain([[0.8, 0.2], [0.5, 0.5]], states=["home", "cart"])
-        >>> found = somcot.distance(x, y, somcot.costs.labels(x.states, y.states), discount=0.9).contributions(1)
-        >>> found.pairs[0].x, found.pairs[0].y, round(found.pairs[0].amount, 4)
+        >>> shares = somcot.distance(x, y, somcot.costs.labels(x.states, y.states), discount=0.9).contributions(1)
+        >>> shares.pairs[0].x, shares.pairs[0].y, round(shares.pairs[0].amount, 4)
         ('home', 'cart', 0.106)
-        >>> found.transitions[0].state, found.transitions[0].next_state
+        >>> shares.transitions[0].state, shares.transitions[0].next_state
         ('home', 'cart')
         """
         shares: Contributions = view("contributions")(self, n)

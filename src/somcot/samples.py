@@ -210,10 +210,10 @@ class Samples:
         steps = recording.cut_episodes(now, following, terminated, truncated, episode)
         if steps.order is not None:
             now, following = now[steps.order], following[steps.order]
-        found = cls(
+        samples = cls(
             labels, now, following, offsets=steps.offsets, terminated=steps.terminated, n_gaps=steps.n_gaps, **parts
         )
-        return found.with_start(initial)
+        return samples.with_start(initial)
 
     def with_start(self, initial: Hashable | ArrayLike | Mapping[Any, float] | None) -> Samples:
         """The same recording with another start law, given as for `from_trajectories`; None: from the first states.

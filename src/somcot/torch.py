@@ -115,8 +115,8 @@ class DistanceLoss(torch.nn.Module):  # type: ignore[misc]
         given = self.cost if cost is None else cost
         if given is None:
             raise ValueError("cost: none was given, neither to DistanceLoss nor with this call")
-        found = distance(P_x, P_y, given, self.discount, initial_x, initial_y, warm=self.warm, threads=self.threads)
-        return found if self.reduction == "none" else getattr(found, self.reduction)()
+        loss = distance(P_x, P_y, given, self.discount, initial_x, initial_y, warm=self.warm, threads=self.threads)
+        return loss if self.reduction == "none" else getattr(loss, self.reduction)()
 
 
 class RunningKernel(torch.nn.Module):  # type: ignore[misc]
@@ -258,8 +258,8 @@ class _Metric(torch.autograd.Function):  # type: ignore[misc]
 class _MetricSlope(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, solution: ArraySolution, weight: Any, *tensors: Any) -> Any:
-        found = solution.metric_gradient(_host(weight))
-        return tuple(_like(part, t) for part, t in zip(found, tensors, strict=True))
+        derivatives = solution.metric_gradient(_host(weight))
+        return tuple(_like(part, t) for part, t in zip(derivatives, tensors, strict=True))
 
     @staticmethod
     def backward(ctx: Any, *along: Any) -> Any:

@@ -79,10 +79,10 @@ class CellCounts:
         """Of two kernels on the cells, in the units of the cost."""
         least, spread = float(self.cost.min()), float(np.ptp(self.cost)) or 1.0
         problem = UnitProblem(*kernels, (self.cost - least) / spread, discount)
-        found = iterate(problem, reachable_pairs(problem), threads=1, tolerance=_TOLERANCE)
-        if found.status is Status.INTERRUPTED:
+        solution = iterate(problem, reachable_pairs(problem), threads=1, tolerance=_TOLERANCE)
+        if solution.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
-        return least + spread * found.distance(discount)
+        return least + spread * solution.distance(discount)
 
 
 def raw(cells: Cells, x: Trajectories, y: Trajectories, cost: PointCost, discount: float) -> float:
@@ -123,13 +123,13 @@ def null_distances(
 
 def _kernels(deck: PooledEpisodes, labels: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tuple[Support, Support]:
     """The two chains, without the entries of probability 0, which only make the transport problems larger."""
-    found = []
+    supports = []
     for support in deck.kernels(labels):
         keep = support.probabilities > 0
         lengths = support.row_sums(keep.astype(np.int64))
         indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        found.append(Support(indptr, support.indices[keep], support.probabilities[keep]))
-    return found[0], found[1]
+        supports.append(Support(indptr, support.indices[keep], support.probabilities[keep]))
+    return supports[0], supports[1]
 
 
 # --- Tests of "the same process?" for recordings of real vectors: on cells that do not know which episode is whose.

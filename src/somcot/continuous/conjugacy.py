@@ -170,9 +170,9 @@ def compare(
     # The model of a step is a model: it may favour a map that data tell apart from a simpler one that they do not. Who
     # tries again must pass with so much more ease.
     for other in fits if first.verdict == "different" else []:
-        found = _judged(pair, other, fits[1], len(KINDS) * LEVEL) if other is not best and other.map.sane else first
-        if found.verdict == "conjugate":
-            return found
+        judged = _judged(pair, other, fits[1], len(KINDS) * LEVEL) if other is not best and other.map.sane else first
+        if judged.verdict == "conjugate":
+            return judged
     return first
 
 
@@ -267,10 +267,10 @@ def _guards(
     """What speaks against the cost of the map as the distance."""
     reasons = []
     seen = np.array([_seen(x, y, cost, discount, cells, T, rng) for _ in range(_SPLITS)])
-    found, expected = (float(value) for value in seen.mean(axis=0))
+    observed, expected = (float(value) for value in seen.mean(axis=0))
     root = 0.5 if cost == "sqeuclidean" else 1.0  # lengths, not squares
-    if abs(found**root - expected**root) > AGREEMENT * max(found, expected) ** root:
-        reasons.append(f"cells see {found:.3g} between x and y, but {expected:.3g} between x and the map of x")
+    if abs(observed**root - expected**root) > AGREEMENT * max(observed, expected) ** root:
+        reasons.append(f"cells see {observed:.3g} between x and y, but {expected:.3g} between x and the map of x")
     points = x.points[rng.choice(len(x.points), min(_MATCHED, len(x.points)), replace=False, p=_weights(x, discount))]
     costs = apart(cost, points, T.apply(points), np.ones(x.d))
     direct, least = float(np.trace(costs)) / len(points), _matched(costs)

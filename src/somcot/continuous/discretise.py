@@ -213,10 +213,10 @@ class _Draft:
         """The most cells for which the data suffice, and the fewest if they suffice for none."""
         best: Cells | None = None
         for k in candidates:
-            found = self.made(k)
-            if best is not None and found.saturation > SATURATED:
+            cells = self.made(k)
+            if best is not None and cells.saturation > SATURATED:
                 break
-            best = found
+            best = cells
         assert best is not None
         return best
 

@@ -70,11 +70,11 @@ def shift_check(question: CellProblem, answer: float, *, calibrate: bool) -> Shi
     for side, pair in enumerate(pairs):
         assert pair is not None
         move = size * _direction(question.x.d, side)
-        found = question.raw(pair[0], _moved(pair[1], move))
-        plain.append(found)
+        shifted = question.raw(pair[0], _moved(pair[1], move))
+        plain.append(shifted)
         if calibrate:
             said = _said_of_twins(question, pair, move, side)
-            corrected.append(found - float(said.mean()) + truth)
+            corrected.append(shifted - float(said.mean()) + truth)
             noise = max(noise, _NOISE * float(said.std(ddof=1)))
     final = corrected if calibrate else plain
     off = [max(abs(value - truth) - noise, 0.0) * (1.0 if value > truth else -1.0) for value in final]
@@ -137,15 +137,15 @@ def on_cells(
 
 def resolution(sizes: list[Cells], cost: PointCost, discount: float, full: Result, threads: int | None) -> Resolution:
     """The answer of cells alone for fewer cells; that of the last is known."""
-    found = [
+    results = [
         on_cells(cells, cells.cost(cost), discount=discount, confidence=None, seed=0, threads=threads)
         for cells in sizes[:-1]
     ]
-    found.append(full)
+    results.append(full)
     return Resolution(
         tuple(cells.n_cells for cells in sizes),
-        tuple(float(result.plugin or 0.0) for result in found),
-        tuple(float(result.distance) for result in found),
+        tuple(float(result.plugin or 0.0) for result in results),
+        tuple(float(result.distance) for result in results),
     )
 
 
@@ -189,11 +189,11 @@ def _unvouched(continuous: Continuous) -> str:
         return f"found {few} transition{'s' * (few != 1)} on one side, and {FEWEST} on each are the least; record more"
     why = [f"cells alone are off by an unknown amount; {continuous.twin.reason}"]
     help_ = "a lower discount, or coordinates in which a step is nearly linear"
-    found = continuous.map
-    if found is not None:
-        seen = f" (the best was: {found.words})" if found.words and found.verdict == "different" else ""
-        why.append(f"and no map between the two was confirmed{seen}: {'; '.join(found.reasons)}")
-        if found.verdict == "refused":
+    comparison = continuous.map
+    if comparison is not None:
+        seen = f" (the best was: {comparison.words})" if comparison.words and comparison.verdict == "different" else ""
+        why.append(f"and no map between the two was confirmed{seen}: {'; '.join(comparison.reasons)}")
+        if comparison.verdict == "refused":
             help_ = f"more or shorter episodes, {help_}"
     return f"{', '.join(why)}. What helps: {help_}"
 
@@ -309,10 +309,13 @@ def _map(question: CellProblem, twin: Twin, level: float, scale: Floats) -> _Map
     cells, x, y, cost, discount, _ = question
     rng = question.rng(_MAP)
     try:
-        found = conjugacy.compare(x, y, cost, discount=discount, cells=cells, confidence=level, rng=rng, scale=scale)
+        comparison = conjugacy.compare(
+            x, y, cost, discount=discount, cells=cells, confidence=level, rng=rng, scale=scale
+        )
     except np.linalg.LinAlgError:  # numbers of very different sizes, of a process that blows up
-        found = conjugacy.MapComparison("refused", None, None, "", ("the steps are too uneven for a model",), {})
-    return _Mapped(MapFit(found.verdict, found.distance, found.words, found.reasons), found.interval)
+        comparison = conjugacy.MapComparison("refused", None, None, "", ("the steps are too uneven for a model",), {})
+    fit = MapFit(comparison.verdict, comparison.distance, comparison.words, comparison.reasons)
+    return _Mapped(fit, comparison.interval)
 
 
 def _answer(question: CellProblem, bare: Result, twin: Twin, mapped: _Mapped | None) -> _Answer:

@@ -38,21 +38,21 @@ class _Grouped(NamedTuple):
     blocks: NDArray[np.int64]
 
 
-def lifted(found: Reduced, sweep: Sweep) -> Lifted:
+def lifted(small: Reduced, sweep: Sweep) -> Lifted:
     """The transition coupling of the merged states as one of all states.
 
     What goes from block to block is shared out to members in proportion to their probabilities. Inside a pair of
     blocks any coupling is as good, since the potential is constant there: members are paired off in their order.
     """
-    if found.x.quotient is None and found.y.quotient is None:
+    if small.x.quotient is None and small.y.quotient is None:
         return Lifted(sweep.pairs, *sweep.kernel())
-    pairs = reachable_pairs(found.cut)
+    pairs = reachable_pairs(small.cut)
     blocks, first = sweep.kernel()
-    pair_x, pair_y = np.append(pairs.x, np.int32(found.cut.shape[0])), np.append(pairs.y, np.int32(found.cut.shape[1]))
-    labels_x, labels_y = (np.append(side.labels, side.labels.max() + 1) for side in (found.x, found.y))
+    pair_x, pair_y = np.append(pairs.x, np.int32(small.cut.shape[0])), np.append(pairs.y, np.int32(small.cut.shape[1]))
+    labels_x, labels_y = (np.append(side.labels, side.labels.max() + 1) for side in (small.x, small.y))
     of_pair = np.append(sweep.pairs.index[labels_x[pairs.x], labels_y[pairs.y]], len(sweep.pairs))
     arcs = _with_start(blocks, first)
-    rows = _grouped(found.cut.support_x, labels_x), _grouped(found.cut.support_y, labels_y)
+    rows = _grouped(small.cut.support_x, labels_x), _grouped(small.cut.support_y, labels_y)
     given = (pair_x, pair_y, *rows, of_pair, *arcs, sweep.pairs.x, sweep.pairs.y, pairs.index)
     indptr = np.zeros(len(pairs) + 2, dtype=np.int64)
     _share(*given, indptr, np.empty(0, dtype=np.int32), np.empty(0))
@@ -65,7 +65,7 @@ def lifted(found: Reduced, sweep: Sweep) -> Lifted:
     return Lifted(pairs, Kernel(indptr[:-1], indices[:begin], data[:begin]), start)
 
 
-def potential_slots(found: Reduced, sweep: Sweep, V: Floats, law: Floats, start: float) -> tuple[Floats, Floats]:
+def potential_slots(small: Reduced, sweep: Sweep, V: Floats, law: Floats, start: float) -> tuple[Floats, Floats]:
     """Transport potentials summed over pairs with weights, one number per entry of each chain's support.
 
     Parameters
@@ -77,15 +77,15 @@ def potential_slots(found: Reduced, sweep: Sweep, V: Floats, law: Floats, start:
     start : float
         Weight of the start laws.
     """
-    return _slots(found, sweep, V, law, start, 0), _slots(found, sweep, V, law, start, 1)
+    return _slots(small, sweep, V, law, start, 0), _slots(small, sweep, V, law, start, 1)
 
 
-def _slots(found: Reduced, sweep: Sweep, V: Floats, law: Floats, start: float, axis: int) -> Floats:
+def _slots(small: Reduced, sweep: Sweep, V: Floats, law: Floats, start: float, axis: int) -> Floats:
     """The same along one side: members share the potentials of their block, weighted by their own visits."""
-    side, other = (found.x, found.y) if axis == 0 else (found.y, found.x)
-    support, whole = _supports(found, axis)
+    side, other = (small.x, small.y) if axis == 0 else (small.y, small.x)
+    support, whole = _supports(small, axis)
     visits = law if axis == 0 else law.T
-    n_blocks, n_others = found.problem.shape[axis], found.problem.shape[1 - axis]
+    n_blocks, n_others = small.problem.shape[axis], small.problem.shape[1 - axis]
     to_blocks = np.zeros((side.n_cut, n_others))
     np.add.at(to_blocks.T, other.labels, visits.T)
     rank = _ranks(side.labels, n_blocks)
@@ -104,11 +104,11 @@ def _slots(found: Reduced, sweep: Sweep, V: Floats, law: Floats, start: float, a
     return result
 
 
-def _supports(found: Reduced, axis: int) -> tuple[Support, Support]:
+def _supports(small: Reduced, axis: int) -> tuple[Support, Support]:
     """Of one chain: merged, and before."""
     if axis == 0:
-        return found.problem.support_x, found.cut.support_x
-    return found.problem.support_y, found.cut.support_y
+        return small.problem.support_x, small.cut.support_x
+    return small.problem.support_y, small.cut.support_y
 
 
 def _ranks(labels: Labels, n_blocks: int) -> Labels:
@@ -193,5 +193,5 @@ def embedded(side: ReducedSide, states: NDArray[np.int32]) -> tuple[NDArray[np.i
     if side.cut is None:
         return states, np.ones(len(states), dtype=np.bool_)
     table = np.append(side.kept, -1).astype(np.int32)
-    found = table[states]
-    return found, found >= 0
+    position = table[states]
+    return position, position >= 0

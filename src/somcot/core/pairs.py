@@ -286,8 +286,8 @@ def chain_classes(chain: Kernel) -> ChainClasses:
 
     Examples
     --------
-    >>> found = chain_classes(Kernel.from_matrix(np.array([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]])))
-    >>> found.recurrent.tolist(), found.period.tolist(), found.phase.tolist()
+    >>> classes = chain_classes(Kernel.from_matrix(np.array([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]])))
+    >>> classes.recurrent.tolist(), classes.period.tolist(), classes.phase.tolist()
     ([False, True, True], [1, 2, 2], [0, 0, 1])
     """
     component = closed_sets(chain)

@@ -74,8 +74,8 @@ def coarsest(support: Support, labels: Labels, n_blocks: int, tolerance: float) 
     n, n_entries = len(labels), int(support.indptr[-2])
     rows = Kernel(support.indptr[:-1], support.indices[:n_entries], support.probabilities[:n_entries])
     refined = labels.copy()
-    found: int = _refine(*rows.transpose(), refined, n_blocks, tolerance)
-    return (np.arange(n), n) if found == n else renumbered(refined)
+    n_refined: int = _refine(*rows.transpose(), refined, n_blocks, tolerance)
+    return (np.arange(n), n) if n_refined == n else renumbered(refined)
 
 
 def renumbered(labels: Labels) -> tuple[Labels, int]:
@@ -101,7 +101,7 @@ def _number_rows(bits, labels):
         size *= 2
     slots = np.full(size, -1)
     hashes = np.empty(n, dtype=np.int64)
-    found = 0
+    n_kinds = 0
     for i in range(n):
         code = 0
         for j in range(m):
@@ -113,8 +113,8 @@ def _number_rows(bits, labels):
             other = slots[place]
             if other < 0:
                 slots[place] = i
-                labels[i] = found
-                found += 1
+                labels[i] = n_kinds
+                n_kinds += 1
                 break
             same = hashes[other] == code
             j = 0
@@ -125,7 +125,7 @@ def _number_rows(bits, labels):
                 labels[i] = labels[other]
                 break
             place = (place + 1) & (size - 1)
-    return found
+    return n_kinds
 
 
 @kernel(name="lumping", seconds=1)
@@ -280,10 +280,10 @@ def merged(support: Support, table: Floats) -> Quotient | None:
     if n_blocks == len(labels):
         return None
     for tolerance in (_ALIKE, 0.0):
-        found, n_found = coarsest(support, labels, n_blocks, tolerance)
+        blocks, n_found = coarsest(support, labels, n_blocks, tolerance)
         if n_found == len(labels):
             return None
-        quotient = _quotient(support, found, n_found)
+        quotient = _quotient(support, blocks, n_found)
         if quotient.slack <= _LIMIT:
             return quotient
     return None

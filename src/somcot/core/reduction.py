@@ -214,11 +214,11 @@ class ReducedSide(NamedTuple):
     @property
     def arrival(self) -> Floats:
         """E discount^T from each state, T being when a state left out is reached."""
-        found = np.zeros(self.n)
+        probability = np.zeros(self.n)
         if self.cut is not None:
-            found[:] = 1.0
-            found[self.cut.kept] = self.cut.arrival[:-1]
-        return found
+            probability[:] = 1.0
+            probability[self.cut.kept] = self.cut.arrival[:-1]
+        return probability
 
 
 class Reduced(NamedTuple):
@@ -256,10 +256,10 @@ class Reduced(NamedTuple):
         """A table of the smaller problem for all states, NaN where states were left out."""
         if self.x.untouched and self.y.untouched:
             return table
-        found = np.full((self.x.n, self.y.n), np.nan)
+        full = np.full((self.x.n, self.y.n), np.nan)
         rows, columns = (side.labels[: len(side.kept)] for side in (self.x, self.y))
-        found[np.ix_(self.x.kept, self.y.kept)] = table[np.ix_(rows, columns)]
-        return found
+        full[np.ix_(self.x.kept, self.y.kept)] = table[np.ix_(rows, columns)]
+        return full
 
     def words(self) -> str:
         """What was done, for people; empty where nothing was."""

@@ -129,8 +129,8 @@ def simulated_upper(
     ...     return rng.standard_normal((n, 1))
     >>> def walk(x, rng):
     ...     return 0.6 * x + 0.5 * rng.standard_normal(x.shape)
-    >>> found = simulated_upper((begin, begin), (walk, walk), discount=0.9, n_rollouts=100, n_draws=2, rng=0)
-    >>> found.bound
+    >>> upper = simulated_upper((begin, begin), (walk, walk), discount=0.9, n_rollouts=100, n_draws=2, rng=0)
+    >>> upper.bound
     0.0
     """
     g = check_discount(discount)
@@ -253,9 +253,9 @@ def _linear(game: _Game, side: int, rng: Rng, n: int = 200, n_steps: int = 20) -
         rows.append(np.hstack([states, generator.drawn[0], np.ones((n, 1))]))
         results.append(following)
         states = following
-    found = np.linalg.lstsq(np.concatenate(rows), np.concatenate(results), rcond=None)[0].T
+    coefficients = np.linalg.lstsq(np.concatenate(rows), np.concatenate(results), rcond=None)[0].T
     d = states.shape[1]
-    return found[:, :d], found[:, d:-1]
+    return coefficients[:, :d], coefficients[:, d:-1]
 
 
 def _call(game: _Game, side: int, now: tuple[Floats, Floats] | None, n: int, rng: Rng) -> Floats:

@@ -251,22 +251,22 @@ class _Problems:
             self.wide = WidePairs(task, np.flatnonzero(wide)) if len(work) < len(wide) else None
         self._slices = cut(work, _SLICE)
 
-    def improve(self, V: Floats, found: tuple[Floats, Floats, Floats], threads: int) -> int:
-        """Solve all; `found` receives bounds and values. Returns how many bases changed."""
+    def improve(self, V: Floats, targets: tuple[Floats, Floats, Floats], threads: int) -> int:
+        """Solve all; `targets` receives bounds and values. Returns how many bases changed."""
 
         def run(lo: int, hi: int) -> int:
-            changed: int = optimise(self._narrow[lo:hi], V, *self._task, *found)
+            changed: int = optimise(self._narrow[lo:hi], V, *self._task, *targets)
             return changed
 
         changed = sum(in_slices(run, self._slices, threads))
-        return changed if self.wide is None else changed + self.wide.improve(V, found, threads)
+        return changed if self.wide is None else changed + self.wide.improve(V, targets, threads)
 
 
 def _and_last(states: NDArray[np.int32], last: int) -> NDArray[np.int32]:
     """States and one more; `np.append` takes three times as long."""
-    found = np.empty(len(states) + 1, dtype=np.int32)
-    found[:-1], found[-1] = states, last
-    return found
+    extended = np.empty(len(states) + 1, dtype=np.int32)
+    extended[:-1], extended[-1] = states, last
+    return extended
 
 
 def _rows(support: Support, total: int) -> Rows:

@@ -62,10 +62,10 @@ def between(cost: Cost, x: Any, y: Any) -> ArrayLike | FeatureCost:
     """
     if isinstance(cost, str):
         return _named(cost, x, y)
-    found: Any = _called(cost, x, y) if callable(cost) else cost
-    if found is None:
+    table: Any = _called(cost, x, y) if callable(cost) else cost
+    if table is None:
         raise TypeError("cost: found None, expected an array, a name such as 'labels', or a function that returns one")
-    return aligned(found, getattr(x, "states", None), getattr(y, "states", None))
+    return aligned(table, getattr(x, "states", None), getattr(y, "states", None))
 
 
 def _called(cost: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
@@ -101,8 +101,8 @@ def _named(text: str, x: Any, y: Any) -> ArrayLike | FeatureCost:
 
 def _of_labels(x: Any, y: Any) -> Floats:
     states = [getattr(side, "states", None) for side in (x, y)]
-    for name, found in zip("xy", states, strict=True):
-        if found is None:
+    for name, own in zip("xy", states, strict=True):
+        if own is None:
             raise ValueError(
                 f"cost: {name} does not say what its states are called, so give the cost as an array, or a stream the "
                 "labels of its states: states="

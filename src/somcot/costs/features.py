@@ -121,8 +121,8 @@ class FeatureCost:
         noise = np.sqrt(np.maximum(self.x.squared_errors[i] + self.y.squared_errors[j], self._if_equal()))
         rounding = 1e-9 * (np.abs(self.x.means[i]) + np.abs(self.y.means[j]))
         limit = -ndtri(0.005 / max(len(i), 1)) * noise + rounding
-        found = np.flatnonzero(apart > limit)
-        return self.shared[found[np.argsort(-(apart - limit)[found], kind="stable")]]
+        states = np.flatnonzero(apart > limit)
+        return self.shared[states[np.argsort(-(apart - limit)[states], kind="stable")]]
 
     def disagreement(self) -> str | None:
         """The same as the beginning of a sentence, None where there are none."""
@@ -195,9 +195,9 @@ def from_features(a: Any, b: Any, *, pool: bool = True) -> FeatureCost:
 
 
 def _means(name: str, side: Any) -> FeatureMeans:
-    found = getattr(side, "feature_means", None)
-    if isinstance(found, FeatureMeans):
-        return found
+    means = getattr(side, "feature_means", None)
+    if isinstance(means, FeatureMeans):
+        return means
     known = getattr(side, "features", None)  # of a chain
     if known is None and hasattr(side, "states"):
         raise ValueError(f"{name}: has no rewards; pass rewards= (or the reward column) when it is read")

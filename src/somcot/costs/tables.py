@@ -145,16 +145,16 @@ def aligned(cost: Any, states_x: Sequence[Hashable] | None, states_y: Sequence[H
     return table[np.ix_(down, across)]  # type: ignore[no-any-return]
 
 
-def _places(what: str, found: list[Hashable], states: Sequence[Hashable] | None) -> list[int]:
+def _places(what: str, known: list[Hashable], states: Sequence[Hashable] | None) -> list[int]:
     """Where the states stand among the labels found; as they stand when those are just numbers."""
-    place = {label: k for k, label in enumerate(found)}
-    if states is not None and len(place) == len(found) == len(states) and all(state in place for state in states):
+    place = {label: k for k, label in enumerate(known)}
+    if states is not None and len(place) == len(known) == len(states) and all(state in place for state in states):
         return [place[state] for state in states]
-    if found == list(range(len(found))):
-        return list(range(len(found)))
+    if known == list(range(len(known))):
+        return list(range(len(known)))
     shown = "unknown" if states is None else ", ".join(map(repr, states[:5]))
     raise ValueError(
-        f"cost: its {what} are called {', '.join(map(repr, found[:5]))}, the states are {shown}; give the frame the "
+        f"cost: its {what} are called {', '.join(map(repr, known[:5]))}, the states are {shown}; give the frame the "
         "labels of the states, each once, or pass an array"
     )
 
@@ -208,10 +208,10 @@ def histograms(support: Any, labels: Sequence[Hashable], known: dict[Hashable, i
     kernel = _kernel(support)
     law = np.zeros((len(labels), len(known)))
     law[np.arange(len(labels)), [known[label] for label in labels]] = 1.0
-    found = [law]
+    laws = [law]
     for _ in range(rounds):  # sparse times dense: SciPy's own loop, the same bits everywhere
-        found.append(np.asarray(kernel @ found[-1]))
-    return found
+        laws.append(np.asarray(kernel @ laws[-1]))
+    return laws
 
 
 def _kernel(support: Any) -> csr_array:
@@ -255,9 +255,9 @@ def attribute(x: Any, y: Any, name: str) -> Floats:
         return absolute(a, b)
     if any(numbers):
         text, number = (b, a) if numbers[0] else (a, b)
-        found = next(value for value in text if not isinstance(value, (int, float, np.number)))
+        odd = next(value for value in text if not isinstance(value, (int, float, np.number)))
         raise ValueError(
-            f"attribute: {name!r} is a number on one side, such as {number[0]!r}, and not on the other: {found!r}; "
+            f"attribute: {name!r} is a number on one side, such as {number[0]!r}, and not on the other: {odd!r}; "
             "write it in the same way"
         )
     require_table(len(a), len(b))
@@ -275,8 +275,8 @@ def _attribute(side: str, process: Any, name: str) -> tuple[Any, ...]:
     if missing:
         shown = ", ".join(map(repr, missing[:5])) + (", ..." if len(missing) > 5 else "")
         raise ValueError(f"{side}: attribute {name!r} is missing in {len(missing)} state(s): {shown}; fill it in")
-    found: tuple[Any, ...] = given[name]
-    return found
+    values: tuple[Any, ...] = given[name]
+    return values
 
 
 def degree(x: Any, y: Any) -> Floats:
@@ -337,8 +337,8 @@ def neighbourhood(x: Any, y: Any, rounds: int = 2, *, attribute: str | None = No
 
 
 def _support(side: str, process: Any) -> Any:
-    found = getattr(process, "support", None)
-    if found is None:
+    support = getattr(process, "support", None)
+    if support is None:
         kind = type(process).__name__
         raise ValueError(f"{side}: found {kind}, but only known chains have neighbours; read a graph, or use .chain()")
-    return found
+    return support

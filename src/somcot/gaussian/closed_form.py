@@ -186,10 +186,10 @@ class GaussianDistance:
 
         Examples
         --------
-        >>> found = distance(0.6, 0.5, 0.3, 0.7, discount=0.9)
-        >>> x, y = found.simulate(4000, 100, rng=0)
+        >>> result = distance(0.6, 0.5, 0.3, 0.7, discount=0.9)
+        >>> x, y = result.simulate(4000, 100, rng=0)
         >>> weights = 0.1 * 0.9 ** np.arange(101)
-        >>> abs((weights * ((x - y) ** 2).sum(axis=-1)).sum(axis=1).mean() - found.distance) < 0.01
+        >>> abs((weights * ((x - y) ** 2).sum(axis=-1)).sum(axis=1).mean() - result.distance) < 0.01
         np.True_
         """
         n = check_count("n_episodes", n_episodes)
@@ -206,12 +206,12 @@ class GaussianDistance:
         return out
 
     def __repr__(self) -> str:
-        found = f"{self.distance:.6g}" if self.exact else f"{self.bounds.low:.6g} to {self.bounds.high:.6g}"
-        return f"GaussianDistance({found}, {self.cost}, discount {self.discount:g})"
+        value = f"{self.distance:.6g}" if self.exact else f"{self.bounds.low:.6g} to {self.bounds.high:.6g}"
+        return f"GaussianDistance({value}, {self.cost}, discount {self.discount:g})"
 
     def _repr_html_(self) -> str:
-        found = f"{self.distance:.6g}" if self.exact else f"{self.bounds.low:.6g} to {self.bounds.high:.6g}"
-        facts = [("distance", found), ("cost", self.cost), ("discount", f"{self.discount:g}")]
+        value = f"{self.distance:.6g}" if self.exact else f"{self.bounds.low:.6g} to {self.bounds.high:.6g}"
+        facts = [("distance", value), ("cost", self.cost), ("discount", f"{self.discount:g}")]
         return card("GaussianDistance", [*facts, ("x", repr(self.x)), ("y", repr(self.y))])
 
 

@@ -137,8 +137,8 @@ def fit(trajectories: Trajectories | Iterable[Any]) -> Linear:
     Examples
     --------
     >>> true = Linear.of(0.8, 0.5, offset=1.0, start=(0.0, 0.25))
-    >>> found = fit(true.sample(200, 50, rng=0))
-    >>> [round(float(v), 2) for v in (found.A[0, 0], found.offset[0], found.S[0, 0], found.start_covariance[0, 0])]
+    >>> model = fit(true.sample(200, 50, rng=0))
+    >>> [round(float(v), 2) for v in (model.A[0, 0], model.offset[0], model.S[0, 0], model.start_covariance[0, 0])]
     [0.81, 0.98, 0.5, 0.23]
     """
     data = trajectories if isinstance(trajectories, Trajectories) else Trajectories.from_arrays(trajectories)

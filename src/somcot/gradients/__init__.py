@@ -71,14 +71,14 @@ def value_and_gradient(
         raise TypeError(f"problem: found {type(problem).__name__}, expected a Problem; for tensors see somcot.torch")
     stack = Stack.from_problem(problem)
     solved = solve(stack, warm, threads)
-    found = distance_slopes(solved)
+    slopes = distance_slopes(solved)
     mass, cost = margins(solved)
     gradient = Gradient(
-        row_gradient(problem.x, found.x, 1.0),
-        row_gradient(problem.y, found.y, 1.0),
-        found.cost[0],
+        row_gradient(problem.x, slopes.x, 1.0),
+        row_gradient(problem.y, slopes.y, 1.0),
+        slopes.cost[0],
         problem.offset + problem.scale * solved.unit_metric[0],
-        float(found.discount[0]),
+        float(slopes.discount[0]),
         Margin(float(mass[0]), float(cost[0])),
     )
     return problem.to_user(float(solved.unit_value[0])), gradient
@@ -172,23 +172,24 @@ class ArraySolution:
             np.zeros(stack.shape[0]),
         )
         first = slopes.distance_slopes(self.solved)
-        found = slopes.second_slopes(self.solved, direction)
+        derivatives = slopes.second_slopes(self.solved, direction)
         # The derivative is divided by the sums, and these change as well.
         shift_x = np.broadcast_to(sums[0] / self.sums_x, raw_x.shape)[self.rows_x > 0.0] * first.x
         shift_y = np.broadcast_to(sums[1] / self.sums_y, raw_y.shape)[self.rows_y > 0.0] * first.y
-        return self._inputs(found._replace(x=found.x - shift_x, y=found.y - shift_y))
+        return self._inputs(derivatives._replace(x=derivatives.x - shift_x, y=derivatives.y - shift_y))
 
     def _rows(self, kernel: Floats, initial: Floats) -> Floats:
         n = kernel.shape[-1]
         return np.concatenate([kernel.reshape(-1, n, n), initial.reshape(-1, 1, n)], axis=1)
 
-    def _inputs(self, found: Slopes) -> Inputs:
+    def _inputs(self, derivatives: Slopes) -> Inputs:
         dense_x, dense_y = np.zeros_like(self.rows_x), np.zeros_like(self.rows_y)
-        dense_x[self.rows_x > 0.0] = found.x
-        dense_y[self.rows_y > 0.0] = found.y
+        dense_x[self.rows_x > 0.0] = derivatives.x
+        dense_y[self.rows_y > 0.0] = derivatives.y
         dense_x /= self.sums_x
         dense_y /= self.sums_y
-        parts = (dense_x[:, :-1], dense_y[:, :-1], found.cost, found.discount, dense_x[:, -1], dense_y[:, -1])
+        initial = dense_x[:, -1], dense_y[:, -1]
+        parts = (dense_x[:, :-1], dense_y[:, :-1], derivatives.cost, derivatives.discount, *initial)
         return Inputs(*(part.reshape((*self.lead, *part.shape[1:])) for part in parts))
 
 
@@ -249,8 +250,8 @@ def check_shapes(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
     try:
         lead = np.broadcast_shapes(*leads)
     except ValueError:
-        found = ", ".join(f"{lead} of {name}" for name, lead in zip(NAMES, leads, strict=True) if lead)
-        raise ValueError(f"leading axes do not fit together: {found}") from None
+        listed = ", ".join(f"{lead} of {name}" for name, lead in zip(NAMES, leads, strict=True) if lead)
+        raise ValueError(f"leading axes do not fit together: {listed}") from None
     if 0 in lead:
         raise ValueError(f"leading axes are {lead}: an empty batch; leave the call out")
     return lead

@@ -258,10 +258,10 @@ def solve(stack: Stack, warm: WarmStart | None = None, threads: int | None = Non
         sweep.resume(stack.table(V), last.sweep)
     gamma = np.repeat(stack.discount, stack.block)
     for step in range(_MAX_SWEEPS):
-        found = sweep.improve(stack.table(V))
-        residual = float(np.abs(cost + gamma * found.value[:-1] - V).max())
+        improvement = sweep.improve(stack.table(V))
+        residual = float(np.abs(cost + gamma * improvement.value[:-1] - V).max())
         kernel, _ = sweep.kernel()
-        if (step > 0 and found.changed == 0) or residual <= ROUNDING * (1.0 + float(V.max())):
+        if (step > 0 and improvement.changed == 0) or residual <= ROUNDING * (1.0 + float(V.max())):
             break
         V = discounted_blocks(kernel, cost, stack.discount, V, sweep.threads)
     else:
@@ -351,8 +351,8 @@ def margins(solved: StackedSolution, *, starts: bool = True) -> tuple[Floats, Fl
     """
     stack = solved.stack
     visited = (solved.occupancy > 0.0).ravel()
-    found = solved.sweep.margins(stack.table(solved.V), np.append(visited, False))
-    mass, cost = (values[:-1].reshape(stack.shape[0], -1) for values in found)
+    slack = solved.sweep.margins(stack.table(solved.V), np.append(visited, False))
+    mass, cost = (values[:-1].reshape(stack.shape[0], -1) for values in slack)
     mass = mass if starts else mass[:, :-1]
     return mass.min(axis=1), stack.scale * np.maximum(cost.min(axis=1), 0.0)
 

@@ -102,17 +102,17 @@ class Half(NamedTuple):
     @classmethod
     def solve(cls, problem: UnitProblem, signed: Floats | None, plugin: Solution, guess: Floats) -> Half:
         """From the potential and the prices of the plug-in, on its pairs."""
-        found = iterate(problem, plugin.pairs, threads=1, guess=guess, tolerance=HALF_TOLERANCE, hints=plugin.sweep)
-        if found.status is Status.INTERRUPTED:
+        solution = iterate(problem, plugin.pairs, threads=1, guess=guess, tolerance=HALF_TOLERANCE, hints=plugin.sweep)
+        if solution.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
-        return cls.of(problem, found)._replace(signed=signed)
+        return cls.of(problem, solution)._replace(signed=signed)
 
     @classmethod
-    def of(cls, problem: UnitProblem, found: Solution) -> Half:
+    def of(cls, problem: UnitProblem, solution: Solution) -> Half:
         """With the occupancy of pairs under its own coupling."""
-        occupancy = discounted_occupancy(*found.sweep.kernel(), problem.discount)
+        occupancy = discounted_occupancy(*solution.sweep.kernel(), problem.discount)
         occupancy = np.where(occupancy > _NEGLIGIBLE, occupancy, 0.0)
-        return cls(problem, found, np.append(problem.discount * occupancy, 1.0 - problem.discount))
+        return cls(problem, solution, np.append(problem.discount * occupancy, 1.0 - problem.discount))
 
     @property
     def V(self) -> Floats:  # noqa: N802 - the paper's letter

@@ -92,10 +92,10 @@ def bootstrap(whole: Plugin, plugin: float, confidence: float, n_resamples: int,
         if features is not None:
             cost = (np.abs(features.signed + features.noise(rng)) - problem.offset) / problem.scale
         task = UnitProblem(supports[0], supports[1], cost, problem.discount)
-        found = iterate(task, reachable_pairs(task), threads=1, guess=guess, tolerance=_RESAMPLE_TOLERANCE)
-        if found.status is Status.INTERRUPTED:
+        solution = iterate(task, reachable_pairs(task), threads=1, guess=guess, tolerance=_RESAMPLE_TOLERANCE)
+        if solution.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
-        values.append(found.distance(problem.discount))
+        values.append(solution.distance(problem.discount))
     tail = 0.5 - 0.5 * confidence
     low, high = np.quantile(values, [tail, 1.0 - tail])
     return Bounds(max(0.0, 2.0 * plugin - float(high)), max(0.0, 2.0 * plugin - float(low)))

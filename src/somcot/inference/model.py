@@ -95,8 +95,8 @@ def on_entries(support: Support, chain: MarkovChain) -> Support:
     """Another chain's probabilities on given entries; rows it does not share keep theirs."""
     rows, own = support.rows, chain.support
     place = np.minimum(own.locate(rows, support.indices), len(own.indices) - 1)
-    found = (own.rows[place] == rows) & (own.indices[place] == support.indices)
-    shares = np.where(found, own.probabilities[place], 0.0)
+    present = (own.rows[place] == rows) & (own.indices[place] == support.indices)
+    shares = np.where(present, own.probabilities[place], 0.0)
     sums = support.row_sums(shares)[rows]
     shares = np.where(sums > 0.5, shares / np.maximum(sums, 0.5), support.probabilities)
     return Support(support.indptr, support.indices, shares)

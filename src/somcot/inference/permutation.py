@@ -138,10 +138,10 @@ def same_process(
         measure = loudest(deck, [slope(deck, unit, discount, threads), pearson], apart)
     else:
         value = pearson(deck, deck.observed)
-    found = _sequential(deck, measure, seed, n_permutations, threads, meter(n_permutations) if progress else None)
+    outcome = _sequential(deck, measure, seed, n_permutations, threads, meter(n_permutations) if progress else None)
     if _too_alike(deck, seed):
         warn(TOO_ALIKE, DataWarning)
-    return SameProcessResult(value, found.pvalue, len(found.null), found.stopped, found.observed, found.null)
+    return SameProcessResult(value, outcome.pvalue, len(outcome.null), outcome.stopped, outcome.observed, outcome.null)
 
 
 def permutation_test(

@@ -165,8 +165,8 @@ class PooledRows:
         """Counts of many groups divided by their row sums; rows without counts take those of both together."""
         support = self.support
         totals = np.add.reduceat(counts, support.indptr[:-1], axis=1)[:, support.rows]
-        found: Floats = np.where(totals > 0, counts / np.maximum(totals, 1), support.probabilities)
-        return found
+        shares: Floats = np.where(totals > 0, counts / np.maximum(totals, 1), support.probabilities)
+        return shares
 
     def counts(self, grouping: Labels) -> Floats:
         """How often each group shows each entry of the support, start row last, shape (2, n_entries)."""
@@ -219,15 +219,15 @@ def _on_support(part: Counts, support: Support, pooled: Counts) -> Labels:
     """Counts of a part for every entry of the support of the whole."""
     index = {label: i for i, label in enumerate(pooled.states)}
     places = np.array([index[label] for label in part.states], dtype=np.int64)
-    found = np.zeros(len(support.indices), dtype=np.int64)
+    counts = np.zeros(len(support.indices), dtype=np.int64)
     seen: PairCounts = part.pair_counts
-    found[support.locate(places[seen.rows], places[seen.columns])] = seen.values
+    counts[support.locate(places[seen.rows], places[seen.columns])] = seen.values
     if not pooled.starts_known and pooled.discount is None:
         starts = np.zeros(pooled.n_states, dtype=np.int64)
         starts[places] = part.start_counts
         begin = int(support.indptr[-2])
-        found[begin:] = starts[support.indices[begin:]]
-    return found
+        counts[begin:] = starts[support.indices[begin:]]
+    return counts
 
 
 def check_recordings(recordings: Sequence[Any], name: Callable[[int], str]) -> None:

@@ -100,16 +100,16 @@ def pool(x: Model, y: Model, order: NDArray[np.int64]) -> Pooled:
     indptr = np.searchsorted(rows, np.arange(n + 2)).astype(np.int64)
     one, other = (_side(m, np.searchsorted(union, k), len(union), rows, to) for m, k, to in (
         (x, keys_x, np.arange(n + 1)), (y, keys_y, place)))  # fmt: skip
-    found = homogeneity(one, other, indptr)
-    kept, equal = kept_shares(found)
+    homogeneous = homogeneity(one, other, indptr)
+    kept, equal = kept_shares(homogeneous)
     supports = [Support(indptr, (union % n).astype(np.int32), p) for p in _pulled(one, other, kept[rows], rows)]
     return Pooled(x.with_start(supports[0]), y.with_start(supports[1]), kept, equal)
 
 
-def pooled_distance(plugin: Plugin, found: Pooled, order: NDArray[np.int64], threads: int | None = None) -> float:
+def pooled_distance(plugin: Plugin, pooled: Pooled, order: NDArray[np.int64], threads: int | None = None) -> float:
     """Distance of the pooled kernels, from the potential of the plug-in."""
     problem, solution = plugin.problem, plugin.solution
-    task = UnitProblem(found.x, found.y, np.ascontiguousarray(problem.unit_cost[:, order]), problem.discount)
+    task = UnitProblem(pooled.x, pooled.y, np.ascontiguousarray(problem.unit_cost[:, order]), problem.discount)
     # Pairs only the union reaches look dear at first: a start that made them cheap would run to them.
     guess = solution.pairs.table(solution.V, missing=float(solution.V.max()))[:, order]
     solved = iterate(task, reachable_pairs(task), threads=threads, guess=guess, tolerance=HALF_TOLERANCE)
@@ -172,7 +172,7 @@ def _against_known(
     return np.minimum(np.add.reduceat(terms, first), LARGEST), df
 
 
-def kept_shares(found: Homogeneity) -> tuple[Floats, float]:
+def kept_shares(tests: Homogeneity) -> tuple[Floats, float]:
     """The share of each row's difference to keep, and the share of tested rows judged equal.
 
     Examples
@@ -182,12 +182,12 @@ def kept_shares(found: Homogeneity) -> tuple[Floats, float]:
     >>> kept.round(2), round(equal, 2)
     (array([0.09, 0.07, 1.  , 0.1 ]), 0.68)
     """
-    tested = found.df > 0
-    kept = np.ones(len(found.df))
+    tested = tests.df > 0
+    kept = np.ones(len(tests.df))
     if not tested.any():
         return kept, 0.0
-    T, noise = found.statistic[tested], found.noise[tested]
-    df = found.df[tested].astype(np.float64)
+    T, noise = tests.statistic[tested], tests.noise[tested]
+    df = tests.df[tested].astype(np.float64)
     least = LEAST * float(np.median(noise))
     most = max(2.0 * float((T * noise / df).max()), 4.0 * least)
     n_sizes = int(np.ceil(np.log(most / least) / np.log(RATIO))) + 1

@@ -179,10 +179,10 @@ def exact(deck: AnyDeck, cost: Floats, discount: float, threads: int | None = No
 
 
 def _solve(problem: UnitProblem, pairs: Pairs, threads: int | None, tolerance: float = METRIC_TOLERANCE) -> Solution:
-    found = iterate(problem, pairs, threads=threads, tolerance=tolerance)
-    if found.status is Status.INTERRUPTED:
+    solution = iterate(problem, pairs, threads=threads, tolerance=tolerance)
+    if solution.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
-    return found
+    return solution
 
 
 def _occupancy(support: Support, discount: float) -> Floats:

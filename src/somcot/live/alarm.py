@@ -112,7 +112,7 @@ class MonitorSettings(NamedTuple):
 
     def checked(self) -> MonitorSettings:
         """The same, or an error that names the option; from users and from files alike."""
-        found = MonitorSettings(
+        settings = MonitorSettings(
             check_discount(self.discount),
             choose(*self.promise),
             check_number("min_distance", self.min_distance),
@@ -123,11 +123,11 @@ class MonitorSettings(NamedTuple):
             check_flag("timeout_dated", self.timeout_dated),
             check_count("max_open", self.max_open, at_most=2**30),
         )
-        if not 0.0 <= found.min_distance < math.inf:
+        if not 0.0 <= settings.min_distance < math.inf:
             raise ValueError(f"min_distance: found {self.min_distance}, expected a number of at least 0")
-        if not found.timeout > 0.0:
+        if not settings.timeout > 0.0:
             raise ValueError(f"timeout: found {self.timeout}, expected a time above 0")
-        return found
+        return settings
 
     @property
     def confirm(self) -> int:

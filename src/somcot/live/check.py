@@ -62,17 +62,17 @@ def check(reference: Any, *, false_alarm: float, say: bool) -> Check:
     states[begins] = second.now[second.offsets[:-1]]
     names = np.repeat(np.arange(len(lengths), dtype=np.uint64), lengths + 1)
     monitor.take(states, names if second.n_episodes > 1 else None, np.zeros(0))
-    found = Check(monitor.alarm, second.n_transitions, monitor.evidence)
-    if say and found.alarm is not None:
-        moved = "; ".join(str(m) for m in found.alarm.transitions[:3])
-        since = half + found.alarm.since
+    outcome = Check(monitor.alarm, second.n_transitions, monitor.evidence)
+    if say and outcome.alarm is not None:
+        moved = "; ".join(str(m) for m in outcome.alarm.transitions[:3])
+        since = half + outcome.alarm.since
         warn_about(
             f"reference: its second half is no longer like its first (from about transition {since:,} on: {moved}), or "
             "a step depends on more than the state before it (see markov_order); a monitor will raise alarms about "
             "that; use a shorter, calmer recording, or larger states",
             DataWarning,
         )
-    return found
+    return outcome
 
 
 def _halves(samples: Samples, half: int) -> tuple[Samples, Samples]:

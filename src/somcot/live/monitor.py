@@ -229,14 +229,14 @@ class Monitor:
     def take(self, codes: Codes, keys: Keys | None, times: Floats, *, dated: bool | None = None) -> list[Alarm]:
         """The same with states as `codes` has them, names as 64 bits, times as numbers; arrays are not checked."""
         self._check_clock(dated, timed=len(times) > 0, n=len(codes))
-        found: list[Alarm] = []
+        alarms: list[Alarm] = []
         for begin in range(0, len(codes), _PIECE):
             piece = slice(begin, begin + _PIECE)
             moments = times[piece]
             steps = self._steps(codes[piece], None if keys is None else keys[piece], moments)
-            found += self._score(*steps, moments)
+            alarms += self._score(*steps, moments)
             self.n_events += len(codes[piece])
-        return found
+        return alarms
 
     def codes(self, labels: list[Hashable]) -> Codes:
         """Positions of labels in `states`; labels never seen are added."""
@@ -283,7 +283,7 @@ class Monitor:
         return now[:made], following[:made], origin[:made]
 
     def _score(self, now: Codes, following: Codes, origin: Ints, times: Floats) -> list[Alarm]:
-        begin, found = 0, []
+        begin, alarms = 0, []
         while begin < len(now):
             stop = len(now)
             if self._check_at >= 0:
@@ -303,8 +303,8 @@ class Monitor:
                 self._reason = "impossible transition" if status == detector.IMPOSSIBLE else "evidence"
             event = int(origin[done - 1])
             self._moment = float(times[event - self.n_events - 1]) if len(times) else None
-            found += self._crossed(event)
-        return found
+            alarms += self._crossed(event)
+        return alarms
 
     def _crossed(self, event: int) -> list[Alarm]:
         """The threshold was reached: raise the alarm, unless the change is too small to matter so far."""
@@ -362,11 +362,11 @@ class Monitor:
         """
         check_confidence(confidence)
         now, following, note = self._present()
-        found = self._sized(now, following, confidence)
-        if found is None:
+        result = self._sized(now, following, confidence)
+        if result is None:
             only = ", only first states of sequences" if len(now) else ""
             raise ValueError(f"distance: no transitions yet{only}; feed events with update() first")
-        return found if note is None else replace(found, notes=(note, *found.notes))
+        return result if note is None else replace(result, notes=(note, *result.notes))
 
     def _present(self) -> tuple[Codes, Codes, str | None]:
         """The transitions that say how the process is now, and what to know about them."""

@@ -83,30 +83,30 @@ class Labels:
         """The same for a list of labels."""
         code = self._code
         try:
-            found = np.fromiter(map(code.get, labels, [-1] * len(labels)), np.int32, len(labels))
+            codes = np.fromiter(map(code.get, labels, [-1] * len(labels)), np.int32, len(labels))
         except TypeError:
             bad = next(label for label in labels if not isinstance(label, Hashable))
             raise TypeError(f"states: label {bad!r} is not hashable; use a tuple or text") from None
-        unknown = np.flatnonzero(found < 0)
+        unknown = np.flatnonzero(codes < 0)
         if len(unknown):
             self._admit({labels[i]: int(i) for i in unknown[::-1].tolist()})
-            found[unknown] = [code.get(labels[i], self.known + MOST_NEW) for i in unknown.tolist()]
-        return found
+            codes[unknown] = [code.get(labels[i], self.known + MOST_NEW) for i in unknown.tolist()]
+        return codes
 
     def _encode_integers(self, labels: NDArray[np.int64]) -> Codes:
         if self._table is None or len(labels) == 0:
             return self.codes(labels.tolist())
         place = labels - self._low if self._low else labels
         if int(place.min()) >= 0 and int(place.max()) < len(self._table):
-            found: Codes = self._table[place]
-            if found.min() >= 0:
-                return found
+            codes: Codes = self._table[place]
+            if codes.min() >= 0:
+                return codes
         return self.codes(labels.tolist())
 
-    def _admit(self, found: dict[Hashable, int]) -> None:
+    def _admit(self, known: dict[Hashable, int]) -> None:
         """Take in labels never seen before, in the order of the events that brought them."""
-        refuse_lookalikes("states", [*self.states, *found], {type(label) for label in [*self.states, *found]})
-        for label, i in sorted(found.items(), key=lambda item: item[1]):
+        refuse_lookalikes("states", [*self.states, *known], {type(label) for label in [*self.states, *known]})
+        for label, i in sorted(known.items(), key=lambda item: item[1]):
             if is_missing(label):
                 raise ValueError(f"states: event {i} has the label {label!r}; remove or name missing states")
             if len(self.states) - self.known == MOST_NEW:
@@ -233,13 +233,13 @@ class Reference:
         place = np.where(rows < 0, n, rows)
         inside = (place <= n) & (columns < n) & ((rows < 0) | (rows < n))
         support = chain.support
-        found = support.locate(np.where(inside, place, 0), np.where(inside, columns, 0))
-        found = np.minimum(found, len(support.indices) - 1)
-        hit = inside & (support.rows[found] == place) & (support.indices[found] == columns)
+        entries = support.locate(np.where(inside, place, 0), np.where(inside, columns, 0))
+        entries = np.minimum(entries, len(support.indices) - 1)
+        hit = inside & (support.rows[entries] == place) & (support.indices[entries] == columns)
         if isinstance(self.process, Counts):  # rows never left tell nothing
             visits = np.append(self.process.visits, self.process.start_counts.sum() + self.process.starts_known)
             hit &= visits[np.minimum(place, n)] > 0
-        return np.where(hit, support.probabilities[found], 0.0)
+        return np.where(hit, support.probabilities[entries], 0.0)
 
     @cached_property
     def chain(self) -> MarkovChain:

@@ -71,9 +71,9 @@ def _put_together(arrays: dict[str, NDArray[Any]], record: dict[str, Any]) -> Mo
     )
     monitor._labels = Labels(states, [from_plain(label) for label in record["new"]])
     for part, kind in _PARTS.items():
-        found = kind(**{name: arrays[f"{part}.{name}"] for name in kind._fields})  # type: ignore[attr-defined]
-        _compare(part, getattr(monitor, f"_{part}"), found)
-        setattr(monitor, f"_{part}", found)
+        part_of_state = kind(**{name: arrays[f"{part}.{name}"] for name in kind._fields})  # type: ignore[attr-defined]
+        _compare(part, getattr(monitor, f"_{part}"), part_of_state)
+        setattr(monitor, f"_{part}", part_of_state)
     _check(monitor)
     for name in _PLAIN:
         setattr(monitor, name, _plain(name, record[name.removeprefix("_")], len(monitor._labels.states)))
@@ -94,21 +94,21 @@ def _plain(name: str, value: Any, m: int) -> Any:
 
 
 def _alarm(record: dict[str, Any]) -> Alarm:
-    found = Alarm.from_plain(record)
+    alarm = Alarm.from_plain(record)
     for name in ("event", "since", "scored", "began"):
-        check_count(name, getattr(found, name), at_least=0, at_most=_MOST)
-    numbers = (found.evidence, found.threshold, *(() if found.time is None else (found.time,)))
-    for value in (*numbers, *(number for row in found.transitions for number in row[2:])):
+        check_count(name, getattr(alarm, name), at_least=0, at_most=_MOST)
+    numbers = (alarm.evidence, alarm.threshold, *(() if alarm.time is None else (alarm.time,)))
+    for value in (*numbers, *(number for row in alarm.transitions for number in row[2:])):
         check_number("alarms", value)
-    if not isinstance(found.id, str) or not isinstance(found.reason, str):
+    if not isinstance(alarm.id, str) or not isinstance(alarm.reason, str):
         raise TypeError("alarms: an id or a reason is no text")
-    return found
+    return alarm
 
 
-def _compare(part: str, fresh: Any, found: Any) -> None:
+def _compare(part: str, fresh: Any, saved: Any) -> None:
     """Kinds, dimensions and lengths that follow from the settings are as in a fresh monitor."""
     for name in fresh._fields:
-        one, other = getattr(fresh, name), getattr(found, name)
+        one, other = getattr(fresh, name), getattr(saved, name)
         if one.dtype != other.dtype or one.ndim != other.ndim:
             raise ValueError(f"{part}.{name} is an array of {other.dtype} with {other.ndim} dimensions")
         fixed = part == "window" or name in ("heads", "known", "totals", "weights", "sums", "R", "since", "number")

@@ -38,7 +38,7 @@ from somcot.many.small_solver import (
 from somcot.plumbing.arrays import Codes, Floats, Ints
 
 __all__ = [
-    "Found",
+    "BatchValues",
     "Pack",
     "Tables",
     "Tasks",
@@ -154,7 +154,7 @@ class Tasks(NamedTuple):
     costs: Tables
 
 
-class Found(NamedTuple):
+class BatchValues(NamedTuple):
     """Results, in units of the unit cost; one number for each pair of start laws of each task.
 
     Attributes
@@ -179,7 +179,7 @@ class Found(NamedTuple):
 
 
 @kernel(name="many distances", seconds=7)
-def compare(lo, hi, tasks, discount, n_splits, careful, found):
+def compare(lo, hi, tasks, discount, n_splits, careful, out):
     """Do tasks lo..hi-1; with `careful` the distance is the cost of the coupling, else (1 - discount) V(start)."""
     for t in range(lo, hi):
         c, d = tasks.x[t], tasks.y[t]
@@ -200,22 +200,22 @@ def compare(lo, hi, tasks, discount, n_splits, careful, found):
         for s in range(n_starts):
             k = tasks.begin[t] + s
             width = high[s] - low[s]
-            found.low[k], found.high[k] = low[s], high[s]
-            found.status[k] = status if width <= _TARGET else 2
+            out.low[k], out.high[k] = low[s], high[s]
+            out.status[k] = status if width <= _TARGET else 2
             if careful or n_splits > 0:
                 law[:] = 0.0
                 occupancy(n, s, indptr, indices, data, discount, 0.0, law)
-                found.distance[k] = mean_cost(law, problem)
+                out.distance[k] = mean_cost(law, problem)
             else:
-                found.distance[k] = start_value(problem, s, indptr, indices, data, (1.0 - discount) * value[n + s])
-            found.distance[k] = min(max(found.distance[k], low[s]), high[s])
+                out.distance[k] = start_value(problem, s, indptr, indices, data, (1.0 - discount) * value[n + s])
+            out.distance[k] = min(max(out.distance[k], low[s]), high[s])
         if n_splits == 0 or status != 0:
             continue
         k = tasks.begin[t]
         weight = _weights(law, discount, 0.0)
         slots_x, slots_y = np.zeros(x.indices.size), np.zeros(y.indices.size)
         add_potentials(table, problem.pair_x, problem.pair_y, x, y, bases, weight, slots_x, slots_y)
-        found.variance[k] = _variance(c, tasks, x, slots_x) + _variance(d, tasks, y, slots_y)
+        out.variance[k] = _variance(c, tasks, x, slots_x) + _variance(d, tasks, y, slots_y)
         gap, half, crossed = 0.0, 0.0, 0.0
         for r in range(n_splits):
             e, f = 2 * (c * n_splits + r), 2 * (d * n_splits + r)
@@ -229,11 +229,11 @@ def compare(lo, hi, tasks, discount, n_splits, careful, found):
             half += half_a + half_b
             crossed += value_a + value_b
             if ok_a != 0 or ok_b != 0:
-                found.status[k] = 3
+                out.status[k] = 3
         n_halves = 2.0 * n_splits
-        found.gap[k], found.half[k], found.value[k] = gap / n_halves, half / n_halves, crossed / n_halves
+        out.gap[k], out.half[k], out.value[k] = gap / n_halves, half / n_halves, crossed / n_halves
         if tasks.pooled[t] >= 0:
-            found.pooled[k] = _pooled(tasks, t, cost, table, V, problem, found, k)
+            out.pooled[k] = _pooled(tasks, t, cost, table, V, problem, out, k)
 
 
 @kernel
@@ -290,7 +290,7 @@ def _half(p, V, law, hints, x, y):
 
 
 @kernel
-def _pooled(tasks, t, cost, table, V, whole, found, k):
+def _pooled(tasks, t, cost, table, V, whole, out, k):
     """Distance of the pooled kernels, from the potential of the whole; new pairs look dear at first."""
     c = tasks.pooled[t]
     n_x, n_y = cost.shape
@@ -308,5 +308,5 @@ def _pooled(tasks, t, cost, table, V, whole, found, k):
     low, high = np.zeros(1), np.ones(1)
     status, value, _, _, _ = iterate_small(p, guess, own, bases, bases, _TOLERANCE, low, high)
     if status != 0:
-        found.status[k] = 4
+        out.status[k] = 4
     return (1.0 - whole.discount) * value[p.n]

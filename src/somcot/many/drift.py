@@ -136,13 +136,13 @@ class Drift:
 
     def sentence(self) -> str:
         """The answer in words."""
-        n, found = len(self.periods), self.alarms
-        if not found:
+        n, alarms = len(self.periods), self.alarms
+        if not alarms:
             return f"No change shown over {n} periods: chance explains differences as large as these."
         top = self.largest
-        first = next(change for change in self.changes if change in found)
+        first = next(change for change in self.changes if change in alarms)
         return (
-            f"It changed: {len(found)} of {len(self.changes)} comparisons over {n} periods are more than chance. "
+            f"It changed: {len(alarms)} of {len(self.changes)} comparisons over {n} periods are more than chance. "
             f"The first is {_name(first.period)} against {_name(first.against)}; the largest is {_name(top.period)} "
             f"against {_name(top.against)}, at distance {short(top.distance)} ({short(top.low)} to {short(top.high)})."
         )
@@ -204,8 +204,8 @@ def drift(
     >>> import somcot
     >>> walk, other = somcot.random_walk(5, 0.5), somcot.random_walk(5, 0.8)
     >>> weeks = {f"week {i}": (walk if i < 3 else other).sample(40, 50, rng=i) for i in range(1, 5)}
-    >>> found = drift(weeks, discount=0.9)
-    >>> found.alarm, found.alarms[0].period, found.alarms[0].against
+    >>> changes = drift(weeks, discount=0.9)
+    >>> changes.alarm, changes.alarms[0].period, changes.alarms[0].against
     (True, 'week 3', 'week 1')
     """
     began = time.perf_counter()
@@ -222,26 +222,27 @@ def drift(
     wanted = _PER_TEST * len(pairs) - 1 if n_permutations is None else check_count("n_permutations", n_permutations)
     n, seed = max(199, wanted) if n_permutations is None else wanted, check_count("rng", rng or 0, at_least=0)
     report = meter(len(pairs)) if progress else None
-    found: list[tuple[Result, float]] = []
+    comparisons: list[tuple[Result, float]] = []
     said: list[tuple[str, str]] = []
     for k, (one, other) in enumerate(pairs):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             place = [seed, labels.index(one), labels.index(other)]  # each comparison has its own random numbers
-            found.append(_compared(kept[other], kept[one], cost, discount, confidence, n, place))
+            comparisons.append(_compared(kept[other], kept[one], cost, discount, confidence, n, place))
         said += [(str(warning.message), f"{_name(one)} against {_name(other)}") for warning in caught]
         if report is not None:
-            report(k + 1, len(pairs), found[-1][0].distance)
-    adjusted = holm([pvalue for _, pvalue in found])
+            report(k + 1, len(pairs), comparisons[-1][0].distance)
+    adjusted = holm([pvalue for _, pvalue in comparisons])
     changes = tuple(
         Change(one, other, other == first, _follows(labels, other, one), result.distance,
                *(result.confidence_interval or (math.nan, math.nan))[:2], pvalue, corrected)
-        for (one, other), (result, pvalue), corrected in zip(pairs, found, adjusted.tolist(), strict=True)
+        for (one, other), (result, pvalue), corrected in zip(pairs, comparisons, adjusted.tolist(), strict=True)
     )  # fmt: skip
     marked = [k for k, change in enumerate(changes) if change.adjusted <= level] or range(len(changes))
     top = max(marked, key=lambda k: changes[k].distance)
     return Drift(
-        tuple(labels), tuple(kept[label].n_transitions for label in labels), first, changes, found[top][0], confidence,
+        tuple(labels), tuple(kept[label].n_transitions for label in labels), first, changes, comparisons[top][0],
+        confidence,
         level, discount, few, tuple(_said(few, said)), time.perf_counter() - began,
     )  # fmt: skip
 
@@ -257,9 +258,9 @@ def holm(pvalues: Sequence[float]) -> Floats:
     given = np.asarray(pvalues, dtype=np.float64)
     order = np.argsort(given, kind="stable")
     steps = np.maximum.accumulate(given[order] * np.arange(len(given), 0, -1))
-    found = np.empty(len(given))
-    found[order] = np.minimum(steps, 1.0)
-    return found
+    adjusted = np.empty(len(given))
+    adjusted[order] = np.minimum(steps, 1.0)
+    return adjusted
 
 
 def _checked(periods: Any, level: float) -> tuple[dict[Hashable, Samples], dict[Hashable, int]]:

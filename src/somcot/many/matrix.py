@@ -163,9 +163,9 @@ class MatrixCheckpoint:
                 )
             self._restore(self.path)
 
-    def keep(self, found: list[tuple[int, MatrixCells]]) -> None:
+    def keep(self, finished: list[tuple[int, MatrixCells]]) -> None:
         """Take note of finished jobs; now and then, write all there is."""
-        for job, cells in found:
+        for job, cells in finished:
             self._place(cells.i, cells.j, cells)
             if self.plan.options.symmetric:
                 self._place(cells.j, cells.i, cells)
@@ -289,9 +289,9 @@ def distance_matrix(
     >>> walks = [somcot.random_walk(5, theta) for theta in (0.4, 0.5, 0.8)]
     >>> data = {f"week {i}": walk.sample(200, 50, rng=i) for i, walk in enumerate(walks)}
     >>> reward = somcot.costs.absolute([1, 0, 0, 0, -1], [1, 0, 0, 0, -1])
-    >>> found = somcot.distance_matrix(data, reward, discount=0.9, confidence=0.9)
+    >>> estimates = somcot.distance_matrix(data, reward, discount=0.9, confidence=0.9)
     >>> truth = somcot.distance_matrix(walks, reward, discount=0.9)
-    >>> inside = (found.low <= truth.values) & (truth.values <= found.high)
+    >>> inside = (estimates.low <= truth.values) & (truth.values <= estimates.high)
     >>> bool(inside[~np.eye(3, dtype=bool)].all())
     True
     """
@@ -300,8 +300,8 @@ def distance_matrix(
     asked = MatrixSettings(discount, method, confidence, simultaneous, tests, seed)
     of_vectors = {name: value for name, value in (("scale", scale), ("n_cells", n_cells)) if value is not None}
     plan = prepare(processes, cost, asked, others=others, **of_vectors)
-    found = compute(plan, threads=threads, client=client, checkpoint=checkpoint, resume=resume, progress=progress)
-    return replace(found, seconds=time.perf_counter() - began)
+    distances = compute(plan, threads=threads, client=client, checkpoint=checkpoint, resume=resume, progress=progress)
+    return replace(distances, seconds=time.perf_counter() - began)
 
 
 def compute(
@@ -320,8 +320,8 @@ def compute(
     check_target("checkpoint", checkpoint)
     with nullcontext() if checkpoint is None else exclusive(checkpoint):
         board = MatrixCheckpoint(plan, checkpoint, resume=resume)
-        found = _run(plan, board, threads, client, progress)
-    return replace(found, seconds=time.perf_counter() - began)
+        distances = _run(plan, board, threads, client, progress)
+    return replace(distances, seconds=time.perf_counter() - began)
 
 
 def _run(plan: JobPlan, board: MatrixCheckpoint, threads: int | None, client: Any, progress: bool) -> DistanceMatrix:
@@ -411,25 +411,25 @@ def _on_threads(
         pool.shutdown(cancel_futures=True)
 
 
-def _keep(board: MatrixCheckpoint, found: list[tuple[int, MatrixCells]], report: Report | None) -> None:
-    board.keep(found)
+def _keep(board: MatrixCheckpoint, finished: list[tuple[int, MatrixCells]], report: Report | None) -> None:
+    board.keep(finished)
     if report is not None:
-        value = found[-1][1].fields[-1, 0] if found else np.nan
+        value = finished[-1][1].fields[-1, 0] if finished else np.nan
         report(int(board.done.sum()), len(board.done), float(value))
 
 
 def _reasons(plan: JobPlan, board: MatrixCheckpoint) -> tuple[Reason, ...]:
     """Why cells are NaN: what went wrong there, a process that could not be fitted, or no time."""
-    found = dict(board.reasons)
+    reasons = dict(board.reasons)
     for i, x in enumerate(plan.rows):
         for j, y in enumerate(plan.columns):
             if x.reason or y.reason:
-                found[i, j] = x.reason or y.reason
+                reasons[i, j] = x.reason or y.reason
     for job in np.flatnonzero(~board.done):
         for i, j in plan.cells(int(job)):
             for cell in ((i, j), (j, i)) if plan.options.symmetric else ((i, j),):
-                found[cell] = "not computed: interrupted"
-    return tuple(Reason(i, j, text) for (i, j), text in sorted(found.items()))
+                reasons[cell] = "not computed: interrupted"
+    return tuple(Reason(i, j, text) for (i, j), text in sorted(reasons.items()))
 
 
 def _approximations(plan: JobPlan, reasons: Sequence[Reason]) -> list[str]:

@@ -98,7 +98,7 @@ def labelled(name: str, processes: Any, *, vectors: bool = False) -> dict[Hashab
     if isinstance(processes, MarkovChain | Data | Trajectories):
         raise TypeError(f"{name}: found one {type(processes).__name__}, expected several; put them into a list")
     if isinstance(processes, Mapping):
-        found = dict(processes)
+        by_label = dict(processes)
     else:
         try:
             items = list(processes)
@@ -107,12 +107,12 @@ def labelled(name: str, processes: Any, *, vectors: bool = False) -> dict[Hashab
                 f"{name}: found {type(processes).__name__}, expected a mapping of labels to processes, or a list"
             ) from None
         if items and all(isinstance(item, tuple) and len(item) == 2 for item in items):
-            found = _from_pairs(name, items)
+            by_label = _from_pairs(name, items)
         else:
-            found = dict(enumerate(items))
-    if not found:
+            by_label = dict(enumerate(items))
+    if not by_label:
         raise ValueError(f"{name}: empty; give at least one MarkovChain, Samples or Counts")
-    for label, process in found.items():
+    for label, process in by_label.items():
         if label != label:
             raise ValueError(f"{name}: a label is {label!r}, which equals nothing; give that process a name")
         if not isinstance(process, MarkovChain | Data) and not (vectors and isinstance(process, Trajectories)):
@@ -120,18 +120,18 @@ def labelled(name: str, processes: Any, *, vectors: bool = False) -> dict[Hashab
                 f"{name}[{label!r}]: found {type(process).__name__}, expected a MarkovChain, Samples or Counts"
                 f"{needs_cells(process) or how_to_wrap(process)}"
             )
-    return found
+    return by_label
 
 
 def _from_pairs(name: str, items: Sequence[tuple[Any, Any]]) -> dict[Hashable, ChainOrData]:
-    found: dict[Hashable, ChainOrData] = {}
+    by_label: dict[Hashable, ChainOrData] = {}
     for label, process in items:
         if not isinstance(label, Hashable):
             raise TypeError(f"{name}: found the label {label!r}, expected text, a number or a tuple of them")
-        if label in found:
+        if label in by_label:
             raise ValueError(f"{name}: the label {label!r} occurs twice; give every process a label of its own")
-        found[label] = process
-    return found
+        by_label[label] = process
+    return by_label
 
 
 def members(
@@ -146,14 +146,14 @@ def members(
 
     Processes with the same states get them in the same order, that of the first which has them (`orders`).
     """
-    found = []
+    fitted = []
     for (label, process), seed in zip(processes.items(), seeds, strict=False):
         shared = orders.setdefault(frozenset(process.states), tuple(process.states))
         try:
-            found.append(_member(label, process, shared, discount, n_splits, seed))
+            fitted.append(_member(label, process, shared, discount, n_splits, seed))
         except (ArithmeticError, MemoryError, ValueError, TypeError) as error:
-            found.append(Member(label, process, None, np.empty((0, 0)), reason=f"{name}[{label!r}]: {error}"))
-    return found
+            fitted.append(Member(label, process, None, np.empty((0, 0)), reason=f"{name}[{label!r}]: {error}"))
+    return fitted
 
 
 def _member(
@@ -256,12 +256,12 @@ class SharedKernel:
     n_starts: int
 
 
-def equal_kernels(found: Sequence[Member], chosen: Sequence[int], *, group: bool) -> list[SharedKernel]:
+def equal_kernels(fitted: Sequence[Member], chosen: Sequence[int], *, group: bool) -> list[SharedKernel]:
     """Known chains by their kernels; with ``group=False`` each stands alone."""
     together: dict[Hashable, list[int]] = {}
     for i in chosen:
-        together.setdefault(_kernel_key(found[i]) if group else i, []).append(i)
-    return [_kernel(found, rows) for rows in together.values()]
+        together.setdefault(_kernel_key(fitted[i]) if group else i, []).append(i)
+    return [_kernel(fitted, rows) for rows in together.values()]
 
 
 def _kernel_key(member: Member) -> Hashable:
@@ -272,13 +272,13 @@ def _kernel_key(member: Member) -> Hashable:
     return tuple(member.model.chain.states), digest.digest()
 
 
-def _kernel(found: Sequence[Member], rows: list[int]) -> SharedKernel:
-    first = found[rows[0]].support
+def _kernel(fitted: Sequence[Member], rows: list[int]) -> SharedKernel:
+    first = fitted[rows[0]].support
     end = int(first.indptr[-2])
     laws: dict[bytes, int] = {}
     starts, new = [], []
     for i in rows:
-        support = found[i].support
+        support = fitted[i].support
         law = support.indices[end:], support.probabilities[end:]
         key = law[0].tobytes() + b"|" + law[1].tobytes()
         if key not in laws:
@@ -336,8 +336,8 @@ def shared(
     cells = discretise(*data, n_cells=n_cells, scale=divisor, discount=discount, rng=seed)
     table = cells.cost(chosen)
     labels = [label for _, side in sides for label in side]
-    found = [_member_vectors(*each) for each in zip(labels, cells.recordings, data, strict=True)]
-    rows, columns = found[: len(given)], found[len(given) :]
+    fitted = [_member_vectors(*each) for each in zip(labels, cells.recordings, data, strict=True)]
+    rows, columns = fitted[: len(given)], fitted[len(given) :]
     return SharedCells(rows, rows if across is None else columns, table, Points(chosen, divisor, n_cells))
 
 

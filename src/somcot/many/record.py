@@ -70,14 +70,14 @@ class DistanceMatrix:
     --------
     >>> import somcot
     >>> walks = {theta: somcot.random_walk(5, theta) for theta in (0.3, 0.4, 0.7)}
-    >>> found = somcot.distance_matrix(walks, abs(np.subtract.outer(np.arange(5), np.arange(5))), discount=0.9)
-    >>> found
+    >>> distances = somcot.distance_matrix(walks, abs(np.subtract.outer(np.arange(5), np.arange(5))), discount=0.9)
+    >>> distances
     DistanceMatrix(3 x 3, exact, discount 0.9)
-    >>> found.values.round(3)
+    >>> distances.values.round(3)
     array([[0.   , 0.147, 0.835],
            [0.147, 0.   , 0.687],
            [0.835, 0.687, 0.   ]])
-    >>> found.clusters(2)
+    >>> distances.clusters(2)
     array([0, 0, 1])
     """
 
@@ -204,8 +204,8 @@ class DistanceMatrix:
         known = ("average", "single", "complete", "weighted")
         if method not in known:
             raise ValueError(f"method: found {method!r}, expected one of {', '.join(known)}")
-        found: Floats = linkage(squareform(self._comparable(), checks=False), method)
-        return found
+        tree: Floats = linkage(squareform(self._comparable(), checks=False), method)
+        return tree
 
     def clusters(self, k: int, method: str = "average") -> NDArray[np.int64]:
         """Cut the clustering into at most k groups: a number for each label, in the order in which they occur."""
@@ -255,13 +255,13 @@ class DistanceMatrix:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> DistanceMatrix:
         """Read what `save` wrote."""
-        found = load(path, "distance matrix", (cls, Reason))
-        if not isinstance(found, cls):
+        matrix = load(path, "distance matrix", (cls, Reason))
+        if not isinstance(matrix, cls):
             raise ValueError(f"{os.fspath(path)}: not a somcot distance matrix file")
         for name in ("values", "plugin", "low", "high", "standard_error", "uncut", "pvalues"):
-            if getattr(found, name).shape != found.shape:
+            if getattr(matrix, name).shape != matrix.shape:
                 raise ValueError(f"{os.fspath(path)}: not a somcot distance matrix file ({name} has another shape)")
-        return found
+        return matrix
 
     def __repr__(self) -> str:
         n, m = self.shape

@@ -130,8 +130,8 @@ def select_model(
     >>> data = somcot.random_walk(5, 0.5).sample(100, 50, rng=0)
     >>> walks = {theta: somcot.random_walk(5, theta) for theta in (0.3, 0.4, 0.5, 0.6, 0.7)}
     >>> reward = somcot.costs.absolute([1, 0, 0, 0, -1], [1, 0, 0, 0, -1])
-    >>> found = somcot.select_model(data, walks, reward, discount=0.9)
-    >>> found.best, found.confidence_set
+    >>> selection = somcot.select_model(data, walks, reward, discount=0.9)
+    >>> selection.best, selection.confidence_set
     (0.5, (0.5,))
     """
     return choose(prepare_selection(data, candidates, cost, discount=discount, confidence=confidence, rng=rng))
@@ -163,26 +163,26 @@ def choose(plan: JobPlan, *, progress: bool = False) -> Selection:
     cost, discount, confidence = plan.cost, plan.options.discount, plan.options.confidence
     assert isinstance(data, Data)
     assert confidence is not None
-    found = compute(plan, progress=progress)
-    if found.interrupted:
+    distances = compute(plan, progress=progress)
+    if distances.interrupted:
         raise KeyboardInterrupt
-    if found.n_failed:
-        first = found.reasons[0]
-        raise ValueError(f"candidates[{found.other_labels[first.j]!r}]: {first.text}")
+    if distances.n_failed:
+        first = distances.reasons[0]
+        raise ValueError(f"candidates[{distances.other_labels[first.j]!r}]: {first.text}")
     slopes = _Slopes.of(data, given, cost, discount)
-    score = found.uncut[0] if any(isinstance(c, Data) for c in given.values()) else found.plugin[0]
+    score = distances.uncut[0] if any(isinstance(c, Data) for c in given.values()) else distances.plugin[0]
     best = int(np.argmin(score))
     error, inside = slopes.near(score, best, confidence)
-    plugins = np.where(np.isnan(found.plugin[0]), found.values[0], found.plugin[0])
+    plugins = np.where(np.isnan(distances.plugin[0]), distances.values[0], distances.plugin[0])
     table = tuple(
         Candidate(*row)
         for row in zip(
-            given, found.values[0].tolist(), found.low[0].tolist(), found.high[0].tolist(), inside.tolist(),
+            given, distances.values[0].tolist(), distances.low[0].tolist(), distances.high[0].tolist(), inside.tolist(),
             plugins.tolist(), error.tolist(), strict=True,
         )
     )  # fmt: skip
     kept = tuple(row.name for row in table if row.inside)
-    return Selection(table[best].name, kept, table, confidence, discount, found.notes)
+    return Selection(table[best].name, kept, table, confidence, discount, distances.notes)
 
 
 class _Slopes(NamedTuple):

@@ -16,7 +16,7 @@ from somcot.inference.permutation import same_process
 from somcot.inference.pooled_episodes import PooledRows, known_starts_differ
 from somcot.inference.pooling import Pooled, pool
 from somcot.inference.statistics import METRIC_TOLERANCE, Slope, slope, slope_at
-from somcot.many.batch import Found, Tasks, compare, pack, tables
+from somcot.many.batch import BatchValues, Tasks, compare, pack, tables
 from somcot.many.members import APPROXIMATE, Member, cost_between
 from somcot.many.plan import DATA, EXACT, ORDINARY, JobPlan, MatrixSettings, Units, units_of
 from somcot.many.small_solver import iterate_small, new_bases, rows_of, small_problem, unit_of
@@ -79,10 +79,10 @@ def _measure(deck: PooledRows, cost: Floats, discount: float) -> Slope:
     rows = rows_of(0, only, (1 << 61) // unit)
     problem = small_problem(rows, rows, unit, n, n, cost, discount)
     bases, V = new_bases(problem), np.empty(problem.n)
-    found = iterate_small(
+    iterated = iterate_small(
         problem, cost.copy(), V, bases, bases, METRIC_TOLERANCE, np.zeros(1), np.ones(1)
     )  # fmt: skip
-    if found[0] != 0:
+    if iterated[0] != 0:
         return slope(deck, cost, discount, threads=1)
     table = np.zeros_like(cost)
     table[problem.pair_x[:-1], problem.pair_y[:-1]] = V
@@ -163,7 +163,7 @@ def single_pair(plan: JobPlan, i: int, j: int) -> MatrixCells:
     row = np.full(len(FIELDS), np.nan)
     data = x.is_data or y.is_data
     try:
-        found = distance(
+        result = distance(
             *_compared(plan, x, y),
             discount=options.discount,
             method=options.method,
@@ -173,17 +173,17 @@ def single_pair(plan: JobPlan, i: int, j: int) -> MatrixCells:
         )
     except Exception as error:  # the solver's, or whatever a user's function raises
         return empty(i, j, error)
-    if found.status is Status.INTERRUPTED:
+    if result.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
-    row[0] = row[5] = found.distance
-    row[1] = np.nan if found.plugin is None else found.plugin
-    ends = found.confidence_interval[:2] if found.confidence_interval is not None else (np.nan, np.nan)
-    row[2], row[3] = ends if data else found.bounds
-    if found.estimate is not None:
-        row[4] = found.estimate.standard_error
-        if found.estimate.uncut is not None and found.continuous is None:  # which is that of cells, not corrected
-            row[5] = found.estimate.uncut
-    return with_pvalue(plan, single(i, j, row, _doubt(found)), x, y)
+    row[0] = row[5] = result.distance
+    row[1] = np.nan if result.plugin is None else result.plugin
+    ends = result.confidence_interval[:2] if result.confidence_interval is not None else (np.nan, np.nan)
+    row[2], row[3] = ends if data else result.bounds
+    if result.estimate is not None:
+        row[4] = result.estimate.standard_error
+        if result.estimate.uncut is not None and result.continuous is None:  # which is that of cells, not corrected
+            row[5] = result.estimate.uncut
+    return with_pvalue(plan, single(i, j, row, _doubt(result)), x, y)
 
 
 def _compared(plan: JobPlan, x: Member, y: Member) -> tuple[Any, Any, Any]:
@@ -198,11 +198,11 @@ def _of_vectors(plan: JobPlan) -> dict[str, Any]:
     return {} if plan.points is None else {"scale": plan.points.scale, "n_cells": plan.points.n_cells}
 
 
-def _doubt(found: Result) -> str:
+def _doubt(result: Result) -> str:
     """What to know of a number that is there but not as good as was asked for."""
-    if found.continuous is not None and found.continuous.route == "approximate":
-        return f"{APPROXIMATE}: {found.continuous.twin.reason}"
-    return "" if found.status in (Status.CONVERGED, Status.FINISHED) else f"{found.status}: {found.message}"
+    if result.continuous is not None and result.continuous.route == "approximate":
+        return f"{APPROXIMATE}: {result.continuous.twin.reason}"
+    return "" if result.status in (Status.CONVERGED, Status.FINISHED) else f"{result.status}: {result.message}"
 
 
 def with_pvalue(plan: JobPlan, cell: MatrixCells, x: Member, y: Member) -> MatrixCells:
@@ -213,7 +213,7 @@ def with_pvalue(plan: JobPlan, cell: MatrixCells, x: Member, y: Member) -> Matri
         return cell._replace(reasons=cell.reasons or {0: "no p-value: whole episodes are dealt anew; pass Samples"})
     rng = np.random.default_rng([plan.options.seed, 1 + int(cell.i[0]), 1 + int(cell.j[0]), 1])
     try:
-        found = same_process(
+        test = same_process(
             x.process,
             y.process,
             plan.cost,
@@ -224,7 +224,7 @@ def with_pvalue(plan: JobPlan, cell: MatrixCells, x: Member, y: Member) -> Matri
         )
     except Exception as error:  # the cell has its distance all the same
         return cell._replace(reasons={0: f"no p-value: {error}"})
-    cell.fields[0, FIELDS.index("pvalues")] = found.pvalue
+    cell.fields[0, FIELDS.index("pvalues")] = test.pvalue
     return cell
 
 
@@ -240,20 +240,20 @@ def run(plan: JobPlan, jobs: Sequence[int], stop: Stop = lambda: False) -> list[
     """Do some jobs, each on its own; fewer when told to stop."""
     chosen = np.asarray(jobs, dtype=np.int64)
     kind = plan.kind[chosen]
-    found: list[tuple[int, MatrixCells]] = []
+    finished: list[tuple[int, MatrixCells]] = []
     for which, do in ((EXACT, _exact), (DATA, _data)):
         rows, failed = _with_costs(plan, chosen[kind == which])
-        found += failed
+        finished += failed
         if len(rows):
             for lo, hi in cut(np.maximum(1e6 * plan.seconds[rows], 1).astype(np.int64), _SLICE):
                 if stop():
-                    return found
-                found += do(plan, rows[lo:hi])
+                    return finished
+                finished += do(plan, rows[lo:hi])
     for job in chosen[kind == ORDINARY]:
         if stop():
-            return found
-        found.append((int(job), single_pair(plan, int(plan.a[job]), int(plan.b[job]))))
-    return found
+            return finished
+        finished.append((int(job), single_pair(plan, int(plan.a[job]), int(plan.b[job]))))
+    return finished
 
 
 def _with_costs(plan: JobPlan, jobs: Ints) -> tuple[Ints, list[tuple[int, MatrixCells]]]:
@@ -288,25 +288,25 @@ def _exact(plan: JobPlan, jobs: Ints) -> list[tuple[int, MatrixCells]]:
             n_starts.append(kernel.n_starts)
         cost.append(book.number(plan.rows[one.members[0]], plan.columns[other.members[0]]))
         begin.append(begin[-1] + one.n_starts * other.n_starts)
-    found = _compare(plan, (x, y, cost, begin), pack(supports, n_starts), book, [], None)
+    values = _compare(plan, (x, y, cost, begin), pack(supports, n_starts), book, [], None)
     answers = []
     for k, job in enumerate(jobs):
         one, other = plan.kernels_x[plan.a[job]], plan.kernels_y[plan.b[job]]
         start_x, start_y = (dict(zip(k.members, k.starts, strict=True)) for k in (one, other))
         spots = [begin[k] + start_x[i] * other.n_starts + start_y[j] for i, j in plan.cells(int(job))]
-        answers.append((int(job), _exact_cells(plan, int(job), np.array(spots), found, book.units[cost[k]])))
+        answers.append((int(job), _exact_cells(plan, int(job), np.array(spots), values, book.units[cost[k]])))
     return answers
 
 
-def _exact_cells(plan: JobPlan, job: int, spots: Ints, found: Found, units: Units) -> MatrixCells:
+def _exact_cells(plan: JobPlan, job: int, spots: Ints, solved: BatchValues, units: Units) -> MatrixCells:
     cells = list(plan.cells(job))
-    if found.status[spots].any():  # rounding, or too many rounds: the ordinary way knows what to do
+    if solved.status[spots].any():  # rounding, or too many rounds: the ordinary way knows what to do
         return joined([single_pair(plan, i, j) for i, j in cells])
     fields = np.full((len(cells), len(FIELDS)), np.nan)
     data = plan.options.n_splits == 0
-    for column, values in ((0, found.distance), (5, found.distance)):
+    for column, values in ((0, solved.distance), (5, solved.distance)):
         fields[:, column] = np.clip(units.offset + units.scale * values[spots], units.offset, units.most)
-    low, high = (units.offset + units.scale * ends[spots] for ends in (found.low, found.high))
+    low, high = (units.offset + units.scale * ends[spots] for ends in (solved.low, solved.high))
     fields[:, 2], fields[:, 3] = np.maximum(low, units.offset), np.minimum(high, units.most)
     for k, (i, j) in enumerate(cells):
         if data and (plan.rows[i].is_data or plan.columns[j].is_data):
@@ -333,11 +333,11 @@ def _data(plan: JobPlan, jobs: Ints) -> list[tuple[int, MatrixCells]]:
     cost = [book.number(one, other) for one, other in pairs]
     pooled = [_pool(one, other, book.units[k]) for (one, other), k in zip(pairs, cost, strict=True)]
     whole = pack([m.support for m in members])
-    found = _compare(plan, (x, y, cost, list(range(len(jobs) + 1))), whole, book, members, pooled)
+    values = _compare(plan, (x, y, cost, list(range(len(jobs) + 1))), whole, book, members, pooled)
     answers = []
     for k, job in enumerate(jobs):
         try:
-            cell = _data_cell(plan, int(job), found, k, book.units[cost[k]], pooled[k] is not None)
+            cell = _data_cell(plan, int(job), values, k, book.units[cost[k]], pooled[k] is not None)
         except Exception as error:  # whatever goes wrong with one pair must not end the run
             cell = empty(int(plan.a[job]), int(plan.b[job]), error)
         answers.append((int(job), cell))
@@ -351,7 +351,7 @@ def _compare(
     book: CostBook,
     members: list[Member],
     pooled: list[Pooled | None] | None,
-) -> Found:
+) -> BatchValues:
     x, y, cost, begin = (np.array(part, dtype=np.int64) for part in lists)
     n_splits = 0 if pooled is None else plan.options.n_splits
     has = np.array([p is not None for p in pooled or [None] * len(x)], dtype=np.bool_)
@@ -366,10 +366,10 @@ def _compare(
         np.concatenate(counts).astype(np.float64) if counts else np.zeros(0),
         tables([units.unit for units in book.units]),
     )  # fmt: skip
-    found = Found(*(np.full(int(begin[-1]), np.nan) for _ in Found._fields))
+    values = BatchValues(*(np.full(int(begin[-1]), np.nan) for _ in BatchValues._fields))
     careful = plan.options.discount > _CAREFUL
-    compare(0, len(x), tasks, plan.options.discount, n_splits, careful, found)
-    return found
+    compare(0, len(x), tasks, plan.options.discount, n_splits, careful, values)
+    return values
 
 
 def _halves(member: Member, n_splits: int) -> list[Support]:
@@ -387,17 +387,17 @@ def _pool(x: Member, y: Member, units: Units) -> Pooled | None:
     return pool(x.model, y.model, np.arange(x.model.chain.n_states))
 
 
-def _data_cell(plan: JobPlan, job: int, found: Found, k: int, units: Units, matched: bool) -> MatrixCells:
+def _data_cell(plan: JobPlan, job: int, values: BatchValues, k: int, units: Units, matched: bool) -> MatrixCells:
     i, j = int(plan.a[job]), int(plan.b[job])
     x, y = plan.rows[i], plan.columns[j]
-    if found.status[k]:
+    if values.status[k]:
         return single_pair(plan, i, j)
     evidence = Evidence(
-        float(found.distance[k]),
-        float(np.sqrt(found.variance[k])),
+        float(values.distance[k]),
+        float(np.sqrt(values.variance[k])),
         x.saturation + y.saturation,
-        Halves(float(found.gap[k]), float(found.half[k]), float(found.value[k])),
-        float(found.pooled[k]) if matched else None,
+        Halves(float(values.gap[k]), float(values.half[k]), float(values.value[k])),
+        float(values.pooled[k]) if matched else None,
     )
     row = np.full(len(FIELDS), np.nan)
     row[0], row[1], row[5] = (

@@ -40,15 +40,15 @@ def cells(
     coordinates : (int, int)
         Which two of the coordinates; in one dimension cells stand above each other.
     """
-    found = _continuous(result).cells
+    partition = _continuous(result).cells
     ax = axes(ax)
-    flat = found.centres.shape[1] == 1
-    partners = result.encoder @ found.centres
-    apart = np.sqrt((((found.centres - partners) / found.scale) ** 2).sum(axis=1))
-    here, there = (_in_plane(points, found, coordinates) for points in (found.centres, partners))
-    shares = found.visits / np.maximum(found.visits.sum(axis=1, keepdims=True), 1)
+    flat = partition.centres.shape[1] == 1
+    partners = result.encoder @ partition.centres
+    apart = np.sqrt((((partition.centres - partners) / partition.scale) ** 2).sum(axis=1))
+    here, there = (_in_plane(points, partition, coordinates) for points in (partition.centres, partners))
+    shares = partition.visits / np.maximum(partition.visits.sum(axis=1, keepdims=True), 1)
     visited, area = shares > 0, _LARGEST * shares / shares.max()
-    square = np.arange(found.n_cells) >= found.n_cells - found.n_ends
+    square = np.arange(partition.n_cells) >= partition.n_cells - partition.n_ends
     for begin, end in zip(here[visited[0]], there[visited[0]], strict=True):
         ax.plot(*zip(begin, end, strict=True), color="0.55", lw=0.9, zorder=1)
     ax.plot(*there[visited[0]].T, ".", color="0.35", ms=4, zorder=2)
@@ -83,34 +83,34 @@ def cells(
                 zorder=3,
             )
     ax.figure.colorbar(drawn, ax=ax, label="how far apart the partners are")
-    _explain(ax, found, names, coordinates, rings=not flat)
+    _explain(ax, partition, names, coordinates, rings=not flat)
     return ax
 
 
-def _in_plane(points: Floats, found: Cells, coordinates: tuple[int, int]) -> Floats:
+def _in_plane(points: Floats, partition: Cells, coordinates: tuple[int, int]) -> Floats:
     """Two coordinates; of one, its value and the rank of the cell."""
-    if found.centres.shape[1] > 1:
+    if partition.centres.shape[1] > 1:
         return points[:, list(coordinates)]
-    rank = np.argsort(np.argsort(found.centres[:, 0], kind="stable"), kind="stable")
+    rank = np.argsort(np.argsort(partition.centres[:, 0], kind="stable"), kind="stable")
     return np.column_stack([points[:, 0], rank])
 
 
-def _explain(ax: Axes, found: Cells, names: tuple[str, str], coordinates: tuple[int, int], *, rings: bool) -> None:
+def _explain(ax: Axes, partition: Cells, names: tuple[str, str], coordinates: tuple[int, int], *, rings: bool) -> None:
     from matplotlib.lines import Line2D
 
-    d = len(found.names)
+    d = len(partition.names)
     first, second = shown(names[0], 20), shown(names[1], 20)
     dot: dict[str, Any] = {"marker": "o", "linestyle": "none"}
     handles = [Line2D([], [], color="tab:green", label=f"where {first} is", **dot)]
     if rings:
         handles.append(Line2D([], [], markerfacecolor="none", color="tab:red", label=f"where {second} is", **dot))
     handles.append(Line2D([], [], color="0.55", marker=".", markevery=[1], label="to the partners"))
-    if found.n_ends:
+    if partition.n_ends:
         handles.append(Line2D([], [], color="tab:green", marker="s", linestyle="none", label="where episodes end"))
     ax.legend(
         handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize="small", frameon=False
     )
-    which = [found.names[0]] if d == 1 else [found.names[k] for k in coordinates]
+    which = [partition.names[0]] if d == 1 else [partition.names[k] for k in coordinates]
     some = f" ({len(which)} of {d} coordinates)" if d > len(which) else ""
     ax.set(xlabel=shown(which[0], 40), ylabel="cells, in order" if d == 1 else shown(which[1], 40))
     ax.set_title(f"who goes with whom{some}")
@@ -123,17 +123,17 @@ def resolution(result: Result, *, ax: Axes | None = None) -> Axes:
 
     How little the lines change says nothing about their error. Parameters as for `cells`.
     """
-    found = _continuous(result)
+    continuous = _continuous(result)
     ax = axes(ax)
-    sizes, raw, estimate = found.resolution
+    sizes, raw, estimate = continuous.resolution
     ax.plot(sizes, raw, "o-", color=_SAID, label="cells alone")
     ax.plot(sizes, estimate, "s--", color="0.7", label="estimate on cells")
     if result.confidence_interval is not None:
         low, high, level = result.confidence_interval
         ax.axhspan(low, high, alpha=0.15, color=_FINAL, label=f"{100 * level:g} % interval")
     ax.axhline(result.distance, color=_FINAL, label="answer")
-    if found.twin.used and found.twin.distance is not None:
-        ax.axhline(found.twin.distance, color="tab:orange", ls=":", label="linear models, closed form")
+    if continuous.twin.used and continuous.twin.distance is not None:
+        ax.axhline(continuous.twin.distance, color="tab:orange", ls=":", label="linear models, closed form")
     top = max([*raw, *estimate, result.distance, *(result.confidence_interval or (0.0,))[:2]])
     ax.set(xlabel="cells", ylabel="distance", title="what fewer cells say", ylim=(0, 1.08 * top or 1.0))
     ax.set_xticks(sizes)
@@ -158,9 +158,9 @@ def calibration(result: Result, *, ax: Axes | None = None) -> Axes:
     Twins are recordings of the same shape drawn from linear models; their bar is one standard deviation. Where linear
     models do not fit, the reason stands below. Parameters as for `cells`.
     """
-    found = _continuous(result)
+    continuous = _continuous(result)
     ax = axes(ax)
-    twin, check = found.twin, found.shift_check
+    twin, check = continuous.twin, continuous.shift_check
     rows = []
     if twin.distance is not None and twin.bias is not None:
         rows.append(_Row("linear twins", twin.distance, twin.distance + twin.bias, None, twin.spread or 0.0))

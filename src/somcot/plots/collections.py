@@ -172,7 +172,7 @@ def drift(found: Drift, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _leaves(found: DistanceMatrix) -> NDArray[np.int64]:
+def _leaves(distances: DistanceMatrix) -> NDArray[np.int64]:
     from scipy.cluster.hierarchy import leaves_list
 
-    return np.asarray(leaves_list(found.linkage())) if len(found.labels) > 1 else np.zeros(1, dtype=np.int64)
+    return np.asarray(leaves_list(distances.linkage())) if len(distances.labels) > 1 else np.zeros(1, dtype=np.int64)

@@ -140,13 +140,13 @@ def intervals(
     >>> import matplotlib; matplotlib.use("Agg")
     >>> import somcot
     >>> walk, reward = somcot.random_walk(3), [1, 0, -1]
-    >>> found = {
+    >>> results = {
     ...     f"drift {theta}": somcot.distance(
     ...         walk, somcot.random_walk(3, theta), somcot.costs.absolute(reward, reward), discount=0.9
     ...     )
     ...     for theta in (0.6, 0.7)
     ... }
-    >>> [label.get_text() for label in intervals(found).get_yticklabels()]
+    >>> [label.get_text() for label in intervals(results).get_yticklabels()]
     ['drift 0.6', 'drift 0.7']
     """
     labels, rows = _labelled(results, names)
@@ -201,13 +201,13 @@ def contributions(
     """
     if of not in ("pairs", "transitions"):
         raise ValueError(f"of: found {of!r}, expected 'pairs' or 'transitions'")
-    found: Sequence[PairShare | TransitionShare] = getattr(result.contributions(n), of)
+    shares: Sequence[PairShare | TransitionShare] = getattr(result.contributions(n), of)
     ax = axes(ax)
-    for k, share in enumerate(found):
+    for k, share in enumerate(shares):
         error = share.standard_error or None
         ax.barh(k, share.amount, xerr=error, alpha=1.0 if share.marked else 0.35, color="C0", ecolor="0.4", capsize=2)
-    bar_labels(ax, [_words(share) for share in found])
-    if not found:
+    bar_labels(ax, [_words(share) for share in shares])
+    if not shares:
         ax.text(0.5, 0.5, f"no {of} that contribute", transform=ax.transAxes, ha="center", color="0.4")
         ax.set_xticks([])
     first, second = (shown(name, 24) for name in names)

@@ -186,11 +186,11 @@ def check_labels(
         raise TypeError(f"{name}: found the text {labels!r}, expected a sequence with one label per {what}")
     if not isinstance(labels, Iterable):
         raise TypeError(f"{name}: found {labels!r}, expected a sequence with one label per {what}")
-    found = tuple(label.item() if isinstance(label, np.generic) else label for label in labels)
-    if n is not None and len(found) != n:
-        raise ValueError(f"{name}: found {len(found)} labels for {n} {what}s; give exactly one per {what}")
+    checked = tuple(label.item() if isinstance(label, np.generic) else label for label in labels)
+    if n is not None and len(checked) != n:
+        raise ValueError(f"{name}: found {len(checked)} labels for {n} {what}s; give exactly one per {what}")
     seen: set[Hashable] = set()
-    for i, label in enumerate(found):
+    for i, label in enumerate(checked):
         if is_missing(label):
             shown = "NaN" if isinstance(label, float) else repr(label)
             raise ValueError(f"{name}: label {i} is {shown}; give every {what} a name")
@@ -201,7 +201,7 @@ def check_labels(
         if repeated:
             raise ValueError(f"{name}: label {label!r} appears more than once; labels must be distinct")
         seen.add(label)
-    return found
+    return checked
 
 
 def probability_vector(name: str, values: ArrayLike, labels: tuple[Hashable, ...], *, normalize: bool) -> Floats:

@@ -181,25 +181,25 @@ def check_duration(name: str, given: Any) -> float | timedelta:
     >>> check_duration("gap", "2 hours") == check_duration("gap", "120min")
     True
     """
-    found: Any = given
+    value: Any = given
     if isinstance(given, str):
         match = _TEXT.fullmatch(given.strip())
         unit = "" if match is None else _unit(match[2].lower())
         if match is None or unit is None:
             raise ValueError(f"{name}: found {given!r}, {_EXPECTED}")
-        found = float(match[1])
+        value = float(match[1])
         if unit:
-            found *= _UNITS[unit]
-            found = timedelta(seconds=found) if found < 1e13 else math.inf
+            value *= _UNITS[unit]
+            value = timedelta(seconds=value) if value < 1e13 else math.inf
     elif hasattr(given, "to_pytimedelta"):  # of pandas
-        found = given.to_pytimedelta()
+        value = given.to_pytimedelta()
     elif hasattr(given, "astype") and getattr(given, "dtype", None) is not None and given.dtype.kind == "m":  # of NumPy
-        found = given.astype("m8[us]").item()
-    if isinstance(found, bool) or not isinstance(found, timedelta):
-        found = _number(name, given, found)
-    if not (found > timedelta(0) if isinstance(found, timedelta) else 0 < found < math.inf):
+        value = given.astype("m8[us]").item()
+    if isinstance(value, bool) or not isinstance(value, timedelta):
+        value = _number(name, given, value)
+    if not (value > timedelta(0) if isinstance(value, timedelta) else 0 < value < math.inf):
         raise ValueError(f"{name}: found {given!r}, expected a time above 0, such as '30m'")
-    return found  # type: ignore[no-any-return]
+    return value  # type: ignore[no-any-return]
 
 
 def _unit(text: str) -> str | None:
@@ -208,9 +208,9 @@ def _unit(text: str) -> str | None:
     return letter if not letter or letter in _UNITS else None
 
 
-def _number(name: str, given: Any, found: Any) -> float:
+def _number(name: str, given: Any, value: Any) -> float:
     try:
-        return math.nan if isinstance(found, bool) else float(found)
+        return math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{name}: found {given!r}, {_EXPECTED}") from None
 

@@ -123,10 +123,10 @@ class Counts:
         >>> Counts.from_samples(somcot.random_walk(3).sample(10, 20, rng=0)).n_transitions
         200
         """
-        found = getattr(samples, "counted", None)
-        if not isinstance(found, cls):
+        counted = getattr(samples, "counted", None)
+        if not isinstance(counted, cls):
             raise TypeError(f"samples: found {type(samples).__name__}, expected Samples")
-        return found
+        return counted
 
     @classmethod
     def from_matrix(
@@ -346,8 +346,8 @@ class Counts:
         ]
         for mask, category, what in cases:
             if mask.any():
-                found = [self.states[i] for i in np.flatnonzero(mask)]
-                warn(f"{len(found)} state(s) {what}: {listing(found)}", category)
+                names = [self.states[i] for i in np.flatnonzero(mask)]
+                warn(f"{len(names)} state(s) {what}: {listing(names)}", category)
         if not self.starts_known and 2 * self.n_gaps > self.n_transitions:
             warn(
                 f"{self.n_gaps} of {self.n_transitions} steps do not begin where the step before them ended, so the "

@@ -125,17 +125,17 @@ class WeightedEdges(NamedTuple):
         first = np.flatnonzero(begin)
         rows, columns = np.append(self.rows, np.full(len(first), self.n)), np.append(self.columns, first)
         graph = csr_array((np.ones(len(rows)), (rows, columns)), shape=(self.n + 1, self.n + 1))
-        found = np.zeros(self.n + 1, dtype=np.bool_)
-        found[breadth_first_order(graph, self.n, return_predecessors=False)] = True
-        return found[:-1]
+        reached = np.zeros(self.n + 1, dtype=np.bool_)
+        reached[breadth_first_order(graph, self.n, return_predecessors=False)] = True
+        return reached[:-1]
 
     def _spread(self, begin: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Do the same step by step, which is faster on few states."""
-        found, n_before = begin.copy(), -1
-        while (n_found := int(np.count_nonzero(found))) > n_before:
+        reached, n_before = begin.copy(), -1
+        while (n_found := int(np.count_nonzero(reached))) > n_before:
             n_before = n_found
-            found[self.columns[found[self.rows]]] = True
-        return found
+            reached[self.columns[reached[self.rows]]] = True
+        return reached
 
 
 class Fit(NamedTuple):

@@ -25,9 +25,9 @@ def listing(labels: Iterable[Hashable], most: int = 10) -> str:
     >>> listing(range(13), most=3)
     '0, 1, 2 and 10 more'
     """
-    found = [repr(label) for label in labels]
-    rest = f" and {len(found) - most} more" if len(found) > most else ""
-    return ", ".join(found[:most]) + rest
+    names = [repr(label) for label in labels]
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest
 
 
 def column(name: str, values: Any) -> Column:
@@ -141,57 +141,57 @@ def _encode_integers(
     low = min(int(c.min()) for c in columns)
     span = max(int(c.max()) for c in columns) - low + 1
     if span > 4 * sum(c.size for c in columns) + 1_000_000:  # a lookup table would dwarf the data
-        found = np.unique(np.concatenate([np.unique(c) for c in columns]))
-        positions, labels = _positions(found.tolist(), given, columns, place)
-        return [positions[np.searchsorted(found, c)] for c in columns], labels
+        values = np.unique(np.concatenate([np.unique(c) for c in columns]))
+        positions, labels = _positions(values.tolist(), given, columns, place)
+        return [positions[np.searchsorted(values, c)] for c in columns], labels
     shifted = [c - low if low else c for c in columns]
     seen = np.zeros(span, dtype=np.bool_)
     for c in shifted:
         seen[c] = True
-    found = np.flatnonzero(seen)
-    positions, labels = _positions((found + low).tolist(), given, columns, place)
+    values = np.flatnonzero(seen)
+    positions, labels = _positions((values + low).tolist(), given, columns, place)
     table = np.zeros(span, dtype=np.int32)
-    table[found] = positions
+    table[values] = positions
     return [table[c] for c in shifted], labels
 
 
 def _encode_objects(
     columns: list[list[Hashable]], given: tuple[Hashable, ...] | None, place: Place
 ) -> tuple[list[Codes], tuple[Hashable, ...]]:
-    found: dict[Hashable, None] = {}
+    distinct: dict[Hashable, None] = {}
     for k, values in enumerate(columns):
         try:
-            found.update(dict.fromkeys(values))
+            distinct.update(dict.fromkeys(values))
         except TypeError:
             raise _unhashable(k, values, place) from None
-    refuse_lookalikes("states", found, {kind for values in columns for kind in set(map(type, values))})
-    for label in found:
+    refuse_lookalikes("states", distinct, {kind for values in columns for kind in set(map(type, values))})
+    for label in distinct:
         _refuse_unusable(label, columns, place, is_given=given is not None)
     try:
-        ordered = sorted(found)  # type: ignore[type-var]
+        ordered = sorted(distinct)  # type: ignore[type-var]
     except TypeError:  # no order among them: that of their first appearance
-        ordered = list(found)
+        ordered = list(distinct)
     positions, labels = _positions(ordered, given, columns, place)
     index = dict(zip(ordered, positions.tolist(), strict=True))
     return [np.fromiter(map(index.__getitem__, values), np.int32, len(values)) for values in columns], labels
 
 
 def _positions(
-    found: list[Any], given: tuple[Hashable, ...] | None, columns: Sequence[Column], place: Place
+    distinct: list[Any], given: tuple[Hashable, ...] | None, columns: Sequence[Column], place: Place
 ) -> tuple[Codes, tuple[Hashable, ...]]:
     """Where each label that was found stands among the states."""
     if given is None:
-        return np.arange(len(found), dtype=np.int32), check_labels("states", found)
-    refuse_lookalikes("states", [*found, *given], {type(label) for label in [*found, *given]})
+        return np.arange(len(distinct), dtype=np.int32), check_labels("states", distinct)
+    refuse_lookalikes("states", [*distinct, *given], {type(label) for label in [*distinct, *given]})
     index = {label: i for i, label in enumerate(given)}
-    unknown = [label for label in found if label not in index]
+    unknown = [label for label in distinct if label not in index]
     if unknown:
         raise ValueError(
             f"states: {len(unknown)} label(s) in the data are not among the {len(given)} states given: "
             f"{listing(unknown)}, first at {_first(unknown[0], columns, place)}; "
             f"the states are {listing(given, 5)}; add the labels to states or correct the data"
         )
-    return np.array([index[label] for label in found], dtype=np.int32), given
+    return np.array([index[label] for label in distinct], dtype=np.int32), given
 
 
 def refuse_lookalikes(name: str, labels: Collection[Hashable], kinds: set[type]) -> None:

@@ -163,8 +163,8 @@ def from_matrix(counts: Any) -> PairCounts:
         raise ValueError("counts: all are 0, so nothing was recorded")
     rows, columns = (np.asarray(c).astype(np.int64) for c in matrix.coords)
     order = np.lexsort((columns, rows))
-    found = PairCounts(rows[order], columns[order], values[order].astype(np.int64), int(matrix.shape[0]))
-    return found.with_values(found.values)
+    pairs = PairCounts(rows[order], columns[order], values[order].astype(np.int64), int(matrix.shape[0]))
+    return pairs.with_values(pairs.values)
 
 
 # --- Sequences that may go on in the next part of a table: where each began and where it stands.
@@ -225,8 +225,8 @@ class SequenceEnds(NamedTuple):
             values = getattr(self, name).copy()
             if from_later:
                 values[i] = getattr(later, name)[j]
-            found: NDArray[Any] = np.concatenate([values, getattr(later, name)[new]])[order]
-            return found
+            column: NDArray[Any] = np.concatenate([values, getattr(later, name)[new]])[order]
+            return column
 
         rows = self.rows.copy()
         rows[i] += later.rows[j]

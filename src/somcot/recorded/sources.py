@@ -273,10 +273,10 @@ def with_rng(function: Callable[..., Any], rng: np.random.Generator, n_arguments
 
 def reset_law(begin: Callable[[], Any], place: Mapping[Hashable, int] | None) -> Floats:
     """The law of the first state, read off 1,000 calls."""
-    found = whole_numbers("reset", "states", indices_of([begin() for _ in range(1000)], place))
-    if found.min() < 0:
-        raise StreamError(f"reset: found state {found.min()}, expected a state index of at least 0")
-    counts = np.bincount(found, minlength=0 if place is None else len(place))
+    states = whole_numbers("reset", "states", indices_of([begin() for _ in range(1000)], place))
+    if states.min() < 0:
+        raise StreamError(f"reset: found state {states.min()}, expected a state index of at least 0")
+    counts = np.bincount(states, minlength=0 if place is None else len(place))
     return np.asarray(counts / counts.sum())
 
 

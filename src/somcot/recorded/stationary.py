@@ -236,8 +236,8 @@ def slopes(support: Support, law: Floats, g: Floats) -> Floats:
     rows, columns, P = support.rows[:n_entries], support.indices[:n_entries], support.probabilities[:n_entries]
     taken = inside[rows] & inside[columns]
     mean = np.bincount(rows[taken], P[taken] * h[columns[taken]], len(law)) / np.where(inside, mass, 1.0)
-    found: Floats = np.where(taken, (law / np.where(inside, mass, 1.0))[rows] * (h[columns] - mean[rows]), 0.0)
-    return found
+    derivative: Floats = np.where(taken, (law / np.where(inside, mass, 1.0))[rows] * (h[columns] - mean[rows]), 0.0)
+    return derivative
 
 
 def _restricted(support: Support, inside: NDArray[np.bool_]) -> tuple[Kernel, Floats]:

@@ -129,20 +129,20 @@ def with_order(samples: Samples, k: int) -> Samples:
         raise ValueError("k: independent transitions have no words of more than one state; record whole episodes")
     if samples.initial is not None:
         raise ValueError("k: the known start law is one of single states, not of words; leave out initial=")
-    found = steps_between_words(EpisodeSteps(samples.now, samples.following, samples.offsets, samples.n_states), k)
-    dropped = samples.n_episodes - len(found.kept)
+    longer = steps_between_words(EpisodeSteps(samples.now, samples.following, samples.offsets, samples.n_states), k)
+    dropped = samples.n_episodes - len(longer.kept)
     if dropped == samples.n_episodes:
         raise ValueError(f"k: no episode has the {k + 1} states that a step between words of {k} needs")
     if dropped:
         warn(f"k: {dropped} of {samples.n_episodes} episodes have fewer than {k + 1} states; dropped", DataWarning)
-    last = found.words[:, -1]
+    last = longer.words[:, -1]
     return replace(
         samples,
-        states=tuple(tuple(samples.states[c] for c in word) for word in found.words.tolist()),
-        now=found.now,
-        following=found.following,
-        offsets=found.offsets,
-        terminated=None if samples.terminated is None else samples.terminated[found.kept],
+        states=tuple(tuple(samples.states[c] for c in word) for word in longer.words.tolist()),
+        now=longer.now,
+        following=longer.following,
+        offsets=longer.offsets,
+        terminated=None if samples.terminated is None else samples.terminated[longer.kept],
         rewards=None if samples.rewards is None else samples.rewards.at(last),
     )
 

@@ -202,10 +202,10 @@ def cross_gap(V, pair_x, pair_y, x, y, bases, plans, unit, weight):
 @kernel
 def widest(todo, pair, rows):
     """The largest support among one side's rows of the pairs `todo`."""
-    found = 1
+    width = 1
     for k in todo:
-        found = max(found, rows.indptr[pair[k] + 1] - rows.indptr[pair[k]])
-    return found
+        width = max(width, rows.indptr[pair[k] + 1] - rows.indptr[pair[k]])
+    return width
 
 
 @kernel

@@ -209,26 +209,26 @@ class WidePairs:
         self._slices = cut(rows * columns, _SLICE)
         self._pivots: list[float] = []  # a pair, sweep by sweep
 
-    def improve(self, V: Floats, found: tuple[Floats, Floats, Floats], threads: int) -> int:
-        """Solve all of them; `found` receives bounds and values. Returns how many bases changed."""
+    def improve(self, V: Floats, targets: tuple[Floats, Floats, Floats], threads: int) -> int:
+        """Solve all of them; `targets` receives bounds and values. Returns how many bases changed."""
         start = self._choose(V)
 
         def run(lo: int, hi: int) -> tuple[int, int]:
-            return self._solve(self._task, self._todo[lo:hi], V, start, found)
+            return self._solve(self._task, self._todo[lo:hi], V, start, targets)
 
         changed, pivots = np.sum(in_slices(run, self._slices, threads), axis=0)
         self._pivots.append(float(pivots) / len(self._todo))
         return int(changed)
 
     def _solve(
-        self, task: Task, todo: NDArray[np.int64], V: Floats, start: Start, found: tuple[Floats, Floats, Floats]
+        self, task: Task, todo: NDArray[np.int64], V: Floats, start: Start, targets: tuple[Floats, Floats, Floats]
     ) -> tuple[int, int]:
         prices = np.empty((0, 0), dtype=np.float32)
         if start.entropic:
             p = _dense(task.x, task.pair_x[todo], V.shape[0])
             q = _dense(task.y, task.pair_y[todo], V.shape[1])
             prices = entropic_prices(V, p, q)
-        answer: tuple[int, int] = optimise_wide(todo, V, *task, start.basis, prices, *found)
+        answer: tuple[int, int] = optimise_wide(todo, V, *task, start.basis, prices, *targets)
         return answer
 
     def _choose(self, V: Floats) -> Start:

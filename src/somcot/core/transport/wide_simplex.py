@@ -115,7 +115,7 @@ def pivot_until_optimal(C, costs, T, turned, tolerance, tree):
             transpose(C, T)
             turned = True
         line = max(_SHARE * best, tolerance)
-        found = 0
+        n_entering = 0
         for _ in range(_ROWS):
             key = _largest(gains)
             if unbits(key) <= line:
@@ -125,12 +125,12 @@ def pivot_until_optimal(C, costs, T, turned, tolerance, tree):
             if u[i] - (C[i, j] - v[j]) > line:
                 _pivot(i, j, C, tree)
                 copy_to(prices, v)
-                found += 1
+                n_entering += 1
             gains[i] = 0
-        if exact and found == 0:  # the last bits of a key can lift a gain just over the tolerance
+        if exact and n_entering == 0:  # the last bits of a key can lift a gain just over the tolerance
             return pivots
-        pivots += found
-        exact = found == 0
+        pivots += n_entering
+        exact = n_entering == 0
 
 
 @part
