@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from somcot.clocks import Clock
-from somcot.plumbing.arrays import Floats
+from somcot.plumbing.arrays import Array, Floats
 from somcot.plumbing.checks import (
     check_count,
     check_discount,
@@ -59,13 +59,13 @@ class Support(NamedTuple):
         """The row of each entry, the start row n last."""
         return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
 
-    def locate(self, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.int64]:
+    def locate(self, rows: Array, columns: Array) -> NDArray[np.int64]:
         """Where the entries (row, column) stand; the number of entries before them where they are absent."""
         n = np.int64(len(self.indptr) - 2)
         places: NDArray[np.int64] = np.searchsorted(self.rows * n + self.indices, rows * n + columns)
         return places
 
-    def row_sums(self, values: NDArray[Any]) -> NDArray[Any]:
+    def row_sums(self, values: Array) -> Array:
         """Sums over the rows of one number per entry; no row may be empty."""
         return np.add.reduceat(values, self.indptr[:-1])
 
@@ -327,7 +327,7 @@ class MarkovChain:
             state[moving] = self._draw_next(state[moving], rng)
         return state, self._draw_next(state, rng)
 
-    def _draw_next(self, rows: NDArray[Any], rng: np.random.Generator) -> NDArray[np.int64]:
+    def _draw_next(self, rows: Array, rng: np.random.Generator) -> NDArray[np.int64]:
         """One successor for each row of the support (row n is the start law)."""
         indptr, indices, _ = self.support
         place = np.searchsorted(self._cumulative, rows + rng.random(len(rows)), side="right")

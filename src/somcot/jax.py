@@ -18,22 +18,28 @@ errors when the compiled function runs, within JAX's own; mistakes in shapes whe
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
-from somcot.gradients import NAMES, NDIMS, check_arrays, check_shapes, solve_arrays
+from somcot.gradients import NAMES, NDIMS, Inputs, check_arrays, check_shapes, solve_arrays
+from somcot.plumbing.arrays import Floats
 
 try:
     import jax
     import jax.numpy as jnp
+    from jax import Array
+    from jax.typing import ArrayLike
 except ImportError:
     raise ImportError("somcot.jax needs JAX: pip install 'somcot[jax]'") from None
 
 __all__ = ["distance", "metric"]
 
 
-def distance(P_x: Any, P_y: Any, cost: Any, discount: Any, initial_x: Any = None, initial_y: Any = None) -> Any:
+def distance(
+    P_x: ArrayLike, P_y: ArrayLike, cost: ArrayLike, discount: ArrayLike,
+    initial_x: ArrayLike | None = None, initial_y: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """The exact distance of two chains, differentiable in everything it depends on.
 
     Parameters
@@ -54,7 +60,7 @@ def distance(P_x: Any, P_y: Any, cost: Any, discount: Any, initial_x: Any = None
     return _batched(_distance, _arrays(P_x, P_y, cost, discount, initial_x, initial_y))
 
 
-def metric(P_x: Any, P_y: Any, cost: Any, discount: Any) -> Any:
+def metric(P_x: ArrayLike, P_y: ArrayLike, cost: ArrayLike, discount: ArrayLike) -> Array:
     """The exact distances of all pairs of states, ([batch,] n_x, n_y); arguments as for `distance`.
 
     First derivatives, backward only.
@@ -62,7 +68,7 @@ def metric(P_x: Any, P_y: Any, cost: Any, discount: Any) -> Any:
     return _batched(_metric, _arrays(P_x, P_y, cost, discount, None, None))
 
 
-def _arrays(*given: Any) -> list[Any]:
+def _arrays(*given: ArrayLike | None) -> list[Array]:
     arrays = [_array(name, value) for name, value in zip(NAMES[:4], given, strict=False)]
     dtype = jnp.result_type(*arrays[:3])
     for kernel, start in zip(arrays[:2], given[4:], strict=True):
@@ -76,7 +82,7 @@ def _arrays(*given: Any) -> list[Any]:
     return [a.astype(dtype) for a in arrays]
 
 
-def _array(name: str, value: Any) -> Any:
+def _array(name: str, value: ArrayLike) -> Array:
     try:
         array = jnp.asarray(value)
     except (TypeError, ValueError):
@@ -88,31 +94,31 @@ def _array(name: str, value: Any) -> Any:
     return array
 
 
-def _batched(function: Any, arrays: list[Any]) -> Any:
+def _batched(function: Callable[..., Array], arrays: list[Array]) -> Array:
     axes = tuple(0 if a.ndim > k else None for a, k in zip(arrays, NDIMS, strict=True))
     return function(*arrays) if axes == (None,) * 6 else jax.vmap(function, in_axes=axes)(*arrays)
 
 
-def _host(question: str, *arrays: Any) -> Any:
+def _host(question: str, *arrays: Array) -> Floats | tuple[Floats, ...]:
     """What the host is asked: "value", "gradient" or "metric" of six arrays, or "pull" with weights after them."""
     solution = solve_arrays(tuple(np.asarray(a, dtype=np.float64) for a in arrays[:6]))
     if question == "pull":
-        answer: Any = solution.metric_gradient(np.asarray(arrays[6], dtype=np.float64))
+        answer: Floats | Inputs = solution.metric_gradient(np.asarray(arrays[6], dtype=np.float64))
     else:
         answer = getattr(solution, question)
     dtype = np.asarray(arrays[0]).dtype
     return tuple(part.astype(dtype) for part in answer) if isinstance(answer, tuple) else answer.astype(dtype)
 
 
-def _ask(question: str, shapes: Any, *arrays: Any) -> Any:
+def _ask(question: str, shapes: object, *arrays: Array) -> Array:
     """Call the host from compiled code; whoever differentiates that is told what there is."""
 
     @jax.custom_jvp  # type: ignore[untyped-decorator]
-    def call(*arrays: Any) -> Any:
+    def call(*arrays: Array) -> Array:
         return jax.pure_callback(lambda *a: _host(question, *a), shapes, *arrays, vmap_method="expand_dims")
 
     @call.defjvp  # type: ignore[untyped-decorator]
-    def refuse(primals: Any, tangents: Any) -> Any:
+    def refuse(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, Array]:
         raise NotImplementedError(
             "somcot.jax has first derivatives only: no Hessians, no grad of grad; somcot.torch.distance has second ones"
         )
@@ -120,32 +126,32 @@ def _ask(question: str, shapes: Any, *arrays: Any) -> Any:
     return call(*arrays)
 
 
-def _like(*arrays: Any) -> Any:
+def _like(*arrays: Array) -> tuple[object, ...]:
     return tuple(jax.ShapeDtypeStruct(a.shape, arrays[0].dtype) for a in arrays)
 
 
 @jax.custom_jvp  # type: ignore[untyped-decorator]
-def _distance(*arrays: Any) -> Any:
+def _distance(*arrays: Array) -> Array:
     return _ask("value", jax.ShapeDtypeStruct((), arrays[0].dtype), *arrays)
 
 
 @_distance.defjvp  # type: ignore[untyped-decorator]
-def _distance_jvp(primals: Any, tangents: Any) -> Any:
+def _distance_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, Array]:
     slopes = _ask("gradient", _like(*primals), *primals)
     return _distance(*primals), sum((slope * t).sum() for slope, t in zip(slopes, tangents, strict=True))
 
 
 @jax.custom_vjp  # type: ignore[untyped-decorator]
-def _metric(*arrays: Any) -> Any:
+def _metric(*arrays: Array) -> Array:
     return _ask("metric", jax.ShapeDtypeStruct(arrays[2].shape, arrays[0].dtype), *arrays)
 
 
-def _metric_forward(*arrays: Any) -> Any:
+def _metric_forward(*arrays: Array) -> tuple[Array, tuple[Array, ...]]:
     return _metric(*arrays), arrays
 
 
-def _metric_backward(arrays: Any, weight: Any) -> Any:
-    return _ask("pull", _like(*arrays), *arrays, weight)
+def _metric_backward(arrays: tuple[Array, ...], weight: Array) -> tuple[Array, ...]:
+    return tuple(_ask("pull", _like(*arrays), *arrays, weight))
 
 
 _metric.defvjp(_metric_forward, _metric_backward)

@@ -17,15 +17,16 @@ is done on the CPU.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from somcot.gradients import NAMES, NDIMS, ArraySolution, Inputs, WarmStart, check_shapes, solve_arrays
+from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count
 
 try:
     import torch
+    from torch import Tensor
+    from torch.autograd.function import FunctionCtx
 except ImportError:
     raise ImportError("somcot.torch needs PyTorch: pip install 'somcot[torch]'") from None
 
@@ -33,16 +34,16 @@ __all__ = ["DistanceLoss", "RunningKernel", "WarmStart", "distance", "metric"]
 
 
 def distance(
-    P_x: Any,
-    P_y: Any,
-    cost: Any,
-    discount: Any,
-    initial_x: Any = None,
-    initial_y: Any = None,
+    P_x: Tensor,
+    P_y: Tensor,
+    cost: Tensor,
+    discount: Tensor | float,
+    initial_x: Tensor | None = None,
+    initial_y: Tensor | None = None,
     *,
     warm: WarmStart | None = None,
     threads: int | None = None,
-) -> Any:
+) -> Tensor:
     """The exact distance of two chains, differentiable in everything it depends on.
 
     Parameters
@@ -69,8 +70,14 @@ def distance(
 
 
 def metric(
-    P_x: Any, P_y: Any, cost: Any, discount: Any, *, warm: WarmStart | None = None, threads: int | None = None
-) -> Any:
+    P_x: Tensor,
+    P_y: Tensor,
+    cost: Tensor,
+    discount: Tensor | float,
+    *,
+    warm: WarmStart | None = None,
+    threads: int | None = None,
+) -> Tensor:
     """The exact distances of all pairs of states, ([batch,] n_x, n_y); arguments as for `distance`.
 
     First derivatives only. Entries at the least cost, which cannot be lower, have derivative 0 in the kernels.
@@ -97,9 +104,16 @@ class DistanceLoss(torch.nn.Module):  # type: ignore[misc]
     0.28125
     """
 
-    cost: Any
+    cost: Tensor
 
-    def __init__(self, *, discount: Any, cost: Any = None, reduction: str = "mean", threads: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        discount: Tensor | float,
+        cost: Tensor | None = None,
+        reduction: str = "mean",
+        threads: int | None = None,
+    ) -> None:
         super().__init__()
         if reduction not in ("mean", "sum", "none"):
             raise ValueError(f"reduction: found {reduction!r}, expected 'mean', 'sum' or 'none'")
@@ -110,7 +124,14 @@ class DistanceLoss(torch.nn.Module):  # type: ignore[misc]
             self.register_buffer("cost", torch.as_tensor(cost), persistent=False)
         self.warm = WarmStart()
 
-    def forward(self, P_x: Any, P_y: Any, cost: Any = None, initial_x: Any = None, initial_y: Any = None) -> Any:
+    def forward(
+        self,
+        P_x: Tensor,
+        P_y: Tensor,
+        cost: Tensor | None = None,
+        initial_x: Tensor | None = None,
+        initial_y: Tensor | None = None,
+    ) -> Tensor:
         """The distance, over a batch reduced as asked for."""
         given = self.cost if cost is None else cost
         if given is None:
@@ -142,7 +163,7 @@ class RunningKernel(torch.nn.Module):  # type: ignore[misc]
             [1.0000, 0.0000]], dtype=torch.float64)
     """
 
-    counts: Any
+    counts: Tensor
 
     def __init__(self, n_states: int, *, prior: float = 0.05, forget: float = 0.0) -> None:
         super().__init__()
@@ -154,7 +175,7 @@ class RunningKernel(torch.nn.Module):  # type: ignore[misc]
         self.prior, self.forget = prior, forget
         self.register_buffer("counts", torch.zeros(n_states, n_states, dtype=torch.float64))
 
-    def add(self, now: Any, following: Any) -> Any:
+    def add(self, now: Tensor, following: Tensor) -> Tensor:
         """Count the transitions of a minibatch; returns the kernel of all so far.
 
         Parameters
@@ -167,15 +188,15 @@ class RunningKernel(torch.nn.Module):  # type: ignore[misc]
         self.counts = total.detach()
         return self._rows(total)
 
-    def forward(self, now: Any, following: Any) -> Any:
+    def forward(self, now: Tensor, following: Tensor) -> Tensor:
         """The same as `add`."""
         return self.add(now, following)
 
-    def kernel(self) -> Any:
+    def kernel(self) -> Tensor:
         """The kernel of all transitions so far."""
         return self._rows(self.counts)
 
-    def _rows(self, counts: Any) -> Any:
+    def _rows(self, counts: Tensor) -> Tensor:
         weights = counts + self.prior
         sums = weights.sum(-1, keepdim=True)
         if bool((sums == 0).any()):
@@ -183,7 +204,7 @@ class RunningKernel(torch.nn.Module):  # type: ignore[misc]
             raise ValueError(f"state {state} was never left; give a prior above 0, or wait with asking for the kernel")
         return weights / sums
 
-    def _soft(self, name: str, states: Any) -> Any:
+    def _soft(self, name: str, states: Tensor) -> Tensor:
         """One row per transition, a law over states."""
         n = len(self.counts)
         if states.dtype.is_floating_point:
@@ -202,13 +223,13 @@ class RunningKernel(torch.nn.Module):  # type: ignore[misc]
 
 class _Distance(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, warm: WarmStart | None, threads: int | None, *tensors: Any) -> Any:
+    def forward(ctx: FunctionCtx, warm: WarmStart | None, threads: int | None, *tensors: Tensor) -> Tensor:
         ctx.solution = _solved(tensors, warm, threads)
         ctx.save_for_backward(*tensors)
         return _as_result(ctx.solution.value, tensors)
 
     @staticmethod
-    def backward(ctx: Any, weight: Any) -> Any:
+    def backward(ctx: FunctionCtx, weight: Tensor) -> tuple[Tensor | None, ...]:
         return None, None, *_Slope.apply(ctx.solution, weight, *ctx.saved_tensors)
 
 
@@ -216,14 +237,14 @@ class _Slope(torch.autograd.Function):  # type: ignore[misc]
     """Weights times derivatives of distances: a function of its own, so that it can be differentiated once more."""
 
     @staticmethod
-    def forward(ctx: Any, solution: ArraySolution, weight: Any, *tensors: Any) -> Any:
+    def forward(ctx: FunctionCtx, solution: ArraySolution, weight: Tensor, *tensors: Tensor) -> Tensor:
         ctx.solution = solution
         ctx.save_for_backward(weight, *tensors)
         return tuple(_broadcast(weight, t) * _like(part, t) for part, t in zip(solution.gradient, tensors, strict=True))
 
     @staticmethod
     @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, *along: Any) -> Any:
+    def backward(ctx: FunctionCtx, *along: Tensor) -> tuple[Tensor | None, ...]:
         weight, *tensors = ctx.saved_tensors
         if tensors[NAMES.index("discount")].requires_grad:
             raise RuntimeError(
@@ -245,28 +266,28 @@ class _Slope(torch.autograd.Function):  # type: ignore[misc]
 
 class _Metric(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, warm: WarmStart | None, threads: int | None, *tensors: Any) -> Any:
+    def forward(ctx: FunctionCtx, warm: WarmStart | None, threads: int | None, *tensors: Tensor) -> Tensor:
         ctx.solution = _solved(tensors, warm, threads)
         ctx.save_for_backward(*tensors)
         return _as_result(ctx.solution.metric, tensors)
 
     @staticmethod
-    def backward(ctx: Any, weight: Any) -> Any:
+    def backward(ctx: FunctionCtx, weight: Tensor) -> tuple[Tensor | None, ...]:
         return None, None, *_MetricSlope.apply(ctx.solution, weight, *ctx.saved_tensors)
 
 
 class _MetricSlope(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, solution: ArraySolution, weight: Any, *tensors: Any) -> Any:
+    def forward(ctx: FunctionCtx, solution: ArraySolution, weight: Tensor, *tensors: Tensor) -> Tensor:
         derivatives = solution.metric_gradient(_host(weight))
         return tuple(_like(part, t) for part, t in zip(derivatives, tensors, strict=True))
 
     @staticmethod
-    def backward(ctx: Any, *along: Any) -> Any:
+    def backward(ctx: FunctionCtx, *along: Tensor) -> tuple[Tensor | None, ...]:
         raise RuntimeError("metric: second derivatives are not available; those of somcot.torch.distance are")
 
 
-def _tensors(*given: Any) -> list[Any]:
+def _tensors(*given: object) -> list[Tensor]:
     """All arguments as floating-point tensors on one device with one leading axis, or none."""
     known = next((value for value in given if isinstance(value, torch.Tensor)), torch.zeros(()))
     tensors = [_tensor(name, value, known) for name, value in zip(NAMES[:4], given, strict=False)]
@@ -280,7 +301,7 @@ def _tensors(*given: Any) -> list[Any]:
     return [t.expand((*lead, *t.shape[t.dim() - k :])) for t, k in zip(tensors, NDIMS, strict=True)]
 
 
-def _tensor(name: str, value: Any, known: Any) -> Any:
+def _tensor(name: str, value: object, known: Tensor) -> Tensor:
     if not isinstance(value, torch.Tensor):
         try:
             return torch.as_tensor(np.asarray(value, dtype=np.float64), device=known.device)
@@ -295,24 +316,25 @@ def _tensor(name: str, value: Any, known: Any) -> Any:
     return value
 
 
-def _solved(tensors: tuple[Any, ...], warm: WarmStart | None, threads: int | None) -> ArraySolution:
+def _solved(tensors: tuple[Tensor, ...], warm: WarmStart | None, threads: int | None) -> ArraySolution:
     return solve_arrays(tuple(map(_host, tensors)), warm, threads)
 
 
-def _host(tensor: Any) -> Any:
-    return tensor.detach().to("cpu", torch.float64).numpy()
+def _host(tensor: Tensor) -> Floats:
+    values: Floats = tensor.detach().to("cpu", torch.float64).numpy()
+    return values
 
 
-def _as_result(value: Any, tensors: tuple[Any, ...]) -> Any:
+def _as_result(value: object, tensors: tuple[Tensor, ...]) -> Tensor:
     """In the dtype of kernels and cost together, on their device."""
     dtype = torch.promote_types(torch.promote_types(tensors[0].dtype, tensors[1].dtype), tensors[2].dtype)
     return torch.as_tensor(value).to(tensors[0].device, dtype)
 
 
-def _like(part: Any, tensor: Any) -> Any:
+def _like(part: object, tensor: Tensor) -> Tensor:
     return torch.as_tensor(np.ascontiguousarray(part)).to(tensor.device, tensor.dtype)
 
 
-def _broadcast(weight: Any, tensor: Any) -> Any:
+def _broadcast(weight: Tensor, tensor: Tensor) -> Tensor:
     """Weights of the problems against what each of them has."""
     return weight.to(tensor.dtype).reshape(weight.shape + (1,) * (tensor.dim() - weight.dim()))

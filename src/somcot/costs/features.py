@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from somcot.costs.tables import finite
-from somcot.plumbing.arrays import Floats
+from somcot.plumbing.arrays import Array, Floats
 from somcot.plumbing.checks import check_flag, real_array
 from somcot.plumbing.text import brief_record
 
@@ -85,7 +85,7 @@ class FeatureCost:
         """Numbers of states (n_x, n_y)."""
         return len(self.x.means), len(self.y.means)
 
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
         return np.abs(self.signed).astype(dtype or np.float64)
 
     def pooled(self, a: Floats, b: Floats) -> tuple[Floats, Floats]:

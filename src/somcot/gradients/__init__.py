@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from somcot.derivatives import Gradient, Margin, row_gradient
 from somcot.gradients import stacked as slopes
 from somcot.gradients.stacked import Slopes, Stack, StackedSolution, WarmStart, distance_slopes, margins, solve
-from somcot.plumbing.arrays import Floats
+from somcot.plumbing.arrays import Array, Floats
 from somcot.plumbing.checks import check_finite
 from somcot.problem import Problem
 
@@ -193,9 +192,7 @@ class ArraySolution:
         return Inputs(*(part.reshape((*self.lead, *part.shape[1:])) for part in parts))
 
 
-def solve_arrays(
-    given: tuple[NDArray[Any], ...], warm: WarmStart | None = None, threads: int | None = None
-) -> ArraySolution:
+def solve_arrays(given: tuple[Array, ...], warm: WarmStart | None = None, threads: int | None = None) -> ArraySolution:
     """Check and solve: one array for each name of `NAMES`, leading axes broadcast against each other."""
     rows_x, rows_y, cost, discount, sums_x, sums_y, lead = check_arrays(given)
     stack = Stack.from_rows(rows_x, rows_y, cost, discount)
@@ -214,7 +211,7 @@ class Checked(NamedTuple):
     lead: tuple[int, ...]
 
 
-def check_arrays(given: tuple[NDArray[Any], ...]) -> Checked:
+def check_arrays(given: tuple[Array, ...]) -> Checked:
     """Refuse what is no problem, naming the array and the place."""
     arrays = [np.asarray(a, dtype=np.float64) for a in given]
     lead = check_shapes([a.shape for a in arrays])

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from somcot import costs
 from somcot.chains import MarkovChain
 from somcot.live.detector import PRIOR_MASS, Bets, bets_on
-from somcot.plumbing.arrays import Bools, Codes, Floats, Ints
+from somcot.plumbing.arrays import Array, Bools, Codes, Floats, Ints
 from somcot.plumbing.checks import is_missing
 from somcot.plumbing.errors import how_to_wrap
 from somcot.recorded.counts import Counts
@@ -323,10 +323,10 @@ class Reference:
             h.update(name.encode() + np.ascontiguousarray(arrays[name]).tobytes())
         return h.hexdigest()
 
-    def parts(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    def parts(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Arrays and a record that `from_parts` puts together again."""
         process = self.process
-        arrays: dict[str, NDArray[Any]] = {} if isinstance(self.cost, str) else {"cost": self.cost}
+        arrays: dict[str, Array] = {} if isinstance(self.cost, str) else {"cost": self.cost}
         if isinstance(process, MarkovChain):
             support = process.support
             arrays |= {"indptr": support.indptr, "indices": support.indices, "probabilities": support.probabilities}
@@ -341,9 +341,7 @@ class Reference:
         return arrays, {"kind": "counts", "n_closed": process.n_closed, "stationary": process.stationary}
 
     @classmethod
-    def from_parts(
-        cls, arrays: dict[str, NDArray[Any]], record: dict[str, Any], states: tuple[Hashable, ...]
-    ) -> Reference:
+    def from_parts(cls, arrays: dict[str, Array], record: dict[str, Any], states: tuple[Hashable, ...]) -> Reference:
         """What `parts` took apart."""
         from scipy.sparse import csr_array
 
@@ -371,7 +369,7 @@ class Reference:
         return cls(process, arrays.get("cost", "labels"))
 
 
-def _check_rows(indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any], n: int) -> None:
+def _check_rows(indptr: Array, indices: Array, values: Array, n: int) -> None:
     """Refuse rows that lie outside their entries: what reads them believes them."""
     if indptr.shape != (n + 2,) or indptr.dtype.kind not in "iu" or indices.shape != values.shape:
         raise ValueError("the reference has rows of another shape")
@@ -380,6 +378,6 @@ def _check_rows(indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any
     _check_places(indices, n)
 
 
-def _check_places(states: NDArray[Any], n: int) -> None:
+def _check_places(states: Array, n: int) -> None:
     if states.dtype.kind not in "iu" or (len(states) and not 0 <= states.min() <= states.max() < n):
         raise ValueError("the reference names states that it does not have")

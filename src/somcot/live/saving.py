@@ -6,7 +6,6 @@ import os
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from somcot.live.alarm import Alarm, MonitorSettings
 from somcot.live.detector import ENTRIES, Bets
@@ -14,6 +13,7 @@ from somcot.live.monitor import Monitor
 from somcot.live.reference import Labels, Reference, from_plain, to_plain
 from somcot.live.sequences import Open, Window
 from somcot.plumbing import records as container
+from somcot.plumbing.arrays import Array
 from somcot.plumbing.checks import check_count, check_number
 from somcot.plumbing.records import CheckpointError
 
@@ -31,7 +31,7 @@ _PLAIN = ("_last", "_dated", "_check_at", "_checks", "_reason", "n_events", "not
 def save(monitor: Monitor, path: str | os.PathLike[str]) -> None:
     """Write a monitor to a file, replacing what is there in one move."""
     held, about = monitor.reference.parts()
-    arrays: dict[str, NDArray[Any]] = {f"reference.{name}": array for name, array in held.items()}
+    arrays: dict[str, Array] = {f"reference.{name}": array for name, array in held.items()}
     for part, kind in _PARTS.items():
         record = getattr(monitor, f"_{part}")
         arrays |= {f"{part}.{name}": getattr(record, name) for name in kind._fields}  # type: ignore[attr-defined]
@@ -62,7 +62,7 @@ def load(path: str | os.PathLike[str]) -> Monitor:
         ) from None
 
 
-def _put_together(arrays: dict[str, NDArray[Any]], record: dict[str, Any]) -> Monitor:
+def _put_together(arrays: dict[str, Array], record: dict[str, Any]) -> Monitor:
     states = tuple(from_plain(label) for label in record["states"])
     held = {name.removeprefix("reference."): a for name, a in arrays.items() if name.startswith("reference.")}
     monitor = Monitor.__new__(Monitor)
@@ -125,7 +125,7 @@ def _check(monitor: Monitor) -> None:
     lengths = all(len(a) == room for a in (bets.columns, bets.null, bets.seen)) and bets.seen.shape[1:] == (5,)
     lengths &= all(len(a) == slots for a in (known.names, known.step, known.seen, known.before, known.after))
     used = bets.number[ENTRIES : ENTRIES + 1]
-    ranges: list[tuple[NDArray[Any], int, int]] = [
+    ranges: list[tuple[Array, int, int]] = [
         (bets.places, 0, room), (bets.heads, -1, room), (bets.nexts, -1, room), (bets.columns, 0, n + 1),
         (known.places, -1, slots), (known.before, -1, slots), (known.after, -1, slots),
         (known.number[:4], -1, slots + 1), (known.last, 0, max(m, 1)), (known.step, -1, max(m, 1)), (used, 0, room + 1),

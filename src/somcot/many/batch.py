@@ -16,10 +16,9 @@ end well says so in `status`, and the ordinary path takes it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from somcot.chains import Support
 from somcot.compile.jit import kernel
@@ -35,7 +34,7 @@ from somcot.many.small_solver import (
     unit_of,
     with_rows,
 )
-from somcot.plumbing.arrays import Codes, Floats, Ints
+from somcot.plumbing.arrays import Array, Codes, Floats, Ints
 
 __all__ = [
     "BatchValues",
@@ -111,7 +110,7 @@ def _offsets(sizes: Ints) -> Ints:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]).astype(np.int64)
 
 
-def _joined(parts: Sequence[NDArray[Any]], kind: type) -> NDArray[Any]:
+def _joined(parts: Sequence[Array], kind: type) -> Array:
     return np.concatenate([np.asarray(p, dtype=kind) for p in parts]) if parts else np.empty(0, dtype=kind)
 
 

@@ -9,7 +9,6 @@ from itertools import count, islice
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from somcot import costs
 from somcot.chains import MarkovChain, Support
@@ -27,7 +26,7 @@ from somcot.many.members import (
     seconds_of,
     shared,
 )
-from somcot.plumbing.arrays import Floats, Ints
+from somcot.plumbing.arrays import Array, Floats, Ints
 from somcot.plumbing.checks import check_confidence, check_discount, check_flag
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.problem import ChainOrData, Data
@@ -281,7 +280,7 @@ def _work(x: tuple[int, float], y: tuple[int, float]) -> float:
     return 2.4 * n * m * (0.4e-6 + 0.1e-6 * (k + j) + 0.02e-6 * k * j)
 
 
-def _episodes(process: ChainOrData) -> list[NDArray[Any]]:
+def _episodes(process: ChainOrData) -> list[Array]:
     """What tests and the ordinary way look at beside the counts."""
     if not isinstance(process, Samples):
         return []

@@ -6,9 +6,8 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from somcot.plumbing.arrays import Floats
+from somcot.plumbing.arrays import Array, Floats
 from somcot.plumbing.text import label_text
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def bar_labels(ax: Axes, labels: Sequence[str]) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def circle(ax: Axes, law: Floats, labels: Sequence[Hashable], shades: NDArray[Any] | str) -> None:
+def circle(ax: Axes, law: Floats, labels: Sequence[Hashable], shades: Array | str) -> None:
     """States on a circle: dots grow with the rows' sums, arrows with the entries."""
     angle = np.pi / 2 - 2 * np.pi * np.arange(len(labels)) / max(len(labels), 1)
     place = np.stack([np.cos(angle), np.sin(angle)], axis=1)

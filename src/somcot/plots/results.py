@@ -6,12 +6,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from somcot.chains import MarkovChain
 from somcot.contributions import PairShare, TransitionShare
 from somcot.plots.drawing import NAMES, axes, bar_labels, circle, heat_map, shown
-from somcot.plumbing.arrays import Floats
+from somcot.plumbing.arrays import Array, Floats
 from somcot.plumbing.text import figure
 from somcot.problem import Data
 from somcot.result import Claim, Result
@@ -349,7 +348,7 @@ def graph(
     law, states, what = _law(record, one, discount)
     ax = axes(ax)
     chosen = np.sort(np.argsort(-law.sum(axis=1), kind="stable")[:_GRAPH_STATES])
-    shades: NDArray[Any] | str = _matched_colours(record)[one][chosen] if isinstance(record, Result) else "C0"
+    shades: Array | str = _matched_colours(record)[one][chosen] if isinstance(record, Result) else "C0"
     circle(ax, law[np.ix_(chosen, chosen)], [states[k] for k in chosen], shades)
     matched = "; equal colours go together" if isinstance(record, Result) else ""
     ax.set_title(f"{what} of {shown(names[one], 40)}{matched}")
@@ -378,7 +377,7 @@ def _dense(matrix: Any) -> Floats:
     return np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix, dtype=np.float64)
 
 
-def _matched_colours(result: Result) -> tuple[NDArray[Any], NDArray[Any]]:
+def _matched_colours(result: Result) -> tuple[Array, Array]:
     import matplotlib as mpl
 
     n = len(result.states_x)

@@ -1,12 +1,13 @@
 """Names for the kinds of arrays that are handed around."""
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bools", "Codes", "Floats", "Ints", "Places"]
+__all__ = ["Array", "Bools", "Codes", "Floats", "Ints", "Places"]
 
+Array: TypeAlias = NDArray[Any]  # of any dtype
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]

@@ -9,9 +9,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from somcot.plumbing.arrays import Floats
+from somcot.plumbing.arrays import Array, Floats
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -86,7 +86,7 @@ def check_flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def _from_objects(name: str, array: NDArray[Any]) -> NDArray[Any]:
+def _from_objects(name: str, array: Array) -> Array:
     """Numbers kept as Python objects (Decimal, Fraction, None) become floats; text and complex do not."""
     if array.dtype.kind == "O":
         try:

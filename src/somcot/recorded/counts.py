@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from somcot import costs
 from somcot.chains import MarkovChain
-from somcot.plumbing.arrays import Bools, Floats, Ints
+from somcot.plumbing.arrays import Array, Bools, Floats, Ints
 from somcot.plumbing.checks import check_flag, check_labels
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
 from somcot.plumbing.html import SHOWN, card, table
@@ -400,7 +400,7 @@ def choose_start(
     return None, True
 
 
-def _placed(values: NDArray[Any], places: NDArray[Any], n: int) -> NDArray[Any]:
+def _placed(values: Array, places: Array, n: int) -> Array:
     table = np.zeros(n, dtype=values.dtype)
     table[places] = values
     return table

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from somcot.chains import MarkovChain
-from somcot.plumbing.arrays import Floats
+from somcot.plumbing.arrays import Array, Floats
 from somcot.plumbing.checks import (
     check_count,
     check_discount,
@@ -463,7 +463,7 @@ def _occupancy(chain: MarkovChain, discount: float) -> Floats | csr_array:
     return np.asarray(visits[:, None] * chain.transition)
 
 
-def _matrix(rows: NDArray[Any], columns: NDArray[Any], values: Floats, n: int) -> Floats | csr_array:
+def _matrix(rows: Array, columns: Array, values: Floats, n: int) -> Floats | csr_array:
     if is_sparse_enough(n, len(values)):
         from scipy.sparse import csr_array
 

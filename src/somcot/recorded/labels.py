@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.plumbing.arrays import Codes
+from somcot.plumbing.arrays import Array, Codes
 from somcot.plumbing.checks import check_labels, is_missing, refuse_masks
 
 __all__ = ["Column", "column", "encode", "listing", "refuse_lookalikes"]
@@ -65,7 +65,7 @@ def _from_list(name: str, items: list[Any]) -> Column:
     return items
 
 
-def _from_array(name: str, array: NDArray[Any]) -> Column:
+def _from_array(name: str, array: Array) -> Column:
     if array.ndim != 1:
         raise ValueError(
             f"{name}: found {array.ndim} dimensions, shape {array.shape}, expected one label per time; "

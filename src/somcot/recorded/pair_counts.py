@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.plumbing.arrays import Bools, Codes, Floats, Ints
+from somcot.plumbing.arrays import Array, Bools, Codes, Floats, Ints
 from somcot.plumbing.checks import real_array
 from somcot.recorded.flow import is_sparse_enough
 
@@ -187,13 +187,13 @@ class SequenceEnds(NamedTuple):
         Times of the first and the last row, where the table has times.
     """
 
-    ids: NDArray[Any]
+    ids: Array
     first: Codes
     last: Codes
     rows: Ints
     ended: Bools
-    begin: NDArray[Any] | None = None
-    finish: NDArray[Any] | None = None
+    begin: Array | None = None
+    finish: Array | None = None
 
     def moved(self, places: Codes) -> SequenceEnds:
         """With states renamed: state i becomes ``places[i]``."""
@@ -221,11 +221,11 @@ class SequenceEnds(NamedTuple):
         ids = np.concatenate([self.ids, later.ids[new]])
         order = np.argsort(ids, kind="stable")
 
-        def joined(name: str, *, from_later: bool) -> NDArray[Any]:
+        def joined(name: str, *, from_later: bool) -> Array:
             values = getattr(self, name).copy()
             if from_later:
                 values[i] = getattr(later, name)[j]
-            column: NDArray[Any] = np.concatenate([values, getattr(later, name)[new]])[order]
+            column: Array = np.concatenate([values, getattr(later, name)[new]])[order]
             return column
 
         rows = self.rows.copy()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.plumbing.arrays import Codes, Floats
+from somcot.plumbing.arrays import Array, Codes, Floats
 from somcot.plumbing.checks import check_labels, check_start_law, real_array
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.recorded.labels import Column, column, encode, listing, refuse_lookalikes
@@ -34,7 +34,7 @@ def check_end(end: Any, states: tuple[Hashable, ...]) -> None:
     refuse_lookalikes("end", [*states, end], {type(label) for label in (*states, end)})
 
 
-def insert_after(values: NDArray[Any], places: NDArray[Any], value: Any) -> NDArray[Any]:
+def insert_after(values: Array, places: Array, value: Any) -> Array:
     """The array with one more value after each of these places.
 
     Examples
@@ -42,7 +42,7 @@ def insert_after(values: NDArray[Any], places: NDArray[Any], value: Any) -> NDAr
     >>> insert_after(np.array([5, 6, 7]), np.array([0, 2]), 9).tolist()
     [5, 9, 6, 7, 9]
     """
-    longer: NDArray[Any] = np.insert(values, places + 1, value)
+    longer: Array = np.insert(values, places + 1, value)
     return longer
 
 
@@ -61,7 +61,7 @@ class RewardSums(NamedTuple):
     squares: Floats
 
     @classmethod
-    def of(cls, rewards: Floats, codes: NDArray[Any], n: int) -> RewardSums:
+    def of(cls, rewards: Floats, codes: Array, n: int) -> RewardSums:
         """Add up one reward per code, NaN where there is none."""
         known = ~np.isnan(rewards)
         codes, rewards = codes[known], rewards[known]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from somcot.chains import MarkovChain
 from somcot.compile.jit import kernel
-from somcot.plumbing.arrays import Codes, Floats, Ints
+from somcot.plumbing.arrays import Array, Codes, Floats, Ints
 from somcot.plumbing.checks import check_count, check_start_law, probability_vector
 
 __all__ = [
@@ -220,7 +220,7 @@ def check_pairs(name: str, pairs: Any, n_states: int) -> tuple[Ints, Ints]:
     return arrays[0].astype(np.int64), arrays[1].astype(np.int64)
 
 
-def whole_numbers(name: str, what: str, values: Any) -> NDArray[Any]:
+def whole_numbers(name: str, what: str, values: Any) -> Array:
     """Turn states that someone else handed over into an array of whole numbers."""
     try:
         array = np.asarray(values)
