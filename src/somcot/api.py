@@ -161,12 +161,12 @@ def _of_vectors(x: Any, y: Any, cost: Any, clock: Clock, method: str, given: dic
     return answer.distance(x, y, _without_labels(cost), discount=clock.value, **given)
 
 
-def _without_labels(cost: Any) -> Any:
+def _without_labels(cost: object) -> Any:
     """The default cost; points have no labels."""
     return "euclidean" if isinstance(cost, str) and cost == "labels" else cost
 
 
-def _refuse_unknown(options: dict[str, Any], allowed: Sequence[str]) -> None:
+def _refuse_unknown(options: dict[str, object], allowed: Sequence[str]) -> None:
     """Of the test: what it does not take."""
     for name in options:
         if name not in allowed:
@@ -393,12 +393,12 @@ def _refuse(name: str, process: object, expected: str, method: str) -> NoReturn:
     raise TypeError(f"{name}: found {type(process).__name__}, expected {expected}{hint}")
 
 
-def _aligned(cost: Any, x: Any, y: Any) -> Any:
+def _aligned(cost: object, x: object, y: object) -> Any:
     """The cost in the order of the states, where it has labels and they are known."""
     return costs.aligned(cost, getattr(x, "states", None), getattr(y, "states", None))
 
 
-def _aligned_to_all(cost: Any, x: Any, y: Any) -> Any:
+def _aligned_to_all(cost: object, x: object, y: object) -> Any:
     """The same between recordings, where other states than those of both stand in the order in which they occur."""
     given = [r for r in ([*x] if isinstance(x, Sequence) else [x, y]) if isinstance(r, Samples)]
     if len(given) == 2 and set(given[0].states) == set(given[1].states):
@@ -415,7 +415,7 @@ def _chain(name: str, process: Process) -> MarkovChain:
     return process
 
 
-def _checked_options(method: str, allowed: list[str], options: dict[str, Any], **shared: Any) -> dict[str, Any]:
+def _checked_options(method: str, allowed: list[str], options: dict[str, object], **shared: Any) -> dict[str, Any]:
     """What to hand to a method: its options, and those of the shared arguments that it takes."""
     for name in options:
         if name not in allowed:

@@ -105,17 +105,17 @@ class MarkovChain:
     initial: Floats
     states: tuple[Hashable, ...]
     features: Floats | None
-    attributes: Mapping[str, tuple[Any, ...]] | None
+    attributes: Mapping[str, tuple[object, ...]] | None
 
     def __init__(
         self,
-        transition: ArrayLike | Any,
+        transition: ArrayLike | object,
         initial: Hashable | ArrayLike | Mapping[Any, float] = 0,
         *,
         states: Iterable[Hashable] | None = None,
         normalize: bool = False,
         features: ArrayLike | None = None,
-        attributes: Mapping[str, Sequence[Any]] | None = None,
+        attributes: Mapping[str, Sequence[object]] | None = None,
     ) -> None:
         if hasattr(transition, "columns") and hasattr(transition, "index"):
             transition, states = from_frame(transition, states)
@@ -375,7 +375,7 @@ def _check_features(features: ArrayLike, n: int) -> Floats:
     return values
 
 
-def _check_attributes(attributes: Any, n: int) -> dict[str, tuple[Any, ...]]:
+def _check_attributes(attributes: object, n: int) -> dict[str, tuple[Any, ...]]:
     """For each name as many values as there are states."""
     if not isinstance(attributes, Mapping):
         raise TypeError(f"attributes: found {type(attributes).__name__}, expected a mapping of names to sequences")

@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from somcot.plumbing.checks import check_count, check_discount, check_flag, check_positive
 
@@ -101,7 +101,9 @@ class Clock(NamedTuple):
     value: float = 0.0
 
     @classmethod
-    def chosen(cls, discount: Any = None, horizon: Any = None, rate: Any = None, total: Any = False) -> Clock:
+    def chosen(
+        cls, discount: object = None, horizon: object = None, rate: object = None, total: object = False
+    ) -> Clock:
         """The one clock among the arguments; an error where there is none, or more than one."""
         total = check_flag("total", total)
         arguments = {"discount": discount, "horizon": horizon, "rate": rate, "total": total or None}
@@ -117,7 +119,7 @@ class Clock(NamedTuple):
         return cls("total") if total else cls.discounting(discount)
 
     @classmethod
-    def discounting(cls, discount: Any) -> Clock:
+    def discounting(cls, discount: object) -> Clock:
         """The clock of a discount; 1 asks for the long-run average."""
         is_one = isinstance(discount, (int, float)) and not isinstance(discount, bool) and discount == 1
         return cls("average", 1.0) if is_one else cls("discount", check_discount(discount))

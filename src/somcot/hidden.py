@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -63,7 +62,7 @@ class HiddenChain:
 
     def __init__(
         self,
-        transition: ArrayLike | Any,
+        transition: ArrayLike | object,
         emissions: ArrayLike,
         initial: Hashable | ArrayLike = 0,
         *,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -109,7 +108,7 @@ def lump(chain: MarkovChain, cost_or_features: ArrayLike, *, tolerance: float = 
     return replace(lumping, features=lumping.features[:, 0]) if np.ndim(cost_or_features) == 1 else lumping
 
 
-def _check_rows(given: Any, n: int) -> Floats:
+def _check_rows(given: object, n: int) -> Floats:
     """One row per state."""
     values = np.asarray(given)
     rows = real_array("cost_or_features", values, 1 if values.ndim == 1 else 2)

@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -69,7 +68,7 @@ class PosteriorDistances:
 
 
 def posterior_distances(
-    x: Any, y: Any, cost: Cost = "labels", *, discount: float, level: float = 0.9
+    x: object, y: object, cost: Cost = "labels", *, discount: float, level: float = 0.9
 ) -> PosteriorDistances:
     """The distribution of the distance under two posteriors of Markov state models.
 
@@ -104,7 +103,7 @@ def posterior_distances(
     return PosteriorDistances(np.array(values), level)
 
 
-def _draws(name: str, side: Any) -> list[MarkovChain]:
+def _draws(name: str, side: object) -> list[MarkovChain]:
     if isinstance(side, MarkovChain):
         return [side]
     models = getattr(side, "samples", None) if not isinstance(side, (list, tuple)) else side
@@ -153,14 +152,14 @@ def _ends(result: Result) -> tuple[str, str]:
 
 
 def lag_sweep(
-    x: Any,
-    y: Any,
+    x: object,
+    y: object,
     lags: Iterable[int],
     cost: Cost = "labels",
     *,
     discount: float,
     confidence: float | None = 0.9,
-    initial: Any = "stationary",
+    initial: object = "stationary",
     connected: bool = True,
     rng: int | None = 0,
 ) -> LagSweep:

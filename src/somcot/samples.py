@@ -94,12 +94,12 @@ class Samples:
     @classmethod
     def from_trajectories(
         cls,
-        trajectories: Iterable[Any],
+        trajectories: Iterable[object],
         *,
         states: Iterable[Hashable] | None = None,
         terminated: bool | Sequence[bool] | NDArray[np.bool_] = False,
         initial: Hashable | ArrayLike | Mapping[Any, float] | None = None,
-        rewards: Any = None,
+        rewards: object = None,
         end: Hashable | None = None,
     ) -> Samples:
         """Collect episodes given as sequences of states.

@@ -52,10 +52,10 @@ class TimeChain:
 
     def __init__(
         self,
-        transitions: Sequence[Any],
+        transitions: Sequence[object],
         initial: Hashable | ArrayLike = 0,
         *,
-        states: Sequence[Any] | None = None,
+        states: Sequence[object] | None = None,
         normalize: bool = False,
     ) -> None:
         kernels = [rectangular_matrix(f"transitions[{t}]", kernel) for t, kernel in enumerate(_several(transitions))]
@@ -126,7 +126,7 @@ class ContinuousChain:
 
     def __init__(
         self,
-        rates: ArrayLike | Any,
+        rates: ArrayLike | object,
         initial: Hashable | ArrayLike = 0,
         *,
         states: Iterable[Hashable] | None = None,
@@ -190,7 +190,7 @@ def _entries(kernel: Floats | csr_array) -> Support:
     )
 
 
-def _several(transitions: Any) -> list[Any]:
+def _several(transitions: object) -> list[Any]:
     if hasattr(transitions, "tocsr") or not isinstance(transitions, (Sequence, np.ndarray)):
         raise TypeError("transitions: found one matrix, expected a sequence of them, one for each step")
     if len(transitions) == 0:

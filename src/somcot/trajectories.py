@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +58,7 @@ class Trajectories:
     @classmethod
     def from_arrays(
         cls,
-        arrays: Iterable[Any],
+        arrays: Iterable[object],
         *,
         terminated: bool | Sequence[bool] | NDArray[np.bool_] = False,
         names: Iterable[str] | None = None,
@@ -210,7 +209,7 @@ def needs_cells(process: object) -> str:
     )
 
 
-def _checked(arrays: Any) -> list[Floats]:
+def _checked(arrays: object) -> list[Floats]:
     """Each episode as (T + 1, d) floats, all of one d, missing values still in them."""
     if isinstance(arrays, (str, bytes, Mapping)) or not isinstance(arrays, Iterable):
         raise TypeError(f"arrays: found {type(arrays).__name__}, expected a list of arrays, one per episode")
@@ -231,7 +230,7 @@ def _checked(arrays: Any) -> list[Floats]:
     return rows
 
 
-def _numbers(name: str, values: Any) -> Floats:
+def _numbers(name: str, values: object) -> Floats:
     refuse_masks(name, values)
     try:
         array = np.asarray(values)

@@ -28,6 +28,7 @@ from somcot.plumbing.html import card
 
 __all__ = ["COUPLINGS", "SimulatedUpper", "simulated_upper"]
 
+Simulators = tuple[Callable[..., Any], Callable[..., Any]]  # of x and of y
 PairCost = str | Callable[[Floats, Floats], Any]
 Rng = np.random.Generator
 COUPLINGS = ("common", "turned", "assigned")
@@ -85,8 +86,8 @@ class SimulatedUpper:
 class _Game(NamedTuple):
     """The two simulators, x first, and what their difference costs."""
 
-    reset: tuple[Callable[..., Any], Callable[..., Any]]
-    step: tuple[Callable[..., Any], Callable[..., Any]]
+    reset: Simulators
+    step: Simulators
     cost: Callable[[Floats, Floats], Floats]
     discount: float
     n_draws: int
@@ -94,8 +95,8 @@ class _Game(NamedTuple):
 
 
 def simulated_upper(
-    reset: tuple[Callable[..., Any], Callable[..., Any]],
-    step: tuple[Callable[..., Any], Callable[..., Any]],
+    reset: Simulators,
+    step: Simulators,
     cost: PairCost = "euclidean",
     *,
     discount: float,
@@ -274,7 +275,7 @@ def _generator(seed: int, turn: Floats | None) -> Rng:
     return np.random.default_rng(seed) if turn is None else _NoiseTurn(seed, turn)
 
 
-def _pair(name: str, given: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _pair(name: str, given: object) -> Simulators:
     if not (isinstance(given, (tuple, list)) and len(given) == 2 and all(map(callable, given))):
         raise TypeError(f"{name}: found {given!r}, expected a pair of callables, that of x and that of y")
     return given[0], given[1]

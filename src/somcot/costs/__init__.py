@@ -42,7 +42,7 @@ NAMED = {
 }
 
 
-def between(cost: Cost, x: Any, y: Any) -> ArrayLike | FeatureCost:
+def between(cost: Cost, x: object, y: object) -> ArrayLike | FeatureCost:
     """The cost between the states of two processes: an array, a name, or a function of the two.
 
     Parameters
@@ -62,13 +62,13 @@ def between(cost: Cost, x: Any, y: Any) -> ArrayLike | FeatureCost:
     """
     if isinstance(cost, str):
         return _named(cost, x, y)
-    table: Any = _called(cost, x, y) if callable(cost) else cost
+    table: object = _called(cost, x, y) if callable(cost) else cost
     if table is None:
         raise TypeError("cost: found None, expected an array, a name such as 'labels', or a function that returns one")
     return aligned(table, getattr(x, "states", None), getattr(y, "states", None))
 
 
-def _called(cost: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
+def _called(cost: Callable[[Any, Any], object], x: object, y: object) -> Any:
     try:
         return cost(x, y)
     except Exception as error:
@@ -79,7 +79,7 @@ def _called(cost: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
         raise
 
 
-def _named(text: str, x: Any, y: Any) -> ArrayLike | FeatureCost:
+def _named(text: str, x: object, y: object) -> ArrayLike | FeatureCost:
     name, _, rest = text.partition(":")
     if text == "labels":
         return _of_labels(x, y)

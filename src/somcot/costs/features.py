@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -152,7 +152,7 @@ class FeatureCost:
         return np.subtract.outer(*self.pooled(*sides))
 
 
-def from_features(a: Any, b: Any, *, pool: bool = True) -> FeatureCost:
+def from_features(a: object, b: object, *, pool: bool = True) -> FeatureCost:
     """``|a_i - b_j|`` of the mean rewards of two recordings, which remembers that they are estimated.
 
     `somcot.distance` then adds the noise of the means to the standard error and lets the splits estimate them anew.
@@ -194,7 +194,7 @@ def from_features(a: Any, b: Any, *, pool: bool = True) -> FeatureCost:
     return cost
 
 
-def _means(name: str, side: Any) -> FeatureMeans:
+def _means(name: str, side: object) -> FeatureMeans:
     means = getattr(side, "feature_means", None)
     if isinstance(means, FeatureMeans):
         return means

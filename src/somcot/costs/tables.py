@@ -203,7 +203,7 @@ def n_successors(support: Any) -> NDArray[np.int64]:
     return np.bincount(rows[rows != columns], minlength=n)
 
 
-def histograms(support: Any, labels: Sequence[Hashable], known: dict[Hashable, int], rounds: int) -> list[Floats]:
+def histograms(support: object, labels: Sequence[Hashable], known: dict[Hashable, int], rounds: int) -> list[Floats]:
     """The law of the label met after 0, 1, ..., `rounds` steps from each state, (n, number of known labels) each."""
     kernel = _kernel(support)
     law = np.zeros((len(labels), len(known)))
@@ -226,7 +226,7 @@ def _kernel(support: Any) -> csr_array:
 _ROUNDS = 1000  # steps around a state: by then every walk has forgotten where it began, or never will
 
 
-def attribute(x: Any, y: Any, name: str) -> Floats:
+def attribute(x: object, y: object, name: str) -> Floats:
     """Difference of an attribute of the states, such as those of the nodes of a graph.
 
     Absolute difference of numbers; 0 where texts (or other labels) are equal and 1 elsewhere.
@@ -279,7 +279,7 @@ def _attribute(side: str, process: Any, name: str) -> tuple[Any, ...]:
     return values
 
 
-def degree(x: Any, y: Any) -> Floats:
+def degree(x: object, y: object) -> Floats:
     """Difference of the numbers of other states that can follow: the degrees of a graph without attributes.
 
     Examples
@@ -294,7 +294,7 @@ def degree(x: Any, y: Any) -> Floats:
     return absolute(n_successors(_support("x", x)), n_successors(_support("y", y)))
 
 
-def neighbourhood(x: Any, y: Any, rounds: int = 2, *, attribute: str | None = None) -> Floats:
+def neighbourhood(x: object, y: object, rounds: int = 2, *, attribute: str | None = None) -> Floats:
     """How differently the surroundings of two states look: labels met on the way, as in Weisfeiler and Lehman's test.
 
     For t = 0, ..., `rounds` the law of the label met t steps after a state is compared by total variation; the cost is
@@ -336,7 +336,7 @@ def neighbourhood(x: Any, y: Any, rounds: int = 2, *, attribute: str | None = No
     return np.minimum(total / (2.0 * (rounds + 1)), 1.0)
 
 
-def _support(side: str, process: Any) -> Any:
+def _support(side: str, process: object) -> Any:
     support = getattr(process, "support", None)
     if support is None:
         kind = type(process).__name__

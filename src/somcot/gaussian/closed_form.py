@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -216,16 +216,16 @@ class GaussianDistance:
 
 
 def distance(
-    A: Any,
-    S: Any,
-    B: Any,
-    R: Any,
+    A: object,
+    S: object,
+    B: object,
+    R: object,
     *,
     discount: float,
-    offset_x: Any = 0.0,
-    offset_y: Any = 0.0,
-    start_x: Any = None,
-    start_y: Any = None,
+    offset_x: object = 0.0,
+    offset_y: object = 0.0,
+    start_x: object = None,
+    start_y: object = None,
     cost: str = "sqeuclidean",
 ) -> GaussianDistance:
     """Distance of x' = A x + offset_x + S e and y' = B y + offset_y + R f.

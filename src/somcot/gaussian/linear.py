@@ -51,7 +51,9 @@ class Linear:
             array.setflags(write=False)
 
     @classmethod
-    def of(cls, A: Any, S: Any, *, offset: Any = 0.0, start: Any = None, names: Sequence[str] = ()) -> Linear:
+    def of(
+        cls, A: object, S: object, *, offset: object = 0.0, start: object = None, names: Sequence[str] = ()
+    ) -> Linear:
         """Check and collect a model; plain numbers will do in one dimension.
 
         Parameters
@@ -124,7 +126,7 @@ class Linear:
         )
 
 
-def fit(trajectories: Trajectories | Iterable[Any]) -> Linear:
+def fit(trajectories: Trajectories | Iterable[object]) -> Linear:
     """Fit a linear model to recorded real vectors by least squares.
 
     Where an episode ended for good nothing more is known of it than its last step. A single episode has a single start:
@@ -182,7 +184,7 @@ def _vector(name: str, values: Any, d: int) -> Floats:
     return vector
 
 
-def _start(name: str, start: Any, d: int) -> tuple[Floats, Floats]:
+def _start(name: str, start: object, d: int) -> tuple[Floats, Floats]:
     if start is None:
         return np.zeros(d), np.zeros((d, d))
     if not (isinstance(start, tuple) and len(start) == 2):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -40,7 +39,7 @@ class Check:
         return self.alarm is None
 
 
-def check(reference: Any, *, false_alarm: float, say: bool) -> Check:
+def check(reference: object, *, false_alarm: float, say: bool) -> Check:
     """Hold the second half of a recording against its first; see `Monitor.check`."""
     if not isinstance(reference, Samples) or reference.offsets is None:
         raise TypeError(

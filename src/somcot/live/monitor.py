@@ -424,7 +424,7 @@ class Monitor:
         return load(path)
 
     @staticmethod
-    def check(reference: Any, *, false_alarm: float = 0.05, warn: bool = True) -> Any:
+    def check(reference: object, *, false_alarm: float = 0.05, warn: bool = True) -> Any:
         """Run a recording against itself: would its second half raise an alarm against its first?
 
         If so, it is not stationary, or its next state depends on more than the last one, and a monitor with this
@@ -454,7 +454,7 @@ class Monitor:
         return f"Monitor({self.reference.n} states, {kind} reference, {self.n_events:,} events, {what})"
 
 
-def _as_number(timeout: Any) -> tuple[Any, bool]:
+def _as_number(timeout: object) -> tuple[Any, bool]:
     """The time-out as a number, and whether it is a span of time, in microseconds."""
     if timeout is not None and not isinstance(timeout, (int, float)):
         timeout = check_duration("timeout", timeout)

@@ -72,7 +72,7 @@ class Labels:
         """Labels that the reference does not know."""
         return self.states[self.known :]
 
-    def encode(self, values: Any) -> Codes:
+    def encode(self, values: object) -> Codes:
         """The number of each label; labels never seen get new ones."""
         labels = column("states", values)
         if isinstance(labels, np.ndarray):
@@ -116,7 +116,7 @@ class Labels:
                 self.states.append(label)
 
 
-def times_of(times: Any, n: int) -> tuple[Floats, bool]:
+def times_of(times: object, n: int) -> tuple[Floats, bool]:
     """Times as numbers (dates in microseconds), and whether they are dates."""
     array = np.asarray(times)
     if array.dtype.kind == "O":
@@ -136,7 +136,7 @@ def times_of(times: Any, n: int) -> tuple[Floats, bool]:
     return array.astype(np.float64), dated
 
 
-def to_plain(label: Any) -> Any:
+def to_plain(label: object) -> Any:
     """A label as JSON can hold it."""
     if isinstance(label, tuple):
         return {"tuple": [to_plain(part) for part in label]}
@@ -145,7 +145,7 @@ def to_plain(label: Any) -> Any:
     raise TypeError(f"states: the label {label!r} of type {type(label).__name__} cannot be saved; use text or numbers")
 
 
-def from_plain(value: Any) -> Any:
+def from_plain(value: object) -> Any:
     """The label that `to_plain` took apart."""
     return tuple(from_plain(part) for part in value["tuple"]) if isinstance(value, dict) else value
 
@@ -165,7 +165,7 @@ class Reference:
         "labels", or what it costs to be in one state instead of another.
     """
 
-    def __init__(self, process: Any, cost: costs.Cost) -> None:
+    def __init__(self, process: object, cost: costs.Cost) -> None:
         if isinstance(process, Samples):
             process = process.counted
         if isinstance(process, Counts):
@@ -270,7 +270,7 @@ class Reference:
         none = np.zeros(m, dtype=np.int64)
         stream = Counts(tuple(states), pairs, none, ended, initial=np.append(law, np.zeros(m - n)))
         if isinstance(self.process, MarkovChain):
-            x: Any = MarkovChain(self.process.transition, law, states=self.states)
+            x: object = MarkovChain(self.process.transition, law, states=self.states)
         else:
             x = replace(self.process, initial=law, stationary=False)
         return x, stream, self._cost(tuple(states))

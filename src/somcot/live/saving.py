@@ -82,7 +82,7 @@ def _put_together(arrays: dict[str, Array], record: dict[str, Any]) -> Monitor:
     return monitor
 
 
-def _plain(name: str, value: Any, m: int) -> Any:
+def _plain(name: str, value: object, m: int) -> Any:
     """A number, text or flag of the kind that belongs there."""
     if name in _RANGES:
         low, high = _RANGES[name]
@@ -93,7 +93,7 @@ def _plain(name: str, value: Any, m: int) -> Any:
     return value
 
 
-def _alarm(record: dict[str, Any]) -> Alarm:
+def _alarm(record: dict[str, object]) -> Alarm:
     alarm = Alarm.from_plain(record)
     for name in ("event", "since", "scored", "began"):
         check_count(name, getattr(alarm, name), at_least=0, at_most=_MOST)

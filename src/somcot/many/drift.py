@@ -126,7 +126,7 @@ class Drift:
         for change in self.changes:
             yield change._asdict() | {"changed": change.adjusted <= self.level}
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: object = None) -> Any:
         """Draw the distances with their intervals over the periods; matplotlib's Axes in and out."""
         return view("drift.plot")(self, ax=ax)
 
@@ -162,7 +162,7 @@ class Drift:
 
 def drift(
     periods: Mapping[Any, Samples],
-    cost: ArrayLike | str | Any = "labels",
+    cost: ArrayLike | str | object = "labels",
     *,
     discount: float,
     reference: Hashable | None = None,
@@ -263,7 +263,7 @@ def holm(pvalues: Sequence[float]) -> Floats:
     return adjusted
 
 
-def _checked(periods: Any, level: float) -> tuple[dict[Hashable, Samples], dict[Hashable, int]]:
+def _checked(periods: object, level: float) -> tuple[dict[Hashable, Samples], dict[Hashable, int]]:
     """The periods that can be compared, and how many transitions the others have."""
     if not isinstance(periods, Mapping):
         raise TypeError(f"periods: found {type(periods).__name__}, expected a mapping of label to Samples")

@@ -220,7 +220,7 @@ _CHUNK, _TASK = 0.25, 1.5  # seconds of work: between two looks at the clock her
 
 def distance_matrix(
     processes: Processes,
-    cost: ArrayLike | str | Any = "labels",
+    cost: ArrayLike | str | object = "labels",
     *,
     discount: float,
     others: Processes | None = None,
@@ -229,10 +229,10 @@ def distance_matrix(
     tests: str | None = None,
     method: str = "auto",
     rng: int | np.random.Generator | None = None,
-    scale: Any = None,
+    scale: object = None,
     n_cells: int | str | None = None,
     threads: int | None = None,
-    client: Any = None,
+    client: object = None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = True,
     progress: bool = False,
@@ -308,7 +308,7 @@ def compute(
     plan: JobPlan,
     *,
     threads: int | None = None,
-    client: Any = None,
+    client: object = None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = True,
     progress: bool = False,
@@ -324,7 +324,7 @@ def compute(
     return replace(distances, seconds=time.perf_counter() - began)
 
 
-def _run(plan: JobPlan, board: MatrixCheckpoint, threads: int | None, client: Any, progress: bool) -> DistanceMatrix:
+def _run(plan: JobPlan, board: MatrixCheckpoint, threads: int | None, client: object, progress: bool) -> DistanceMatrix:
     n_threads = thread_count(threads)
     report = meter(len(plan.kind)) if progress else None
     left = np.flatnonzero(~board.done)

@@ -322,7 +322,7 @@ def shared(
     *,
     discount: float,
     seed: int,
-    scale: Any = "std",
+    scale: object = "std",
     n_cells: int | str = "auto",
 ) -> SharedCells:
     """Fit cells to all recordings together; `scale` and `n_cells` as for `somcot.discretise`."""

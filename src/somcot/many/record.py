@@ -184,7 +184,7 @@ class DistanceMatrix:
                     "standard_error": self.standard_error, "uncut": self.uncut, "pvalue": self.pvalues,
                     "adjusted_pvalue": adjusted,
                 }  # fmt: skip
-                record: dict[str, Any] = {"x": x, "y": y}
+                record: dict[str, object] = {"x": x, "y": y}
                 record |= {name: None if np.isnan(t[i, j]) else float(t[i, j]) for name, t in numbers.items()}
                 yield record | {"status": status[i, j]}
 

@@ -102,7 +102,7 @@ class Selection:
 def select_model(
     data: Data,
     candidates: Mapping[Any, ChainOrData],
-    cost: Any = "labels",
+    cost: object = "labels",
     *,
     discount: float,
     confidence: float = 0.9,
@@ -140,7 +140,7 @@ def select_model(
 def prepare_selection(
     data: Data,
     candidates: Mapping[Any, ChainOrData],
-    cost: Any,
+    cost: object,
     *,
     discount: float,
     confidence: float,
@@ -193,7 +193,7 @@ class _Slopes(NamedTuple):
     own: Floats
 
     @classmethod
-    def of(cls, data: Data, candidates: Mapping[Hashable, ChainOrData], cost: Any, discount: float) -> _Slopes:
+    def of(cls, data: Data, candidates: Mapping[Hashable, ChainOrData], cost: object, discount: float) -> _Slopes:
         model = _quietly(data)
         rows, own = [], []
         for process in candidates.values():

@@ -136,7 +136,7 @@ class CostBook:
     def __init__(self, plan: JobPlan) -> None:
         self.plan = plan
         self.units: list[Units] = []
-        self._known: dict[Any, int] = {}
+        self._known: dict[object, int] = {}
 
     def number(self, x: Member, y: Member) -> int:
         """Where the cost between two members stands."""

@@ -36,7 +36,7 @@ __all__ = [
 # --- Checks of what users hand in; every message names the argument, the place, the finding and the remedy.
 
 
-def real_array(name: str, values: Any, ndim: int) -> Floats:
+def real_array(name: str, values: object, ndim: int) -> Floats:
     """Turn `values` into a fresh float64 array of `ndim` dimensions with finite entries."""
     refuse_masks(name, values)
     if hasattr(values, "tocsr"):
@@ -55,14 +55,14 @@ def real_array(name: str, values: Any, ndim: int) -> Floats:
     return array
 
 
-def refuse_masks(name: str, values: Any) -> None:
+def refuse_masks(name: str, values: object) -> None:
     """Refuse masked entries, which other functions would take for numbers."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         n = int(np.ma.getmaskarray(values).sum())
         raise ValueError(f"{name}: found masked entries ({n}); fill them, or leave them out and cut there")
 
 
-def is_missing(label: Any) -> bool:
+def is_missing(label: object) -> bool:
     """Whether a label stands for nothing: None, NaN of any kind, pandas' NA and NaT; also NaN within a tuple.
 
     Examples
@@ -79,7 +79,7 @@ def is_missing(label: Any) -> bool:
     return label is None or type(label).__name__ in ("NAType", "NaTType")
 
 
-def check_flag(name: str, value: Any) -> bool:
+def check_flag(name: str, value: object) -> bool:
     """Refuse what is neither True nor False."""
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name}: found {value!r}, expected True or False")
@@ -122,7 +122,7 @@ def check_discount(discount: Any) -> float:
     return value
 
 
-def check_confidence(confidence: Any) -> None:
+def check_confidence(confidence: object) -> None:
     """Refuse a level that is neither None nor strictly between 0 and 1."""
     if confidence is None:
         return
@@ -160,7 +160,7 @@ def check_number(name: str, value: Any) -> float:
         raise TypeError(f"{name}: found {value!r}, expected a number") from None
 
 
-def check_positive(name: str, value: Any) -> float:
+def check_positive(name: str, value: object) -> float:
     """Refuse what is not a finite number above 0."""
     number = check_number(name, value)
     if not 0.0 < number < math.inf:
@@ -270,7 +270,7 @@ def from_frame(frame: Any, states: Iterable[Hashable] | None) -> tuple[Any, Iter
     return frame[rows].to_numpy(), rows if states is None else states
 
 
-def square_matrix(transition: Any, name: str = "transition") -> Floats | csr_array:
+def square_matrix(transition: object, name: str = "transition") -> Floats | csr_array:
     """A fresh square float matrix, dense or CSR, with finite entries."""
     matrix = _matrix(name, transition)
     rows, columns = matrix.shape
@@ -279,7 +279,7 @@ def square_matrix(transition: Any, name: str = "transition") -> Floats | csr_arr
     return matrix
 
 
-def rectangular_matrix(name: str, transition: Any) -> Floats | csr_array:
+def rectangular_matrix(name: str, transition: object) -> Floats | csr_array:
     """A fresh float matrix of any shape, dense or CSR, with finite entries."""
     matrix = _matrix(name, transition)
     if 0 in matrix.shape:

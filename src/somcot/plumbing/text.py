@@ -113,7 +113,7 @@ def percent(share: float) -> str:
     return "< 0.1 %" if 0.0 < share < 0.0005 else f"{100 * share:.1f} %"
 
 
-def brief(value: Any) -> str:
+def brief(value: object) -> str:
     """A value on a line: arrays by their shape, long tuples by their length.
 
     Examples
@@ -136,7 +136,7 @@ def brief(value: Any) -> str:
 _PLAIN = (tuple.__repr__, list.__repr__)
 
 
-def brief_record(record: Any) -> str:
+def brief_record(record: object) -> str:
     """The ``repr`` of a named tuple or dataclass that holds arrays.
 
     Examples

@@ -131,7 +131,7 @@ class Counts:
     @classmethod
     def from_matrix(
         cls,
-        counts: Any,
+        counts: object,
         *,
         states: Iterable[Hashable] | None = None,
         initial: Start = None,

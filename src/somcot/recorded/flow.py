@@ -20,7 +20,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -296,7 +296,7 @@ class FlowEstimate:
 
 
 def flow_mle(
-    counts: ArrayLike | Any,
+    counts: ArrayLike | object,
     initial: ArrayLike | None,
     discount: float,
     *,
@@ -359,7 +359,7 @@ def is_sparse_enough(n: int, n_entries: int) -> bool:
     return n > DENSE_LIMIT and n_entries < 0.1 * n * n
 
 
-def _transitions(counts: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, int]:
+def _transitions(counts: object) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, int]:
     """Rows, columns and values of the positive counts, and the number of states."""
     if hasattr(counts, "tocsr"):
         from scipy.sparse import csr_array

@@ -53,7 +53,7 @@ def column(name: str, values: Any) -> Column:
     return _from_list(name, items)
 
 
-def _from_list(name: str, items: list[Any]) -> Column:
+def _from_list(name: str, items: list[object]) -> Column:
     kinds = set(map(type, items))
     if all(issubclass(kind, (int, np.integer)) and kind is not bool for kind in kinds):
         try:
@@ -177,7 +177,7 @@ def _encode_objects(
 
 
 def _positions(
-    distinct: list[Any], given: tuple[Hashable, ...] | None, columns: Sequence[Column], place: Place
+    distinct: Sequence[object], given: tuple[Hashable, ...] | None, columns: Sequence[Column], place: Place
 ) -> tuple[Codes, tuple[Hashable, ...]]:
     """Where each label that was found stands among the states."""
     if given is None:

@@ -8,7 +8,7 @@ sequence at hand, it is found again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,7 +140,7 @@ def added(parts: Sequence[PairCounts]) -> PairCounts:
     return PairCounts(keys[first] // n, keys[first] % n, total, n)
 
 
-def from_matrix(counts: Any) -> PairCounts:
+def from_matrix(counts: object) -> PairCounts:
     """Counts given as a square matrix of whole numbers, dense or sparse.
 
     Examples

@@ -23,7 +23,7 @@ __all__ = [
 # --- The end of a sequence as a state of its own.
 
 
-def check_end(end: Any, states: tuple[Hashable, ...]) -> None:
+def check_end(end: object, states: tuple[Hashable, ...]) -> None:
     """Refuse a label for the end that is none, or that the data have already."""
     check_labels("end", [end])
     if end in states:
@@ -150,7 +150,7 @@ class RecordedSteps(NamedTuple):
     n_gaps: int
 
 
-def read_trajectories(trajectories: Iterable[Any], terminated: Any, *, end: Hashable | None = None) -> Episodes:
+def read_trajectories(trajectories: Iterable[object], terminated: object, *, end: Hashable | None = None) -> Episodes:
     """Check trajectories, drop those without a step and lay the rest end to end.
 
     With an `end`, which those that ended are to get, one state is enough for a step. `terminated` then says who ended.
@@ -198,7 +198,7 @@ def episode_flags(terminated: Any, n: int) -> Flags | None:
     return _flags("terminated", terminated, n, "trajectories")
 
 
-def _flags(name: str, values: Any, n: int, per: str) -> Flags:
+def _flags(name: str, values: object, n: int, per: str) -> Flags:
     array = np.asarray(values)
     if array.shape != (n,):
         raise ValueError(f"{name}: found shape {array.shape} for {n} {per}; give one truth value for each")
@@ -209,7 +209,7 @@ def _flags(name: str, values: Any, n: int, per: str) -> Flags:
     return array.astype(np.bool_)
 
 
-def read_pairs(states_: Any, next_states: Any) -> list[Column]:
+def read_pairs(states_: object, next_states: object) -> list[Column]:
     """Check two columns of labels of equal length."""
     columns = [column("states_", states_), column("next_states", next_states)]
     if len(columns[0]) != len(columns[1]):
@@ -226,7 +226,9 @@ def place_of_pair(k: int, row: int) -> str:
     return f"{('states_', 'next_states')[k]}[{row}]"
 
 
-def independent_ends(now: Codes, following: Codes, terminated: Any, truncated: Any, episode: Any) -> Flags | None:
+def independent_ends(
+    now: Codes, following: Codes, terminated: object, truncated: object, episode: object
+) -> Flags | None:
     """Check what goes with independent samples, and warn when they look like steps of a trajectory."""
     for name, value in (("episode", episode), ("truncated", truncated)):
         if value is not None:
@@ -245,7 +247,7 @@ def independent_ends(now: Codes, following: Codes, terminated: Any, truncated: A
     return _step_flags("terminated", terminated, len(now))
 
 
-def _step_flags(name: str, values: Any, n: int) -> Flags | None:
+def _step_flags(name: str, values: object, n: int) -> Flags | None:
     if values is None or values is False:
         return None
     if values is True:
@@ -253,7 +255,7 @@ def _step_flags(name: str, values: Any, n: int) -> Flags | None:
     return _flags(name, values, n, "transitions")
 
 
-def cut_episodes(now: Codes, following: Codes, terminated: Any, truncated: Any, episode: Any) -> RecordedSteps:
+def cut_episodes(now: Codes, following: Codes, terminated: object, truncated: object, episode: object) -> RecordedSteps:
     """Find the episodes: by their names, by flags, and without names wherever steps do not join."""
     n = len(now)
     names = None if episode is None else _episode_numbers(episode, n)
@@ -281,7 +283,7 @@ def cut_episodes(now: Codes, following: Codes, terminated: Any, truncated: Any, 
     return RecordedSteps(order, offsets, final, int(np.count_nonzero(gap)))
 
 
-def _episode_numbers(episode: Any, n: int) -> Codes:
+def _episode_numbers(episode: object, n: int) -> Codes:
     names = column("episode", episode)
     if len(names) != n:
         raise ValueError(f"episode: found {len(names)} names for {n} transitions; give one for each")
@@ -316,7 +318,7 @@ def _known_rewards(rewards: Mapping[Hashable, float] | None, labels: tuple[Hasha
     return RewardSums(values * KNOWN, np.full(len(labels), KNOWN), np.zeros(len(labels)))
 
 
-def step_reward_sums(rewards: Any, now: Codes, labels: tuple[Hashable, ...]) -> RewardSums | None:
+def step_reward_sums(rewards: object, now: Codes, labels: tuple[Hashable, ...]) -> RewardSums | None:
     """Add up rewards given per label, or one per transition, which belongs to the state left."""
     if rewards is None or isinstance(rewards, Mapping):
         return _known_rewards(rewards, labels)

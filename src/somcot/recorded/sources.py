@@ -39,6 +39,7 @@ __all__ = [
 
 # --- What all streams share: the protocol, blocks handed out piece by piece, positions to go back to, checks.
 
+Pairs = tuple[Any, Any]  # states and next states: arrays, or what a user's own stream returns
 Position = Mapping[str, Any]  # plain numbers and text, as JSON holds them
 MOST_MOVES = 1e7  # per transition drawn, on average
 
@@ -56,7 +57,7 @@ class StreamError(ValueError):
 class Stream(Protocol):
     """Anything with `draw`; the streams of this module carry more (see `Source`)."""
 
-    def draw(self, n: int, /) -> tuple[Any, Any]:
+    def draw(self, n: int, /) -> Pairs:
         """Hand over at most n transitions as (states, next_states); fewer mean the end."""
         ...
 
@@ -89,7 +90,7 @@ class Source:
         Whether drawing takes no noticeable time and calls nobody else's code.
     """
 
-    draw: Callable[[int], tuple[Any, Any]]
+    draw: Callable[[int], Pairs]
     state: Callable[[], Position | None] = lambda: None
     restore: Callable[[Position], None] = lambda _: None
     n_states: int | None = None
@@ -118,7 +119,7 @@ class Ready(NamedTuple):
         """How many they are."""
         return len(self.now)
 
-    def part(self, first: int, last: int) -> tuple[Any, Any]:
+    def part(self, first: int, last: int) -> Pairs:
         """Transitions first, ..., last - 1."""
         return self.now[first:last], self.following[first:last]
 
@@ -130,7 +131,7 @@ class TransitionBlock(Protocol):
     def size(self) -> int:
         """How many they are."""
 
-    def part(self, first: int, last: int) -> tuple[Any, Any]:
+    def part(self, first: int, last: int) -> Pairs:
         """Transitions first, ..., last - 1."""
 
 
@@ -144,9 +145,9 @@ class Blocks:
         self._blocks = 0
         self._before = _generator_state(rng)
 
-    def draw(self, n: int) -> tuple[Any, Any]:
+    def draw(self, n: int) -> Pairs:
         """Hand over the next n transitions, or what is left of them."""
-        parts: list[tuple[Any, Any]] = []
+        parts: list[Pairs] = []
         wanted = check_count("n", n, at_least=0)
         while wanted > 0:
             if self._place == self._block.size and not self._next_block(wanted):
@@ -203,7 +204,7 @@ def check_moves(discount: float) -> float:
     return discount
 
 
-def check_pairs(name: str, pairs: Any, n_states: int) -> tuple[Ints, Ints]:
+def check_pairs(name: str, pairs: object, n_states: int) -> tuple[Ints, Ints]:
     """Turn ``(states, next_states)`` into two int64 arrays; refuse floats, wrong shapes and unknown states."""
     if not isinstance(pairs, Sequence) or isinstance(pairs, (str, bytes)) or len(pairs) != 2:
         raise StreamError(f"{name}: found {type(pairs).__name__}, expected the two arrays (states, next_states)")
@@ -220,7 +221,7 @@ def check_pairs(name: str, pairs: Any, n_states: int) -> tuple[Ints, Ints]:
     return arrays[0].astype(np.int64), arrays[1].astype(np.int64)
 
 
-def whole_numbers(name: str, what: str, values: Any) -> Array:
+def whole_numbers(name: str, what: str, values: object) -> Array:
     """Turn states that someone else handed over into an array of whole numbers."""
     try:
         array = np.asarray(values)
@@ -240,7 +241,7 @@ def _generator_state(rng: np.random.Generator | None) -> Any:
     return None if rng is None else _to_json(rng.bit_generator.state)
 
 
-def _to_json(value: Any) -> Any:
+def _to_json(value: object) -> Any:
     if isinstance(value, Mapping):
         return {key: _to_json(part) for key, part in value.items()}
     if isinstance(value, np.ndarray):
@@ -248,7 +249,7 @@ def _to_json(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _from_json(value: Any) -> Any:
+def _from_json(value: object) -> Any:
     if isinstance(value, Mapping):
         if set(value) == {"array", "dtype"}:
             return np.array(value["array"], dtype=value["dtype"])
@@ -259,7 +260,7 @@ def _from_json(value: Any) -> Any:
 # --- What someone else's code hands over: states, pairs, start laws, callables that want a generator.
 
 
-def with_rng(function: Callable[..., Any], rng: np.random.Generator, n_arguments: int) -> Callable[..., Any]:
+def with_rng(function: Callable[..., object], rng: np.random.Generator, n_arguments: int) -> Callable[..., Any]:
     """Hand the generator over to callables that ask for it, by name or as one more required argument."""
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -271,7 +272,7 @@ def with_rng(function: Callable[..., Any], rng: np.random.Generator, n_arguments
     return (lambda *arguments: function(*arguments, rng)) if required > n_arguments else function
 
 
-def reset_law(begin: Callable[[], Any], place: Mapping[Hashable, int] | None) -> Floats:
+def reset_law(begin: Callable[[], object], place: Mapping[Hashable, int] | None) -> Floats:
     """The law of the first state, read off 1,000 calls."""
     states = whole_numbers("reset", "states", indices_of([begin() for _ in range(1000)], place))
     if states.min() < 0:
@@ -294,7 +295,7 @@ def given_law(initial: Any, labels: tuple[Hashable, ...] | None, n: int | None =
     return law
 
 
-def indices_of(values: list[Any], place: Mapping[Hashable, int] | None) -> Any:
+def indices_of(values: list[object], place: Mapping[Hashable, int] | None) -> Any:
     """States as someone else's code names them, as indices."""
     if place is None:
         try:
