@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
@@ -14,7 +15,6 @@ from somcot.clocks import Clock
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_flag
 from somcot.plumbing.errors import DataWarning, how_to_wrap, meant, warn
-from somcot.plumbing.records import amended, option_names
 from somcot.problem import Data, Problem, Process
 from somcot.result import Result
 from somcot.samples import Samples
@@ -125,7 +125,7 @@ def distance(
     solver = METHODS["plugin"] if chosen.name == "exact" and data else chosen
     solve = solver.load()
     given = _checked_options(
-        solver.name, option_names(solve), options,
+        solver.name, solver.options(), options,
         discount=clock.value, confidence=confidence, rng=rng, progress=progress,
     )  # fmt: skip
     if confidence is not None and data and "confidence" not in given:
@@ -133,13 +133,13 @@ def distance(
     if solver.takes != "streams":
         _refuse_streams(chosen.name, x, y)
     found: Result
-    table = costs.between(cost, x, y)
+    table = cost if isinstance(cost, np.ndarray) else costs.between(cost, x, y)
     if solver.takes != "chains":
         found = solve(x, y, table, **given)
-        return found if found.method == chosen.name else amended(found, method=chosen.name)
+        return found if found.method == chosen.name else replace(found, method=chosen.name)
     found = solve(Problem(_chain("x", x), _chain("y", y), table, clock), **given)
     sizes = [process.n_transitions if isinstance(process, Data) else 0 for process in (x, y)]
-    return amended(found, samples=(sizes[0], sizes[1]), plugin=found.distance) if data else found
+    return replace(found, samples=(sizes[0], sizes[1]), plugin=found.distance) if data else found
 
 
 def _of_vectors(x: Any, y: Any, cost: Any, clock: Clock, method: str, given: dict[str, Any]) -> Result:
@@ -415,7 +415,7 @@ def _chain(name: str, process: Process) -> MarkovChain:
     return process
 
 
-def _checked_options(method: str, allowed: list[str], options: dict[str, object], **shared: Any) -> dict[str, Any]:
+def _checked_options(method: str, allowed: Sequence[str], options: dict[str, Any], **shared: Any) -> dict[str, Any]:
     """What to hand to a method: its options, and those of the shared arguments that it takes."""
     for name in options:
         if name not in allowed:

@@ -127,13 +127,18 @@ class RowCounts(NamedTuple):
 class ContributionInputs:
     """What `Result.contributions` needs: the cost, the rows of both processes and what is known of them.
 
-    `same_rows` is the p-value of "the same rows", or how to find it when first asked for; None where there is none.
+    `same_rows` is the p-value of "the same rows", or how to compute it when first needed; None where there is none.
     """
 
     cost: Floats
     x: RowCounts
     y: RowCounts
     same_rows: Callable[[], float | None] | float | None = None
+
+    @classmethod
+    def known(cls, cost: Floats, x: Support, y: Support) -> ContributionInputs:
+        """Of two chains that were not counted from anything."""
+        return cls(cost, RowCounts.known(x), RowCounts.known(y))
 
     def pvalue(self) -> float | None:
         """The p-value of "the same rows"."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,6 @@ from somcot.clocks import Clock
 from somcot.costs import FeatureCost, aligned, check_cost
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_discount
-from somcot.plumbing.records import Later, Lazy
 from somcot.recorded.counts import Counts
 from somcot.recorded.sources import Stream
 from somcot.samples import Samples
@@ -36,33 +35,27 @@ class UnitProblem:
 
     support_x: Support
     support_y: Support
-    cost: Lazy[Floats] = Lazy()  # must be given: it has no default
-    discount: float  # type: ignore[misc]
+    costs: Floats | Problem  # the table, or the problem whose scaled cost it is: a part of that is often enough
+    discount: float
     slack: float = 0.0
+
+    @property
+    def cost(self) -> Floats:
+        """The cost scaled to [0, 1], (n_x, n_y)."""
+        return self.costs.unit_cost if isinstance(self.costs, Problem) else self.costs
 
     @property
     def shape(self) -> tuple[int, int]:
         """Numbers of states (n_x, n_y)."""
-        given = self.__dict__["cost"]
-        n_x, n_y = given.problem.shape if isinstance(given, _UnitCost) else given.shape
+        n_x, n_y = self.costs.shape
         return n_x, n_y
 
     def cost_between(self, rows: NDArray[Any], columns: NDArray[Any]) -> Floats:
-        """The cost between some states; what is not read is not computed."""
-        given = self.__dict__["cost"]
-        return given.between(rows, columns) if isinstance(given, _UnitCost) else given[np.ix_(rows, columns)]
-
-
-class _UnitCost(Later[Floats]):
-    """The unit cost of a problem, of which a part is often enough."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(partial(getattr, problem, "unit_cost"))
-        self.problem = problem
-
-    def between(self, rows: NDArray[Any], columns: NDArray[Any]) -> Floats:
-        """The same numbers as in the whole table."""
-        return self.problem.in_units(self.problem.cost[np.ix_(rows, columns)])
+        """The cost between some states, with the same bits as in the whole table; no more than that is computed."""
+        if isinstance(self.costs, Problem):
+            return self.costs.in_units(self.costs.cost[np.ix_(rows, columns)])
+        part: Floats = self.costs[np.ix_(rows, columns)]
+        return part
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -93,7 +86,7 @@ class Problem:
         object.__setattr__(self, "x", x)
         object.__setattr__(self, "y", y)
         object.__setattr__(self, "_least", 0.0 if isinstance(cost, FeatureCost) else None)
-        object.__setattr__(self, "cost", check_cost(aligned(cost, x.states, y.states), x.n_states, y.n_states))
+        object.__setattr__(self, "cost", check_cost(aligned(cost, x.states, y.states), len(x.states), len(y.states)))
         clock = discount if isinstance(discount, Clock) else Clock("discount", check_discount(discount))
         object.__setattr__(self, "clock", clock)
         self.cost.setflags(write=False)
@@ -101,7 +94,8 @@ class Problem:
     @property
     def shape(self) -> tuple[int, int]:
         """Numbers of states (n_x, n_y)."""
-        return self.x.n_states, self.y.n_states
+        n_x, n_y = self.cost.shape
+        return n_x, n_y
 
     @property
     def discount(self) -> float:
@@ -145,7 +139,7 @@ class Problem:
     @cached_property
     def unit(self) -> UnitProblem:
         """The problem in units of the unit cost."""
-        return UnitProblem(self.x.support, self.y.support, _UnitCost(self), self.discount)
+        return UnitProblem(self.x.support, self.y.support, self, self.discount)
 
     def to_user(self, unit_distance: float) -> float:
         """Undo the shift and the scale for a distance; rounding may not lead out of the range of the cost."""

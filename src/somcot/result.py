@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,11 +19,12 @@ from somcot.couplings import Coupling, Residuals
 from somcot.derivatives import Gradient, Margin, RowGradient, TimeGradient
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.html import record_card
-from somcot.plumbing.records import Lazy, view
+from somcot.plumbing.records import view
 from somcot.plumbing.text import brief_record, seconds
 
 __all__ = [
-    "Bounds", "Claim", "ConfidenceInterval", "DeferredMaps", "Duals", "Estimate", "Maps", "Match", "Result", "Status",
+    "DETAILS", "Bounds", "Claim", "ConfidenceInterval", "Details", "Duals", "Estimate", "Maps", "Match", "Result",
+    "Status",
 ]  # fmt: skip
 
 
@@ -129,32 +131,6 @@ class Maps(NamedTuple):
         return brief_record(self)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class DeferredMaps:
-    """Maps that take time, computed when first asked for."""
-
-    compute: Callable[[], Maps]
-
-    @cached_property
-    def _maps(self) -> Maps:
-        return self.compute()
-
-    @property
-    def encoder(self) -> Floats:
-        """lambda_X(y | x)."""
-        return self._maps.encoder
-
-    @property
-    def decoder(self) -> Floats:
-        """lambda_Y(x | y)."""
-        return self._maps.decoder
-
-    @property
-    def at_noise_level(self) -> bool:
-        """Whether they are solved to the level of the sampling noise."""
-        return self._maps.at_noise_level
-
-
 class Match(NamedTuple):
     """A state of X, the state of Y it is most often paired with, and how often."""
 
@@ -164,12 +140,113 @@ class Match(NamedTuple):
     occupancy: float
 
 
+class Details:
+    """What a result has beside the distance that takes time: computed on first access, then kept.
+
+    A solver's subclass has a `functools.cached_property` for each; one that the instance has already, passed here or
+    assigned, is never computed. All copies of a Result share one object. To be sent to another process, a subclass
+    keeps nothing but what can be pickled.
+
+    Examples
+    --------
+    >>> from functools import cached_property
+    >>> class Slow(Details):
+    ...     @cached_property
+    ...     def counted(self) -> float:
+    ...         print("now")
+    ...         return 1.5
+    >>> slow = Slow(notes=("odd",))
+    >>> slow.counted, slow.counted, slow.notes
+    now
+    (1.5, 1.5, ('odd',))
+    >>> Slow(counted=2.5).counted
+    2.5
+    """
+
+    def __init__(self, **known: object) -> None:
+        self.__dict__.update(known)
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """The bracket that is proved."""
+        raise AttributeError("this result has no bounds")
+
+    @cached_property
+    def maps(self) -> Maps:
+        """Encoder and decoder."""
+        raise AttributeError("this result has no maps")
+
+    @cached_property
+    def potential(self) -> Floats:
+        """V."""
+        raise AttributeError("this result has no potential")
+
+    @cached_property
+    def state_law(self) -> Floats:
+        """Discounted occupancy of state pairs."""
+        raise AttributeError("this result has no state_law")
+
+    @cached_property
+    def residuals(self) -> Residuals:
+        """Violations of the constraints."""
+        raise AttributeError("this result has no residuals")
+
+    @cached_property
+    def trace(self) -> Mapping[str, Floats]:
+        """Columns recorded along the way."""
+        raise AttributeError("this result has no trace")
+
+    @cached_property
+    def plan(self) -> Coupling | None:
+        """The occupancy coupling."""
+        return None
+
+    @cached_property
+    def gradient(self) -> Gradient | None:
+        """Derivatives of the distance."""
+        return None
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What `Result.diagnose` says."""
+        return ()
+
+    @cached_property
+    def makeup(self) -> ContributionInputs | None:
+        """What contributions are computed from."""
+        return None
+
+    @cached_property
+    def counted(self) -> float | None:
+        """Distance of the chains of the transitions that SOMCOT was fed."""
+        return None
+
+
+DETAILS = tuple(name for name, part in vars(Details).items() if isinstance(part, cached_property))
+_READ: Any = None  # for type checkers: these need not be passed where `details` is
+
+
+class _Amended(Details):
+    """The details of another result with some of its own; whatever is computed, it is computed once for both."""
+
+    def __init__(self, base: Details, **known: object) -> None:
+        super().__init__(**known)
+        self.base = base
+
+    def __getattribute__(self, name: str) -> object:
+        own = object.__getattribute__(self, "__dict__")
+        if name in DETAILS and name not in own:
+            return getattr(own["base"], name)
+        return object.__getattribute__(self, name)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """A distance with everything that came with it.
 
     ``float(result)`` is the distance and ``print(result)`` a one-line summary. What known chains have beside it (the
-    coupling, its residuals, the maps, the gradient) is computed when first asked for.
+    coupling, its residuals, the maps, the gradient) is computed when first read, once for a result and its copies;
+    ``dataclasses.replace`` computes nothing.
 
     Attributes
     ----------
@@ -179,9 +256,9 @@ class Result:
         Proved bracket of the problem that was solved: for known chains it holds `distance`; for data it is that of the
         estimated chains and holds `plugin`, not the corrected distance; for SOMCOT it is that of the chains of the
         transitions it was fed and holds `counted`, while SOMCOT's own distance may lie outside.
-    maps : Maps or DeferredMaps
+    maps : Maps
         Where `encoder` and `decoder` come from: the coupling `plan`, or, for data whose noise blurs that, the saddle
-        point solved to the level of the noise when first asked for (see `somcot.inference.estimate`).
+        point solved to the level of the noise (see `somcot.inference.estimate`).
     potential : ndarray, shape (n_x, n_y)
         V, scaled so that distance = (1 - discount) * V(start pair); NaN for pairs the start cannot reach.
     state_law : ndarray, shape (n_x, n_y)
@@ -219,6 +296,9 @@ class Result:
     counted : float or None
         Exact distance of the chains most likely to have sent the transitions that SOMCOT was fed; None for other
         methods, and where it would take longer than two seconds (`diagnose` then says so).
+    details : Details
+        What `bounds`, `maps`, `potential`, `state_law`, `residuals`, `trace`, `plan`, `gradient`, `notes`, `makeup` and
+        `counted` are read from.
     """
 
     distance: float
@@ -228,28 +308,47 @@ class Result:
     discount: float
     n_steps: int
     seconds: float
-    maps: Maps | DeferredMaps
     states_x: tuple[Hashable, ...]
     states_y: tuple[Hashable, ...]
-    bounds: Lazy[Bounds] = Lazy()
-    potential: Lazy[Floats] = Lazy()
-    state_law: Lazy[Floats] = Lazy()
-    residuals: Lazy[Residuals] = Lazy()
-    trace: Lazy[Mapping[str, Floats]] = Lazy()
-    plan: Lazy[Coupling | None] = Lazy(None)
     samples: tuple[int, int] = (0, 0)
     confidence_interval: ConfidenceInterval | None = None
     plugin: float | None = None
     estimate: Estimate | None = None
-    gradient: Lazy[Gradient | None] = Lazy(None)
     duals: Duals | None = None
-    notes: Lazy[tuple[str, ...]] = Lazy(())
-    makeup: ContributionInputs | None = None
     settling: float | None = None
     time_gradient: TimeGradient | None = None
     clock: Clock = Clock("discount")  # noqa: RUF009 - a tuple never changes
-    counted: Lazy[float | None] = Lazy(None)
     continuous: Continuous | None = None
+    details: Details = field(default_factory=Details)
+
+    if TYPE_CHECKING:  # read from `details`, and taken by `dataclasses.replace` and the constructor as fields are
+        bounds: Bounds = _READ
+        maps: Maps = _READ
+        potential: Floats = _READ
+        state_law: Floats = _READ
+        residuals: Residuals = _READ
+        trace: Mapping[str, Floats] = _READ
+        plan: Coupling | None = None
+        gradient: Gradient | None = None
+        notes: tuple[str, ...] = ()
+        makeup: ContributionInputs | None = None
+        counted: float | None = None
+    else:
+
+        def __init__(self, *, details: Details | None = None, **values: object) -> None:
+            known = {name: values.pop(name) for name in DETAILS if name in values}
+            if details is None:
+                values["details"] = Details(**known)
+                missing = [name for name in DETAILS if not hasattr(values["details"], name)]
+            else:
+                values["details"] = _Amended(details, **known) if known else details
+                missing = []
+            names = [row.name for row in fields(self) if row.default is MISSING]
+            missing += [name for name in names if name not in values]
+            unknown = values.keys() - self.__dataclass_fields__.keys()
+            if missing or unknown:
+                raise TypeError(f"Result: without {missing}" if missing else f"Result: has no {sorted(unknown)}")
+            self.__dict__.update(values)
 
     @property
     def converged(self) -> bool:
@@ -404,12 +503,17 @@ class Result:
         """Write the result to a file that holds no code; `Result.load` reads it back."""
         from somcot.plumbing.records import save  # safetensors, which few sessions need
 
-        maps = Maps(self.encoder, self.decoder, self.maps.at_noise_level)
-        makeup = None if self.makeup is None else replace(self.makeup, same_rows=self.makeup.pvalue())
-        continuous = self.continuous
-        if continuous is not None:  # the recordings are the user's, and large
-            continuous = continuous._replace(cells=continuous.cells.without_data())
-        save(path, replace(self, maps=maps, makeup=makeup, continuous=continuous), "result")
+        save(path, self, "result")
+
+    def _asdict(self) -> dict[str, object]:
+        """What a file holds, by name."""
+        names = [row.name for row in fields(self) if row.name != "details"]
+        values: dict[str, Any] = {name: getattr(self, name) for name in (*names, *DETAILS)}
+        if self.makeup is not None:
+            values["makeup"] = replace(self.makeup, same_rows=self.makeup.pvalue())
+        if self.continuous is not None:  # the recordings are the user's, and large
+            values["continuous"] = self.continuous._replace(cells=self.continuous.cells.without_data())
+        return values
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Result:
@@ -460,3 +564,7 @@ class Result:
             fits = fits and all(k.shape == p.mass.shape and np.isin(k, np.arange(n)).all() for k, n in places)
             wrong += [] if fits else ["plan"]
         return wrong[0] if wrong else None
+
+
+for _name in DETAILS:
+    setattr(Result, _name, property(attrgetter(f"details.{_name}")))

@@ -197,7 +197,7 @@ def test_its_standard_error_is_the_spread_over_seeds() -> None:
         tables = np.zeros((2, 4, 4), dtype=np.int64)
         for own, chain in enumerate((x, y)):
             np.add.at(tables[own], streams.from_chain(chain, 0.9, 2 * seed + own).draw(2000), 1)
-        found.append(counted._solved(counted.Fed(cost, 0.9, x.initial, y.initial, *tables)))
+        found.append(counted.counted_distance(counted.Fed(cost, 0.9, x.initial, y.initial, *tables)))
     spread = np.std([one.distance or 0.0 for one in found])
     error = np.mean([one.standard_error for one in found])
     assert 0.85 * spread < error < 1.15 * spread  # 200 seeds tell the spread to 5 %

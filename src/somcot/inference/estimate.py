@@ -13,12 +13,14 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from somcot.contributions import ContributionInputs
 from somcot.core.pairs import PairChoice
+from somcot.core.reduction import Reduced
 from somcot.costs import FeatureCost
 from somcot.derivatives import Gradient
 from somcot.inference import bias_correction as crossfit
@@ -29,21 +31,20 @@ from somcot.inference.model import Model, fit
 from somcot.inference.order import has_memory
 from somcot.inference.permutation import known_starts_differ, looks_identical, permutation_test
 from somcot.inference.pooling import Pooled, pool, pooled_distance
-from somcot.inference.row_tests import with_counts
+from somcot.inference.row_tests import contribution_inputs
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_count, check_flag, check_positive, check_rng
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.memory import MemoryLimitError
-from somcot.plumbing.records import Later, amended
 from somcot.problem import ChainOrData, Problem
-from somcot.result import Bounds, ConfidenceInterval, DeferredMaps, Estimate, Maps, Result
+from somcot.result import Bounds, ConfidenceInterval, Estimate, Maps, Result
 from somcot.samples import Samples
 from somcot.solvers import policy_iteration
 from somcot.solvers import saddle as saddle_maps
 from somcot.solvers import saddle as saddle_point
 
 __all__ = [
-    "deferred",
+    "EstimateDetails",
     "estimate",
     "noise_level",
     "notes",
@@ -66,16 +67,8 @@ def noise_level(models: tuple[Model, Model], discount: float) -> float:
     return sum(saddle_maps.noise_level(m.chain, m.n_transitions, discount) for m in models if m.samples is not None)
 
 
-def deferred(problem: Problem, models: tuple[Model, Model], exact: Result) -> DeferredMaps:
-    """The sharper of the maps of `exact`, for the estimated chains, and those at the level of the noise.
-
-    Solved when first asked for.
-    """
-    own = Maps(exact.encoder, exact.decoder)
-    return DeferredMaps(partial(_solve, problem, noise_level(models, problem.discount), own, exact.state_law))
-
-
-def _solve(problem: Problem, noise: float, own: Maps, state_law: Floats) -> Maps:
+def _sharpest(problem: Problem, noise: float, own: Maps, state_law: Floats) -> Maps:
+    """The sharper of the maps `own`, of the coupling of the estimated chains, and those at the level of the noise."""
     best, to_beat = own, _sharpness(own, state_law)
     limit = min(MAX_STEPS, WORK // max(saddle_maps.n_cells(problem), 1))
     if limit < saddle_maps.FIRST_ROUND:
@@ -191,16 +184,14 @@ def plugin(
     Options as for `somcot.solvers.policy_iteration.solve`: ``method="exact"`` on data comes here too.
     """
     began = time.perf_counter()
-    model_x, model_y = fit(x, "x"), fit(y, "y")
-    problem = Problem(model_x.chain, model_y.chain, cost, discount)
-    found = policy_iteration.solve(problem, pairs=pairs, threads=threads, max_sweeps=max_sweeps)
-    return amended(
-        with_counts(_with_starts(found, (model_x, model_y)), model_x, model_y),
-        method="plugin",
-        plugin=found.distance if model_x.samples or model_y.samples else None,
-        samples=(model_x.n_transitions, model_y.n_transitions),
-        seconds=time.perf_counter() - began,
-    )
+    models = fit(x, "x"), fit(y, "y")
+    problem = Problem(models[0].chain, models[1].chain, cost, discount)
+    small, solution = policy_iteration.solution_of(problem, pairs=pairs, threads=threads, max_sweeps=max_sweeps)
+    result = policy_iteration.result_of(
+        EstimateDetails(problem, small, solution, models), solution, began, "plugin",
+        samples=(models[0].n_transitions, models[1].n_transitions),
+    )  # fmt: skip
+    return replace(result, plugin=result.distance) if any(model.samples for model in models) else result
 
 
 def saddle(
@@ -236,14 +227,16 @@ def saddle(
         if not any(model.samples for model in models):
             raise ValueError("stop_at_noise: both processes are known chains without noise; use tolerance=")
         tolerance = check_positive("stop_at_noise", stop_at_noise) * noise_level(models, discount)
-    found = saddle_point.solve(
+    solved = saddle_point.solve(
         problem, max_steps=max_steps, tolerance=tolerance, primal_step=primal_step, dual_step=dual_step
     )
+    distance = solved.distance
     if stop_at_noise is not None:  # an estimate of the truth, not the distance of the estimated chains
-        found = amended(found, distance=float(found.trace["distance"][-1]))
+        distance = float(solved.trace["distance"][-1])
     data = any(model.samples for model in models)
-    return amended(
-        found,
+    return replace(
+        solved,
+        distance=distance,
         plugin=policy_iteration.solve(problem).distance if data else None,
         samples=(models[0].n_transitions, models[1].n_transitions),
         seconds=time.perf_counter() - began,
@@ -302,8 +295,9 @@ def estimate(
     order = _matched(problem)
     shared = order if check_flag("pool_rows", pool_rows) and not _independent(models) else None
     n_splits = _check_splits(n_splits, shared)
-    solution, bare = policy_iteration.solve_in_full(problem, threads=threads)
-    bare = with_counts(_with_starts(bare, models), *models)
+    small, solution = policy_iteration.solution_of(problem, threads=threads, reduce=False)
+    details = EstimateDetails(problem, small, solution, models)
+    bare = policy_iteration.result_of(details, solution, began, "auto")
     assert bare.gradient is not None
     whole = Plugin(problem, *models, solution, cost if isinstance(cost, FeatureCost) else None)
     error = intervals.standard_error(*models, bare.gradient, problem.scale, by=standard_error)
@@ -318,11 +312,20 @@ def estimate(
         None if pooled is None or shared is None else pooled_distance(whole, pooled, shared, threads),
     )
     distance = problem.to_user(corrected(evidence))
-    result = amended(
+    details.blurred = evidence.rho > BLUR
+    details.notes = tuple(notes(whole, evidence, standard_error, interval=confidence is not None))
+    ends = None
+    if confidence is not None:
+        if interval == "bootstrap":
+            n_resamples = check_count("n_resamples", n_resamples)
+            ends = intervals.bootstrap(whole, evidence.plugin, confidence, n_resamples, generator)
+        else:
+            ends = _guarded(rules.interval(evidence, confidence), evidence, whole, order, generator)
+    for note in details.notes:
+        warn(note, DataWarning)
+    return replace(
         bare,
         distance=distance,
-        maps=deferred(problem, models, bare) if evidence.rho > BLUR else bare.maps,
-        method="auto",
         message=(
             f"Estimated from data: {bare.distance:.6g} for the estimated chains (solved exactly), minus "
             f"{bare.distance - distance:.2g} for the bias that the data show."
@@ -330,33 +333,49 @@ def estimate(
         plugin=bare.distance,
         estimate=_record(evidence, pooled, problem, 2 * n_splits + 1),
         samples=(models[0].n_transitions, models[1].n_transitions),
-        notes=tuple(notes(whole, evidence, standard_error, interval=confidence is not None)),
+        confidence_interval=_interval(problem, ends, confidence),
+        seconds=time.perf_counter() - began,
     )
-    if confidence is not None:
-        if interval == "bootstrap":
-            n_resamples = check_count("n_resamples", n_resamples)
-            found = intervals.bootstrap(whole, evidence.plugin, confidence, n_resamples, generator)
-        else:
-            found = _guarded(rules.interval(evidence, confidence), evidence, whole, order, generator)
-        low, high = (problem.to_user(end) for end in found)
-        result = amended(result, confidence_interval=ConfidenceInterval(low, high, confidence))
-    for note in result.notes:
-        warn(note, DataWarning)
-    return amended(result, seconds=time.perf_counter() - began)
 
 
-def _with_starts(found: Result, models: tuple[Model, Model]) -> Result:
-    """Let the gradient know of start laws that follow from the rows."""
-    if not any(model.starts_in_the_long_run for model in models):
-        return found
-    return amended(found, gradient=Later(partial(_in_full, found, models)))
-
-
-def _in_full(found: Result, models: tuple[Model, Model]) -> Gradient | None:
-    if found.gradient is None:
+def _interval(problem: Problem, ends: Bounds | None, level: float | None) -> ConfidenceInterval | None:
+    if ends is None or level is None:
         return None
-    x, y = (model.in_full(side) for model, side in zip(models, (found.gradient.x, found.gradient.y), strict=True))
-    return replace(found.gradient, x=x, y=y)
+    return ConfidenceInterval(problem.to_user(ends.low), problem.to_user(ends.high), level)
+
+
+class EstimateDetails(policy_iteration.ExactDetails):
+    """Of two estimated chains: counts behind the rows, start laws that follow from them, and maps without blur."""
+
+    blurred = False  # whether noise blurs the coupling, so that sharper maps are worth a try
+
+    def __init__(
+        self, problem: Problem, small: Reduced, solution: policy_iteration.Solution, models: tuple[Model, Model]
+    ) -> None:
+        super().__init__(problem, small, solution)
+        self.models = models
+
+    @cached_property
+    def maps(self) -> Maps:
+        """Those of the coupling, or sharper ones at the level of the noise."""
+        if not self.blurred:
+            return self.coupling_maps
+        noise = noise_level(self.models, self.problem.discount)
+        return _sharpest(self.problem, noise, self.coupling_maps, self.state_law)
+
+    @cached_property
+    def gradient(self) -> Gradient | None:
+        """With what the rows do to start laws that follow from them."""
+        plain = super().gradient
+        if plain is None or not any(model.starts_in_the_long_run for model in self.models):
+            return plain
+        x, y = (model.in_full(side) for model, side in zip(self.models, (plain.x, plain.y), strict=True))
+        return replace(plain, x=x, y=y)
+
+    @cached_property
+    def makeup(self) -> ContributionInputs | None:
+        """With the counts behind each row."""
+        return contribution_inputs(self.problem, *self.models)
 
 
 def _matched(problem: Problem) -> NDArray[np.int64] | None:

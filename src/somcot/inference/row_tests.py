@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Hashable
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -33,11 +32,10 @@ from somcot.inference.statistics import pearson
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count
 from somcot.plumbing.linear_systems import discounted_occupancy, discounted_value
-from somcot.plumbing.records import amended
-from somcot.problem import Data, UnitProblem
+from somcot.problem import Data, Problem, UnitProblem
 from somcot.result import Result
 
-__all__ = ["benjamini_hochberg", "contributions", "rows_pvalue", "same_rows", "with_counts"]
+__all__ = ["benjamini_hochberg", "contribution_inputs", "contributions", "rows_pvalue", "same_rows"]
 
 _LEVEL = 0.05
 _PERMUTATIONS = 199
@@ -61,13 +59,10 @@ def contributions(result: Result, n: int = 10) -> Contributions:
     return Contributions(_pairs(result, makeup, n, apart), _transitions(result, makeup, n, apart))
 
 
-def with_counts(result: Result, x: Model, y: Model) -> Result:
-    """Let a result know how often each transition was seen."""
-    if result.makeup is None:
-        return result
-    rows = [side._replace(counts=model.counts) for side, model in ((result.makeup.x, x), (result.makeup.y, y))]
-    test = functools.partial(same_rows, x.samples, y.samples)
-    return amended(result, makeup=replace(result.makeup, x=rows[0], y=rows[1], same_rows=test))
+def contribution_inputs(problem: Problem, x: Model, y: Model) -> ContributionInputs:
+    """What contributions are computed from: the rows, how often each transition was seen, and how to test them."""
+    rows = [RowCounts(*model.chain.support, model.counts) for model in (x, y)]
+    return ContributionInputs(problem.cost, rows[0], rows[1], functools.partial(same_rows, x.samples, y.samples))
 
 
 def same_rows(x: Data | None, y: Data | None) -> float | None:

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime
 from enum import Enum
-from functools import cache, partial
+from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from types import UnionType
-from typing import Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +29,6 @@ from somcot.plumbing.memory import require
 __all__ = [
     "VIEWS",
     "CheckpointError",
-    "Later",
-    "Lazy",
-    "amended",
     "load",
     "load_function",
     "option_names",
@@ -98,102 +95,6 @@ def read_arrays(path: Path_) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     except (SafetensorError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{name}: not a somcot checkpoint ({error})") from None
     return arrays, record
-
-
-# --- Fields that are computed when first read.
-
-T = TypeVar("T")
-Record = TypeVar("Record")
-
-
-class Later(Generic[T]):
-    """A value that takes time: computed at the first call, then kept.
-
-    What computes it is let go afterwards, with all that it holds. To be sent to another process it must be a
-    `functools.partial` of a function that has a name.
-
-    Examples
-    --------
-    >>> later = Later(lambda: print("now") or 1.5)
-    >>> later(), later()
-    now
-    (1.5, 1.5)
-    """
-
-    def __init__(self, compute: Callable[[], T]) -> None:
-        self._compute: Callable[[], T] | None = compute
-
-    def __call__(self) -> T:
-        """The value."""
-        compute = self._compute
-        if compute is not None:
-            self._value = compute()
-            self._compute = None
-        return self._value
-
-    def part(self, name: str) -> Later[Any]:
-        """One attribute of the value, which may be put off itself, when it is asked for."""
-        return Later(partial(_part, self, name))
-
-
-def _part(whole: Later[Any], name: str) -> Any:
-    found = getattr(whole(), name)
-    return found() if isinstance(found, Later) else found
-
-
-class Lazy(Generic[T]):
-    """A field of a dataclass that may be given as `Later`; whoever reads it sees the value.
-
-    Examples
-    --------
-    >>> from dataclasses import dataclass
-    >>> @dataclass(frozen=True)
-    ... class Answer:
-    ...     table: Lazy[list[int]] = Lazy()
-    >>> Answer(Later(lambda: [1, 2])).table
-    [1, 2]
-    """
-
-    def __init__(self, *default: T) -> None:
-        self._default = default
-
-    def __set_name__(self, _owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, record: object | None, _owner: type) -> T:
-        if record is None:  # a dataclass asks its class for the default; without one the field must be given
-            if not self._default:
-                raise AttributeError(self._name)
-            return self._default[0]
-        value = record.__dict__[self._name]
-        if isinstance(value, Later):
-            value = record.__dict__[self._name] = value()
-        found: T = value
-        return found
-
-    def __set__(self, record: object, value: T | Later[T]) -> None:
-        record.__dict__[self._name] = value
-
-
-def amended(record: Record, **changes: Any) -> Record:
-    """A copy of a dataclass with other values of some fields; `dataclasses.replace` would compute all that is put off.
-
-    Examples
-    --------
-    >>> from dataclasses import dataclass
-    >>> @dataclass(frozen=True)
-    ... class Answer:
-    ...     name: str
-    ...     table: Lazy[list[int]] = Lazy()
-    >>> answer = amended(Answer("one", Later(lambda: print("now") or [1, 2])), name="two")
-    >>> answer.name
-    'two'
-    >>> answer.table
-    now
-    [1, 2]
-    """
-    kept = {field.name: record.__dict__[field.name] for field in fields(record)}  # type: ignore[arg-type]
-    return type(record)(**kept | changes)
 
 
 # --- Functions named in tables and imported when used; functions whose options are the fields of a record.
@@ -280,6 +181,7 @@ def _option_names(function: Callable[..., Any]) -> tuple[str, ...]:
 # --- Results in files that hold no code: any tree of records, arrays, labels and numbers, there and back.
 
 Arrays = dict[str, NDArray[Any]]
+NAMES = {"ContributionInputs": "Makeup"}  # what classes that were renamed are called in files
 
 
 def save(path: str | os.PathLike[str], record: Any, kind: str) -> None:
@@ -298,10 +200,6 @@ def save(path: str | os.PathLike[str], record: Any, kind: str) -> None:
     write_arrays(path, arrays, {"kind": kind, "tree": tree})
 
 
-# Records that files of earlier versions hold under another name.
-_RENAMED = {"Makeup": "ContributionInputs"}
-
-
 def load(path: str | os.PathLike[str], kind: str, records: tuple[type, ...]) -> Any:
     """Read a record written by `save`; refuse anything else.
 
@@ -318,18 +216,18 @@ def load(path: str | os.PathLike[str], kind: str, records: tuple[type, ...]) -> 
         arrays, content = read_arrays(path)
         if content.get("kind") != kind:
             raise ValueError(f"it is a {content.get('kind', 'file of another kind')}")
-        types = {record.__name__: record for record in records}
-        return _unpack(
-            content["tree"], arrays, types | {old: types[new] for old, new in _RENAMED.items() if new in types}
-        )
+        return _unpack(content["tree"], arrays, _by_name(records))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{refusal} ({error})") from None
 
 
+def _by_name(records: tuple[type, ...]) -> dict[str, type]:
+    names = {record.__name__: record for record in records}
+    return names | {old: names[new] for new, old in NAMES.items() if new in names}
+
+
 def _pack(value: Any, place: str, arrays: Arrays) -> Any:
     """JSON for `value`, with its arrays put aside under their place in the tree."""
-    if isinstance(value, Later):
-        value = value()
     if isinstance(value, np.ndarray):
         arrays[place] = value
         return {"array": place}
@@ -355,7 +253,8 @@ def _pack(value: Any, place: str, arrays: Arrays) -> Any:
 
 def _pack_record(value: Any, parts: Mapping[str, Any], place: str, arrays: Arrays) -> Any:
     packed = {name: _pack(part, f"{place}.{name}", arrays) for name, part in parts.items()}
-    return {"record": type(value).__name__, "fields": packed}
+    name = type(value).__name__
+    return {"record": NAMES.get(name, name), "fields": packed}
 
 
 def _unpack(tree: Any, arrays: Arrays, types: Mapping[str, type]) -> Any:
@@ -375,6 +274,9 @@ def _unpack(tree: Any, arrays: Arrays, types: Mapping[str, type]) -> Any:
     record = types[tree["record"]]
     parts = {key: _unpack(part, arrays, types) for key, part in tree["fields"].items()}
     hints = get_type_hints(record)
+    for name, part in vars(hints.pop("details", object)).items():  # of a Result: they are among its fields in a file
+        if isinstance(part, cached_property):
+            hints[name] = get_type_hints(part.func)["return"]
     for key, part in parts.items():
         if not _fits(part, hints[key]):
             raise ValueError(f"{tree['record']}.{key} is a {type(part).__name__} that does not fit")
@@ -386,8 +288,6 @@ def _fits(value: Any, hint: Any) -> bool:
     kind, parts = get_origin(hint), get_args(hint)
     while hasattr(kind, "__value__"):  # NDArray is the name of a type, and no type, from NumPy 2.5 on
         kind = get_origin(kind.__value__)
-    if kind is Lazy:
-        return _fits(value, parts[0])
     if kind in (Union, UnionType):
         return any(_fits(value, part) for part in parts)
     if kind is tuple:

@@ -1,28 +1,22 @@
 """The table of methods: what `somcot.distance` can be asked for, read by the API, the command line, reports and tests.
 
 A new solver is one file and one row here. Rows hold text only: a module is imported when its method is used, since
-compiled code takes a moment to load. What a method can be told (options, `confidence`, `rng`, ...) its function's own
-signature says.
+compiled code takes a moment to load. Its options (and `confidence`, `rng`, ... where it has them) are the keyword-only
+arguments of the function.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from somcot.plumbing.records import load_function as load
+from somcot.plumbing.records import load_function, option_names
 
-__all__ = [
-    "METHODS",
-    "Method",
-    "describe",
-]
+if TYPE_CHECKING:
+    from somcot.result import Result
 
-
-# --- Solvers. Each takes a problem and returns a Result.
-
-
-# --- The table of methods, read by the API, the command line, reports and tests.
+__all__ = ["METHODS", "Method", "describe"]
 
 
 class Method(NamedTuple):
@@ -48,9 +42,15 @@ class Method(NamedTuple):
     summary: str
     when: str
 
-    def load(self) -> Callable[..., Any]:
-        """The function, imported now."""
-        return load(self.where)
+    @cache  # noqa: B019 - rows are few and stay
+    def load(self) -> Callable[..., Result]:
+        """The function, imported when it is first used."""
+        return load_function(self.where)
+
+    @cache  # noqa: B019
+    def options(self) -> tuple[str, ...]:
+        """What it takes as keywords only; reading a signature takes as long as a solve of ten states."""
+        return tuple(option_names(self.load()))
 
 
 _ROWS = (

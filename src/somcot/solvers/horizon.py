@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,17 +23,17 @@ import numpy as np
 from somcot.certificates import rounding
 from somcot.chains import MarkovChain, Support
 from somcot.clocks import Clock
-from somcot.contributions import ContributionInputs, RowCounts
+from somcot.contributions import ContributionInputs
 from somcot.core.pairs import Pairs, pairs_where, reachable_pairs
 from somcot.core.sweep import Sweep
-from somcot.couplings import Coupling, Residuals, conditional
+from somcot.couplings import Coupling, Residuals
 from somcot.derivatives import Gradient, Margin, TimeGradient, row_gradient, rows_centred
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.linear_systems import Kernel
 from somcot.plumbing.memory import require
 from somcot.problem import UnitProblem
-from somcot.result import Bounds, Maps, Result, Status
-from somcot.solvers.result_builder import Answer, Ending, Question, assemble
+from somcot.result import Bounds, Details, Result, Status
+from somcot.solvers.result_builder import law_maps, trace_arrays
 from somcot.timed import TimeChain
 
 if TYPE_CHECKING:
@@ -140,18 +140,26 @@ def solve(x: Chain, y: Chain, costs: tuple[Floats, ...], *, threads: int | None 
     start = steps.pairs[0]
     V = start.table(back.V[0][start.x, start.y], np.nan) * scale + T * offset
     potential[: V.shape[0], : V.shape[1]] = V
-    answer = Answer(
-        min(max(value, bounds.low), bounds.high), bounds, Maps(conditional(law), conditional(law.T)), potential, law,
-        _residuals(problem, forward.laws), forward.plan,
+    details = Details(
+        bounds=bounds, maps=law_maps(law), potential=potential, state_law=law,
+        residuals=_residuals(problem, forward.laws), trace=trace_arrays({"step": [float(T)]}), plan=forward.plan,
+        gradient=_gradient(problem, forward, V / T) if problem.repeats else None, makeup=_makeup(problem),
     )  # fmt: skip
     width = (bounds.high - bounds.low) / scale
-    status = Status.CONVERGED if width <= _WIDEST else Status.ROUNDING
-    message = f"Solved exactly: the bracket is {width:.1g} of the cost range wide after {T} steps."
-    question = Question(1.0, labels[0], labels[1], Clock("horizon", float(T)))
-    found = assemble(question, answer, Ending("exact", status, message, T, began, {"step": [float(T)]}))
-    if problem.repeats:
-        return replace(found, gradient=_gradient(problem, forward, V / T), makeup=_makeup(problem))
-    return replace(found, time_gradient=_time_gradient(problem, forward, V / T))
+    return Result(
+        distance=min(max(value, bounds.low), bounds.high),
+        method="exact",
+        status=Status.CONVERGED if width <= _WIDEST else Status.ROUNDING,
+        message=f"Solved exactly: the bracket is {width:.1g} of the cost range wide after {T} steps.",
+        discount=1.0,
+        n_steps=T,
+        seconds=time.perf_counter() - began,
+        states_x=labels[0],
+        states_y=labels[1],
+        time_gradient=None if problem.repeats else _time_gradient(problem, forward, V / T),
+        clock=Clock("horizon", float(T)),
+        details=details,
+    )
 
 
 def _makeup(problem: Finite) -> ContributionInputs | None:
@@ -161,7 +169,7 @@ def _makeup(problem: Finite) -> ContributionInputs | None:
         return None
     if any(other is not cost and not np.array_equal(other, cost) for other in problem.costs):
         return None
-    return ContributionInputs(cost, RowCounts.known(problem.x.support), RowCounts.known(problem.y.support))
+    return ContributionInputs.known(cost, problem.x.support, problem.y.support)
 
 
 def metric(x: Chain, y: Chain, costs: tuple[Floats, ...], *, threads: int | None = None) -> Floats:

@@ -33,7 +33,7 @@ from somcot.plumbing.linear_systems import Kernel, relative_value
 from somcot.plumbing.memory import require
 from somcot.problem import Problem
 from somcot.result import Bounds, Result, Status
-from somcot.solvers.result_builder import Ending, assemble_coupling
+from somcot.solvers.result_builder import CouplingDetails, build_result
 from somcot.solvers.saddle import lower_bound, value_bound
 
 if TYPE_CHECKING:
@@ -100,8 +100,11 @@ def solve(problem: Problem, *, formulation: Formulation = "lambda", time_limit: 
     message = f"HiGHS on the {formulation} program with {len(objective):,} variables: {answer.message.strip()}"
     if width > _TARGET:
         message += f" Its answer is proved to {width:.1g} of the cost range only; method='exact' does better."
-    ending = Ending("lp", status, message, int(answer.nit), began, trace={})
-    return assemble_coupling(problem, coupling, pairs.table(V, np.nan), bounds, ending)
+    details = CouplingDetails(problem, coupling, pairs.table(V, np.nan))
+    return build_result(
+        problem, details, unit_bounds=bounds, method="lp", status=status, message=message, n_steps=int(answer.nit),
+        began=began,
+    )  # fmt: skip
 
 
 def _highs(objective: Floats, matrix: csr_array, right: Floats, time_limit: float) -> Any:

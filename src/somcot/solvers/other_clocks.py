@@ -22,7 +22,6 @@ from somcot.core.pairs import PairChoice
 from somcot.derivatives import RowGradient
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning, warn
-from somcot.plumbing.records import amended
 from somcot.problem import Data, Problem
 from somcot.recorded.counts import Counts
 from somcot.result import Bounds, Result
@@ -83,7 +82,7 @@ def distance_by_clock(x: Any, y: Any, cost: Any, clock: Clock, **options: Any) -
         DataWarning,
     )
     sizes = [process.n_transitions if isinstance(process, Data) else 0 for process in (x, y)]
-    return amended(found, method="plugin", samples=(sizes[0], sizes[1]), plugin=found.distance)
+    return replace(found, method="plugin", samples=(sizes[0], sizes[1]), plugin=found.distance)
 
 
 def metric_by_clock(x: Any, y: Any, cost: Any, clock: Clock, threads: int | None = None) -> Floats:
@@ -106,7 +105,7 @@ def settling_warning(result: Result) -> Result:
         "settle, and transitions that the data miss can change what comes after",
         DataWarning,
     )
-    return amended(result, settling=spread, clock=Clock("average", 1.0))
+    return replace(result, settling=spread, clock=Clock("average", 1.0))
 
 
 def _refuse(name: str, process: Any, clock: Clock) -> NoReturn:
@@ -234,7 +233,7 @@ def solve(
         ),
         settling=None if found.settling is None else found.settling / steps,
         clock=Clock("rate", rate),
-        makeup=None,  # rows of the uniformised chains: nobody asked about those
+        makeup=None,  # its rows would be those of the uniformised chains
     )
 
 

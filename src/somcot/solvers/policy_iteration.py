@@ -1,26 +1,26 @@
-"""From the solution of a smaller problem to the Result for all states.
+"""Exact distances between known chains: Howard's policy iteration over state pairs.
 
 A policy chooses, for every pair (x, y), a coupling of P(.|x) and Q(.|y). Improvement solves one exact transport problem
 per pair (`bellman.transport`), evaluation one sparse linear system (`discounting`). Three to six rounds end at the
 optimum, and the last sweep proves it.
 
 The distance and its bracket are there at once. The potential, the coupling and what follows from it (maps, residuals,
-gradient) are computed when asked for: mapping them back can take longer than solving the smaller problem did.
+gradient) are computed when first read: mapping them back can take longer than solving the smaller problem did.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from somcot.certificates import bounds_from, rounding
-from somcot.contributions import ContributionInputs, RowCounts
+from somcot.contributions import ContributionInputs
 from somcot.core.lift import embedded, lifted, potential_slots
-from somcot.core.pairs import PairChoice, Pairs, choose
+from somcot.core.pairs import PairChoice, Pairs
 from somcot.core.reduction import LEFT_OUT, Reduced, ReducedSide, unreduced
 from somcot.core.reduction import reduce as reduced
 from somcot.core.sweep import Improvement, Sweep
@@ -29,28 +29,14 @@ from somcot.derivatives import Gradient, Margin, RowGradient, discount_slope, ro
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count, check_flag, check_number
 from somcot.plumbing.linear_systems import discounted_occupancy, discounted_value, reachable, relative_value
-from somcot.plumbing.records import Later
 from somcot.problem import Problem, UnitProblem
 from somcot.result import Bounds, Result, Status
-from somcot.solvers.result_builder import Ending, Joint, assemble_coupling, assemble_value, joint
+from somcot.solvers.result_builder import CouplingDetails, build_result
 
 if TYPE_CHECKING:
     from somcot.chains import MarkovChain, Support
 
-__all__ = [
-    "Solution",
-    "Solved",
-    "coupling",
-    "gradient",
-    "iterate",
-    "metric",
-    "result_of",
-    "solve",
-    "solve_in_full",
-]
-
-
-# --- Exact distances between known chains: Howard's policy iteration over state pairs.
+__all__ = ["ExactDetails", "Solution", "iterate", "metric", "result_of", "solution_of", "solve"]
 
 _EPS = float(np.finfo(np.float64).eps)
 TARGET = 1e-9  # width of the bracket, relative to the range of the cost, that counts as converged
@@ -103,43 +89,37 @@ def solve(
     tolerance: float = LEFT_OUT,
     reduce: bool = True,
 ) -> Result:
-    """Solve exactly.
+    """Solve exactly, at discounts up to 0.9995.
 
     Parameters
     ----------
-    problem : Problem
-    pairs : {"reachable", "all"}
-        Work on the pairs the start can reach (enough for the distance) or on all of them (the whole potential).
-    threads : int, optional
-        Threads for the transport problems, by default one per core; the result does not depend on it.
-    max_sweeps : int
-        Rounds of improvement to allow; a handful is normal.
-    tolerance : float
-        What leaving out states that hardly occur may add to the bracket, relative to the range of the cost. Larger
-        values leave out more and are faster on local chains; 0 keeps all states.
-    reduce : bool
-        Solve the smallest problem with the same answer: rare states left out, states that behave alike merged, each
-        pair once where a chain is compared with itself.
+    problem, pairs, threads, max_sweeps, tolerance, reduce
+        See `somcot.solvers.exact.solve`.
     """
     began = time.perf_counter()
+    small, solution = solution_of(
+        problem, pairs=pairs, threads=threads, max_sweeps=max_sweeps, tolerance=tolerance, reduce=reduce
+    )
+    return result_of(ExactDetails(problem, small, solution), solution, began)
+
+
+def solution_of(
+    problem: Problem,
+    *,
+    pairs: PairChoice = "reachable",
+    threads: int | None = None,
+    max_sweeps: int = 200,
+    tolerance: float = LEFT_OUT,
+    reduce: bool = True,
+) -> tuple[Reduced, Solution]:
+    """The smaller problem that is solved in place of this one, and its solution; options as for `solve`."""
     check_flag("reduce", reduce)
     if not 0.0 <= check_number("tolerance", tolerance) < 1.0:
         raise ValueError(f"tolerance: found {tolerance}, expected a share of the cost's range, at least 0 and below 1")
     small = unreduced(problem.unit)
     if reduce:
         small = reduced(problem.unit, tolerance if pairs == "reachable" else 0.0)
-    solution = iterate(small.problem, small.pairs(pairs), threads=threads, max_sweeps=max_sweeps)
-    return result_of(Solved(problem, small, solution.sweep, solution.V), solution, _message(solution, small), began)
-
-
-def solve_in_full(
-    problem: Problem, *, pairs: PairChoice = "reachable", threads: int | None = None, max_sweeps: int = 200
-) -> tuple[Solution, Result]:
-    """Solve exactly on all states, keeping the bases and potentials for whoever goes on from there."""
-    began = time.perf_counter()
-    solution = iterate(problem.unit, choose(problem.unit, pairs), threads=threads, max_sweeps=max_sweeps)
-    solved = Solved(problem, unreduced(problem.unit), solution.sweep, solution.V)
-    return solution, result_of(solved, solution, _message(solution), began)
+    return small, iterate(small.problem, small.pairs(pairs), threads=threads, max_sweeps=max_sweeps)
 
 
 def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 200, reduce: bool = True) -> Floats:
@@ -271,8 +251,8 @@ def _residual(
     return float(np.abs(cost - gain + problem.discount * found.value[:-1] - V).max())
 
 
-def _message(solution: Solution, small: Reduced | None = None) -> str:
-    words = "" if small is None else small.words()
+def _message(solution: Solution, small: Reduced) -> str:
+    words = small.words()
     return _ending(solution) + (f" Before that, {words}." if words else "")
 
 
@@ -291,124 +271,125 @@ def _ending(solution: Solution) -> str:
 _UNKNOWN = 1e4 * LEFT_OUT  # what leaving states out may change a potential by for it to be told, relative to the range
 
 
-class Solved(NamedTuple):
-    """A problem, the smaller one that was solved in its place, and the plans and the potential found."""
-
-    problem: Problem
-    small: Reduced
-    sweep: Sweep
-    V: Floats
-
-
-def result_of(solved: Solved, solution: Solution, message: str, began: float) -> Result:
-    """What was found as a Result."""
-    problem, small = solved.problem, solved.small
-    later = Later(partial(coupling, solved))
-    bounds = Bounds(solution.bounds.low, min(solution.bounds.high + small.lost, 1.0))
-    ending = Ending("exact", solution.status, message, solution.n_steps, began, solution.trace)
-    more = {
-        "gradient": Later(partial(_gradient, solved, later)),
-        "makeup": ContributionInputs(
-            problem.cost, RowCounts.known(problem.x.support), RowCounts.known(problem.y.support)
-        ),
-    }
-    V = Later(partial(_potential, solved))
-    if solution.status is not Status.CONVERGED:  # the coupling is what there is to show
-        return assemble_coupling(problem, later(), V, bounds, ending, **more)
-    found = Later(partial(_joint, problem, later))
-    return assemble_value(problem, _unit_distance(solved, solution), found, V, bounds, ending, **more)
+def result_of(details: ExactDetails, solution: Solution, began: float, method: str = "exact", **more: Any) -> Result:
+    """The Result of a solution; `more` are further attributes."""
+    unit_distance = None  # where it has not converged, the coupling is what there is to show
+    if solution.status is Status.CONVERGED:
+        unit_distance = _unit_distance(details.small.problem, solution)
+    return build_result(
+        details.problem,
+        details,
+        unit_bounds=Bounds(solution.bounds.low, min(solution.bounds.high + details.small.lost, 1.0)),
+        unit_distance=unit_distance,
+        method=method,
+        status=solution.status,
+        message=_message(solution, details.small),
+        n_steps=solution.n_steps,
+        began=began,
+        trace=solution.trace,
+        **more,
+    )
 
 
-def _unit_distance(solved: Solved, solution: Solution) -> float:
+def _unit_distance(problem: UnitProblem, solution: Solution) -> float:
     """What the potential says, or exactly 0 where the coupling never leaves the pairs of least cost."""
     if solution.bounds.low <= 0.0:
         pairs = solution.pairs
-        seen = reachable(*solved.sweep.kernel())
-        if not solved.small.problem.cost[pairs.x[seen], pairs.y[seen]].any():
+        seen = reachable(*solution.sweep.kernel())
+        if not problem.cost[pairs.x[seen], pairs.y[seen]].any():
             return 0.0
     return solution.trace["distance"][-1]
 
 
-def _potential(solved: Solved) -> Floats:
-    """The potential of all pairs, NaN where it is not known: not reached, left out, or next to what was left out."""
-    small = solved.small
-    table = small.spread(solved.sweep.pairs.table(solved.V, np.nan))
-    if small.lost > 0.0:
-        off = small.x.arrival[:, None] + small.y.arrival[None, :]  # (1 - discount) V may be this much too low
-        table[off > max(_UNKNOWN, 1e4 * small.lost)] = np.nan
-    return table
-
-
-def coupling(solved: Solved) -> Coupling:
-    """The occupancy coupling of all states."""
-    problem, small = solved.problem, solved.small
-    pairs, kernel, start = lifted(small, solved.sweep.unfolded(small.problem))
-    law = discounted_occupancy(kernel, start, problem.discount)
-    now = np.repeat(np.arange(len(pairs)), np.diff(kernel.indptr))
-    mass = law[now] * kernel.data
-    sides = (small.x, pairs.x), (small.y, pairs.y)
-    (x, in_x), (y, in_y) = (embedded(side, states) for side, states in sides)
-    inside = in_x & in_y
-    keep = (mass > 0) & inside[now] & inside[kernel.indices]
-    now, following = now[keep], kernel.indices[keep]
-    table = np.zeros(problem.shape)
-    table[x[inside], y[inside]] = start[inside]
-    return Coupling(problem.shape, x[now], y[now], x[following], y[following], mass[keep], table)
-
-
-def _joint(problem: Problem, later: Later[Coupling]) -> Joint:
-    return joint(problem, later())
-
-
-def _gradient(solved: Solved, later: Later[Coupling]) -> Gradient:
-    return gradient(solved, later().state_law())
-
-
-def gradient(solved: Solved, law: Floats) -> Gradient:
-    """Derivatives of the distance at the solution, from the transport potentials of the last sweep.
+class ExactDetails(CouplingDetails):
+    """What the plans and the potential of a smaller problem say about all states.
 
     Parameters
     ----------
-    solved : Solved
-    law : ndarray, shape (n_x, n_y)
-        Occupancy of pairs under the optimal coupling.
+    problem : Problem
+    small : Reduced
+        The problem that was solved in its place.
+    solution : Solution
     """
-    problem, small = solved.problem, solved.small
-    sweep = solved.sweep.unfolded(small.problem)
-    rest = 1.0 - problem.discount
-    weight = np.zeros(small.cut.shape)
-    weight[: len(small.x.kept), : len(small.y.kept)] = problem.discount * law[np.ix_(small.x.kept, small.y.kept)]
-    slots = potential_slots(small, sweep, solved.sweep.pairs.table(solved.V), weight, rest)
-    x, y = (
-        _row_gradient(chain, side, support, slot, problem)
-        for chain, side, support, slot in (
-            (problem.x, small.x, small.cut.support_x, slots[0]),
-            (problem.y, small.y, small.cut.support_y, slots[1]),
+
+    def __init__(self, problem: Problem, small: Reduced, solution: Solution) -> None:
+        self.problem, self.small, self.sweep, self.V = problem, small, solution.sweep, solution.V
+
+    @cached_property
+    def potential(self) -> Floats:
+        """The potential of all pairs in the units of the user's cost."""
+        return self.problem.potential_to_user(self._unit_potential())
+
+    def _unit_potential(self) -> Floats:
+        """The potential of all pairs, NaN where it is not known: not reached, left out, or next to such states."""
+        small = self.small
+        table = small.spread(self.sweep.pairs.table(self.V, np.nan))
+        if small.lost > 0.0:
+            off = small.x.arrival[:, None] + small.y.arrival[None, :]  # (1 - discount) V may be this much too low
+            table[off > max(_UNKNOWN, 1e4 * small.lost)] = np.nan
+        return table
+
+    @cached_property
+    def plan(self) -> Coupling:
+        """The occupancy coupling of all states."""
+        problem, small = self.problem, self.small
+        pairs, kernel, start = lifted(small, self.sweep.unfolded(small.problem))
+        law = discounted_occupancy(kernel, start, problem.discount)
+        now = np.repeat(np.arange(len(pairs)), np.diff(kernel.indptr))
+        mass = law[now] * kernel.data
+        sides = (small.x, pairs.x), (small.y, pairs.y)
+        (x, in_x), (y, in_y) = (embedded(side, states) for side, states in sides)
+        inside = in_x & in_y
+        keep = (mass > 0) & inside[now] & inside[kernel.indices]
+        now, following = now[keep], kernel.indices[keep]
+        table = np.zeros(problem.shape)
+        table[x[inside], y[inside]] = start[inside]
+        return Coupling(problem.shape, x[now], y[now], x[following], y[following], mass[keep], table)
+
+    @cached_property
+    def makeup(self) -> ContributionInputs | None:
+        """What contributions are computed from."""
+        return ContributionInputs.known(self.problem.cost, self.problem.x.support, self.problem.y.support)
+
+    @cached_property
+    def gradient(self) -> Gradient | None:
+        """Derivatives of the distance at the solution, from the transport potentials of the last sweep."""
+        problem, small, law = self.problem, self.small, self.state_law
+        sweep = self.sweep.unfolded(small.problem)
+        rest = 1.0 - problem.discount
+        weight = np.zeros(small.cut.shape)
+        weight[: len(small.x.kept), : len(small.y.kept)] = problem.discount * law[np.ix_(small.x.kept, small.y.kept)]
+        slots = potential_slots(small, sweep, self.sweep.pairs.table(self.V), weight, rest)
+        x, y = (
+            _row_gradient(chain, side, support, slot, problem)
+            for chain, side, support, slot in (
+                (problem.x, small.x, small.cut.support_x, slots[0]),
+                (problem.y, small.y, small.cut.support_y, slots[1]),
+            )
         )
-    )
-    visited = law > 0.0
-    V = small.spread(solved.sweep.pairs.table(solved.V))[visited]
-    unit_distance = float((law[visited] * problem.unit_cost[visited]).sum())
-    return Gradient(
-        x,
-        y,
-        law,
-        problem.offset + problem.scale * (rest * _potential(solved)),
-        problem.scale * discount_slope(law[visited], V, unit_distance, problem.discount),
-        _margin(solved, sweep, law),
-    )
+        visited = law > 0.0
+        V = small.spread(self.sweep.pairs.table(self.V))[visited]
+        unit_distance = float((law[visited] * problem.unit_cost[visited]).sum())
+        return Gradient(
+            x,
+            y,
+            law,
+            problem.offset + problem.scale * (rest * self._unit_potential()),
+            problem.scale * discount_slope(law[visited], V, unit_distance, problem.discount),
+            self._margin(sweep),
+        )
 
-
-def _margin(solved: Solved, sweep: Sweep, law: Floats) -> Margin:
-    """How far the coupling is from another one; states that behave alike can always be exchanged."""
-    small = solved.small
-    if small.x.quotient is not None or small.y.quotient is not None:
-        return Margin(0.0, 0.0)
-    visited = np.zeros(small.cut.shape, dtype=np.bool_)
-    visited[: len(small.x.kept), : len(small.y.kept)] = law[np.ix_(small.x.kept, small.y.kept)] > 0.0
-    wanted = np.append(visited[sweep.pairs.x, sweep.pairs.y], True)
-    mass, cost = (float(least.min()) for least in sweep.margins(solved.sweep.pairs.table(solved.V), wanted))
-    return Margin(mass, solved.problem.scale * max(cost, 0.0))
+    def _margin(self, sweep: Sweep) -> Margin:
+        """How far the coupling is from another one; states that behave alike can always be exchanged."""
+        small = self.small
+        if small.x.quotient is not None or small.y.quotient is not None:
+            return Margin(0.0, 0.0)
+        visited = np.zeros(small.cut.shape, dtype=np.bool_)
+        kept = np.ix_(small.x.kept, small.y.kept)
+        visited[: len(small.x.kept), : len(small.y.kept)] = self.state_law[kept] > 0.0
+        wanted = np.append(visited[sweep.pairs.x, sweep.pairs.y], True)
+        mass, cost = (float(least.min()) for least in sweep.margins(self.sweep.pairs.table(self.V), wanted))
+        return Margin(mass, self.problem.scale * max(cost, 0.0))
 
 
 def _row_gradient(

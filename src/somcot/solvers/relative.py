@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.certificates import Settled, class_gains
-from somcot.contributions import ContributionInputs, RowCounts
+from somcot.contributions import ContributionInputs
 from somcot.core.pairs import (
     Groups,
     PairChoice,
@@ -40,7 +40,7 @@ from somcot.plumbing.linear_systems import Anchored, Kernel, anchored, reference
 from somcot.problem import Problem, UnitProblem
 from somcot.result import Bounds, Result, Status
 from somcot.solvers.policy_iteration import TARGET, WIDEST, iterate
-from somcot.solvers.result_builder import Ending, assemble_coupling, coupling_of
+from somcot.solvers.result_builder import CouplingDetails, build_result, coupling_of
 from somcot.solvers.total import absorb, merged
 
 __all__ = ["Relative", "metric", "relative_solution", "solve"]
@@ -140,12 +140,17 @@ def solve(
     law, visits = anchored(kernel, problem.discount, weight).laws(start)
     coupling = coupling_of(problem.shape, found.pairs, kernel, law, start)
     trace = found.ergodic.trace
-    ending = Ending("exact", found.status, _message(found, trace), len(trace["step"]), began, trace)
-    result = assemble_coupling(problem, coupling, _potential(problem, found), found.settled.bounds, ending)
-    makeup = ContributionInputs(problem.cost, RowCounts.known(problem.x.support), RowCounts.known(problem.y.support))
-    return replace(
-        result, gradient=_gradient(problem, found, (kernel, start), law, visits), makeup=makeup, settling=found.settling
+    details = CouplingDetails(
+        problem,
+        coupling,
+        _potential(problem, found),
+        gradient=_gradient(problem, found, (kernel, start), law, visits),
+        makeup=ContributionInputs.known(problem.cost, problem.x.support, problem.y.support),
     )
+    return build_result(
+        problem, details, unit_bounds=found.settled.bounds, method="exact", status=found.status,
+        message=_message(found, trace), n_steps=len(trace["step"]), began=began, trace=trace, settling=found.settling,
+    )  # fmt: skip
 
 
 def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 200) -> Floats:

@@ -1,26 +1,24 @@
-"""From what a solver found to a Result."""
+"""From what a solver computed to a Result."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from somcot.clocks import Clock
 from somcot.core.pairs import Pairs
 from somcot.couplings import Coupling, Residuals, conditional, residuals
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.linear_systems import Kernel, discounted_occupancy
-from somcot.plumbing.records import Later
 from somcot.problem import Problem
-from somcot.result import Bounds, DeferredMaps, Maps, Result, Status
+from somcot.result import Bounds, Details, Maps, Result, Status
 
 __all__ = [
-    "Answer", "Ending", "Joint", "Question", "assemble", "assemble_coupling", "assemble_value", "coupling_of", "joint",
-    "occupancy_coupling",
+    "CouplingDetails", "build_result", "coupling_of", "law_maps", "occupancy_coupling", "plain_result",
+    "trace_arrays",
 ]  # fmt: skip
 
 
@@ -39,135 +37,125 @@ def coupling_of(shape: tuple[int, int], pairs: Pairs, kernel: Kernel, law: Float
     return Coupling(shape, x, y, next_x, next_y, mass[keep], pairs.table(start))
 
 
-class Question(NamedTuple):
-    """What was asked, as far as a Result keeps it."""
-
-    discount: float
-    states_x: tuple[Hashable, ...]
-    states_y: tuple[Hashable, ...]
-    clock: Clock | None = None
-
-    @classmethod
-    def of(cls, problem: Problem) -> Question:
-        """What a problem between known chains asks."""
-        return cls(problem.discount, problem.x.states, problem.y.states, problem.clock)
+def law_maps(law: Floats) -> Maps:
+    """Encoder and decoder of a law of state pairs."""
+    return Maps(conditional(law), conditional(law.T))
 
 
-class Answer(NamedTuple):
-    """What a coupling says, in the unit of the user's cost."""
+class CouplingDetails(Details):
+    """What follows from a coupling and a potential.
 
-    distance: float
-    bounds: Bounds | Later[Bounds]
-    maps: Maps | DeferredMaps
-    potential: Floats | Later[Floats]
-    state_law: Floats
-    residuals: Residuals
-    plan: Coupling | None
+    Parameters
+    ----------
+    problem : Problem
+    plan : Coupling
+    V : ndarray, shape (n_x, n_y)
+        The potential, in units of the unit cost.
+    **known
+        Details that need not be computed, such as ``gradient=``.
+    """
+
+    def __init__(self, problem: Problem, plan: Coupling, V: Floats, **known: object) -> None:
+        super().__init__(**known)
+        self.problem, self.plan, self.V = problem, plan, V
+
+    @cached_property
+    def plan(self) -> Coupling:
+        """The occupancy coupling: passed, or computed by a subclass."""
+        raise NotImplementedError
+
+    @cached_property
+    def state_law(self) -> Floats:
+        """Discounted occupancy of state pairs."""
+        return self.plan.state_law()
+
+    @cached_property
+    def coupling_maps(self) -> Maps:
+        """Encoder and decoder of the coupling."""
+        return law_maps(self.state_law)
+
+    @cached_property
+    def maps(self) -> Maps:
+        """Encoder and decoder to show."""
+        return self.coupling_maps
+
+    @cached_property
+    def residuals(self) -> Residuals:
+        """Violations of the constraints by the coupling."""
+        discount, maps = self.problem.discount, self.coupling_maps
+        nu_x, nu_y = self.problem.x.occupancy(discount), self.problem.y.occupancy(discount)
+        return residuals(self.plan, nu_x, nu_y, discount, maps.encoder, maps.decoder)
+
+    @cached_property
+    def potential(self) -> Floats:
+        """V in the units of the user's cost."""
+        return self.problem.potential_to_user(self.V)
 
 
-class Ending(NamedTuple):
-    """How the work of a solver ended; `began` is when it started, by `time.perf_counter`."""
+def build_result(
+    problem: Problem,
+    details: Details,
+    *,
+    unit_bounds: Bounds,
+    method: str,
+    status: Status,
+    message: str,
+    n_steps: int,
+    began: float,
+    unit_distance: float | None = None,
+    trace: Mapping[str, Sequence[float] | Floats] | None = None,
+    **more: Any,
+) -> Result:
+    """The Result of a solver: undo the scaling of the cost and stop the clock.
 
-    method: str
-    status: Status
-    message: str
-    n_steps: int
-    began: float
-    trace: Mapping[str, Sequence[float] | Floats] | Later[dict[str, Floats]]
+    Parameters
+    ----------
+    problem : Problem
+    details : Details
+        What is read off later; its `bounds` and `trace` are set here.
+    unit_bounds : Bounds
+        The bracket, in units of the unit cost as are `unit_distance` and the distances of the trace.
+    method, status, message, n_steps
+        See `Result`.
+    began : float
+        When the work started, by `time.perf_counter`.
+    unit_distance : float, optional
+        By default <mu, c>, the cost of the coupling itself, which is exactly the least cost when the coupling only
+        visits pairs of least cost. Where rounding takes it out of its bracket, it is the nearest end.
+    trace : mapping of str to numbers, optional
+    **more
+        Further attributes of the Result.
+    """
+    if unit_distance is None:
+        visited = details.state_law > 0
+        law, cost = details.state_law[visited], problem.unit_cost[visited]
+        unit_distance = float((law * cost).sum())  # BLAS has other bits on other machines
+    low, high = (float(end) for end in problem.bounds_to_user(*unit_bounds))
+    columns = trace_arrays(trace or {})
+    if "distance" in columns:
+        columns["distance"] = problem.offset + problem.scale * columns["distance"]
+    details.bounds, details.trace = Bounds(low, high), columns
+    distance = min(max(problem.to_user(unit_distance), low), high)
+    return plain_result(
+        problem, details, distance=distance, method=method, status=status, message=message, n_steps=n_steps,
+        began=began, **more,
+    )  # fmt: skip
 
 
-def assemble(question: Question, answer: Answer, ending: Ending, **more: Any) -> Result:
-    """Collect what every Result holds, and `more` of its fields: the one place where one is made."""
-    discount, states_x, states_y, clock = question
+def plain_result(problem: Problem, details: Details, *, distance: float, began: float, **more: Any) -> Result:
+    """The Result of a solver whose distance and details are in the units of the user's cost already."""
     return Result(
-        discount=discount,
-        states_x=states_x,
-        states_y=states_y,
-        clock=clock or Clock("discount", discount),
-        **answer._asdict(),
-        method=ending.method,
-        status=ending.status,
-        message=ending.message,
-        n_steps=ending.n_steps,
-        seconds=time.perf_counter() - ending.began,
-        trace=_trace(ending.trace),
+        distance=distance,
+        discount=problem.discount,
+        seconds=time.perf_counter() - began,
+        states_x=problem.x.states,
+        states_y=problem.y.states,
+        clock=problem.clock,
+        details=details,
         **more,
     )
 
 
-def _trace(given: Any) -> Any:
-    """Columns of numbers, now or later."""
-    if isinstance(given, Later):
-        return given
-    return {name: np.asarray(values, dtype=np.float64) for name, values in given.items()}
-
-
-class Joint(NamedTuple):
-    """What a coupling says about the joint process."""
-
-    plan: Coupling
-    state_law: Floats
-    maps: Maps
-    residuals: Later[Residuals]
-
-
-def joint(problem: Problem, coupling: Coupling) -> Joint:
-    """Read off the rest from a coupling."""
-    law = coupling.state_law()
-    maps = Maps(conditional(law), conditional(law.T))
-    return Joint(coupling, law, maps, Later(partial(_residuals, problem, coupling, maps)))
-
-
-def _residuals(problem: Problem, coupling: Coupling, maps: Maps) -> Residuals:
-    nu_x, nu_y = problem.x.occupancy(problem.discount), problem.y.occupancy(problem.discount)
-    return residuals(coupling, nu_x, nu_y, problem.discount, maps.encoder, maps.decoder)
-
-
-def assemble_coupling(
-    problem: Problem, coupling: Coupling, V: Floats | Later[Floats], bounds: Bounds, ending: Ending, **more: Any
-) -> Result:
-    """The Result of a solver that ends with a coupling: undo the scaling of the cost and read off the rest.
-
-    `V` (n_x, n_y), `bounds` and the distances of the trace are in units of the unit cost. The distance is <mu, c>, the
-    cost of the coupling itself, so it is exactly the least cost when the coupling only visits pairs of least cost.
-    """
-    found = joint(problem, coupling)
-    visited = found.state_law > 0
-    law, cost = found.state_law[visited], problem.unit_cost[visited]
-    unit_distance = float((law * cost).sum())  # BLAS has other bits on other machines
-    return assemble_value(problem, unit_distance, found, V, bounds, ending, **more)
-
-
-def assemble_value(
-    problem: Problem,
-    unit_distance: float,
-    found: Joint | Later[Joint],
-    V: Floats | Later[Floats],
-    bounds: Bounds,
-    ending: Ending,
-    **more: Any,
-) -> Result:
-    """The Result of a solver that knows the distance; coupling and potential may be computed when asked for.
-
-    Where rounding takes the distance out of its bracket, it is the nearest end.
-    """
-    low, high = (float(end) for end in problem.bounds_to_user(*bounds))
-    distance = min(max(problem.to_user(unit_distance), low), high)
-    trace = dict(_trace(ending.trace))
-    if "distance" in trace:
-        trace["distance"] = problem.offset + problem.scale * np.asarray(trace["distance"], dtype=np.float64)
-    maps, law, violations, plan = _parts(found)
-    potential = Later(partial(_potential, problem, V)) if isinstance(V, Later) else problem.potential_to_user(V)
-    answer = Answer(distance, Bounds(low, high), maps, potential, law, violations, plan)
-    return assemble(Question.of(problem), answer, ending._replace(trace=trace), **more)
-
-
-def _potential(problem: Problem, V: Later[Floats]) -> Floats:
-    return problem.potential_to_user(V())
-
-
-def _parts(found: Joint | Later[Joint]) -> tuple[Maps | DeferredMaps, Any, Any, Any]:
-    """Maps, law, residuals and plan, now or later: the fields of a Result take both."""
-    if isinstance(found, Joint):
-        return found.maps, found.state_law, found.residuals, found.plan
-    return DeferredMaps(found.part("maps")), found.part("state_law"), found.part("residuals"), found.part("plan")
+def trace_arrays(columns: Mapping[str, Sequence[float] | Floats]) -> dict[str, Floats]:
+    """Columns of a trace as arrays."""
+    return {name: np.asarray(values, dtype=np.float64) for name, values in columns.items()}

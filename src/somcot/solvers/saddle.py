@@ -37,9 +37,9 @@ from somcot.plumbing.checks import check_count, check_positive
 from somcot.plumbing.linear_systems import Kernel, discounted_value
 from somcot.plumbing.memory import require
 from somcot.problem import Problem, UnitProblem
-from somcot.result import Bounds, Maps, Result, Status
+from somcot.result import Bounds, Details, Maps, Result, Status
 from somcot.solvers.lagrangian import Layout, advance, start_point
-from somcot.solvers.result_builder import Answer, Ending, Question, assemble
+from somcot.solvers.result_builder import plain_result, trace_arrays
 
 __all__ = [
     "Round",
@@ -358,17 +358,14 @@ def _result(
         + (" and lower tolerance, which proved too little here" if violation <= tolerance else ""),
         Status.INTERRUPTED: f"interrupted at violation {violation:.2g} after {steps} steps",
     }[status]
-    answer = Answer(
-        min(max(last.distance, proved.low), proved.high),
-        proved,
-        last.maps,
-        problem.potential_to_user(last.V),
-        last.coupling.state_law(),
-        last.residuals,
-        last.coupling,
-    )
-    message = f"Primal-dual steps on the saddle point: {ended}."
-    return assemble(Question.of(problem), answer, Ending("saddle", status, message, steps, began, trace))
+    details = Details(
+        bounds=proved, maps=last.maps, potential=problem.potential_to_user(last.V),
+        state_law=last.coupling.state_law(), residuals=last.residuals, trace=trace_arrays(trace), plan=last.coupling,
+    )  # fmt: skip
+    return plain_result(
+        problem, details, distance=min(max(last.distance, proved.low), proved.high), method="saddle", status=status,
+        message=f"Primal-dual steps on the saddle point: {ended}.", n_steps=steps, began=began,
+    )  # fmt: skip
 
 
 def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -27,7 +27,7 @@ from somcot.plumbing.linear_systems import Kernel, relative_value
 from somcot.plumbing.memory import require
 from somcot.problem import Problem
 from somcot.result import Result, Status
-from somcot.solvers.result_builder import Ending, assemble_coupling, occupancy_coupling
+from somcot.solvers.result_builder import CouplingDetails, build_result, occupancy_coupling
 
 __all__ = [
     "round_entries",
@@ -358,6 +358,9 @@ def _finish(problem: Problem, plans: _Plans, status: Status, target: float, bega
     }[status]
     message = f"{ended}. The value is an upper bound, at most {problem.scale * width:.2g} above the distance."
     status = Status.STEP_LIMIT if wide else status
-    ending = Ending("sinkhorn", status, message, len(plans.trace["step"]), began, plans.trace)
     V = pairs.table(W + gain / (1.0 - discount), np.nan)
-    return assemble_coupling(problem, occupancy_coupling(problem, pairs, kernel, start), V, bounds, ending)
+    details = CouplingDetails(problem, occupancy_coupling(problem, pairs, kernel, start), V)
+    return build_result(
+        problem, details, unit_bounds=bounds, method="sinkhorn", status=status, message=message,
+        n_steps=len(plans.trace["step"]), began=began, trace=plans.trace,
+    )  # fmt: skip

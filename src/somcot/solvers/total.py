@@ -10,7 +10,6 @@ every coupling ends; the bracket is that of pairs that are left for good (`certi
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from somcot.certificates import Settled, recurrent_bounds, rounding
 from somcot.chains import MarkovChain
-from somcot.contributions import ContributionInputs, RowCounts
+from somcot.contributions import ContributionInputs
 from somcot.core.pairs import (
     PairChoice,
     Pairs,
@@ -30,15 +29,15 @@ from somcot.core.pairs import (
     transitions,
 )
 from somcot.core.sweep import Sweep
-from somcot.couplings import Coupling, Residuals, conditional, residuals
+from somcot.couplings import Coupling, Residuals, residuals
 from somcot.derivatives import Gradient, Margin, row_gradient
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count
 from somcot.plumbing.linear_systems import Kernel, discounted_value, reachable
 from somcot.problem import Problem
-from somcot.result import Bounds, Maps, Result, Status
+from somcot.result import Bounds, Details, Result, Status
 from somcot.solvers.policy_iteration import TARGET
-from somcot.solvers.result_builder import Answer, Ending, Question, assemble, coupling_of
+from somcot.solvers.result_builder import coupling_of, law_maps, plain_result, trace_arrays
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -144,18 +143,23 @@ def solve(
     coupling = coupling_of(problem.shape, found.pairs, full, visits, start)
     low, high = (float(problem.scale * end) for end in found.settled.bounds)
     law = found.pairs.table(visits)
-    answer = Answer(
-        min(max(float((law * problem.cost).sum()), low), high),
-        Bounds(float(np.nextafter(low, -np.inf)), float(np.nextafter(high, np.inf))),
-        Maps(conditional(law), conditional(law.T)),
-        np.where(found.pairs.index >= 0, problem.scale * found.V, np.nan),
-        law,
-        _residuals(problem, coupling, law, found),
-        coupling,
+    n_sweeps = found.settled.n_sweeps
+    details = Details(
+        bounds=Bounds(float(np.nextafter(low, -np.inf)), float(np.nextafter(high, np.inf))),
+        maps=law_maps(law),
+        potential=np.where(found.pairs.index >= 0, problem.scale * found.V, np.nan),
+        state_law=law,
+        residuals=_residuals(problem, coupling, law, found),
+        trace=trace_arrays({"step": np.arange(1.0, n_sweeps + 1)}),
+        plan=coupling,
+        gradient=_gradient(problem, found, visits),
+        makeup=ContributionInputs.known(problem.cost, problem.x.support, problem.y.support),
     )
-    result = assemble(Question.of(problem), answer, _ending(found, began))
-    makeup = ContributionInputs(problem.cost, RowCounts.known(problem.x.support), RowCounts.known(problem.y.support))
-    return replace(result, gradient=_gradient(problem, found, visits), makeup=makeup)
+    status, message = _ending(found)
+    return plain_result(
+        problem, details, distance=min(max(float((law * problem.cost).sum()), low), high), method="exact",
+        status=status, message=message, n_steps=n_sweeps, began=began,
+    )  # fmt: skip
 
 
 def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 200) -> Floats:
@@ -240,12 +244,11 @@ def _weighted(chain: MarkovChain, weight: Floats) -> Floats | csr_array:
     return rows
 
 
-def _ending(found: _Total, began: float) -> Ending:
+def _ending(found: _Total) -> tuple[Status, str]:
     width = found.settled.width
     size = 1.0 + float(np.abs(found.V).max())
     close = width <= max(TARGET, 64.0 * _EPS * (1.0 + found.settled.time)) * size
     status = Status.CONVERGED if close else Status.ROUNDING
     how = "Solved exactly" if close else "Solved as far as floating point allows"
     n_sweeps = found.settled.n_sweeps
-    message = f"{how}: the bracket is {width:.1g} of the largest cost wide after {n_sweeps} sweeps."
-    return Ending("exact", status, message, n_sweeps, began, {"step": np.arange(1.0, n_sweeps + 1)})
+    return status, f"{how}: the bracket is {width:.1g} of the largest cost wide after {n_sweeps} sweeps."

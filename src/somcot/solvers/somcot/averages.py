@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Hashable, Iterator
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +21,6 @@ from somcot.couplings import Coupling, Residuals, flow_residual
 from somcot.derivatives import RowGradient
 from somcot.plumbing.arrays import Floats, Ints, Places
 from somcot.plumbing.errors import ConvergenceWarning
-from somcot.plumbing.records import Later
 from somcot.problem import Problem
 from somcot.result import Bounds, Duals
 from somcot.solvers.somcot.run_arrays import Sums, Transitions, lengths
@@ -32,7 +30,6 @@ __all__ = [
     "Averages",
     "CountedDistance",
     "averages",
-    "counted_later",
     "coupling",
     "duals",
     "noted",
@@ -285,13 +282,12 @@ class CountedDistance(NamedTuple):
         return self.remarks
 
 
-def counted_later(state: State) -> Later[CountedDistance]:
-    """The exact distance of the counted chains, when it is first asked for; the state may go on meanwhile."""
-    fed = Fed(
+def fed_so_far(state: State) -> Fed:
+    """What a run was asked and fed, which does not change when the state goes on."""
+    return Fed(
         state.cost, state.settings.discount, state.initial_x, state.initial_y,
         state.counts_x.copy(), state.counts_y.copy(),
     )  # fmt: skip
-    return Later(partial(_solved, fed))
 
 
 def forecast(counts_x: Ints, counts_y: Ints) -> float:
@@ -304,7 +300,8 @@ def forecast(counts_x: Ints, counts_y: Ints) -> float:
     return fit + SWEEPS * sizes[0][0] * sizes[1][0] * per_pair
 
 
-def _solved(fed: Fed) -> CountedDistance:
+def counted_distance(fed: Fed) -> CountedDistance:
+    """The exact distance of the chains of the transitions that a run was fed."""
     seconds = forecast(fed.counts_x, fed.counts_y)
     if seconds > MOST_SECONDS:
         said = (

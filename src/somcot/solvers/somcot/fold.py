@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from somcot.clocks import Clock
 from somcot.couplings import conditional
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_labels
-from somcot.plumbing.records import Later
-from somcot.result import Bounds, Maps, Result, Status
-from somcot.solvers.result_builder import Answer, Ending, Question, assemble
+from somcot.result import Bounds, Details, Maps, Result, Status
 from somcot.solvers.somcot import averages, dense, observed
-from somcot.solvers.somcot.averages import CountedDistance, counted_later, notes
+from somcot.solvers.somcot.averages import CountedDistance, Fed, counted_distance, fed_so_far, notes
 from somcot.solvers.somcot.run_arrays import Row, TraceBuffer, Transitions
 from somcot.solvers.somcot.state import State, grow, span
 from somcot.streams import check_pairs
@@ -112,57 +111,82 @@ def finish(
     """
     if state.k == 0:
         raise ValueError("state: no step was done yet, so there is nothing to average; feed transitions with advance")
+    began = time.perf_counter()
     n_x, n_y = state.cost.shape
     labels_x, labels_y = _labels("states_x", states_x, n_x), _labels("states_y", states_y, n_y)
     if status is None:
         status = Status.FINISHED if state.k >= state.settings.n_steps else Status.INTERRUPTED
-    began = time.perf_counter() - seconds
-    mean, counted = averages.averages(state), counted_later(state)
-    answer = _answer(state, mean)._replace(bounds=counted.part("bounds"))
-    message = _message(state, status, mean.n, sum(answer.residuals), earlier)
+    mean = averages.averages(state)
+    law = ordinary(state, mean.state_law)
+    distance, scale = _distance(state, law), span(state.cost)
+    V = scale * mean.V[:n_x, :n_y]
+    start = float((averages.initial_distribution(state, mean) * V).sum())
+    residuals = averages.residuals(state, mean)
     before, rows = (0, []) if earlier is None else (earlier.steps, earlier.trace)
-    trace = Later(partial(_all_rows, state, tuple(rows), tuple(state.trace), tuple(state.pending), state.last, before))
-    said = tuple(notes(state, answer.distance, answer.residuals, labels_x, labels_y))
-    return assemble(
-        Question(state.settings.discount, labels_x, labels_y),
-        answer,
-        Ending("somcot", status, message, before + state.k, began, trace),
+    details = RunDetails(
+        fed_so_far(state), distance, scale, tuple(notes(state, distance, residuals, labels_x, labels_y)),
+        partial(_all_rows, state, tuple(rows), tuple(state.trace), tuple(state.pending), state.last, before),
+        maps=Maps(conditional(mean.encoder[:n_x, :n_y]), conditional(mean.decoder[:n_y, :n_x])),
+        # V is free up to a constant; this one makes distance = (1 - discount) V(start).
+        potential=V + distance / (1 - state.settings.discount) - start,
+        state_law=law, residuals=residuals, plan=averages.coupling(state, mean, law),
+    )  # fmt: skip
+    return Result(
+        distance=distance,
+        method="somcot",
+        status=status,
+        message=_message(state, status, mean.n, sum(residuals), earlier),
+        discount=state.settings.discount,
+        n_steps=before + state.k,
+        seconds=seconds + (time.perf_counter() - began),
+        states_x=labels_x,
+        states_y=labels_y,
         samples=(int(state.counts_x.sum()), int(state.counts_y.sum())),
-        duals=averages.duals(state, mean, span(state.cost)),
-        counted=counted.part("distance"),
-        notes=Later(partial(_all_notes, counted, answer.distance, span(state.cost), said)),
+        duals=averages.duals(state, mean, scale),
+        clock=Clock("discount", state.settings.discount),
+        details=details,
     )
+
+
+class RunDetails(Details):
+    """What takes time to say about a run: its trace, and the exact distance of the chains of its transitions."""
+
+    def __init__(
+        self, fed: Fed, distance: float, scale: float, own_notes: tuple[str, ...],
+        rows: Callable[[], dict[str, Floats]], **known: object,
+    ) -> None:  # fmt: skip
+        super().__init__(**known)
+        self.fed, self.distance, self.scale, self.own_notes, self.rows = fed, distance, scale, own_notes, rows
+
+    @cached_property
+    def trace(self) -> Mapping[str, Floats]:
+        """All rows of the trace, by column."""
+        return self.rows()
+
+    @cached_property
+    def exact(self) -> CountedDistance:
+        """Of the chains of the transitions."""
+        return counted_distance(self.fed)
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """The bracket of the counted chains."""
+        return self.exact.bounds
+
+    @cached_property
+    def counted(self) -> float | None:
+        """The distance of the counted chains."""
+        return self.exact.distance
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What the chains of the transitions say of the run, before what the run says of itself."""
+        return *self.exact.verdict(self.distance, self.scale), *self.own_notes
 
 
 def trace_columns(rows: list[tuple[float, ...]]) -> dict[str, Floats]:
     """The rows of a trace by name."""
     return dict(zip(TRACE, np.array(rows).reshape(-1, len(TRACE)).T, strict=True))
-
-
-def _all_notes(
-    counted: Later[CountedDistance], distance: float, scale: float, said: tuple[str, ...]
-) -> tuple[str, ...]:
-    """What the chains of the transitions say of the run, before what the run says of itself."""
-    return *counted().verdict(distance, scale), *said
-
-
-def _answer(state: State, mean: averages.Averages) -> Answer:
-    """What the averaged iterates say, without the extra start state."""
-    n_x, n_y = state.cost.shape
-    law = ordinary(state, mean.state_law)
-    distance = _distance(state, law)
-    V = span(state.cost) * mean.V[:n_x, :n_y]
-    start = float((averages.initial_distribution(state, mean) * V).sum())
-    return Answer(
-        distance,
-        Bounds(float(state.cost.min()), float(state.cost.max())),
-        Maps(conditional(mean.encoder[:n_x, :n_y]), conditional(mean.decoder[:n_y, :n_x])),
-        # V is free up to a constant; this one makes distance = (1 - discount) V(start).
-        V + distance / (1 - state.settings.discount) - start,
-        law,
-        averages.residuals(state, mean),
-        averages.coupling(state, mean, law),
-    )
 
 
 def _labels(name: str, labels: Sequence[Hashable] | None, n: int) -> tuple[Hashable, ...]:
