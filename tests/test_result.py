@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import somcot
 from somcot import Bounds, ConfidenceInterval, MarkovChain, Result
 from somcot.plumbing import records as checkpoint
 from somcot.plumbing import records as storage
+from somcot.result import DETAILS
 from tests.instances import blocks, walks
 
 
@@ -98,14 +100,15 @@ def test_save_and_load(result: Result, tmp_path: Path) -> None:
     path = tmp_path / "result.safetensors"
     result.save(path)
     again = Result.load(path)
-    for f in fields(Result):
-        before, after = getattr(result, f.name), getattr(again, f.name)
+    names = [f.name for f in fields(Result) if f.name != "details"]
+    for name in (*names, *DETAILS):
+        before, after = getattr(result, name), getattr(again, name)
         if isinstance(before, np.ndarray):
             np.testing.assert_array_equal(before, after)
-        elif f.name == "trace":
+        elif name == "trace":
             assert before.keys() == after.keys()
-        elif f.name not in ("maps", "plan", "gradient", "makeup"):
-            assert before == after, f.name
+        elif name not in ("maps", "plan", "gradient", "makeup"):
+            assert before == after, name
             assert type(before) is type(after)
     np.testing.assert_array_equal(result.coupling(), again.coupling())
     np.testing.assert_array_equal(result.encoder, again.encoder)
@@ -114,6 +117,33 @@ def test_save_and_load(result: Result, tmp_path: Path) -> None:
     assert again.gradient is not None
     np.testing.assert_array_equal(result.gradient.transition_x, again.gradient.transition_x)
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(("written", "other"), [("Makeup", "ContributionInputs")])
+def test_classes_in_files_keep_their_first_names(result: Result, written: str, other: str, tmp_path: Path) -> None:
+    path = tmp_path / "result"
+    result.save(path)
+    arrays, record = storage.read_arrays(path)
+    text = json.dumps(record)
+    assert f'"{written}"' in text
+    assert f'"{other}"' not in text
+    storage.write_arrays(path, arrays, json.loads(text.replace(f'"{written}"', f'"{other}"')))
+    for again in (result, Result.load(path)):
+        assert again.makeup is not None
+        assert [pair.amount for pair in again.contributions(3).pairs] == [
+            p.amount for p in result.contributions(3).pairs
+        ]
+
+
+@pytest.mark.parametrize("name", ["bounds", "distance", "potential"])
+def test_a_file_without_a_field_is_refused(result: Result, name: str, tmp_path: Path) -> None:
+    path = tmp_path / "result"
+    result.save(path)
+    arrays, record = storage.read_arrays(path)
+    del record["tree"]["fields"][name]
+    storage.write_arrays(path, arrays, record)
+    with pytest.raises(ValueError, match=rf"not a somcot result file \(Result: without \['{name}'\]"):
+        Result.load(path)
 
 
 def test_labels_that_cannot_be_saved_are_named(tmp_path: Path) -> None:

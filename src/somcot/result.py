@@ -23,8 +23,7 @@ from somcot.plumbing.records import view
 from somcot.plumbing.text import brief_record, seconds
 
 __all__ = [
-    "DETAILS", "Bounds", "Claim", "ConfidenceInterval", "Details", "Duals", "Estimate", "Maps", "Match", "Result",
-    "Status",
+    "Bounds", "Claim", "ConfidenceInterval", "Details", "Duals", "Estimate", "Maps", "Match", "Result", "Status",
 ]  # fmt: skip
 
 

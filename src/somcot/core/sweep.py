@@ -1,4 +1,14 @@
 """Bellman improvement: the best transition coupling of every state pair for a given potential."""
+# From the user's problem to compiled code, each record with what the next one needs:
+#   Problem      two chains, a cost and a clock, in the user's units (`somcot.problem`)
+#   UnitProblem  its supports, with the cost scaled to [0, 1] and the discount; much of the code makes its own
+#   Reduced      a UnitProblem with the same answer but fewer states, and the way back (`core.reduction`)
+#   Pairs        the pairs of states that take part, numbered (`core.pairs`)
+#   Sweep        one transport problem per pair, each with its last basis: `improve(V)` solves all of them once
+#   _Sizes       how large these transport problems are, so what to allocate; needed in the constructor alone
+#   Task         all of them as arrays, as the kernels take them (`core.transport.wide_pairs`)
+#   _Problems    a Task divided into slices of narrow problems and a list of wide ones, which other kernels solve
+# Solvers see the first five. `Solution` (policy_iteration) is a Sweep with the potential that it has reached.
 
 from __future__ import annotations
 

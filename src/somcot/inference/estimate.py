@@ -181,7 +181,7 @@ def plugin(
 ) -> Result:
     """Distance of the chains estimated from data, solved exactly and not corrected; too high near 0.
 
-    Options as for `somcot.solvers.policy_iteration.solve`: ``method="exact"`` on data comes here too.
+    Options as for `somcot.solvers.exact.solve`: ``method="exact"`` on data comes here too.
     """
     began = time.perf_counter()
     models = fit(x, "x"), fit(y, "y")
