@@ -1,6 +1,7 @@
 """`somcot watch` from end to end: streams, alarms, files, and everything that can be wrong with them."""
 
 import errno
+import gzip
 import json
 import os
 import subprocess
@@ -16,9 +17,10 @@ import pytest
 from typer.testing import CliRunner
 
 from somcot import Monitor
-from somcot.cli import csv_stream as feed
 from somcot.cli.application import app
 from somcot.data import clickstream
+from somcot.readers import from_table
+from somcot.readers.tables import csv_stream as feed
 from tests.live.streams import Family, same
 
 READ = ["--sequence", "session", "--state", "page", "--terminated", "all", "--discount", "0.9"]
@@ -225,6 +227,94 @@ def test_times_in_nanoseconds_and_the_date_of_an_alarm(tmp_path: Path) -> None:
     assert "line 2 is broken ('1.5.2026' as a time: expected numbers or times such as 2026-05" in str(bad.exception)
     bad = CliRunner().invoke(app, [*run[:-2], "--end", "left"], standalone_mode=False)
     assert "--end: in a stream 'left' is reached by silence; pass --gap too" in str(bad.exception)
+
+
+def ended(*words: object) -> dict[str, Any]:
+    """The last line of a run, which must succeed."""
+    result = CliRunner().invoke(app, ["watch", *map(str, words), "--discount", "0.9", "--json"], standalone_mode=False)
+    assert result.exception is None, result.exception
+    return lines(result.stdout)[-1]
+
+
+@pytest.mark.parametrize("name", ["time", "timestamp", "step", "time:timestamp"])
+def test_columns_go_by_their_usual_names(name: str, tmp_path: Path) -> None:
+    """The names that `from_table` knows, and in the same way: a step back in time shows that times are read."""
+    rows = [f"{k // 50},{k},{'ab'[k % 2]}\n" for k in range(200)]
+    (tmp_path / "before.csv").write_text(f"episode,{name},state\n" + "".join(rows))
+    (tmp_path / "log.csv").write_text(f"episode,{name},state\n" + "".join([*rows, "3,7,a\n"]))
+    end = ended(tmp_path / "log.csv", "--reference", tmp_path / "before.csv")
+    assert (end["events"], end["backwards"]) == (201, 1)
+    end = ended(tmp_path / "log.csv", "--reference", tmp_path / "before.csv", "--time", "file")
+    assert (end["events"], end["backwards"]) == (201, 0)
+
+
+HEADERS = {
+    "zip": b"PK\x03\x04sheet\nmore\n",
+    "xz": b"\xfd7zXZ\0\n\n",
+    "Parquet": b"PAR1\x15\x04\n\n",
+    "UTF-16": "session,page\na,home\n".encode("utf-16"),
+    "UTF-16 without a mark": "session,page\na,home\n".encode("utf-16-le"),
+    "latin-1": "session,page,größe\na,home,1\n".encode("latin-1"),
+    "binary": b"\0\1\2\n\3\n",
+    "empty line": b"\nsession,page\n",
+    "open quote": b'session,"page\ra",b\r\n',
+    "no state": b"session,site\na,home\n",
+    "twice": b"session,page,page\na,home,home\n",
+}
+
+
+@pytest.mark.parametrize("data", HEADERS.values(), ids=HEADERS)
+def test_headers_are_refused_as_in_a_table(data: bytes, folder: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_bytes(data)
+    with pytest.raises(ValueError, match=r"log\.csv: ") as refused:
+        from_table(log, sequence="session", state="page")
+    expected = str(refused.value).partition("pass encoding")[0]  # which a stream has not
+    code, _, error = watch(folder, log)
+    assert code == 2
+    assert error.startswith(f"ValueError: {expected}")
+    assert "pass encoding" not in error
+
+
+def test_a_packed_stream_is_refused(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "log.csv.gz").write_bytes(gzip.compress((folder / "quiet.csv").read_bytes()))
+    code, _, error = watch(folder, tmp_path / "log.csv.gz")
+    assert code == 2
+    assert "a gzip archive" in error
+
+
+@pytest.mark.parametrize("mark", ["\t", ";", "|"])
+def test_a_byte_order_mark_and_other_delimiters(mark: str, folder: Path, tmp_path: Path) -> None:
+    data = (folder / "quiet.csv").read_bytes().replace(b",", mark.encode())
+    log = tmp_path / ("log.tsv" if mark == "\t" else "log.csv")
+    log.write_bytes(b"\xef\xbb\xbf" + data)
+    _, out, _ = watch(folder, log, "--json")
+    assert lines(out)[-1]["events"] == 3000
+    assert lines(out)[-1]["distance"] < 0.05
+
+
+def test_standard_input_may_begin_with_its_header_again(folder: Path, tmp_path: Path) -> None:
+    rows = (folder / "quiet.csv").read_bytes().splitlines(keepends=True)
+    state = tmp_path / "w.ck"
+    watch(folder, "-", "--state-file", state, data=b"".join([b'"session", page\r\n', *rows[1:1001]]))
+    watch(folder, "-", "--state-file", state, data=b"".join([b'"session", page\r\n', *rows[1001:2001]]))
+    watch(folder, "-", "--state-file", state, data=b"".join(rows[2001:]))
+    assert Monitor.load(state).n_events == 3000
+    assert not Monitor.load(state).new_labels
+
+
+def test_whole_numbers_are_the_states_of_the_reference(tmp_path: Path) -> None:
+    """Also with a last state that is none, and in each column of states that are tuples."""
+    rows = [f"{k // 50},{k % 50},{k % 3},{'ab'[k % 2]}\n" for k in range(600)]
+    (tmp_path / "log.csv").write_text("sequence,time,state,side\n" + "".join(rows))
+    words = [tmp_path / "log.csv", "--reference", tmp_path / "log.csv"]
+    for more in ([], ["--end", "left", "--gap", "30"], ["--state", "state", "--state", "side"]):
+        end = ended(*words, *more)
+        assert end["new_labels"] == []
+        assert end["alarm"] is None
+    odd = ["--5", "\u00b2", "07", "7"]  # only the last is a whole number
+    (tmp_path / "odd.csv").write_text("sequence,time,state\n" + "".join(f"0,{k},{s}\n" for k, s in enumerate(odd)))
+    assert ended(tmp_path / "odd.csv", *words[1:])["new_labels"] == ["--5", "\u00b2", "07", 7]
 
 
 def test_options_that_make_no_sense(folder: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.cli.test_watch import READ, sessions
 # Small blocks, so that a small file has many checkpoints.
 SMALL_BLOCKS = """
 from somcot.__main__ import main
-from somcot.cli import csv_stream
+from somcot.readers.tables import csv_stream
 
 csv_stream._BLOCK = 1 << 18
 main()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Hashable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,12 +13,13 @@ from somcot.cli.inputs import NamedProcess
 from somcot.plumbing.arrays import Floats
 from somcot.problem import Data
 from somcot.readers.array_files import load_arrays
-from somcot.readers.opening import identify, open_bytes
+from somcot.readers.opening import Array, ArrowArray, identify, open_bytes
+from somcot.readers.tables.csv_stream import LONGEST_LINE, Header, csv_options, explain
 from somcot.recorded.labels import listing
 
 __all__ = ["KNOWN", "build_cost", "compares_labels"]
 
-_BLOCK, _LONGEST = 1 << 16, 1 << 30  # bytes of a cost as text: looked at first, and at most
+_LONGEST, _NAME = 1 << 30, 1 << 17  # bytes of a cost as text, and of the name of a state
 # As the library calls them, only that rewards are named by their column.
 KNOWN = ["reward:COLUMN" if name == "features" else name for name in costs.NAMED]
 _NAMES = {name.partition("[")[0].partition(":")[0] for name in KNOWN} - {"reward"}
@@ -85,45 +84,86 @@ def _reward_cost(text: str, x: NamedProcess, y: NamedProcess) -> costs.FeatureCo
     return costs.from_features(x.value, y.value)
 
 
-def _cost_array(path: Path) -> Any:
+def _cost_array(path: Path) -> Array:
     return next(iter(load_arrays(identify(path, "npy")).values()))
 
 
-def _cost_table(path: Path, states_x: Sequence[Hashable], states_y: Sequence[Hashable]) -> Any:
+def _cost_table(path: Path, states_x: Sequence[Hashable], states_y: Sequence[Hashable]) -> Floats:
     """A matrix as text: bare numbers, or with the states of y on top and those of x at the left."""
-    rows = _csv_rows(path)
-    if _is_number(rows[0][1][0]):
-        return [_numbers(path, line, row) for line, row in rows]
-    (_, header), *body = rows
-    matrix = [_numbers(path, line, row[1:]) for line, row in body]
-    across = _places(path, "column", header[1:], states_y)
-    down = _places(path, "row", [row[0] for _, row in body], states_x)
-    if any(len(row) != len(header) - 1 for row in matrix):
-        raise ValueError(f"{path}: rows have different lengths; expected {len(header) - 1} numbers in each")
-    return np.array(matrix)[np.ix_(down, across)]
+    cells = _CostCells.read(path)
+    columns = cells.columns()
+    if cells.bare:
+        return np.column_stack([cells.numbers(column) for column in columns])
+    across = _places(path, "column", cells.header.columns[1:], states_y)
+    matrix = np.column_stack([cells.numbers(column) for column in columns[1:]])
+    down = _places(path, "row", columns[0].to_pylist(), states_x)
+    return matrix[np.ix_(down, across)]
 
 
-def _csv_rows(path: Path) -> list[tuple[int, list[str]]]:
-    """The rows that hold something, with their lines."""
-    with open_bytes(identify(path, "csv")) as stream:
-        data = stream.read(_BLOCK)
-        if b"\0" in data:
-            raise ValueError(f"{path}: binary data, expected a matrix of numbers as text")
-        data += stream.read(_LONGEST - _BLOCK + 1)
-    if len(data) > _LONGEST:
-        raise ValueError(f"{path}: longer than {_LONGEST >> 20} MB; save the matrix with numpy.save")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}: not valid UTF-8; save it as UTF-8") from None
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if "\t" in text.partition("\n")[0] else ",")
-    try:
-        rows = [(reader.line_num, row) for row in reader if row]
-    except csv.Error as error:
-        raise ValueError(f"{path}: line {reader.line_num}: {error}; expected a matrix of numbers") from None
-    if not rows:
-        raise ValueError(f"{path}: no numbers; expected a matrix with a row per state")
-    return rows
+class _CostCells(NamedTuple):
+    """A matrix as text: its first line, whether that holds numbers, all rows of numbers, and the line they begin in."""
+
+    header: Header
+    bare: bool
+    rows: bytes
+    begin: int
+
+    @classmethod
+    def read(cls, path: Path) -> _CostCells:
+        """From a file; blank lines before the first are of no account."""
+        with open_bytes(identify(path, "csv")) as stream:
+            line, number = stream.readline(LONGEST_LINE + 1), 1
+            while line and not line.strip():
+                line, number = stream.readline(LONGEST_LINE + 1), number + 1
+            if not line:
+                raise ValueError(f"{path}: no numbers; expected a matrix with a row per state")
+            mark = "\t" if b"\t" in line else None
+            header = Header.read(line, str(path), mark, recode="save it as UTF-8", expected="a matrix as text")
+            bare = _is_number(header.columns[0])
+            rows = (line.removeprefix(b"\xef\xbb\xbf") if bare else b"") + stream.read(_LONGEST + 1)
+        if len(rows) > _LONGEST:
+            raise ValueError(f"{path}: longer than {_LONGEST >> 20} MB; save the matrix with numpy.save")
+        if not rows.strip():
+            raise ValueError(f"{path}: no numbers; expected a matrix with a row per state")
+        return cls(header, bare, rows, number if bare else number + 1)
+
+    def line(self, row: int) -> int:
+        """The line of a row, from 0 on."""
+        return [k for k, line in enumerate(self.rows.splitlines(), self.begin) if line.strip()][row]
+
+    def columns(self) -> list[ArrowArray]:
+        """All columns as text."""
+        import pyarrow as pa
+        from pyarrow import compute
+        from pyarrow import csv as pacsv
+
+        types = dict.fromkeys(self.header.unique(), pa.string())
+        try:
+            table = pacsv.read_csv(pa.BufferReader(self.rows), **csv_options(self.header, types, len(self.rows) + 1))
+        except pa.ArrowInvalid as error:
+            row, what = explain(str(error))
+            place = "" if row is None else f"line {self.line(row - 1)}: "
+            raise ValueError(f"{self.header.name}: {place}{what}; expected a matrix of numbers in UTF-8") from None
+        longest = compute.max(compute.binary_length(table.column(0))).as_py()
+        if longest > _NAME:
+            row = compute.index(compute.binary_length(table.column(0)), longest).as_py()
+            raise ValueError(
+                f"{self.header.name}: line {self.line(row)}: a field of {longest:,} bytes; expected the name of a state"
+            )
+        return [column.combine_chunks() for column in table.columns]
+
+    def numbers(self, column: ArrowArray) -> Floats:
+        """A column as numbers; Python knows some ways to write them that Arrow does not."""
+        import pyarrow as pa
+
+        try:
+            return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
+        except pa.ArrowInvalid:
+            texts = column.to_pylist()
+        for row, text in enumerate(texts):
+            if not _is_number(text):
+                raise ValueError(f"{self.header.name}: line {self.line(row)}: found {text[:40]!r}, expected a number")
+        return np.array([float(text) for text in texts])
 
 
 def _is_number(text: str) -> bool:
@@ -134,17 +174,10 @@ def _is_number(text: str) -> bool:
     return "_" not in text
 
 
-def _numbers(path: Path, line: int, row: Sequence[str]) -> list[float]:
-    for text in row:
-        if not _is_number(text):
-            raise ValueError(f"{path}: line {line}: found {text[:40]!r}, expected a number")
-    return [float(text) for text in row]
-
-
-def _places(path: Path, what: str, found: list[str], states: Sequence[Hashable]) -> list[int]:
-    place = {text.strip(): k for k, text in enumerate(found)}
-    if len(place) < len(found):
-        name = next(text for k, text in enumerate(found) if place[text.strip()] != k).strip()
+def _places(path: Path, what: str, labels: list[str], states: Sequence[Hashable]) -> list[int]:
+    place = {text.strip(): k for k, text in enumerate(labels)}
+    if len(place) < len(labels):
+        name = next(text for k, text in enumerate(labels) if place[text.strip()] != k).strip()
         raise ValueError(f"{path}: two {what}s are called {name!r}; leave one out or rename it")
     names = [", ".join(map(str, s)) if isinstance(s, tuple) else str(s) for s in states]
     missing = [name for name in names if name not in place]

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from somcot.cli.cost_option import build_cost
-from somcot.cli.csv_stream import EventBlock, EventColumns, Feed, Place
 from somcot.cli.forecast import suggested_discount
 from somcot.cli.inputs import read_processes
 from somcot.cli.options import Reading, flag
@@ -21,7 +20,10 @@ from somcot.cli.output import caught, check_targets, plain
 from somcot.live.alarm import Alarm
 from somcot.live.monitor import Monitor
 from somcot.live.reference import to_plain
+from somcot.live.sequences import text_keys
 from somcot.plumbing.files import exclusive
+from somcot.readers.tables.columns import ColumnRoles
+from somcot.readers.tables.csv_stream import EventBlock, Feed, Place
 from somcot.readers.tables.rows import check_gap
 from somcot.report.live_page import write_status
 from somcot.result import Result
@@ -113,10 +115,10 @@ class _Watch:
         self.delivered, place = 0, Place()
         if asked.state_file is not None and asked.state_file.exists():
             place = self._resume(asked.state_file)
-        roles = EventColumns(tuple(reading.state or ()), reading.sequence, reading.time)
+        roles = ColumnRoles(tuple(reading.state or ()), reading.sequence, reading.time)
         self.feed = Feed(
-            path, self.monitor, roles, place, follow=asked.follow, skip=asked.broken == "skip",
-            delimiter=reading.delimiter or self.delimiter,
+            path, self.monitor.codes, text_keys, roles, place, states=self.monitor.reference.states,
+            follow=asked.follow, skip=asked.broken == "skip", delimiter=reading.delimiter or self.delimiter,
         )  # fmt: skip
         self.curve: list[tuple[int, float]] = [(self.monitor.n_events, self.monitor.evidence)]
         now = time.monotonic()

@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Protocol, TypeAlias
 from urllib.parse import unquote
+
+from numpy.typing import NDArray
 
 from somcot.chains import MarkovChain
 from somcot.plumbing.memory import memory_limit
@@ -24,7 +26,13 @@ from somcot.samples import Samples
 from somcot.timed import ContinuousChain
 
 __all__ = [
+    "Array",
+    "ArrowArray",
+    "ArrowTable",
+    "ArrowType",
+    "Batch",
     "FolderPart",
+    "Frame",
     "Input",
     "Table",
     "as_utf8",
@@ -38,6 +46,40 @@ __all__ = [
     "read",
     "whole",
 ]
+
+
+# --- Names for what has no types of its own: pyarrow's objects, and arrays of whatever numbers.
+
+Array: TypeAlias = NDArray[Any]
+ArrowType: TypeAlias = Any
+ArrowTable: TypeAlias = Any
+Frame: TypeAlias = Any  # of pandas, polars or whoever has columns; what it can do is found out by trying
+
+
+class ArrowArray(Protocol):
+    """What is used of an Arrow array, or of one in several chunks."""
+
+    type: ArrowType
+    null_count: int
+    chunks: list[ArrowArray]
+    dictionary: ArrowArray  # of arrays that are dictionary encoded
+    indices: ArrowArray
+    cast: Callable[..., ArrowArray]
+    combine_chunks: Callable[[], ArrowArray]
+    dictionary_decode: Callable[[], ArrowArray]
+    dictionary_encode: Callable[[], ArrowArray]
+    drop_null: Callable[[], ArrowArray]
+    fill_null: Callable[[float], ArrowArray]
+    flatten: Callable[[], ArrowArray]
+    take: Callable[[ArrowArray], ArrowArray]
+    to_numpy: Callable[..., Array]
+    to_pylist: Callable[[], list[Any]]
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, i: int, /) -> object: ...
+
+
+Batch: TypeAlias = Sequence[Any] | ArrowArray  # entries of a column, some of them at a time
 
 
 # --- The record that every source of rows becomes before its columns are read.

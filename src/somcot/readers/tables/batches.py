@@ -7,12 +7,12 @@ import csv
 import io
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.readers.opening import Input, Table, as_utf8, identify, open_bytes, open_folder, whole
+from somcot.readers.tables.csv_stream import LONGEST_LINE, Header, csv_options, explain
 from somcot.readers.xes import open_log
 
 __all__ = [
@@ -143,15 +143,9 @@ def _named(name: str) -> Iterator[None]:
 
 # --- Tables as batches of columns: CSV, TSV, JSON lines, Parquet and XES files, folders of them, frames.
 
-_BLOCK = 1 << 22  # bytes of CSV read at a time, hence the longest line
-_LINE = 1 << 22
+_BLOCK = LONGEST_LINE  # bytes of CSV read at a time, hence the longest line
 _ROWS = 1 << 16
 _STDIN_LIMIT = 4e9
-_FOREIGN = {
-    b"PK\x03\x04": "a zip archive or a spreadsheet", b"\xfd7zXZ": "an xz archive", b"BZh": "a bzip2 archive",
-    b"\x28\xb5\x2f\xfd": "a zstandard archive", b"7z\xbc\xaf": "a 7z archive", b"PAR1": "a Parquet file",
-    b"\xd0\xcf\x11\xe0": "an old spreadsheet", b"%PDF": "a PDF file",
-}  # fmt: skip
 
 
 def arrow() -> Any:
@@ -235,22 +229,18 @@ def _named_batches(source: Input) -> Iterator[None]:
 
 def _translated(source: Input, text: str) -> str:
     """What pyarrow found, in one line with a place and a remedy."""
-    first = text.strip().splitlines()[0] if text.strip() else "cannot be read"
-    row = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", text)
-    if row:
-        return (
-            f"line {int(row[1]) + 1} has {row[3]} columns, the header has {row[2]}; correct the line, or pass the "
-            "right delimiter"
-        )
-    if "straddl" in text:
-        return f"a line is longer than {_BLOCK >> 20} MB; is this really a CSV file? Check quotes and line ends"
-    if "invalid UTF8" in text or "invalid utf8" in text.lower():
-        return f"{_bad_line(source)} is not valid UTF-8; pass the right encoding, such as latin-1 or cp1252"
+    row, what = explain(text)
+    if row is not None:
+        return f"line {row + 1} has {what}; correct the line, or pass the right delimiter"
+    if what.startswith("longer than"):
+        return f"a line is {what}; is this really a CSV file? Check quotes and line ends"
+    if what == "not valid UTF-8":
+        return f"{_bad_line(source)} is {what}; pass the right encoding, such as latin-1 or cp1252"
     if source.format == "parquet":
         if "crypt" in text.lower():  # of the whole file, or of its columns alone
-            return f"an encrypted Parquet file ({first[:120]}); write it without encryption"
-        return f"not a readable Parquet file ({first[:120]}); it may be cut short: write or copy it again"
-    return f"cannot be read ({first[:160]}); check the file"
+            return f"an encrypted Parquet file ({what[:120]}); write it without encryption"
+        return f"not a readable Parquet file ({what[:120]}); it may be cut short: write or copy it again"
+    return f"cannot be read ({what}); check the file"
 
 
 def _bad_line(source: Input) -> str:
@@ -266,71 +256,29 @@ def _bad_line(source: Input) -> str:
 
 
 def _csv(source: Input, stream: IO[bytes], delimiter: str | None) -> Table:
-    header = _header_line(source, stream)
-    mark = delimiter or ("\t" if source.format == "tsv" else _guess_delimiter(header))
-    if len(mark) != 1:
-        raise ValueError(f"delimiter: found {mark!r}, expected a single character")
-    try:
-        names = [name.strip() for name in next(csv.reader([header], delimiter=mark), [])]
-    except csv.Error as error:
-        raise ValueError(
-            f"{source.name}: line 1 is no header ({str(error).partition(' - ')[0]}); check line ends and quotes"
-        ) from None
-    return Table(source.name, names, True, lambda wanted: _csv_batches(source, stream, names, mark, wanted))
+    mark = delimiter or ("\t" if source.format == "tsv" else None)
+    header = Header.read(stream.readline(LONGEST_LINE + 1), source.name, mark)
+    return Table(source.name, header.columns, True, lambda wanted: _csv_batches(source, stream, header, wanted))
 
 
-def _header_line(source: Input, stream: IO[bytes]) -> str:
-    line = stream.readline(_LINE + 1)
-    if len(line) > _LINE:
-        raise ValueError(f"{source.name}: line 1 is longer than {_LINE >> 20} MB; expected a header with column names")
-    packed = next((what for first, what in _FOREIGN.items() if line.startswith(first)), None)
-    if packed is not None:
-        raise ValueError(f"{source.name}: line 1 begins like {packed}; expected text: unpack it, or save it as CSV")
-    try:
-        text = line.decode("utf-8-sig").rstrip("\r\n")
-    except UnicodeDecodeError:
-        hint = "utf-16" if line[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin-1 or cp1252"
-        raise ValueError(f"{source.name}: line 1 is not valid UTF-8; pass encoding {hint}") from None
-    if not text.strip() or "\0" in text:
-        found = "binary data, or UTF-16 (then pass encoding utf-16-le)" if "\0" in text else "an empty line"
-        raise ValueError(f"{source.name}: line 1 is {found}; expected a header with column names")
-    return text
-
-
-def _guess_delimiter(header: str) -> str:
-    return max((",", "\t", ";", "|"), key=header.count) if "," not in header else ","
-
-
-def _csv_batches(
-    source: Input, stream: IO[bytes], names: list[str], mark: str, wanted: Sequence[str]
-) -> Iterator[dict[str, Any]]:
+def _csv_batches(source: Input, stream: IO[bytes], header: Header, wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
     pa = arrow()
     from pyarrow import csv as pacsv
 
     head = stream.read(1)
     if not head:
         raise ValueError(f"{source.name}: only a header, no rows; check how the file was written")
-    text = pa.dictionary(pa.int32(), pa.string())
+    types = dict.fromkeys(wanted, pa.dictionary(pa.int32(), pa.string()))
     counted = _Prefixed(head, stream)
     with _named_batches(source):
-        reader = pacsv.open_csv(
-            pa.PythonFile(counted, mode="r"),
-            read_options=pacsv.ReadOptions(column_names=_unique(names), block_size=_BLOCK, use_threads=False),
-            # In a table of one column an empty line is a missing entry, elsewhere just an empty line.
-            parse_options=pacsv.ParseOptions(
-                delimiter=mark, newlines_in_values=True, ignore_empty_lines=len(names) > 1
-            ),
-            convert_options=pacsv.ConvertOptions(
-                column_types=dict.fromkeys(wanted, text), include_columns=list(wanted), strings_can_be_null=False
-            ),
-        )
+        reader = pacsv.open_csv(pa.PythonFile(counted, mode="r"), **csv_options(header, types, _BLOCK))
         for batch in reader:
             yield {name: batch.column(k) for k, name in enumerate(wanted)}
     if counted.quotes % 2:
-        _check_quotes(source, names, mark)
+        _check_quotes(source, header.delimiter)
 
 
-def _check_quotes(source: Input, names: list[str], mark: str) -> None:
+def _check_quotes(source: Input, mark: str) -> None:
     """Refuse a quotation mark that is never closed: all rows after it would be one field, and nobody would know.
 
     Marks within a field, as in 5" pipe, are allowed, so an odd number of them proves nothing.
@@ -354,12 +302,6 @@ def _check_quotes(source: Input, names: list[str], mark: str) -> None:
             lines.detach()
 
 
-def _unique(names: list[str]) -> list[str]:
-    """Repeated and empty names, which nobody asked for, get endings of their own."""
-    first = {name: k for k, name in reversed(list(enumerate(names)))}
-    return [name if first[name] == k else f"{name} #{k}" for k, name in enumerate(names)]
-
-
 class _Prefixed(io.RawIOBase):
     """A stream with a few bytes in front of it, which counts quotation marks on the way."""
 
@@ -377,13 +319,13 @@ class _Prefixed(io.RawIOBase):
 
 
 def _json_lines(source: Input, stream: IO[bytes]) -> Table:
-    first = _json_row(source, 1, stream.readline(_LINE + 1))
+    first = _json_row(source, 1, stream.readline(LONGEST_LINE + 1))
     rows = _json_rows(source, stream)
     return Table(source.name, list(first), False, lambda wanted: _json_batches(source, first, rows, wanted))
 
 
 def _json_rows(source: Input, stream: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(iter(lambda: stream.readline(_LINE + 1), b""), 2):
+    for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE + 1), b""), 2):
         if line.strip():
             yield number, _json_row(source, number, line)
 
@@ -402,8 +344,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _json_row(source: Input, number: int, line: bytes) -> dict[str, Any]:
     place = f"{source.name}: line {number}"
-    if len(line) > _LINE:
-        raise ValueError(f"{place} is longer than {_LINE >> 20} MB; expected one small JSON object per line")
+    if len(line) > LONGEST_LINE:
+        raise ValueError(f"{place} is longer than {LONGEST_LINE >> 20} MB; expected one small JSON object per line")
     try:
         row = json.loads(line, object_pairs_hook=_once)
     except _RepeatedError as error:

@@ -1,21 +1,133 @@
-"""Columns collected batch by batch: labels as codes, numbers as arrays, so that no batch is kept."""
+"""Which column plays which part; columns collected batch by batch, as codes and arrays, so that no batch is kept."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Floats
+from somcot.readers.xes import ACTIVITY, CASE, TIME
 
-__all__ = ["NUMBERS_OR_TIMES", "Batch", "FlagColumn", "LabelColumn", "NumberColumn", "day_first", "is_arrow"]
+__all__ = [
+    "NUMBERS_OR_TIMES",
+    "USUAL",
+    "Batch",
+    "ColumnNames",
+    "ColumnRoles",
+    "FlagColumn",
+    "LabelColumn",
+    "NumberColumn",
+    "check_present",
+    "day_first",
+    "is_arrow",
+    "is_whole",
+    "time_types",
+]
+
+
+# --- Which column plays which part: as named by the user, or by its usual name.
+
+USUAL = {  # names looked for when a column is not named; the last ones are those of event logs
+    "state": ("state", ACTIVITY),
+    "sequence": ("sequence", "episode", "trajectory", CASE),
+    "time": ("time", "timestamp", "step", TIME),
+}
+_IN_ORDER = "file"  # what to say instead of a column of times when the order of the rows is meant
+
+
+class ColumnNames(Protocol):
+    """Something with named columns: a `Table`, or the `Header` of a CSV file."""
+
+    @property
+    def name(self) -> str:
+        """What to call it in messages."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of columns."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether these are all there are."""
+
+
+@dataclass(frozen=True)
+class ColumnRoles:
+    """Which column plays which part: as the user named them, then, with `among`, as a table has them.
+
+    Examples
+    --------
+    >>> from somcot.readers.tables.csv_stream import Header
+    >>> ColumnRoles(("page",)).among(Header("log.csv", ["user", "step", "page"], ",")).time
+    'step'
+    """
+
+    state: tuple[str, ...] = ()
+    sequence: str | None = None
+    time: str | None = None
+    reward: str | None = None
+    terminated: str | None = None
+
+    @property
+    def wanted(self) -> list[str]:
+        """Every column that must be read, once."""
+        others = (self.sequence, self.time, self.reward, self.terminated)
+        return list(dict.fromkeys([*self.state, *(name for name in others if name is not None)]))
+
+    def among(self, header: ColumnNames) -> ColumnRoles:
+        """The same with columns that were not named looked up by their usual names; all must be there, once."""
+        states = self.state
+        if not states:
+            state = _usual(header, "state") or (header.columns[0] if len(header.columns) == 1 else None)
+            if state is None:
+                raise ValueError(
+                    f"{header.name}: which column is the state? Pass state (--state COLUMN); {_listed(header.columns)}"
+                )
+            states = (state,)
+        roles = replace(
+            self,
+            state=states,
+            sequence=_usual(header, "sequence") if self.sequence is None else self.sequence,
+            time=_usual(header, "time") if self.time is None else None if self.time == _IN_ORDER else self.time,
+        )
+        check_present(header, roles.wanted)
+        return roles
+
+
+def _usual(header: ColumnNames, role: str) -> str | None:
+    return next((name for name in USUAL[role] if name in header.columns), None)
+
+
+def check_present(header: ColumnNames, wanted: Sequence[str]) -> None:
+    """Refuse columns that are not there, or several times."""
+    for name in wanted:
+        if not isinstance(name, str):
+            raise TypeError(f"column names: found {name!r}, expected text")
+        if header.columns.count(name) != 1 and header.complete:
+            problem = "there is no column" if name not in header.columns else "there are several columns called"
+            remedy = (
+                "rename all but one" if name in header.columns else "name one of them, or rename it where files differ"
+            )
+            if "," in name and name not in header.columns:
+                remedy = "name several one by one: --state A --state B"
+            raise ValueError(f"{header.name}: {problem} {name!r}; {_listed(header.columns)}; {remedy}")
+
+
+def _listed(columns: list[str]) -> str:
+    shown = ", ".join(repr(name[:40]) for name in columns[:12])
+    return f"the columns are {shown}" + (f" and {len(columns) - 12} more" if len(columns) > 12 else "")
+
+
+# --- Columns collected batch by batch.
 
 NUMBERS_OR_TIMES = "numbers or times such as 2026-05-01T12:00:00"
 
@@ -60,6 +172,14 @@ def _as_text(values: Any) -> Any:
         return values.cast(pa.string())
     spans = values.cast(pa.duration("us")).to_pylist()
     return pa.array([None if span is None else str(span) for span in spans], pa.string())
+
+
+def time_types(units: Sequence[str]) -> list[tuple[Any, str]]:
+    """Arrow types that times may have as text, in the order in which they are tried, and what they are then called."""
+    import pyarrow as pa
+
+    zones = ((None, _TIMES), ("UTC", _ZONED))
+    return [(pa.float64(), _NUMBERS), *((pa.timestamp(unit, zone), kind) for zone, kind in zones for unit in units)]
 
 
 class LabelColumn:
@@ -141,7 +261,7 @@ class LabelColumn:
         labels: list[Any] = [None if _is_missing(label) else label for label in self.index]
         known = [label for label in labels if label is not None]
         if self.is_text and all(isinstance(v, str) for v in known):
-            if known and all(_is_whole(v) for v in known):
+            if known and all(is_whole(v) for v in known):
                 return [None if v is None else int(v) for v in labels]
             self._refuse_fractions([v for v in known if _is_fraction(v)], len(known))
         floats = [v for v in known if isinstance(v, (float, Decimal))]
@@ -219,9 +339,7 @@ class NumberColumn:
         import pyarrow as pa
         from pyarrow import compute
 
-        kinds = [(pa.int64(), _NUMBERS), (pa.float64(), _NUMBERS)]
-        if self.times:
-            kinds += [(pa.timestamp("us"), _TIMES), (pa.timestamp("us", "UTC"), _ZONED)]
+        kinds = [(pa.int64(), _NUMBERS), *time_types(("us",) if self.times else ())]
         if compute.any(compute.match_substring_regex(values, "^[+-]?0[xX]")).as_py():  # which Arrow takes for numbers
             kinds = []
         for kind, what in kinds:
@@ -367,7 +485,8 @@ def _is_missing(label: Any) -> bool:
     return label is None or label != label or (isinstance(label, str) and label.strip() in _MISSING_TEXTS)
 
 
-def _is_whole(text: str) -> bool:
+def is_whole(text: str) -> bool:
+    """Whether a label is a whole number, written as numbers are: 7 and -7, not 07 or 7.0."""
     digits = text.removeprefix("-")
     return digits.isascii() and digits.isdigit() and str(int(text)) == text if len(text) < 19 else False
 

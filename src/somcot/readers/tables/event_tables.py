@@ -12,21 +12,12 @@ from numpy.typing import ArrayLike
 from somcot.plumbing.arrays import Floats
 from somcot.readers.opening import Input, Table, format_of, identify
 from somcot.readers.tables.batches import open_table
-from somcot.readers.tables.columns import NumberColumn
-from somcot.readers.tables.rows import BinSpec, ColumnRoles, Columns, TableOptions, finite
+from somcot.readers.tables.columns import ColumnRoles, NumberColumn, check_present
+from somcot.readers.tables.rows import BinSpec, Columns, TableOptions, finite
 from somcot.readers.tables.state_labels import Bins, check_binning, fit_edges
-from somcot.readers.xes import ACTIVITY, CASE, TIME
 from somcot.samples import Samples
 
-__all__ = ["TIME_NAMES", "USUAL", "classified", "fit_bins", "from_table", "from_xes"]
-
-USUAL = {  # names looked for when a column is not named; the last ones are those of event logs
-    "state": ("state", ACTIVITY),
-    "sequence": ("sequence", "episode", "trajectory", CASE),
-    "time": ("time", "timestamp", "step", TIME),
-}
-TIME_NAMES = USUAL["time"]
-_IN_ORDER = "file"  # what to say instead of a column of times when the order of the rows is meant
+__all__ = ["classified", "collected", "fit_bins", "from_table", "from_xes", "roles_of"]
 
 
 def from_table(
@@ -233,7 +224,7 @@ def fit_bins(
     sources = []
     for data in tables:
         with open_table(data, **options) as table:
-            _check_present(table, list(bins))
+            check_present(table, list(bins))
             columns = {name: NumberColumn(table.name, name, place=table.place) for name in bins}
             for batch in table.batches(list(bins)):
                 for name, column in columns.items():
@@ -254,45 +245,8 @@ def roles_of(table: Table, state: Any, sequence: Any, time: Any, reward: Any, te
         if name is not None and not isinstance(name, str):
             raise TypeError(f"{role}: found {name!r}, expected the name of a column")
     states = (state,) if isinstance(state, str) else tuple(state or ())
-    if not states:
-        found = _usual(table, "state") or (table.columns[0] if len(table.columns) == 1 else None)
-        if found is None:
-            raise ValueError(
-                f"{table.name}: which column is the state? Pass state (--state COLUMN); {_listed(table.columns)}"
-            )
-        states = (found,)
-    roles = ColumnRoles(
-        states,
-        _usual(table, "sequence") if sequence is None else sequence,
-        _usual(table, "time") if time is None else None if time == _IN_ORDER else time,
-        reward,
-        terminated if isinstance(terminated, str) else None,
-    )
-    _check_present(table, roles.wanted)
-    return roles
-
-
-def _usual(table: Table, role: str) -> str | None:
-    return next((name for name in USUAL[role] if name in table.columns), None)
-
-
-def _check_present(table: Table, wanted: Sequence[str]) -> None:
-    for name in wanted:
-        if not isinstance(name, str):
-            raise TypeError(f"column names: found {name!r}, expected text")
-        if table.columns.count(name) != 1 and table.complete:
-            problem = "there is no column" if name not in table.columns else "there are several columns called"
-            remedy = (
-                "rename all but one" if name in table.columns else "name one of them, or rename it where files differ"
-            )
-            if "," in name and name not in table.columns:
-                remedy = "name several one by one: --state A --state B"
-            raise ValueError(f"{table.name}: {problem} {name!r}; {_listed(table.columns)}; {remedy}")
-
-
-def _listed(columns: list[str]) -> str:
-    shown = ", ".join(repr(name[:40]) for name in columns[:12])
-    return f"the columns are {shown}" + (f" and {len(columns) - 12} more" if len(columns) > 12 else "")
+    ended = terminated if isinstance(terminated, str) else None
+    return ColumnRoles(states, sequence, time, reward, ended).among(table)
 
 
 def _bin_specs(source: str, states: tuple[str, ...], bins: Any) -> dict[str, BinSpec]:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.readers.opening import Table
 from somcot.readers.tables.batches import arrow, open_frame, open_table
-from somcot.readers.tables.columns import NumberColumn
-from somcot.readers.tables.event_tables import TIME_NAMES, USUAL, classified, from_table
+from somcot.readers.tables.columns import USUAL, NumberColumn
+from somcot.readers.tables.event_tables import classified, from_table
 from somcot.recorded.recording import RewardSums
 from somcot.samples import Samples
 
@@ -258,10 +258,10 @@ def _time_column(table: Table, by: str, time: str | None) -> str:
         )
     if time is not None and time not in table.columns:
         raise ValueError(f"{table.name}: there is no column {time!r}; the columns are {listed}")
-    found = time or next((name for name in TIME_NAMES if name in table.columns), None)
+    found = time or next((name for name in USUAL["time"] if name in table.columns), None)
     if found is None:
         raise ValueError(
-            f"{table.name}: a {by} is cut out of times, but no column is called {', '.join(TIME_NAMES)}; name it: "
+            f"{table.name}: a {by} is cut out of times, but no column is called {', '.join(USUAL['time'])}; name it: "
             f"--time COLUMN (time=). The columns are {listed}"
         )
     return found

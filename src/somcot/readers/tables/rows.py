@@ -16,14 +16,13 @@ from somcot.plumbing.text import check_duration
 from somcot.readers.episodes import join
 from somcot.readers.opening import Table
 from somcot.readers.tables.batches import is_arrow_integer
-from somcot.readers.tables.columns import FlagColumn, LabelColumn, NumberColumn
+from somcot.readers.tables.columns import ColumnRoles, FlagColumn, LabelColumn, NumberColumn
 from somcot.readers.tables.state_labels import Bins, fit_edges, join_rare, note_spellings, tidy_labels
 from somcot.recorded.recording import check_end, insert_after
 from somcot.samples import Samples
 
 __all__ = [
     "BinSpec",
-    "ColumnRoles",
     "Columns",
     "Order",
     "TableOptions",
@@ -36,23 +35,6 @@ __all__ = [
 # --- Rows of a table collected, column by column.
 
 BinSpec = int | ArrayLike
-
-
-@dataclass(frozen=True)
-class ColumnRoles:
-    """Which column plays which part."""
-
-    state: tuple[str, ...]
-    sequence: str | None
-    time: str | None
-    reward: str | None
-    terminated: str | None
-
-    @property
-    def wanted(self) -> list[str]:
-        """Every column that must be read, once."""
-        others = (self.sequence, self.time, self.reward, self.terminated)
-        return list(dict.fromkeys([*self.state, *(name for name in others if name is not None)]))
 
 
 class Columns:

@@ -15,9 +15,9 @@ from somcot.readers.array_files import load_arrays
 from somcot.readers.formats import kind_of
 from somcot.readers.opening import Input, Table, identify
 from somcot.readers.tables.batches import open_table
-from somcot.readers.tables.columns import is_arrow, plain
-from somcot.readers.tables.event_tables import USUAL, collected, roles_of
-from somcot.readers.tables.rows import ColumnRoles, Order, TableOptions
+from somcot.readers.tables.columns import USUAL, ColumnRoles, is_arrow, plain
+from somcot.readers.tables.event_tables import collected, roles_of
+from somcot.readers.tables.rows import Order, TableOptions
 from somcot.samples import Samples
 from somcot.trajectories import Trajectories
 

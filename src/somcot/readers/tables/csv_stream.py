@@ -1,0 +1,508 @@
+"""CSV: header, options and errors for all who read it, and a growing file or a pipe as blocks of events.
+
+Whole files are read by `batches`, which streams them through Arrow. A growing one is read here in whole lines, since
+a stream of Arrow's cannot tell where the last good line ended, which resuming has to know.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import select
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot.plumbing.arrays import Codes, Floats
+from somcot.readers.opening import format_of
+from somcot.readers.tables.columns import NUMBERS_OR_TIMES, ColumnRoles, is_whole, time_types
+
+__all__ = ["LONGEST_LINE", "BrokenLineError", "EventBlock", "Feed", "Header", "Place", "csv_options", "explain"]
+
+LONGEST_LINE = 1 << 22  # bytes
+_BLOCK = LONGEST_LINE  # read at a time from a growing file
+_PAUSE = 0.2  # seconds between two looks at a file that may grow
+_FOREIGN = {
+    b"PK\x03\x04": "a zip archive or a spreadsheet", b"\xfd7zXZ": "an xz archive", b"BZh": "a bzip2 archive",
+    b"\x28\xb5\x2f\xfd": "a zstandard archive", b"7z\xbc\xaf": "a 7z archive", b"PAR1": "a Parquet file",
+    b"\xd0\xcf\x11\xe0": "an old spreadsheet", b"%PDF": "a PDF file", b"\x1f\x8b": "a gzip archive",
+}  # fmt: skip
+
+
+# --- What all files have in common: the header, the options of Arrow's reader, and what its errors mean.
+
+
+class Header(NamedTuple):
+    """The first line: names of the columns, and what stands between them.
+
+    Attributes
+    ----------
+    name : str
+        What to call the file in messages.
+    columns : list of str
+    delimiter : str
+    """
+
+    name: str
+    columns: list[str]
+    delimiter: str
+
+    @classmethod
+    def read(
+        cls,
+        line: bytes,
+        name: str,
+        delimiter: str | None = None,
+        *,
+        recode: str = "pass encoding {}",
+        expected: str = "a header with column names",
+    ) -> Header:
+        r"""From the first line of a file; refuse packed, binary and empty ones, and guess the delimiter.
+
+        Parameters
+        ----------
+        line : bytes
+            At least the first bytes of a line that is too long.
+        name : str
+            What to call the file in messages.
+        delimiter : str, optional
+            By default a comma if there is any, otherwise the most frequent of tab, semicolon and bar.
+        recode : str
+            What to do about another encoding, which stands at ``{}``.
+        expected : str
+            What should be there.
+
+        Examples
+        --------
+        >>> Header.read(b"\xef\xbb\xbfuser; page", "log.csv")
+        Header(name='log.csv', columns=['user', 'page'], delimiter=';')
+        """
+        if len(line) > LONGEST_LINE and b"\0" not in line:
+            raise ValueError(f"{name}: line 1 is longer than {LONGEST_LINE >> 20} MB; expected {expected}")
+        packed = next((what for first, what in _FOREIGN.items() if line.startswith(first)), None)
+        if packed is not None:
+            raise ValueError(f"{name}: line 1 begins like {packed}; expected text: unpack it, or save it as CSV")
+        try:
+            text = line.decode("utf-8-sig").rstrip("\r\n")
+        except UnicodeDecodeError:
+            likely = "utf-16" if line[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin-1 or cp1252"
+            raise ValueError(f"{name}: line 1 is not valid UTF-8; {recode.format(likely)}") from None
+        if not text.strip() or "\0" in text:
+            binary = f"binary data, or UTF-16 (then {recode.format('utf-16-le')})"
+            what = binary if "\0" in text else "an empty line"
+            raise ValueError(f"{name}: line 1 is {what}; expected {expected}")
+        mark = delimiter or ("," if "," in text else max((",", "\t", ";", "|"), key=text.count))
+        if len(mark) != 1:
+            raise ValueError(f"delimiter: found {mark!r}, expected a single character")
+        try:
+            columns = [column.strip() for column in next(csv.reader([text], delimiter=mark), [])]
+        except csv.Error as error:
+            raise ValueError(
+                f"{name}: line 1 is no header ({str(error).partition(' - ')[0]}); check line ends and quotes"
+            ) from None
+        return cls(name, columns, mark)
+
+    @property
+    def complete(self) -> bool:
+        """Whether `columns` are all there are."""
+        return True
+
+    def unique(self) -> list[str]:
+        """The names, of which repeated and empty ones, which are of no use, get endings of their own."""
+        first = {name: k for k, name in reversed(list(enumerate(self.columns)))}
+        return [name if first[name] == k else f"{name} #{k}" for k, name in enumerate(self.columns)]
+
+
+def csv_options(
+    header: Header,
+    types: Mapping[str, Any],
+    block: int,
+    *,
+    newlines: bool = True,
+    on_bad_row: Callable[[Any], str] | None = None,
+) -> dict[str, Any]:
+    """The options of Arrow's CSV readers.
+
+    Parameters
+    ----------
+    header : Header
+        Which was read already.
+    types : mapping of str to Arrow type
+        The columns to be read.
+    block : int
+        Bytes parsed at a time, hence the longest line.
+    newlines : bool
+        Whether values in quotes may hold the end of a line. Where they may not, empty lines mean nothing; otherwise
+        they are a missing entry in a table of one column.
+    on_bad_row : callable, optional
+        What to do with a row that has too many or too few entries: "skip" or "error".
+    """
+    from pyarrow import csv as pacsv
+
+    return {
+        "read_options": pacsv.ReadOptions(column_names=header.unique(), block_size=block, use_threads=False),
+        "parse_options": pacsv.ParseOptions(
+            delimiter=header.delimiter,
+            newlines_in_values=newlines,
+            ignore_empty_lines=not newlines or len(header.columns) > 1,
+            invalid_row_handler=on_bad_row,
+        ),
+        "convert_options": pacsv.ConvertOptions(
+            column_types=types, include_columns=list(types), strings_can_be_null=False
+        ),
+    }
+
+
+def explain(text: str) -> tuple[int | None, str]:
+    """What Arrow's error about CSV means: the row, from 1 on, if it is known, and what is wrong with it.
+
+    Examples
+    --------
+    >>> explain("CSV parse error: Row #3: Expected 2 columns, got 1: a")
+    (3, '1 columns, the header has 2')
+    """
+    row = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", text)
+    if row:
+        return int(row[1]), f"{row[3]} columns, the header has {row[2]}"
+    if "straddl" in text:
+        return None, f"longer than {LONGEST_LINE >> 20} MB"
+    if "invalid utf8" in text.lower():
+        return None, "not valid UTF-8"
+    first = text.strip().partition("\n")[0] or "cannot be read"
+    if "error to double" in first or "error to timestamp" in first:
+        return None, f"{first.rpartition('invalid value ')[2]} as a time: expected {NUMBERS_OR_TIMES}"
+    return None, first[:160]
+
+
+# --- A growing file, or a pipe.
+
+
+class BrokenLineError(ValueError):
+    """A line that cannot be read, where that is reason to stop."""
+
+    line = 0
+
+
+@dataclass
+class Place:
+    """Where in the source the next block begins, and what was left out so far."""
+
+    offset: int = 0
+    line: int = 1
+    broken: int = 0
+    names: list[str] | None = None
+
+
+class EventBlock(NamedTuple):
+    """Events as a monitor takes them."""
+
+    codes: Codes
+    keys: NDArray[np.uint64] | None
+    times: Floats
+    dated: bool | None
+
+
+class Feed:
+    """Reads lines as they come; ``place`` is always just after the last block that was handed out.
+
+    Parameters
+    ----------
+    path : str
+        A file, or "-" for standard input.
+    codes : callable
+        Codes of a list of labels.
+    keys : callable
+        Numbers that stand for the texts of an Arrow array, the names of sequences.
+    roles : ColumnRoles
+        Columns as the user named them.
+    place : Place
+        Where to begin.
+    states : sequence
+        Labels of the process that the events are compared with: where a column of them holds whole numbers, so does
+        the column of the events.
+    follow : bool
+        Wait for more at the end of a file.
+    skip : bool
+        Leave out broken lines, instead of stopping there.
+    delimiter : str, optional
+    """
+
+    def __init__(
+        self,
+        path: str,
+        codes: Callable[[list[Hashable]], Codes],
+        keys: Callable[[Any], NDArray[np.uint64]],
+        roles: ColumnRoles,
+        place: Place,
+        *,
+        states: Sequence[Hashable] = (),
+        follow: bool,
+        skip: bool,
+        delimiter: str | None,
+    ) -> None:
+        self.name = "standard input" if path == "-" else path
+        self.codes, self.keys, self.roles, self.place, self.states = codes, keys, roles, place, states
+        self.follow, self.skip = follow, skip
+        self.delimiter = delimiter or ("\t" if format_of(path) == "tsv" else None)
+        self._stream = path == "-"
+        self._file = os.dup(0) if self._stream else os.open(Path(path).expanduser(), os.O_RDONLY)
+        if not self._stream:
+            self._stream = not os.path.isfile(path)  # a pipe with a name
+        self._left = b""
+        self._header: Header | None = None
+        self._types: dict[str, Any] = {}  # of the columns that are read
+        self._whole: list[bool] = []  # for each state column, whether the labels are whole numbers
+        if not self._stream:
+            self._seek()
+
+    def _seek(self) -> None:
+        size = os.fstat(self._file).st_size
+        if size < self.place.offset:
+            raise ValueError(
+                f"{self.name}: is shorter ({size:,} bytes) than what was read of it ({self.place.offset:,}); it is "
+                "another file, or was cut: use another --state-file"
+            )
+        os.lseek(self._file, self.place.offset, os.SEEK_SET)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+    def blocks(self) -> Iterator[EventBlock | None]:
+        """Blocks of events; None while there is nothing new."""
+        while True:
+            data = self._read()
+            if data is None:
+                yield None
+                continue
+            ended = not data
+            lines, sign, rest = (self._left + data).rpartition(b"\n")
+            if ended and self._left:
+                lines, sign, rest = self._left, b"", b""
+            self._left = rest if sign or ended else self._left + data
+            if sign or ended:
+                yield from self._events(lines + sign)
+            if len(self._left) > _BLOCK:
+                raise ValueError(
+                    f"{self.name}: line {self.place.line} is longer than {_BLOCK >> 20} MB; is this a CSV file?"
+                )
+            if ended:
+                return
+
+    def _read(self) -> bytes | None:
+        """More bytes; None: not yet; empty: never."""
+        if self._stream and not select.select([self._file], [], [], 0.5)[0]:
+            return None
+        data = os.read(self._file, _BLOCK)
+        while self._stream and data and len(data) < _BLOCK and select.select([self._file], [], [], 0.0)[0]:
+            more = os.read(self._file, _BLOCK - len(data))
+            if not more:
+                break
+            data += more
+        if data or self._stream or not self.follow:
+            return data
+        if os.fstat(self._file).st_size < self.place.offset:
+            raise ValueError(f"{self.name}: became shorter while it was read; start anew, or pipe it: tail -F FILE |")
+        time.sleep(_PAUSE)
+        return None
+
+    def _events(self, data: bytes) -> Iterator[EventBlock]:
+        """The events of some lines as one block, with the place moved behind them: all of them count, or none."""
+        if self.place.names is None and data:
+            header, sign, data = data.partition(b"\n")
+            self._read_header(header)
+            self.place.offset += len(header) + len(sign)
+        elif self.place.line == 1 and data and self._header_again(data):  # standard input, after a restart
+            data = data.partition(b"\n")[2]
+        first, error = self.place.line, None
+        blocks: list[EventBlock] = []
+        try:
+            blocks.extend(self._parsed(data) if data.strip() else ())
+        except BrokenLineError as broken:  # those before it are good
+            error = broken
+            data = b"".join(data.splitlines(keepends=True)[: broken.line - first])
+            self.place.line = first
+            blocks = list(self._parsed(data)) if data.strip() else []
+        self.place.offset += len(data)
+        self.place.line = first + data.count(b"\n")
+        if blocks:
+            yield _joined(blocks)
+        if error is not None:
+            raise error
+
+    def _header_again(self, data: bytes) -> bool:
+        if not self._stream:
+            return False
+        try:
+            again = Header.read(data.partition(b"\n")[0], self.name, self.delimiter).columns == self.place.names
+        except ValueError:  # not even like a header
+            return False
+        self.place.line += again
+        return again
+
+    def _read_header(self, line: bytes) -> None:
+        header = Header.read(line, self.name, self.delimiter, recode="convert it to UTF-8 from {}")
+        self.roles.among(header)
+        self.delimiter, self.place.names = header.delimiter, header.columns
+        self.place.line += 1
+
+    def _known(self, data: bytes) -> Header:
+        """The header, which may come from an earlier run; with the first lines, the types of its columns are set."""
+        if self._header is None:
+            if self.delimiter is None:
+                raise ValueError(f"{self.name}: which sign parts the columns? Pass --delimiter")
+            self._header = Header(self.name, self.place.names or [], self.delimiter)
+            self.roles = self.roles.among(self._header)
+            self._types = self._column_types(self._header, data)
+            n = len(self.roles.state)
+            tuples = [s if isinstance(s, tuple) else (s,) for s in self.states]
+            # A column holds whole numbers or text, so one label tells; the last state may be of another kind.
+            self._whole = [any(len(s) == n and type(s[k]) is int for s in tuples) for k in range(n)]
+        return self._header
+
+    def _column_types(self, header: Header, data: bytes) -> dict[str, Any]:
+        import pyarrow as pa
+
+        types: dict[str, Any] = dict.fromkeys(self.roles.state, pa.dictionary(pa.int32(), pa.string()))
+        if self.roles.sequence is not None:
+            types[self.roles.sequence] = pa.string()
+        if self.roles.time is not None:
+            types[self.roles.time] = _time_type(header, self.roles.time, data)
+        return types
+
+    def _parsed(self, data: bytes) -> Iterator[EventBlock]:
+        """The events of whole lines; broken ones are left out and counted, or the reason to stop after those before."""
+        import pyarrow as pa
+
+        table, broken = None, 0
+        try:
+            table, broken = self._table(data)
+        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+            lines = data.splitlines(keepends=True)
+            if len(lines) > 1:
+                half = len(lines) // 2
+                yield from self._parsed(b"".join(lines[:half]))
+                before, self.place.line = self.place.line, self.place.line + half
+                try:
+                    yield from self._parsed(b"".join(lines[half:]))
+                finally:
+                    self.place.line = before
+                return
+            if not self.skip:
+                why = explain(str(error))[1]
+                broken_line = BrokenLineError(
+                    f"{self.name}: line {self.place.line} is broken ({why}); correct it, or pass --broken skip"
+                )
+                broken_line.line = self.place.line
+                raise broken_line from None
+            broken = 1
+        self.place.broken += broken
+        if table is not None and table.num_rows:
+            yield self._block(table)
+
+    def _table(self, data: bytes) -> tuple[Any, int]:
+        """The columns that matter, and how many lines were left out; an error where that is reason to stop."""
+        import pyarrow as pa
+        from pyarrow import compute
+        from pyarrow import csv as pacsv
+
+        header, skipped = self._known(data), 0
+
+        def broken_row(_: Any) -> str:
+            nonlocal skipped
+            skipped += 1
+            return "skip" if self.skip else "error"
+
+        options = csv_options(header, self._types, len(data) + 1, newlines=False, on_bad_row=broken_row)
+        table = pacsv.read_csv(pa.BufferReader(data), **options)
+        empty = None
+        for name, kind in self._types.items():
+            mask = _gaps(table.column(name), kind)
+            if mask is not None and compute.any(mask).as_py():
+                empty = mask if empty is None else compute.or_(empty, mask)
+        if empty is None:
+            return table, skipped
+        if not self.skip:
+            raise pa.ArrowInvalid("state, sequence or time is missing")
+        return table.filter(compute.invert(empty)), skipped + compute.sum(empty).as_py()
+
+    def _block(self, table: Any) -> EventBlock:
+        import pyarrow as pa
+
+        table, roles = table.combine_chunks(), self.roles
+        codes = self._codes([table.column(name).chunk(0) for name in roles.state])
+        keys = None if roles.sequence is None else self.keys(table.column(roles.sequence).chunk(0))
+        if roles.time is None:
+            return EventBlock(codes, keys, np.zeros(0), None)
+        moments = table.column(roles.time).chunk(0)
+        dated = not pa.types.is_floating(moments.type)
+        numbers = (moments.cast(pa.int64()) if dated else moments).to_numpy(zero_copy_only=False)
+        if dated and moments.type.unit == "ns":
+            numbers = numbers // 1000
+        return EventBlock(codes, keys, numbers.astype(np.float64), dated)
+
+    def _codes(self, columns: list[Any]) -> Codes:
+        """Codes of the states; several columns make up tuples."""
+        labels = [
+            _labels(column.dictionary.to_pylist(), whole) for column, whole in zip(columns, self._whole, strict=True)
+        ]
+        places = [column.indices.to_numpy(zero_copy_only=False) for column in columns]
+        if len(columns) == 1:
+            (texts,) = labels  # in the order in which they come; the empty one belongs to lines left out
+            table = np.zeros(len(texts), dtype=np.int32)
+            named = [k for k, label in enumerate(texts) if label != ""]
+            table[named] = self.codes([texts[k] for k in named])
+            codes: Codes = table[places[0]]
+            return codes
+        rows = zip(*(place.tolist() for place in places), strict=True)
+        return self.codes([tuple(part[k] for part, k in zip(labels, row, strict=True)) for row in rows])
+
+
+def _labels(texts: list[str], whole: bool) -> list[Hashable]:
+    """Labels of the same kind as those of the reference."""
+    return [int(text) if whole and is_whole(text) else text for text in texts]
+
+
+def _time_type(header: Header, column: str, data: bytes) -> Any:
+    """Numbers or dates, as the first readable line has it; microseconds where nanoseconds do not reach."""
+    import pyarrow as pa
+
+    types = [kind for kind, _ in time_types(("ns", "us"))]
+    for line in data.splitlines()[:1000]:
+        row = next(csv.reader([line.decode("utf-8", "replace")], delimiter=header.delimiter), [])
+        if len(row) != len(header.columns):
+            continue
+        for kind in types:
+            try:
+                pa.array([row[header.columns.index(column)]]).cast(kind)
+            except pa.ArrowInvalid:
+                continue
+            return kind
+    return types[0]
+
+
+def _gaps(column: Any, kind: Any) -> Any:
+    """Which entries are missing; None where that is out of the question."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if kind == pa.string():
+        return compute.equal(compute.binary_length(column), 0)
+    if not pa.types.is_dictionary(kind):
+        return compute.is_null(column)
+    empty = any("" in chunk.dictionary.to_pylist() for chunk in column.chunks)
+    return compute.equal(column.cast(pa.string()), "") if empty else None
+
+
+def _joined(blocks: list[EventBlock]) -> EventBlock:
+    if len(blocks) == 1:
+        return blocks[0]
+    keys = None if blocks[0].keys is None else np.concatenate([b.keys for b in blocks if b.keys is not None])
+    codes, times = (np.concatenate([getattr(b, name) for b in blocks]) for name in ("codes", "times"))
+    return EventBlock(codes, keys, times, blocks[0].dated)
