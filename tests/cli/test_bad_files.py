@@ -15,6 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from somcot import MarkovChain
+from somcot.cli.cost_option import build_cost
+from somcot.cli.inputs import NamedProcess
 from tests.command_server import Command
 
 pa = pytest.importorskip("pyarrow")
@@ -293,6 +296,14 @@ OPTIONS: dict[str, tuple[list[str], list[str]]] = {
         ["words.csv: line 2", "'x'"],
     ),
     "cost with NaN": (["distance", *GOOD_PAIR, "--discount", "0.9", "--cost", "nan.csv"], ["nan.csv", "not finite"]),
+    "cost with rows of different lengths": (
+        ["distance", *GOOD_PAIR, "--discount", "0.9", "--cost", "ragged.csv"],
+        ["ragged.csv: line 4", "2 columns", "3"],
+    ),
+    "cost in another encoding": (
+        ["distance", *GOOD_PAIR, "--discount", "0.9", "--cost", "latin.csv"],
+        ["latin.csv", "not valid UTF-8"],
+    ),
     "cost without a state": (["distance", *GOOD_PAIR, "--discount", "0.9", "--cost", "short.csv"], ["'home'", "add"]),
     "two rows of a cost with one name": (
         ["distance", *GOOD_PAIR, "--discount", "0.9", "--cost", "twice.csv"],
@@ -425,6 +436,8 @@ def test_bad_options(name: str, command: Command, folder: Path) -> None:
     (folder / "wide.csv").write_text("0,1,1\n1,0,1\n")
     (folder / "words.csv").write_text("0,1\n1,x\n")
     (folder / "nan.csv").write_text("0,nan\n1,0\n")
+    (folder / "ragged.csv").write_text(",cart,home\n\ncart,0,1\nhome,1\n")
+    (folder / "latin.csv").write_bytes(b",cart,home\ncart,0,1\nhome,\xe9,0\n")
     (folder / "short.csv").write_text(",cart\ncart,0\nhome,1\n")
     (folder / "twice.csv").write_text(",cart,home\ncart,0,1\nhome,1,0\nhome,5,5\n")
     (folder / "wide_twice.csv").write_text(",cart,home,cart\ncart,0,1,2\nhome,1,0,2\n")
@@ -435,6 +448,31 @@ def test_bad_options(name: str, command: Command, folder: Path) -> None:
         (folder / f"cut.{ending}.gz").write_bytes(gzip.compress(os.urandom(9000).hex().encode())[:3000])
     arguments, words = OPTIONS[name]
     refused(command(*arguments, cwd=folder), words)
+
+
+COSTS = {
+    "bare": "0,1\n2.5,3e-1\n",
+    "with blank lines": "\n0,1\r\n\r\n2.5,3e-1\n\n",
+    "with a mark": "\ufeff0,1\n2.5,3e-1\n",
+    "with states in another order": "\ufeff,home,cart\nhome,0.3,2.5\ncart,1,0\n",
+    "tabs": "\thome\tcart\nhome\t0.3\t2.5\ncart\t1\t0\n",
+    "semicolons": "\n;home;cart\nhome;0.3;2.5\ncart;1;0\n",
+    "quotes and more states": '"","home","cart","a, b"\n"home",0.3,2.5,7\ncart,1,0,7\nfaq,9,9,9\n',
+    "signs and blanks": " +0 ,1\n+2.5, .3\n",
+}
+
+
+@pytest.mark.parametrize("name", COSTS)
+def test_costs_as_text(name: str, tmp_path: Path) -> None:
+    (tmp_path / "cost.csv").write_text(COSTS[name], encoding="utf-8")
+    x, y = (NamedProcess(side, MarkovChain(np.eye(2), states=["cart", "home"])) for side in "xy")
+    np.testing.assert_array_equal(build_cost(str(tmp_path / "cost.csv"), x, y), [[0.0, 1.0], [2.5, 0.3]])
+
+
+def test_a_cost_with_one_state(tmp_path: Path) -> None:
+    (tmp_path / "cost.csv").write_text("2\n\n")
+    x = NamedProcess("x", MarkovChain([[1.0]]))
+    np.testing.assert_array_equal(build_cost(str(tmp_path / "cost.csv"), x, x), [[2.0]])
 
 
 def test_a_line_of_100_megabytes(command: Command, folder: Path) -> None:

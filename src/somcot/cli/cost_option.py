@@ -112,24 +112,24 @@ class _CostCells(NamedTuple):
     def read(cls, path: Path) -> _CostCells:
         """From a file; blank lines before the first are of no account."""
         with open_bytes(identify(path, "csv")) as stream:
-            line, number = stream.readline(LONGEST_LINE + 1), 1
-            while line and not line.strip():
+            line, number = stream.readline(LONGEST_LINE + 1).removeprefix(b"\xef\xbb\xbf"), 1
+            while line and not line.strip(b"\r\n"):
                 line, number = stream.readline(LONGEST_LINE + 1), number + 1
             if not line:
                 raise ValueError(f"{path}: no numbers; expected a matrix with a row per state")
             mark = "\t" if b"\t" in line else None
             header = Header.read(line, str(path), mark, recode="save it as UTF-8", expected="a matrix as text")
             bare = _is_number(header.columns[0])
-            rows = (line.removeprefix(b"\xef\xbb\xbf") if bare else b"") + stream.read(_LONGEST + 1)
+            rows = (line if bare else b"") + stream.read(_LONGEST + 1)
         if len(rows) > _LONGEST:
             raise ValueError(f"{path}: longer than {_LONGEST >> 20} MB; save the matrix with numpy.save")
-        if not rows.strip():
+        if not rows.strip(b"\r\n"):
             raise ValueError(f"{path}: no numbers; expected a matrix with a row per state")
         return cls(header, bare, rows, number if bare else number + 1)
 
     def line(self, row: int) -> int:
         """The line of a row, from 0 on."""
-        return [k for k, line in enumerate(self.rows.splitlines(), self.begin) if line.strip()][row]
+        return [k for k, line in enumerate(self.rows.splitlines(), self.begin) if line][row]
 
     def columns(self) -> list[ArrowArray]:
         """All columns as text."""
@@ -138,8 +138,9 @@ class _CostCells(NamedTuple):
         from pyarrow import csv as pacsv
 
         types = dict.fromkeys(self.header.unique(), pa.string())
+        options = csv_options(self.header, types, len(self.rows) + 1, skip_empty=True)
         try:
-            table = pacsv.read_csv(pa.BufferReader(self.rows), **csv_options(self.header, types, len(self.rows) + 1))
+            table = pacsv.read_csv(pa.BufferReader(self.rows), **options)
         except pa.ArrowInvalid as error:
             row, what = explain(str(error))
             place = "" if row is None else f"line {self.line(row - 1)}: "

@@ -125,6 +125,7 @@ def csv_options(
     block: int,
     *,
     newlines: bool = True,
+    skip_empty: bool = False,
     on_bad_row: Callable[[Any], str] | None = None,
 ) -> dict[str, Any]:
     """The options of Arrow's CSV readers.
@@ -138,8 +139,9 @@ def csv_options(
     block : int
         Bytes parsed at a time, hence the longest line.
     newlines : bool
-        Whether values in quotes may hold the end of a line. Where they may not, empty lines mean nothing; otherwise
-        they are a missing entry in a table of one column.
+        Whether values in quotes may hold the end of a line.
+    skip_empty : bool
+        Whether empty lines mean nothing in a table of one column too, where they otherwise are a missing entry.
     on_bad_row : callable, optional
         What to do with a row that has too many or too few entries: "skip" or "error".
     """
@@ -150,7 +152,7 @@ def csv_options(
         "parse_options": pacsv.ParseOptions(
             delimiter=header.delimiter,
             newlines_in_values=newlines,
-            ignore_empty_lines=not newlines or len(header.columns) > 1,
+            ignore_empty_lines=skip_empty or len(header.columns) > 1,
             invalid_row_handler=on_bad_row,
         ),
         "convert_options": pacsv.ConvertOptions(
@@ -419,7 +421,9 @@ class Feed:
             skipped += 1
             return "skip" if self.skip else "error"
 
-        options = csv_options(header, self._types, len(data) + 1, newlines=False, on_bad_row=broken_row)
+        options = csv_options(
+            header, self._types, len(data) + 1, newlines=False, skip_empty=True, on_bad_row=broken_row
+        )
         table = pacsv.read_csv(pa.BufferReader(data), **options)
         empty = None
         for name, kind in self._types.items():
