@@ -272,7 +272,8 @@ def test_a_terminal_label_that_is_a_state_already(terminal: int) -> None:
 
 
 def test_a_terminal_label_that_cannot_be_one() -> None:
-    for terminal in ([1], float("nan")):
+    labels: list[Any] = [[1], float("nan")]
+    for terminal in labels:
         with pytest.raises((TypeError, ValueError), match="terminal: label 0 is"):
             to_samples("env", [Episode([0, 1], [0.0], terminated=True)], None, None, None, terminal)
 

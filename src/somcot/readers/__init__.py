@@ -62,8 +62,8 @@ def __getattr__(name: str) -> _Any:
     home = next((module for module, names in _HOMES.items() if name in names), None)
     if home is None:
         raise AttributeError(f"module 'somcot.readers' has no attribute {name!r}")
-    found = globals()[name] = getattr(_importlib.import_module(f"somcot.readers.{home}"), name)
-    return found
+    value = globals()[name] = getattr(_importlib.import_module(f"somcot.readers.{home}"), name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -9,18 +9,20 @@ import zipfile
 import zlib
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain
+from somcot.plumbing.arrays import Ints
 from somcot.plumbing.checks import check_count, check_flag, real_array, refuse_masks
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.memory import memory_limit, require
 from somcot.readers.episodes import join
-from somcot.readers.opening import Input, identify, is_zipped, open_bytes, whole
+from somcot.readers.opening import Array, Input, identify, is_zipped, open_bytes, whole
 from somcot.recorded import transforms as changes
+from somcot.recorded.counts import Start
 from somcot.recorded.stationary import is_stationary_start, stationary_distribution
 from somcot.samples import Samples
 from somcot.timed import ContinuousChain
@@ -39,7 +41,7 @@ _SUSPICIOUS = 100e6  # bytes: below this, a high compression ratio cannot hurt
 _RATIO = 200
 
 
-def load_arrays(source: Input) -> dict[str, NDArray[Any]]:
+def load_arrays(source: Input) -> dict[str, Array]:
     """All arrays of a .npy or .npz file, checked before they are read."""
     try:
         if source.format == "npy":
@@ -54,7 +56,7 @@ def load_arrays(source: Input) -> dict[str, NDArray[Any]]:
         raise ValueError(f"{source.name}: cut short or damaged ({error}); save or copy it again") from None
 
 
-def _read_npz(name: str, stream: IO[bytes]) -> dict[str, NDArray[Any]]:
+def _read_npz(name: str, stream: IO[bytes]) -> dict[str, Array]:
     with zipfile.ZipFile(stream) as archive:
         members = [m for m in archive.infolist() if m.filename.endswith(".npy")]
         if not members:
@@ -74,7 +76,7 @@ def _read_npz(name: str, stream: IO[bytes]) -> dict[str, NDArray[Any]]:
         return arrays
 
 
-def _read_npy(name: str, stream: IO[bytes], size: int | None) -> NDArray[Any]:
+def _read_npy(name: str, stream: IO[bytes], size: int | None) -> Array:
     """One array, after its header has been held against the number of bytes there are."""
     try:
         head = stream.read(10)
@@ -123,11 +125,12 @@ def _read_npy(name: str, stream: IO[bytes], size: int | None) -> NDArray[Any]:
 
 _MATRIX_NAMES = ("transition_matrix", "transition", "P", "T")
 
+Arrays: TypeAlias = Any  # one array, or several
 _KEEP = ", or keep real numbers: somcot distance --cells auto (read_vectors)"
 
 
 def from_dtrajs(
-    dtrajs: Any,
+    dtrajs: Arrays,
     *,
     lag: int = 1,
     sliding: bool = False,
@@ -175,12 +178,14 @@ def from_dtrajs(
         )
     flat = np.concatenate(pieces)
     begins = np.cumsum([0, *(len(piece) for piece in pieces[:-1])])
-    found = np.unique(flat)
-    codes = np.searchsorted(found, flat)
+    numbers = np.unique(flat)
+    codes = np.searchsorted(numbers, flat)
     overlap = lag if sliding else 1
-    labels = tuple(found.tolist()) if states is None else tuple(states)
-    if states is not None and found[-1] >= len(labels):
-        raise ValueError(f"states: found {len(labels)} labels, the largest state number is {found[-1]}; name them all")
+    labels = tuple(numbers.tolist()) if states is None else tuple(states)
+    if states is not None and numbers[-1] >= len(labels):
+        raise ValueError(
+            f"states: found {len(labels)} labels, the largest state number is {numbers[-1]}; name them all"
+        )
     steps = replace(join(codes if states is None else flat, begins, labels, source=source), overlap=overlap)
     if check_flag("connected", connected):
         steps = changes.connected(steps, source)
@@ -188,7 +193,7 @@ def from_dtrajs(
 
 
 def from_model(
-    model: Any, *, initial: Hashable | ArrayLike | None = None, states: Iterable[Hashable] | None = None
+    model: object, *, initial: Hashable | ArrayLike | None = None, states: Iterable[Hashable] | None = None
 ) -> MarkovChain:
     """Take an estimated model as a chain: anything with a ``transition_matrix``, such as deeptime's.
 
@@ -277,7 +282,7 @@ def read_arrays(
         raise ValueError(f"{source.name}: {text}") from None
 
 
-def _chain(matrix: NDArray[Any], arrays: Mapping[str, NDArray[Any]], initial: Any) -> MarkovChain:
+def _chain(matrix: Array, arrays: Mapping[str, Array], initial: Start) -> MarkovChain:
     start = arrays.get("initial") if initial is None else initial
     states = arrays.get("states")
     labels = None if states is None else states.tolist()
@@ -288,9 +293,7 @@ def _chain(matrix: NDArray[Any], arrays: Mapping[str, NDArray[Any]], initial: An
     return MarkovChain(matrix, even if start is None else start, states=labels)
 
 
-def _in_continuous_time(
-    source: Input, rates: NDArray[Any], arrays: Mapping[str, NDArray[Any]], initial: Any
-) -> ContinuousChain:
+def _in_continuous_time(source: Input, rates: Array, arrays: Mapping[str, Array], initial: Start) -> ContinuousChain:
     start, states = arrays.get("initial") if initial is None else initial, arrays.get("states")
     labels = None if states is None else states.tolist()
     try:
@@ -303,16 +306,16 @@ def _in_continuous_time(
         raise ValueError(f"{source.name}: {error}") from None
 
 
-def _are_rates(array: NDArray[Any]) -> bool:
+def _are_rates(array: Array) -> bool:
     square = array.ndim == 2 and array.shape[0] == array.shape[1] and array.dtype.kind in "fi"
     return bool(square and (np.diagonal(array) <= 0).all() and (np.diagonal(array) < 0).any() and len(array) > 1)
 
 
-def _is_kernel(array: NDArray[Any]) -> bool:
+def _is_kernel(array: Array) -> bool:
     return array.ndim == 2 and array.shape[0] == array.shape[1] and array.dtype.kind == "f"
 
 
-def _as_list(source: Input, name: str, array: NDArray[Any]) -> Any:
+def _as_list(source: Input, name: str, array: Array) -> Array:
     if array.ndim not in (1, 2) or array.dtype.kind not in "iuf":
         place = f"{source.name}: array {name!r}" if name else source.name
         raise ValueError(
@@ -322,25 +325,25 @@ def _as_list(source: Input, name: str, array: NDArray[Any]) -> Any:
     return array
 
 
-def _trajectories(source: str, dtrajs: Any) -> list[NDArray[np.int64]]:
+def _trajectories(source: str, dtrajs: Arrays) -> list[Ints]:
     if isinstance(dtrajs, (str, bytes)):
         raise TypeError(f"{source}: found text, expected arrays of whole numbers; read files with read_arrays")
     refuse_masks(source, dtrajs)
     given = [dtrajs] if getattr(dtrajs, "ndim", 0) == 1 else list(dtrajs)
     if given and all(np.ndim(item) == 0 for item in given):
         given = [given]
-    found: list[NDArray[np.int64]] = []
+    trajectories: list[Ints] = []
     for i, trajectory in enumerate(given):
         refuse_masks(f"{source}: trajectory {i}", trajectory)
         array = np.asarray(trajectory)
         rows = [array] if array.ndim == 1 else list(array) if array.ndim == 2 else None
         if rows is None:
             raise ValueError(f"{source}: trajectory {i} has {array.ndim} dimensions, expected one or two")
-        found += [_whole(source, i, row) for row in rows]
-    return found
+        trajectories += [_whole(source, i, row) for row in rows]
+    return trajectories
 
 
-def _whole(source: str, i: int, array: NDArray[Any]) -> NDArray[np.int64]:
+def _whole(source: str, i: int, array: Array) -> Ints:
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{source}: trajectory {i} holds {array.dtype}, expected whole numbers; use from_trajectories")
     if array.dtype.kind == "f":
@@ -356,7 +359,7 @@ def _whole(source: str, i: int, array: NDArray[Any]) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-def _pieces(trajectory: NDArray[np.int64], lag: int, sliding: bool) -> list[NDArray[np.int64]]:
+def _pieces(trajectory: Ints, lag: int, sliding: bool) -> list[Ints]:
     """Runs without unassigned frames, taken every `lag` frames; those without a step are left out."""
     cuts = np.flatnonzero(trajectory < 0)
     runs = [run[run >= 0] for run in np.split(trajectory, cuts)]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from somcot.mdp import MDP
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_labels
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
 from somcot.plumbing.memory import require
+from somcot.readers.opening import Array
 from somcot.readers.tables.state_labels import Bins
 from somcot.recorded.labels import column, encode
 from somcot.recorded.recording import RewardSums
@@ -21,8 +22,12 @@ from somcot.samples import Samples
 from somcot.trajectories import Trajectories
 
 __all__ = [
+    "BinNumbers",
     "Episode",
     "Labelled",
+    "Observations",
+    "Space",
+    "Transform",
     "check_actions",
     "join",
     "label",
@@ -36,8 +41,8 @@ __all__ = [
 
 
 def join(
-    codes: NDArray[Any],
-    begins: NDArray[Any],
+    codes: Array,
+    begins: Array,
     states: tuple[Hashable, ...],
     *,
     terminated: NDArray[np.bool_] | bool = False,
@@ -100,28 +105,35 @@ def _report_short(source: str, n_given: int, n_kept: int) -> None:
 
 # --- Episodes of observations become `Samples`: labels or bins, and ends that are absorbing or not.
 
+Space: TypeAlias = Any  # of Gymnasium
+Observations: TypeAlias = Any  # an array, or a dictionary or tuple of them
+Transform: TypeAlias = Callable[[Observations], ArrayLike] | None
+BinNumbers: TypeAlias = int | Sequence[int] | Bins | None
+
 
 @dataclass
 class Episode:
     """T + 1 observations, T rewards, and how it ended."""
 
-    observations: list[Any]
+    observations: list[object]
     rewards: list[float] = field(default_factory=list)
     terminated: bool = False
-    actions: list[Any] = field(default_factory=list)
+    actions: list[object] = field(default_factory=list)
 
 
 class Labelled(NamedTuple):
     """The states of all observations in a row: codes, where episodes begin, how long they are, whether they ended."""
 
-    codes: NDArray[Any]
+    codes: Array
     labels: tuple[Hashable, ...]
     begins: NDArray[np.int64]
     lengths: NDArray[np.int64]
     ended: NDArray[np.bool_]
 
 
-def to_samples(name: str, episodes: list[Episode], space: Any, bins: Any, transform: Any, terminal: Any) -> Samples:
+def to_samples(
+    name: str, episodes: list[Episode], space: Space, bins: BinNumbers, transform: Transform, terminal: Hashable
+) -> Samples:
     """Label the observations and join the episodes; arguments as for `from_env`."""
     episodes = [e for e in episodes if e.rewards]
     codes, labels, begins, _, ended = label(name, episodes, space, bins, transform, terminal)
@@ -129,7 +141,7 @@ def to_samples(name: str, episodes: list[Episode], space: Any, bins: Any, transf
     return join(codes, begins, labels, terminated=ended, rewards=rewards, source=name)
 
 
-def to_trajectories(name: str, episodes: list[Episode], transform: Any) -> Trajectories:
+def to_trajectories(name: str, episodes: list[Episode], transform: Transform) -> Trajectories:
     """The observations as they are, flat, with the ends of terminated episodes marked."""
     stepped = [e for e in episodes if e.rewards]
     if not stepped:
@@ -147,7 +159,9 @@ def to_trajectories(name: str, episodes: list[Episode], transform: Any) -> Traje
     return Trajectories.from_arrays(parts, terminated=[e.terminated for e in stepped])
 
 
-def label(name: str, episodes: list[Episode], space: Any, bins: Any, transform: Any, terminal: Any) -> Labelled:
+def label(
+    name: str, episodes: list[Episode], space: Space, bins: BinNumbers, transform: Transform, terminal: Hashable
+) -> Labelled:
     """The state of each observation; arguments as for `from_env`."""
     if not episodes:
         raise ValueError(f"{name}: no episode has a step; record longer")
@@ -168,7 +182,7 @@ def label(name: str, episodes: list[Episode], space: Any, bins: Any, transform: 
     return Labelled(codes, labels, begins, lengths, ended)
 
 
-def _stacked(name: str, episodes: list[Episode]) -> NDArray[Any]:
+def _stacked(name: str, episodes: list[Episode]) -> Array:
     """All observations as one array, a row for each."""
     for i, episode in enumerate(episodes):
         if len(episode.observations) != len(episode.rewards) + 1:
@@ -188,7 +202,7 @@ def _stacked(name: str, episodes: list[Episode]) -> NDArray[Any]:
     return stacked
 
 
-def _states(name: str, values: NDArray[Any], space: Any, bins: Any) -> tuple[NDArray[Any], tuple[Hashable, ...]]:
+def _states(name: str, values: Array, space: Space, bins: BinNumbers) -> tuple[Array, tuple[Hashable, ...]]:
     if bins is not None:
         table = values.reshape(len(values), -1).astype(np.float64)
         return _seen(bins if isinstance(bins, Bins) else _grid(table, space, bins), table)
@@ -197,14 +211,14 @@ def _states(name: str, values: NDArray[Any], space: Any, bins: Any) -> tuple[NDA
             f"{name}: observations are continuous; pass bins, such as bins=7, or vectors=True for Trajectories"
         )
     if values.ndim == 1:
-        items: Any = values
+        items: object = values
     else:
         items = list(map(tuple, values.reshape(len(values), -1).tolist()))
     (codes,), labels = encode([column(name, items)], None, lambda _, i: f"{name}: observation {i}")
     return codes, labels
 
 
-def _grid(table: Floats, space: Any, n: Any) -> Bins:
+def _grid(table: Floats, space: Space, n: int | Sequence[int]) -> Bins:
     """Equal bins over the bounds of the space, or the range of the data where it is unbounded."""
     low, high = table.min(axis=0), table.max(axis=0)
     if space is not None and getattr(space, "low", None) is not None:
@@ -214,30 +228,30 @@ def _grid(table: Floats, space: Any, n: Any) -> Bins:
     return Bins.uniform(low, high, n)
 
 
-def _seen(bins: Bins, table: Floats) -> tuple[NDArray[Any], tuple[Hashable, ...]]:
+def _seen(bins: Bins, table: Floats) -> tuple[Array, tuple[Hashable, ...]]:
     """Codes among the bins that occur: a fine grid has far more than are ever visited."""
-    found, codes = np.unique(bins.codes(table), return_inverse=True)
-    return codes, bins.labels_of(found)
+    cells, codes = np.unique(bins.codes(table), return_inverse=True)
+    return codes, bins.labels_of(cells)
 
 
 def _mark_ends(
-    codes: NDArray[Any], labels: tuple[Hashable, ...], ends: NDArray[Any], terminal: Hashable
-) -> tuple[NDArray[Any], tuple[Hashable, ...]]:
+    codes: Array, labels: tuple[Hashable, ...], ends: Array, terminal: Hashable
+) -> tuple[Array, tuple[Hashable, ...]]:
     """Give the ends of terminated episodes a state of their own, and drop states that only occurred there."""
     check_labels("terminal", [terminal])
     if terminal in labels:
         raise ValueError(f"terminal: {terminal!r} is a state of the data already; choose another label")
     marked = codes.astype(np.int64)
     marked[ends] = len(labels)
-    found, compact = np.unique(marked, return_inverse=True)
+    kept, compact = np.unique(marked, return_inverse=True)
     names = (*labels, terminal)
-    return compact, tuple(names[i] for i in found)
+    return compact, tuple(names[i] for i in kept)
 
 
 # --- Recorded episodes with actions, counted into a decision process.
 
 
-def check_actions(name: str, space: Any) -> int:
+def check_actions(name: str, space: Space) -> int:
     """The number of actions of a discrete space."""
     n = getattr(space, "n", None)
     if n is None or getattr(space, "shape", ()) != ():
@@ -245,7 +259,7 @@ def check_actions(name: str, space: Any) -> int:
     return int(n)
 
 
-def to_mdp(name: str, episodes: list[Episode], labelled: Labelled, space: Any) -> MDP:
+def to_mdp(name: str, episodes: list[Episode], labelled: Labelled, space: Space) -> MDP:
     """Relative frequencies of successors and mean rewards, for every action in every state.
 
     What was never tried is assumed to stay in place and earn nothing, and that is said. Ends of terminated episodes are

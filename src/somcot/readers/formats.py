@@ -8,10 +8,15 @@ signature.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from somcot.plumbing.records import load_function as load
 from somcot.plumbing.records import option_names
+
+if TYPE_CHECKING:
+    from somcot.chains import MarkovChain
+    from somcot.samples import Samples
+    from somcot.timed import ContinuousChain
 
 __all__ = ["ENDINGS", "FORMATS", "KINDS", "MAGIC", "Format", "Kind", "endings_of", "kind_of"]
 
@@ -23,7 +28,7 @@ class Kind(NamedTuple):
     plural: str
     reader: str
 
-    def load(self) -> Callable[..., Any]:
+    def load(self) -> Callable[..., Samples | MarkovChain | ContinuousChain]:
         """The reader, imported now."""
         return load(self.reader)
 

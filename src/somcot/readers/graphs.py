@@ -7,8 +7,8 @@ import io
 import math
 import os
 import re
-from collections.abc import Hashable, Iterator, Mapping
-from typing import Any
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,18 +17,20 @@ from somcot.chains import MarkovChain
 from somcot.plumbing.checks import check_flag
 from somcot.plumbing.memory import require
 from somcot.readers.opening import Input, identify, open_bytes, whole
+from somcot.recorded.counts import Start
 from somcot.recorded.labels import listing
 from somcot.recorded.stationary import is_stationary_start, stationary_distribution
 
 __all__ = ["from_graph", "read_graph"]
 
 Edge = tuple[Hashable, Hashable, float]
+Graph: TypeAlias = Any  # of networkx
 _LINE = 1 << 16
 _BYTES = 120.0  # for each entry of a row that leads everywhere, while it is a list of Python numbers
 
 
 def from_graph(
-    graph: Any,
+    graph: Graph,
     *,
     weight: str | None = "weight",
     initial: Hashable | ArrayLike | None = None,
@@ -113,12 +115,17 @@ def read_graph(
         except ValueError as error:
             raise ValueError(f"{source.name}: {str(error).removeprefix('graph: ')}") from None
     edges = list(_edge_lines(source, weight))
-    nodes: dict[Any, dict[str, Any]] = {node: {} for u, v, _ in edges for node in (u, v)}
+    nodes: dict[Hashable, dict[str, object]] = {node: {} for u, v, _ in edges for node in (u, v)}
     return _walk(source.name, nodes, edges, directed, initial, dangling)
 
 
 def _walk(
-    name: str, facts: Mapping[Any, Mapping[str, Any]], edges: Any, directed: bool, initial: Any, dangling: str
+    name: str,
+    facts: Mapping[Hashable, Mapping[str, object]],
+    edges: Iterable[Edge],
+    directed: bool,
+    initial: Start,
+    dangling: str,
 ) -> MarkovChain:
     """The walk on the nodes, each with its attributes."""
     from scipy.sparse import coo_array
@@ -176,7 +183,7 @@ def _weight(name: str, u: Hashable, v: Hashable, weight: Any) -> float:
     return value
 
 
-def _graphml(source: Input) -> Any:
+def _graphml(source: Input) -> Graph:
     try:
         import networkx
     except ImportError:
@@ -195,7 +202,7 @@ def _graphml(source: Input) -> Any:
         raise ValueError(f"{source.name}: not valid GraphML ({error}); export the graph again") from None
 
 
-def _gml(source: Input) -> Any:
+def _gml(source: Input) -> Graph:
     try:
         import networkx
     except ImportError:
@@ -253,18 +260,18 @@ def _edge_lines(source: Input, weight: str | None) -> Iterator[Edge]:
         raise ValueError(f"{source.name}: no edges; expected lines of: from to [weight]")
 
 
-def _with_facts(place: str, text: str) -> tuple[str, dict[str, Any]]:
+def _with_facts(place: str, text: str) -> tuple[str, dict[str, object]]:
     """The line without what networkx writes behind its edges, ``{}`` or ``{'weight': 2.0}``, and that."""
     if not text.endswith("}") or " {" not in text:
         return text, {}
     head, _, facts = text.partition(" {")
     try:
-        found = ast.literal_eval("{" + facts)
+        attributes = ast.literal_eval("{" + facts)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-        found = None
-    if not isinstance(found, dict):
+        attributes = None
+    if not isinstance(attributes, dict):
         raise ValueError(f"{place}: found {text[:60]!r}, expected: from to [weight]")
-    return head.strip(), found
+    return head.strip(), attributes
 
 
 def _edge(place: str, text: str, weight: str | None) -> Edge:

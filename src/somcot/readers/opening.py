@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, NamedTuple, Protocol, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 from urllib.parse import unquote
 
 from numpy.typing import NDArray
@@ -25,15 +25,20 @@ from somcot.readers.formats import ENDINGS, FORMATS, MAGIC, kind_of
 from somcot.samples import Samples
 from somcot.timed import ContinuousChain
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
 __all__ = [
     "Array",
     "ArrowArray",
     "ArrowTable",
     "ArrowType",
     "Batch",
+    "Entry",
     "FolderPart",
     "Frame",
     "Input",
+    "Rows",
     "Table",
     "as_utf8",
     "format_of",
@@ -73,13 +78,16 @@ class ArrowArray(Protocol):
     flatten: Callable[[], ArrowArray]
     take: Callable[[ArrowArray], ArrowArray]
     to_numpy: Callable[..., Array]
-    to_pylist: Callable[[], list[Any]]
+    to_pylist: Callable[[], list[Entry]]
 
     def __len__(self) -> int: ...
     def __getitem__(self, i: int, /) -> object: ...
+    def __iter__(self) -> Iterator[Entry]: ...
 
 
-Batch: TypeAlias = Sequence[Any] | ArrowArray  # entries of a column, some of them at a time
+Entry: TypeAlias = Any  # of a column: text, a number, a date, a list, None
+Batch: TypeAlias = Sequence[Entry] | ArrowArray  # entries of a column, some of them at a time
+Rows: TypeAlias = Mapping[str, Batch]
 
 
 # --- The record that every source of rows becomes before its columns are read.
@@ -112,7 +120,7 @@ class Table(NamedTuple):
     name: str
     columns: list[str]
     is_text: bool
-    batches: Callable[[Sequence[str]], Iterator[dict[str, Any]]]
+    batches: Callable[[Sequence[str]], Iterator[Rows]]
     place: Callable[[int], str] = _row
     complete: bool = True
     classifiers: Mapping[str, list[str]] = MappingProxyType({})
@@ -134,17 +142,17 @@ class FolderPart(NamedTuple):
 
 def parts_of(folder: Path) -> list[FolderPart]:
     """All tables below a folder, in the order of their names, except hidden ones and those that begin with _."""
-    found: list[FolderPart] = []
+    parts: list[FolderPart] = []
     for where, folders, files in os.walk(folder, onerror=_refuse):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
         for name in sorted(files):
             format = ENDINGS.get(Path(name.removesuffix(".gz")).suffix.lower())  # noqa: A001
             if format is not None and not name.startswith((".", "_")) and FORMATS[format].kind == "table":
                 path = Path(where, name)
-                found.append(FolderPart(path, format, _keys(path.parent.relative_to(folder))))
-        if len(found) > _MANY:
+                parts.append(FolderPart(path, format, _keys(path.parent.relative_to(folder))))
+        if len(parts) > _MANY:
             raise ValueError(f"{folder}: holds more than {_MANY:,} tables; name a folder further down")
-    return sorted(found, key=lambda part: part.path.parts)
+    return sorted(parts, key=lambda part: part.path.parts)
 
 
 def _refuse(error: OSError) -> None:
@@ -179,7 +187,7 @@ def open_folder(folder: Path, opened: Callable[[Path, str], AbstractContextManag
         columns, is_text = list(first.columns), first.is_text
     keys = [key for key in parts[0].keys if key not in columns]
 
-    def batches(wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
+    def batches(wanted: Sequence[str]) -> Iterator[Rows]:
         n_rows = 0
         for part in parts:
             begins.append(n_rows)
@@ -255,10 +263,10 @@ def identify(path: str | os.PathLike[str], format: str | None = None) -> Input: 
 
 def _of_folder(folder: Path, format: str | None) -> Input:  # noqa: A002
     """A folder of tables is one table; other kinds of files have to be named."""
-    found = format_of_folder(folder)
-    if format not in (None, found):
-        raise ValueError(f"{folder}: a folder of {found} files, and format asks for {format}; leave it out")
-    return Input(str(folder), found, folder)
+    kind = format_of_folder(folder)
+    if format not in (None, kind):
+        raise ValueError(f"{folder}: a folder of {kind} files, and format asks for {format}; leave it out")
+    return Input(str(folder), kind, folder)
 
 
 def format_of(path: str | os.PathLike[str]) -> str | None:
@@ -377,11 +385,12 @@ class _Recoded(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer: WriteableBuffer) -> int:
         if not self._left:
             self._left = self._text.read(1 << 16).encode("utf-8")
-        n = min(len(buffer), len(self._left))
-        buffer[:n], self._left = self._left[:n], self._left[n:]
+        view = memoryview(buffer)
+        n = min(len(view), len(self._left))
+        view[:n], self._left = self._left[:n], self._left[n:]
         return n
 
 
@@ -404,8 +413,8 @@ def _stdin() -> io.BufferedReader:
     stream = None if sys.stdin is None else getattr(sys.stdin, "buffer", None)
     if stream is None or stream.closed:
         raise ValueError("standard input: closed; pipe data in, or name a file instead of -")
-    found: io.BufferedReader = stream
-    return found
+    standard: io.BufferedReader = stream
+    return standard
 
 
 def _peek(name: str, stream: io.BufferedReader) -> bytes:
@@ -444,7 +453,7 @@ def read(
     path: str | os.PathLike[str] | Input,
     *,
     format: str | None = None,  # noqa: A002
-    **options: Any,
+    **options: object,
 ) -> Samples | MarkovChain | ContinuousChain:
     r"""Read a process from a file, whatever its kind.
 
@@ -475,5 +484,4 @@ def read(
             raise ValueError(
                 f"{source.name}: {option} is not for {kind.plural}, which take {', '.join(allowed)}; leave it out"
             )
-    found: Samples | MarkovChain | ContinuousChain = kind.load()(source, **options)
-    return found
+    return kind.load()(source, **options)

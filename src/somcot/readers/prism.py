@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,7 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import state_index
 from somcot.plumbing.memory import require
 from somcot.readers.opening import Input, identify, open_bytes
+from somcot.recorded.counts import Start
 
 __all__ = ["from_prism", "read_prism"]
 
@@ -100,12 +101,12 @@ def read_prism(
 ) -> MarkovChain:
     """Read the .tra file of a DTMC, with the .lab and .srew files beside it; see `from_prism`."""
     source = path if isinstance(path, Input) else identify(path, format)
-    found = from_prism(source, initial=initial, missing="repeat")
-    if isinstance(found, MDP):
+    process = from_prism(source, initial=initial, missing="repeat")
+    if isinstance(process, MDP):
         raise ValueError(
             f"{source.name}: a decision process, expected a chain; read it with readers.from_prism, and see somcot.mdp"
         )
-    return found
+    return process
 
 
 def _beside(source: Input, given: Path_ | None, ending: str) -> Input | None:
@@ -134,7 +135,7 @@ def _lines(source: Input) -> Iterator[tuple[int, str]]:
                 yield number, text
 
 
-def _numbers(name: str, number: int, words: list[str], n_whole: int) -> list[Any]:
+def _numbers(name: str, number: int, words: list[str], n_whole: int) -> tuple[list[int], float]:
     """The first words as whole numbers, the next as a number."""
     try:
         whole = [int(word) for word in words[:n_whole]]
@@ -143,7 +144,7 @@ def _numbers(name: str, number: int, words: list[str], n_whole: int) -> list[Any
         raise ValueError(f"{name}: line {number} is {' '.join(words)!r}, expected numbers") from None
     if not np.isfinite(value):
         raise ValueError(f"{name}: line {number} has the value {value}, expected a finite number")
-    return [*whole, value]
+    return whole, value
 
 
 def _are_sizes(words: list[str]) -> bool:
@@ -176,7 +177,7 @@ def _transitions(source: Input) -> _PrismRows:
         words = text.split()
         if len(words) <= n_whole:
             raise ValueError(f"{source.name}: line {number} is {text!r}, expected {n_whole} numbers and a probability")
-        *whole, probability = _numbers(source.name, number, words, n_whole)
+        whole, probability = _numbers(source.name, number, words, n_whole)
         if probability < 0.0:
             raise ValueError(f"{source.name}: line {number} has the probability {probability}, expected at least 0")
         sources.append(_state(source.name, number, whole[0], n))
@@ -195,7 +196,7 @@ def _transitions(source: Input) -> _PrismRows:
             f"{source.name}: has {len(sources)} transitions and its first line says {n_transitions}; is it complete?"
         )
     if len(sources) < n:  # before anything of that size is allocated
-        stuck = next(state for state, found in enumerate([*sorted(set(sources)), -1]) if state != found)
+        stuck = next(state for state, source_state in enumerate([*sorted(set(sources)), -1]) if state != source_state)
         raise ValueError(f"{source.name}: no transition leaves state {stuck}; PRISM adds loops with -fixdl")
     kept = np.array(choices, dtype=np.int64) if is_mdp else None
     ends = (np.array(states, dtype=np.int64) for states in (sources, targets))
@@ -239,20 +240,21 @@ def _rewards(source: Input | None, n: int) -> Floats | None:
         words = text.split()
         if len(words) != 2:
             raise ValueError(f"{source.name}: line {number} is {text!r}, expected a state and its reward")
-        state, reward = _numbers(source.name, number, words, 1)
+        (state,), reward = _numbers(source.name, number, words, 1)
         earned[_state(source.name, number, state, n)] = reward
     return earned
 
 
-def _start(initial: Any, marks: dict[str, tuple[int, ...]], n: int) -> Any:
+def _start(initial: Start, marks: dict[str, tuple[int, ...]], n: int) -> Start:
     if initial is not None:
-        text = isinstance(initial, str) and initial.lstrip("-").isdigit()  # the command line has text only
-        return state_index("initial", int(initial), tuple(range(n))) if text else initial
+        if isinstance(initial, str) and initial.lstrip("-").isdigit():  # the command line has text only
+            return state_index("initial", int(initial), tuple(range(n)))
+        return initial
     first = np.array(marks.get("init", ()), dtype=np.float64)
     return first / first.sum() if first.any() else 0
 
 
-def _check_sums(name: str, sums: Floats, place: Any) -> None:
+def _check_sums(name: str, sums: Floats, place: Callable[[int], str]) -> None:
     wrong = np.flatnonzero(np.abs(sums - 1.0) > _ROW_TOLERANCE)
     if len(wrong):
         raise ValueError(
@@ -261,7 +263,7 @@ def _check_sums(name: str, sums: Floats, place: Any) -> None:
         )
 
 
-def _mdp(rows: _PrismRows, earned: Floats | None, start: Any, missing: str) -> MDP:
+def _mdp(rows: _PrismRows, earned: Floats | None, start: Start, missing: str) -> MDP:
     """Choices become actions: by their names where all have one, or else by their numbers."""
     assert rows.choices is not None
     pairs = sorted(set(zip(rows.sources.tolist(), rows.choices.tolist(), strict=True)))

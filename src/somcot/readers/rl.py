@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Literal, overload
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,8 +11,20 @@ from numpy.typing import ArrayLike
 from somcot.mdp import MDP
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count, check_flag
-from somcot.readers.episodes import Episode, check_actions, label, to_mdp, to_samples, to_trajectories
-from somcot.readers.tables.state_labels import Bins
+from somcot.readers.episodes import (
+    BinNumbers,
+    Episode,
+    Observations,
+    Space,
+    Transform,
+    check_actions,
+    label,
+    to_mdp,
+    to_samples,
+    to_trajectories,
+)
+from somcot.readers.opening import Array
+from somcot.recorded.counts import Start
 from somcot.samples import Samples
 from somcot.trajectories import Trajectories
 
@@ -25,27 +37,34 @@ __all__ = [
 
 # --- Reinforcement learning: Gymnasium environments rolled out under a policy, and Minari datasets.
 
-Policy = Callable[[Any], Any]
+Environment: TypeAlias = Any  # of Gymnasium, or its id
+Dataset: TypeAlias = Any  # of Minari, or its id
+Policy: TypeAlias = Any  # a function of observations, or an object with predict()
+Act: TypeAlias = Callable[[Observations], Array]
 
 
 @overload
-def from_env(env: Any, policy: Any = None, *, actions: Literal[True], **options: Any) -> MDP: ...
+def from_env(env: Environment, policy: Policy | None = None, *, actions: Literal[True], **options: object) -> MDP: ...
 @overload
-def from_env(env: Any, policy: Any = None, *, vectors: Literal[True], **options: Any) -> Trajectories: ...
+def from_env(
+    env: Environment, policy: Policy | None = None, *, vectors: Literal[True], **options: object
+) -> Trajectories: ...
 @overload
-def from_env(env: Any, policy: Any = None, *, actions: Literal[False] = False, **options: Any) -> Samples: ...
+def from_env(
+    env: Environment, policy: Policy | None = None, *, actions: Literal[False] = False, **options: object
+) -> Samples: ...
 def from_env(  # type: ignore[misc]  # the options are those below
-    env: Any,
-    policy: Any = None,
+    env: Environment,
+    policy: Policy | None = None,
     *,
     n_steps: int = 10_000,
     n_envs: int = 8,
-    bins: int | Sequence[int] | Bins | None = None,
-    transform: Callable[[Any], Any] | None = None,
+    bins: BinNumbers = None,
+    transform: Transform = None,
     terminal: Hashable | None = None,
     batched: bool = False,
     rng: int | None = None,
-    env_options: Mapping[str, Any] | None = None,
+    env_options: Mapping[str, object] | None = None,
     actions: bool = False,
     vectors: bool = False,
 ) -> Samples | MDP | Trajectories:
@@ -91,6 +110,7 @@ def from_env(  # type: ignore[misc]  # the options are those below
 
     Examples
     --------
+    >>> from somcot.readers import Bins
     >>> samples = from_env("CartPole-v1", lambda observation: int(observation[2] > 0), n_steps=500,
     ...                    bins=Bins([0.0], [0.0], [-0.05, 0.05], [0.0]), rng=0)
     >>> samples.n_transitions, samples.states[-1]
@@ -122,14 +142,14 @@ def from_env(  # type: ignore[misc]  # the options are those below
 
 
 @overload
-def from_minari(dataset: Any, *, vectors: Literal[True], **options: Any) -> Trajectories: ...
+def from_minari(dataset: Dataset, *, vectors: Literal[True], **options: object) -> Trajectories: ...
 @overload
-def from_minari(dataset: Any, *, vectors: Literal[False] = False, **options: Any) -> Samples: ...
+def from_minari(dataset: Dataset, *, vectors: Literal[False] = False, **options: object) -> Samples: ...
 def from_minari(  # type: ignore[misc]  # the options are those below
-    dataset: Any,
+    dataset: Dataset,
     *,
-    bins: int | Sequence[int] | Bins | None = None,
-    transform: Callable[[Any], Any] | None = None,
+    bins: BinNumbers = None,
+    transform: Transform = None,
     terminal: Hashable | None = None,
     vectors: bool = False,
 ) -> Samples | Trajectories:
@@ -162,8 +182,8 @@ def from_minari(  # type: ignore[misc]  # the options are those below
                 "expected as many"
             )
         ended = bool(recorded.terminations[-1]) if len(rewards) else False
-        found = recorded.observations  # those of several parts are stored part by part
-        seen = list(zip(*found, strict=True)) if isinstance(found, tuple) else list(found)
+        observations = recorded.observations  # those of several parts are stored part by part
+        seen = list(zip(*observations, strict=True)) if isinstance(observations, tuple) else list(observations)
         episodes.append(Episode(seen, rewards, ended))
     if check_flag("vectors", vectors):
         _refuse_beside_vectors(bins=bins, terminal=terminal)
@@ -171,13 +191,13 @@ def from_minari(  # type: ignore[misc]  # the options are those below
     return to_samples(str(name), episodes, dataset.observation_space, bins, transform, terminal)
 
 
-def _refuse_beside_vectors(**given: Any) -> None:
+def _refuse_beside_vectors(**given: object) -> None:
     for name, value in given.items():
         if value is not None:
             raise ValueError(f"{name}: vectors=True keeps observations as they are; leave one of the two out")
 
 
-def _load_minari(name: str) -> Any:
+def _load_minari(name: str) -> Dataset:
     try:
         import minari
     except ImportError:
@@ -190,7 +210,7 @@ def _load_minari(name: str) -> Any:
         ) from None
 
 
-def _vector_env(env: Any, n_envs: int, options: dict[str, Any]) -> tuple[Any, bool]:
+def _vector_env(env: Environment, n_envs: int, options: dict[str, Any]) -> tuple[Environment, bool]:
     """As a vector environment that resets itself in the step after an episode's end, and whether it was made here."""
     try:
         import gymnasium
@@ -212,7 +232,7 @@ def _vector_env(env: Any, n_envs: int, options: dict[str, Any]) -> tuple[Any, bo
     return env, False
 
 
-def _refuse_loose(name: str, space: Any) -> None:
+def _refuse_loose(name: str, space: Space) -> None:
     """Refuse observations without a fixed shape, which a batch keeps as objects of its own, and those of many parts."""
     kind = type(space).__name__
     if kind == "Tuple" and all(type(part).__name__ == "Discrete" for part in space.spaces):
@@ -230,7 +250,7 @@ def _refuse_loose(name: str, space: Any) -> None:
         )
 
 
-def _actor(vector: Any, policy: Any, batched: bool) -> Policy:
+def _actor(vector: Environment, policy: Policy | None, batched: bool) -> Act:
     """A function from a batch of observations to a batch of actions."""
     if policy is None:
         return lambda observations: vector.action_space.sample()
@@ -244,7 +264,7 @@ def _actor(vector: Any, policy: Any, batched: bool) -> Policy:
         )
     n = vector.num_envs
 
-    def act(observations: Any) -> Any:
+    def act(observations: Observations) -> Array:
         if has_model:
             given = _predicted(policy.predict(observations, deterministic=True))
         else:
@@ -263,14 +283,15 @@ def _actor(vector: Any, policy: Any, batched: bool) -> Policy:
     return act
 
 
-def _predicted(found: Any) -> Any:
+def _predicted(answer: object) -> ArrayLike:
     """The actions of what a model says: them and its state."""
-    if not isinstance(found, tuple) or len(found) != 2:
-        raise TypeError(f"policy: predict() returned {found!r:.60}, expected a pair of actions and a state")
-    return found[0]
+    if not isinstance(answer, tuple) or len(answer) != 2:
+        raise TypeError(f"policy: predict() returned {answer!r:.60}, expected a pair of actions and a state")
+    actions: ArrayLike = answer[0]
+    return actions
 
 
-def _pick(observations: Any, i: int) -> Any:
+def _pick(observations: Observations, i: int) -> Observations:
     """Entry i of a batch, which may be a dictionary or tuple of batches."""
     if isinstance(observations, dict):
         return {key: _pick(part, i) for key, part in observations.items()}
@@ -279,7 +300,7 @@ def _pick(observations: Any, i: int) -> Any:
     return observations[i]
 
 
-def _roll_out(vector: Any, act: Policy, n_steps: int, rng: int | None) -> list[Episode]:
+def _roll_out(vector: Environment, act: Act, n_steps: int, rng: int | None) -> list[Episode]:
     """Record until there are enough steps; those of environments that are being reset do not count."""
     n = vector.num_envs
     observations, _ = vector.reset(seed=rng)
@@ -307,7 +328,7 @@ def _roll_out(vector: Any, act: Policy, n_steps: int, rng: int | None) -> list[E
     return finished + [episode for episode in running if episode is not None and episode.rewards]
 
 
-def _copied(observations: Any, i: int) -> Any:
+def _copied(observations: Observations, i: int) -> Observations:
     return np.array(_pick(observations, i))
 
 
@@ -315,7 +336,7 @@ def _copied(observations: Any, i: int) -> Any:
 
 
 def from_tabular(
-    env: Any, *, initial: Hashable | ArrayLike | None = None, env_options: Mapping[str, Any] | None = None
+    env: Environment, *, initial: Hashable | ArrayLike | None = None, env_options: Mapping[str, object] | None = None
 ) -> MDP:
     """Read the table ``P`` of an environment such as FrozenLake, Taxi or CliffWalking.
 
@@ -363,7 +384,7 @@ def from_tabular(
     return MDP(transitions[:-1, :, :-1], rewards[:-1], initial=law, states=states[:-1])
 
 
-def _make(name: str, options: dict[str, Any]) -> Any:
+def _make(name: str, options: dict[str, Any]) -> Environment:
     try:
         import gymnasium
     except ImportError:
@@ -374,7 +395,7 @@ def _make(name: str, options: dict[str, Any]) -> Any:
         raise ValueError(f"env: {name!r} cannot be made ({error})") from None
 
 
-def _read(table: Any) -> tuple[Floats, Floats]:
+def _read(table: Mapping[int, Mapping[int, list[tuple[float, int, float, bool]]]]) -> tuple[Floats, Floats]:
     """Transitions and expected rewards, with one last state for steps that terminate."""
     if not len(table):
         raise ValueError("env: its table P has no states")
@@ -395,7 +416,7 @@ def _read(table: Any) -> tuple[Floats, Floats]:
     return transitions, rewards
 
 
-def _start(initial: Any, n: int, ends: bool) -> Any:
+def _start(initial: Any, n: int, ends: bool) -> Start:
     """A law over the states of the table gets a 0 for the last one."""
     is_law = not isinstance(initial, (str, bytes)) and np.ndim(initial) == 1 and len(initial) == n
     return np.append(initial, 0.0) if is_law and ends else initial

@@ -18,11 +18,11 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
-from typing import IO, Any
+from typing import IO
 from xml.parsers import expat
 
 from somcot.plumbing.errors import DataWarning, warn
-from somcot.readers.opening import Input, Table
+from somcot.readers.opening import Input, Rows, Table
 
 __all__ = [
     "ACTIVITY",
@@ -162,7 +162,7 @@ def open_log(source: Input, stream: IO[bytes], lifecycle: str | None = None) -> 
     names.feed(head)
     places = _TracePlaces()
 
-    def batches(wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
+    def batches(wanted: Sequence[str]) -> Iterator[Rows]:
         chosen = lifecycle or ("all" if TRANSITION in wanted else "complete")
         events = _Events(source, wanted, chosen.lower(), places)
         if names.encoding not in _UTF8:
@@ -182,7 +182,7 @@ def _read(source: Input, stream: IO[bytes], size: int, line: int) -> bytes:
         ) from None
 
 
-def _batches(events: _Events, source: Input, head: bytes, stream: IO[bytes]) -> Iterator[dict[str, Any]]:
+def _batches(events: _Events, source: Input, head: bytes, stream: IO[bytes]) -> Iterator[Rows]:
     chunk = head
     while chunk:
         events.take(chunk)
@@ -221,7 +221,7 @@ class _Parser:
             return f"the log ends too soon, in line {error.lineno}"
         return f"line {error.lineno}, column {error.offset + 1}: not valid XML ({text})"
 
-    def _refuse_doctype(self, *_: Any) -> None:
+    def _refuse_doctype(self, *_: object) -> None:
         raise self.refused("a DOCTYPE, which could declare entities", "logs need none: remove it")
 
     def refused(self, what: str, remedy: str, line: int | None = None) -> ValueError:
@@ -232,8 +232,8 @@ class _Parser:
 
 def _pair(attributes: Sequence[str]) -> tuple[str | None, str | None]:
     """Key and value of an attribute, in whatever order they stand."""
-    found = dict(zip(attributes[::2], attributes[1::2], strict=True))
-    return found.get("key"), found.get("value")
+    attribute = dict(zip(attributes[::2], attributes[1::2], strict=True))
+    return attribute.get("key"), attribute.get("value")
 
 
 class _Names(_Parser):
@@ -311,14 +311,14 @@ class _Events(_Parser):
         """Parse some more, plain events by the short cut."""
         self.feed(data if self.plain is None else self.plain.shortened(data))
 
-    def batch(self) -> dict[str, Any]:
+    def batch(self) -> Rows:
         """The rows collected so far; times as Arrow text, which is parsed at once."""
         import pyarrow as pa
 
-        found = dict(zip(self.wanted, self.columns, strict=False))
+        rows = dict(zip(self.wanted, self.columns, strict=False))
         self._note_seen()
         self.columns = [[] for _ in range(self.n_slots)]
-        return {name: pa.array(v, pa.string()) if name == TIME else v for name, v in found.items()}
+        return {name: pa.array(v, pa.string()) if name == TIME else v for name, v in rows.items()}
 
     def _note_seen(self) -> None:
         self.seen.update(k for k, column in enumerate(self.columns) if column.count(None) < len(column))

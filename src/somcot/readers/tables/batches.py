@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import importlib
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import IO, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import IO
 
 from somcot.plumbing.errors import DataWarning, warn
-from somcot.readers.opening import Input, Table, as_utf8, identify, open_bytes, open_folder, whole
+from somcot.readers.opening import (
+    ArrowTable,
+    Batch,
+    Entry,
+    Frame,
+    Input,
+    Rows,
+    Table,
+    as_utf8,
+    identify,
+    open_bytes,
+    open_folder,
+    whole,
+)
+from somcot.readers.tables.columns import is_arrow
 from somcot.readers.tables.csv_stream import LONGEST_LINE, Header, csv_options, explain
 from somcot.readers.xes import open_log
 
@@ -29,20 +45,20 @@ __all__ = [
 _STREAMS = ("__arrow_c_stream__", "__arrow_c_array__", "scanner", "collect_schema")
 
 
-def is_frame(data: Any) -> bool:
+def is_frame(data: object) -> bool:
     """Whether something holds columns: it streams them to Arrow, or is a mapping, an Arrow dataset or a lazy frame."""
     return isinstance(data, Mapping) or any(hasattr(data, name) for name in _STREAMS) or hasattr(data, "collect")
 
 
 @contextlib.contextmanager
-def open_frame(data: Any) -> Iterator[Table]:
+def open_frame(data: Frame) -> Iterator[Table]:
     """Open a frame; where it can tell columns apart, only those that are wanted are converted."""
     name = f"{type(data).__module__.split('.')[0]} {type(data).__name__}"
     with _named(name):
         yield _table(name, data)
 
 
-def _table(name: str, data: Any) -> Table:
+def _table(name: str, data: Frame) -> Table:
     import pyarrow as pa
 
     if hasattr(data, "collect_schema") and hasattr(data, "collect"):  # a polars LazyFrame
@@ -64,30 +80,30 @@ def _table(name: str, data: Any) -> Table:
     return Table(name, list(reader.schema.names), False, lambda wanted: _batches(name, reader, wanted, objects))
 
 
-def _chosen(name: str, columns: list[str], select: Any) -> Table:
+def _chosen(name: str, columns: list[str], select: Callable[[Sequence[str]], Frame]) -> Table:
     """A table of which any columns can be had on their own."""
 
-    def batches(wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
+    def batches(wanted: Sequence[str]) -> Iterator[Rows]:
         import pyarrow as pa
 
-        found = select(wanted)
+        frame = select(wanted)
         try:
-            reader = found if isinstance(found, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(found)
+            reader = frame if isinstance(frame, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(frame)
         except (pa.ArrowException, TypeError) as error:
             column = next((c for c in wanted if _fails(select([c]))), wanted[0])
             raise ValueError(f"{name}: column {column!r} {_words(error)}") from None
-        for batch in _batches(name, reader, reader.schema.names, _object_columns(found)):
+        for batch in _batches(name, reader, reader.schema.names, _object_columns(frame)):
             yield dict(zip(wanted, batch.values(), strict=False))
 
     return Table(name, columns, False, batches)
 
 
-def _fails(found: Any) -> bool:
+def _fails(frame: Frame) -> bool:
     """Whether Arrow cannot take a frame; of polars' objects it takes the addresses."""
     import pyarrow as pa
 
     try:
-        pa.RecordBatchReader.from_stream(found)
+        pa.RecordBatchReader.from_stream(frame)
     except (pa.ArrowException, TypeError):
         return True
     return False
@@ -98,7 +114,7 @@ def _words(error: Exception) -> str:
     return f"cannot be read ({first[:160]}); convert it to text or numbers"
 
 
-def _exportable(name: str, frame: Any) -> Any:
+def _exportable(name: str, frame: Frame) -> Frame:
     """A polars frame without whole numbers of 128 bits, of which Arrow knows nothing: they become 64 bits wide."""
     for column, kind in dict(frame.schema).items():
         if str(kind) in ("Int128", "UInt128"):
@@ -109,14 +125,14 @@ def _exportable(name: str, frame: Any) -> Any:
     return frame
 
 
-def _collected(data: Any) -> Any:
-    found = data.collect()
-    if not hasattr(found, "__arrow_c_stream__"):
-        raise TypeError(f"data: {type(data).__name__}.collect() gave {type(found).__name__}, expected a frame")
-    return found
+def _collected(data: Frame) -> Frame:
+    frame = data.collect()
+    if not hasattr(frame, "__arrow_c_stream__"):
+        raise TypeError(f"data: {type(data).__name__}.collect() gave {type(frame).__name__}, expected a frame")
+    return frame
 
 
-def _batches(name: str, reader: Any, wanted: Sequence[str], objects: set[str]) -> Iterator[dict[str, Any]]:
+def _batches(name: str, reader: ArrowTable, wanted: Sequence[str], objects: set[str]) -> Iterator[Rows]:
     for column in objects.intersection(wanted):
         raise ValueError(f"{name}: column {column!r} holds Python objects; convert it to text or numbers")
     places = {column: reader.schema.get_field_index(column) for column in wanted}
@@ -124,7 +140,7 @@ def _batches(name: str, reader: Any, wanted: Sequence[str], objects: set[str]) -
         yield {column: batch.column(place) for column, place in places.items()}
 
 
-def _object_columns(data: Any) -> set[str]:
+def _object_columns(data: Frame) -> set[str]:
     """Columns of a polars frame with Python objects, which Arrow would take for the bytes of their addresses."""
     schema = getattr(data, "schema", None) if type(data).__module__.startswith("polars") else None
     return set() if schema is None else {column for column, kind in dict(schema).items() if str(kind) == "Object"}
@@ -148,16 +164,14 @@ _ROWS = 1 << 16
 _STDIN_LIMIT = 4e9
 
 
-def arrow() -> Any:
+def arrow() -> ModuleType:
     """The pyarrow package, imported only now: it takes a moment to load."""
-    import pyarrow
-
-    return pyarrow
+    return importlib.import_module("pyarrow")
 
 
 @contextlib.contextmanager
 def open_table(
-    data: Any,
+    data: object,
     *,
     format: str | None = None,  # noqa: A002
     encoding: str = "utf-8",
@@ -192,9 +206,9 @@ def open_table(
         yield table
 
 
-def is_arrow_integer(values: Any) -> bool:
+def is_arrow_integer(values: Batch) -> bool:
     """Whether a batch is an Arrow array of whole numbers."""
-    return hasattr(values, "null_count") and bool(arrow().types.is_integer(values.type))
+    return is_arrow(values) and bool(arrow().types.is_integer(values.type))
 
 
 def _open_file(source: Input, stream: IO[bytes], encoding: str, delimiter: str | None, lifecycle: str | None) -> Table:
@@ -261,7 +275,7 @@ def _csv(source: Input, stream: IO[bytes], delimiter: str | None) -> Table:
     return Table(source.name, header.columns, True, lambda wanted: _csv_batches(source, stream, header, wanted))
 
 
-def _csv_batches(source: Input, stream: IO[bytes], header: Header, wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _csv_batches(source: Input, stream: IO[bytes], header: Header, wanted: Sequence[str]) -> Iterator[Rows]:
     pa = arrow()
     from pyarrow import csv as pacsv
 
@@ -313,9 +327,9 @@ class _Prefixed(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         head, self._head = self._head, b""
-        found = head + self._stream.read(max(size - len(head), 0) if size >= 0 else -1)
-        self.quotes += found.count(b'"')
-        return found
+        data = head + self._stream.read(max(size - len(head), 0) if size >= 0 else -1)
+        self.quotes += data.count(b'"')
+        return data
 
 
 def _json_lines(source: Input, stream: IO[bytes]) -> Table:
@@ -324,7 +338,7 @@ def _json_lines(source: Input, stream: IO[bytes]) -> Table:
     return Table(source.name, list(first), False, lambda wanted: _json_batches(source, first, rows, wanted))
 
 
-def _json_rows(source: Input, stream: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _json_rows(source: Input, stream: IO[bytes]) -> Iterator[tuple[int, dict[str, Entry]]]:
     for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE + 1), b""), 2):
         if line.strip():
             yield number, _json_row(source, number, line)
@@ -334,15 +348,15 @@ class _RepeatedError(Exception):
     """A name that an object has twice."""
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, Entry]]) -> dict[str, Entry]:
     """A JSON object; of two entries with one name, one would be lost without a word."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         raise _RepeatedError(next(name for k, (name, _) in enumerate(pairs) if name in dict(pairs[:k])))
-    return found
+    return entries
 
 
-def _json_row(source: Input, number: int, line: bytes) -> dict[str, Any]:
+def _json_row(source: Input, number: int, line: bytes) -> dict[str, Entry]:
     place = f"{source.name}: line {number}"
     if len(line) > LONGEST_LINE:
         raise ValueError(f"{place} is longer than {LONGEST_LINE >> 20} MB; expected one small JSON object per line")
@@ -362,9 +376,9 @@ def _json_row(source: Input, number: int, line: bytes) -> dict[str, Any]:
 
 
 def _json_batches(
-    source: Input, first: dict[str, Any], rows: Iterator[tuple[int, dict[str, Any]]], wanted: Sequence[str]
-) -> Iterator[dict[str, Any]]:
-    columns: dict[str, list[Any]] = {name: [first.get(name)] for name in wanted}
+    source: Input, first: dict[str, Entry], rows: Iterator[tuple[int, dict[str, Entry]]], wanted: Sequence[str]
+) -> Iterator[Rows]:
+    columns: dict[str, list[Entry]] = {name: [first.get(name)] for name in wanted}
     with _named_batches(source):
         for number, row in rows:
             for name in wanted:
@@ -384,7 +398,7 @@ def _parquet(source: Input, stream: IO[bytes]) -> Table:
     file = parquet.ParquetFile(stream if source.path is not None else whole(source, _STDIN_LIMIT))
     names = list(file.schema_arrow.names)
 
-    def batches(wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
+    def batches(wanted: Sequence[str]) -> Iterator[Rows]:
         with _named_batches(source):
             for batch in file.iter_batches(batch_size=4 * _ROWS, columns=list(wanted), use_threads=False):
                 batch.validate(full=True)  # a damaged file may hold codes without labels

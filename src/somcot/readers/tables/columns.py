@@ -8,19 +8,19 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Protocol, TypeGuard
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Floats
+from somcot.readers.opening import Array, ArrowArray, ArrowType, Batch, Entry
 from somcot.readers.xes import ACTIVITY, CASE, TIME
 
 __all__ = [
     "NUMBERS_OR_TIMES",
     "USUAL",
-    "Batch",
     "ColumnNames",
     "ColumnRoles",
     "FlagColumn",
@@ -131,19 +131,18 @@ def _listed(columns: list[str]) -> str:
 
 NUMBERS_OR_TIMES = "numbers or times such as 2026-05-01T12:00:00"
 
-Batch = Sequence[Any] | Any  # a list, or a pyarrow Array
 _NUMBERS, _TIMES, _ZONED = "numbers", "times", "times with a zone"
 _DOTTED = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})([ T].*)?", re.ASCII)
 _MISSING_TEXTS = {"", "nan", "NaN", "null", "NULL", "<NA>"}
 _TRUTH = {"true": True, "t": True, "yes": True, "1": True, "false": False, "f": False, "no": False, "0": False}
 
 
-def is_arrow(values: Any) -> bool:
+def is_arrow(values: object) -> TypeGuard[ArrowArray]:
     """Whether a batch is a pyarrow array rather than a list."""
     return hasattr(values, "null_count")
 
 
-def plain(values: Any, *, times: bool = False) -> Any:
+def plain(values: ArrowArray, *, times: bool = False) -> ArrowArray:
     """An Arrow array without extension types: a UUID as text, a bool8 as a truth value, others as they are stored.
 
     A period of pandas is stored as a number that means nothing without its unit: it becomes its name, or its beginning.
@@ -153,28 +152,36 @@ def plain(values: Any, *, times: bool = False) -> Any:
     if isinstance(values, pa.ExtensionArray):
         name = values.type.extension_name
         if name == "arrow.uuid":
-            texts = [None if v is None else str(UUID(bytes=v)) for v in values.storage.to_pylist()]
-            return pa.array(texts, pa.string())
+            return _texts([None if v is None else str(UUID(bytes=v)) for v in values.storage.to_pylist()])
         if name == "pandas.period":
             periods = values.to_pandas()
-            return pa.array(periods.dt.start_time if times else periods.astype(str).where(periods.notna(), None))
+            names = periods.dt.start_time if times else periods.astype(str).where(periods.notna(), None)
+            beginnings: ArrowArray = pa.array(names)
+            return beginnings
         return values.storage.cast(pa.bool_()) if name == "arrow.bool8" else plain(values.storage)
     if pa.types.is_decimal(values.type):  # the narrow ones know few operations
         return values.cast(pa.decimal256(values.type.precision, values.type.scale))
     return values
 
 
-def _as_text(values: Any) -> Any:
+def _as_text(values: ArrowArray) -> ArrowArray:
     """Times as Arrow writes them; durations, which it would write as bare numbers, as Python does."""
     import pyarrow as pa
 
     if not pa.types.is_duration(values.type):
         return values.cast(pa.string())
     spans = values.cast(pa.duration("us")).to_pylist()
-    return pa.array([None if span is None else str(span) for span in spans], pa.string())
+    return _texts([None if span is None else str(span) for span in spans])
 
 
-def time_types(units: Sequence[str]) -> list[tuple[Any, str]]:
+def _texts(texts: list[str | None]) -> ArrowArray:
+    import pyarrow as pa
+
+    array: ArrowArray = pa.array(texts, pa.string())
+    return array
+
+
+def time_types(units: Sequence[str]) -> list[tuple[ArrowType, str]]:
     """Arrow types that times may have as text, in the order in which they are tried, and what they are then called."""
     import pyarrow as pa
 
@@ -194,7 +201,7 @@ class LabelColumn:
         """Take in one batch."""
         self.parts.append(self._from_arrow(values) if is_arrow(values) else self._from_list(values))
 
-    def _from_list(self, values: Sequence[Any]) -> NDArray[np.int32]:
+    def _from_list(self, values: Batch) -> NDArray[np.int32]:
         index = self.index
         try:
             codes = [index.setdefault(v, len(index)) for v in values]
@@ -206,7 +213,7 @@ class LabelColumn:
             ) from None
         return np.array(codes, dtype=np.int32)
 
-    def _from_arrow(self, values: Any) -> NDArray[np.int32]:
+    def _from_arrow(self, values: ArrowArray) -> NDArray[np.int32]:
         import pyarrow as pa
 
         values = plain(values)
@@ -229,10 +236,10 @@ class LabelColumn:
         if indices.null_count:
             codes = np.append(codes, self._from_list([None]))
             places = indices.cast(pa.int64()).fill_null(len(codes) - 1).to_numpy(zero_copy_only=False)
-        found: NDArray[np.int32] = codes[places]
-        return found
+        row_codes: NDArray[np.int32] = codes[places]
+        return row_codes
 
-    def _encoded(self, values: Any) -> Any:
+    def _encoded(self, values: ArrowArray) -> ArrowArray:
         import pyarrow as pa
 
         try:
@@ -249,16 +256,16 @@ class LabelColumn:
         labels = self._clean()
         kept = [label for label in labels if label is not None]
         try:
-            order: list[Any] = sorted(set(kept))
+            order: list[Entry] = sorted(set(kept))
         except TypeError:
             order = list(dict.fromkeys(kept))
         rank = {label: i for i, label in enumerate(order)}
         table = np.array([-1 if label is None else rank[label] for label in labels] or [-1], dtype=np.int32)
         return table[codes], order
 
-    def _clean(self) -> list[Any]:
+    def _clean(self) -> list[Entry]:
         """Missing becomes None; whole numbers that went through text or floats become integers."""
-        labels: list[Any] = [None if _is_missing(label) else label for label in self.index]
+        labels: list[Entry] = [None if _is_missing(label) else label for label in self.index]
         known = [label for label in labels if label is not None]
         if self.is_text and all(isinstance(v, str) for v in known):
             if known and all(is_whole(v) for v in known):
@@ -272,7 +279,7 @@ class LabelColumn:
             raise ValueError(f"{self.source}: column {self.name!r} holds both truth values and numbers; use one kind")
         return self._one_type(labels)
 
-    def _one_type(self, labels: list[Any]) -> list[Any]:
+    def _one_type(self, labels: list[Entry]) -> list[Entry]:
         texts = {v for v in labels if isinstance(v, str)}
         numbers = [v for v in labels if type(v) is int]
         if texts and numbers:
@@ -282,12 +289,12 @@ class LabelColumn:
             )
         return labels
 
-    def _refuse_fractions(self, found: list[Any], n_labels: int) -> None:
+    def _refuse_fractions(self, fractions: list[Entry], n_labels: int) -> None:
         """Measurements are no labels: hundreds of distinct fractions would each become a state."""
-        if found and len(found) >= n_labels // 2:
+        if fractions and len(fractions) >= n_labels // 2:
             raise ValueError(
-                f"{self.source}: column {self.name!r} holds measurements such as {found[0]!s}, not labels; bin them: "
-                f"--bins {self.name}=10 (bins={{{self.name!r}: 10}}), or keep all numbers: "
+                f"{self.source}: column {self.name!r} holds measurements such as {fractions[0]!s}, not labels; "
+                f"bin them: --bins {self.name}=10 (bins={{{self.name!r}: 10}}), or keep all numbers: "
                 "somcot distance --cells auto (read_vectors)"
             )
 
@@ -299,7 +306,7 @@ class NumberColumn:
         self, source: str, name: str, *, times: bool = False, place: Callable[[int], str] = "row {}".format
     ) -> None:
         self.source, self.name, self.times, self.place = source, name, times, place
-        self.parts: list[NDArray[Any]] = []
+        self.parts: list[Array] = []
         self.n_rows = 0
         self.kind: str | None = None  # of times: numbers, or times with or without a zone
 
@@ -313,7 +320,7 @@ class NumberColumn:
         self.parts.append(part)
         self.n_rows += len(part)
 
-    def _from_arrow(self, values: Any) -> NDArray[Any]:
+    def _from_arrow(self, values: ArrowArray) -> Array:
         import pyarrow as pa
 
         if pa.types.is_dictionary(values.type):
@@ -335,7 +342,7 @@ class NumberColumn:
             return self._from_text(values.cast(pa.string()))
         raise ValueError(f"{self.source}: column {self.name!r} holds {kind}, expected {self._wanted}")
 
-    def _from_text(self, values: Any) -> NDArray[Any]:
+    def _from_text(self, values: ArrowArray) -> Array:
         import pyarrow as pa
         from pyarrow import compute
 
@@ -344,17 +351,17 @@ class NumberColumn:
             kinds = []
         for kind, what in kinds:
             try:
-                found = self._complete(values, values.cast(kind))
+                numbers = self._complete(values, values.cast(kind))
             except pa.ArrowInvalid:
                 continue
             self._is_of_kind(0, what, values[0])
-            return found
+            return numbers
         texts = values.to_pylist()
         if self.times and (again := [text and day_first(text) for text in texts]) != texts:
-            return self._from_text(pa.array(again, pa.string()))
+            return self._from_text(_texts(again))
         return self._from_list(texts)
 
-    def _complete(self, before: Any, after: Any) -> NDArray[Any]:
+    def _complete(self, before: ArrowArray, after: ArrowArray) -> Array:
         """As an array; a missing entry is NaN where that is allowed, else an error with its row."""
         import pyarrow as pa
 
@@ -365,18 +372,18 @@ class NumberColumn:
             after = after.cast(pa.float64(), safe=False).fill_null(math.nan)
         if pa.types.is_temporal(after.type):
             after = after.cast(pa.int64())
-        array: NDArray[Any] = after.to_numpy(zero_copy_only=False)
+        array: Array = after.to_numpy(zero_copy_only=False)
         if self.times and array.dtype.kind == "f" and np.isnan(array).any():
             raise self._missing(int(np.isnan(array).argmax()), "NaN")
         return array
 
-    def _from_list(self, values: Sequence[Any]) -> NDArray[Any]:
+    def _from_list(self, values: Batch) -> Array:
         numbers = [self._number(i, v) for i, v in enumerate(values)]
         if all(type(v) is int and abs(v) < 2**63 for v in numbers):
             return np.array(numbers, dtype=np.int64)
         return np.array(numbers, dtype=np.float64)
 
-    def _number(self, i: int, value: Any) -> float:
+    def _number(self, i: int, value: Entry) -> float:
         if value is None or (isinstance(value, str) and value in _MISSING_TEXTS) or value != value:
             if self.times:
                 raise self._missing(i, value)
@@ -388,21 +395,21 @@ class NumberColumn:
             return value if isinstance(value, int) and abs(value) < 2**63 else _float(value)
         return self._parsed(i, value)
 
-    def _parsed(self, i: int, value: Any) -> float:
+    def _parsed(self, i: int, value: Entry) -> float:
         given = value
         if self.times and isinstance(value, str):
             value = day_first(value)
         for convert in (_integer, _float, *((_microseconds,) if self.times else ())):
             try:
-                found = convert(value)
+                number = convert(value)
             except (TypeError, ValueError):
                 continue
             zoned = convert is _microseconds and datetime.fromisoformat(value).tzinfo is not None
             self._is_of_kind(i, _NUMBERS if convert is not _microseconds else _ZONED if zoned else _TIMES, value)
-            return float(found) if convert is _float else int(found)
+            return float(number) if convert is _float else int(number)
         raise self._refused(i, f"found {_shown(given)}, expected {self._wanted}{_ambiguous(given)}")
 
-    def _is_of_kind(self, i: int, kind: str, value: Any) -> None:
+    def _is_of_kind(self, i: int, kind: str, value: Entry) -> None:
         """Refuse a time of another kind than those before: they have no order among each other."""
         if self.times and self.kind not in (None, kind):
             raise self._refused(i, f"found {_shown(value)} among {self.kind}; write all times in the same way")
@@ -423,11 +430,11 @@ class NumberColumn:
     def _wanted(self) -> str:
         return NUMBERS_OR_TIMES if self.times else "numbers; correct or remove the row"
 
-    def _missing(self, i: int, value: Any) -> ValueError:
+    def _missing(self, i: int, value: Entry) -> ValueError:
         instead = ", or keep the order of the file: time='file' (--time file)" if self.times else ""
         return self._refused(i, f"the entry is missing ({_shown(value)}); fill it in or remove the row{instead}")
 
-    def finish(self) -> NDArray[Any]:
+    def finish(self) -> Array:
         """All rows: int64 where every batch is, float64 otherwise."""
         parts, self.parts = self.parts, []
         return np.concatenate(parts) if parts else np.empty(0)
@@ -440,16 +447,16 @@ class NumberColumn:
 class FlagColumn(NumberColumn):
     """A column of truth values: booleans, 0 and 1, or yes and no."""
 
-    def _from_arrow(self, values: Any) -> NDArray[Any]:
+    def _from_arrow(self, values: ArrowArray) -> Array:
         return self._from_list(values.to_pylist())
 
-    def _number(self, i: int, value: Any) -> float:
-        found = _TRUTH.get(str(value).strip().lower().removesuffix(".0"))
-        if found is None:
+    def _number(self, i: int, value: Entry) -> float:
+        truth = _TRUTH.get(str(value).strip().lower().removesuffix(".0"))
+        if truth is None:
             raise ValueError(
                 f"{self.source}: {self._place(i)}, column {self.name!r}: found {_shown(value)}, expected true or false"
             )
-        return int(found)
+        return int(truth)
 
 
 def day_first(text: str) -> str:
@@ -469,7 +476,7 @@ def day_first(text: str) -> str:
         return text
 
 
-def _ambiguous(value: Any) -> str:
+def _ambiguous(value: Entry) -> str:
     """A remedy for dates whose order nobody can tell."""
     if not isinstance(value, str) or re.match(r"\d+[/-]\d+[/-]\d{2,4}\b", value) is None:
         return ""
@@ -481,7 +488,7 @@ def _vectors(kind: str) -> str:
     return ", or keep the numbers: somcot distance --cells auto (read_vectors)" if "list" in kind else ""
 
 
-def _is_missing(label: Any) -> bool:
+def _is_missing(label: object) -> bool:
     return label is None or label != label or (isinstance(label, str) and label.strip() in _MISSING_TEXTS)
 
 
@@ -505,7 +512,7 @@ def _integer(text: str) -> int:
     return number
 
 
-def _float(number: Any) -> float:
+def _float(number: Entry) -> float:
     """As a float, infinity where it is too large; underscores are for programs."""
     try:
         return float("" if isinstance(number, str) and "_" in number else number)
@@ -519,6 +526,6 @@ def _microseconds(text: str) -> float:
     return int(zoned.timestamp() * 1e6)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Entry) -> str:
     text = repr(value)
     return text if len(text) <= 40 else text[:37] + "..."

@@ -10,15 +10,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Codes, Floats, Ints
 from somcot.plumbing.checks import check_client
 from somcot.plumbing.errors import DataWarning, warn
-from somcot.readers.opening import Table, parts_of
+from somcot.readers.opening import Array, Batch, Table, parts_of
 from somcot.readers.tables.batches import open_table
 from somcot.readers.tables.columns import LabelColumn, NumberColumn
 from somcot.readers.tables.event_tables import roles_of
@@ -32,12 +31,13 @@ from somcot.readers.tables.streaming_counts import (
     sequence_column,
     whole_numbers,
 )
-from somcot.recorded.counts import Counts
+from somcot.recorded.counts import Counts, Start
 from somcot.recorded.pair_counts import PairCounts, added
 from somcot.recorded.recording import RewardSums, joined_rewards
 
 __all__ = ["count_table"]
 
+Client: TypeAlias = Any  # of dask.distributed
 _BLOCK = 200_000  # rows counted at a time: few, so that they stay near the processor
 _MANY, _LARGER = 0.02, 2_000_000  # named sequences per row from which on blocks are larger: merging them is dear
 
@@ -50,7 +50,7 @@ class _Roles(NamedTuple):
     time: str | None
     reward: str | None
     terminated: bool
-    source: dict[str, Any]
+    source: dict[str, str | None]
 
 
 def count_table(
@@ -61,8 +61,8 @@ def count_table(
     time: str | None = None,
     reward: str | None = None,
     terminated: bool = False,
-    initial: Any = None,
-    client: Any = None,
+    initial: Start = None,
+    client: Client | None = None,
     format: str | None = None,  # noqa: A002
     encoding: str = "utf-8",
     delimiter: str | None = None,
@@ -122,23 +122,23 @@ def count_table(
     return _checked(files, whole).with_start(initial)
 
 
-def _files(paths: Any) -> list[str]:
+def _files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    found: list[str] = []
+    files: list[str] = []
     for path in given:
         if Path(path).is_dir():
             inside = [str(part.path) for part in parts_of(Path(path))]
             if not inside:
                 raise ValueError(f"{path}: a folder without tables; name the files")
-            found += inside
+            files += inside
         else:
-            found.append(os.fspath(path))
-    if not found:
+            files.append(os.fspath(path))
+    if not files:
         raise ValueError("paths: empty; name at least one file or folder")
-    return found
+    return files
 
 
-def _counted(files: list[str], roles: _Roles, client: Any) -> Iterator[Counts]:
+def _counted(files: list[str], roles: _Roles, client: Client | None) -> Iterator[Counts]:
     """The counts of every file, in order; on a cluster a few files ahead."""
     if client is None:
         yield from (_count_file(file, roles) for file in files)
@@ -190,9 +190,9 @@ class _File:
         edges = self.named.known.moved(places)
         return Counts(tuple(order), pairs, none, none > 0, edges=edges, rewards=rewards)
 
-    def _blocks(self) -> Iterator[dict[str, list[Any]]]:
+    def _blocks(self) -> Iterator[dict[str, list[Batch]]]:
         wanted = list(dict.fromkeys(self.columns.wanted))
-        block: dict[str, list[Any]] = {name: [] for name in wanted}
+        block: dict[str, list[Batch]] = {name: [] for name in wanted}
         n = 0
         for batch in self.table.batches(wanted):
             for name in block:
@@ -204,7 +204,7 @@ class _File:
         if n:
             yield block
 
-    def _add(self, block: dict[str, list[Any]]) -> None:
+    def _add(self, block: dict[str, list[Batch]]) -> None:
         states = _one([self._codes(values) for values in block[self.labels.name]])
         if self.columns.reward is not None:
             self._add_rewards(block[self.columns.reward], states)
@@ -217,7 +217,7 @@ class _File:
         kept = np.arange(n, dtype=np.int32)
         self.pairs = [added([part.at(kept, n) for part in (*self.pairs, *new)])]
 
-    def _passed(self, rows: RowBlock, block: dict[str, list[Any]]) -> list[PairCounts]:
+    def _passed(self, rows: RowBlock, block: dict[str, list[Batch]]) -> list[PairCounts]:
         """The steps of a block, those from earlier blocks included."""
         name = self.columns.sequence
         if name is None:
@@ -240,7 +240,7 @@ class _File:
         edges = numbered.edges(ended=self.ended)
         return self.named.join(edges, len(self.labels.index)) if len(edges.ids) else []
 
-    def _times(self, block: dict[str, list[Any]]) -> Floats | None:
+    def _times(self, block: dict[str, list[Batch]]) -> Floats | None:
         if self.columns.time is None:
             return None
         column = NumberColumn(self.table.name, self.columns.time, times=True)
@@ -248,31 +248,31 @@ class _File:
             column.add(values)
         return _one(column.parts).astype(np.float64)
 
-    def _add_rewards(self, values: list[Any], states: Codes) -> None:
+    def _add_rewards(self, values: list[Batch], states: Codes) -> None:
         column = NumberColumn(self.table.name, str(self.columns.reward))
         for part in values:
             column.add(part)
         n = len(self.labels.index)
-        found = RewardSums.of(column.floats(), states, n)
+        sums = RewardSums.of(column.floats(), states, n)
         before = np.arange(0 if self.rewards is None else len(self.rewards.total), dtype=np.int32)
-        self.rewards = joined_rewards(self.rewards, before, found, np.arange(n, dtype=np.int32), n)
+        self.rewards = joined_rewards(self.rewards, before, sums, np.arange(n, dtype=np.int32), n)
 
-    def _codes(self, values: Any) -> Codes:
+    def _codes(self, values: Batch) -> Codes:
         self.labels.add(values)
         return self.labels.parts.pop()
 
 
-def _one(parts: list[NDArray[Any]]) -> NDArray[Any]:
+def _one(parts: list[Array]) -> Array:
     """One array; a single one is not copied."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _checked(files: list[str], found: Counts) -> Counts:
-    assert found.edges is not None
+def _checked(files: list[str], counts: Counts) -> Counts:
+    assert counts.edges is not None
     name = files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
-    if not found.n_transitions:
+    if not counts.n_transitions:
         raise ValueError(f"{name}: no sequence has two rows, so there is no step to count; check the sequence column")
-    single = int((found.edges.rows == 1).sum())
+    single = int((counts.edges.rows == 1).sum())
     if single:
-        warn(f"{name}: {single:,} of {len(found.edges.ids):,} sequences have a single row, hence no step", DataWarning)
-    return found
+        warn(f"{name}: {single:,} of {len(counts.edges.ids):,} sequences have a single row, hence no step", DataWarning)
+    return counts

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Codes, Floats
-from somcot.readers.opening import format_of
+from somcot.readers.opening import ArrowArray, ArrowTable, ArrowType, format_of
 from somcot.readers.tables.columns import NUMBERS_OR_TIMES, ColumnRoles, is_whole, time_types
 
 __all__ = ["LONGEST_LINE", "BrokenLineError", "EventBlock", "Feed", "Header", "Place", "csv_options", "explain"]
@@ -121,12 +121,12 @@ class Header(NamedTuple):
 
 def csv_options(
     header: Header,
-    types: Mapping[str, Any],
+    types: Mapping[str, ArrowType],
     block: int,
     *,
     newlines: bool = True,
     skip_empty: bool = False,
-    on_bad_row: Callable[[Any], str] | None = None,
+    on_bad_row: Callable[[object], str] | None = None,
 ) -> dict[str, Any]:
     """The options of Arrow's CSV readers.
 
@@ -239,7 +239,7 @@ class Feed:
         self,
         path: str,
         codes: Callable[[list[Hashable]], Codes],
-        keys: Callable[[Any], NDArray[np.uint64]],
+        keys: Callable[[ArrowArray], NDArray[np.uint64]],
         roles: ColumnRoles,
         place: Place,
         *,
@@ -258,7 +258,7 @@ class Feed:
             self._stream = not os.path.isfile(path)  # a pipe with a name
         self._left = b""
         self._header: Header | None = None
-        self._types: dict[str, Any] = {}  # of the columns that are read
+        self._types: dict[str, ArrowType] = {}  # of the columns that are read
         self._whole: list[bool] = []  # for each state column, whether the labels are whole numbers
         if not self._stream:
             self._seek()
@@ -368,10 +368,10 @@ class Feed:
             self._whole = [any(len(s) == n and type(s[k]) is int for s in tuples) for k in range(n)]
         return self._header
 
-    def _column_types(self, header: Header, data: bytes) -> dict[str, Any]:
+    def _column_types(self, header: Header, data: bytes) -> dict[str, ArrowType]:
         import pyarrow as pa
 
-        types: dict[str, Any] = dict.fromkeys(self.roles.state, pa.dictionary(pa.int32(), pa.string()))
+        types: dict[str, ArrowType] = dict.fromkeys(self.roles.state, pa.dictionary(pa.int32(), pa.string()))
         if self.roles.sequence is not None:
             types[self.roles.sequence] = pa.string()
         if self.roles.time is not None:
@@ -408,7 +408,7 @@ class Feed:
         if table is not None and table.num_rows:
             yield self._block(table)
 
-    def _table(self, data: bytes) -> tuple[Any, int]:
+    def _table(self, data: bytes) -> tuple[ArrowTable, int]:
         """The columns that matter, and how many lines were left out; an error where that is reason to stop."""
         import pyarrow as pa
         from pyarrow import compute
@@ -416,7 +416,7 @@ class Feed:
 
         header, skipped = self._known(data), 0
 
-        def broken_row(_: Any) -> str:
+        def broken_row(_: object) -> str:
             nonlocal skipped
             skipped += 1
             return "skip" if self.skip else "error"
@@ -436,7 +436,7 @@ class Feed:
             raise pa.ArrowInvalid("state, sequence or time is missing")
         return table.filter(compute.invert(empty)), skipped + compute.sum(empty).as_py()
 
-    def _block(self, table: Any) -> EventBlock:
+    def _block(self, table: ArrowTable) -> EventBlock:
         import pyarrow as pa
 
         table, roles = table.combine_chunks(), self.roles
@@ -451,7 +451,7 @@ class Feed:
             numbers = numbers // 1000
         return EventBlock(codes, keys, numbers.astype(np.float64), dated)
 
-    def _codes(self, columns: list[Any]) -> Codes:
+    def _codes(self, columns: list[ArrowArray]) -> Codes:
         """Codes of the states; several columns make up tuples."""
         labels = [
             _labels(column.dictionary.to_pylist(), whole) for column, whole in zip(columns, self._whole, strict=True)
@@ -473,7 +473,7 @@ def _labels(texts: list[str], whole: bool) -> list[Hashable]:
     return [int(text) if whole and is_whole(text) else text for text in texts]
 
 
-def _time_type(header: Header, column: str, data: bytes) -> Any:
+def _time_type(header: Header, column: str, data: bytes) -> ArrowType:
     """Numbers or dates, as the first readable line has it; microseconds where nanoseconds do not reach."""
     import pyarrow as pa
 
@@ -491,17 +491,19 @@ def _time_type(header: Header, column: str, data: bytes) -> Any:
     return types[0]
 
 
-def _gaps(column: Any, kind: Any) -> Any:
+def _gaps(column: ArrowArray, kind: ArrowType) -> ArrowArray | None:
     """Which entries are missing; None where that is out of the question."""
     import pyarrow as pa
     from pyarrow import compute
 
+    mask: ArrowArray | None = None
     if kind == pa.string():
-        return compute.equal(compute.binary_length(column), 0)
-    if not pa.types.is_dictionary(kind):
-        return compute.is_null(column)
-    empty = any("" in chunk.dictionary.to_pylist() for chunk in column.chunks)
-    return compute.equal(column.cast(pa.string()), "") if empty else None
+        mask = compute.equal(compute.binary_length(column), 0)
+    elif not pa.types.is_dictionary(kind):
+        mask = compute.is_null(column)
+    elif any("" in chunk.dictionary.to_pylist() for chunk in column.chunks):
+        mask = compute.equal(column.cast(pa.string()), "")
+    return mask
 
 
 def _joined(blocks: list[EventBlock]) -> EventBlock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -21,7 +22,7 @@ __all__ = ["classified", "collected", "fit_bins", "from_table", "from_xes", "rol
 
 
 def from_table(
-    data: Any,
+    data: object,
     *,
     state: str | Sequence[str] | None = None,
     sequence: str | None = None,
@@ -36,7 +37,7 @@ def from_table(
     tidy: bool = False,
     top: int | None = None,
     other: Hashable = "other",
-    initial: Hashable | ArrayLike | Mapping[Any, float] | None = None,
+    initial: Hashable | ArrayLike | Mapping[Hashable, float] | None = None,
     format: str | None = None,  # noqa: A002
     encoding: str = "utf-8",
     delimiter: str | None = None,
@@ -121,7 +122,7 @@ def from_table(
 
 
 def from_xes(
-    data: Any,
+    data: str | os.PathLike[str] | Input,
     *,
     state: str | Sequence[str] | None = None,
     sequence: str | None = None,
@@ -136,7 +137,7 @@ def from_xes(
     tidy: bool = False,
     top: int | None = None,
     other: Hashable = "other",
-    initial: Hashable | ArrayLike | Mapping[Any, float] | None = None,
+    initial: Hashable | ArrayLike | Mapping[Hashable, float] | None = None,
     format: str | None = None,  # noqa: A002
 ) -> Samples:
     """Read an event log in XES (.xes, .xes.gz): the traces are sequences, the names of the events states.
@@ -201,7 +202,7 @@ def collected(table: Table, roles: ColumnRoles, bins: Mapping[str, BinSpec]) -> 
 
 
 def fit_bins(
-    tables: Iterable[Any], bins: Mapping[str, int], *, binning: str = "quantile", **options: Any
+    tables: Iterable[object], bins: Mapping[str, int], *, binning: str = "quantile", **options: Any
 ) -> dict[str, Floats]:
     """Find bins that suit several tables together, to be given to `from_table` for each.
 
@@ -239,7 +240,14 @@ def fit_bins(
     return {name: fit_edges(np.concatenate(parts), bins[name], binning) for name, parts in values.items()}
 
 
-def roles_of(table: Table, state: Any, sequence: Any, time: Any, reward: Any, terminated: bool | str) -> ColumnRoles:
+def roles_of(
+    table: Table,
+    state: str | Sequence[str] | None,
+    sequence: str | None,
+    time: str | None,
+    reward: str | None,
+    terminated: bool | str,
+) -> ColumnRoles:
     """Which column plays which part, checked against those there are."""
     for role, name in (("sequence", sequence), ("time", time), ("reward", reward)):
         if name is not None and not isinstance(name, str):
@@ -249,7 +257,9 @@ def roles_of(table: Table, state: Any, sequence: Any, time: Any, reward: Any, te
     return ColumnRoles(states, sequence, time, reward, ended).among(table)
 
 
-def _bin_specs(source: str, states: tuple[str, ...], bins: Any) -> dict[str, BinSpec]:
+def _bin_specs(
+    source: str, states: tuple[str, ...], bins: int | Bins | Mapping[str, BinSpec] | None
+) -> dict[str, BinSpec]:
     if bins is None:
         return {}
     if isinstance(bins, Bins):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.errors import DataWarning, warn
-from somcot.readers.opening import Table
+from somcot.readers.opening import ArrowArray, ArrowTable, Batch, Table
 from somcot.readers.tables.batches import arrow, open_frame, open_table
 from somcot.readers.tables.columns import USUAL, NumberColumn
 from somcot.readers.tables.event_tables import classified, from_table
@@ -35,7 +35,7 @@ LEAST = 30  # transitions below which a group says nothing
 FILE_OPTIONS = ("format", "encoding", "delimiter", "lifecycle")
 
 
-def split_table(data: Any, by: str, *, least: int = LEAST, **options: Any) -> dict[Hashable, Samples]:
+def split_table(data: object, by: str, *, least: int = LEAST, **options: Any) -> dict[Hashable, Samples]:
     """Read a table that holds several processes: one for each value of a column (country, week, version).
 
     Parameters
@@ -79,7 +79,7 @@ def split_table(data: Any, by: str, *, least: int = LEAST, **options: Any) -> di
 
 
 def parted(
-    name: str, whole: Any, by: str, rest: Mapping[str, Any], least: int, called: str | None = None
+    name: str, whole: ArrowTable, by: str, rest: Mapping[str, Any], least: int, called: str | None = None
 ) -> dict[Hashable, Samples]:
     """The groups of an Arrow table by one of its columns, read with the options `rest` of `from_table`.
 
@@ -91,16 +91,16 @@ def parted(
     for label, rows in _parts(name, whole, by):
         try:
             with open_frame(rows.drop_columns([by]) if by not in _named(rest) else rows) as group:
-                found = from_table(group._replace(name=f"{name}, {called or by} {label!r}"), **rest)
+                samples = from_table(group._replace(name=f"{name}, {called or by} {label!r}"), **rest)
         except ValueError as error:
             if "no sequence has two rows" not in str(error):
                 raise
             few[label] = 0
             continue
-        if found.n_transitions < least:
-            few[label] = found.n_transitions
+        if samples.n_transitions < least:
+            few[label] = samples.n_transitions
         else:
-            groups[label] = found
+            groups[label] = samples
     if few:
         shown = ", ".join(f"{label} ({n})" for label, n in list(few.items())[:10])
         more = f" and {len(few) - 10} more" if len(few) > 10 else ""
@@ -112,23 +112,23 @@ def parted(
     return _on_shared_states(groups)
 
 
-def _named(options: Mapping[str, Any]) -> set[str]:
+def _named(options: Mapping[str, object]) -> set[str]:
     """Every text among the options: columns that may be needed."""
-    found: set[str] = set()
+    names: set[str] = set()
     for value in options.values():
-        found |= {value} if isinstance(value, str) else {v for v in value if isinstance(v, str)} if isinstance(
+        names |= {value} if isinstance(value, str) else {v for v in value if isinstance(v, str)} if isinstance(
             value, (list, tuple, Mapping)) else set()  # fmt: skip
-    return found
+    return names
 
 
-def collected(table: Table, by: str, options: Mapping[str, Any]) -> Any:
+def collected(table: Table, by: str, options: Mapping[str, object]) -> ArrowTable:
     """The columns that any option names or that are looked for, as one Arrow table."""
     pa = arrow()
     named, usual = _named(options), {name for names in USUAL.values() for name in names}
     wanted = [c for c in dict.fromkeys(table.columns) if c == by or c in named or c in usual]
     if "state" not in options and len(table.columns) == 2:
         wanted = list(table.columns)  # the other one is the state
-    parts: dict[str, list[Any]] = {column: [] for column in wanted}
+    parts: dict[str, list[Batch]] = {column: [] for column in wanted}
     for batch in table.batches(wanted):
         for column in wanted:
             values = batch[column]
@@ -136,7 +136,7 @@ def collected(table: Table, by: str, options: Mapping[str, Any]) -> Any:
     return pa.table({column: pa.chunked_array(values) for column, values in parts.items()})
 
 
-def _parts(name: str, whole: Any, by: str) -> list[tuple[Hashable, Any]]:
+def _parts(name: str, whole: ArrowTable, by: str) -> list[tuple[Hashable, ArrowTable]]:
     """The rows of each group, in their order."""
     pa = arrow()
     column = whole[by].combine_chunks()
@@ -205,7 +205,7 @@ PERIODS: dict[str, Callable[[date], str]] = {
 
 
 def split_periods(
-    data: Any, by: str, *, time: str | None = None, least: int = LEAST, **options: Any
+    data: object, by: str, *, time: str | None = None, least: int = LEAST, **options: Any
 ) -> dict[Hashable, Samples]:
     """Read a table over time: one recording for each period.
 
@@ -258,16 +258,16 @@ def _time_column(table: Table, by: str, time: str | None) -> str:
         )
     if time is not None and time not in table.columns:
         raise ValueError(f"{table.name}: there is no column {time!r}; the columns are {listed}")
-    found = time or next((name for name in USUAL["time"] if name in table.columns), None)
-    if found is None:
+    column = time or next((name for name in USUAL["time"] if name in table.columns), None)
+    if column is None:
         raise ValueError(
             f"{table.name}: a {by} is cut out of times, but no column is called {', '.join(USUAL['time'])}; name it: "
             f"--time COLUMN (time=). The columns are {listed}"
         )
-    return found
+    return column
 
 
-def _buckets(source: str, name: str, values: Any, by: str) -> Any:
+def _buckets(source: str, name: str, values: ArrowArray, by: str) -> ArrowArray:
     """The period of each row, as text."""
     import pyarrow as pa
 
@@ -283,4 +283,5 @@ def _buckets(source: str, name: str, values: Any, by: str) -> Any:
     days: NDArray[np.int64] = np.floor_divide(np.asarray(moments).astype(np.int64), 86_400_000_000)
     known, place = np.unique(days, return_inverse=True)
     names = [PERIODS[by](date.fromordinal(date(1970, 1, 1).toordinal() + int(day))) for day in known.tolist()]
-    return pa.DictionaryArray.from_arrays(pa.array(place.astype(np.int32)), pa.array(names)).dictionary_decode()
+    coded: ArrowArray = pa.DictionaryArray.from_arrays(pa.array(place.astype(np.int32)), pa.array(names))
+    return coded.dictionary_decode()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,10 +13,11 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.text import check_duration
 from somcot.readers.episodes import join
-from somcot.readers.opening import Table
+from somcot.readers.opening import Array, Batch, Table
 from somcot.readers.tables.batches import is_arrow_integer
 from somcot.readers.tables.columns import ColumnRoles, FlagColumn, LabelColumn, NumberColumn
 from somcot.readers.tables.state_labels import Bins, fit_edges, join_rare, note_spellings, tidy_labels
+from somcot.recorded.counts import Start
 from somcot.recorded.recording import check_end, insert_after
 from somcot.samples import Samples
 
@@ -59,7 +59,7 @@ class Columns:
     def _numbers(self, name: str, *, times: bool = False) -> NumberColumn:
         return NumberColumn(self.source, name, times=times, place=self.place)
 
-    def add(self, batch: Mapping[str, Any]) -> None:
+    def add(self, batch: Mapping[str, Batch]) -> None:
         """Take in one batch of rows."""
         roles = self.roles
         for name, column in self.state.items():
@@ -73,7 +73,7 @@ class Columns:
             if numbers is not None:
                 numbers.add(batch[numbers.name])
 
-    def states(self, binning: str) -> tuple[NDArray[Any], tuple[Hashable, ...]]:
+    def states(self, binning: str) -> tuple[Array, tuple[Hashable, ...]]:
         """Codes of the states, -1 where missing, and their labels."""
         parts = [self._one(name, column, binning) for name, column in self.state.items()]
         codes, labels = parts[0]
@@ -84,7 +84,7 @@ class Columns:
         combined, cells = _combine([part[0] for part in parts], [len(part[1]) for part in parts])
         return combined, tuple(tuple(parts[k][1][i] for k, i in enumerate(cell)) for cell in cells)
 
-    def _one(self, name: str, column: LabelColumn | NumberColumn, binning: str) -> tuple[NDArray[Any], list[Hashable]]:
+    def _one(self, name: str, column: LabelColumn | NumberColumn, binning: str) -> tuple[Array, list[Hashable]]:
         if isinstance(column, LabelColumn):
             return column.finish()
         values, spec = column.floats(), self.bins[name]
@@ -98,7 +98,7 @@ class Columns:
         return codes, list(grid.labels_of(seen))
 
 
-def _combine(columns: list[NDArray[Any]], sizes: list[int]) -> tuple[NDArray[Any], list[tuple[int, ...]]]:
+def _combine(columns: list[Array], sizes: list[int]) -> tuple[Array, list[tuple[int, ...]]]:
     """One code per row for several columns, numbered in the order of the columns' own codes."""
     absent = np.any([column < 0 for column in columns], axis=0)
     if absent.all():  # a column without any value has no codes to count with
@@ -106,8 +106,8 @@ def _combine(columns: list[NDArray[Any]], sizes: list[int]) -> tuple[NDArray[Any
     key = np.zeros(len(absent), dtype=np.int64)
     cells: list[tuple[int, ...]] = [()]
     for column, size in zip(columns, sizes, strict=True):
-        found, key = np.unique(np.where(absent, 0, key * size + column), return_inverse=True)
-        cells = [(*cells[value // size], int(value % size)) for value in found.tolist()]
+        cell_codes, key = np.unique(np.where(absent, 0, key * size + column), return_inverse=True)
+        cells = [(*cells[value // size], int(value % size)) for value in cell_codes.tolist()]
     seen = np.zeros(len(cells), dtype=np.bool_)
     seen[key[~absent]] = True
     place = np.cumsum(seen) - 1
@@ -127,7 +127,7 @@ def finite(source: str, name: str, values: Floats) -> Floats:
 # --- How long a pause ends a sequence, and what goes with which column of times.
 
 
-def check_gap(gap: Any) -> float | timedelta | None:
+def check_gap(gap: str | float | timedelta | None) -> float | timedelta | None:
     """A number, or a span of time; refused otherwise.
 
     Examples
@@ -164,33 +164,33 @@ def gap_in_column(gap: float | timedelta, source: str, column: NumberColumn | No
 class TableOptions:
     """What is to become of the rows once they are read; the words are those of `from_table`."""
 
-    terminated: Any = False
+    terminated: bool | str = False
     end: Hashable = None
-    gap: Any = None
+    gap: str | float | timedelta | None = None
     missing: str = "error"
     tidy: bool = False
     top: int | None = None
     other: Hashable = "other"
-    initial: Any = None
+    initial: Start = None
 
     def __post_init__(self) -> None:
         if self.missing not in ("error", "cut"):
             raise ValueError(f"missing: found {self.missing!r}, expected 'error' or 'cut'")
         if not isinstance(self.terminated, (bool, np.bool_, str)):
             raise TypeError(f"terminated: found {self.terminated!r}, expected True, False or the name of a column")
-        object.__setattr__(self, "gap", check_gap(self.gap))
+        check_gap(self.gap)
 
     def samples(self, columns: Columns, binning: str = "quantile") -> Samples:
         """The rows as sequences, with everything done to them that was wished for."""
         codes, states = columns.states(binning)
-        found = Order(columns).samples(codes, states, self)
+        samples = Order(columns).samples(codes, states, self)
         if self.tidy:
-            (found,) = tidy_labels([found])
+            (samples,) = tidy_labels([samples])
         else:
-            note_spellings(columns.source, found.states)
+            note_spellings(columns.source, samples.states)
         if self.top is not None:
-            (found,) = join_rare([found], self.top, other=self.other)
-        return found.with_start(self.initial)
+            (samples,) = join_rare([samples], self.top, other=self.other)
+        return samples.with_start(self.initial)
 
 
 class Order:
@@ -203,7 +203,7 @@ class Order:
         self.tied: NDArray[np.bool_] | None = None
         self.rows = self._sorted()
 
-    def _sequence_codes(self) -> NDArray[Any] | None:
+    def _sequence_codes(self) -> Array | None:
         column = self.columns.sequence
         if column is None:
             return None
@@ -237,7 +237,7 @@ class Order:
         self.tied = self._same(rows) & (moments[1:] == moments[:-1])
         return rows
 
-    def _report_ties(self, codes: NDArray[Any]) -> None:
+    def _report_ties(self, codes: Array) -> None:
         """Rows at the same moment; those with the same state too came twice, it seems."""
         if self.tied is None or not self.tied.any():
             return
@@ -256,13 +256,13 @@ class Order:
         same: NDArray[np.bool_] = ordered[1:] == ordered[:-1]
         return same
 
-    def _ordered(self, values: NDArray[Any]) -> NDArray[Any]:
+    def _ordered(self, values: Array) -> Array:
         return values if self.rows is None else values[self.rows]
 
     def _warn(self, n: int, what: str) -> None:
         warn(f"{self.source}: {n:,} {what}", DataWarning)
 
-    def samples(self, codes: NDArray[Any], states: tuple[Hashable, ...], wishes: TableOptions) -> Samples:
+    def samples(self, codes: Array, states: tuple[Hashable, ...], wishes: TableOptions) -> Samples:
         """Cut the rows into sequences and hand them over."""
         self._report_ties(codes)
         absent = codes < 0
@@ -273,7 +273,7 @@ class Order:
                 "or pass missing='cut' (--missing cut)"
             )
         flags = None if self.columns.terminated is None else self._ordered(self.columns.terminated.finish()) > 0
-        begins = self._begins(len(codes), wishes.gap)
+        begins = self._begins(len(codes), check_gap(wishes.gap))
         if flags is not None:
             begins[1:] |= flags[:-1]
         is_last = np.append(begins[1:], True)
@@ -308,7 +308,7 @@ class Order:
 class _OrderedRows:
     """Rows in order: states, whether one begins a sequence, whether the process ended after it, and rewards."""
 
-    codes: NDArray[Any]
+    codes: Array
     begins: NDArray[np.bool_]
     ended: NDArray[np.bool_]
     rewards: Floats | None

@@ -6,7 +6,6 @@ import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 from unicodedata import normalize
 
 import numpy as np
@@ -116,12 +115,12 @@ class Bins:
         cells: NDArray[np.int64] = np.ravel_multi_index(tuple(places), self.shape).astype(np.int64)
         return cells
 
-    def labels(self) -> tuple[Any, ...]:
+    def labels(self) -> tuple[Hashable, ...]:
         """A label for each cell: its interval as text, or a tuple of those."""
         require(200.0 * self.n_bins, "bins: labels of all cells", "use fewer bins, or labels_of")
         return self.labels_of(np.arange(self.n_bins))
 
-    def labels_of(self, cells: ArrayLike) -> tuple[Any, ...]:
+    def labels_of(self, cells: ArrayLike) -> tuple[Hashable, ...]:
         """Labels of some cells, by their numbers: a fine grid has far more than are ever visited.
 
         Examples
@@ -166,7 +165,7 @@ def _inner(low: float, high: float, n: int) -> Floats:
     return np.linspace(low, high, n + 1)[1:-1]
 
 
-def _bin_count(name: str, n: Any) -> int:
+def _bin_count(name: str, n: object) -> int:
     count = check_count(name, n)
     if count > MOST:
         raise ValueError(f"{name}: found {count:,}, expected at most {MOST:,} bins in a dimension")
@@ -300,20 +299,20 @@ def occurrences(samples: Samples) -> NDArray[np.int64]:
     return samples.visits + np.bincount(last, minlength=samples.n_states)
 
 
-def _trimmed(label: Any) -> Any:
+def _trimmed(label: Hashable) -> Hashable:
     if isinstance(label, tuple):
         return tuple(map(_trimmed, label))
     return normalize("NFC", " ".join(label.split())) if isinstance(label, str) else label
 
 
-def _spaced(label: Any) -> Any:
+def _spaced(label: Hashable) -> Hashable:
     """Without stray blanks, in the characters that it has."""
     if isinstance(label, tuple):
         return tuple(map(_spaced, label))
     return " ".join(label.split()) if isinstance(label, str) else label
 
 
-def _key(label: Any) -> Any:
+def _key(label: Hashable) -> Hashable:
     if isinstance(label, tuple):
         return tuple(map(_key, label))
     if not isinstance(label, str):

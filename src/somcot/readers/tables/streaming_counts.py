@@ -9,13 +9,14 @@ that are out of order are sorted within their block.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from somcot.compile.jit import kernel
 from somcot.plumbing.arrays import Codes, Floats, Ints
+from somcot.readers.opening import Array, ArrowTable, Batch
 from somcot.readers.tables.columns import is_arrow
 from somcot.recorded.pair_counts import PairCounts, SequenceEnds, count_pairs, from_table
 
@@ -76,7 +77,7 @@ class _SequencePlaces(NamedTuple):
         for name in self._fields:
             getattr(self, name)[where] = getattr(old, name)
 
-    def edges(self, ids: NDArray[Any], seen: Any, *, ended: bool, timed: bool) -> SequenceEnds:
+    def edges(self, ids: Array, seen: slice | Ints, *, ended: bool, timed: bool) -> SequenceEnds:
         """As the ends of named sequences."""
         times = (self.begin[seen], self.finish[seen]) if timed else (None, None)
         return SequenceEnds(ids, self.first[seen], self.last[seen], self.rows[seen], np.full(len(ids), ended), *times)
@@ -161,18 +162,18 @@ class Numbered:
         kept, where = None, slice(int(ids.min()) - self.low, int(ids.max()) + 1 - self.low)
         if block.times is not None and (block.times[1:] < block.times[:-1]).any():
             kept = self.places.copied(where)
-        found = _passed(block, ids, self.low, self.places)
-        if isinstance(found, int) and kept is not None:
+        passed = _passed(block, ids, self.low, self.places)
+        if isinstance(passed, int) and kept is not None:
             self.places.put(where, kept)
             block, order = block.sorted()
             ids = ids[order]
-            found = _passed(block, ids, self.low, self.places)
-        if isinstance(found, int):
+            passed = _passed(block, ids, self.low, self.places)
+        if isinstance(passed, int):
             assert block.times is not None
-            s = int(ids[found])
-            before, after = self.places.finish[s - self.low], block.times[found]
+            s = int(ids[passed])
+            before, after = self.places.finish[s - self.low], block.times[passed]
             raise BackInTimeError(f"sequence {s!r} goes back in time there, from {before} to {after}")
-        return [found]
+        return [passed]
 
     def edges(self, *, ended: bool) -> SequenceEnds:
         """Where all sequences stand, by number."""
@@ -188,16 +189,19 @@ class Named:
     ended: bool
     known: SequenceEnds | None = None
 
-    def add(self, block: RowBlock, names: NDArray[Any], codes: Ints) -> list[PairCounts]:
+    def add(self, block: RowBlock, names: Array, codes: Ints) -> list[PairCounts]:
         """Go on with a block, whose rows belong to ``names[codes]``; names are sorted."""
         places = _SequencePlaces.new(len(names), timed=self.timed)
-        found = _passed(block, codes, 0, places)
-        if isinstance(found, int):
+        passed = _passed(block, codes, 0, places)
+        if isinstance(passed, int):
             block, order = block.sorted()
             places = _SequencePlaces.new(len(names), timed=self.timed)
-            found = _passed(block, codes[order], 0, places)
-            assert not isinstance(found, int)
-        return [found, *self.join(places.edges(names, slice(None), ended=self.ended, timed=self.timed), block.n_states)]
+            passed = _passed(block, codes[order], 0, places)
+            assert not isinstance(passed, int)
+        return [
+            passed,
+            *self.join(places.edges(names, slice(None), ended=self.ended, timed=self.timed), block.n_states),
+        ]
 
     def join(self, later: SequenceEnds, n: int) -> list[PairCounts]:
         """Put later sequences after those known; the steps across the border."""
@@ -211,7 +215,7 @@ class Named:
         return [count_pairs(now, following, n)]
 
 
-def sequence_column(source: str, name: str, parts: list[Any]) -> Any:
+def sequence_column(source: str, name: str, parts: list[Batch]) -> ArrowTable:
     """The names of the sequences of a block, an Arrow array."""
     import pyarrow as pa
 
@@ -221,7 +225,7 @@ def sequence_column(source: str, name: str, parts: list[Any]) -> Any:
     return column
 
 
-def whole_numbers(column: Any) -> Ints | None:
+def whole_numbers(column: ArrowTable) -> Ints | None:
     """Names that are whole numbers; None for others."""
     import pyarrow as pa
 
@@ -237,7 +241,7 @@ def by_number(ids: Ints) -> tuple[Ints, Ints]:
     return names, codes.astype(np.int64)
 
 
-def by_name(column: Any) -> tuple[NDArray[Any], Ints]:
+def by_name(column: ArrowTable) -> tuple[Array, Ints]:
     """Distinct names as text, sorted, and the place of each row's among them."""
     import pyarrow as pa
 

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.readers.array_files import load_arrays
 from somcot.readers.formats import kind_of
-from somcot.readers.opening import Input, Table, identify
+from somcot.readers.opening import Array, ArrowArray, Batch, Input, Rows, Table, identify
 from somcot.readers.tables.batches import open_table
 from somcot.readers.tables.columns import USUAL, ColumnRoles, is_arrow, plain
 from somcot.readers.tables.event_tables import collected, roles_of
@@ -36,8 +35,8 @@ def unfolded(table: Table, roles: ColumnRoles) -> tuple[Table, ColumnRoles]:
     Examples
     --------
     >>> from somcot.readers.tables.batches import open_table
-    >>> with open_table({"at": [[0.0, 1.0], [2.0, 3.0]], "t": [0, 1]}) as found:
-    ...     table, roles = unfolded(found, ColumnRoles(("at",), None, "t", None, None))
+    >>> with open_table({"at": [[0.0, 1.0], [2.0, 3.0]], "t": [0, 1]}) as narrow:
+    ...     table, roles = unfolded(narrow, ColumnRoles(("at",), None, "t", None, None))
     ...     roles.state, [column.to_pylist() for column in next(table.batches(roles.wanted)).values()]
     (('at[0]', 'at[1]'), [[0, 1], [0.0, 2.0], [1.0, 3.0]])
     """
@@ -49,21 +48,21 @@ def unfolded(table: Table, roles: ColumnRoles) -> tuple[Table, ColumnRoles]:
     names = {name: [f"{name}[{k}]" for k in range(n)] for name, n in widths.items() if n is not None}
     states = tuple(part for name in roles.state for part in names.get(name, [name]))
     whole = chain([first], batches)
-    found = table._replace(batches=lambda _: _unfold(table, whole, names))
-    return found, replace(roles, state=states)
+    wide = table._replace(batches=lambda _: _unfold(table, whole, names))
+    return wide, replace(roles, state=states)
 
 
-def _unfold(table: Table, batches: Iterator[dict[str, Any]], names: dict[str, list[str]]) -> Iterator[dict[str, Any]]:
+def _unfold(table: Table, batches: Iterator[Rows], names: dict[str, list[str]]) -> Iterator[Rows]:
     n_rows = 0
     for batch in batches:
-        found = {name: values for name, values in batch.items() if name not in names}
+        columns: dict[str, Batch] = {name: values for name, values in batch.items() if name not in names}
         for name, parts in names.items():
-            found |= dict(zip(parts, _places(table, name, batch[name], len(parts), n_rows), strict=True))
+            columns |= dict(zip(parts, _places(table, name, batch[name], len(parts), n_rows), strict=True))
         n_rows += len(next(iter(batch.values())))
-        yield found
+        yield columns
 
 
-def _width(values: Any) -> int | None:
+def _width(values: Batch) -> int | None:
     """How many numbers the first entry that is a list holds; None where entries are no lists."""
     import pyarrow as pa
 
@@ -74,11 +73,11 @@ def _width(values: Any) -> int | None:
         if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
             return None
     lists = (entry for entry in (values.to_pylist() if is_arrow(values) else values) if isinstance(entry, list))
-    found = next(lists, None)
-    return None if found is None and not is_arrow(values) else len(found or [0])
+    first = next(lists, None)
+    return None if first is None and not is_arrow(values) else len(first or [0])
 
 
-def _places(table: Table, name: str, values: Any, width: int, before: int) -> list[Any]:
+def _places(table: Table, name: str, values: Batch, width: int, before: int) -> list[ArrowArray]:
     """What stands at each place of the lists; nothing where a list is missing."""
     import pyarrow as pa
 
@@ -95,21 +94,21 @@ def _places(table: Table, name: str, values: Any, width: int, before: int) -> li
     return [flat.take(pa.array(np.arange(k, len(flat), width))).take(rows) for k in range(width)]
 
 
-def _lengths(lists: Any) -> Ints:
+def _lengths(lists: ArrowArray) -> Ints:
     """Entries of each list, -1 where it is missing."""
     from pyarrow import compute
 
-    found = compute.list_value_length(lists) if hasattr(lists.type, "value_type") else None
-    if found is None:
+    lengths = compute.list_value_length(lists) if hasattr(lists.type, "value_type") else None
+    if lengths is None:
         return np.zeros(len(lists), dtype=np.int64)
-    return np.asarray(found.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
+    return np.asarray(lengths.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 # --- Recordings of real vectors: tables with numeric columns, and arrays of floating-point numbers.
 
 
 def read_vectors(
-    data: Any,
+    data: object,
     *,
     state: str | Sequence[str] | None = None,
     sequence: str | None = None,
@@ -165,7 +164,7 @@ def read_vectors(
     return _by_rows(values, rows, roles.state)
 
 
-def _named(table: Table, state: Any, *others: str | None) -> Any:
+def _named(table: Table, state: str | Sequence[str] | None, *others: str | None) -> list[str] | None:
     """The columns of a state; several may be named in one text, "x,y", where no column is called so."""
     if state is None:
         taken = {*others, *USUAL["sequence"], *USUAL["time"]}
@@ -200,7 +199,7 @@ def _of_arrays(source: Input, terminated: bool | str, missing: str) -> Trajector
     if isinstance(terminated, str):
         raise ValueError(f"{source.name}: terminated names a column, but arrays have none; pass True or False")
     arrays = load_arrays(source)
-    episodes: list[Any] = []
+    episodes: list[Array] = []
     for name, array in arrays.items():
         what = f"{source.name}: array {name!r}" if name else source.name
         if array.dtype.kind not in "iuf" or array.ndim not in (1, 2, 3):
