@@ -148,5 +148,5 @@ def test_a_cost_function_that_fails_says_how_it_is_called() -> None:
     with pytest.raises(TypeError, match="unsupported operand") as caught:
         distance(walk, walk, lambda a, b: abs(a - b), discount=0.9)
     assert "for b in y.states" in caught.value.__notes__[0]
-    with pytest.raises(TypeError, match=r"cost: found a sparse csr_array, expected a full array; pass its \.toarray"):
+    with pytest.raises(TypeError, match=r"cost: found a sparse csr_array"):
         distance(walk, walk, csr_array(np.eye(3)), discount=0.9)

@@ -188,7 +188,7 @@ def test_episodes_are_drawn_from_the_occupancy_of_their_chain() -> None:
 
 def test_samples_of_another_discount_are_refused() -> None:
     samples = random_walk(3).sample_occupancy(10, 0.9, rng=0)
-    with pytest.raises(ValueError, match=r"discount: found 0.8, but the samples were drawn at 0.9"):
+    with pytest.raises(ValueError, match=r"discount: found 0.8.*0.9"):
         streams.from_samples(samples, 0.8)
     with pytest.raises(ValueError, match="order: found 'backwards'"):
         streams.from_samples(samples, 0.9, order="backwards")

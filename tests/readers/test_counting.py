@@ -94,7 +94,7 @@ def test_a_block_out_of_order_is_sorted(tmp_path: Path) -> None:
     found = count_table(folder, sequence="user", time="t", state="page")
     assert found.n_transitions == from_table(whole, sequence="user", time="t", state="page").n_transitions
     assert len(unique) <= len(whole)
-    with pytest.raises(ValueError, match=r"1.parquet: sequence .* goes back in time.*name the files in order of time"):
+    with pytest.raises(ValueError, match=r"1.parquet: sequence .* goes back in time"):
         count_table([folder / "2.parquet", folder / "1.parquet"], sequence="user", time="t", state="page")
 
 
@@ -116,7 +116,7 @@ def test_what_cannot_be_counted_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             count_table(*arguments)
-    with pytest.raises(ValueError, match="no column 'place'; the columns are 'user', 't', 'page', 'gain'"):
+    with pytest.raises(ValueError, match=r"no column 'place'.*'user', 't', 'page', 'gain'"):
         count_table(tmp_path / "a.parquet", state="place")
     with pytest.raises(ValueError, match="which column is the state"):
         count_table(tmp_path / "a.parquet")
@@ -124,7 +124,7 @@ def test_what_cannot_be_counted_is_refused(tmp_path: Path) -> None:
         count_table(tmp_path / "a.parquet", state="page", terminated="done")  # type: ignore[arg-type]
     whole.loc[3, "user"] = None
     whole.to_parquet(tmp_path / "b.parquet")
-    with pytest.raises(ValueError, match="column 'user' has 1 rows without a sequence"):
+    with pytest.raises(ValueError, match="column 'user' has 1 rows"):
         count_table(tmp_path / "b.parquet", state="page", sequence="user")
     whole.loc[3, "page"] = None
     whole.to_parquet(tmp_path / "c.parquet")
@@ -170,7 +170,7 @@ def test_a_sequence_that_goes_back_in_time_within_a_file(tmp_path: Path, monkeyp
     same(count_table(tmp_path / "a.parquet", sequence="user", time="t", state="page"), whole)
     monkeypatch.setattr("somcot.readers.tables.batches._ROWS", 10)
     monkeypatch.setattr(counting, "_BLOCK", 40)
-    with pytest.raises(ValueError, match=r"a.parquet: sequence 8 goes back in time there, from 9.0 to 1.0; sort the"):
+    with pytest.raises(ValueError, match=r"a.parquet: sequence 8 goes back in time.* 9.0 to 1.0"):
         count_table(tmp_path / "a.parquet", sequence="user", time="t", state="page")
 
 

@@ -51,7 +51,7 @@ def test_nodes_without_a_way_out() -> None:
 def test_restarting_from_too_many_nodes_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "star.edges").write_text("".join(f"hub leaf{k}\n" for k in range(2000)))
     monkeypatch.setenv("SOMCOT_MEMORY_LIMIT", "100M")
-    with pytest.raises(somcot.MemoryLimitError, match=r"star\.edges: restarting from 2,000 of 2,001 nodes needs about"):
+    with pytest.raises(somcot.MemoryLimitError, match=r"star\.edges: .*2,000 of 2,001 nodes"):
         read_graph(tmp_path / "star.edges", directed=True, dangling="restart")
 
 
@@ -73,7 +73,7 @@ def test_a_walk_that_starts_in_the_long_run(tmp_path: Path) -> None:
 def test_a_weight_that_no_edge_has() -> None:
     graph = nx.Graph()
     graph.add_edge("a", "b", length=3)
-    with pytest.raises(ValueError, match="no edge has the attribute 'lenght' for weight"):
+    with pytest.raises(ValueError, match="attribute 'lenght'"):
         from_graph(graph, weight="lenght")
     assert dense(from_graph(graph)).tolist() == dense(from_graph(graph, weight="length")).tolist()
 

@@ -62,10 +62,10 @@ def test_small_groups_are_listed_and_left_out(log: pd.DataFrame) -> None:
 
 
 def test_what_cannot_be_parted_is_refused(log: pd.DataFrame) -> None:
-    with pytest.raises(ValueError, match="no column 'month'; the columns are week, user"):
+    with pytest.raises(ValueError, match=r"no column 'month'.*week, user"):
         split_table(log, "month", state="page")
     for state in ("page", ["page"]):
-        with pytest.raises(ValueError, match="by: 'page' is the state, so each group would hold one alone"):
+        with pytest.raises(ValueError, match="by: 'page' is the state"):
             split_table(log, "page", state=state)
     with pytest.raises(ValueError, match="no value of 'week' has 10000 transitions"), pytest.warns(DataWarning):
         split_table(log, "week", state="page", least=10_000)

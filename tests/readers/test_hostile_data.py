@@ -69,13 +69,13 @@ def test_a_pipe_with_text_that_is_none(tmp_path: Path) -> None:
 
 def test_an_endless_device_is_refused_at_once() -> None:
     for format_ in ("npz", "npy", "parquet"):
-        with pytest.raises(ValueError, match=f"/dev/zero: does not begin like a .{format_} file"):
+        with pytest.raises(ValueError, match=rf"/dev/zero: .*\.{format_}"):
             read("/dev/zero", format=format_)
 
 
 @pytest.mark.parametrize("name", ["https://example.com/a.csv", "s3://bucket/a.parquet", "file:///tmp/a.csv"])
 def test_an_address_is_not_read(name: str) -> None:
-    with pytest.raises(ValueError, match=r"an address, but only files are read; download it first"):
+    with pytest.raises(ValueError, match=r"an address"):
         read(name)
 
 
@@ -176,7 +176,7 @@ def test_uuids_decimals_and_other_types_are_labels(tmp_path: Path) -> None:
     ids=["mixed", "unequal", "complex"],
 )
 def test_a_frame_that_arrow_cannot_take(table: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"builtins dict: a column cannot be read \(.*\); convert it"):
+    with pytest.raises(ValueError, match=r"builtins dict: a column cannot be read \(.*\)"):
         from_table(table, state="state")
 
 
@@ -246,7 +246,7 @@ def test_labels_only_of_cells_that_were_seen() -> None:
 
 
 def test_more_cells_than_can_be_numbered() -> None:
-    with pytest.raises(ValueError, match=r"bins: more than 2\^63 cells in 400 dimensions"):
+    with pytest.raises(ValueError, match=r"bins: .*400 dimensions"):
         Bins.uniform(low=[0] * 400, high=[1] * 400, n=10).codes(np.zeros((1, 400)))
 
 
@@ -267,7 +267,7 @@ def test_options_of_the_wrong_kind(options: dict[str, Any], match: str) -> None:
 @pytest.mark.parametrize("terminal", [0, 1])
 def test_a_terminal_label_that_is_a_state_already(terminal: int) -> None:
     episodes = [Episode([0, 1, 0, 1], [0.0] * 3, terminated=True)]
-    with pytest.raises(ValueError, match=f"terminal: {terminal} is a state of the data already"):
+    with pytest.raises(ValueError, match=f"terminal: {terminal} is a state"):
         to_samples("env", episodes, None, None, None, terminal)
 
 
@@ -318,7 +318,7 @@ def test_masked_entries_are_refused() -> None:
     "label", [Decimal("NaN"), Decimal("sNaN"), (0, float("nan")), complex("nan"), None, np.float64("nan")], ids=repr
 )
 def test_a_missing_label(label: Any) -> None:
-    with pytest.raises(ValueError, match=r"states: label 1 is .*; give every state a name"):
+    with pytest.raises(ValueError, match=r"states: label 1 is"):
         MarkovChain(np.eye(2), states=["a", label])
 
 
@@ -344,7 +344,7 @@ def test_numbers_beyond_floating_point() -> None:
 
 @pytest.mark.parametrize("value", ["no", 1, None])
 def test_a_flag_is_true_or_false(value: Any) -> None:
-    with pytest.raises(TypeError, match=r"normalize: found .*, expected True or False"):
+    with pytest.raises(TypeError, match=r"normalize: found"):
         MarkovChain(np.eye(2), normalize=value)
 
 
@@ -383,9 +383,7 @@ def test_standard_input_by_its_other_name(tmp_path: Path) -> None:
 def test_a_quote_that_is_never_closed(tmp_path: Path) -> None:
     """Rows after it would be one field; marks inside a field are just marks."""
     (tmp_path / "open.csv").write_text('state\na\n"b\na\nb\n', encoding="utf-8")
-    with pytest.raises(
-        ValueError, match=r"open\.csv: a quotation mark is opened and never closed \(line 5 is the last"
-    ):
+    with pytest.raises(ValueError, match=r"open\.csv: .*quotation mark .*never closed .*line 5"):
         from_table(tmp_path / "open.csv")
     (tmp_path / "pipe.csv").write_text('state\n5" pipe\nvalve\n5" pipe\n6" pipe\n', encoding="utf-8")
     assert from_table(tmp_path / "pipe.csv").states == ('5" pipe', '6" pipe', "valve")
@@ -420,7 +418,7 @@ def test_wide_numbers_of_polars_are_read_or_refused() -> None:
     assert from_table(wide).states == (1, 2)
     assert from_table(wide.lazy()).states == (1, 2)
     huge = polars.DataFrame({"state": polars.Series([1, 2**100], dtype=polars.Int128)})
-    with pytest.raises(ValueError, match="polars DataFrame: column 'state' holds numbers beyond 64 bits"):
+    with pytest.raises(ValueError, match=r"polars DataFrame: column 'state' .*64 bits"):
         from_table(huge)
     assert from_table(huge.with_columns(page=polars.Series(["a", "b"])), state="page").states == ("a", "b")
 
@@ -429,7 +427,7 @@ def test_columns_that_arrow_cannot_take_are_named() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"user": [1, 1, 1], "state": pandas.arrays.SparseArray([0, 0, 1]), "odd": [1j, 2, 3]})
     for column in ("state", "odd"):
-        with pytest.raises(ValueError, match=f"pandas DataFrame: column '{column}' cannot be read .*; convert it"):
+        with pytest.raises(ValueError, match=f"pandas DataFrame: column '{column}' cannot be read"):
             from_table(frame, sequence="user", state=column)
 
 
@@ -447,7 +445,7 @@ def test_damaged_gzip_is_called_so_whatever_it_unpacks_to(tmp_path: Path, name: 
     else:
         data[{"altered": len(data) // 3, "head": 30, "checksum": -6}[damage]] ^= 0x55
     (tmp_path / name).write_bytes(data)
-    with pytest.raises(ValueError, match=rf"{name}: the gzip data are damaged.* copy or compress it again"):
+    with pytest.raises(ValueError, match=rf"{name}: the gzip data are damaged"):
         read(tmp_path / name, **({"state": "page"} if "csv" in name else {}))
 
 

@@ -183,13 +183,11 @@ def test_gaps_that_are_none(gap: Any) -> None:
 
 
 def test_gaps_of_the_wrong_kind() -> None:
-    with pytest.raises(
-        ValueError, match=r"'time' holds plain numbers, and gap is a time; .*such as 1800 where they are seconds"
-    ):
+    with pytest.raises(ValueError, match=r"'time' holds plain numbers.*gap.* 1800 "):
         from_table({"time": [0, 1], "state": ["a", "b"]}, gap="30m")
-    with pytest.raises(ValueError, match=r"'time' holds times, and gap is the plain number 30; .*30s, 30m, 30h or 30d"):
+    with pytest.raises(ValueError, match=r"'time' holds times.*gap.* 30;.*30s"):
         from_table({"time": MOMENTS[:2], "state": ["a", "b"]}, gap=30)
-    with pytest.raises(ValueError, match=r"no column holds times; pass time \(--time COLUMN\)"):
+    with pytest.raises(ValueError, match=r"gap .*no column holds times"):
         from_table({"state": ["a", "b"]}, gap=30)
 
 
@@ -203,9 +201,9 @@ def test_dates_with_dots_are_day_month_year(kind: str, tmp_path: Path) -> None:
     with pytest.warns(DataWarning, match="sorted by time"):
         found = from_table(table, time="t", state="s")
     assert counts(found) == [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
-    with pytest.raises(ValueError, match=r"found '40\.5\.2026', expected numbers or times"):
+    with pytest.raises(ValueError, match=r"found '40\.5\.2026'"):
         from_table({"t": ["40.5.2026"], "s": ["a"]}, time="t", state="s")
-    with pytest.raises(ValueError, match=r"found '05/06/2026 .*day or month comes first cannot be told.*dayfirst=True"):
+    with pytest.raises(ValueError, match=r"found '05/06/2026 .*dayfirst=True"):
         from_table({"t": ["05/06/2026 12:00"], "s": ["a"]}, time="t", state="s")
 
 
@@ -254,7 +252,7 @@ def test_rare_states_are_joined_over_both_sides() -> None:
     assert x.terminal[x.states.index("left")]
     assert from_table({"state": list("aaabac")}, top=1, other="rest").states == ("a", "rest")
     assert join_rare([a], 99)[0] is a
-    with pytest.raises(ValueError, match="other: 'home' is a frequent state"):
+    with pytest.raises(ValueError, match="other: 'home'"):
         join_rare([a, b], 2, other="home")
     with pytest.raises(ValueError, match="top: found 0"):
         join_rare([a], 0)
@@ -341,9 +339,7 @@ def test_a_folder_is_one_table(tmp_path: Path) -> None:
 
 def test_folders_that_are_no_table(tmp_path: Path) -> None:
     root = partitioned(tmp_path)
-    with pytest.raises(
-        ValueError, match=r"clicks: there is no column 'side'; the columns are 'user', 'page', 'month', 'shop'"
-    ):
+    with pytest.raises(ValueError, match=r"clicks: .*no column 'side'.*'user', 'page', 'month', 'shop'"):
         from_table(root, state="side")
     (root / "month=may" / "z9.csv").write_text("user,page\n3,\n3,a\n")
     with pytest.raises(ValueError, match=r"z9\.csv: row 1 has no page"):
@@ -356,7 +352,7 @@ def test_folders_that_are_no_table(tmp_path: Path) -> None:
     (root / "x.parquet").touch()
     with pytest.raises(ValueError, match=r"a folder with both .*csv.* and x\.parquet"):
         from_table(root, state="page")
-    with pytest.raises(ValueError, match=r"a folder without tables; expected files ending in \.csv"):
+    with pytest.raises(ValueError, match=r"folder without tables.*\.csv"):
         read(_with_arrays(tmp_path))
 
 

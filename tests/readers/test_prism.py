@@ -79,9 +79,7 @@ def test_choices_become_actions(tmp_path: Path) -> None:
     file = tmp_path / "choices.tra"
     file.write_text(CHOICES)
     file.with_suffix(".srew").write_text("2 1\n1 2.5\n")
-    with pytest.raises(
-        ValueError, match=r"choices\.tra: state 1 has no choice 'go' \(1 such cases\).*missing='repeat'"
-    ):
+    with pytest.raises(ValueError, match=r"choices\.tra: state 1 .*'go' .*missing='repeat'"):
         from_prism(file)
     process = from_prism(file, missing="repeat")
     assert isinstance(process, MDP)
@@ -91,7 +89,7 @@ def test_choices_become_actions(tmp_path: Path) -> None:
     np.testing.assert_array_equal(process.rewards, [[0, 0], [2.5, 2.5]])
     best = mdp.optimal(process, discount=0.9).values
     assert best[0] == pytest.approx(0.9 * best[1])
-    with pytest.raises(ValueError, match=r"a decision process, expected a chain; read it with readers\.from_prism"):
+    with pytest.raises(ValueError, match=r"a decision process"):
         read(file)
     file.write_text("1 2 2\n0 0 0 1\n0 1 0 1\n")
     file.with_suffix(".srew").unlink()

@@ -120,7 +120,7 @@ def test_transform_turns_observations_before_binning() -> None:
 
 
 def test_refused() -> None:
-    with pytest.raises(ValueError, match="observations are continuous; pass bins"):
+    with pytest.raises(ValueError, match="observations are continuous"):
         from_env("CartPole-v1", balance, n_steps=10)
     with pytest.raises(ValueError, match="'NoSuchEnv-v0' cannot be made"):
         from_env("NoSuchEnv-v0", balance)
@@ -130,17 +130,17 @@ def test_refused() -> None:
         from_env("CartPole-v1", 3, bins=POLE)
     with pytest.raises(ValueError, match=r"policy: returned actions of shape \(2,\)"):
         from_env("CartPole-v1", lambda observation: [0, 1], bins=POLE)
-    with pytest.raises(TypeError, match=r"policy: returned \[None\], expected actions of type int64"):
+    with pytest.raises(TypeError, match=r"policy: returned \[None\].*int64"):
         from_env(Ladder(), lambda observation: None)
-    with pytest.raises(TypeError, match=r"policy: returned \[0.5\], expected actions of type int64"):
+    with pytest.raises(TypeError, match=r"policy: returned \[0.5\].*int64"):
         from_env(Ladder(), lambda observation: 0.5)
-    with pytest.raises(TypeError, match="batched: found 'no', expected True or False"):
+    with pytest.raises(TypeError, match="batched: found 'no'"):
         from_env(Ladder(), batched="no")
 
 
 @pytest.mark.parametrize("said", [None, 1, (1, 2, 3)])
 def test_a_model_that_predicts_nothing(said: Any) -> None:
-    with pytest.raises(TypeError, match=r"policy: predict\(\) returned .*, expected a pair of actions and a state"):
+    with pytest.raises(TypeError, match=r"policy: predict\(\) returned"):
         from_env(Ladder(), SimpleNamespace(predict=lambda observations, deterministic: said))
 
 
@@ -159,7 +159,7 @@ def test_observations_without_a_shape_are_refused(space: Any) -> None:
         def step(self, action: int) -> Any:
             return self.observation_space.sample(), 0.0, False, False, {}
 
-    with pytest.raises(ValueError, match=f"env: observations are of a {type(space).__name__} space.*wrap the env"):
+    with pytest.raises(ValueError, match=f"env: observations .*{type(space).__name__} space"):
         from_env(Loose(), n_steps=5)
 
 
@@ -336,5 +336,5 @@ def test_a_frozen_lake_that_was_walked_is_the_lake_of_the_table() -> None:
 def test_actions_that_are_not_discrete() -> None:
     with pytest.raises(ValueError, match=r"env: actions are Box.*expected a discrete space"):
         from_env("Pendulum-v1", None, n_steps=10, bins=3, actions=True)
-    with pytest.raises(TypeError, match="actions: found 'yes', expected True or False"):
+    with pytest.raises(TypeError, match="actions: found 'yes'"):
         from_env(Ladder(), None, n_steps=10, actions="yes")  # type: ignore[call-overload]

@@ -37,7 +37,7 @@ def test_missing_numbers_are_named_or_cut() -> None:
         read_vectors(rows, state=["x", "v"])
     data = read_vectors(rows, state=["x", "v"], missing="cut")
     assert [episode[:, 0].tolist() for episode in data.episodes] == [[0.0, 1.0], [3.0, 4.0]]
-    with pytest.raises(ValueError, match="column 'x': found inf, expected finite numbers"):
+    with pytest.raises(ValueError, match="column 'x': found inf"):
         read_vectors({"x": [0.0, float("inf")], "v": [0.0, 1.0]}, state=["x", "v"])
 
 
@@ -70,7 +70,7 @@ def test_observations_as_they_are() -> None:
     assert data.d == 4
     assert data.n_transitions == 200
     assert data.terminated.any()
-    with pytest.raises(ValueError, match="vectors=True keeps observations"):
+    with pytest.raises(ValueError, match="bins: vectors=True"):
         from_env("CartPole-v1", n_steps=20, rng=0, vectors=True, bins=3)
     with pytest.raises(ValueError, match="or vectors=True for Trajectories"):
         from_env("CartPole-v1", n_steps=20, rng=0)
@@ -101,7 +101,7 @@ def test_lists_that_are_missing_or_too_short() -> None:
         read_vectors(rows, state="at")
     data = read_vectors(rows, state="at", missing="cut")
     assert [episode[:, 1].tolist() for episode in data.episodes] == [[1.0, 2.0], [4.0, 5.0]]
-    with pytest.raises(ValueError, match=r"row 2, column 'at': found 1 numbers, expected 2, as in the first row"):
+    with pytest.raises(ValueError, match=r"row 2, column 'at': found 1 numbers, expected 2"):
         read_vectors({"at": [[0.0, 1.0], [1.0]]}, state="at")
     with pytest.raises(ValueError, match=r"column 'at' holds list<item: double>.* somcot distance --cells auto"):
         from_table({"at": [[0.0, 1.0], [1.0, 2.0]]}, state="at")
@@ -112,7 +112,7 @@ def test_columns_are_named_in_one_text_or_asked_for() -> None:
     assert read_vectors(rows, state="x,v", sequence="run").names == ("x", "v")
     assert read_vectors({"a,b": [0.0, 1.0], "c": [0, 1]}, state="a,b").names == ("a,b",)
     assert read_vectors({"time": [0, 1], "x": [0.0, 1.0]}).names == ("x",)
-    with pytest.raises(ValueError, match=r"which columns are the state\? Pass state \(--state x,y\), some of x, v"):
+    with pytest.raises(ValueError, match=r"which columns .*state.* x, v"):
         read_vectors(rows, sequence="run")
     with pytest.raises(ValueError, match="the column 'x' is named twice"):
         read_vectors(rows, state=["x", "x"])

@@ -160,9 +160,9 @@ def test_lifecycles_and_classifiers(tmp_path: Path) -> None:
     assert from_xes(path, lifecycle="all").n_transitions == 2
     states = from_xes(path, classifier="Both").states
     assert states == (("a", "Complete"), ("a", "start"))
-    with pytest.raises(ValueError, match=r"no event has the lifecycle 'resume'; found 'start' \(2\), 'Complete' \(2\)"):
+    with pytest.raises(ValueError, match=r"lifecycle 'resume'.*'start' \(2\), 'Complete' \(2\)"):
         from_xes(path, lifecycle="resume")
-    with pytest.raises(ValueError, match="there is no classifier 'None'; the log has 'Both'"):
+    with pytest.raises(ValueError, match=r"classifier 'None'.*'Both'"):
         from_xes(path, classifier="None")
     with pytest.raises(ValueError, match="leave one out"):
         from_xes(path, classifier="Both", state="concept:name")
@@ -176,7 +176,7 @@ def test_attributes_of_cases_and_events_are_columns(tmp_path: Path) -> None:
     assert samples.features is not None
     assert samples.features.tolist() == [3, 5, 3, 5]
     same(from_table(path, sequence="case:region"), from_xes(path, sequence="case:region"))
-    with pytest.raises(ValueError, match="no event has the attribute 'case:regoin'; check the spelling"):
+    with pytest.raises(ValueError, match="no event has the attribute 'case:regoin'"):
         from_xes(path, state="case:regoin")
 
 
@@ -276,7 +276,7 @@ def test_an_endless_element_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(xes, "_CHUNK", 1 << 10)
     monkeypatch.setattr(xes, "_HEAD", 1 << 10)
     path = written(tmp_path, log(GOOD.replace('"a"', f'"{"x" * 20_000}"')))
-    with pytest.raises(ValueError, match="an element is longer than 0 MB"):
+    with pytest.raises(ValueError, match="element is longer"):
         from_xes(path)
 
 

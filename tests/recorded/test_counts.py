@@ -92,13 +92,13 @@ def test_parts_that_go_back_in_time_or_name_sequences_otherwise_are_refused() ->
     assert late.edges is not None
     early = replace(early, edges=early.edges._replace(begin=np.array([0]), finish=np.array([5])))
     late = replace(late, edges=late.edges._replace(begin=np.array([4]), finish=np.array([9])))
-    with pytest.raises(ValueError, match=r"sequence 1 goes back in time there, from 5 to 4 .1 of 1.*in order of time"):
+    with pytest.raises(ValueError, match=r"sequence 1 goes back in time.* 5 to 4"):
         early.merge(late)
     assert late.edges is not None
     text = replace(late, edges=late.edges._replace(ids=np.array(["one"]), begin=None, finish=None))
-    with pytest.raises(ValueError, match="numbers on one side, text on the other"):
+    with pytest.raises(ValueError, match=r"numbers .*text"):
         early.merge(text)
-    with pytest.raises(TypeError, match="other: found Samples, expected Counts"):
+    with pytest.raises(TypeError, match="other: found Samples"):
         early.merge(WALK.sample(2, 2, rng=0))  # type: ignore[arg-type]
 
 

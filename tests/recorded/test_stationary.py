@@ -160,9 +160,9 @@ def test_more_than_one_long_run_is_said() -> None:
 
 
 def test_no_long_run_is_refused() -> None:
-    with pytest.raises(ValueError, match="initial: no state is come back to in the data"):
+    with pytest.raises(ValueError, match="initial: no state"):
         quiet(Samples.from_trajectories([[0, 1, 2]], initial="stationary").chain)
-    with pytest.raises(ValueError, match="needs a process that goes on, but episodes end for good in 2"):
+    with pytest.raises(ValueError, match=r"goes on, .*2"):
         Samples.from_trajectories([[0, 1, 0, 2]], terminated=True, initial="stationary")
     with pytest.raises(ValueError, match="'stationary' is for episodes"):
         Samples.from_transitions([0, 1], [1, 0], discount=0.9, initial="stationary")
