@@ -1,50 +1,195 @@
-"""The command line: parses, calls, prints. What commands do is in `somcot.cli`, loaded when one runs."""
+"""The command line: the list of commands, their help pages, and errors in one line with an exit code.
+
+Commands are functions of the modules beside this one; what they need is loaded when they run. Help is plain text,
+because rich takes longer to load than `--help` may take.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-import shlex
 import sys
-from pathlib import Path
-from typing import Annotated, Any
+import textwrap
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from somcot import __version__
-from somcot.cli import signals
-from somcot.cli.help import WIDEST, Commands, Grouped
-from somcot.cli.options import (
-    CellNumber,
-    Cost,
-    FileA,
-    FileB,
-    Horizon,
-    Json,
-    Method,
-    Rate,
-    Scale,
-    Seed,
-    Shell,
-    StartAtOnce,
-    SuggestedBelowOne,
-    SuggestedDiscount,
-    Total,
-    Yes,
-    reads_files,
-)
+from somcot.cli import distance, drift, matrix, setup, signals, watch
+from somcot.cli.options import FILES, NOT_CONVERGED, Reading, expanded
 from somcot.plumbing.errors import NotSolvedError
 from somcot.plumbing.text import label_text
 
-__all__ = ["app", "main"]
+__all__ = ["EXAMPLES", "WIDEST", "Commands", "Example", "Grouped", "app", "main"]
 
-TRYING, SETTING_UP = "Trying it out", "Setting up"  # groups in the list of commands
-OK, FAILED, BAD_INPUT, NOT_CONVERGED, TOO_LARGE, CLOSED_PIPE = 0, 1, 2, 4, 5, 141
+OK, FAILED, BAD_INPUT, TOO_LARGE, CLOSED_PIPE = 0, 1, 2, 5, 141  # exit codes
 
 _NO_CELLS = (
     "--cells: only somcot distance, somcot test and somcot matrix compare vectors of numbers; elsewhere cut "
     "them into bins (--bins), or in Python into shared cells: somcot.discretise(*recordings)"
 )
+
+
+# --- Help pages: options in groups, two examples for each command, as wide as the terminal allows.
+
+WIDEST = 120  # columns; longer lines are hard to read
+_LAST = {"Output": 1, "Options": 2}  # groups that come after all others
+_OUTPUT = ("json", "html", "plot", "out")
+_WITH_COLUMNS = "--sequence session --time time --state page"
+_DISTANCE = f"somcot distance may.csv june.csv {_WITH_COLUMNS} --end left --discount 0.9 --html report.html"
+
+
+class Example(NamedTuple):
+    """A command line and what it is for."""
+
+    what: str
+    line: str
+
+
+EXAMPLES: dict[str, tuple[Example, ...]] = {
+    "somcot": (
+        Example("start here", "somcot demo"),
+        Example("two recordings", _DISTANCE),
+    ),
+    "distance": (
+        Example("two recordings", _DISTANCE),
+        Example("real vectors", "somcot distance a.csv b.csv --sequence run --time t --state x,y,z --cells auto"),
+    ),
+    "test": (
+        Example("two recordings", f"somcot test may.csv june.csv {_WITH_COLUMNS} --discount 0.9"),
+        Example("integer trajectories", "somcot test cold.npy warm.npy --lag 10 --discount 0.95 --permutations 999"),
+    ),
+    "metric": (
+        Example("two known chains", "somcot metric fair.npy loaded.npy --discount 0.9"),
+        Example("into a file", f"somcot metric may.csv june.csv {_WITH_COLUMNS} --discount 0.9 --out pairs.csv"),
+    ),
+    "matrix": (
+        Example("weeks of one table", f"somcot matrix log.csv --by week {_WITH_COLUMNS} --discount 0.9 -o weeks.html"),
+        Example("several files", f"somcot matrix *.csv {_WITH_COLUMNS} --discount 0.9 -o distances.csv"),
+    ),
+    "select": (
+        Example("which month is it like?", f"somcot select now.csv may.csv june.csv {_WITH_COLUMNS} --discount 0.9"),
+        Example("known candidates", f"somcot select now.csv fair.npy loaded.npy {_WITH_COLUMNS} --discount 0.9"),
+    ),
+    "drift": (
+        Example("week by week", f"somcot drift log.csv --by week {_WITH_COLUMNS} --html drift.html"),
+        Example("every night", f"somcot drift log.csv --by release --reference 1.0 {_WITH_COLUMNS} --alarm --json"),
+    ),
+    "watch": (
+        Example(
+            "a log that grows",
+            f"somcot watch --follow log.csv --reference may.csv {_WITH_COLUMNS} --state-file w.ck --html status.html",
+        ),
+        Example(
+            "a pipe, for programs",
+            f"tail -f log.csv | somcot watch - --reference may.csv {_WITH_COLUMNS} --json --exit-on-alarm",
+        ),
+    ),
+    "info": (
+        Example("a table of events", f"somcot info may.csv {_WITH_COLUMNS}"),
+        Example("an event log", "somcot info log.xes.gz --end done"),
+    ),
+    "demo": (
+        Example("into the folder out", "somcot demo"),
+        Example("elsewhere", "somcot demo --out /tmp/shop"),
+    ),
+    "warm-up": (
+        Example("once, after installing", "somcot warm-up"),
+        Example("when building an image", "pip install somcot && somcot warm-up"),
+    ),
+    "reproduce": (
+        Example("one figure, smaller", "somcot reproduce steps --quick"),
+        Example("all of them", "somcot reproduce all --out figures"),
+    ),
+    "completion": (
+        Example("bash", 'eval "$(somcot completion bash)"'),
+        Example("fish", "somcot completion fish > ~/.config/fish/completions/somcot.fish"),
+    ),
+}  # fmt: skip
+_TYPE = re.compile(r" <(str|list\[str\])>$")  # how an argument is held is of no interest
+
+
+class Grouped(TyperCommand):
+    """A command whose help shows its options in groups, and examples."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Arguments as they are called in the text below, without braces."""
+        return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the groups, in the order in which they first occur."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                names, text = record
+                groups.setdefault(_group(parameter), []).append((_TYPE.sub("", names), text))
+        for heading in sorted(groups, key=lambda heading: _LAST.get(heading, 0)):
+            _section(formatter, heading, groups[heading])
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the examples."""
+        _examples(formatter, self.name or "")
+
+
+class Commands(TyperGroup):
+    """The list of commands in groups: questions first."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the groups; a command without one is a question."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            command: Any = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                heading = getattr(command, "rich_help_panel", None)
+                shown = heading if isinstance(heading, str) else "Questions"
+                groups.setdefault(shown, []).append((name, command.get_short_help_str(formatter.width)))
+        for heading, rows in groups.items():
+            _section(formatter, heading, rows)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the examples, and where to read on."""
+        _examples(formatter, "somcot")
+        formatter.write_paragraph()
+        formatter.write_text("somcot COMMAND --help shows the options of a command.")
+
+
+def _group(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return "Arguments"
+    if parameter.name in ("help", "version", "install_completion", "show_completion"):
+        return "Options"
+    if parameter.name in _OUTPUT:
+        return "Output"
+    if parameter.name in {row.name for row in fields(Reading)}:
+        panel = getattr(parameter, "rich_help_panel", None)
+        return panel if isinstance(panel, str) else FILES
+    return "Question"
+
+
+def _section(formatter: Any, heading: str, rows: list[tuple[str, str]]) -> None:
+    with formatter.section(typer.style(heading, bold=True)):
+        formatter.write_dl(rows)
+
+
+def _examples(formatter: Any, name: str) -> None:
+    if name in EXAMPLES:
+        with formatter.section(typer.style("Examples", bold=True)):
+            indent = " " * formatter.current_indent
+            for example in EXAMPLES[name]:  # lines are broken so that they can be copied
+                pieces = textwrap.wrap(
+                    example.line, formatter.width - 4, break_long_words=False, break_on_hyphens=False
+                )
+                line = f" \\\n{indent}  ".join(pieces)
+                formatter.write(f"{indent}# {example.what}\n{indent}{line}\n")
+
+
+# --- The list of commands, in the order of the help.
+
+_TRYING, _SETTING_UP = "Trying it out", "Setting up"  # groups beside the questions
 
 app = typer.Typer(
     name="somcot", pretty_exceptions_enable=False, rich_markup_mode=None, cls=Commands,
@@ -52,14 +197,68 @@ app = typer.Typer(
 )  # fmt: skip
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", hidden=True)] = False,
+) -> None:
+    """How far apart are two Markov processes?"""
+
+
+def reproduce(context: typer.Context) -> int:
+    """Make the figures of the paper again."""
+    from somcot.paper.command import register
+
+    settings = {"help_option_names": ["-h", "--help"], "max_content_width": WIDEST}
+    inner = typer.Typer(
+        pretty_exceptions_enable=False, rich_markup_mode=None, add_completion=False, context_settings=settings
+    )
+    register(inner, Grouped)
+    code = inner(args=context.args, standalone_mode=False, prog_name="somcot reproduce")
+    return code if isinstance(code, int) else OK
+
+
+_COMMANDS: dict[str, tuple[Callable[..., int], str | None]] = {
+    "distance": (distance.distance, None),
+    "test": (distance.same_process, None),
+    "metric": (distance.metric, None),
+    "matrix": (matrix.matrix, None),
+    "select": (matrix.select, None),
+    "drift": (drift.drift, None),
+    "watch": (watch.watch, None),
+    "info": (distance.info, None),
+    "demo": (setup.demo, _TRYING),
+    "warm-up": (setup.warm_up, _SETTING_UP),
+    "completion": (setup.completion, _SETTING_UP),
+}
+for _name, (_function, _panel) in _COMMANDS.items():
+    app.command(_name, cls=Grouped, rich_help_panel=_panel)(expanded(_function))
+app.command(
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
+    add_help_option=False,
+    rich_help_panel=_TRYING,
+)(reproduce)
+
+
+# --- The process: arguments, exit codes, and errors in one line.
+
+
 def main() -> None:
     """Run the ``somcot`` command on the arguments of this process."""
     debug = "--debug" in sys.argv
     arguments = [a for a in sys.argv[1:] if a != "--debug"] or ["--help"]
     try:
-        found = app(args=arguments, standalone_mode=False, prog_name="somcot")
+        answer = app(args=arguments, standalone_mode=False, prog_name="somcot")
         sys.stdout.flush()
-        code = found if isinstance(found, int) else OK
+        code = answer if isinstance(answer, int) else OK
         if code == signals.INTERRUPTED:
             code = _say(*signals.interruption())
     except BaseException as error:
@@ -103,12 +302,12 @@ def _explain(error: BaseException) -> int:
 
 def _causes(error: BaseException) -> list[BaseException]:
     """The error, and those it came from."""
-    found: list[BaseException] = []
+    causes: list[BaseException] = []
     cause: BaseException | None = error
-    while cause is not None and cause not in found:
-        found.append(cause)
+    while cause is not None and cause not in causes:
+        causes.append(cause)
         cause = cause.__cause__ or cause.__context__
-    return found
+    return causes
 
 
 def _with_value(text: str) -> str:
@@ -123,315 +322,3 @@ def _with_value(text: str) -> str:
 def _say(text: str, code: int) -> int:
     print(label_text(" ".join(text.split()), 600), file=sys.stderr)
     return code
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        print(__version__)
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
-    ] = False,
-    debug: Annotated[bool, typer.Option("--debug", hidden=True)] = False,
-) -> None:
-    """How far apart are two Markov processes?"""
-
-
-@app.command(cls=Grouped)
-@reads_files
-def distance(
-    a: FileA,
-    b: FileB,
-    reading: Any,
-    discount: SuggestedDiscount = None,
-    horizon: Horizon = None,
-    rate: Rate = None,
-    total: Total = False,
-    cost: Cost = "labels",
-    method: Method = "auto",
-    confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of the interval.")] = 0.9,
-    standard_error: Annotated[
-        str, typer.Option(metavar="rows|episodes", help="From counts, or from whole episodes where memory is longer.")
-    ] = "rows",
-    cells: CellNumber = None,
-    scale: Scale = None,
-    seed: Seed = 0,
-    json: Json = False,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report, one HTML file.")] = None,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a figure: PNG, SVG or PDF.")] = None,
-    yes: Yes = False,
-) -> int:
-    """How far apart two processes are, and who corresponds to whom."""
-    from somcot.cli import distance as run
-
-    return run.distance(
-        a, b, reading, clock=run.ClockOptions(discount, horizon, rate, total), cost=cost, method=method,
-        confidence=confidence, standard_error=standard_error, seed=seed, as_json=json, html=html, plot=plot, yes=yes,
-        vectors=run.VectorOptions(cells, scale), command=shlex.join(["somcot", *sys.argv[1:]]),
-    )  # fmt: skip
-
-
-@app.command("test", cls=Grouped)
-@reads_files
-def same_process(
-    a: FileA,
-    b: FileB,
-    reading: Any,
-    discount: SuggestedBelowOne = None,
-    cost: Cost = "labels",
-    permutations: Annotated[
-        int, typer.Option(min=1, max=10_000_000, metavar="N", help="Random regroupings to compare with.")
-    ] = 199,
-    cells: CellNumber = None,
-    scale: Scale = None,
-    seed: Seed = 0,
-    json: Json = False,
-) -> int:
-    """Were two recordings made of the same process?"""
-    from somcot.cli import distance as run
-
-    return run.test(
-        a, b, reading, cost=cost, discount=discount, permutations=permutations, seed=seed, as_json=json,
-        vectors=run.VectorOptions(cells, scale),
-    )  # fmt: skip
-
-
-@app.command(cls=Grouped)
-@reads_files
-def metric(
-    a: FileA,
-    b: FileB,
-    reading: Any,
-    discount: SuggestedDiscount = None,
-    horizon: Horizon = None,
-    rate: Rate = None,
-    total: Total = False,
-    cost: Cost = "labels",
-    json: Json = False,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the whole matrix: CSV with labels, or NPY.")
-    ] = None,
-    yes: Yes = False,
-) -> int:
-    """Distance from every pair of states."""
-    from somcot.cli import distance as run
-
-    asked = run.ClockOptions(discount, horizon, rate, total)
-    return run.metric(a, b, reading, cost=cost, clock=asked, as_json=json, out=out, yes=yes)
-
-
-@app.command(cls=Grouped)
-@reads_files
-def matrix(
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Files with a process each, or one with --by.")],
-    reading: Any,
-    discount: SuggestedBelowOne = None,
-    by: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column that parts one table into processes: country, week.")
-    ] = None,
-    cells: CellNumber = None,
-    scale: Scale = None,
-    cost: Cost = "labels",
-    method: Method = "auto",
-    confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of the intervals.")] = 0.9,
-    simultaneous: Annotated[
-        bool, typer.Option("--simultaneous", help="Let all intervals hold together at that level.")
-    ] = False,
-    tests: Annotated[
-        str | None, typer.Option(metavar="bh|by", help="Corrected p-values of 'the same process' for every pair.")
-    ] = None,
-    out: Annotated[
-        list[Path] | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Write .csv, .parquet, .json or .html; may be repeated."),
-    ] = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep finished pairs there; the same command goes on.")
-    ] = None,
-    workers: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Processes to spread the work over (needs dask).")
-    ] = 0,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 if any pair fails.")] = False,
-    yes: StartAtOnce = False,
-    seed: Seed = 0,
-    json: Json = False,
-) -> int:
-    """Distances between many processes."""
-    from somcot.cli import matrix as many
-
-    return many.matrix(
-        files, reading, many.MatrixOptions(cost, discount, confidence, simultaneous, tests, method, seed), by=by,
-        vectors=many.VectorOptions(cells, scale), checkpoint=checkpoint, workers=workers, out=out or [], strict=strict,
-        as_json=json, command=shlex.join(["somcot", *sys.argv[1:]]), yes=yes,
-    )  # fmt: skip
-
-
-@app.command(cls=Grouped)
-@reads_files
-def select(
-    data: Annotated[str, typer.Argument(metavar="DATA", help="File with the recorded data.")],
-    candidates: Annotated[list[str], typer.Argument(metavar="CANDIDATE", help="Files, known or recorded.")],
-    reading: Any,
-    discount: SuggestedBelowOne = None,
-    cost: Cost = "labels",
-    confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of the intervals and of the set.")] = 0.9,
-    yes: StartAtOnce = False,
-    seed: Seed = 0,
-    json: Json = False,
-) -> int:
-    """Which candidate explains the data, and which others may."""
-    from somcot.cli import matrix as many
-
-    return many.select(
-        data, candidates, reading, cost=cost, discount=discount, confidence=confidence, seed=seed, as_json=json, yes=yes
-    )
-
-
-@app.command(cls=Grouped)
-@reads_files
-def drift(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Table over time, or - for standard input.")],
-    reading: Any,
-    by: Annotated[
-        str, typer.Option(metavar="day|week|month|COLUMN", help="Periods: of the times in --time, or a column.")
-    ],
-    discount: SuggestedDiscount = None,
-    cost: Cost = "labels",
-    reference: Annotated[
-        str | None, typer.Option(metavar="PERIOD", help="What to hold all others against; the first by default.")
-    ] = None,
-    confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of each interval.")] = 0.9,
-    level: Annotated[
-        float, typer.Option(metavar="LEVEL", help="Corrected p-values up to this count as a change.")
-    ] = 0.05,
-    permutations: Annotated[
-        int | None, typer.Option(min=1, max=10_000_000, metavar="N", help="Random regroupings for each test at most.")
-    ] = None,
-    alarm: Annotated[bool, typer.Option("--alarm", help="Exit code 3 if anything changed.")] = False,
-    seed: Seed = 0,
-    json: Json = False,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report, one HTML file.")] = None,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a figure: PNG, SVG or PDF.")] = None,
-) -> int:
-    """Has a process changed over time? Period against period."""
-    from somcot.cli import drift as drifting
-
-    return drifting.run(
-        file, reading, drifting.DriftOptions(by, reference, cost, discount, confidence, level, permutations, seed),
-        html=html,
-        plot=plot, alarm=alarm, as_json=json, command=shlex.join(["somcot", *sys.argv[1:]]),
-    )  # fmt: skip
-
-
-@app.command(cls=Grouped)
-@reads_files
-def watch(
-    reading: Any,
-    reference: Annotated[str, typer.Option(metavar="FILE", help="What the process should be: a recording or a chain.")],
-    stream: Annotated[
-        str, typer.Argument(metavar="FILE", help="CSV file with events; standard input by default.")
-    ] = "-",
-    discount: SuggestedDiscount = None,
-    cost: Cost = "labels",
-    one_false_alarm_per: Annotated[
-        float | None, typer.Option(metavar="N", help="Events per false alarm on average, at least; 1e6 by default.")
-    ] = None,
-    false_alarm: Annotated[
-        float | None, typer.Option(metavar="P", help="Instead: probability of a false alarm ever, or --within.")
-    ] = None,
-    within: Annotated[int | None, typer.Option(metavar="N", help="Events for which --false-alarm holds.")] = None,
-    min_distance: Annotated[float, typer.Option(metavar="D", help="Stay quiet about changes that are smaller.")] = 0.0,
-    window: Annotated[int, typer.Option(min=1, metavar="N", help="Events that a distance is computed from.")] = 20_000,
-    starts: Annotated[bool, typer.Option(help="Whether first states of sequences count.")] = True,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for the file to grow.")] = False,
-    broken: Annotated[
-        str, typer.Option(metavar="stop|skip", help="What to do with lines that cannot be read.")
-    ] = "stop",
-    state_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep the state there; the same command goes on.")
-    ] = None,
-    save_every: Annotated[
-        float, typer.Option(min=0.0, metavar="SECONDS", help="How often --state-file is written.")
-    ] = 5.0,
-    exit_on_alarm: Annotated[
-        bool, typer.Option("--exit-on-alarm", help="Leave at an alarm, with exit code 3.")
-    ] = False,
-    on_alarm: Annotated[
-        str | None, typer.Option(metavar="CMD", help="Run this at an alarm, which comes as JSON on its input.")
-    ] = None,
-    every: Annotated[int, typer.Option(min=1, metavar="N", help="Events between two lines of --json.")] = 1_000_000,
-    json: Annotated[bool, typer.Option("--json", help="Print lines of JSON instead.")] = False,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep a status page there, one HTML file.")] = None,
-) -> int:
-    """Watch a stream: has the process changed, and by how much?"""
-    from somcot.cli import watch as watching
-
-    return watching.watch(
-        stream, reading, watching.WatchOptions(
-            reference, cost, discount, one_false_alarm_per, false_alarm, within, min_distance, window, starts, follow,
-            every, broken, state_file, exit_on_alarm, on_alarm, html, json, save_every,
-        ),
-    )  # fmt: skip
-
-
-@app.command(cls=Grouped)
-@reads_files
-def info(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="File to look into, or - for standard input.")],
-    reading: Any,
-    json: Json = False,
-) -> int:
-    """What a file holds, and what a distance would take."""
-    from somcot.cli import distance as run
-
-    return run.info(file, reading, as_json=json)
-
-
-@app.command(cls=Grouped, rich_help_panel=TRYING)
-def demo(
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for report and figure.")] = Path("out"),
-) -> int:
-    """The bundled example, start to finish."""
-    from somcot.cli import demo as demonstration
-    from somcot.cli.distance import console
-
-    return demonstration.run(out, console())
-
-
-@app.command("warm-up", cls=Grouped, rich_help_panel=SETTING_UP)
-def warm_up() -> int:
-    """Compile everything now, so that later answers need not wait."""
-    from somcot.cli import warm_up as warming
-    from somcot.cli.distance import console
-
-    return warming.run(console())
-
-
-@app.command(
-    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
-    add_help_option=False,
-    rich_help_panel=TRYING,
-)
-def reproduce(context: typer.Context) -> int:
-    """Make the figures of the paper again."""
-    from somcot.paper.command import register
-
-    settings = {"help_option_names": ["-h", "--help"], "max_content_width": WIDEST}
-    inner = typer.Typer(
-        pretty_exceptions_enable=False, rich_markup_mode=None, add_completion=False, context_settings=settings
-    )
-    register(inner, Grouped)
-    found = inner(args=context.args, standalone_mode=False, prog_name="somcot reproduce")
-    return found if isinstance(found, int) else OK
-
-
-@app.command(cls=Grouped, rich_help_panel=SETTING_UP)
-def completion(shell: Annotated[Shell, typer.Argument(help="Which shell.")]) -> int:
-    """Print a completion script for bash, zsh or fish."""
-    from typer._completion_shared import get_completion_script
-
-    print(get_completion_script(prog_name="somcot", complete_var="_SOMCOT_COMPLETE", shell=str(shell)))
-    return OK

@@ -15,6 +15,7 @@ __all__ = [
     "TooLongError",
     "confirm",
     "confirm_forecast",
+    "confirm_pair",
     "duration",
     "estimate_size",
     "readable",
@@ -72,6 +73,13 @@ def confirm_forecast(size: Size, *, yes: bool) -> None:
         confirm("--top N joins rare states, --yes starts without asking")
         return
     raise TooLongError(f"this would take {forecast} of states; pass --yes to start, or join rare states: --top N")
+
+
+def confirm_pair(x: NamedProcess, y: NamedProcess, *, yes: bool) -> None:
+    """Say what a long computation will take before it starts."""
+    chains = [p.value if isinstance(p.value, MarkovChain) else p.value.chain(check=False) for p in (x, y)]
+    known = all(isinstance(p.value, MarkovChain) for p in (x, y))
+    confirm_forecast(estimate_size(*chains, from_data=not known), yes=yes)
 
 
 def confirm(instead: str) -> None:

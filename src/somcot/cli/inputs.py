@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -23,6 +23,8 @@ from somcot.timed import ContinuousChain
 
 __all__ = [
     "NamedProcess",
+    "as_text",
+    "full_label",
     "match_labels",
     "read_counts",
     "read_processes",
@@ -42,13 +44,13 @@ def read_counts(source: Input, options: Mapping[str, Any]) -> Counts | None:
     n_bytes = sum(part.path.stat().st_size for part in parts_of(source.path))
     if n_bytes < LARGE:
         return None
-    given = {name: value for name, value in options.items() if value is not None}
-    states = given.get("state")
+    chosen = {name: value for name, value in options.items() if value is not None}
+    states = chosen.get("state")
     if isinstance(states, list) and len(states) == 1:
-        given["state"] = states[0]
-    refused = [flag(name) for name in given if name not in _KNOWN]
-    refused += ["several --state"] if isinstance(given.get("state"), list) else []
-    refused += ["--terminated COLUMN"] if isinstance(given.get("terminated"), str) else []
+        chosen["state"] = states[0]
+    refused = [flag(name) for name in chosen if name not in _KNOWN]
+    refused += ["several --state"] if isinstance(chosen.get("state"), list) else []
+    refused += ["--terminated COLUMN"] if isinstance(chosen.get("terminated"), str) else []
     if refused:
         raise ValueError(
             f"{source.name}: {n_bytes / 1e9:.1f} GB, so it is counted file by file, which does not know "
@@ -59,7 +61,7 @@ def read_counts(source: Input, options: Mapping[str, Any]) -> Counts | None:
         "tests deal single transitions anew, not episodes",
         DataWarning,
     )
-    return count_table(source.path, **given)
+    return count_table(source.path, **chosen)
 
 
 # --- From file names and options to processes with matched labels.
@@ -76,7 +78,7 @@ class NamedProcess(NamedTuple):
 
     @property
     def process(self) -> ChainOrData | ContinuousChain:
-        """What to ask the library about."""
+        """What the library compares."""
         return self.rates or self.value
 
 
@@ -87,7 +89,7 @@ def read_processes(paths: Sequence[str], reading: Reading, reward: str | None = 
     sources = [_identified(path, reading.format) for path in paths]
     _refuse_shared_streams(sources)
     kinds = [kind_of(source.format).name for source in sources]
-    for name in reading.given():
+    for name in reading.chosen():
         if not set(takers(name)) & set(kinds):
             files = " and ".join(f"{kind} files" for kind in takers(name))
             raise ValueError(f"{flag(name)}: only for {files}, but {sources[0].name} is {kinds[0]}; leave it out")
@@ -99,18 +101,18 @@ def read_processes(paths: Sequence[str], reading: Reading, reward: str | None = 
             f"name an attribute of the nodes of graphs: --cost attribute:{reward}"
         )
     bins = _shared_bins(sources, kinds, reading)
-    found = []
+    processes = []
     for source, kind in zip(sources, kinds, strict=True):
         options = {name: value for name, value in reading.for_kind(kind).items() if name not in _TOGETHER}
         options |= {n: v for n, v in (("bins", bins), ("reward", reward)) if n in KINDS[kind].options()}
-        together = {name: value for name, value in reading.given().items() if name in (*_TOGETHER, "tidy")}
+        together = {name: value for name, value in reading.chosen().items() if name in (*_TOGETHER, "tidy")}
         process = read_counts(source, options | together) or read(source, **options)
         if isinstance(process, ContinuousChain):
             steps = process.uniformised(float(process.exits.max()) or 1.0)
-            found.append(NamedProcess(source.name, steps, process))
+            processes.append(NamedProcess(source.name, steps, process))
         else:
-            found.append(NamedProcess(source.name, process))
-    return _with_shared_labels(found, reading)
+            processes.append(NamedProcess(source.name, process))
+    return _with_shared_labels(processes, reading)
 
 
 def _with_shared_labels(processes: list[NamedProcess], reading: Reading) -> list[NamedProcess]:
@@ -211,16 +213,35 @@ def match_labels(x: NamedProcess, y: NamedProcess, *, compared: bool = True) -> 
 
 
 def _named_in_text(process: NamedProcess) -> NamedProcess:
-    value, rates = _as_text(process.value), process.rates
+    value, rates = as_text(process.value), process.rates
     return process._replace(
         value=value, rates=rates and ContinuousChain(rates.rates, rates.initial, states=value.states)
     )
 
 
-def _as_text(process: ChainOrData) -> ChainOrData:
+def as_text(process: ChainOrData) -> ChainOrData:
+    """The same process with labels that are text.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> as_text(somcot.random_walk(3)).states
+    ('0', '1', '2')
+    """
     labels = tuple(str(label) for label in process.states)
     if isinstance(process, Data):
         return replace(process, states=labels)
     return MarkovChain(
         process.transition, process.initial, states=labels, features=process.features, attributes=process.attributes
     )
+
+
+def full_label(label: Hashable) -> str:
+    """A label as files have it, the parts of a tuple in a row.
+
+    Examples
+    --------
+    >>> full_label(("home", 3))
+    'home, 3'
+    """
+    return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)

@@ -1,46 +1,53 @@
-"""Options that several commands share. Nothing heavy is imported here: `somcot --help` must answer at once.
+"""Options that several commands share, as types and as records of which each field is an option.
 
-The command line, its help and the tests read this table. Which kind of file takes an option its reader's signature says
+A command is one function: its parameters are its options, and a parameter whose type is a record of options stands for
+all fields of the record (`expanded`). Which kind of file takes a reading option its reader's signature says
 (`somcot.readers.formats`). Nothing heavy is imported here: `somcot --help` must answer at once.
 """
 
 from __future__ import annotations
 
-import enum
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
-from typing import Annotated, Any, get_type_hints
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from somcot.readers.formats import FORMATS, KINDS
 from somcot.solvers import METHODS
 
+if TYPE_CHECKING:
+    from somcot.cli.inputs import NamedProcess
+
 __all__ = [
-    "CellNumber",
+    "ALARM",
+    "NOT_CONVERGED",
+    "ClockOptions",
     "Cost",
     "FileA",
     "FileB",
-    "Horizon",
     "Json",
     "Method",
-    "Rate",
+    "OutputOptions",
     "Reading",
-    "Scale",
     "Seed",
-    "Shell",
     "StartAtOnce",
     "SuggestedBelowOne",
     "SuggestedDiscount",
-    "Total",
+    "VectorOptions",
     "Yes",
+    "can_draw",
+    "expanded",
     "flag",
     "listed",
     "one_of",
-    "reads_files",
     "takers",
 ]
+
+ALARM, NOT_CONVERGED = 3, 4  # exit codes of commands that answered
 
 
 # --- Options whose value is one of the names of a table.
@@ -82,7 +89,7 @@ ARRAYS, GRAPHS, FILES = "Reading arrays", "Reading graphs", "Reading files"
 
 @dataclass(frozen=True)
 class Reading:
-    """How files are to be read; None and False are what was not asked for."""
+    """How files are to be read; None and False stand for options that are not used."""
 
     sequence: Annotated[
         str | None,
@@ -197,8 +204,8 @@ class Reading:
         str | None, typer.Option(metavar="SIGN", help="Of CSV files; found out by default.", rich_help_panel=TABLES)
     ] = None
 
-    def given(self) -> dict[str, Any]:
-        """The options that were asked for, that for the choice of format aside."""
+    def chosen(self) -> dict[str, Any]:
+        """The options that are used, that for the choice of format aside."""
         everything = {row.name: getattr(self, row.name) for row in fields(self) if row.name != "format"}
         for name, value in everything.items():
             if value == "" or (isinstance(value, list) and "" in value):
@@ -207,13 +214,21 @@ class Reading:
 
     def for_kind(self, kind: str) -> dict[str, Any]:
         """The options that one kind of file takes, in the words of its reader."""
-        options = {name: value for name, value in self.given().items() if name in KINDS[kind].options()}
+        options = {name: value for name, value in self.chosen().items() if name in KINDS[kind].options()}
         if "initial" in options:
             text = options["initial"]
             options["initial"] = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else text
         if "terminated" in options:
             options["terminated"] = options["terminated"] == "all" or options["terminated"]
         return options
+
+    def for_parts(self, kind: str, reward: str | None) -> dict[str, Any]:
+        """The options for one file that ``--by`` parts into several processes."""
+        if self.bins:
+            raise ValueError("--by: states cannot be binned at the same time; bin the column first")
+        options = self.for_kind(kind)
+        options |= {"format": self.format} if self.format else {}
+        return options | ({"reward": reward} if reward else {})
 
 
 def flag(name: str) -> str:
@@ -240,16 +255,7 @@ def takers(name: str) -> list[str]:
     return [kind.name for kind in KINDS.values() if name in kind.options()]
 
 
-# --- Options that several commands share. Nothing heavy is imported here: `somcot --help` must answer at once.
-
-
-class Shell(enum.StrEnum):
-    """Shells that can complete the command."""
-
-    BASH = "bash"
-    ZSH = "zsh"
-    FISH = "fish"
-
+# --- Options that several commands share.
 
 FileA = Annotated[str, typer.Argument(metavar="A", help="File with the first process, or - for standard input.")]
 FileB = Annotated[str, typer.Argument(metavar="B", help="File with the second process.")]
@@ -259,23 +265,6 @@ Cost = Annotated[
         metavar="COST",
         help="labels (0 where labels are equal, 1 elsewhere), reward:COLUMN, for graphs attribute:NAME, degree or "
         "neighbourhood[:ROUNDS], or a CSV or NPY matrix.",
-    ),
-]
-CellNumber = Annotated[
-    str | None,
-    typer.Option(
-        "--cells",
-        metavar="auto|N",
-        help="States are vectors of numbers, put into cells: --state x,y --cells auto. --cost is then euclidean or "
-        "sqeuclidean.",
-    ),
-]
-Scale = Annotated[
-    str | None,
-    typer.Option(
-        metavar="std|NUMBER,...",
-        help="With --cells: what coordinates are divided by. std, their standard deviations, by default; 1 leaves "
-        "them as they are.",
     ),
 ]
 SuggestedDiscount = Annotated[
@@ -294,16 +283,6 @@ SuggestedBelowOne = Annotated[
         "of a sequence.",
     ),
 ]
-Horizon = Annotated[
-    int | None, typer.Option(metavar="T", help="Instead of a discount: the mean over the first T moments.")
-]
-Rate = Annotated[
-    float | None,
-    typer.Option(metavar="R", help="Instead of a discount: the rate at which time counts less, for files of rates."),
-]
-Total = Annotated[
-    bool, typer.Option("--total", help="Instead of a discount: the total cost until both processes have ended.")
-]
 Yes = Annotated[bool, typer.Option("--yes", help="Start even if a minute or 4 GB of memory will not do.")]
 StartAtOnce = Annotated[bool, typer.Option("--yes", help="Start without asking, even if it takes more than 5 minutes.")]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of everything random.")]
@@ -312,21 +291,149 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 Method = Annotated[str, one_of(METHODS, "{}; auto suits the data.")]
 
 
-def reads_files(command: Callable[..., int]) -> Callable[..., int]:
-    """Add the reading options to a command, whose last parameter is the record they become."""
-    rows = fields(Reading)
+# --- Records of options that belong together.
+
+_PICTURES = (".png", ".svg", ".pdf", ".jpg")
+
+
+@dataclass(frozen=True)
+class ClockOptions:
+    """How time counts, at most one of them; none where the data are to suggest a discount."""
+
+    discount: SuggestedDiscount = None
+    horizon: Annotated[
+        int | None, typer.Option(metavar="T", help="Instead of a discount: the mean over the first T moments.")
+    ] = None
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            metavar="R", help="Instead of a discount: the rate at which time counts less, for files of rates."
+        ),
+    ] = None
+    total: Annotated[
+        bool, typer.Option("--total", help="Instead of a discount: the total cost until both processes have ended.")
+    ] = False
+
+    def arguments(self) -> dict[str, Any]:
+        """All four, as the library names them."""
+        return {row.name: getattr(self, row.name) for row in fields(self)}
+
+    def check(self) -> None:
+        """Before anything is read: what is set must be one clock, and in range."""
+        named = [f"--{name}" for name, value in self.arguments().items() if value is not None and value is not False]
+        if len(named) > 1:
+            raise ValueError(f"{' and '.join(named)}: each is a clock of its own; choose one, `--help` says which")
+        if named:
+            from somcot.clocks import Clock
+
+            Clock.chosen(self.discount, self.horizon, self.rate, self.total)
+
+    def settled(self, x: NamedProcess, y: NamedProcess) -> ClockOptions:
+        """With a discount that the data suggest where no clock is set."""
+        from somcot.cli.forecast import suggested_discount
+
+        chains = [p for p in (x, y) if p.rates is not None]
+        if chains and self.rate is None:
+            raise ValueError(f"{chains[0].name}: holds rates of a chain in continuous time; pass --rate R, say 0.1")
+        if self.rate is not None and len(chains) < 2:
+            stepping = x if x.rates is None else y
+            raise ValueError(f"--rate: {stepping.name} holds no rates but steps, which take --discount; leave it out")
+        return replace(self, discount=suggested_discount([x, y])) if self == ClockOptions() else self
+
+
+@dataclass(frozen=True)
+class VectorOptions:
+    """``--cells`` and ``--scale``, for states that are vectors of numbers; nothing where states are labels."""
+
+    cells: Annotated[
+        str | None,
+        typer.Option(
+            "--cells",
+            metavar="auto|N",
+            help="States are vectors of numbers, put into cells: --state x,y --cells auto. --cost is then euclidean or "
+            "sqeuclidean.",
+        ),
+    ] = None
+    scale: Annotated[
+        str | None,
+        typer.Option(
+            metavar="std|NUMBER,...",
+            help="With --cells: what coordinates are divided by. std, their standard deviations, by default; 1 leaves "
+            "them as they are.",
+        ),
+    ] = None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether states are vectors."""
+        return self.cells is not None
+
+    def check(self) -> None:
+        """Refuse ``--scale`` where nothing is scaled."""
+        if self.cells is None and self.scale is not None:
+            raise ValueError("--scale: only together with --cells, for states that are numbers; add --cells auto")
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """Where an answer goes: to people or programs, into a report, into a figure."""
+
+    json: Json = False
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report, one HTML file.")] = None
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a figure: PNG, SVG or PDF.")] = None
+
+    def check(self, *inputs: str) -> None:
+        """Before the work: whether the files can be written, and are none of the inputs."""
+        if self.plot is not None and self.plot.suffix.lower() not in _PICTURES:
+            raise ValueError(f"--plot: found {str(self.plot)!r}, expected a file ending in {', '.join(_PICTURES)}")
+        if self.plot is not None and not can_draw():
+            raise ImportError("--plot: drawing needs matplotlib: pip install matplotlib")
+        from somcot.cli.output import check_targets
+
+        check_targets({"--html": self.html, "--plot": self.plot}, inputs)
+
+
+def can_draw() -> bool:
+    """Whether matplotlib, which is optional, is there."""
+    return find_spec("matplotlib") is not None
+
+
+def expanded(function: Callable[..., int]) -> Callable[..., int]:
+    """A command as typer is to see it: a parameter that is a record of options becomes one option for each field.
+
+    typer reads the signature and the annotations of what it is handed, so they are all that changes. Options stand
+    where the record stands.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    records = {name: hint for name, hint in hints.items() if isinstance(hint, type) and is_dataclass(hint)}
+    parameters: list[inspect.Parameter] = []
+    for own in inspect.signature(function).parameters.values():
+        if own.name in records:
+            parameters += _options(records[own.name])
+        else:
+            parameters.append(own.replace(kind=own.KEYWORD_ONLY, annotation=hints[own.name]))
 
     def run(**values: Any) -> int:
-        return command(reading=Reading(**{row.name: values.pop(row.name) for row in rows}), **values)
+        made = {
+            name: record(**{row.name: values.pop(row.name) for row in fields(record)})
+            for name, record in records.items()
+        }
+        return function(**values, **made)
 
-    own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "reading"]
-    shown = get_type_hints(Reading, include_extras=True)
-    extra = [
-        inspect.Parameter(row.name, inspect.Parameter.KEYWORD_ONLY, default=row.default, annotation=shown[row.name])
-        for row in rows
-    ]
-    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + extra
     run.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in parameters}
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__name__, run.__doc__ = function.__name__, function.__doc__
     return run
+
+
+def _options(record: type) -> list[inspect.Parameter]:
+    hints = get_type_hints(record, include_extras=True)
+    return [
+        inspect.Parameter(
+            row.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if row.default is MISSING else row.default,
+            annotation=hints[row.name],
+        )
+        for row in fields(record)
+    ]

@@ -5,22 +5,25 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import json
 import math
 import os
+import shlex
+import sys
 import warnings
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
 import somcot
 from somcot import report
 from somcot.cells import Continuous
 from somcot.chains import MarkovChain
-from somcot.cli.inputs import NamedProcess
+from somcot.cli.inputs import NamedProcess, full_label
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.files import write_bytes
 from somcot.plumbing.text import label_text
@@ -33,14 +36,17 @@ from somcot.trajectories import Trajectories
 __all__ = [
     "ShownResult",
     "as_option",
-    "can_draw",
     "caught",
     "chain_of",
     "check_targets",
+    "command_line",
+    "console",
+    "deliver",
     "names_of",
     "notes_of",
     "one_sided",
     "plain",
+    "print_json",
     "process_facts",
     "save_matrix",
     "to_json",
@@ -270,6 +276,40 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
+# --- Where answers go: the screen, programs, and files once the answer is out.
+
+
+class _Screen(Console):
+    def on_broken_pipe(self) -> None:
+        """Let the command decide what that means; rich would leave at once, with files not written yet."""
+        raise BrokenPipeError
+
+
+def console() -> Console:
+    """Where answers for people go; no colours guessed into numbers, no markup found in names."""
+    return _Screen(highlight=False, markup=False)
+
+
+def print_json(content: Mapping[str, object]) -> None:
+    """One object on one line, whatever its labels."""
+    sys.stdout.write(json.dumps(plain(content), allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def deliver(show: Callable[[], None], write: Callable[[], None]) -> None:
+    """The answer first, which no full disk and no failing drawing can take away; then files, even if a reader left."""
+    try:
+        show()
+        sys.stdout.flush()
+    finally:
+        write()
+
+
+def command_line() -> str:
+    """The command as it was typed, for reports."""
+    return shlex.join(["somcot", *sys.argv[1:]])
+
+
 # --- Files that commands write: report, figure, matrix. Checked before the work, written whole after the answer is out.
 
 
@@ -328,11 +368,6 @@ def write_files(answer: ShownResult, html: Path | None, plot: Path | None, known
         answer.files["figure"] = str(plot)
 
 
-def can_draw() -> bool:
-    """Whether matplotlib, which is optional, is there."""
-    return find_spec("matplotlib") is not None
-
-
 def _drawn(answer: ShownResult, kind: str) -> bytes:
     import matplotlib as mpl
 
@@ -357,16 +392,12 @@ def save_matrix(path: Path, values: Floats, x: NamedProcess, y: NamedProcess) ->
         return
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    writer.writerow(["", *(_text(s) for s in y.value.states)])
+    writer.writerow(["", *map(full_label, y.value.states)])
     for label, row in zip(x.value.states, values.tolist(), strict=True):
-        writer.writerow([_text(label), *map(repr, row)])
+        writer.writerow([full_label(label), *map(repr, row)])
     try:
         content = text.getvalue().encode("utf-8")
     except UnicodeEncodeError as error:
-        found = error.object[error.start : error.end]
-        raise ValueError(f"{path}: a label holds {found!r}, which UTF-8 cannot say; write .npy, or rename it") from None
+        sign = error.object[error.start : error.end]
+        raise ValueError(f"{path}: a label holds {sign!r}, which UTF-8 cannot say; write .npy, or rename it") from None
     write_bytes(path, content)
-
-
-def _text(label: Any) -> str:
-    return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)

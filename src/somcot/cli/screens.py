@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,15 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from somcot.cli.cost_option import compares_labels
+from somcot.cli.cost_and_cells import compares_labels
 from somcot.cli.forecast import Size, duration, readable
 from somcot.cli.inputs import NamedProcess
 from somcot.cli.output import ShownResult, names_of, one_sided, process_facts
 from somcot.contributions import PairShare, TransitionShare
 from somcot.inference.permutation import verdict
+from somcot.many.drift import Drift, short
+from somcot.many.record import DistanceMatrix
+from somcot.many.selection import Selection
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.text import decimals, figure, label_text, listed_label, percent, seconds
 from somcot.problem import Data
@@ -34,11 +38,15 @@ __all__ = [
     "most_visited",
     "parts",
     "show_distance",
+    "show_drift",
     "show_files",
     "show_info",
+    "show_matrix",
     "show_metric",
     "show_notes",
+    "show_selection",
     "show_test",
+    "show_written",
 ]
 
 
@@ -319,3 +327,144 @@ def _grid() -> Table:
 def _names(labels: Sequence[Hashable], most: int = 10) -> str:
     more = f" and {len(labels) - most:,} more" if len(labels) > most else ""
     return ", ".join(listed_label(label, 30) for label in labels[:most]) + more
+
+
+# --- Answers about many processes, and about periods of one.
+
+_PROCESSES = 12  # whose matrix fits a screen
+_PAIRS = 10  # pairs listed where it does not
+_COMPARISONS = 40  # of periods
+_FEW_NOTES = 8
+
+
+def show_written(screen: Console, paths: Iterable[Path | None]) -> None:
+    """The files that were written."""
+    for path in filter(None, paths):
+        screen.print(Text(f"written: {path}", style="cyan"))
+
+
+def show_matrix(screen: Console, found: DistanceMatrix, notes: Sequence[str]) -> None:
+    """Distances between many processes: as a matrix where it fits, else the nearest and the farthest pairs."""
+    head = f"Distances between {len(found.labels)} processes ({found.method}, {duration(found.seconds)})"
+    screen.print(Text(head, style="bold"))
+    for text in _meaning(found):
+        screen.print(Text(text))
+    table = _matrix_table(found)
+    wide = screen.measure(table, options=screen.options.update(width=1000)).maximum
+    fits = len(found.labels) <= _PROCESSES and wide <= screen.width
+    screen.print(table if fits else _pair_table(found))
+    show_notes(screen, (label_text(note, 300) for note in notes), most=_FEW_NOTES)
+
+
+def _meaning(found: DistanceMatrix) -> list[str]:
+    """What can be said before looking at single numbers."""
+    lines = []
+    if found.apart is not None:
+        together = " all together" if found.simultaneous else ""
+        n, m = found.apart
+        level = f"{100 * (found.confidence or 0.0):g} %"
+        lines.append(f"{n:,} of {m:,} pairs are clearly apart: their {level} intervals{together} leave 0 out.")
+    if found.tests is not None:
+        tested = found.adjusted[np.triu_indices(len(found.labels), 1)] if found.symmetric else found.adjusted.ravel()
+        known = tested[~np.isnan(tested)]
+        name = "Benjamini-Hochberg" if found.tests == "bh" else "Benjamini-Yekutieli"
+        lines.append(f"{int((known <= 0.05).sum()):,} of {len(known):,} pairs differ at 5 % after correction ({name}).")
+    return lines
+
+
+def _matrix_table(found: DistanceMatrix) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    for label in found.other_labels:
+        table.add_column(Text(label_text(label, 14)), justify="right")
+    unclear = np.zeros(found.shape, dtype=bool) if found.confidence is None else ~(found.low > 0)
+    for label, row, faint in zip(found.labels, found.values, unclear, strict=True):
+        cells = [
+            Text("-" if np.isnan(v) else short(v), style="dim" if f else "") for v, f in zip(row, faint, strict=True)
+        ]
+        table.add_row(Text(label_text(label, 24)), *cells)
+    return table
+
+
+def _pair_table(found: DistanceMatrix) -> Table:
+    """Too many for a screen: the nearest pairs and the farthest."""
+    rows = sorted((r for r in found.rows() if r["distance"] is not None), key=lambda r: r["distance"])
+    between = len(rows) - 2 * _PAIRS
+    table = Table(box=None, pad_edge=False)
+    ends = "proved bracket" if found.confidence is None else f"{100 * found.confidence:g} % interval"
+    tested = found.tests is not None
+    for name, side in (
+        ("", "left"),
+        ("", "left"),
+        ("distance", "right"),
+        (ends, "left"),
+        ("p" if tested else "", "right"),
+    ):
+        table.add_column(name, justify=side)  # type: ignore[arg-type]
+    for k, row in enumerate(rows):
+        if between > 0 and k == _PAIRS:
+            table.add_row(Text(f"({between:,} pairs between)", style="dim"), "", "", "", "")
+        if between <= 0 or not _PAIRS <= k < _PAIRS + between:
+            names = (Text(label_text(row[side], 28)) for side in "xy")
+            chance = row["adjusted_pvalue"]
+            table.add_row(
+                *names, short(row["distance"]), _interval_ends(row), "" if chance is None else f"{chance:.3f}"
+            )
+    return table
+
+
+def _interval_ends(row: Mapping[str, Any]) -> str:
+    return "" if row["low"] is None else f"[{short(row['low'])}, {short(row['high'])}]"
+
+
+def show_selection(screen: Console, name: Hashable, found: Selection, notes: Sequence[str]) -> None:
+    """Which candidates explain the data."""
+    screen.print(Text(f"Which candidate explains {name}? {found.best}", style="bold"))
+    table = Table(box=None, pad_edge=False)
+    level = f"{100 * found.confidence:g} % interval"
+    for title, side in (("candidate", "left"), ("distance", "right"), (level, "left"), ("", "left")):
+        table.add_column(title, justify=side)  # type: ignore[arg-type]
+    for row in sorted(found.table, key=lambda r: r.distance):
+        mark = "nearest" if row.name == found.best else "may be as near" if row.inside else ""
+        ends = f"[{short(row.low)}, {short(row.high)}]"
+        table.add_row(Text(label_text(row.name, 40)), short(row.distance), ends, mark)
+    screen.print(table)
+    show_notes(screen, (label_text(note, 300) for note in notes), most=_FEW_NOTES)
+
+
+def show_drift(screen: Console, found: Drift, notes: Sequence[str]) -> None:
+    """Period against period, and what changed most."""
+    screen.print(Text(found.sentence(), style="bold"))
+    table = Table(box=None, pad_edge=False)
+    heads = (("period", "left"), ("against", "left"), ("distance", "right"), (f"{100 * found.confidence:g} % interval",
+             "left"), ("p (corrected)", "right"), ("", "left"))  # fmt: skip
+    for title, side in heads:
+        table.add_column(title, justify=side)  # type: ignore[arg-type]
+    for c in found.changes[-_COMPARISONS:]:
+        changed = c.adjusted <= found.level
+        ends = f"{short(c.low)} to {short(c.high)}"
+        table.add_row(
+            Text(label_text(c.period, 20)), Text(label_text(c.against, 20)), short(c.distance), ends,
+            short(c.adjusted), Text("changed" if changed else "", style="bold red"),
+        )  # fmt: skip
+    screen.print(table)
+    if len(found.changes) > _COMPARISONS:
+        screen.print(Text(f"The last {_COMPARISONS} of {len(found.changes)} comparisons; --json and --html have all."))
+    _show_causes(screen, found)
+    show_notes(screen, (label_text(note, 300) for note in notes), most=_FEW_NOTES)
+
+
+def _show_causes(screen: Console, found: Drift) -> None:
+    if found.result.makeup is None or not found.alarm:
+        return
+    top = found.largest
+    names = label_text(top.against, 20), label_text(top.period, 20)
+    screen.print(Text(f"\nWhat changed most, {names[1]} against {names[0]}:", style="bold"))
+    table = Table(box=None, pad_edge=False)
+    for title, side in (("transition", "left"), *((name, "right") for name in names), ("contribution", "right")):
+        table.add_column(Text(title), justify=side)  # type: ignore[arg-type]
+    for s in found.result.contributions(_TOP).transitions:
+        words = f"{label_text(s.state, 20)} \u2192 {label_text(s.next_state, 20)}"
+        shares = (f"{100 * p:.0f} %" for p in (s.probability_x, s.probability_y))
+        table.add_row(Text(words), *shares, f"{short(s.amount)}{' *' if s.marked else ''}")
+    screen.print(table)

@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import json as json_text
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
-from somcot.cli.cost_option import build_cost
-from somcot.cli.forecast import suggested_discount
-from somcot.cli.inputs import read_processes
-from somcot.cli.options import Reading, flag
-from somcot.cli.output import caught, check_targets, plain
-from somcot.live.alarm import Alarm
-from somcot.live.monitor import Monitor
-from somcot.live.reference import to_plain
-from somcot.live.sequences import text_keys
-from somcot.plumbing.files import exclusive
-from somcot.readers.tables.columns import ColumnRoles
-from somcot.readers.tables.csv_stream import EventBlock, Feed, Place
-from somcot.readers.tables.rows import check_gap
-from somcot.report.live_page import write_status
-from somcot.result import Result
+import typer
 
-__all__ = ["ALARM", "WatchOptions", "watch"]
+import somcot
+from somcot.cli.options import ALARM, Cost, Reading, SuggestedDiscount, flag
 
-ALARM = 3  # exit code of --exit-on-alarm
+if TYPE_CHECKING:
+    from somcot.readers.tables.csv_stream import EventBlock, Place
+    from somcot.live.alarm import Alarm
+    from somcot.live.monitor import Monitor
+    from somcot.result import Result
+
+__all__ = ["WatchOptions", "watch"]
+
 _SHOWN = 0.5  # seconds between two status lines on a terminal
 _PAGE = 2.0  # seconds between two status pages
 _PIECES = 100  # points of the curve from a block
@@ -38,69 +32,93 @@ _POINTS = 400  # of the evidence curve
 _STREAMED = {"sequence", "time", "state", "end", "gap", "delimiter", "terminated", "initial", "missing"}
 
 
-class WatchOptions(NamedTuple):
-    """What was asked for on the command line."""
+@dataclass(frozen=True)
+class WatchOptions:
+    """What to watch, against what, with which promise, and where to say so."""
 
-    reference: str
-    cost: str
-    discount: float | None
-    one_false_alarm_per: float | None
-    false_alarm: float | None
-    within: int | None
-    min_distance: float
-    window: int
-    starts: bool
-    follow: bool
-    every: int
-    broken: str
-    state_file: Path | None
-    exit_on_alarm: bool
-    on_alarm: str | None
-    html: Path | None
-    as_json: bool
-    save_every: float
+    reference: Annotated[str, typer.Option(metavar="FILE", help="What the process should be: a recording or a chain.")]
+    stream: Annotated[str, typer.Argument(metavar="FILE", help="CSV file with events; standard input by default.")] = (
+        "-"
+    )
+    discount: SuggestedDiscount = None
+    cost: Cost = "labels"
+    one_false_alarm_per: Annotated[
+        float | None, typer.Option(metavar="N", help="Events per false alarm on average, at least; 1e6 by default.")
+    ] = None
+    false_alarm: Annotated[
+        float | None, typer.Option(metavar="P", help="Instead: probability of a false alarm ever, or --within.")
+    ] = None
+    within: Annotated[int | None, typer.Option(metavar="N", help="Events for which --false-alarm holds.")] = None
+    min_distance: Annotated[float, typer.Option(metavar="D", help="Stay quiet about changes that are smaller.")] = 0.0
+    window: Annotated[int, typer.Option(min=1, metavar="N", help="Events that a distance is computed from.")] = 20_000
+    starts: Annotated[bool, typer.Option(help="Whether first states of sequences count.")] = True
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for the file to grow.")] = False
+    broken: Annotated[str, typer.Option(metavar="stop|skip", help="What to do with lines that cannot be read.")] = (
+        "stop"
+    )
+    state_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keep the state there; the same command goes on.")
+    ] = None
+    save_every: Annotated[
+        float, typer.Option(min=0.0, metavar="SECONDS", help="How often --state-file is written.")
+    ] = 5.0
+    exit_on_alarm: Annotated[bool, typer.Option("--exit-on-alarm", help="Leave at an alarm, with exit code 3.")] = False
+    on_alarm: Annotated[
+        str | None, typer.Option(metavar="CMD", help="Run this at an alarm, which comes as JSON on its input.")
+    ] = None
+    every: Annotated[int, typer.Option(min=1, metavar="N", help="Events between two lines of --json.")] = 1_000_000
+    json: Annotated[bool, typer.Option("--json", help="Print lines of JSON instead.")] = False
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep a status page there, one HTML file.")] = None
 
 
-def watch(path: str, reading: Reading, asked: WatchOptions) -> int:
-    """`somcot watch`."""
-    for name in reading.given():
+def watch(options: WatchOptions, reading: Reading) -> int:
+    """Watch a stream: has the process changed, and by how much?"""
+    from somcot.cli.output import caught, check_targets
+    from somcot.plumbing.files import exclusive
+
+    for name in reading.chosen():
         if name not in _STREAMED:
             raise ValueError(
                 f"{flag(name)}: not for a stream, whose lines are taken as they come; prepare both files so"
             )
-    if asked.broken not in ("skip", "stop"):
-        raise ValueError(f"--broken: found {asked.broken!r}, expected skip or stop")
-    if asked.reference == "-":
+    if options.broken not in ("skip", "stop"):
+        raise ValueError(f"--broken: found {options.broken!r}, expected skip or stop")
+    if options.reference == "-":
         raise ValueError("--reference: standard input is for the stream; name a file")
-    check_targets({"--html": asked.html, "--state-file": asked.state_file}, (path, asked.reference, asked.cost))
+    targets = {"--html": options.html, "--state-file": options.state_file}
+    check_targets(targets, (options.stream, options.reference, options.cost))
     with caught() as messages:
-        monitor = _monitor(reading, asked)
+        monitor = _monitor(options, reading)
     for text in messages:
         _note(text)
-    lock = exclusive(asked.state_file) if asked.state_file is not None else contextlib.nullcontext()
+    lock = exclusive(options.state_file) if options.state_file is not None else contextlib.nullcontext()
     with lock:
-        return _Watch(path, reading, asked, monitor).run()
+        return _Watch(options, reading, monitor).run()
 
 
-def _monitor(reading: Reading, asked: WatchOptions) -> Monitor:
-    reward = asked.cost.removeprefix("reward:") if asked.cost.startswith("reward:") else None
-    (reference,) = read_processes([asked.reference], reading, reward)
-    cost: Any = "labels" if asked.cost == "labels" else build_cost(asked.cost, reference, reference)
+def _monitor(options: WatchOptions, reading: Reading) -> Monitor:
+    from somcot.cli.cost_and_cells import build_cost, reward_column
+    from somcot.cli.forecast import suggested_discount
+    from somcot.cli.inputs import read_processes
+    from somcot.readers.tables.rows import check_gap
+
+    (reference,) = read_processes([options.reference], reading, reward_column(options.cost))
+    cost = "labels" if options.cost == "labels" else build_cost(options.cost, reference, reference)
     gap = check_gap(reading.gap)
     if reading.end is not None and gap is None:
         raise ValueError(
             f"--end: in a stream {reading.end!r} is reached by silence; pass --gap too, the pause that ends a sequence"
         )
-    return Monitor(
+    return somcot.Monitor(
         reference.value,
         cost,
-        discount=asked.discount or suggested_discount([reference]),
-        one_false_alarm_per=asked.one_false_alarm_per,
-        false_alarm=asked.false_alarm,
-        within=asked.within,
-        min_distance=asked.min_distance,
-        window=asked.window,
-        starts=None if asked.starts else False,
+        discount=options.discount or suggested_discount([reference]),
+        one_false_alarm_per=options.one_false_alarm_per,
+        false_alarm=options.false_alarm,
+        within=options.within,
+        min_distance=options.min_distance,
+        window=options.window,
+        starts=None if options.starts else False,
         end=reading.end,
         timeout=gap,
     )
@@ -109,16 +127,20 @@ def _monitor(reading: Reading, asked: WatchOptions) -> Monitor:
 class _Watch:
     """One run of the command."""
 
-    def __init__(self, path: str, reading: Reading, asked: WatchOptions, monitor: Monitor) -> None:
-        self.path, self.asked, self.monitor = path, asked, monitor
-        self.terminal = sys.stderr.isatty() and not asked.as_json
+    def __init__(self, options: WatchOptions, reading: Reading, monitor: Monitor) -> None:
+        from somcot.live.sequences import text_keys
+        from somcot.readers.tables.columns import ColumnRoles
+        from somcot.readers.tables.csv_stream import Feed, Place
+
+        self.path, self.options, self.monitor = options.stream, options, monitor
+        self.terminal = sys.stderr.isatty() and not options.json
         self.delivered, place = 0, Place()
-        if asked.state_file is not None and asked.state_file.exists():
-            place = self._resume(asked.state_file)
+        if options.state_file is not None and options.state_file.exists():
+            place = self._resume(options.state_file)
         roles = ColumnRoles(tuple(reading.state or ()), reading.sequence, reading.time)
         self.feed = Feed(
-            path, self.monitor.codes, text_keys, roles, place, states=self.monitor.reference.states,
-            follow=asked.follow, skip=asked.broken == "skip", delimiter=reading.delimiter or self.delimiter,
+            self.path, self.monitor.codes, text_keys, roles, place, states=self.monitor.reference.states,
+            follow=options.follow, skip=options.broken == "skip", delimiter=reading.delimiter or self.delimiter,
         )  # fmt: skip
         self.curve: list[tuple[int, float]] = [(self.monitor.n_events, self.monitor.evidence)]
         now = time.monotonic()
@@ -131,14 +153,16 @@ class _Watch:
 
     def _resume(self, path: Path) -> Place:
         """Go on where the state file left off; refuse one of another monitor."""
-        found = Monitor.load(path)
-        if found.fingerprint != self.monitor.fingerprint:
+        from somcot.readers.tables.csv_stream import Place
+
+        saved = somcot.Monitor.load(path)
+        if saved.fingerprint != self.monitor.fingerprint:
             raise ValueError(
                 f"{path}: the state of another monitor (other reference, cost or promise); pass the same as then, or "
                 "name another --state-file"
             )
-        self.monitor = found
-        position = dict(found.position or {})
+        self.monitor = saved
+        position = dict(saved.position or {})
         if position.get("source") != self._source():
             raise ValueError(
                 f"{path}: belongs to {position.get('source')!r}, not to {self._source()!r}; name another --state-file"
@@ -157,7 +181,7 @@ class _Watch:
         """Until the stream ends, an alarm if that is asked for, or Ctrl-C."""
         try:
             self._deliver()
-            if not (self.asked.exit_on_alarm and self.monitor.alarm is not None):
+            if not (self.options.exit_on_alarm and self.monitor.alarm is not None):
                 self._consume()
         except KeyboardInterrupt:
             if not self.busy:  # within a block, the last checkpoint is what is whole
@@ -170,7 +194,7 @@ class _Watch:
         finally:
             self.feed.close()
         self._end("ended")
-        return ALARM if self.asked.exit_on_alarm and self.monitor.alarm is not None else 0
+        return ALARM if self.options.exit_on_alarm and self.monitor.alarm is not None else 0
 
     def _consume(self) -> None:
         for block in self.feed.blocks():
@@ -181,14 +205,16 @@ class _Watch:
                 if alarms:
                     self._checkpoint()
                     self._deliver()
-                    if self.asked.exit_on_alarm:
+                    if self.options.exit_on_alarm:
                         return
             self._report()
 
     def _take(self, block: EventBlock) -> list[Alarm]:
         """Feed the monitor, in pieces where a curve is drawn; how events are cut changes nothing else."""
+        from somcot.cli.output import caught
+
         n = len(block.codes)
-        step = -(-n // _PIECES) if self.asked.html is not None else n
+        step = -(-n // _PIECES) if self.options.html is not None else n
         alarms: list[Alarm] = []
         for begin in range(0, n, step):
             part = slice(begin, begin + step)
@@ -210,19 +236,21 @@ class _Watch:
 
     def _deliver(self) -> None:
         """Let alarms out that are in the checkpoint and did not go out yet; then note that they did."""
+        from somcot.cli.output import print_json
+
         waiting = self.monitor.alarms[self.delivered :]
         for alarm in waiting:
             when = alarm.when(dated=self.monitor.dated)
             record = {"type": "alarm"} | _alarm(alarm) | {"when": when}
-            if self.asked.as_json:
-                _line(record)
+            if self.options.json:
+                print_json(record)
             else:
                 self._wipe()
                 _say(f"{f'{when}: ' if when else ''}{alarm} [{alarm.id}]")
                 for m in alarm.transitions[:3]:
                     _say(f"  {m}")
-            if self.asked.on_alarm:
-                _call(self.asked.on_alarm, record)
+            if self.options.on_alarm:
+                _call(self.options.on_alarm, record)
             self.delivered += 1
         if waiting:
             self._checkpoint()
@@ -232,45 +260,49 @@ class _Watch:
             "source": self._source(), "place": asdict(self.feed.place), "delivered": self.delivered,
             "delimiter": self.feed.delimiter,
         }  # fmt: skip
-        if self.asked.state_file is None:
+        if self.options.state_file is None:
             return
         self.saved = time.monotonic()
         try:
-            self.monitor.save(self.asked.state_file)
+            self.monitor.save(self.options.state_file)
             self.failing = False
         except OSError as error:
             if final:
                 raise
             if not self.failing:
-                _note(f"{self.asked.state_file}: {error.strerror}; going on, and trying again")
+                _note(f"{self.options.state_file}: {error.strerror}; going on, and trying again")
             self.failing = True
 
     def _report(self) -> None:
+        from somcot.cli.output import print_json
+
         now = time.monotonic()
-        if self.asked.state_file is not None and now - self.saved >= self.asked.save_every:
+        if self.options.state_file is not None and now - self.saved >= self.options.save_every:
             self._checkpoint()
         if self.monitor.n_events >= self.next_line:
             self.next_line = self._next_line()
-            if self.asked.as_json:
-                _line(self._status("status"))
+            if self.options.json:
+                print_json(self._status("status"))
         if self.monitor.alarm is not None and not self.sized and not self.monitor.provisional:
             self.sized = True
-            if self.asked.as_json:
-                _line(self._status("distance"))
+            if self.options.json:
+                print_json(self._status("distance"))
             else:
                 self._wipe()
                 _say(f"after the alarm: {self._size(0.9)}")
         if self.terminal and now - self.shown > _SHOWN:
             self.shown = now
             self._show()
-        if self.asked.html is not None and now - self.paged > _PAGE:
+        if self.options.html is not None and now - self.paged > _PAGE:
             self.paged = now
             self._page(refresh=5)
 
     def _next_line(self) -> int:
-        return (self.monitor.n_events // self.asked.every + 1) * self.asked.every
+        return (self.monitor.n_events // self.options.every + 1) * self.options.every
 
     def _size(self, confidence: float | None = None) -> Result | None:
+        from somcot.cli.output import caught
+
         if self.monitor.n_scored == 0:
             return None
         with caught():
@@ -280,6 +312,8 @@ class _Watch:
                 return None
 
     def _status(self, kind: str) -> dict[str, Any]:
+        from somcot.live.reference import to_plain
+
         m, size = self.monitor, self._size(0.9 if kind == "distance" else None)
         record: dict[str, Any] = {
             "type": kind, "events": m.n_events, "evidence": m.evidence, "alarm": m.alarm.id if m.alarm else None,
@@ -309,13 +343,16 @@ class _Watch:
             sys.stderr.flush()
 
     def _page(self, refresh: int | None) -> None:
+        from somcot.cli.output import caught
+        from somcot.report.live_page import write_status
+
         m = self.monitor
         facts = [(name, f"{n:,}") for name, n in self._losses() if n]
         with caught():
             size = self._size(0.9)
         try:
             write_status(
-                self.asked.html or "",
+                self.options.html or "",
                 m,
                 source=self.feed.name,
                 size=size,
@@ -326,7 +363,7 @@ class _Watch:
         except OSError as error:
             if refresh is None:
                 raise
-            _note(f"{self.asked.html}: {error.strerror}")
+            _note(f"{self.options.html}: {error.strerror}")
 
     def _losses(self) -> Iterator[tuple[str, int]]:
         yield "broken lines left out", self.feed.place.broken
@@ -334,11 +371,13 @@ class _Watch:
         yield "sequences dropped, too many were open", self.monitor.n_dropped
 
     def _end(self, how: str) -> None:
+        from somcot.cli.output import print_json
+
         m = self.monitor
         self._wipe()
         self._remember()
-        if self.asked.as_json:
-            _line(self._status("end"))
+        if self.options.json:
+            print_json(self._status("end"))
         else:
             what = "no events" if m.n_events == 0 else f"{m.n_events:,} events"
             if m.n_events == 0 and self.feed.place.names is None:
@@ -352,12 +391,14 @@ class _Watch:
         for name, n in self._losses():
             if n:
                 _note(f"{n:,} {name}")
-        if self.asked.html is not None:
+        if self.options.html is not None:
             self._page(refresh=None)
         self._checkpoint(final=True)
 
 
 def _alarm(alarm: Alarm) -> dict[str, Any]:
+    from somcot.live.reference import to_plain
+
     moved = [
         {
             "from": to_plain(m.source), "to": to_plain(m.target), "before": m.before, "now": m.now, "times": m.n_seen,
@@ -368,15 +409,12 @@ def _alarm(alarm: Alarm) -> dict[str, Any]:
     return alarm._asdict() | {"transitions": moved}
 
 
-def _line(record: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(plain(record), allow_nan=False) + "\n")
-    sys.stdout.flush()
-
-
 def _call(command: str, record: dict[str, Any]) -> None:
     """Run the user's command with the alarm on its standard input; its failure is said, and no reason to stop."""
+    from somcot.cli.output import plain
+
     try:
-        done = subprocess.run(command, shell=True, input=json.dumps(plain(record)) + "\n", text=True, timeout=60.0)
+        done = subprocess.run(command, shell=True, input=json_text.dumps(plain(record)) + "\n", text=True, timeout=60.0)
         code: Any = done.returncode
     except (OSError, subprocess.TimeoutExpired) as error:
         code = error

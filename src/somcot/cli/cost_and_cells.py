@@ -1,0 +1,412 @@
+"""``--cost`` and ``--cells``: what differences cost, by name or from a file, and states that are vectors of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from somcot import costs
+from somcot.cells import COSTS, Cells
+from somcot.cli.inputs import NamedProcess, full_label, match_labels, read_processes
+from somcot.cli.options import Reading, VectorOptions, flag
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.records import option_names
+from somcot.problem import ChainOrData, Data
+from somcot.readers.array_files import load_arrays
+from somcot.readers.formats import kind_of
+from somcot.readers.opening import Array, ArrowArray, format_of, identify, open_bytes
+from somcot.readers.tables.csv_stream import LONGEST_LINE, Header, csv_options, explain
+from somcot.readers.tables.vector_tables import read_vectors
+from somcot.recorded.labels import listing
+from somcot.result import Result
+from somcot.trajectories import Trajectories
+
+__all__ = [
+    "KNOWN",
+    "Pair",
+    "Vectors",
+    "build_cost",
+    "compares_labels",
+    "in_cells",
+    "number_of_cells",
+    "read_in_cells",
+    "read_pair",
+    "reward_column",
+    "scale_from",
+    "shared_cost",
+]
+
+
+# --- Two processes and the cost between them.
+
+
+class Pair(NamedTuple):
+    """Two processes by name, what differences cost and what that is called, and arguments that only vectors have."""
+
+    x: NamedProcess
+    y: NamedProcess
+    cost: Floats | costs.FeatureCost | str
+    cost_name: str
+    arguments: dict[str, Any]
+
+
+def read_pair(a: str, b: str, reading: Reading, cost: str, vectors: VectorOptions) -> Pair:
+    """Read both files, as recordings of vectors where ``--cells`` says so."""
+    if vectors.wanted:
+        recordings = read_in_cells((a, b), reading, vectors, cost)
+        x, y = recordings.named()
+        return Pair(x, y, recordings.cost, recordings.cost_name, recordings.arguments)
+    x, y = match_labels(*read_processes([a, b], reading, reward_column(cost)), compared=compares_labels(cost))
+    return Pair(x, y, build_cost(cost, x, y), cost, {})
+
+
+# --- The cost named on the command line: by name, by a column or an attribute, or as a matrix in a file.
+
+_LONGEST, _NAME = 1 << 30, 1 << 17  # bytes of a cost as text, and of the name of a state
+# As the library calls them, only that rewards are named by their column.
+KNOWN = ["reward:COLUMN" if name == "features" else name for name in costs.NAMED]
+_NAMES = {name.partition("[")[0].partition(":")[0] for name in KNOWN} - {"reward"}
+
+
+def compares_labels(text: str) -> bool:
+    """Whether it matters to a cost what states are called.
+
+    Examples
+    --------
+    >>> compares_labels("labels"), compares_labels("attribute:size")
+    (True, False)
+    """
+    return text.partition(":")[0] not in ("attribute", "degree", "neighbourhood")
+
+
+def reward_column(text: str) -> str | None:
+    """The column whose mean values are compared, of a cost that has one.
+
+    Examples
+    --------
+    >>> reward_column("reward:amount"), reward_column("labels")
+    ('amount', None)
+    """
+    if not text.startswith("reward:"):
+        return None
+    if text == "reward:":
+        raise ValueError("--cost reward:: which column? Write --cost reward:COLUMN")
+    return text.removeprefix("reward:")
+
+
+def shared_cost(text: str, processes: Mapping[Hashable, ChainOrData]) -> Floats | costs.FeatureCost | str:
+    """The cost between any two of many: a name stays one; a file is a matrix between the states that all share."""
+    if text.startswith("reward:"):
+        return "features"
+    label, process = next(iter(processes.items()))
+    first = NamedProcess(str(label), process)
+    table = build_cost(text, first, first)  # a name too, so that what is wrong with it is said now
+    return text if _is_name(text) else table
+
+
+def _is_name(text: str) -> bool:
+    return text.partition(":")[0] in _NAMES
+
+
+def build_cost(text: str, x: NamedProcess, y: NamedProcess) -> Floats | costs.FeatureCost:
+    """The cost named on the command line, (n_x, n_y)."""
+    if text.startswith("reward:"):
+        return _reward_cost(text, x, y)
+    if _is_name(text):
+        return _named_cost(text, x, y)
+    path = Path(text).expanduser() if text.startswith("~") else Path(text)
+    if not path.exists():
+        raise ValueError(f"--cost: {text!r} is neither {', '.join(KNOWN)} nor a file; check the spelling")
+    matrix = _cost_array(path) if path.suffix == ".npy" else _cost_table(path, x.value.states, y.value.states)
+    try:
+        return costs.check_cost(matrix, x.value.n_states, y.value.n_states)
+    except (TypeError, ValueError) as error:
+        order = "rows and columns follow the states as `somcot info` lists them"
+        raise ValueError(f"{path}: {str(error).removeprefix('cost: ')}; {order}") from None
+
+
+def _named_cost(text: str, x: NamedProcess, y: NamedProcess) -> Floats | costs.FeatureCost:
+    """A cost that the library knows by name; what is wrong with a side is said of its file."""
+    try:
+        cost = costs.between(text, x.value, y.value)
+    except ValueError as error:
+        side, sign, rest = str(error).partition(": ")
+        if side == "cost" and rest.startswith("found"):
+            raise ValueError(f"--cost: found {text!r}, expected one of {', '.join(KNOWN)}, or a file") from None
+        names = {"x": x.name, "y": y.name, "cost": f"--cost {text}"}
+        raise ValueError(f"{names.get(side, side)}{sign}{rest}") from None
+    return cost if isinstance(cost, costs.FeatureCost) else np.asarray(cost)
+
+
+def _reward_cost(text: str, x: NamedProcess, y: NamedProcess) -> costs.FeatureCost:
+    """Differences of mean rewards, which remember that they are estimated."""
+    means = [p.value.feature_means if isinstance(p.value, Data) else None for p in (x, y)]
+    sides = [(p, m) for p, m in zip((x, y), means, strict=True) if m is not None]
+    for process, mean_rewards in zip((x, y), means, strict=True):
+        if mean_rewards is None:
+            raise ValueError(f"--cost {text}: {process.name} has no reward column; give the cost as a matrix file")
+    known = {label for _, m in sides for label, mean in zip(m.states, m.means, strict=True) if not np.isnan(mean)}
+    for process, m in sides:
+        unknown = [label for label in m.states if label not in known]
+        if unknown:
+            column = text.partition(":")[2]
+            raise ValueError(
+                f"{process.name}: column {column!r} has no value for state(s) {listing(unknown)}; fill it in"
+            )
+    return costs.from_features(x.value, y.value)
+
+
+def _cost_array(path: Path) -> Array:
+    return next(iter(load_arrays(identify(path, "npy")).values()))
+
+
+def _cost_table(path: Path, states_x: Sequence[Hashable], states_y: Sequence[Hashable]) -> Floats:
+    """A matrix as text: bare numbers, or with the states of y on top and those of x at the left."""
+    cells = _CostCells.read(path)
+    columns = cells.columns()
+    if cells.bare:
+        return np.column_stack([cells.numbers(column) for column in columns])
+    across = _places(path, "column", cells.header.columns[1:], states_y)
+    matrix = np.column_stack([cells.numbers(column) for column in columns[1:]])
+    down = _places(path, "row", columns[0].to_pylist(), states_x)
+    return matrix[np.ix_(down, across)]
+
+
+class _CostCells(NamedTuple):
+    """A matrix as text: its first line, whether that holds numbers, all rows of numbers, and the line they begin in."""
+
+    header: Header
+    bare: bool
+    rows: bytes
+    begin: int
+
+    @classmethod
+    def read(cls, path: Path) -> _CostCells:
+        """From a file; blank lines before the first are of no account."""
+        with open_bytes(identify(path, "csv")) as stream:
+            line, number = stream.readline(LONGEST_LINE + 1).removeprefix(b"\xef\xbb\xbf"), 1
+            while line and not line.strip(b"\r\n"):
+                line, number = stream.readline(LONGEST_LINE + 1), number + 1
+            if not line:
+                raise ValueError(f"{path}: no numbers; expected a matrix with a row per state")
+            mark = "\t" if b"\t" in line else None
+            header = Header.read(line, str(path), mark, recode="save it as UTF-8", expected="a matrix as text")
+            bare = _is_number(header.columns[0])
+            rows = (line if bare else b"") + stream.read(_LONGEST + 1)
+        if len(rows) > _LONGEST:
+            raise ValueError(f"{path}: longer than {_LONGEST >> 20} MB; save the matrix with numpy.save")
+        if not rows.strip(b"\r\n"):
+            raise ValueError(f"{path}: no numbers; expected a matrix with a row per state")
+        return cls(header, bare, rows, number if bare else number + 1)
+
+    def line(self, row: int) -> int:
+        """The line of a row, from 0 on."""
+        return [k for k, line in enumerate(self.rows.splitlines(), self.begin) if line][row]
+
+    def columns(self) -> list[ArrowArray]:
+        """All columns as text."""
+        import pyarrow as pa
+        from pyarrow import compute
+        from pyarrow import csv as pacsv
+
+        types = dict.fromkeys(self.header.unique(), pa.string())
+        options = csv_options(self.header, types, len(self.rows) + 1, skip_empty=True)
+        try:
+            table = pacsv.read_csv(pa.BufferReader(self.rows), **options)
+        except pa.ArrowInvalid as error:
+            row, what = explain(str(error))
+            place = "" if row is None else f"line {self.line(row - 1)}: "
+            raise ValueError(f"{self.header.name}: {place}{what}; expected a matrix of numbers in UTF-8") from None
+        longest = compute.max(compute.binary_length(table.column(0))).as_py()
+        if longest > _NAME:
+            row = compute.index(compute.binary_length(table.column(0)), longest).as_py()
+            raise ValueError(
+                f"{self.header.name}: line {self.line(row)}: a field of {longest:,} bytes; expected the name of a state"
+            )
+        return [column.combine_chunks() for column in table.columns]
+
+    def numbers(self, column: ArrowArray) -> Floats:
+        """A column as numbers; Python knows some ways to write them that Arrow does not."""
+        import pyarrow as pa
+
+        try:
+            return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
+        except pa.ArrowInvalid:
+            texts = column.to_pylist()
+        for row, text in enumerate(texts):
+            if not _is_number(text):
+                raise ValueError(f"{self.header.name}: line {self.line(row)}: found {text[:40]!r}, expected a number")
+        return np.array([float(text) for text in texts])
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text
+
+
+def _places(path: Path, what: str, labels: list[str], states: Sequence[Hashable]) -> list[int]:
+    place = {text.strip(): k for k, text in enumerate(labels)}
+    if len(place) < len(labels):
+        name = next(text for k, text in enumerate(labels) if place[text.strip()] != k).strip()
+        raise ValueError(f"{path}: two {what}s are called {name!r}; leave one out or rename it")
+    names = [", ".join(map(str, s)) if isinstance(s, tuple) else str(s) for s in states]
+    missing = [name for name in names if name not in place]
+    if missing:
+        raise ValueError(f"{path}: no {what} for state(s) {listing(missing)}; add them")
+    return [place[name] for name in names]
+
+
+# --- ``--cells``: states that are vectors of numbers.
+
+_SHOWN = 4  # coordinates that a name of a cell can hold
+_TABLES_ONLY = ("state", "sequence", "time", "gap", "encoding", "delimiter")
+
+
+class Vectors(NamedTuple):
+    """Recordings by name, what differences cost, the number of cells, and what coordinates count in."""
+
+    names: tuple[str, ...]
+    recordings: tuple[Trajectories, ...]
+    cost: str
+    n_cells: int | str
+    scale: str | float | list[float]
+
+    def named(self) -> list[NamedProcess]:
+        """Each by name: for how long they are."""
+        sides = zip(self.names, self.recordings, strict=True)
+        return [NamedProcess(name, cast("Any", recording)) for name, recording in sides]
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The number of cells and the scale, as the library names them."""
+        return {"n_cells": self.n_cells, "scale": self.scale}
+
+    @property
+    def cost_name(self) -> str:
+        """What differences cost, and in which units.
+
+        Examples
+        --------
+        >>> from somcot import Trajectories
+        >>> data = Trajectories.from_arrays([[0.0, 1.0]])
+        >>> Vectors(("a", "b"), (data, data), "euclidean", "auto", "std").cost_name
+        'euclidean, in standard deviations of the coordinates'
+        """
+        if self.scale == "std":
+            return f"{self.cost}, in standard deviations of the coordinates"
+        divisors = self.scale if isinstance(self.scale, list) else [self.scale]
+        if all(value == 1 for value in divisors):
+            return f"{self.cost}, of coordinates as they are"
+        return f"{self.cost}, of coordinates divided by {', '.join(f'{float(v):g}' for v in divisors)}"
+
+
+def number_of_cells(text: str) -> int | str:
+    """What ``--cells`` says.
+
+    Examples
+    --------
+    >>> number_of_cells("auto"), number_of_cells("16")
+    ('auto', 16)
+    """
+    if text == "auto":
+        return text
+    if not (text.isascii() and text.isdigit() and 2 <= int(text[:6]) <= 1000):
+        raise ValueError(f"--cells: found {text!r}, expected auto or a whole number from 2 to 1000")
+    return int(text)
+
+
+def scale_from(text: str | None) -> str | float | list[float]:
+    """What ``--scale`` says.
+
+    Examples
+    --------
+    >>> scale_from(None), scale_from("1"), scale_from("0.5,2")
+    ('std', 1.0, [0.5, 2.0])
+    """
+    if text in (None, "std"):
+        return "std"
+    try:
+        divisors = [float(part) for part in str(text).split(",")]
+    except ValueError:
+        divisors = []
+    if not divisors or not all(0 < value < float("inf") for value in divisors):
+        raise ValueError(f"--scale: found {text!r}, expected std, a number above 0, or one for each coordinate: 0.5,2")
+    return divisors[0] if len(divisors) == 1 else divisors
+
+
+def read_in_cells(files: Sequence[str], reading: Reading, vectors: VectorOptions, cost: str) -> Vectors:
+    """Files as recordings of real vectors with the same coordinates."""
+    n_cells, scale = number_of_cells(vectors.cells or ""), scale_from(vectors.scale)
+    if cost not in ("labels", *COSTS):
+        raise ValueError(f"--cost: found {cost!r}; with --cells it is {' or '.join(COSTS)}")
+    options = _options(reading)
+    recordings = tuple(_read(path, options, reading.format) for path in files)
+    first = recordings[0]
+    for path, data in zip(files, recordings, strict=True):
+        if data.d != first.d:
+            raise ValueError(f"{path}: has {_coordinates(data)}, but {files[0]} has {first.d}; give all the same")
+    if isinstance(scale, list) and len(scale) != first.d:
+        raise ValueError(f"--scale: found {len(scale)} numbers, expected one, or one for each of {_coordinates(first)}")
+    return Vectors(tuple(files), recordings, "euclidean" if cost == "labels" else cost, n_cells, scale)
+
+
+def _coordinates(data: Trajectories) -> str:
+    return f"{data.d} coordinate{'' if data.d == 1 else 's'}"
+
+
+def _options(reading: Reading) -> dict[str, Any]:
+    """The reading options, as the reader of vectors calls them."""
+    known = option_names(read_vectors)
+    options = reading.chosen()
+    for name in options:
+        if name not in known:
+            instead = "; in Python: cells = discretise(x, y), cells.x.with_start(...)" if name == "initial" else ""
+            raise ValueError(
+                f"{flag(name)}: not together with --cells, which keeps numbers; leave one of the two out{instead}"
+            )
+    if options.get("terminated") == "all":
+        options["terminated"] = True
+    return options
+
+
+def _read(path: str, options: dict[str, Any], format: str | None) -> Trajectories:  # noqa: A002
+    source = identify(path, None if format_of(path) else format)
+    if kind_of(source.format).name == "arrays":
+        for name in options:
+            if name in _TABLES_ONLY:
+                raise ValueError(f"{flag(name)}: {path} holds arrays, which have no columns; leave it out")
+    return read_vectors(source, **options)
+
+
+def in_cells(result: Result, pair: Pair) -> tuple[Result, Pair]:
+    """The result with cells called by their centres, and both recordings on them with the cost between them."""
+    cells = result.cells
+    if cells is None:
+        raise TypeError("result: has no cells; only distances between recordings of vectors have them")
+    labels = _labels(cells)
+    x, y = (
+        NamedProcess(side.name, replace(recording, states=labels))
+        for side, recording in zip((pair.x, pair.y), cells.recordings, strict=True)
+    )
+    return replace(result, states_x=labels, states_y=labels), pair._replace(x=x, y=y, cost=cells.cost(str(pair.cost)))
+
+
+def _labels(cells: Cells) -> tuple[str, ...]:
+    """Centres as text, with as many digits as tell them apart; the ends of episodes are called so."""
+    first_end = cells.n_cells - cells.n_ends
+    if len(cells.names) > _SHOWN:  # too long to read; the first coordinates give an idea
+        heads = (", ".join(f"{value:.2g}" for value in centre[:2]) for centre in cells.centres)
+        return tuple(f"{'end' if k >= first_end else 'cell'} {k} ({head}, ...)" for k, head in enumerate(heads))
+    for digits in (2, 3, 5, 17):
+        texts = [", ".join(f"{value:.{digits}g}" for value in centre) for centre in cells.centres]
+        names = tuple(f"end {text}" if k >= first_end else text for k, text in enumerate(texts))
+        if len(set(names)) == len(names):
+            break
+    return names

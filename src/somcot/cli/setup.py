@@ -1,0 +1,319 @@
+"""Trying it out and setting up: `somcot demo`, `somcot warm-up` and `somcot completion`."""
+
+from __future__ import annotations
+
+import enum
+import gc
+import logging
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import numpy as np
+import typer
+
+import somcot
+from somcot.cli.options import can_draw
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from somcot.chains import MarkovChain
+    from somcot.samples import Samples
+
+__all__ = ["COLUMNS", "DISCOUNT", "Shell", "Warmed", "completion", "demo", "warm_kernels", "warm_up"]
+
+DISCOUNT = 0.9
+
+
+# --- The bundled example, start to finish: two recorded months of a shop, and the truth behind them.
+
+COLUMNS = "--sequence session --time time --state page --terminated all"
+
+
+def demo(
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for report and figure.")] = Path("out"),
+) -> int:
+    """The bundled example, start to finish."""
+    from rich.text import Text
+
+    from somcot.cli import screens
+    from somcot.cli.inputs import NamedProcess
+    from somcot.cli.output import ShownResult, caught, console, write_files
+    from somcot.data import clickstream
+    from somcot.plumbing.files import write_bytes
+    from somcot.readers import from_table
+
+    screen = console()
+    screen.print(
+        "A web shop recorded its visitors' clicks in May and, after a redesign, in June.\n"
+        "How different has the behaviour become, and where?\n"
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    files = [out / f"{month}.csv" for month in ("may", "june")]
+    for path in files:
+        write_bytes(path, clickstream.path(path.stem).read_bytes())
+    report = out / "report.html"
+    command = f"somcot distance {files[0]} {files[1]} \\\n    {COLUMNS} --discount {DISCOUNT:g} --html {report}"
+    screen.print(Text(f"$ {command}", style="bold cyan"), soft_wrap=True)
+    with caught() as messages:
+        may, june = (
+            NamedProcess(path.name, from_table(path, sequence="session", time="time", state="page", terminated=True))
+            for path in files
+        )
+        cost = somcot.costs.labels(may.value.states, june.value.states)
+        result = somcot.distance(may.value, june.value, cost, discount=DISCOUNT, confidence=0.9, rng=0)
+    truth = _truth()
+    answer = ShownResult(result, may, june, cost, "labels", 0, messages, command, state_name="page")
+    figure = out / "demo.png" if can_draw() else None
+    screens.show_distance(screen, answer, known=truth)  # the answer first, as in `somcot distance`
+    write_files(answer, report, figure, known=truth)
+    screens.show_files(screen, answer)
+    if figure is None:
+        screen.print("figure: left out, drawing needs matplotlib: pip install matplotlib")
+    _verdict(screen, result, truth)
+    _next(screen, files)
+    return 0
+
+
+def _truth() -> float:
+    """The exact distance of the two chains the sessions were drawn from."""
+    from somcot.data import clickstream
+
+    x, y = clickstream.chain("may"), clickstream.chain("june")
+    cost = somcot.costs.labels(x.states, y.states)
+    return somcot.distance(x, y, cost, discount=DISCOUNT).distance
+
+
+def _verdict(screen: Console, result: somcot.Result, truth: float) -> None:
+    from rich.text import Text
+
+    interval = result.confidence_interval
+    if interval is None:
+        return
+    level = 100 * interval.level
+    if interval.low <= truth <= interval.high:
+        text = f"The truth, {truth:.4f}, lies inside the interval; {level:g} of 100 draws are meant to end so."
+    else:
+        text = f"The truth, {truth:.4f}, lies outside the interval; {100 - level:g} of 100 draws may end so."
+    screen.print(Text(f"\n{text}", style="bold"))
+
+
+def _next(screen: Console, files: list[Path]) -> None:
+    from rich.text import Text
+
+    pair = f"{files[0]} {files[1]}"
+    screen.print("\nNext, you may try")
+    for what, command in (
+        ("is it the same process at all?", f"somcot test {pair} {COLUMNS} --discount {DISCOUNT:g}"),
+        ("what does a file hold?", f"somcot info {files[0]} {COLUMNS}"),
+        ("how far apart from every pair of pages?", f"somcot metric {pair} {COLUMNS} --discount {DISCOUNT:g}"),
+    ):
+        screen.print(Text(f"  # {what}", style="dim"))
+        screen.print(Text(f"  {command}"), soft_wrap=True)
+
+
+# --- Every kernel compiled and kept on disk, so that no later answer has to wait for the compiler.
+#
+# A kernel is compiled for the types it is called with, so the sure way is to pose every kind of question once, on
+# processes of a few states. `tests/cli/test_setup.py` checks that nothing is left cold.
+
+
+class Warmed(NamedTuple):
+    """One kind of question, posed once."""
+
+    name: str
+    n_compiled: int
+    seconds: float
+
+
+def warm_up() -> int:
+    """Compile everything now, so that later answers need not wait."""
+    from somcot.cli.output import console
+
+    screen = console()
+    logging.getLogger("somcot").setLevel(logging.ERROR)  # it would announce less exactly what is said here
+    began = time.perf_counter()
+    screen.print("Compiling the numerical kernels; they are kept on disk, so this is needed once.")
+    gc.disable()  # what the compiler leaves behind goes with the process
+    try:
+        for name, n_compiled, seconds in warm_kernels():
+            screen.print(f"  {name:<26} {f'compiled in {seconds:.1f} s' if n_compiled else 'ready'}")
+    finally:
+        gc.enable()
+    screen.print(f"All kernels are ready ({time.perf_counter() - began:.0f} s).")
+    return 0
+
+
+def warm_kernels() -> Iterator[Warmed]:
+    """Pose each kind of question once; what was compiled before is only loaded.
+
+    Examples
+    --------
+    >>> [name for name, n_compiled, seconds in warm_kernels()][0]
+    'exact distance'
+    """
+    from numba.core import event
+
+    for name, ask in _QUESTIONS.items():
+        began = time.perf_counter()
+        with warnings.catch_warnings(), event.install_recorder("numba:compile") as compiled:
+            warnings.simplefilter("ignore")  # answers from so few data are nothing to rely on, nor are they meant to be
+            ask()
+        n_compiled = sum(e.is_start for _, e in compiled.buffer)
+        yield Warmed(name, n_compiled, time.perf_counter() - began)
+
+
+def _chains() -> tuple[MarkovChain, MarkovChain]:
+    return somcot.random_walk(3), somcot.random_walk(3, 0.7)
+
+
+def _episodes() -> tuple[Samples, Samples]:
+    x, y = _chains()
+    return x.sample(9, 9, rng=0), y.sample(9, 9, rng=1)
+
+
+def _occupancies() -> tuple[Samples, Samples]:
+    x, y = _chains()
+    return x.sample_occupancy(99, DISCOUNT, rng=0), y.sample_occupancy(99, DISCOUNT, rng=1)
+
+
+def _cost() -> list[list[float]]:
+    return [[abs(i - j) for j in range(3)] for i in range(3)]
+
+
+def _exact() -> None:
+    from somcot import certificates
+
+    x, y = _chains()
+    result = somcot.distance(x, y, _cost(), discount=DISCOUNT, method="exact")
+    _ = result.encoder, result.gradient, result.residuals, x.occupancy(DISCOUNT)
+    problem = somcot.Problem(x, y, _cost(), DISCOUNT)
+    certificates.bracket(problem, somcot.metric(x, y, _cost(), discount=DISCOUNT))
+    certificates.lower_bound(problem, 2)
+    _smaller()
+
+
+def _smaller() -> None:
+    """Problems that are solved as smaller ones: rare states, states that are alike."""
+    far, split = somcot.random_walk(99, 0.3), somcot.block_chain(somcot.random_walk(3), 9)
+    reward = [1.0] + [0.0] * 98
+    result = somcot.distance(far, split, [[abs(r - k // 9) for k in range(27)] for r in reward], discount=DISCOUNT)
+    _ = result.encoder, result.gradient
+
+
+def _wide() -> None:
+    """Rows of many entries, and pairs enough for every way of starting on them to be tried."""
+    table = np.random.default_rng(0).random((24, 24))
+    x, y = (somcot.MarkovChain(rows, normalize=True) for rows in (table, table.T))
+    somcot.metric(x, y, table[::-1], discount=DISCOUNT)
+
+
+def _close() -> None:
+    x, y = _chains()
+    somcot.distance(x, y, _cost(), discount=1 - 1e-6)
+
+
+def _estimate() -> None:
+    for data in (_episodes(), _occupancies()):
+        result = somcot.distance(*data, _cost(), discount=DISCOUNT, confidence=0.9)
+        _ = result.encoder, result.gradient
+    somcot.same_process(*_episodes(), _cost(), discount=DISCOUNT, n_permutations=1)
+
+
+def _gradients() -> None:
+    from somcot.gradients import WarmStart, solve_arrays
+
+    x, y = _chains()
+    arrays = [x.transition, y.transition, _cost(), DISCOUNT, [0.2, 0.3, 0.5], [0.2, 0.3, 0.5]]
+    warm = WarmStart()
+    for _ in range(2):
+        solution = solve_arrays(tuple(np.asarray(a, dtype=np.float64) for a in arrays), warm)
+        _ = solution.gradient, solution.is_smooth(), solution.second(solution.gradient)
+
+
+def _many() -> None:
+    x, y = _episodes()
+    somcot.distance_matrix([*_chains(), x, y], _cost(), discount=DISCOUNT, confidence=0.9)
+    somcot.distance_matrix([x, somcot.Counts.from_samples(x)], _cost(), discount=DISCOUNT, confidence=0.5)
+
+
+def _counting() -> None:
+    from somcot.readers.tables.streaming_counts import warm_up
+
+    warm_up()
+
+
+def _live() -> None:
+    from somcot.live.sequences import keys_of
+
+    x, _ = _episodes()
+    names = keys_of(["a", "b", "c"] * 3)
+    for reference in (somcot.random_walk(3), x):
+        monitor = somcot.Monitor(reference, discount=DISCOUNT)
+        monitor.update(x.now[:9])
+        monitor.update(x.now[:9], names, times=np.arange(9.0))
+        monitor.update(np.arange(99) % 3, np.arange(99))
+
+
+def _saddle() -> None:
+    for x, y in (_chains(), _occupancies()):
+        _ = somcot.distance(x, y, _cost(), discount=DISCOUNT, method="saddle", max_steps=10).encoder
+
+
+def _sinkhorn() -> None:
+    somcot.distance(*_chains(), _cost(), discount=DISCOUNT, method="sinkhorn", epsilon=0.5)
+
+
+def _draws() -> None:
+    from somcot import streams
+
+    streams.from_chain(_chains()[0], DISCOUNT, rng=0).draw(10)
+
+
+def _somcot(support: str) -> None:
+    x, y = _chains()
+    ask = partial(somcot.distance, x, y, _cost(), discount=DISCOUNT, method="somcot", n_steps=50, rng=0)
+    for keep in (False, True):
+        ask(support=support, keep_coupling=keep)
+
+
+_QUESTIONS: dict[str, Callable[[], None]] = {
+    "exact distance": _exact,
+    "wide supports": _wide,
+    "derivatives": _gradients,
+    "discounts close to 1": _close,
+    "saddle point": _saddle,
+    "estimate from data": _estimate,
+    "many distances": _many,
+    "counting tables": _counting,
+    "watching a stream": _live,
+    "Sinkhorn value iteration": _sinkhorn,
+    "draws from a chain": _draws,
+    "SOMCOT, full support": partial(_somcot, "full"),
+    "SOMCOT, observed support": partial(_somcot, "observed"),
+}
+
+
+# --- Completion of commands and options in a shell.
+
+
+class Shell(enum.StrEnum):
+    """Shells that can complete the command."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def completion(shell: Annotated[Shell, typer.Argument(help="Which shell.")]) -> int:
+    """Print a completion script for bash, zsh or fish."""
+    from typer._completion_shared import get_completion_script
+
+    script = get_completion_script(prog_name="somcot", complete_var="_SOMCOT_COMPLETE", shell=str(shell))
+    sys.stdout.write(f"{script}\n")
+    return 0
