@@ -75,11 +75,15 @@ def warm_up() -> None:
     import pyarrow.parquet
 
     import somcot
-    import somcot.cli.demo
+    import somcot.cli.application
+    import somcot.cli.cost_and_cells
+    import somcot.cli.screens
     from somcot.inference.permutation import same_process
 
     assert pyarrow.parquet is not None
-    assert somcot.cli.demo is not None
+    assert somcot.cli.application is not None
+    assert somcot.cli.cost_and_cells is not None
+    assert somcot.cli.screens is not None
     data = somcot.random_walk(3).sample(9, 9, rng=0)
     cost = somcot.costs.labels(data.states, data.states)
     somcot.distance(data, data, cost, discount=0.5, confidence=0.9, rng=0)

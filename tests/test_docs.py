@@ -17,7 +17,7 @@ from urllib.parse import unquote
 import pytest
 
 import somcot
-from somcot.cli import demo
+from somcot.cli import setup
 
 ROOT = Path(__file__).parents[1]
 
@@ -66,7 +66,7 @@ def without_times(line: str) -> str:
 def test_home_shows_the_command_of_the_demo() -> None:
     (shown,) = re.findall(r"^somcot distance .*$", HOME, re.MULTILINE)
     files, report = "out/may.csv out/june.csv", "--html out/report.html"
-    assert shown == f"somcot distance {files} {demo.COLUMNS} --discount {demo.DISCOUNT:g} {report}"
+    assert shown == f"somcot distance {files} {setup.COLUMNS} --discount {setup.DISCOUNT:g} {report}"
 
 
 def drawn(heading: str) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 
 import somcot
 from somcot import Monitor, random_walk
-from somcot.cli.cost_option import build_cost
+from somcot.cli.cost_and_cells import build_cost
 from somcot.cli.inputs import NamedProcess
 from somcot.many.record import DistanceMatrix
 from somcot.readers.opening import read

@@ -9,8 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from somcot.cli.application import app
-from somcot.cli.help import EXAMPLES, WIDEST, Grouped
+from somcot.cli.application import EXAMPLES, WIDEST, Grouped, app
 from somcot.paper.command import register
 
 

@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 import somcot
-from somcot.cli import matrix as many
 from somcot.cli.application import app
 from somcot.cli.forecast import TooLongError
+from somcot.many import plan
 
 READ = ["--sequence", "user", "--state", "page", "--discount", "0.9"]
 
@@ -138,6 +138,31 @@ def test_notes_of_many_are_said_once_and_in_options(folder: Path) -> None:
     assert found == ("w0, w1, w2 and 2 more: pass --terminated all for it",)
 
 
+def test_labels_of_two_kinds_keep_what_nodes_carry(tmp_path: Path) -> None:
+    """GraphML names nodes by text and GML by number; the numbers become text, and attributes stay."""
+    graph = """<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
+    <key id="s" for="node" attr.name="size" attr.type="double"/><graph edgedefault="undirected">
+    <node id="p"><data key="s">1</data></node><node id="q"><data key="s">2</data></node>
+    <edge source="p" target="q"/></graph></graphml>"""
+    nodes = "node [ id 1 size 1.0 ] node [ id 2 size 4.0 ]"
+    (tmp_path / "a.graphml").write_text(graph)
+    (tmp_path / "b.gml").write_text(f"graph [ {nodes} edge [ source 1 target 2 ] ]")
+    options = [tmp_path / "a.graphml", tmp_path / "b.gml", "--cost", "attribute:size", "--discount", 0.9, "--json"]
+    table, pair = (json.loads(run(name, *options).splitlines()[-1]) for name in ("matrix", "distance"))
+    assert pair["distance"] > 0.1
+    assert table["values"][0][1] == pytest.approx(pair["distance"], abs=1e-12)
+
+
+def test_a_file_that_is_called_like_a_cost_is_not_read(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["matrix", folder / "log.csv", "--by", "week", *READ, "--json"]
+    before = json.loads(run(*command).splitlines()[-1])
+    (tmp_path / "labels").write_text("not a matrix")
+    monkeypatch.chdir(tmp_path)
+    assert json.loads(run(*command).splitlines()[-1])["values"] == before["values"]
+
+
 def test_large_folders_are_counted(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same answer within what splits decide, a note, and a refusal of what counting does not know."""
     from somcot.cli import inputs as folders
@@ -195,7 +220,7 @@ def test_a_long_run_is_asked_about_on_a_terminal_only(
     """At a terminal it waits for an answer; a job without one starts; --yes starts too."""
     import pty
 
-    monkeypatch.setattr(many, "forecast", lambda plan, threads=None: 4000.0)
+    monkeypatch.setattr(plan, "forecast", lambda job, threads=None: 4000.0)
     arguments = ["matrix", *(str(folder / f"w{k}.csv") for k in range(3)), *READ]
     if answer is None:
         assert "Start?" not in run(*arguments)

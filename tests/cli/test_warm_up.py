@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from somcot.cli.warm_up import warm_up
+from somcot.cli.setup import warm_kernels
 
 PREPARE = """
 import warnings
@@ -84,10 +84,10 @@ def compiled(cache: Path) -> set[str]:
 
 
 def test_each_question_is_reported() -> None:
-    found = list(warm_up())
+    found = list(warm_kernels())
     assert len({step.name for step in found}) == len(found) >= 6
     assert all(step.n_compiled >= 0 and step.seconds > 0 for step in found)
-    assert [step.n_compiled for step in warm_up()] == [0] * len(found)
+    assert [step.n_compiled for step in warm_kernels()] == [0] * len(found)
 
 
 @pytest.mark.slow

@@ -32,26 +32,26 @@ main()
 """
 PAUSED_EXEC = """
 import sys
-import somcot.cli.distance as run
-def info(*_, **__):
+import somcot.cli.inputs as inputs
+def read_processes(*_, **__):
     print("busy", flush=True)
     exec("import time\\nfor _ in range(600): time.sleep(0.1)")
-run.info = info
+inputs.read_processes = read_processes
 from somcot.__main__ import main
 sys.argv = ["somcot", "info", "nowhere.csv"]
 main()
 """
 PAUSED_IN_COMPILED_CODE = """
 import sys
-import somcot.cli.distance as run
-def info(*_, **__):
+import somcot.cli.inputs as inputs
+def read_processes(*_, **__):
     print("busy", flush=True)
     import time
     try:
         time.sleep(60)
     except KeyboardInterrupt as error:
         raise SystemError("returned a result with an exception set") from error
-run.info = info
+inputs.read_processes = read_processes
 from somcot.__main__ import main
 sys.argv = ["somcot", "info", "nowhere.csv"]
 main()
@@ -60,14 +60,16 @@ main()
 
 LEAVING = """
 import os, sys
-import somcot.cli.distance as run
-run.info = lambda *_, **__: print("done") or 0
+from somcot.cli import app
+@app.command()
+def finish():
+    print("done")
 class Late:
     def __del__(self, kill=os.kill, pid=os.getpid(), number=NUMBER):
         kill(pid, number)
 sys.late = Late()  # gone when modules are cleared, after the handlers of the interpreter
 from somcot.__main__ import main
-sys.argv = ["somcot", "info", "nowhere.csv"]
+sys.argv = ["somcot", "finish"]
 main()
 """
 

@@ -120,7 +120,7 @@ def _next(screen: Console, files: list[Path]) -> None:
 # --- Every kernel compiled and kept on disk, so that no later answer has to wait for the compiler.
 #
 # A kernel is compiled for the types it is called with, so the sure way is to pose every kind of question once, on
-# processes of a few states. `tests/cli/test_setup.py` checks that nothing is left cold.
+# processes of a few states. `tests/cli/test_warm_up.py` checks that nothing is left cold.
 
 
 class Warmed(NamedTuple):
