@@ -124,11 +124,13 @@ def earlier() -> Path | None:
 
 def cold(source: Path, asked: Path) -> float:
     """CPU seconds that all questions of a warm-up take with nothing compiled; `asked` is the version they come from."""
-    code = "import runpy, sys; list(runpy.run_path(sys.argv[1])['warm_up']())"
+    code = "import runpy, sys; list(runpy.run_path(sys.argv[1])[sys.argv[2]]())"
+    earlier, present = asked / "somcot" / "commands" / "warm_up.py", asked / "somcot" / "cli" / "setup.py"
+    questions = [str(earlier), "warm_up"] if earlier.exists() else [str(present), "warm_kernels"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
-            [sys.executable, "-c", code, str(asked / "somcot" / "commands" / "warm_up.py")],
+            [sys.executable, "-c", code, *questions],
             env=os.environ | {"PYTHONPATH": str(source), "NUMBA_CACHE_DIR": folder, "OMP_NUM_THREADS": "1"},
             check=True, capture_output=True,
         )  # fmt: skip

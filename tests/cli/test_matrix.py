@@ -153,10 +153,13 @@ def test_labels_of_two_kinds_keep_what_nodes_carry(tmp_path: Path) -> None:
     assert table["values"][0][1] == pytest.approx(pair["distance"], abs=1e-12)
 
 
-def test_a_file_that_is_called_like_a_cost_is_not_read(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    command = ["matrix", folder / "log.csv", "--by", "week", *READ, "--json"]
+def test_a_file_that_is_called_like_a_cost_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cost stays a name, which suits processes of different states."""
+    for name, pages in (("a.csv", "pqpqp"), ("b.csv", "pqrpqr")):
+        rows = (f"1,{k},{page}\n" for k, page in enumerate(pages))
+        (tmp_path / name).write_text("user,step,page\n" + "".join(rows))
+    options = ["--sequence", "user", "--time", "step", "--state", "page", "--discount", 0.5, "--json"]
+    command = ["matrix", tmp_path / "a.csv", tmp_path / "b.csv", *options]
     before = json.loads(run(*command).splitlines()[-1])
     (tmp_path / "labels").write_text("not a matrix")
     monkeypatch.chdir(tmp_path)

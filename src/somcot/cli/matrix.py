@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json as json_text
 import sys
@@ -306,6 +305,8 @@ def _write(path: Path, found: DistanceMatrix, content: dict[str, object], notes:
 
 
 def _csv(rows: list[dict[str, Any]]) -> bytes:
+    import csv
+
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, fieldnames=list(rows[0]))
     writer.writeheader()

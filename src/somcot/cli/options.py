@@ -7,6 +7,7 @@ all fields of the record (`expanded`). Which kind of file takes a reading option
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
@@ -426,6 +427,7 @@ def expanded(function: Callable[..., int]) -> Callable[..., int]:
     return run
 
 
+@functools.cache  # most commands read files, and the names of types are slow to look up
 def _options(record: type) -> list[inspect.Parameter]:
     hints = get_type_hints(record, include_extras=True)
     return [

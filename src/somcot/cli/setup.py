@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import gc
-import logging
 import sys
 import time
 import warnings
@@ -133,6 +132,8 @@ class Warmed(NamedTuple):
 
 def warm_up() -> int:
     """Compile everything now, so that later answers need not wait."""
+    import logging
+
     from somcot.cli.output import console
 
     screen = console()
