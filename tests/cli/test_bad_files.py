@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from somcot import MarkovChain
-from somcot.cli.cost_option import build_cost
+from somcot.cli.cost_and_cells import build_cost
 from somcot.cli.inputs import NamedProcess
 from tests.command_server import Command
 

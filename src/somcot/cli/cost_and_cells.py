@@ -11,7 +11,7 @@ import numpy as np
 
 from somcot import costs
 from somcot.cells import COSTS, Cells
-from somcot.cli.inputs import NamedProcess, full_label, match_labels, read_processes
+from somcot.cli.inputs import NamedProcess, match_labels, read_processes
 from somcot.cli.options import Reading, VectorOptions, flag
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.records import option_names

@@ -18,9 +18,9 @@ import somcot
 from somcot.cli.options import ALARM, Cost, Reading, SuggestedDiscount, flag
 
 if TYPE_CHECKING:
-    from somcot.readers.tables.csv_stream import EventBlock, Place
     from somcot.live.alarm import Alarm
     from somcot.live.monitor import Monitor
+    from somcot.readers.tables.csv_stream import EventBlock, Place
     from somcot.result import Result
 
 __all__ = ["WatchOptions", "watch"]
