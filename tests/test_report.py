@@ -135,7 +135,7 @@ def test_the_words_follow_what_is_known() -> None:
     assert "may be chance" not in known
     data = somcot.distance(a, b, cost, discount=0.9)
     page = report.html(data)
-    assert "It is estimated from recordings; no interval was asked for, so its error is not known." in page
+    assert "It is estimated from recordings; no interval was requested, so its error is not known." in page
     assert f"<tr><th>before correction</th><td>{data.plugin:.4f}, proved to " in page
     assert "certain" not in page
     stream = somcot.distance(x, y, cost, discount=0.9, method="somcot", n_steps=300, rng=0)

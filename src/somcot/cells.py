@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from somcot.plumbing.arrays import Codes, Floats, Ints
 from somcot.plumbing.checks import real_array
-from somcot.plumbing.html import card, record_card, table
+from somcot.plumbing.html import Table, card, record_card
 from somcot.plumbing.text import brief_record
 from somcot.samples import Samples
 from somcot.trajectories import Trajectories
@@ -171,7 +171,7 @@ class Cells:
         order = np.argsort(-self.visits.sum(axis=0), kind="stable")[:8]
         rows = [(f"{k}", *(f"{v:.4g}" for v in self.centres[k]), f"{self.visits[:, k].sum():,}") for k in order]
         facts = [("cells", f"{self.n_cells}"), ("saturation", f"{self.saturation:.2g}")]
-        return card("Cells", facts, table(["!cell", *(f"!{name}" for name in self.names), "!points"], rows))
+        return card("Cells", facts, Table(("cell", *self.names, "points"), rows, "r" * (len(self.names) + 2)))
 
 
 def samples_of(codes: Codes, data: Trajectories, k: int, *, ends: bool) -> Samples:

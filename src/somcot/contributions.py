@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from somcot.chains import Support
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.html import card, table
+from somcot.plumbing.html import Table, card
 from somcot.plumbing.text import brief_record, decimals, label_text, percent
 
 __all__ = ["ContributionInputs", "Contributions", "PairShare", "RowCounts", "TransitionShare", "names_count"]
@@ -73,13 +73,12 @@ class Contributions(NamedTuple):
             (label_text(t.state, 40), label_text(t.next_state, 40), *_numbers(t), *map(percent, t[-2:]))
             for t in self.transitions
         ]
-        common = ["!amount", "!error", "clear"]
-        tables = [table(["in X", "in Y", *common, "!time", "!cost"], pairs, caption="Pairs of states")]
-        if steps:
-            tables.append(table(["from", "to", *common, "!in X", "!in Y"], steps, caption="Transitions"))
+        common = ("amount", "error", "clear")
         return card(
-            "Contributions", (), *tables,
-            sub="clear: no accident of the recordings, at a false discovery rate of 5 %",
+            "Contributions", (),
+            Table(("in X", "in Y", *common, "time", "cost"), pairs, "llrrlrr", "Pairs of states"),
+            Table(("from", "to", *common, "in X", "in Y"), steps, "llrrlrr", "Transitions"),
+            sub="clear: statistically significant, at a false discovery rate of 5 %",
         )  # fmt: skip
 
     def __str__(self) -> str:

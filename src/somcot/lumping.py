@@ -11,7 +11,7 @@ from somcot.chains import MarkovChain, Support
 from somcot.core.partition import Labels, block_masses, coarsest, first_members, merged
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_discount, check_number, real_array
-from somcot.plumbing.html import card
+from somcot.plumbing.html import Markup, card
 
 __all__ = ["Lumping", "lump"]
 
@@ -60,7 +60,7 @@ class Lumping:
 
     def _repr_html_(self) -> str:
         said = f"{len(self.labels):,} states in {self.chain.n_states:,} blocks, error at most {self.error:.3g}"
-        return card("Lumping", (), self.chain._repr_html_(), sub=said)
+        return card("Lumping", (), Markup(self.chain._repr_html_()), sub=said)
 
 
 def lump(chain: MarkovChain, cost_or_features: ArrayLike, *, tolerance: float = 0.0) -> Lumping:

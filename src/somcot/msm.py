@@ -18,7 +18,7 @@ from somcot.costs import Cost
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_count, check_discount
 from somcot.plumbing.errors import DataWarning, warn
-from somcot.plumbing.html import card, histogram, table
+from somcot.plumbing.html import Table, card, histogram
 from somcot.plumbing.text import figure
 from somcot.readers.array_files import from_dtrajs, from_model
 from somcot.result import Result
@@ -142,7 +142,7 @@ class LagSweep:
 
     def _repr_html_(self) -> str:
         rows = [(f"{lag:,}", figure(r.distance), *_ends(r), f"{r.samples[0]:,} + {r.samples[1]:,}") for lag, r in self]
-        return card("LagSweep", (), table(["!lag", "!distance", "!low", "!high", "!transitions"], rows))
+        return card("LagSweep", (), Table(("lag", "distance", "low", "high", "transitions"), rows, "rrrrr"))
 
 
 def _ends(result: Result) -> tuple[str, str]:

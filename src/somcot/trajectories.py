@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from somcot.plumbing.arrays import Bools, Floats, Ints
 from somcot.plumbing.checks import check_labels, refuse_masks
 from somcot.plumbing.errors import DataWarning, warn
-from somcot.plumbing.html import card, table
+from somcot.plumbing.html import Table, card
 from somcot.recorded.recording import episode_flags
 
 __all__ = ["Trajectories", "needs_cells"]
@@ -189,9 +189,8 @@ class Trajectories:
             (name, f"{column.mean():.4g}", f"{column.std():.4g}", f"{column.min():.4g}", f"{column.max():.4g}")
             for name, column in zip(self.names, self.points.T, strict=True)
         ]
-        return card(
-            "Trajectories", facts, table(["coordinate", "!mean", "!standard deviation", "!least", "!most"], rows)
-        )
+        head = ("coordinate", "mean", "standard deviation", "least", "most")
+        return card("Trajectories", facts, Table(head, rows, "lrrrr"))
 
 
 def needs_cells(process: object) -> str:

@@ -95,18 +95,20 @@ def test_every_kind_of_file(folder: Path, tmp_path: Path) -> None:
 
 
 def test_names_in_pages_are_escaped(tmp_path: Path) -> None:
-    from somcot.report.many_pages import matrix_page
+    from somcot.report.many_facts import matrix_sections
+    from somcot.report.pages import page as page_of
 
     walks = {"<b>": somcot.random_walk(3), "x & y": somcot.random_walk(3, 0.7)}
-    page = matrix_page(somcot.distance_matrix(walks, discount=0.9))
+    page = page_of(matrix_sections(somcot.distance_matrix(walks, discount=0.9)))
     assert "<b>" not in page
     assert "&lt;b&gt;" in page
-    across = matrix_page(somcot.distance_matrix(walks, discount=0.9, others=walks))
+    across = page_of(matrix_sections(somcot.distance_matrix(walks, discount=0.9, others=walks)))
     assert across.count("<svg") == 1
 
 
 def test_cells_without_a_distance_are_crossed_out() -> None:
-    from somcot.report.many_pages import matrix_page
+    from somcot.report.many_facts import matrix_sections
+    from somcot.report.pages import page as page_of
 
     def picky(x: object, y: object) -> np.ndarray:
         if x is walks["a"] and y is walks["b"]:
@@ -114,7 +116,7 @@ def test_cells_without_a_distance_are_crossed_out() -> None:
         return np.ones((3, 3)) - np.eye(3)
 
     walks = {"a": somcot.random_walk(3), "b": somcot.random_walk(3, 0.7), "c": somcot.random_walk(3, 0.9)}
-    page = matrix_page(somcot.distance_matrix(walks, picky, discount=0.9))
+    page = page_of(matrix_sections(somcot.distance_matrix(walks, picky, discount=0.9)))
     assert 'class="missing"' in page
     assert "RuntimeError: no price" in page
 

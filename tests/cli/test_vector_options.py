@@ -116,8 +116,8 @@ def test_what_nothing_vouches_for_is_called_an_approximation(tmp_path: Path) -> 
         np.save(tmp_path / f"{name}.npy", np.stack([np.cos(angle), (1 + (name == "b")) * np.sin(angle)], axis=2))
     page = tmp_path / "page.html"
     said = _said("distance", str(tmp_path / "a.npy"), str(tmp_path / "b.npy"), "--cells", "8", "--html", str(page))
-    assert "nothing vouches for what cells say here, so its error is not known" in said
-    assert "no interval was asked for" not in said
+    assert "It is an approximation without an error bound." in said
+    assert "no interval was requested" not in said
     assert "as different as can be" not in page.read_text()  # no largest distance between vectors
     assert "called by their centres (x0, x1)" in page.read_text()
 

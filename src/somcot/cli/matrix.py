@@ -293,7 +293,7 @@ def _write(path: Path, found: DistanceMatrix, content: dict[str, object], notes:
     from somcot.cli.inputs import full_label
     from somcot.cli.output import plain
     from somcot.plumbing.files import write_bytes
-    from somcot.report.many_pages import write_matrix
+    from somcot.report.many_facts import write_matrix
 
     if path.suffix == ".html":
         write_matrix(path, found, notes=notes, command=command, unit=str(content["cost"]))

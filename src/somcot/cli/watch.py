@@ -344,7 +344,7 @@ class _Watch:
 
     def _page(self, refresh: int | None) -> None:
         from somcot.cli.output import caught
-        from somcot.report.live_page import write_status
+        from somcot.report.many_facts import write_status
 
         m = self.monitor
         facts = [(name, f"{n:,}") for name, n in self._losses() if n]

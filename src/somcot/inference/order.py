@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from somcot.compile.jit import kernel
 from somcot.plumbing.checks import check_count, check_rng
-from somcot.plumbing.html import card, table
+from somcot.plumbing.html import Table, card
 from somcot.problem import Data
 from somcot.recorded.counts import Counts
 from somcot.recorded.transforms import EpisodeSteps, find_words
@@ -50,7 +50,7 @@ class MarkovOrder(NamedTuple):
         more = " or more" if self.order > len(self.pvalues) else ""
         rows = [(f"{k} against {k + 1}", f"{p:.3g}") for k, p in enumerate(self.pvalues, 1)]
         said = "the least order that is not rejected at 5 %"
-        return card(f"order {self.order}{more}", (), table(["tested", "!p-value"], rows), sub=said)
+        return card(f"order {self.order}{more}", (), Table(("tested", "p-value"), rows, "lr"), sub=said)
 
     def __str__(self) -> str:
         tests = ", ".join(f"{k} against {k + 1}: p = {p:.3g}" for k, p in enumerate(self.pvalues, 1))

@@ -22,7 +22,6 @@ from somcot import costs
 from somcot.api import distance, same_process
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_count, check_discount
-from somcot.plumbing.html import card, notes, table
 from somcot.plumbing.records import view
 from somcot.plumbing.text import label_text, meter
 from somcot.result import Result
@@ -131,7 +130,7 @@ class Drift:
         return view("drift.plot")(self, ax=ax)
 
     def report(self, path: str | os.PathLike[str], **details: Any) -> None:
-        """Write one HTML file without scripts; `details` as for `somcot.report.many_pages.drift_page`."""
+        """Write one HTML file without scripts; `details` as for `somcot.report.many_facts.drift_sections`."""
         view("drift.page")(path, self, **details)
 
     def sentence(self) -> str:
@@ -151,13 +150,8 @@ class Drift:
         return f"Drift({len(self.periods)} periods, {len(self.alarms)} of {len(self.changes)} comparisons changed)"
 
     def _repr_html_(self) -> str:
-        head = ["period", "against", "!distance", "!from", "!to", "!p (corrected)", ""]
-        rows = [
-            (_name(c.period), _name(c.against), *map(short, (c.distance, c.low, c.high, c.adjusted)),
-             "changed" if c.adjusted <= self.level else "")
-            for c in self.changes
-        ]  # fmt: skip
-        return card("Drift", (), table(head, rows), notes(self.notes), sub=self.sentence())
+        card: str = view("drift.card")(self)
+        return card
 
 
 def drift(

@@ -27,7 +27,7 @@ from somcot.many.members import labelled
 from somcot.many.plan import JobPlan, MatrixSettings, prepare
 from somcot.plumbing.arrays import Bools, Floats
 from somcot.plumbing.checks import check_confidence, check_discount, check_rng
-from somcot.plumbing.html import card, notes, table
+from somcot.plumbing.html import Notes, Table, card
 from somcot.plumbing.text import figure, label_text
 from somcot.problem import ChainOrData, Data
 from somcot.trajectories import needs_cells
@@ -94,9 +94,9 @@ class Selection:
             (label_text(row.name, 40), figure(row.distance), figure(row.low), figure(row.high), "yes" * row.inside)
             for row in sorted(self.table, key=lambda row: row.distance)[:_SHOWN]
         ]
-        shown = table(["candidate", "!distance", "!low", "!high", "may be the nearest"], rows)
+        shown = Table(("candidate", "distance", "low", "high", "may be the nearest"), rows, "lrrrl")
         more = f"{len(self.table):,} candidates, {100 * self.confidence:g} % intervals, discount {self.discount:g}"
-        return card(f"nearest: {label_text(self.best, 40)}", (), notes(self.notes), shown, sub=more)
+        return card(f"nearest: {label_text(self.best, 40)}", (), Notes(self.notes), shown, sub=more)
 
 
 def select_model(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from somcot.mdp.process import MDP, best, check_mdp, on_policy, shortfall
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count, check_discount, check_flag, check_number
-from somcot.plumbing.html import SHOWN, card, table
+from somcot.plumbing.html import SHOWN, Table, card
 from somcot.plumbing.text import label_text
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class Aggregation:
             for k in np.argsort(-sizes, kind="stable")[:SHOWN]
         ]  # fmt: skip
         size = f"{len(self.labels):,} states in {self.mdp.n_states:,} classes"
-        return card("Aggregation", facts, table(["largest classes", "!states"], rows), sub=size)
+        return card("Aggregation", facts, Table(("largest classes", "states"), rows, "lr"), sub=size)
 
 
 def aggregate(mdp: MDP, *, discount: float, epsilon: float | None = None, n_classes: int | None = None) -> Aggregation:

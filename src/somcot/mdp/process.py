@@ -106,7 +106,7 @@ class MDP:
 
     def _repr_html_(self) -> str:
         size = f"{self.n_states:,} states, {self.n_actions:,} actions"
-        return card("MDP", (), "<p>Rewards</p>", grid(self.rewards, self.states, self.actions), sub=size)
+        return card("MDP", (), "Rewards", grid(self.rewards, self.states, self.actions), sub=size)
 
 
 def on_policy(mdp: MDP, policy: ArrayLike | Sequence[Hashable]) -> MarkovChain:

@@ -1,44 +1,242 @@
-"""Where labels of points go, so that they cover neither each other nor the points.
+"""What is shown of a record, as data, and its one rendering as HTML: for pages and for cards in notebooks.
 
-Colours are those of the page, and shades of the accent let them through, so that cards are legible on light and on dark
-ground. Where a page strips styles, plain tables remain.
+Facts, tables, pictures and sections are plain text and numbers. Only `markup` escapes, so nothing else has to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from html import escape
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.text import brief, decimals, label_text, percent, shown_fields
+from somcot.plumbing.text import brief, label_text, shown_fields
 
 __all__ = [
     "SHOWN",
-    "bold",
+    "Bold",
+    "Bullets",
+    "Code",
+    "Fact",
+    "Item",
+    "Lead",
+    "Line",
+    "Mark",
+    "Markup",
+    "Notes",
+    "Picture",
+    "Remark",
+    "Section",
+    "Table",
+    "Tag",
     "card",
-    "cell",
-    "columns",
-    "details",
-    "facts",
     "grid",
     "histogram",
-    "notes",
-    "number",
+    "markup",
     "place_labels",
     "record_card",
-    "report_table",
     "scale",
-    "share",
     "shortened",
-    "table",
-    "text",
 ]
 
 
-# --- Records as notebooks show them: small pieces of HTML without scripts, every text escaped.
+# --- What is shown: texts of several kinds, facts, tables, pictures, and sections of them.
+
+
+class Lead(str):
+    """The answer, in large type."""
+
+
+class Remark(str):
+    """Small print."""
+
+
+class Code(str):
+    """A command, as it is typed."""
+
+
+class Bold(str):
+    """A part of a line that stands out."""
+
+
+class Tag(str):
+    """A word in a frame, at the end of a line or in a cell."""
+
+
+class Mark(Tag):
+    """A tag in colour, for what has been established."""
+
+
+class Markup(str):
+    """Finished HTML or SVG, made by this package and escaped there."""
+
+
+Line: TypeAlias = str | tuple[str, ...]  # a text, or its pieces where some are bold or tags
+
+
+class Fact(NamedTuple):
+    """A row of a list of facts; outputs that do not show all of them choose by `key`."""
+
+    key: str
+    label: str
+    text: str
+    strong: bool = False
+
+
+class Table(NamedTuple):
+    """Rows of texts; `align` has one letter for each column: l for text, r for numbers.
+
+    Examples
+    --------
+    >>> table = Table(("page", "visits", "error"), [("home", "12", "1"), ("cart", "3", "2")], "lrr")
+    >>> table.without("error").first(1)
+    Table(head=('page', 'visits'), rows=[('home', '12')], align='lr', title='')
+    """
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    align: str
+    title: str = ""
+
+    def without(self, *heads: str) -> Table:
+        """Without some columns; those that it does not have do not matter."""
+        kept = [k for k, name in enumerate(self.head) if name not in heads]
+        rows = [tuple(row[k] for k in kept) for row in self.rows]
+        return self._replace(
+            head=tuple(self.head[k] for k in kept), rows=rows, align="".join(self.align[k] for k in kept)
+        )
+
+    def first(self, n: int) -> Table:
+        """Its first `n` rows."""
+        return self._replace(rows=self.rows[:n])
+
+
+class Picture(NamedTuple):
+    """Drawn only by a page; those that may stand beside each other do so where there is room."""
+
+    draw: Callable[[], str]
+    caption: Line = ""
+    beside: bool = False
+
+
+class Bullets(NamedTuple):
+    """Numbered lines, the most important first."""
+
+    items: Sequence[Line]
+
+
+class Notes(NamedTuple):
+    """What to know before trusting an answer, each note once."""
+
+    items: Iterable[str]
+
+
+Item: TypeAlias = Line | Fact | Table | Picture | Bullets | Notes
+
+
+class Section(NamedTuple):
+    """A part of an answer. A page folds those that are `closed`; cards and terminals leave them out."""
+
+    key: str
+    title: str
+    body: Sequence[Item]
+    closed: bool = False
+
+
+# --- The one rendering as HTML.
+
+_TEXTS: dict[type, str] = {
+    Lead: '<p class="lead">{}</p>',
+    Remark: '<p class="note">{}</p>',
+    Code: "<pre>{}</pre>",
+    Bold: "<b>{}</b>",
+    Tag: '<span class="tag">{}</span>',
+    Mark: '<span class="tag clear">{}</span>',
+}
+
+
+def markup(body: Iterable[Item]) -> str:
+    """A body as HTML, every text escaped; items of a kind that follow each other are put together.
+
+    Examples
+    --------
+    >>> markup(["a < b", ("from ", Bold("home"))])
+    '<p>a &lt; b</p><p>from <b>home</b></p>'
+    >>> markup([Table(("page", "visits"), [("home", "12")], "lr")])
+    '<div class="scroll"><table><tr><th>page</th><th class="n">visits</th></tr><tr><td>home</td><td class="n">12</td>...
+    """
+    return "".join(_grouped(kind, list(items)) for kind, items in groupby(body, key=_kind))
+
+
+def _kind(item: Item) -> type | None:
+    if isinstance(item, Picture):
+        return Picture if item.beside else None
+    return Fact if isinstance(item, Fact) else None
+
+
+def _grouped(kind: type | None, items: list[Any]) -> str:
+    if kind is Fact:
+        rows = (f"<tr><th>{escape(fact.label)}</th><td>{escape(fact.text)}</td></tr>" for fact in items)
+        return f"<table>{''.join(rows)}</table>"
+    parts = "".join(map(_item, items))
+    return f'<div class="pair">{parts}</div>' if kind is Picture else parts
+
+
+def _item(item: Item) -> str:
+    if isinstance(item, Markup):
+        return item
+    if isinstance(item, str):
+        return _inline(item) if type(item) in _TEXTS else f"<p>{escape(item)}</p>"
+    if isinstance(item, Table):
+        return _table(item)
+    if isinstance(item, Picture):
+        said = f"<figcaption>{_inline(item.caption)}</figcaption>" if item.caption else ""
+        return f'<figure>{said}<div class="scroll">{item.draw()}</div></figure>'
+    if isinstance(item, Bullets):
+        return f"<ol>{''.join(f'<li>{_inline(line)}</li>' for line in item.items)}</ol>" if item.items else ""
+    if isinstance(item, Notes):
+        notes = "".join(f"<li>{escape(note)}</li>" for note in dict.fromkeys(item.items))
+        return f'<div class="warnings"><strong>Notes</strong><ul>{notes}</ul></div>' if notes else ""
+    return f"<p>{_inline(item)}</p>"
+
+
+def _inline(line: Line | Fact) -> str:
+    pieces = (line,) if isinstance(line, str) else line
+    return "".join(_TEXTS.get(type(piece), "{}").format(escape(str(piece))) for piece in pieces)
+
+
+def _table(table: Table) -> str:
+    """Columns of numbers are told from those of text here and nowhere else; nothing where there are no rows."""
+    kinds = [' class="n"' if side == "r" else "" for side in table.align]
+    head = "".join(f"<th{kind}>{escape(name)}</th>" for kind, name in zip(kinds, table.head, strict=True))
+    rows = (
+        "".join(f"<td{kind}>{_inline(cell)}</td>" for kind, cell in zip(kinds, row, strict=True)) for row in table.rows
+    )
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    title = f"<h3>{escape(table.title)}</h3>" if table.title else ""
+    return f'{title}<div class="scroll"><table><tr>{head}</tr>{body}</table></div>' if body else ""
+
+
+def shortened(label: Hashable, longest: int = 60) -> str:
+    """A label without its middle, where it is long: long ones, such as addresses, often differ only at the end.
+
+    Examples
+    --------
+    >>> shortened("visits of the shop in May.csv", 16)
+    'visits … May.csv'
+    """
+    whole = label_text(label, 10_000)
+    end = longest // 2
+    return whole if len(whole) <= longest else f"{whole[: longest - end - 1]}…{whole[-end:]}"
+
+
+# --- Records as notebooks show them: small pieces of HTML without scripts.
+#
+# Colours are those of the page, and shades of the accent let them through, so that cards are legible on light and on
+# dark ground. Where a page strips styles, plain tables remain.
 
 SHOWN = 8  # rows and columns of a matrix
 _ACCENT = "rgb(47,129,247)"
@@ -55,12 +253,13 @@ _STYLE = (
     ".somcot-card th{font-weight:600}.somcot-card td.n,.somcot-card th.n{text-align:right!important;white-space:nowrap}"
     ".somcot-card td.c,.somcot-card th.r{white-space:nowrap}"
     ".somcot-card td.c{text-align:right!important;padding:1px 6px}.somcot-card .big{font-size:1.35em;font-weight:650}"
-    ".somcot-card .soft{opacity:.7}.somcot-card ul{margin:.2em 0;padding-left:1.3em}"
+    ".somcot-card .soft,.somcot-card .note{opacity:.7}.somcot-card ul{margin:.2em 0;padding-left:1.3em}"
+    ".somcot-card h3{font-size:1em!important;font-weight:600!important;margin:.25em 0!important}"
 )
 
 
-def card(title: str, facts: Iterable[tuple[str, str]] = (), *parts: str, sub: str = "") -> str:
-    """A box with a title, what is said beside it, facts below each other, and further pieces of finished HTML.
+def card(title: str, facts: Iterable[tuple[str, str]] = (), *body: Item, sub: str = "") -> str:
+    """A box with a title, what is said beside it, facts below each other, and what else is to be shown.
 
     Examples
     --------
@@ -69,9 +268,8 @@ def card(title: str, facts: Iterable[tuple[str, str]] = (), *parts: str, sub: st
     (True, False)
     """
     head = f'<p><span class="big">{escape(title)}</span> <span class="soft">{escape(sub)}</span></p>'
-    rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in facts)
-    body = f"<table>{rows}</table>" if rows else ""
-    return f'<div class="somcot-card"><style>{_STYLE}</style>{head}{body}{"".join(parts)}</div>'
+    rest = markup([*(Fact(name, name, text) for name, text in facts), *body])
+    return f'<div class="somcot-card"><style>{_STYLE}</style>{head}{rest}</div>'
 
 
 def record_card(record: Any) -> str:
@@ -79,28 +277,10 @@ def record_card(record: Any) -> str:
     return card(type(record).__name__, [(name, brief(getattr(record, name))) for name in shown_fields(record)])
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str = "") -> str:
-    """Rows of plain text; a head that begins with ! is that of a column of numbers."""
-    kinds = [' class="n"' if h.startswith("!") else "" for h in head]
-    top = "".join(f"<th{kind}>{escape(h.removeprefix('!'))}</th>" for kind, h in zip(kinds, head, strict=True))
-    body = "".join(
-        "<tr>" + "".join(f"<td{kind}>{escape(cell)}</td>" for kind, cell in zip(kinds, row, strict=True)) + "</tr>"
-        for row in rows
-    )
-    said = f"<p><b>{escape(caption)}</b></p>" if caption else ""
-    return f"{said}<table><tr>{top}</tr>{body}</table>" if body else ""
-
-
-def notes(messages: Iterable[str]) -> str:
-    """A list of sentences."""
-    items = "".join(f"<li>{escape(message)}</li>" for message in messages)
-    return f"<ul>{items}</ul>" if items else ""
-
-
 def grid(
     values: Floats, rows: Sequence[Hashable], columns: Sequence[Hashable], *, shape: tuple[int, int] | None = None
-) -> str:
-    """A matrix with shaded cells, or the corner of it that can be read at a glance; `shape` where that is all given."""
+) -> Markup:
+    """A matrix with shaded cells, or its corner; `shape` is that of the whole where `values` is the corner."""
     shown = np.asarray(values, dtype=np.float64)[:SHOWN, :SHOWN]
     finite = shown[np.isfinite(shown)]
     top = max(float(np.abs(finite).max()) if finite.size else 0.0, 1e-300)
@@ -111,7 +291,7 @@ def grid(
     )
     n, m = shape or values.shape
     cut = f'<p class="soft">the first {len(shown)} x {shown.shape[1]} of {n:,} x {m:,}</p>' if max(n, m) > SHOWN else ""
-    return f"<table><tr><th></th>{head}</tr>{body}</table>{cut}"
+    return Markup(f"<table><tr><th></th>{head}</tr>{body}</table>{cut}")
 
 
 def _shaded(value: float, top: float) -> str:
@@ -120,14 +300,14 @@ def _shaded(value: float, top: float) -> str:
     return f'<td class="c" style="background:{tint}">{f"{value:.3g}" if value else ""}</td>'
 
 
-def scale(value: float, low: float, high: float, ends: tuple[float, float]) -> str:
+def scale(value: float, low: float, high: float, ends: tuple[float, float]) -> Markup:
     """A number with its interval between the ends of what is possible."""
     span = (ends[1] - ends[0]) or 1.0
 
     def at(number: float) -> float:
         return 300.0 * min(max((number - ends[0]) / span, 0.0), 1.0)
 
-    return (
+    return Markup(
         '<svg width="300" height="14" role="img" aria-label="the number between its least and largest possible value">'
         '<rect width="300" height="6" y="4" rx="3" fill="currentColor" fill-opacity=".15"/>'
         f'<rect x="{at(low):.1f}" width="{max(at(high) - at(low), 2):.1f}" height="10" y="2" rx="3" fill="{_ACCENT}" '
@@ -136,13 +316,13 @@ def scale(value: float, low: float, high: float, ends: tuple[float, float]) -> s
     )
 
 
-def histogram(values: Floats, mark: float, *, bins: int = 30) -> str:
+def histogram(values: Floats, mark: float, *, bins: int = 30) -> Markup:
     """How numbers are spread, and where one more stands among them."""
-    found = values[np.isfinite(values)]
-    if not len(found) or not np.isfinite(mark):
-        return ""
-    start, end = min(float(found.min()), mark), max(float(found.max()), mark)
-    counts, _ = np.histogram(found, bins=bins, range=(start, end if end > start else start + 1.0))
+    finite = values[np.isfinite(values)]
+    if not len(finite) or not np.isfinite(mark):
+        return Markup()
+    start, end = min(float(finite.min()), mark), max(float(finite.max()), mark)
+    counts, _ = np.histogram(finite, bins=bins, range=(start, end if end > start else start + 1.0))
     wide, top = 300.0 / bins, max(int(counts.max()), 1)
     bars = "".join(
         f'<rect x="{k * wide:.1f}" y="{40 - 38 * c / top:.1f}" width="{wide - 1:.1f}" height="{38 * c / top:.1f}" '
@@ -151,74 +331,10 @@ def histogram(values: Floats, mark: float, *, bins: int = 30) -> str:
         if c
     )
     place = min(297.0 * (mark - start) / ((end - start) or 1.0), 297.0)
-    return (
-        '<svg width="300" height="42" role="img" aria-label="regroupings, and the data among them">'
+    return Markup(
+        '<svg width="300" height="42" role="img" aria-label="permutations, and the data among them">'
         f'{bars}<rect x="{place:.1f}" width="3" height="42" fill="{_ACCENT}"/></svg>'
     )
-
-
-# --- Pieces of HTML that the parts of a report share; every text from outside is escaped here.
-
-
-def text(label: Hashable, longest: int = 60) -> str:
-    """A label, shortened in its middle and escaped: long ones, such as addresses, often differ only at the end."""
-    return escape(shortened(label, longest))
-
-
-def shortened(label: Hashable, longest: int) -> str:
-    """A label without its middle, where it is long.
-
-    Examples
-    --------
-    >>> shortened("visits of the shop in May.csv", 16)
-    'visits … May.csv'
-    """
-    whole = label_text(label, 10_000)
-    end = longest // 2
-    return whole if len(whole) <= longest else f"{whole[: longest - end - 1]}…{whole[-end:]}"
-
-
-def bold(label: Hashable) -> str:
-    """A label that stands out from its sentence."""
-    return f"<b>{text(label)}</b>"
-
-
-def cell(label: Hashable) -> str:
-    """A label in a table."""
-    return f"<td>{text(label)}</td>"
-
-
-def number(value: float) -> str:
-    """A number in a table."""
-    return f'<td class="n">{decimals(value)}</td>'
-
-
-def share(value: float) -> str:
-    """A percentage in a table, one decimal throughout."""
-    return f'<td class="n">{escape(percent(value))}</td>'
-
-
-def columns(names: tuple[str, str]) -> tuple[str, str]:
-    """Names of the processes as heads of columns of numbers."""
-    return f"!{text(names[0], 40)}", f"!{text(names[1], 40)}"
-
-
-def report_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Cells come as finished HTML; a head that begins with ! is that of a column of numbers."""
-    top = "".join(f'<th class="n">{h[1:]}</th>' if h.startswith("!") else f"<th>{h}</th>" for h in head)
-    body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
-    return f'<div class="scroll"><table><tr>{top}</tr>{body}</table></div>'
-
-
-def facts(rows: Iterable[tuple[str, str]]) -> str:
-    """Names and texts below each other."""
-    body = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows)
-    return f"<table>{body}</table>"
-
-
-def details(title: str, body: str) -> str:
-    """A part for those who want to know, closed at first."""
-    return f"<details><summary>{escape(title)}</summary>{body}</details>" if body else ""
 
 
 # --- Where labels of points go, so that they cover neither each other nor the points.

@@ -106,9 +106,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 VIEWS = {
     "contributions": "somcot.inference.row_tests:contributions",
     "costs.emissions": "somcot.hidden:emission_cost",
-    "drift.page": "somcot.report.many_pages:write_drift",
+    "drift.card": "somcot.report.many_facts:drift_card",
+    "drift.page": "somcot.report.many_facts:write_drift",
     "drift.plot": "somcot.plots.collections:drift",
-    "result.card": "somcot.report.summary:result_card",
+    "result.card": "somcot.report.facts:result_card",
     "result.page": "somcot.report:write",
 }
 

@@ -15,7 +15,7 @@ from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Array, Bools, Floats, Ints
 from somcot.plumbing.checks import check_flag, check_labels
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
-from somcot.plumbing.html import SHOWN, card, table
+from somcot.plumbing.html import SHOWN, Table, card
 from somcot.plumbing.text import label_text, percent
 from somcot.recorded import recording
 from somcot.recorded.flow import flow_mle
@@ -55,7 +55,7 @@ def counts_card(title: str, counts: Counts, ended: int | None = None) -> str:
     known = None if counts.rewards is None else counts.features
     if known is not None and np.isfinite(known).any():
         facts.append(("rewards", f"from {np.nanmin(known):.4g} to {np.nanmax(known):.4g}"))
-    return card(title, facts, table(["most visited", "!steps from it", "!share"], rows))
+    return card(title, facts, Table(("most visited", "steps from it", "share"), rows, "lrr"))
 
 
 # --- Transitions counted and episodes forgotten: all that a distance needs of a recording, however long that was.

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from html import escape
-from importlib.resources import files
 from typing import Any
 
 from numpy.typing import ArrayLike
 
-from somcot import __version__
-from somcot.plumbing.files import write_bytes
-from somcot.plumbing.html import details
 from somcot.plumbing.text import label_text
 from somcot.problem import ChainOrData
-from somcot.report import summary as story
-from somcot.report import technical as technique
+from somcot.report.facts import ReportInput, result_sections
+from somcot.report.pages import page, write_page
 from somcot.report.sentences import (
     Contribution,
     before_correction,
@@ -30,7 +25,6 @@ from somcot.report.sentences import (
     sentence_of_test,
     short,
 )
-from somcot.report.summary import ReportInput
 from somcot.result import Result
 
 __all__ = [
@@ -47,12 +41,10 @@ __all__ = [
     "write",
 ]  # fmt: skip
 
-_PARTS = 12  # pairs of states and transitions that are listed
-
 
 def write(path: str | os.PathLike[str], result: Result, **details: Any) -> None:
     """Write the page to a file, replacing what is there in one move; `details` as for `html`."""
-    write_bytes(path, html(result, **details).encode("utf-8", errors="replace"))
+    write_page(path, html(result, **details))
 
 
 def html(
@@ -89,7 +81,7 @@ def html(
     command : str, optional
         How to get the same result again.
     known : float, optional
-        The true distance, where it is known, to be shown beside the estimate.
+        The true distance, where it is known, to be shown with the estimate.
     state_name : str, optional
         What a state is, such as "page".
 
@@ -101,30 +93,8 @@ def html(
     >>> "&lt;May&gt;" in page, "<script" in page
     (True, False)
     """
-    about = ReportInput(result, cost_of(result, cost), short(names, 120), cost_name, state_name, known)
-    found = result.contributions(_PARTS) if result.makeup is not None else None
-    parts = [
-        story.summary_html(about),
-        story.warnings(merge_notes([*result.diagnose(), *warnings], names)),
-        story.contributions_html(about, found),
-        story.matches_html(about),
-        "<h2>For those who want to know more</h2>",
-        details("How it was computed", technique.method_html(about)),
-        details("What the distance is made of", technique.makeup(about, found)),
-        details("Maps: who is with whom, and where each state goes", technique.maps(about)),
-        details("The two processes as graphs", technique.processes(about)),
-        details("The data", technique.data(x, y, about.names)),
-        details("Along the run", technique.run(result)),
-        details(
-            "Definition and reference" if command is None else "Definition, and the same again",
-            technique.definition_html(result, command),
-        ),
-        f'<p class="note">Written by somcot {escape(__version__)}.</p>',
-    ]
-    title = escape(f"somcot: {label_text(names[0], 60)} and {label_text(names[1], 60)}")
-    style = files("somcot").joinpath("data", "report.css").read_text(encoding="utf-8")
-    return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{style}</style></head>'
-        f"<body><main>{''.join(parts)}</main></body></html>\n"
+    notes = merge_notes([*result.diagnose(), *warnings], names)
+    about = ReportInput(
+        result, cost_of(result, cost), short(names, 120), cost_name, state_name, known, x, y, notes, command
     )
+    return page(result_sections(about), title=f"{label_text(names[0], 60)} and {label_text(names[1], 60)}")

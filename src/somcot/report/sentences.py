@@ -1,4 +1,4 @@
-"""What a distance is made of: which pairs of states, and which joint steps."""
+"""The answer in sentences, for reports, terminals and notebooks, and what a distance is made of."""
 
 from __future__ import annotations
 
@@ -45,6 +45,13 @@ __all__ = [
 _NUMBER, _SHARE = re.compile(r"\d[\d,.]*"), re.compile(r"[\d,]+ of [\d,]+")
 _LEVEL = 0.05  # of the permutation test, as for marks of contributions
 _TEST = "A permutation test of the transitions"  # of how often each was made, whatever it costs
+# What the test says, by whether it rejects and whether the interval excludes the least possible distance.
+_AGREES = {
+    (True, True): "agrees: one process would rarely give recordings as different as these {p}.",
+    (True, False): "does tell the recordings apart {p}: they differ; how much remains uncertain.",
+    (False, True): "does not tell the recordings apart, though {p}: do not build on this.",
+    (False, False): "does not tell the recordings apart either {p}: they show no difference.",
+}
 # What decides whether the number can be trusted comes before what is merely good to know.
 _FIRST = (
     "same sessions?", "no state is called the same", "interval is too narrow", "error is too small", "too few data",
@@ -163,8 +170,8 @@ def certainty(result: Result, cost: ArrayLike | None = None) -> str:
         return f"This is where {result.n_steps:,} steps led; nothing is proved about how near that is."
     if result.confidence_interval is None:
         if result.continuous is not None and result.continuous.route == "approximate":
-            return "It is an approximation: nothing vouches for what cells say here, so its error is not known."
-        why = "no interval was asked for" if result.discount < 1.0 else "there is no interval with this clock"
+            return "It is an approximation without an error bound."
+        why = "no interval was requested" if result.discount < 1.0 else "there is no interval with this clock"
         return f"It is estimated from recordings; {why}, so its error is not known."
     low, high, level = result.confidence_interval
     shown = percent if by_labels(result, cost) else figure
@@ -173,7 +180,7 @@ def certainty(result: Result, cost: ArrayLike | None = None) -> str:
         where = f"is {shown(high).replace('< ', 'below ')}"
     text = f"With {100 * level:g} % confidence the true value {where}"
     if _differs(result, cost):
-        return f"{text}: more than chance alone would give."
+        return f"{text}: the difference is statistically significant."
     return f"{text}. That includes no difference at all."
 
 
@@ -189,15 +196,7 @@ def sentence_of_test(result: Result, cost: ArrayLike | None = None) -> str:
     pvalue = rows_pvalue(result) if result.n_samples else None
     if pvalue is None:
         return ""
-    seen, interval = pvalue <= _LEVEL, _differs(result, cost)
-    said = f"(p = {pvalue:.3g})"
-    if seen and interval:
-        return f"{_TEST} agrees: one process would rarely give recordings as different as these {said}."
-    if seen:
-        return f"{_TEST} does tell the recordings apart {said}: they differ; how much remains uncertain."
-    if interval:
-        return f"{_TEST} does not tell the recordings apart, though {said}: do not build on this."
-    return f"{_TEST} does not tell the recordings apart either {said}: they show no difference."
+    return f"{_TEST} {_AGREES[pvalue <= _LEVEL, _differs(result, cost)].format(p=f'(p = {pvalue:.3g})')}"
 
 
 def more_or_less(step: TransitionShare, names: tuple[str, str]) -> str:
@@ -233,7 +232,7 @@ def sentence(result: Result, names: tuple[str, str] = ("X", "Y")) -> str:
     text += f" estimated at {number}"
     if result.confidence_interval is None:
         approximate = result.continuous is not None and result.continuous.route == "approximate"
-        why = "nothing vouches for what cells say here" if approximate else "no interval was asked for"
+        why = "there is no error bound" if approximate else "no interval was requested"
         return f"{text}; {why}, so its error is not known."
     low, high, level = result.confidence_interval
     return f"{text}. With {100 * level:g} % confidence the true distance lies between {figure(low)} and {figure(high)}."
@@ -249,7 +248,7 @@ def before_correction(result: Result) -> tuple[str, str] | None:
 
 
 def continuous_facts(continuous: Continuous, plain: float | None) -> list[tuple[str, str]]:
-    """How a distance was found and what vouches for it: rows for a screen, each with a word before it."""
+    """How a distance between real vectors was computed and checked: pairs of a label and a text."""
     cells, twin, check = continuous.cells, continuous.twin, continuous.shift_check
     said = f"{cells.n_cells} cells"
     if continuous.route == "map" and continuous.map is not None:
@@ -261,7 +260,7 @@ def continuous_facts(continuous: Continuous, plain: float | None) -> list[tuple[
         said = f"{said}, which say {plain:.3g}{' before correction for noise' if plain else ''}"
         if continuous.curved is not None:
             said = f"{said}; curved models of both: about {continuous.curved:.3g} at most"
-    rows = [("found by", said)]
+    rows = [("method", said)]
     if check is not None and continuous.route != "map":
         rows.append(("check", f"a shift of {check.distance:.3g} of these recordings is measured as {check.final:.3g}"))
     return rows

@@ -1,4 +1,4 @@
-"""Cells of real vectors in the plane, as SVG text: where each recording is, and who goes with whom.
+"""Pictures as SVG text, for pages that must hold everything themselves; every label is escaped here.
 
 Colours are CSS variables of the page (`--accent`, `--other`, `--line`), so that pictures follow light and dark mode.
 """
@@ -6,30 +6,38 @@ Colours are CSS variables of the page (`--accent`, `--other`, `--line`), so that
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from html import escape
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from somcot.cells import Cells
 from somcot.plumbing.arrays import Bools, Floats
+from somcot.plumbing.html import place_labels
 from somcot.plumbing.text import LONGEST, figure, label_text
+
+if TYPE_CHECKING:  # distances between two processes do not load those between many
+    from somcot.many.drift import Change, Drift
 
 __all__ = [
     "bars",
     "cells_in_plane",
+    "changes",
     "colours",
+    "evidence",
     "graph",
     "heat_map",
     "interval",
+    "map_of",
     "svg",
     "trace",
+    "tree",
 ]
 
 
-# --- Small pictures as SVG text, for pages that must hold everything themselves.
+# --- A distance: its scale, the run, heat maps, bars and graphs.
 
 _SHADES = 12
 
@@ -67,9 +75,9 @@ def _shade(values: Floats, cell: int) -> str:
         return "".join(paths)
     level = np.rint(np.where(missing, 0.0, values) / top * _SHADES).astype(int)  # next to nothing stays blank
     for shade in range(1, _SHADES + 1):
-        found = np.argwhere(level == shade)
-        if len(found):
-            d = "".join(f"M{j * cell} {i * cell}h{cell - 1}v{cell - 1}h{1 - cell}z" for i, j in found.tolist())
+        places = np.argwhere(level == shade).tolist()
+        if places:
+            d = "".join(f"M{j * cell} {i * cell}h{cell - 1}v{cell - 1}h{1 - cell}z" for i, j in places)
             paths.append(f'<path class="cell" fill-opacity="{shade / _SHADES:.2f}" d="{d}"/>')
     return "".join(paths)
 
@@ -108,13 +116,13 @@ def interval(
         f'<rect x="{at(low):.1f}" y="26" width="{max(at(high) - at(low), 2):.1f}" height="16" rx="4" class="band"/>',
         f'<line x1="{at(distance):.1f}" x2="{at(distance):.1f}" y1="20" y2="48" class="mark"/>',
         f'<text x="{middle:.1f}" y="13" text-anchor="middle" font-size="15" class="strong">{figure(distance)}</text>',
-        f'<text x="{room}" y="64" font-size="12">{start:.3g}{said[0]}</text>',
-        f'<text x="{width - room}" y="64" text-anchor="end" font-size="12">{end:.3g}{said[1]}</text>',
+        f'<text x="{room}" y="64">{start:.3g}{said[0]}</text>',
+        f'<text x="{width - room}" y="64" text-anchor="end">{end:.3g}{said[1]}</text>',
     ]
     for name, value in ticks.items():
         parts.append(
             f'<path d="M{at(value):.1f} 46l4 8h-8z" class="tick"/>'
-            f'<text x="{min(max(at(value), 45.0), width - 45.0):.1f}" y="80" text-anchor="middle" font-size="12">'
+            f'<text x="{min(max(at(value), 45.0), width - 45.0):.1f}" y="80" text-anchor="middle">'
             f"{escape(name)} {figure(value)}</text>"
         )
     return svg(width, 86 if ticks else 70, "".join(parts), "the distance on its scale", fluid=True)
@@ -133,7 +141,7 @@ def bars(values: Floats, labels: Sequence[Hashable], *, title: str, unit: str, c
             f'class="{classes}"/><text x="{left + value / top * width + 6:.1f}" y="{y + 10}" dy=".35em" '
             f'class="soft">{_number(value)}{unit}</text>'
         )
-    return svg(left + width + 80, len(labels) * row + 4, f'<g font-size="12">{"".join(parts)}</g>', title)
+    return svg(left + width + 80, len(labels) * row + 4, "".join(parts), title)
 
 
 def trace(steps: Floats, values: Floats, *, band: tuple[float, float] | None, title: str) -> str:
@@ -163,10 +171,10 @@ def trace(steps: Floats, values: Floats, *, band: tuple[float, float] | None, ti
         f'{shade}<path d="M{left} 12V{base}H{width - 12}" class="axis" fill="none"/>'
         f'<polyline points="{points}" class="curve"/>'
         + "".join(f'<circle cx="{p.split(",")[0]}" cy="{p.split(",")[1]}" r="3" class="dot"/>' for p in points.split())
-        + f'<g font-size="12"><text x="{left - 6}" y="{up(bottom + margin):.1f}" text-anchor="end">'
+        + f'<text x="{left - 6}" y="{up(bottom + margin):.1f}" text-anchor="end">'
         f'{bottom + margin:.4g}</text><text x="{left - 6}" y="{up(top - margin):.1f}" dy=".35em" text-anchor="end">'
         f'{top - margin:.4g}</text><text x="{left}" y="{height - 10}">step {xs[0]:g}</text>'
-        f'<text x="{width - 12}" y="{height - 10}" text-anchor="end">step {xs[-1]:g}</text></g>'
+        f'<text x="{width - 12}" y="{height - 10}" text-anchor="end">step {xs[-1]:g}</text>'
     )
     return svg(width, height, body, title, fluid=True)
 
@@ -201,7 +209,7 @@ def graph(law: Floats, labels: Sequence[Hashable], fills: Sequence[str], *, titl
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{sizes[i]:.1f}" fill="{fills[i]}"/>'
             f'<text x="{tx:.1f}" y="{ty:.1f}" dy="{dy}" text-anchor="{anchor}">{_shown(label, 16)}</text>'
         )
-    return svg(2 * (room + radius), 2 * radius + 80, f'<g font-size="12">{"".join(parts)}</g>', title)
+    return svg(2 * (room + radius), 2 * radius + 80, "".join(parts), title)
 
 
 def _arrows(law: Floats, places: NDArray[np.float64]) -> str:
@@ -223,10 +231,13 @@ def _arrows(law: Floats, places: NDArray[np.float64]) -> str:
     return "".join(parts)
 
 
-def svg(width: float, height: float, body: str, title: str, *, fluid: bool = False) -> str:
-    """The whole picture; a fluid one is as wide as there is room."""
-    size = 'class="fluid"' if fluid else f'width="{width:g}" height="{height:g}"'
-    return f'<svg viewBox="0 0 {width:g} {height:g}" {size} role="img" aria-label="{escape(title)}">{body}</svg>'
+def svg(width: float, height: float, body: str, title: str, *, fluid: bool = False, fit: bool = False) -> str:
+    """The whole picture; a fluid one is as wide as there is room, one that fits is made smaller where there is none."""
+    size = 'class="fluid"' if fluid else f'width="{width:g}" height="{height:g}"' + (' class="fit"' if fit else "")
+    return (
+        f'<svg viewBox="0 0 {width:g} {height:g}" {size} role="img" aria-label="{escape(title)}" font-size="12">'
+        f"{body}</svg>"
+    )
 
 
 def _label_room(labels: Sequence[Hashable], size: int = 12) -> int:
@@ -318,28 +329,159 @@ def _axes(frame: _Frame, names: tuple[str, ...], *, flat: bool) -> str:
     """Two lines, the ends of what they show, and what they are."""
     low, high = frame.place(np.stack([frame.low, frame.high])).tolist()
     below, aside = _BASE + 16, _LEFT - 6
-    parts = [f'<path d="M{_LEFT} 8V{_BASE}H{_WIDTH - 4}" class="axis" fill="none"/><g font-size="12">']
+    parts = [f'<path d="M{_LEFT} 8V{_BASE}H{_WIDTH - 4}" class="axis" fill="none"/>']
     for place, values in ((low, frame.low), (high, frame.high)):
         parts.append(f'<text x="{place[0]:.1f}" y="{below}" text-anchor="middle">{values[0]:.3g}</text>')
         if not flat:
             parts.append(f'<text x="{aside}" y="{place[1]:.1f}" dy=".35em" text-anchor="end">{values[1]:.3g}</text>')
     across, up = (low[0] + high[0]) / 2, (low[1] + high[1]) / 2
-    parts.append(f'<text x="{across:.1f}" y="{below}" text-anchor="middle" class="soft">{_name(names[0])}</text>')
+    parts.append(f'<text x="{across:.1f}" y="{below}" text-anchor="middle" class="soft">{_shown(names[0], 28)}</text>')
     if not flat:
         turned = f'transform="translate({aside - 28} {up:.1f}) rotate(-90)"'
-        parts.append(f'<text {turned} text-anchor="middle" class="soft">{_name(names[1])}</text>')
-    return "".join(parts) + "</g>"
+        parts.append(f'<text {turned} text-anchor="middle" class="soft">{_shown(names[1], 28)}</text>')
+    return "".join(parts)
 
 
 def _legend(names: tuple[str, str]) -> str:
     y = _HEIGHT - 12
     return (
-        f'<g font-size="12"><circle cx="{_LEFT + 6}" cy="{y}" r="6" class="cell" fill-opacity=".55"/>'
-        f'<text x="{_LEFT + 18}" y="{y}" dy=".35em">{_name(names[0])}</text>'
+        f'<circle cx="{_LEFT + 6}" cy="{y}" r="6" class="cell" fill-opacity=".55"/>'
+        f'<text x="{_LEFT + 18}" y="{y}" dy=".35em">{_shown(names[0], 28)}</text>'
         f'<circle cx="{_LEFT + 226}" cy="{y}" r="6" fill="none" stroke="var(--other)" stroke-width="1.6"/>'
-        f'<text x="{_LEFT + 238}" y="{y}" dy=".35em">{_name(names[1])}</text></g>'
+        f'<text x="{_LEFT + 238}" y="{y}" dy=".35em">{_shown(names[1], 28)}</text>'
     )
 
 
-def _name(text: str) -> str:
-    return escape(label_text(text, 28))
+# --- Many processes: a tree and a map; periods; a stream.
+
+
+def tree(heights: list[list[float]], places: list[list[float]], labels: Sequence[Hashable], top: str) -> str:
+    """Who is like whom, as SciPy's ``dendrogram`` has it (`dcoord`, `icoord`); `top` is the number at its end."""
+    names = [label_text(label, 30) for label in labels]
+    step, width, room = 20, 300, 20 + 7 * max(map(len, names))
+    largest = max(map(max, heights)) or 1.0
+    parts = []
+    for up, along in zip(heights, places, strict=True):
+        corners = " ".join(
+            f"{room + width * h / largest:.1f},{10 + step * (p - 5.0) / 10.0:.1f}"
+            for h, p in zip(up, along, strict=True)
+        )
+        parts.append(f'<polyline points="{corners}" fill="none" stroke="var(--accent)" stroke-width="1.5"/>')
+    for k, name in enumerate(names):
+        parts.append(f'<text x="{room - 6}" y="{10 + step * k}" dy=".35em" text-anchor="end">{escape(name)}</text>')
+    below = 10 + step * len(labels)
+    parts.append(
+        f'<text x="{room}" y="{below + 10}">0</text>'
+        f'<text x="{room + width}" y="{below + 10}" text-anchor="end">{escape(top)}</text>'
+    )
+    return svg(room + width + 10, below + 18, "".join(parts), "tree of the processes")
+
+
+def map_of(points: Floats, radius: Floats, labels: Sequence[Hashable]) -> str:
+    """Processes as points, (n, 2), with circles of their uncertainty and labels that do not cover each other."""
+    low, high = (points - radius[:, None]).min(axis=0), (points + radius[:, None]).max(axis=0)
+    scale = 360.0 / max(float((high - low).max()), 1e-300)
+    spots = (points - low) * scale + 30.0
+    height = float((high - low)[1]) * scale + 60.0
+    parts = []
+    for (x, y), wide in zip(spots.tolist(), radius * scale, strict=True):
+        if wide > 0:
+            disc = f'<circle cx="{x:.1f}" cy="{height - y:.1f}" r="{wide:.1f}" fill="var(--accent)" opacity=".12"/>'
+            parts.append(disc)
+        parts.append(f'<circle cx="{x:.1f}" cy="{height - y:.1f}" r="3.5" fill="var(--accent)"/>')
+    return svg(520, height, "".join([*parts, *_names(spots, labels, height)]), "map of the processes")
+
+
+def _names(spots: Floats, labels: Sequence[Hashable], height: float) -> Iterator[str]:
+    """Labels beside the points of the map, with a line to those that had to move away."""
+    from somcot.many.record import joint_labels
+
+    names = joint_labels(spots, [label_text(label, 18) for label in labels], 0.04)
+    widths = np.array([6.6 * len(text) for _, text in names])
+    corners = place_labels(spots, [k for k, _ in names], widths, 14.0, np.array([0.0, 0.0, 520.0, height]))
+    for (k, text), width, (x, y) in zip(names, widths.tolist(), corners.tolist(), strict=True):
+        at, up = spots[k].tolist()
+        if abs(y + 7.0 - up) > 20.0:
+            end = f'x2="{min(max(at, x), x + width):.1f}" y2="{height - y - (0 if y > up else 14):.1f}"'
+            yield f'<line x1="{at:.1f}" y1="{height - up:.1f}" {end} stroke="var(--line)"/>'
+        yield f'<text x="{x:.1f}" y="{height - y - 3:.1f}">{escape(text)}</text>'
+
+
+_NAMED = 16  # periods named below the chart
+_PHONE = 500.0  # wider charts are scrolled, because their letters would become too small
+
+
+def changes(drift: Drift) -> str:
+    """Distances over the periods with intervals: two series that differ in colour and in shape."""
+    n = len(drift.periods)
+    step, left, height, right = max(16.0, min(48.0, 420.0 / n)), 56.0, 220.0, 14.0
+    width = left + step * n + right
+    top = max((c.high for c in drift.changes if c.high == c.high), default=0.0) or 1.0
+    place = {label: k for k, label in enumerate(drift.periods)}
+
+    def down(value: float) -> float:
+        return 12.0 + height * (1.0 - min(max(value, 0.0), top) / top)
+
+    def across(k: int, shift: float = 0.0) -> float:
+        return left + step * (k + 0.5) + shift
+
+    parts = [f'<line class="axis" x1="{left}" y1="{down(0)}" x2="{width - right}" y2="{down(0)}"/>']
+    parts += [
+        f'<text x="{left - 6}" y="{down(value)}" dy=".35em" text-anchor="end">{value:.3g}</text>'
+        for value in (0.0, 0.5 * top, top)
+    ]
+    parts += [_dot(c, across(place[c.period], -3.5), down, drift.level, "accent") for c in drift.against_reference()]
+    for change in drift.against_before():
+        later = max(place[change.period], place[change.against])
+        parts.append(_dot(change, across(later, 3.5), down, drift.level, "other"))
+    for k in range(0, n, -(-n // _NAMED)):
+        x, y = across(k), down(0) + 14.0
+        name = _shown(drift.periods[k], 14)
+        parts.append(f'<text x="{x}" y="{y}" text-anchor="end" transform="rotate(-40 {x} {y})">{name}</text>')
+    return svg(width, height + 90, "".join(parts), "distances over the periods", fit=width < _PHONE)
+
+
+def _dot(change: Change, x: float, down: Callable[[float], float], level: float, colour: str) -> str:
+    paint = f"var(--{colour})"
+    fill = paint if change.adjusted <= level else "var(--ground)"
+    y = down(change.distance)
+    title = (
+        f"<title>{_shown(change.period, 30)} against {_shown(change.against, 30)}: {change.distance:.4f}, "
+        f"corrected p {change.adjusted:.4f}</title>"
+    )
+    line = (
+        f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{down(change.low):.1f}" y2="{down(change.high):.1f}" stroke="{paint}" '
+        'stroke-width="1.5"/>'
+        if change.low == change.low
+        else ""
+    )
+    shape = (
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4"'
+        if colour == "accent"
+        else f'<rect x="{x - 3.6:.1f}" y="{y - 3.6:.1f}" width="7.2" height="7.2"'
+    )
+    return f'<g>{title}{line}{shape} fill="{fill}" stroke="{paint}" stroke-width="1.5"/></g>'
+
+
+def evidence(curve: Sequence[tuple[int, float]], alarm: int | None) -> str:
+    """Evidence for a change over the events on a logarithmic scale from 1e-7 to 1, and the event of the alarm."""
+    width, height = 440.0, 130.0
+    first, last = curve[0][0], max(curve[-1][0], curve[0][0] + 1)
+
+    def across(event: float) -> float:
+        return 50 + (width - 60) * (event - first) / (last - first)
+
+    def down(share: float) -> float:
+        return 10 + (height - 30) * min(max(-math.log10(max(share, 1e-7)) / 7.0, 0.0), 1.0)
+
+    line = " ".join(f"{across(event):.1f},{down(share):.1f}" for event, share in curve)
+    parts = [
+        f'<polyline points="{line}" class="curve"/><line x1="50" x2="{width - 10:g}" y1="{down(1):.1f}" '
+        f'y2="{down(1):.1f}" stroke="currentColor" stroke-dasharray="4 3" opacity=".6"/>',
+        f'<text x="4" y="{down(1) + 4:.1f}">alarm</text><text x="4" y="{down(0) + 4:.1f}">1e-7</text>',
+        f'<text x="50" y="{height - 2:g}">{first:,}</text>',
+        f'<text x="{width - 10:g}" y="{height - 2:g}" text-anchor="end">event {last:,}</text>',
+    ]
+    if alarm is not None and first <= alarm <= last:
+        parts.append(f'<circle cx="{across(alarm):.1f}" cy="{down(1):.1f}" r="4" class="dot"/>')
+    return svg(width, height, "".join(parts), "evidence over time", fluid=True)

@@ -1,0 +1,323 @@
+"""What is to be said about a matrix of distances, about periods compared with each other, and about a monitor."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from somcot.live.monitor import Monitor
+from somcot.many.drift import Drift, short
+from somcot.many.record import DistanceMatrix
+from somcot.plumbing.html import Bold, Code, Fact, Lead, Mark, Notes, Picture, Section, Table, card
+from somcot.plumbing.text import decimals, label_text, percent
+from somcot.report import svg
+from somcot.report.pages import page, write_page
+from somcot.result import Result
+
+__all__ = [
+    "causes",
+    "changes",
+    "drift_card",
+    "drift_sections",
+    "matrix_findings",
+    "matrix_pairs",
+    "matrix_sections",
+    "monitor_sections",
+    "write_drift",
+    "write_matrix",
+    "write_status",
+]
+
+
+def _name(label: Hashable) -> str:
+    return label_text(label, 30)
+
+
+# --- A matrix of distances.
+
+_LISTED = 500  # rows of the table
+_DRAWN = 80  # processes that a picture can hold
+
+
+def matrix_sections(
+    matrix: DistanceMatrix, *, notes: Iterable[str] = (), command: str | None = None, unit: str = "labels"
+) -> list[Section]:
+    """A matrix of distances: who is nearest, heat map, tree, map and the numbers.
+
+    Parameters
+    ----------
+    matrix : DistanceMatrix
+    notes : iterable of str
+        Shown after what the matrix says about itself.
+    command : str, optional
+        How to get the same matrix again.
+    unit : str
+        The cost in words.
+    """
+    n, m = matrix.shape
+    title = f"Distances between {n} processes" if matrix.square else f"Distances of {n} from {m} processes"
+    table = matrix_pairs(matrix)
+    cut = f"The nearest {_LISTED} of {len(table.rows)} pairs; a .csv file has all."
+    return [
+        Section("answer", title, [" ".join([*matrix_findings(matrix), *_extremes(matrix, unit)])]),
+        *_matrix_pictures(matrix),
+        _notes([*matrix.notes, *notes], 40),
+        Section("numbers", "The numbers", [*([cut] if len(table.rows) > _LISTED else []), table.first(_LISTED)]),
+        *_again(command),
+    ]
+
+
+def write_matrix(path: str | os.PathLike[str], matrix: DistanceMatrix, **more: Any) -> None:
+    """Write a page about a matrix of distances; further arguments as for `matrix_sections`."""
+    write_page(path, page(matrix_sections(matrix, **more)))
+
+
+def matrix_findings(matrix: DistanceMatrix) -> list[str]:
+    """How many pairs differ, by their intervals and by tests."""
+    findings = []
+    if matrix.apart is not None:
+        n, m = matrix.apart
+        level = f"{100 * (matrix.confidence or 0.0):g} % intervals{' all together' if matrix.simultaneous else ''}"
+        findings.append(f"{n:,} of {m:,} pairs are clearly apart: their {level} leave 0 out.")
+    if matrix.tests is not None:
+        tested = matrix.adjusted[np.triu_indices(len(matrix.labels), 1)] if matrix.symmetric else matrix.adjusted
+        known = tested[~np.isnan(tested)]
+        rule = "Benjamini-Hochberg" if matrix.tests == "bh" else "Benjamini-Yekutieli"
+        differ = f"{int((known <= 0.05).sum()):,} of {len(known):,} pairs differ"
+        findings.append(f"{differ} at 5 % after correction ({rule}).")
+    return findings
+
+
+def _extremes(matrix: DistanceMatrix, unit: str) -> Iterator[str]:
+    """The nearest and the farthest pair, and how the distances were computed."""
+    values = np.where(np.eye(*matrix.shape, dtype=bool) if matrix.square else False, np.nan, matrix.values)
+    if np.isnan(values).all():
+        yield "No pair has a distance; the table says why."
+        return
+    near, far = (np.unravel_index(best(values), values.shape) for best in (np.nanargmin, np.nanargmax))
+    top = float(np.nanmax(values))
+    nearest, farthest = (
+        f"{_name(matrix.labels[i])} and {_name(matrix.other_labels[j])} ({_rounded(values[i, j], top)})"
+        for i, j in (near, far)
+    )
+    yield f"Nearest: {nearest}; farthest: {farthest}."
+    yield f"The cost is {unit}, the discount {matrix.discount:g}, the method {matrix.method}."
+    if matrix.confidence is not None:
+        together = "all of them together" if matrix.simultaneous else "each on its own"
+        yield f"Intervals hold {100 * matrix.confidence:g} % of the time, {together}."
+    if matrix.n_failed:
+        yield f"{matrix.n_failed} cell(s) have no distance."
+
+
+def _matrix_pictures(matrix: DistanceMatrix) -> list[Section]:
+    if max(matrix.shape) > _DRAWN:
+        few = f"Pictures are drawn for up to {_DRAWN} processes; these are {max(matrix.shape)}."
+        return [Section("heat", "", [few])]
+    if not matrix.square or np.isnan(matrix.uncut).any() or len(matrix.labels) < 2:
+        missing = " Crossed cells have no distance; the table says why." if matrix.n_failed else ""
+        heat = partial(svg.heat_map, matrix.values, matrix.labels, matrix.other_labels, title="distances")
+        return [Section("heat", "All distances", [f"Stronger colour: farther apart.{missing}", Picture(heat)])]
+    from scipy.cluster.hierarchy import dendrogram
+
+    drawn = dendrogram(matrix.linkage(), no_plot=True)
+    order, links = drawn["leaves"], (drawn["dcoord"], drawn["icoord"])
+    labels = [matrix.labels[i] for i in order]
+    top = max(map(max, links[0])) or 1.0
+    circles = "" if matrix.confidence is None else " Circles are as wide as the distances of a process are uncertain."
+    near = f"Distances on paper are as near to those above as two dimensions allow.{circles}"
+    heat = partial(svg.heat_map, matrix.values[np.ix_(order, order)], labels, labels, title="distances")
+    tree = partial(svg.tree, *links, labels, _rounded(top, top))
+    return [
+        Section("heat", "All distances", [
+            "Stronger colour: farther apart. Like processes stand side by side.", Picture(heat)]),
+        Section("tree", "Who is like whom", [
+            "Branches join at the mean distance between their members.", Picture(tree)]),
+        Section("map", "On a map", [
+            near, Picture(lambda: svg.map_of(matrix.embedding(2), matrix.uncertainty, matrix.labels))]),
+    ]  # fmt: skip
+
+
+def matrix_pairs(matrix: DistanceMatrix) -> Table:
+    """Every pair, the nearest first, with what is known of it."""
+    names = {"distance": "distance", "low": "from", "high": "to", "plugin": "not corrected", "standard_error": "error",
+             "adjusted_pvalue": "p (corrected)"}  # fmt: skip
+    rows = sorted(matrix.rows(), key=lambda row: -1.0 if row["distance"] is None else row["distance"])
+    used = [key for key in names if any(row[key] is not None for row in rows)]
+    top = max((row["distance"] for row in rows if row["distance"] is not None), default=1.0)
+    cells = [
+        (_name(row["x"]), _name(row["y"]),
+         *("" if row[key] is None else _rounded(row[key], top) for key in used), label_text(row["status"], 120))
+        for row in rows
+    ]  # fmt: skip
+    table = Table(("", "", *(names[key] for key in used), "why"), cells, f"ll{'r' * len(used)}l")
+    return table if matrix.reasons else table.without("why")
+
+
+def _rounded(value: float, top: float) -> str:
+    """Four decimals where distances are of ordinary size, so that columns can be compared."""
+    return f"{value:.4f}" if 1e-3 <= top < 1e4 else f"{value:.4g}"
+
+
+def _notes(messages: Iterable[str], most: int) -> Section:
+    shown = [label_text(message, 400) for message in messages][:most]
+    return Section("notes", "", [Notes(shown)] if shown else [])
+
+
+def _again(command: str | None) -> list[Section]:
+    return [Section("again", "The same again", [Code(command)])] if command else []
+
+
+# --- Periods compared with each other.
+
+_CAUSES = 8
+
+
+def drift_sections(
+    drift: Drift, *, notes: Iterable[str] = (), command: str | None = None, unit: str = "labels", source: str = ""
+) -> list[Section]:
+    """Whether a process has changed: the answer, a chart, causes and the numbers.
+
+    Parameters
+    ----------
+    drift : Drift
+    notes, command, unit
+        As for `matrix_sections`.
+    source : str
+        Where the periods come from.
+    """
+    reference = _name(drift.reference)
+    method = (
+        f"Each period is compared with {reference} and with the period before, at discount {drift.discount:g} and cost "
+        f"{label_text(unit, 60)}. Intervals hold {100 * drift.confidence:g} % of the time, each on its own. A "
+        "comparison counts as a change when its p-value, corrected for the number of comparisons (Holm), is at most "
+        f"{drift.level:g}: where nothing changed, the chance that any of them does is at most that."
+    )
+    key = (Bold("Round"), f": distance from {reference}. ", Bold("Square"), ": from the period before. "
+           "Filled: changed. Lines: intervals.")  # fmt: skip
+    after, before = _name(drift.largest.period), _name(drift.largest.against)
+    steps = causes(drift, _CAUSES)
+    why = (
+        f"{after} against {before}: the transitions whose change contributes most to the distance. Clear ones are "
+        "statistically significant."
+    )
+    return [
+        Section("answer", f"Has {source or 'the process'} changed?", [Lead(drift.sentence()), method]),
+        Section("chart", "Period by period", [Picture(partial(svg.changes, drift), key)]),
+        Section("causes", "Where the largest change comes from", [why, steps] if steps.rows else []),
+        _notes([*drift.notes, *notes], 20),
+        Section("numbers", "All comparisons", [changes(drift)]),
+        *_again(command),
+    ]
+
+
+def write_drift(path: str | os.PathLike[str], drift: Drift, **more: Any) -> None:
+    """Write a page about periods compared with each other; further arguments as for `drift_sections`."""
+    write_page(path, page(drift_sections(drift, **more)))
+
+
+def changes(drift: Drift) -> Table:
+    """All comparisons, those that chance does not explain marked."""
+    sizes = dict(zip(drift.periods, drift.transitions, strict=True))
+    rows = [
+        (_name(c.period), f"{sizes[c.period]:,}", _name(c.against),
+         *map(short, (c.distance, c.low, c.high, c.pvalue, c.adjusted)),
+         Mark("changed") if c.adjusted <= drift.level else "")
+        for c in drift.changes
+    ]  # fmt: skip
+    head = ("period", "transitions", "against", "distance", "from", "to", "p", "p (corrected)", "")
+    return Table(head, rows, "lrlrrrrrl")
+
+
+def causes(drift: Drift, most: int) -> Table:
+    """The transitions behind the largest change; none where they are not known."""
+    before, after = _name(drift.largest.against), _name(drift.largest.period)
+    steps = () if drift.result.makeup is None else drift.result.contributions(most).transitions
+    rows = [
+        (_name(s.state), _name(s.next_state), percent(s.probability_x), percent(s.probability_y),
+         short(s.amount), Mark("clear") if s.marked else "")
+        for s in steps
+    ]  # fmt: skip
+    return Table(("from", "to", f"in {before}", f"in {after}", "contribution", ""), rows, "llrrrl")
+
+
+def drift_card(drift: Drift) -> str:
+    """What a notebook shows of periods compared with each other."""
+    return card("Drift", (), changes(drift).without("transitions", "p"), Notes(drift.notes), sub=drift.sentence())
+
+
+# --- A monitor.
+
+
+def monitor_sections(
+    monitor: Monitor, *, source: str = "the stream", size: Result | None = None,
+    curve: Sequence[tuple[int, float]] = (), facts: Sequence[tuple[str, str]] = (),
+) -> list[Section]:  # fmt: skip
+    """Whether a stream has changed, since when, how far, and what moved.
+
+    Parameters
+    ----------
+    monitor : Monitor
+    source : str
+        Where the events come from.
+    size : Result, optional
+        The distance, as `Monitor.distance` has it.
+    curve : sequence of (event, evidence)
+        Evidence over time.
+    facts : sequence of (name, text)
+        Further rows of the table.
+    """
+    alarm = monitor.alarm
+    headline = f"{'No change detected' if alarm is None else 'Changed'}: {label_text(source, 80)}"
+    evidence = "as much as an alarm takes" if alarm else f"{monitor.evidence:.3g} of what an alarm takes"
+    rows = [
+        ("events", f"{monitor.n_events:,}"),
+        ("evidence", evidence),
+        ("promise", str(monitor.settings.promise)),
+        ("reference", f"{'known' if monitor.reference.known else 'recorded'}, {monitor.reference.n:,} states"),
+    ]
+    if monitor.new_labels:
+        rows.append(("new labels", ", ".join(_name(s) for s in monitor.new_labels[:10])))
+    chart = Picture(partial(svg.evidence, curve, None if alarm is None else alarm.event))
+    moves = [
+        (_name(m.source), _name(m.target), f"{m.before:.1%}", f"{m.now:.1%}", f"{m.n_seen:,}",
+         f"{m.surprise:+.1f}")
+        for m in (() if alarm is None else alarm.transitions)
+    ]  # fmt: skip
+    moved = Table(("from", "to", "reference", "since the change", "times", "surprise"), moves, "llrrrr")
+    return [
+        Section("answer", headline, [_status(monitor, size)]),
+        Section("chart", "Evidence", [chart] if len(curve) > 1 else []),
+        Section("causes", "What moved", ["Shares of the steps from a state.", moved] if alarm is not None else []),
+        Section("numbers", "The numbers", [Fact(name, name, text) for name, text in (*rows, *facts)]),
+    ]
+
+
+def write_status(path: str | os.PathLike[str], monitor: Monitor, *, refresh: int | None = None, **more: Any) -> None:
+    """Write a page about a monitor; further arguments as for `monitor_sections`."""
+    write_page(path, page(monitor_sections(monitor, **more), refresh=refresh))
+
+
+def _status(monitor: Monitor, size: Result | None) -> str:
+    alarm = monitor.alarm
+    if alarm is None:
+        said = f"After {monitor.n_events:,} events there is no evidence of a change."
+        if monitor.notice is not None:
+            said = f"The process {monitor.notice}."
+    else:
+        why = "an impossible transition" if alarm.reason != "evidence" else f"evidence {alarm.evidence:.3g}"
+        when = f"{moment}, " if (moment := alarm.when(dated=monitor.dated)) else ""
+        said = (
+            f"The process is no longer the reference: alarm at event {alarm.event:,} ({when}{why}), the change began "
+            f"about event {alarm.since:,}."
+        )
+    if size is None:
+        return said
+    said += f" Distance from the reference: {decimals(size.distance)}"
+    if size.confidence_interval is not None:
+        low, high, level = size.confidence_interval
+        said += f" ({100 * level:g} % interval {decimals(low)} to {decimals(high)})"
+    return said + (", provisional." if monitor.provisional else ".")
