@@ -283,7 +283,7 @@ class CountedDistance(NamedTuple):
 
 
 def fed_so_far(state: State) -> Fed:
-    """What a run was asked and fed, which does not change when the state goes on."""
+    """The cost and the transitions of a run so far, which do not change when the state goes on."""
     return Fed(
         state.cost, state.settings.discount, state.initial_x, state.initial_y,
         state.counts_x.copy(), state.counts_y.copy(),
