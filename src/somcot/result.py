@@ -520,29 +520,10 @@ class Result:
         from somcot.plumbing.records import load  # as in `save`
 
         records = (
-            Bounds,
-            Cells,
-            Clock,
-            ConfidenceInterval,
-            Continuous,
-            Coupling,
-            Duals,
-            Estimate,
-            Gradient,
-            ContributionInputs,
-            MapFit,
-            Maps,
-            Margin,
-            Residuals,
-            Resolution,
-            Result,
-            RowCounts,
-            RowGradient,
-            ShiftCheck,
-            Status,
-            TimeGradient,
+            Bounds, Cells, Clock, ConfidenceInterval, Continuous, ContributionInputs, Coupling, Duals, Estimate, Gradient,
+            MapFit, Maps, Margin, Residuals, Resolution, Result, RowCounts, RowGradient, ShiftCheck, Status, TimeGradient,
             Twin,
-        )
+        )  # fmt: skip
         found = load(path, "result", records)
         if not isinstance(found, cls):
             raise ValueError(f"{os.fspath(path)}: not a somcot result file (it holds a {type(found).__name__})")
