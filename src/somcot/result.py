@@ -520,9 +520,9 @@ class Result:
         from somcot.plumbing.records import load  # as in `save`
 
         records = (
-            Bounds, Cells, Clock, ConfidenceInterval, Continuous, ContributionInputs, Coupling, Duals, Estimate, Gradient,
-            MapFit, Maps, Margin, Residuals, Resolution, Result, RowCounts, RowGradient, ShiftCheck, Status, TimeGradient,
-            Twin,
+            Bounds, Cells, Clock, ConfidenceInterval, Continuous, ContributionInputs, Coupling, Duals, Estimate,
+            Gradient, MapFit, Maps, Margin, Residuals, Resolution, Result, RowCounts, RowGradient, ShiftCheck, Status,
+            TimeGradient, Twin,
         )  # fmt: skip
         found = load(path, "result", records)
         if not isinstance(found, cls):
