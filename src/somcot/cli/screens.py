@@ -279,29 +279,15 @@ def show_matrix(screen: Console, found: DistanceMatrix, notes: Sequence[str]) ->
     """Distances between many processes: as a matrix where it fits, else the nearest and the farthest pairs."""
     head = f"Distances between {len(found.labels)} processes ({found.method}, {duration(found.seconds)})"
     screen.print(Text(head, style="bold"))
-    for text in _meaning(found):
+    from somcot.report.many_facts import matrix_findings  # other commands do not load it
+
+    for text in matrix_findings(found):
         screen.print(Text(text))
     table = _matrix_table(found)
     wide = screen.measure(table, options=screen.options.update(width=1000)).maximum
     fits = len(found.labels) <= _PROCESSES and wide <= screen.width
     screen.print(table if fits else _pair_table(found))
     show_notes(screen, (label_text(note, 300) for note in notes), most=_FEW_NOTES)
-
-
-def _meaning(found: DistanceMatrix) -> list[str]:
-    """What can be said before looking at single numbers."""
-    lines = []
-    if found.apart is not None:
-        together = " all together" if found.simultaneous else ""
-        n, m = found.apart
-        level = f"{100 * (found.confidence or 0.0):g} %"
-        lines.append(f"{n:,} of {m:,} pairs are clearly apart: their {level} intervals{together} leave 0 out.")
-    if found.tests is not None:
-        tested = found.adjusted[np.triu_indices(len(found.labels), 1)] if found.symmetric else found.adjusted.ravel()
-        known = tested[~np.isnan(tested)]
-        name = "Benjamini-Hochberg" if found.tests == "bh" else "Benjamini-Yekutieli"
-        lines.append(f"{int((known <= 0.05).sum()):,} of {len(known):,} pairs differ at 5 % after correction ({name}).")
-    return lines
 
 
 def _matrix_table(found: DistanceMatrix) -> Grid:
