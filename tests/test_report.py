@@ -14,6 +14,9 @@ import pytest
 
 import somcot
 from somcot import report
+from somcot.live.monitor import Monitor
+from somcot.plumbing.html import Bold, Table, markup
+from somcot.report import many_facts, pages
 from somcot.report import svg as drawings
 
 HOSTILE = (
@@ -306,3 +309,116 @@ def test_an_interval_of_tiny_shares_is_said_once() -> None:
     assert "the true value is below 0.1 %" in report.certainty(result)
     wide = dataclasses.replace(result, confidence_interval=somcot.result.ConfidenceInterval(1e-5, 0.2, 0.9))
     assert "the true value lies between < 0.1 % and 20.0 %" in report.certainty(wide)
+
+
+TEST_SAYS = {  # by the p-value of the test and the lower end of the interval
+    (0.01, 0.05): "agrees: one process would rarely give recordings as different as these (p = 0.01).",
+    (0.01, 0.0): "does tell the recordings apart (p = 0.01): they differ; how much remains uncertain.",
+    (0.4, 0.05): "does not tell the recordings apart, though (p = 0.4): do not build on this.",
+    (0.4, 0.0): "does not tell the recordings apart either (p = 0.4): they show no difference.",
+}
+
+
+@pytest.mark.filterwarnings("ignore::somcot.DataWarning")
+@pytest.mark.parametrize(("pvalue", "low"), TEST_SAYS)
+def test_what_the_test_adds_to_the_interval(pvalue: float, low: float) -> None:
+    """A report must not say that test and interval agree where they do not."""
+    chain = somcot.MarkovChain([[0.5, 0.5], [0.5, 0.5]], states=["a", "b"])
+    data = chain.sample(20, 10, rng=0)
+    result = somcot.distance(data, data.resample(1), discount=0.5, confidence=0.9)
+    result = dataclasses.replace(
+        result,
+        confidence_interval=somcot.result.ConfidenceInterval(low, 0.2, 0.9),
+        makeup=dataclasses.replace(result.makeup, same_rows=pvalue),  # type: ignore[type-var]
+    )
+    said = f"A permutation test of the transitions {TEST_SAYS[pvalue, low]}"
+    assert report.sentence_of_test(result) == said
+    significant = report.certainty(result).endswith("statistically significant.")
+    assert significant == (low > 0)
+    assert ("agrees" in said) == (pvalue <= 0.05 and significant)
+    assert said in report.html(result)
+
+
+class Cells(HTMLParser):
+    """Tables with a row of heads: the text and the class of each cell."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.heads, self.headed, self.taken = 0, False, False
+        self.cells = [("", "")]
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.heads = 0 if tag == "tr" else self.heads + (tag == "th")
+        self.headed = tag != "table" and (self.headed or self.heads > 1)
+        self.taken = self.headed and (self.taken or tag == "td")
+        if self.taken and tag == "td":
+            self.cells.append(("", dict(attrs).get("class") or ""))
+
+    def handle_endtag(self, tag: str) -> None:
+        self.taken = self.taken and tag != "td"
+
+    def handle_data(self, data: str) -> None:
+        if self.taken:
+            self.cells[-1] = (self.cells[-1][0] + data, self.cells[-1][1])
+
+
+@pytest.fixture(scope="module")
+def all_pages() -> dict[str, str]:
+    """A page of each kind, about processes with hostile labels."""
+    labels = (HOSTILE[0], HOSTILE[1], "left")
+    old, new = (
+        somcot.MarkovChain([[0.0, p, 1 - p], [0.5, 0.5, 0.0], [0.9, 0.1, 0.0]], states=labels) for p in (0.5, 0.2)
+    )
+    weeks = {HOSTILE[0]: old.sample(60, 20, rng=0), "week 2": new.sample(60, 20, rng=1)}
+    monitor = Monitor(old, discount=0.9)
+    stream = [labels[k] for k in weeks["week 2"].now.tolist()]
+    curve = []
+    for start in range(0, len(stream), 100):
+        monitor.update(stream[start : start + 100])
+        curve.append((monitor.n_events, float(monitor.evidence)))
+    assert monitor.alarm is not None
+    first, second = weeks.values()
+    matrix = somcot.distance_matrix(weeks, discount=0.9, confidence=0.9, rng=0)
+    more = {"notes": [HOSTILE[0]], "command": HOSTILE[1], "unit": HOSTILE[6]}
+    live = many_facts.monitor_sections(monitor, source=HOSTILE[0], curve=curve, facts=[(HOSTILE[0], HOSTILE[6])])
+    return {
+        "result": report.html(somcot.distance(first, second, discount=0.9, confidence=0.9, rng=0)),
+        "matrix": pages.page(many_facts.matrix_sections(matrix, **more)),  # type: ignore[arg-type]
+        "drift": pages.page(
+            many_facts.drift_sections(somcot.drift(weeks, discount=0.9, rng=0), source=HOSTILE[1], **more)  # type: ignore[arg-type]
+        ),
+        "live": pages.page(live, refresh=5),
+    }
+
+
+@pytest.mark.parametrize("name", ["result", "matrix", "drift", "live"])
+def test_columns_of_numbers_are_aligned_and_no_others(name: str, all_pages: dict[str, str]) -> None:
+    cells = [cell for cell in Cells(all_pages[name]).cells if cell[0]]
+    number = re.compile(r"(< )?[+-]?[\d,]+(\.\d+)?(e[+-]\d+)?( ?%)?")
+    wrong = [(text, kind) for text, kind in cells if (kind == "n") != (number.fullmatch(text) is not None)]
+    assert wrong == []
+    assert sum(kind == "n" for _, kind in cells) > 4
+    assert "td.n,th.n{text-align:right" in all_pages[name]
+
+
+@pytest.mark.parametrize("name", ["result", "matrix", "drift", "live"])
+def test_pages_of_every_kind_are_safe_and_use_known_styles(name: str, all_pages: dict[str, str]) -> None:
+    page = Page(all_pages[name])
+    assert page.open == []
+    assert page.risky == []
+    assert not page.seen & {"script", "img", "link", "iframe", "object"}
+    style, _, body = all_pages[name].partition("</style>")
+    used = {word for words in re.findall(r' class="([^"]+)"', body) for word in words.split()}
+    assert used - set(re.findall(r"\.([a-z]+)", style)) <= {"missing"}  # crosses have their style with them
+
+
+def test_only_the_rendering_escapes() -> None:
+    assert (
+        markup(["a < b & c", (Bold("<i>"), " in <x>")]) == "<p>a &lt; b &amp; c</p><p><b>&lt;i&gt;</b> in &lt;x&gt;</p>"
+    )
+    table = Table(("<a>", "n"), [("<b>", "1")], "lr", "<t>")
+    assert markup([table]).count("&lt;") == 3
+    assert markup([table._replace(rows=[])]) == ""
+    with pytest.raises(ValueError, match="zip"):
+        markup([table._replace(align="l")])

@@ -41,13 +41,14 @@ def records() -> dict[str, Any]:
         "matrix": somcot.distance_matrix({"<script>": a, "b": b}, discount=0.9, confidence=0.9, rng=0),
         "selection": somcot.select_model(a, {"<script>": x, "y": y}, discount=0.9, rng=0),
         "lumping": somcot.lump(x, [1.0, 0.0, 0.0, 0.0]),
+        "drift": somcot.drift({"<script>": a, "y": b}, discount=0.9, rng=0),
         "posterior": msm.posterior_distances([x, y], [y, y], discount=0.9),
     }  # fmt: skip
 
 
 NAMES = [
     "chain", "samples", "counts", "independent", "known", "data", "stream", "contributions", "estimate", "test",
-    "order", "mdp", "aggregation", "plan", "matrix", "selection", "lumping", "posterior",
+    "order", "mdp", "aggregation", "plan", "matrix", "selection", "lumping", "posterior", "drift",
 ]  # fmt: skip
 
 

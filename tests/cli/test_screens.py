@@ -12,6 +12,7 @@ import somcot
 from somcot.cli import screens
 from somcot.cli.inputs import NamedProcess
 from somcot.cli.output import ShownResult
+from somcot.plumbing.html import Bullets, Fact, Lead, Notes, Picture, Section, Table
 
 
 def shown(answer: ShownResult, width: int) -> str:
@@ -86,3 +87,26 @@ def test_a_method_that_keeps_no_parts_still_shows_the_rest() -> None:
     assert "nothing is proved" in " ".join(text.replace("│", " ").split())
     assert "Strongest correspondences" in text
     assert "Steps that differ" not in text
+
+
+def test_sections_of_every_kind() -> None:
+    screen = StringIO()
+    table = Table(("page", "visits"), [("[b]home[/b]", "12"), ("x" * 99, "3")], "lr", "Visits")
+    screens.show(
+        Console(file=screen, width=80),
+        [
+            Section("answer", "[title]", [Lead("Yes."), "It is.", Fact("p", "p-value", "0.01", strong=True)]),
+            Section("parts", "Parts", [table, Picture(lambda: "<svg>"), Bullets(["one", ("tw", "o")])]),
+            Section("notes", "", [Notes(["mind the gap"])]),
+            Section("empty", "Nothing", []),
+            Section("more", "For experts", ["secret"], closed=True),
+        ],
+    )
+    lines = [line.rstrip() for line in screen.getvalue().splitlines()]
+    assert lines[0].startswith("\u256d\u2500 [title]")
+    assert "p-value  0.01" in lines[3]
+    rest = lines[5:]
+    assert rest[:3] == ["Parts", "Visits", f"page{' ' * 24}  visits"]
+    assert rest[3] == f"[b]home[/b]{' ' * 17}      12"
+    assert rest[4] == f"{'x' * 27}\u2026       3"
+    assert rest[5:] == ["1. one", "2. two", "Notes", "- mind the gap"]

@@ -21,6 +21,7 @@ __all__ = [
     "Bullets",
     "Code",
     "Fact",
+    "First",
     "Item",
     "Lead",
     "Line",
@@ -29,6 +30,7 @@ __all__ = [
     "Notes",
     "Picture",
     "Remark",
+    "Second",
     "Section",
     "Table",
     "Tag",
@@ -60,6 +62,14 @@ class Code(str):
 
 class Bold(str):
     """A part of a line that stands out."""
+
+
+class First(Bold):
+    """A bold part in the colour of the first series of a picture."""
+
+
+class Second(Bold):
+    """... and of the second."""
 
 
 class Tag(str):
@@ -153,6 +163,8 @@ _TEXTS: dict[type, str] = {
     Remark: '<p class="note">{}</p>',
     Code: "<pre>{}</pre>",
     Bold: "<b>{}</b>",
+    First: '<b class="first">{}</b>',
+    Second: '<b class="second">{}</b>',
     Tag: '<span class="tag">{}</span>',
     Mark: '<span class="tag clear">{}</span>',
 }

@@ -318,15 +318,15 @@ def matches(about: ReportInput) -> Table:
 def pairs(about: ReportInput, shares: Contributions | None) -> Table:
     """What pairs of states add: time together times cost; with errors where `shares` knows them."""
     first, second = (shortened(name, 40) for name in about.names)
-    head = (f"in {first}", f"while in {second}", "time", "cost", "adds", "of the distance")
+    head = (f"in {first}", f"while in {second}", "of the distance", "time", "adds", "error", "clear", "cost")
     known = {(p.x, p.y): p for p in shares.pairs} if shares is not None else {}
     parts = [] if about.cost is None else contributions(about.result, about.cost, most=_PARTS)
     rows = [
-        (shortened(c.x), shortened(c.y), about.time(c.mass), decimals(c.cost), decimals(c.amount),
-         percent(c.amount / about.total), *_error(known.get((c.x, c.y))))
+        (shortened(c.x), shortened(c.y), percent(c.amount / about.total), about.time(c.mass), decimals(c.amount),
+         *_error(known.get((c.x, c.y))), decimals(c.cost))
         for c in parts
     ]  # fmt: skip
-    table = Table((*head, "error", "clear"), rows, "llrrrrrl")
+    table = Table(head, rows, "llrrrrlr")
     return table if about.judged and known else table.without("error", "clear")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from somcot.live.monitor import Monitor
 from somcot.many.drift import Drift, short
 from somcot.many.record import DistanceMatrix
-from somcot.plumbing.html import Bold, Code, Fact, Lead, Mark, Notes, Picture, Section, Table, card
+from somcot.plumbing.html import Code, Fact, First, Lead, Mark, Notes, Picture, Second, Section, Table, card
 from somcot.plumbing.text import decimals, label_text, percent
 from somcot.report import svg
 from somcot.report.pages import page, write_page
@@ -196,7 +196,7 @@ def drift_sections(
         "comparison counts as a change when its p-value, corrected for the number of comparisons (Holm), is at most "
         f"{drift.level:g}: where nothing changed, the chance that any of them does is at most that."
     )
-    key = (Bold("Round"), f": distance from {reference}. ", Bold("Square"), ": from the period before. "
+    key = (First("Round"), f": distance from {reference}. ", Second("Square"), ": from the period before. "
            "Filled: changed. Lines: intervals.")  # fmt: skip
     after, before = _name(drift.largest.period), _name(drift.largest.against)
     steps = causes(drift, _CAUSES)
