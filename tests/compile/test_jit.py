@@ -76,12 +76,12 @@ def test_said_with_name_and_time_and_only_when_cold(package: Path) -> None:
     ],
 )
 def test_a_change_in_what_a_kernel_imports_is_seen(package: Path, name: str, old: str, new: str) -> None:
-    assert run(package)[0] == "5.0 0"
+    assert run(package, SOMCOT_COMPILER="auto")[0] == "5.0 0"
     path = package / f"{name}.py"
     path.write_text(path.read_text().replace(old, new, 1))
     expected = {"callee": "15.0 0", "constants": "15.0 0"}.get(name, "5.0 0")
-    assert run(package)[0] == expected
-    assert run(package)[0] == expected.replace(" 0", " 1")
+    assert run(package, SOMCOT_COMPILER="auto")[0] == expected
+    assert run(package, SOMCOT_COMPILER="auto")[0] == expected.replace(" 0", " 1")
 
 
 def test_a_change_elsewhere_compiles_nothing(package: Path) -> None:
@@ -150,6 +150,59 @@ def test_a_numba_that_is_not_known_compiles_its_own_way(package: Path, release: 
     assert warm == ("5.0 1", "")
 
 
+def test_the_switch_chooses_between_two_ways_that_keep_files_of_their_own(package: Path) -> None:
+    """And what `numba_internals` reaches for is not touched where Numba's own way is wanted."""
+    own = {"SOMCOT_COMPILER": "numba"}
+    assert run(package, SOMCOT_COMPILER="")[0] == run(package, **own)[0] == "5.0 0"
+    assert (
+        run(package, SOMCOT_COMPILER="auto") == run(package, SOMCOT_COMPILER="") == run(package, **own) == ("5.0 1", "")
+    )
+    assert len(list((package / "__pycache__").glob("*.nbc"))) == 2
+    (package / "compile" / "numba_internals.py").write_text("raise ImportError")
+    assert run(package, **own) == ("5.0 1", "")
+
+
+def test_both_ways_stamp_their_files_differently(package: Path) -> None:
+    """Even where the sources are the same: machine code of one way is never taken for the other's."""
+    (package / "caller.py").write_text(
+        """
+import small.compile.jit as jit
+if jit._WAY.name == "numba":
+    jit._WAY = jit._WAY._replace(sources=("small.compile.jit", "small.compile.numba_internals"))
+    import small.compile.numba_internals
+print(jit._stamp("small.caller").hex())
+"""
+    )
+    stamps = [run(package, SOMCOT_COMPILER=way)[0] for way in ("auto", "numba", "auto")]
+    assert len(stamps[0]) == 64
+    assert stamps[0] == stamps[2] != stamps[1]
+
+
+@pytest.mark.parametrize("way", ["Numba", "llvm", "0"])
+def test_a_switch_that_is_not_known_is_refused(package: Path, way: str) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        run(package, SOMCOT_COMPILER=way)
+    assert f"ValueError: SOMCOT_COMPILER: found {way!r}, expected 'auto'" in failed.value.stderr
+    assert "or 'numba'" in failed.value.stderr
+
+
+def test_a_switch_that_is_not_known_is_one_line_in_a_terminal() -> None:
+    command = [sys.executable, "-m", "somcot", "info", "none.csv"]
+    environment = os.environ | {"SOMCOT_COMPILER": "llvm"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.stderr.startswith("error: SOMCOT_COMPILER: found 'llvm', expected 'auto'")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+
+def test_the_inside_of_numba_stays_in_quarantine() -> None:
+    """One module reaches for it, and that one does not grow: see docs/compilation.md."""
+    root = Path(somcot.__file__).parent
+    texts = {str(path.relative_to(root)): path.read_text("utf-8") for path in root.rglob("*.py")}
+    assert [name for name, text in texts.items() if "numba.core" in text] == ["compile/numba_internals.py"]
+    assert [name for name, text in texts.items() if "compile.numba_internals import" in text] == ["compile/jit.py"]
+    assert texts["compile/numba_internals.py"].count("\n") <= 409
+
+
 def test_plain_python_without_compilation(package: Path) -> None:
     assert run(package, NUMBA_DISABLE_JIT="1") == ("5.0", "")
 
@@ -197,7 +250,7 @@ pieces = (power, far, inner.piece)
 print(value, names.count("power"), [len(p.overloads) for p in pieces], len(inner.overloads), power(3.0, 2), inner(2.0))
 """
     )
-    assert run(package)[0] == "25.0 1 [1, 1, 1] 0 9.0 13.0"
+    assert run(package, SOMCOT_COMPILER="auto")[0] == "25.0 1 [1, 1, 1] 0 9.0 13.0"
 
 
 SHARED = """
@@ -226,7 +279,8 @@ def ask(package: Path, *names: str) -> tuple[str, list[str]]:
     done = subprocess.run(
         [sys.executable, "-B", "-c", "import sys; import numpy as np; import small.shared;"
          "print(*(getattr(small.shared, name)(np.arange(4.0)) for name in sys.argv[1:]))", *names],
-        env=os.environ | {"PYTHONPATH": str(package.parent)}, capture_output=True, text=True, check=True,
+        env=os.environ | {"PYTHONPATH": str(package.parent), "SOMCOT_COMPILER": "auto"},
+        capture_output=True, text=True, check=True,
     )  # fmt: skip
     return done.stdout.strip(), re.findall("compiling (\\w+)", done.stderr)
 

@@ -292,8 +292,10 @@ def _explain(error: BaseException) -> int:
         remedy = "" if ";" in str(error.strerror) else "; check the name and the permissions"
         return _say(f"error: {error.filename}: {error.strerror}{remedy}", BAD_INPUT)
     if isinstance(error, (ValueError, TypeError, ImportError, OSError)):
-        from somcot.cli.output import as_option
-
+        try:
+            from somcot.cli.output import as_option
+        except ValueError:  # a setting with which the package cannot be loaded
+            return _say(f"error: {error}", BAD_INPUT)
         return _say(f"error: {as_option(str(error))}", BAD_INPUT)
     if isinstance(error, NotSolvedError):
         return _say(f"error: {error}", NOT_CONVERGED)

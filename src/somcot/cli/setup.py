@@ -142,8 +142,8 @@ def warm_up() -> int:
     screen.print("Compiling the numerical kernels; they are kept on disk, so this is needed once.")
     gc.disable()  # what the compiler leaves behind goes with the process
     try:
-        for name, n_compiled, seconds in warm_kernels():
-            screen.print(f"  {name:<26} {f'compiled in {seconds:.1f} s' if n_compiled else 'ready'}")
+        for step in warm_kernels():
+            screen.print(f"  {step.name:<26} {f'compiled in {step.seconds:.1f} s' if step.n_compiled else 'ready'}")
     finally:
         gc.enable()
     screen.print(f"All kernels are ready ({time.perf_counter() - began:.0f} s).")
@@ -155,18 +155,17 @@ def warm_kernels() -> Iterator[Warmed]:
 
     Examples
     --------
-    >>> [name for name, n_compiled, seconds in warm_kernels()][0]
+    >>> [step.name for step in warm_kernels()][0]
     'exact distance'
     """
-    from numba.core import event
+    from somcot.compile.jit import n_compiled
 
     for name, ask in _QUESTIONS.items():
-        began = time.perf_counter()
-        with warnings.catch_warnings(), event.install_recorder("numba:compile") as compiled:
+        began, before = time.perf_counter(), n_compiled()
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # answers from so few data are nothing to rely on, nor are they meant to be
             ask()
-        n_compiled = sum(e.is_start for _, e in compiled.buffer)
-        yield Warmed(name, n_compiled, time.perf_counter() - began)
+        yield Warmed(name, n_compiled() - before, time.perf_counter() - began)
 
 
 def _chains() -> tuple[MarkovChain, MarkovChain]:

@@ -1,15 +1,14 @@
 """Compiling: two decorators for all compiled code of the package, and a cache on disk that follows the sources.
 
-`kernel` is for functions that Python or other kernels call; `part` for pieces of kernels. Kernels take both in as plain
-code (`pieces`), never what is on disk of them, or call shared ones as they are: a process that compiles a kernel runs
-the same machine code as one that loads it.
+`kernel` is for functions that Python or other kernels call; `part` for pieces of kernels. There are two ways to machine
+code: `somcot.compile.numba_internals`, which takes in pieces as plain code and is several times as fast, and Numba's
+own. The environment variable ``SOMCOT_COMPILER`` chooses (``auto`` or ``numba``); results have the same bits.
 
 Numba's own cache knows a function by the file it stands in. Here a compiled kernel is good only while every module of
 the package that its module imports, directly or not, is unchanged. Damaged files are dropped; where no folder can be
 written, kernels live in memory. Both are said, and so is every compilation that takes seconds.
 """
-# mypy: disable-error-code="no-untyped-call, misc"
-# mypy: disable-error-code="attr-defined, no-untyped-call, assignment"
+# mypy: disable-error-code="no-untyped-call, misc, attr-defined"
 
 from __future__ import annotations
 
@@ -21,52 +20,63 @@ import pickle
 import re
 import sys
 import tempfile
-from collections.abc import Callable
-from typing import Any, overload
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol, TypeAlias, overload
 
 import numba
-from numba.core import config
-from numba.core.caching import FunctionCache, NullCache
-from numba.core.registry import CPUDispatcher
-from numba.core.serialize import dumps
 
-__all__ = [
-    "FAST",
-    "DefaultEntryPoint",
-    "Inlined",
-    "Linked",
-    "StaleError",
-    "kernel",
-    "part",
-]
+__all__ = ["FAST", "kernel", "n_compiled", "part"]
+
+Function: TypeAlias = Callable[..., Any]
+Dispatcher: TypeAlias = Any  # a compiled function: Numba has no types, and callers pass arrays of all kinds
+Signature: TypeAlias = Any
+Content: TypeAlias = Any  # what Numba keeps of a compiled function
+Options: TypeAlias = Mapping[str, Any]
+
+# --- The switch between both ways.
 
 
-# --- Compiled functions as Numba makes them by itself: for releases whose inside `pieces` does not know.
+class Maker(Protocol):
+    """Makes a compiled function of a plain one."""
+
+    def __call__(self, function: Function, /, *, targetoptions: Options) -> Dispatcher: ...
 
 
-class DefaultEntryPoint(CPUDispatcher):
-    """A function for Python and for other compiled functions."""
+class Way(NamedTuple):
+    """A way to machine code."""
 
-    def __init__(self, py_func: Any, targetoptions: Any = None) -> None:
-        super().__init__(py_func, targetoptions=dict(targetoptions or {}))
-
-
-Inlined = Linked = DefaultEntryPoint
-
-
-class StaleError(Exception):
-    """Never raised: here machine code on disk holds all that it calls."""
+    name: str
+    entry_point: Maker  # for Python and for kernels, which take it in
+    linked: Maker  # for Python and for kernels, which call it as it is
+    inlined: Maker  # for kernels
+    stale: tuple[type[Exception], ...]  # raised where machine code on disk calls code that was compiled again
+    sources: tuple[str, ...]  # modules that decide what the machine code is like
 
 
-# --- Compiling: two decorators for all compiled code of the package, and a cache on disk that follows the sources.
+def _by_numba(function: Function, /, *, targetoptions: Options) -> Dispatcher:
+    return numba.jit(**targetoptions)(function)
 
-# What `pieces` leaves out of Numba's work is known of these releases. With others compiling takes longer.
-if (0, 65) <= tuple(map(int, re.findall(r"\d+", numba.__version__)[:2])) < (0, 69):
-    from somcot.compile.numba_internals import EntryPoint as DefaultEntryPoint
-    from somcot.compile.numba_internals import Inlined, Linked, StaleError
-else:
-    pass
 
+def _way() -> Way:
+    """Numba's own way where ``SOMCOT_COMPILER`` wants it or Numba's inside is not known."""
+    wanted = os.environ.get("SOMCOT_COMPILER", "").strip() or "auto"
+    if wanted not in ("auto", "numba"):
+        raise ValueError(
+            f"SOMCOT_COMPILER: found {wanted!r}, expected 'auto' (the package's own compilation, where the "
+            "release of Numba is known) or 'numba' (Numba's)"
+        )
+    release = tuple(map(int, re.findall(r"\d+", numba.__version__)[:2]))
+    if wanted == "auto" and (0, 65) <= release < (0, 69):
+        from somcot.compile.numba_internals import EntryPoint, Inlined, Linked, StaleError
+
+        return Way("auto", EntryPoint, Linked, Inlined, (StaleError,), (__name__, EntryPoint.__module__))
+    return Way("numba", _by_numba, _by_numba, _by_numba, (), (__name__,))
+
+
+_WAY = _way()
+
+
+# --- The decorators.
 
 # Zeros have no sign and NaN never occurs; that is all. Sums keep their order, and products are fused with sums only
 # where `fma` says so: under "reassoc" LLVM picks loops by the distance of addresses, under "contract" by the machine.
@@ -77,14 +87,11 @@ PACKAGE = __name__.partition(".")[0]
 logger = logging.getLogger(PACKAGE)
 
 
-Function = Callable[..., Any]
-
-
 @overload
-def kernel(function: Function) -> Any: ...
+def kernel(function: Function) -> Dispatcher: ...
 @overload
-def kernel(*, name: str, seconds: int, shared: bool = False) -> Callable[[Function], Any]: ...
-def kernel(function: Any = None, *, name: str = "", seconds: int = 0, shared: bool = False) -> Any:
+def kernel(*, name: str, seconds: int, shared: bool = False) -> Callable[[Function], Dispatcher]: ...
+def kernel(function: Function | None = None, *, name: str = "", seconds: int = 0, shared: bool = False) -> Dispatcher:
     """Compile a function at its first call and keep it on disk; NaN and infinities are honoured.
 
     Parameters
@@ -99,18 +106,24 @@ def kernel(function: Any = None, *, name: str = "", seconds: int = 0, shared: bo
     """
     if function is None:
         return functools.partial(kernel, name=name, seconds=seconds, shared=shared)
-    if config.DISABLE_JIT:
+    if numba.config.DISABLE_JIT:
         return function
-    compiled = (Linked if shared else DefaultEntryPoint)(function, targetoptions=OPTIONS)
-    compiled._cache = _cache(function, f"{name}, about {seconds} s" if name else "")
+    compiled = (_WAY.linked if shared else _WAY.entry_point)(function, targetoptions=OPTIONS)
+    announcement = f"{name}, about {seconds} s" if name else ""
+    try:
+        compiled.enable_caching()
+    except RuntimeError:  # Numba found no folder that can be written
+        compiled._cache = _InMemory(announcement)
+    else:
+        compiled._cache = _OnDisk(compiled._cache, _stamp(function.__module__), announcement)
     return compiled
 
 
 @overload
-def part(function: Function) -> Any: ...
+def part(function: Function) -> Dispatcher: ...
 @overload
-def part(*, nan: bool = False, inline: bool = True) -> Callable[[Function], Any]: ...
-def part(function: Any = None, *, nan: bool = False, inline: bool = True) -> Any:
+def part(*, nan: bool = False, inline: bool = True) -> Callable[[Function], Dispatcher]: ...
+def part(function: Function | None = None, *, nan: bool = False, inline: bool = True) -> Dispatcher:
     """Compile a piece of kernels.
 
     Parameters
@@ -124,66 +137,85 @@ def part(function: Any = None, *, nan: bool = False, inline: bool = True) -> Any
     """
     if function is None:
         return functools.partial(part, nan=nan, inline=inline)
-    if config.DISABLE_JIT:
+    if numba.config.DISABLE_JIT:
         return function
-    return Inlined(function, targetoptions=OPTIONS | {"forceinline": inline, "fastmath": False if nan else set(FAST)})
+    options = OPTIONS | {"forceinline": inline, "fastmath": False if nan else set(FAST)}
+    return _WAY.inlined(function, targetoptions=options)
 
 
-def _cache(function: Function, announcement: str) -> Any:
-    try:
-        return _OnDisk(function, announcement)
-    except RuntimeError:  # Numba found no folder that can be written
-        return _InMemory(announcement)
+def n_compiled() -> int:
+    """How many kernels this process has compiled so far; those that came from the disk are not counted."""
+    return len(_compiled)
 
 
-class _InMemory(NullCache):
+# --- The cache on disk.
+
+_compiled: list[str] = []
+
+
+class _InMemory:
     """No cache: says so when a kernel has to be compiled."""
+
+    cache_path = None
 
     def __init__(self, announcement: str) -> None:
         self.announcement = announcement
 
-    def load_overload(self, _signature: Any, _context: Any) -> None:
+    def load_overload(self, signature: Signature, _context: object) -> None:
+        _compiled.append(str(signature))
         if self.announcement:
             _say(f"compiling {self.announcement}, in every process: no folder can be written; set NUMBA_CACHE_DIR")
 
+    def save_overload(self, signature: Signature, data: Content) -> None:
+        """There is no place for it."""
 
-class _OnDisk(FunctionCache):
+    def flush(self) -> None:
+        """There is nothing."""
+
+
+class _OnDisk:
     """Numba's cache with another stamp, one file for each signature and machine, and no trust in what files hold."""
 
-    def __init__(self, function: Function, announcement: str) -> None:
-        super().__init__(function)
-        self.announcement = announcement
-        self._cache_file = _Files(os.path.join(self._cache_path, self._impl.filename_base), _stamp(function.__module__))
+    def __init__(self, cache: Content, stamp: bytes, announcement: str) -> None:
+        self.cache, self.announcement, self.cache_path = cache, announcement, cache.cache_path
+        base = os.path.join(self.cache_path, cache._impl.filename_base)
+        cache._cache_file = _Files(base, stamp, cache._cache_file._dump)
 
-    def load_overload(self, signature: Any, context: Any) -> Any:
+    def load_overload(self, signature: Signature, context: object) -> Content:
         try:
-            found = super().load_overload(signature, context)
-        except StaleError:  # what it calls was compiled again meanwhile
-            found = None
+            known = self.cache.load_overload(signature, context)
+        except _WAY.stale:  # what it calls was compiled again meanwhile
+            known = None
         except Exception as error:  # whatever pickle and LLVM make of damaged bytes
-            _say(f"dropped a damaged file of compiled code in {self._cache_path} ({type(error).__name__})")
-            found = None
-        if found is None and self.announcement:
-            _say(f"compiling {self.announcement}, once; kept in {self._cache_path}")
-        return found
+            _say(f"dropped a damaged file of compiled code in {self.cache_path} ({type(error).__name__})")
+            known = None
+        if known is None:
+            _compiled.append(str(signature))
+            if self.announcement:
+                _say(f"compiling {self.announcement}, once; kept in {self.cache_path}")
+        return known
 
-    def save_overload(self, signature: Any, data: Any) -> None:
+    def save_overload(self, signature: Signature, data: Content) -> None:
         try:
-            super().save_overload(signature, data)
+            self.cache.save_overload(signature, data)
         except OSError as error:
             _say(f"compiled code is not kept for the next process: {error}")
+
+    def flush(self) -> None:
+        """Files are good as long as their stamp is."""
 
 
 class _Files:
     """Compiled code, one file for each signature and machine, with the stamp of its sources and a checksum."""
 
-    def __init__(self, base: str, stamp: bytes) -> None:
-        self.base, self.stamp = base, stamp
+    def __init__(self, base: str, stamp: bytes, dump: Callable[[object], bytes]) -> None:
+        self.base, self.stamp, self.dump = base, stamp, dump
 
-    def path(self, key: Any) -> str:
-        return f"{self.base}.{hashlib.sha256(repr(key[:2]).encode()).hexdigest()[:16]}.nbc"
+    def path(self, key: Signature) -> str:
+        """Both ways to machine code have files of their own, so that a change of mind costs nothing."""
+        return f"{self.base}.{hashlib.sha256(repr((_WAY.name, key[:2])).encode()).hexdigest()[:16]}.nbc"
 
-    def load(self, key: Any) -> Any:
+    def load(self, key: Signature) -> Content:
         try:
             with open(self.path(key), "rb") as file:
                 checksum, content = file.read(32), file.read()
@@ -194,8 +226,8 @@ class _Files:
         stamp, known, data = pickle.loads(content)
         return data if (stamp, known) == (self.stamp, key) else None
 
-    def save(self, key: Any, data: Any) -> None:
-        content = dumps((self.stamp, key, data))
+    def save(self, key: Signature, data: Content) -> None:
+        content = self.dump((self.stamp, key, data))
         path = self.path(key)
         handle, name = tempfile.mkstemp(dir=os.path.dirname(path), suffix=".tmp")
         try:
@@ -210,18 +242,18 @@ class _Files:
 @functools.cache
 def _stamp(module: str) -> bytes:
     """A hash of the module and of every module of the package that it imports, directly or not."""
-    found: dict[str, bytes] = {}
-    waiting = [module, __name__, DefaultEntryPoint.__module__]
+    sources: dict[str, bytes] = {}
+    waiting = [module, *_WAY.sources]
     while waiting:
         name = waiting.pop()
-        if name not in found and getattr(sys.modules.get(name), "__file__", None):
+        if name not in sources and getattr(sys.modules.get(name), "__file__", None):
             loaded = sys.modules[name]
-            found[name] = loaded.__loader__.get_data(loaded.__file__)  # type: ignore[union-attr]
-            for source, names in _IMPORT.findall(found[name].decode()):
+            sources[name] = loaded.__loader__.get_data(loaded.__file__)  # type: ignore[union-attr]
+            for source, names in _IMPORT.findall(sources[name].decode()):
                 waiting += [source, *(f"{source}.{word}" for word in re.split(r"\W+", names))]
-    digest = hashlib.sha256(numba.__version__.encode())
-    for name in sorted(found):
-        digest.update(found[name])
+    digest = hashlib.sha256(f"{numba.__version__} {_WAY.name}".encode())
+    for name in sorted(sources):
+        digest.update(sources[name])
     return digest.digest()
 
 

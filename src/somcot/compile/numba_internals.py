@@ -1,13 +1,11 @@
-"""How compiled functions take in others: as plain code, which is optimised and translated once, with the whole.
-
-Both are Numba's libraries with the work left out that is done again later: a piece is neither optimised to the end nor
-translated nor linked with what it calls. A whole links each of its pieces once.
+"""Numba in quarantine: all that reaches into its inside, for releases in which that inside is known.
 
 Numba optimises every function to the end, translates it and wraps it for Python before another one takes it in, and
-then optimises both together again. With functions that call functions most of the work is done several times over,
-for code that nobody ever runs by itself. Here a function has two faces. What other compiled functions see is a
-`Inlined`: typed and lowered, nothing more. Only what Python calls becomes machine code: an `EntryPoint` is
-its piece and a wrapper. What Numba compiles on the way, as for `np.empty`, is a piece too.
+then optimises both together again. With functions that call functions most of the work is done several times over, for
+code that never runs by itself. Here a function has two faces. What other compiled functions see is an `Inlined`: typed
+and lowered, neither optimised to the end nor translated nor linked with what it calls. Only what Python calls becomes
+machine code: an `EntryPoint` is its piece and a wrapper, and links each piece once. What Numba compiles on the way, as
+for `np.empty`, is a piece too.
 """
 # mypy: disable-error-code="no-untyped-call, misc, attr-defined, no-any-return, assignment"
 
@@ -21,7 +19,7 @@ import importlib
 import os
 import uuid
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from llvmlite import binding as llvm  # type: ignore[import-untyped]
 from numba.core import config, ir, typed_passes, untyped_passes
@@ -48,6 +46,7 @@ __all__ = [
     "refresh",
 ]
 
+Numba: TypeAlias = Any  # contexts, types, libraries, states of its compiler: not typed in all releases
 
 # --- Where compiled code is kept: code that waits to be taken in, and code that is gathered and translated.
 
@@ -57,7 +56,7 @@ class LinkedLibrary(JITCodeLibrary):
 
     entry = ""  # the function that other machine code may call
 
-    def _optimize_functions(self, module: Any) -> None:
+    def _optimize_functions(self, module: llvm.ModuleRef) -> None:
         module.data_layout = self._codegen._data_layout
         # A little is done at once, so that it is not done in every function that takes this in.
         passes, builder = self._codegen._function_pass_manager(opt=1, loop_vectorize=False, slp_vectorize=False)
@@ -101,7 +100,7 @@ class LinkedLibrary(JITCodeLibrary):
             self._final_module.get_function(self.entry).linkage = "external"
         super().finalize()
 
-    def serialize_using_object_code(self) -> Any:
+    def serialize_using_object_code(self) -> Numba:
         """Machine code and no more than the names of its functions: what others take in never comes from the disk."""
         names = [f.name for f in self.get_defined_functions() if f.linkage == llvm.Linkage.external]
         stubs = "".join(f'\ndefine void @"{name}"() {{ ret void }}' for name in names)
@@ -118,14 +117,14 @@ class Unlinked(LinkedLibrary):
         self._finalized = True
 
     @functools.cached_property
-    def alone(self) -> Any:
+    def alone(self) -> llvm.ModuleRef:
         """The code without what it takes in, such that it may be taken in several times."""
         for function in self._final_module.functions:
             if not function.is_declaration and function.linkage == llvm.Linkage.external:
                 function.linkage = "linkonce_odr"
         return self._final_module
 
-    def _get_module_for_linking(self) -> Any:
+    def _get_module_for_linking(self) -> llvm.ModuleRef:
         """For functions that are not the package's: the code with all that it takes in."""
         if self._shared_module is None:
             whole = LinkedLibrary(self._codegen, self.name)
@@ -141,7 +140,7 @@ class Prelinked:
 
     _linking_libraries = ()
 
-    def __init__(self, load: Any) -> None:
+    def __init__(self, load: Numba) -> None:
         self._reload_init = {load}
 
     def _ensure_finalized(self) -> None:
@@ -149,7 +148,7 @@ class Prelinked:
 
 
 @contextlib.contextmanager
-def only_unlinked(codegen: Any) -> Iterator[None]:
+def only_unlinked(codegen: Numba) -> Iterator[None]:
     """Whatever Numba compiles meanwhile is left waiting as well; its lock keeps other threads out."""
     with never_unlinked(codegen):
         codegen.create_library = functools.partial(Unlinked, codegen)
@@ -161,8 +160,8 @@ def only_unlinked(codegen: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def never_unlinked(codegen: Any) -> Iterator[None]:
-    """Numba as it is, also in the midst of `only_waiting`."""
+def never_unlinked(codegen: Numba) -> Iterator[None]:
+    """Numba as it is, even in the midst of `only_unlinked`."""
     before = {name: codegen.__dict__.pop(name) for name in ("create_library", "set_env") if name in codegen.__dict__}
     try:
         yield
@@ -173,13 +172,13 @@ def never_unlinked(codegen: Any) -> Iterator[None]:
 _seen = [0]
 
 
-def refresh(context: Any) -> None:
+def refresh(context: Numba) -> None:
     """Install what was registered with Numba since the last time; it looks hundreds of times, mostly in vain."""
     registries = [*context._registries, *context.typing_context._registries]
-    found = sum(len(entries) for r in registries for entries in vars(r).values() if isinstance(entries, list))
-    if found != _seen[0]:
+    n_entries = sum(len(entries) for r in registries for entries in vars(r).values() if isinstance(entries, list))
+    if n_entries != _seen[0]:
         type(context).refresh(context)
-        _seen[0] = found
+        _seen[0] = n_entries
 
 
 # --- How compiled functions take in others: as plain code, which is optimised and translated once, with the whole.
@@ -197,14 +196,13 @@ _TOKEN = uuid.uuid4().hex[:12]
 _HANDS_ON = {"getattr", "getitem", "static_getitem", "typed_getitem", "cast", "build_tuple", "exhaust_iter", "getiter"}
 
 
-def _owns(state: Any) -> bool:
+def _owns(state: Numba) -> bool:
     """Whether the function may make or return an array. All others only borrow what their callers keep alive."""
 
-    def counted(kind: Any) -> bool:
-        found: bool = state.targetctx.data_model_manager[kind].contains_nrt_meminfo()
-        return found
+    def counted(kind: Numba) -> bool:
+        return state.targetctx.data_model_manager[kind].contains_nrt_meminfo()
 
-    def made(value: Any) -> bool:
+    def made(value: Numba) -> bool:
         if not isinstance(value, ir.Expr):
             return isinstance(value, ir.Yield)
         if value.op == "call":
@@ -213,8 +211,8 @@ def _owns(state: Any) -> bool:
         place = value.index if value.op in ("getitem", "typed_getitem") else None
         return value.op not in _HANDS_ON or (place is not None and counted(state.typemap[place.name]))
 
-    found = [a for block in state.func_ir.blocks.values() for a in block.find_insts(ir.Assign)]
-    return counted(state.return_type) or any(counted(state.typemap[a.target.name]) and made(a.value) for a in found)
+    assigned = [a for block in state.func_ir.blocks.values() for a in block.find_insts(ir.Assign)]
+    return counted(state.return_type) or any(counted(state.typemap[a.target.name]) and made(a.value) for a in assigned)
 
 
 class _Entry:
@@ -227,7 +225,7 @@ class _Lowering(typed_passes.NativeLowering):
 
     _name = "somcot_lowering"
 
-    def run_pass(self, state: Any) -> bool:
+    def run_pass(self, state: Numba) -> bool:
         if not _owns(state):
             state.targetctx = state.targetctx.subtarget(enable_nrt=False)
         state.flags.no_compile = state.flags.no_cpython_wrapper = state.flags.no_cfunc_wrapper = True
@@ -238,7 +236,7 @@ class _Lowering(typed_passes.NativeLowering):
         return changed
 
 
-class _Asked(Flags):
+class _HashedFlags(Flags):
     """Options as Numba looks them up while it compiles, thousands of times: the hash is worked out once."""
 
     def copy(self) -> Flags:
@@ -257,19 +255,21 @@ class _Asked(Flags):
 class _Options(Flags):
     """Options of one function; `copy` gives one object for all equal ones."""
 
-    known: ClassVar[dict[str, _Asked]] = {}
+    known: ClassVar[dict[str, _HashedFlags]] = {}
 
-    def copy(self) -> _Asked:
-        asked = _Asked(self)
-        asked.discard("forceinline")  # what is taken in from Numba is the same for all functions
-        return self.known.setdefault(asked.summary(), asked)
+    def copy(self) -> _HashedFlags:
+        hashed = _HashedFlags(self)
+        hashed.discard("forceinline")  # what is taken in from Numba is the same for all functions
+        return self.known.setdefault(hashed.summary(), hashed)
 
 
 class _Compiler(Compiler):
-    def __init__(self, typing: Any, target: Any, library: Any, args: Any, result: Any, flags: Any, known: Any) -> None:
+    def __init__(
+        self, typing: Numba, target: Numba, library: Numba, args: Numba, result: Numba, flags: Numba, known: Numba
+    ) -> None:
         super().__init__(typing, target, library, args, result, _Options(flags), known)
 
-    def _compile_core(self) -> Any:
+    def _compile_core(self) -> Numba:
         # Numba numbers functions by process. What comes from the disk must have other names than what is made here.
         self.state.func_id.unique_id = f"{self.state.func_id.unique_id}p{os.getpid()}{_TOKEN}"
         context = self.state.targetctx
@@ -277,7 +277,7 @@ class _Compiler(Compiler):
         with only_unlinked(context.codegen()):
             return super()._compile_core()
 
-    def define_pipelines(self) -> list[Any]:
+    def define_pipelines(self) -> list[Numba]:
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
         steps = [step for step in passes.passes if step[0] not in _LEFT_OUT]
         passes.passes = [(_Lowering if step is typed_passes.NativeLowering else step, why) for step, why in steps]
@@ -288,25 +288,25 @@ class _Compiler(Compiler):
 class Inlined(CPUDispatcher):
     """A function for other compiled functions. Python may call it too: then it is compiled like any other."""
 
-    def __init__(self, py_func: Any, local_types: Any = None, targetoptions: Any = None) -> None:
+    def __init__(self, py_func: Numba, local_types: Numba = None, targetoptions: Numba = None) -> None:
         super().__init__(py_func, local_types, dict(targetoptions or {}), _Compiler)
 
-    def add_overload(self, compiled: Any) -> None:
+    def add_overload(self, compiled: Numba) -> None:
         """Known to Numba, not to Python."""
         self.overloads[tuple(compiled.signature.args)] = compiled
 
-    def get_call_template(self, args: Any, kws: Any) -> Any:
+    def get_call_template(self, args: Numba, kws: Numba) -> Numba:
         """One type for all integers: what is known of a constant is found out later."""
         return super().get_call_template([unliteral(a) for a in args], {k: unliteral(a) for k, a in kws.items()})
 
     @functools.cached_property
-    def whole(self) -> Any:
+    def whole(self) -> Numba:
         """The same function, to be called from Python."""
         whole = EntryPoint(self.py_func, self.locals, self.targetoptions)
         whole.piece = self
         return whole
 
-    def _compile_for_args(self, *_args: Any, **_kwargs: Any) -> Any:
+    def _compile_for_args(self, *_args: Numba, **_kwargs: Numba) -> Numba:
         return self.whole  # Numba calls what it gets here
 
 
@@ -315,7 +315,7 @@ class _Translator(_FunctionCompiler):
 
     whole: EntryPoint
 
-    def _compile_core(self, args: Any, _return_type: Any) -> Any:
+    def _compile_core(self, args: Numba, _return_type: Numba) -> Numba:
         piece = self.whole.piece
         piece.compile(args)
         lowered = piece.overloads[tuple(args)]
@@ -344,7 +344,7 @@ class StaleError(Exception):
     """Machine code on disk calls code that is not there any more."""
 
 
-def _load(module: str, name: str, signature: Any, symbol: str) -> None:
+def _load(module: str, name: str, signature: Numba, symbol: str) -> None:
     """Have the machine code ready that other code on disk calls."""
     whole = getattr(importlib.import_module(module), name)
     whole.compile(signature)
@@ -355,12 +355,12 @@ def _load(module: str, name: str, signature: Any, symbol: str) -> None:
 class EntryPoint(CPUDispatcher):
     """A function for Python. Other compiled functions see its `Inlined`."""
 
-    def __init__(self, py_func: Any, local_types: Any = None, targetoptions: Any = None) -> None:
+    def __init__(self, py_func: Numba, local_types: Numba = None, targetoptions: Numba = None) -> None:
         super().__init__(py_func, local_types, dict(targetoptions or {}))
         self._compiler = _Translator(py_func, self.targetdescr, self.targetoptions, self.locals, Compiler)
         self._compiler.whole = self
 
-    def compile(self, signature: Any) -> Any:
+    def compile(self, signature: Numba) -> Numba:
         """Compile without looking for garbage, which among millions of small objects is a sixth of the time."""
         with global_compiler_lock:  # what is set aside meanwhile is everybody's
             collecting = gc.isenabled()
@@ -373,15 +373,15 @@ class EntryPoint(CPUDispatcher):
                     gc.enable()
 
     @functools.cached_property
-    def piece(self) -> Any:
+    def piece(self) -> Numba:
         """The same function, to be called from compiled functions."""
         return Inlined(self.py_func, self.locals, self.targetoptions)
 
-    def get_call_template(self, args: Any, kws: Any) -> Any:
+    def get_call_template(self, args: Numba, kws: Numba) -> Numba:
         """Where the function is called: the types that it takes there."""
         return self.piece.get_call_template(args, kws)
 
-    def get_overload(self, signature: Any) -> Any:
+    def get_overload(self, signature: Numba) -> Numba:
         """Where the function is called: the code."""
         return self.piece.get_overload(signature)
 
@@ -389,16 +389,16 @@ class EntryPoint(CPUDispatcher):
 class Linked(EntryPoint):
     """A large function that other compiled functions call as it is, instead of being compiled with it once more."""
 
-    def __init__(self, py_func: Any, local_types: Any = None, targetoptions: Any = None) -> None:
+    def __init__(self, py_func: Numba, local_types: Numba = None, targetoptions: Numba = None) -> None:
         # Whoever has it compiled first: it is compiled the same way.
         super().__init__(py_func, local_types, dict(targetoptions or {}) | {"fastmath": False})
-        self._entries: dict[Any, _Entry] = {}
+        self._entries: dict[Numba, _Entry] = {}
 
-    def get_call_template(self, args: Any, kws: Any) -> Any:
+    def get_call_template(self, args: Numba, kws: Numba) -> Numba:
         """Where the function is called: the types that it takes there."""
         return CPUDispatcher.get_call_template(self, [unliteral(a) for a in args], kws)
 
-    def get_overload(self, signature: Any) -> Any:
+    def get_overload(self, signature: Numba) -> Numba:
         """Where the function is called: its machine code, which has to be loaded first."""
         args = tuple(normalize_signature(signature)[0])
         if args not in self._entries:

@@ -8,24 +8,25 @@ vectors of outputs are kept in registers while the inner index runs. LLVM does n
 written in its own language, as large as the registers of the machine allow. It keeps up with BLAS at the sizes of
 SOMCOT. Numbers are float64 or, at twice the speed, float32.
 """
-# mypy: disable-error-code="no-any-return"
-# mypy: disable-error-code="no-untyped-def, attr-defined, no-untyped-call"
+# mypy: disable-error-code="no-any-return, no-untyped-def, attr-defined, no-untyped-call"
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numba
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite import binding, ir  # type: ignore[import-untyped]
 from numba import types
-from numba.core import config
-from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 
 from somcot.compile.jit import part
 
 if TYPE_CHECKING:
     from somcot.plumbing.arrays import Floats
+
+Numba: TypeAlias = Any  # contexts, types and signatures as Numba hands them to intrinsics; not typed in all releases
+Intrinsic: TypeAlias = Any  # called with numbers and arrays, from compiled code only
 
 __all__ = [
     "CUT",
@@ -48,30 +49,30 @@ TINY = 2.2250738585072014e-308  # below it, numbers have no exponent of their ow
 HALF_ROOT = 0x3FE6A09E667F3BCD  # the bits of the square root of 1/2
 
 
-def _make_bits(_context: Any, _value: Any) -> Any:
+def _make_bits(_context: Numba, _value: Numba) -> Numba:
     """Read a float64 as an int64, bit for bit."""
     return types.int64(types.float64), lambda _c, builder, _s, args: builder.bitcast(args[0], ir.IntType(64))
 
 
-def _make_unbits(_context: Any, _value: Any) -> Any:
+def _make_unbits(_context: Numba, _value: Numba) -> Numba:
     """Read an int64 as a float64, bit for bit."""
     return types.float64(types.int64), lambda _c, builder, _s, args: builder.bitcast(args[0], ir.DoubleType())
 
 
-def _make_short_bits(_context: Any, _value: Any) -> Any:
+def _make_short_bits(_context: Numba, _value: Numba) -> Numba:
     """Read a float32 as an int32, bit for bit."""
     return types.int32(types.float32), lambda _c, builder, _s, args: builder.bitcast(args[0], ir.IntType(32))
 
 
-def _make_fma(_context: Any, _a: Any, _b: Any, _c: Any) -> Any:
+def _make_fma(_context: Numba, _a: Numba, _b: Numba, _c: Numba) -> Numba:
     """A * b + c, rounded once."""
     return types.float64(types.float64, types.float64, types.float64), lambda _c, builder, _s, args: builder.fma(*args)
 
 
-bits: Any = intrinsic(_make_bits)
-unbits: Any = intrinsic(_make_unbits)
-short_bits: Any = intrinsic(_make_short_bits)
-fma: Any = intrinsic(_make_fma)
+bits: Intrinsic = intrinsic(_make_bits)
+unbits: Intrinsic = intrinsic(_make_unbits)
+short_bits: Intrinsic = intrinsic(_make_short_bits)
+fma: Intrinsic = intrinsic(_make_fma)
 
 
 @part
@@ -145,23 +146,34 @@ def exp_all(values: Floats) -> None:
 
 # --- Matrix products in a fixed order: out(i, j) += a(i, 0) b(0, j), then a(i, 1) b(1, j), ..., each one fused.
 
-# What is compiled for: 32 registers of 64 bytes, or 16 of 32. A tile fills most of them with sums.
-_FEATURES = (config.CPU_FEATURES if config.CPU_NAME else get_host_cpu_features()) or ""
-ROWS, VECTOR_BYTES = (8, 64) if "+avx512f" in _FEATURES else (6, 32)
+
+def _has_wide_registers() -> bool:
+    """Whether Numba compiles for a machine with 32 registers of 64 bytes: the settings' where they name one."""
+    if numba.config.CPU_NAME:
+        return "+avx512f" in (numba.config.CPU_FEATURES or "")
+    try:
+        features = binding.get_host_cpu_features()
+    except RuntimeError:  # LLVM does not know this kind of machine
+        return False
+    return bool(numba.config.ENABLE_AVX and features.get("avx512f"))
+
+
+# A tile fills most of the registers with sums; machines without the wide ones have 16 of 32 bytes.
+ROWS, VECTOR_BYTES = (8, 64) if _has_wide_registers() else (6, 32)
 INT, LANE = ir.IntType(64), ir.IntType(32)
 
 
 class _Matrix:
     """Addresses in a two-dimensional array of Numba's."""
 
-    def __init__(self, context: Any, builder: Any, kind: Any, value: Any) -> None:
+    def __init__(self, context: Numba, builder: ir.IRBuilder, kind: Numba, value: ir.Value) -> None:
         array = context.make_array(kind)(context, builder, value)
         self.builder = builder
         self.begin = builder.ptrtoint(array.data, INT)
         self.down, self.right = (builder.extract_value(array.strides, axis) for axis in (0, 1))
         self.n_rows, self.n_columns = (builder.extract_value(array.shape, axis) for axis in (0, 1))
 
-    def address(self, row: Any, column: Any) -> Any:
+    def address(self, row: ir.Value, column: ir.Value) -> ir.Value:
         b = self.builder
         return b.add(self.begin, b.add(b.mul(row, self.down), b.mul(column, self.right)))
 
@@ -172,7 +184,7 @@ class _Tile:
     It is `n_vectors` wide, or less where a `width` is given.
     """
 
-    def __init__(self, builder: Any, number: Any, n_vectors: int, width: Any = None) -> None:
+    def __init__(self, builder: ir.IRBuilder, number: Numba, n_vectors: int, width: ir.Value | None = None) -> None:
         self.builder = builder
         self.number = ir.FloatType() if number == types.float32 else ir.DoubleType()
         self.bytes = number.bitwidth // 8
@@ -189,33 +201,35 @@ class _Tile:
             left = self._everywhere(builder.sub(width, _int(v * self.lanes)), lanes)
             self.masks.append(builder.icmp_signed("<", ir.Constant(lanes, list(range(self.lanes))), left))
 
-    def _declare(self, name: str, result: Any, arguments: list[Any]) -> Any:
+    def _declare(self, name: str, result: ir.Type, arguments: list[ir.Type]) -> ir.Function:
         known = self.builder.module.globals.get(name)
         return known or ir.Function(self.builder.module, ir.FunctionType(result, arguments), name)
 
-    def _everywhere(self, value: Any, kind: Any) -> Any:
+    def _everywhere(self, value: ir.Value, kind: ir.Type) -> ir.Value:
         """A vector with the same number in all lanes."""
         empty, places = ir.Constant(kind, ir.Undefined), ir.VectorType(LANE, self.lanes)
         first = self.builder.insert_element(empty, value, LANE(0))
         return self.builder.shuffle_vector(first, empty, ir.Constant(places, [0] * self.lanes))
 
-    def _vectors(self, begin: Any) -> list[Any]:
+    def _vectors(self, begin: ir.Value) -> list[ir.Value]:
         """Pointers to the vectors of one row of a tile."""
         b, pointer = self.builder, self.vector.as_pointer()
         return [b.inttoptr(b.add(begin, _int(v * VECTOR_BYTES)), pointer) for v in range(len(self.masks))]
 
-    def read(self, begin: Any) -> list[Any]:
+    def read(self, begin: ir.Value) -> list[ir.Value]:
         """The vectors of one row; lanes beyond the width are 0 and not touched."""
         zero = ir.Constant(self.vector, [0.0] * self.lanes)
         places = zip(self._vectors(begin), self.masks, strict=True)
         return [self.builder.call(self.load, [place, LANE(self.bytes), mask, zero]) for place, mask in places]
 
-    def write(self, begin: Any, values: list[Any]) -> None:
+    def write(self, begin: ir.Value, values: list[ir.Value]) -> None:
         """Store the vectors of one row."""
         for value, place, mask in zip(values, self._vectors(begin), self.masks, strict=True):
             self.builder.call(self.store, [value, place, LANE(self.bytes), mask])
 
-    def multiply(self, a: _Matrix, b: _Matrix, i: list[Any], j: Any, sums: list[list[Any]]) -> list[list[Any]]:
+    def multiply(
+        self, a: _Matrix, b: _Matrix, i: list[ir.Value], j: ir.Value, sums: list[list[ir.Value]]
+    ) -> list[list[ir.Value]]:
         """The loop over the inner index, which has at least one value."""
         code, before = self.builder, self.builder.block
         loop, after = code.append_basic_block("inner"), code.append_basic_block("done")
@@ -241,13 +255,13 @@ class _Tile:
         return following
 
 
-def _int(value: int) -> Any:
+def _int(value: int) -> ir.Value:
     return ir.Constant(INT, value)
 
 
-def _make_tile(n_vectors: int, full: bool) -> Any:
-    def typed(_context: Any, out: Any, a: Any, b: Any, i: Any, j: Any, width: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+def _make_tile(n_vectors: int, full: bool) -> Intrinsic:
+    def typed(_context: Numba, out: Numba, a: Numba, b: Numba, _i: Numba, _j: Numba, _width: Numba) -> Numba:
+        def generate(context: Numba, builder: ir.IRBuilder, signature: Numba, args: list[ir.Value]) -> ir.Value:
             target, left, right = (
                 _Matrix(context, builder, *pair) for pair in zip(signature.args[:3], args, strict=False)
             )
@@ -267,7 +281,7 @@ def _make_tile(n_vectors: int, full: bool) -> Any:
     return intrinsic(typed)
 
 
-def _least(builder: Any, a: Any, b: Any) -> Any:
+def _least(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value:
     return builder.select(builder.icmp_signed("<", a, b), a, b)
 
 
