@@ -15,7 +15,7 @@ from somcot.core.pairs import reachable_pairs
 from somcot.inference import permutation
 from somcot.inference.permutation import SameProcessResult, permutation_test
 from somcot.inference.pooled_episodes import PooledEpisodes
-from somcot.plumbing.arrays import Codes, Floats
+from somcot.plumbing.arrays import Codes, Floats, one_blas_thread
 from somcot.plumbing.checks import check_discount, check_rng
 from somcot.problem import UnitProblem
 from somcot.result import Status
@@ -137,6 +137,7 @@ def _kernels(deck: PooledEpisodes, labels: np.ndarray[tuple[int], np.dtype[np.in
 _WITHOUT_DISCOUNT = 0.95  # for the number of cells, where the statistic has none
 
 
+@one_blas_thread
 def same_process(
     x: Any,
     y: Any,

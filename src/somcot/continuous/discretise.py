@@ -13,7 +13,7 @@ from somcot.cells import Cells
 from somcot.inference.bias_correction import SATURATED
 from somcot.inference.intervals import saturation
 from somcot.inference.model import fit
-from somcot.plumbing.arrays import Floats
+from somcot.plumbing.arrays import Floats, one_blas_thread
 from somcot.plumbing.checks import check_count, check_discount, check_rng, real_array
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
 from somcot.trajectories import Trajectories
@@ -117,6 +117,7 @@ _LARGEST = 1e100
 _LAGS_FROM = 3  # dimensions from which on cells lie in lag coordinates
 
 
+@one_blas_thread
 def discretise(
     *recordings: Trajectories,
     n_cells: int | str = "auto",

@@ -25,7 +25,7 @@ from somcot.gaussian import fit
 from somcot.inference.bias_correction import SATURATED
 from somcot.inference.estimate import estimate
 from somcot.inference.permutation import looks_identical
-from somcot.plumbing.arrays import Floats
+from somcot.plumbing.arrays import Floats, one_blas_thread
 from somcot.plumbing.checks import check_confidence, check_discount, check_rng
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.result import ConfidenceInterval, Result
@@ -216,6 +216,7 @@ class _Answer(NamedTuple):
     curved: float | None = None
 
 
+@one_blas_thread
 def distance(
     x: Trajectories,
     y: Trajectories,

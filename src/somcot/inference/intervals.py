@@ -13,7 +13,7 @@ from somcot.core.pairs import reachable_pairs
 from somcot.derivatives import Gradient, RowGradient
 from somcot.inference.bias_correction import Plugin
 from somcot.inference.model import Model
-from somcot.plumbing.arrays import Floats
+from somcot.plumbing.arrays import Floats, one_blas_thread
 from somcot.plumbing.linear_systems import CLOSE
 from somcot.problem import UnitProblem
 from somcot.result import Bounds, Status
@@ -142,6 +142,7 @@ def _episode_variance(model: Model, slope: RowGradient) -> float:
     return float((influence**2).sum() * m / (m - 1))
 
 
+@one_blas_thread
 def _occupancy_variance(model: Model, slope: RowGradient, discount: float) -> float:
     """Variance of the flow-constrained maximum-likelihood fit, from its information matrix.
 

@@ -16,7 +16,7 @@ from somcot import costs
 from somcot.core.pairs import thread_count
 from somcot.inference.pooled_episodes import AnyDeck, PooledEpisodes, check_recordings, deck_of_two, known_starts_differ
 from somcot.inference.statistics import Statistic, exact, loudest, main_pearson, pearson, slope
-from somcot.plumbing.arrays import Floats
+from somcot.plumbing.arrays import Floats, one_blas_thread
 from somcot.plumbing.checks import check_count, check_discount, check_flag, check_rng
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.html import card, histogram
@@ -105,6 +105,7 @@ class SameProcessResult:
         return f"p = {self.pvalue:.3g}, {said}, {figures}"
 
 
+@one_blas_thread
 def same_process(
     x: Samples | Sequence[Samples],
     y: Samples | None = None,

@@ -14,7 +14,7 @@ import numpy as np
 import somcot
 from somcot.chains import MarkovChain
 from somcot.paper.experiment import Report
-from somcot.plumbing.arrays import Floats
+from somcot.plumbing.arrays import Floats, one_blas_thread
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning
 from somcot.samples import Samples
 
@@ -95,6 +95,7 @@ TABLE = {  # the paper's hyperparameters; eta and beta of "steps" stand for its 
 }
 
 
+@one_blas_thread
 def sweep(
     function: Callable[[Case, np.random.Generator], Outcome],
     cases: Sequence[Case],

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from somcot.chains import MarkovChain
-from somcot.plumbing.arrays import Array, Floats
+from somcot.plumbing.arrays import Array, Floats, one_blas_thread
 from somcot.plumbing.checks import (
     check_count,
     check_discount,
@@ -295,6 +295,7 @@ class FlowEstimate:
     iterations: int
 
 
+@one_blas_thread
 def flow_mle(
     counts: ArrayLike | object,
     initial: ArrayLike | None,
