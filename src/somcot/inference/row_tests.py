@@ -28,7 +28,7 @@ from somcot.core.sweep import Sweep
 from somcot.inference.model import Model
 from somcot.inference.permutation import sequential_pvalue
 from somcot.inference.pooled_episodes import deck_of_two, known_starts_differ
-from somcot.inference.statistics import pearson
+from somcot.inference.statistics import adjusted_pvalues, pearson
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count
 from somcot.plumbing.linear_systems import discounted_occupancy, discounted_value
@@ -284,10 +284,6 @@ def benjamini_hochberg(pvalues: Floats, n_tests: int, level: float = _LEVEL) -> 
     >>> benjamini_hochberg(np.array([0.001, 0.2, 0.02, 0.9]), 4).tolist()
     [True, False, True, False]
     """
-    if not len(pvalues):
-        return np.zeros(0, dtype=np.bool_)
-    ordered = np.sort(pvalues)
-    passing = np.flatnonzero(ordered <= level * np.arange(1, len(ordered) + 1) / n_tests)
-    bar = ordered[passing[-1]] if len(passing) else -1.0
-    rejected: NDArray[np.bool_] = pvalues <= bar
+    others = np.ones(max(n_tests - len(pvalues), 0))
+    rejected: NDArray[np.bool_] = adjusted_pvalues(np.append(pvalues, others))[: len(pvalues)] <= level
     return rejected

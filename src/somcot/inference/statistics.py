@@ -33,6 +33,7 @@ __all__ = [
     "LargestDifference",
     "Slope",
     "Statistic",
+    "adjusted_pvalues",
     "exact",
     "loudest",
     "main_pearson",
@@ -208,3 +209,20 @@ def _positive(support: Support) -> Support:
     lengths = support.row_sums(keep.astype(np.int64))
     indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return Support(indptr, support.indices[keep], support.probabilities[keep])
+
+
+def adjusted_pvalues(pvalues: Floats, *, any_dependence: bool = False) -> Floats:
+    """Benjamini and Hochberg's adjusted p-values; Benjamini and Yekutieli's hold for any dependence.
+
+    Those that are not known (NaN) stay so, and count as tests all the same.
+
+    Examples
+    --------
+    >>> adjusted_pvalues(np.array([0.01, 0.04, 0.03]))
+    array([0.03, 0.04, 0.04])
+    """
+    from scipy.stats import false_discovery_control  # slow to import, and few sessions come here
+
+    unknown = np.isnan(pvalues)
+    adjusted = false_discovery_control(np.where(unknown, 1.0, pvalues), method="by" if any_dependence else "bh")
+    return np.where(unknown, np.nan, adjusted)

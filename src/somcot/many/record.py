@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from somcot.inference.statistics import adjusted_pvalues
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count
 from somcot.plumbing.html import card, grid
@@ -287,20 +288,3 @@ def joint_labels(points: Floats, names: list[str], near: float) -> list[tuple[in
         at = next((k for k in together if np.abs(points[k] - point).max() <= near * size), i)
         together.setdefault(at, []).append(names[i])
     return [(k, ", ".join(t[:3]) + (f" and {len(t) - 3} more" if len(t) > 3 else "")) for k, t in together.items()]
-
-
-def adjusted_pvalues(pvalues: Floats, *, any_dependence: bool = False) -> Floats:
-    """Benjamini and Hochberg's adjusted p-values; Benjamini and Yekutieli's hold for any dependence.
-
-    Examples
-    --------
-    >>> adjusted_pvalues(np.array([0.01, 0.04, 0.03]))
-    array([0.03, 0.04, 0.04])
-    """
-    n = len(pvalues)
-    order = np.argsort(pvalues, kind="stable")
-    factor = float((1.0 / np.arange(1, n + 1)).sum()) if any_dependence else 1.0
-    scaled = pvalues[order] * n * factor / np.arange(1, n + 1)
-    adjusted = np.empty(n)
-    adjusted[order] = np.minimum(np.minimum.accumulate(scaled[::-1])[::-1], 1.0)
-    return adjusted
