@@ -1,10 +1,12 @@
 """The present version beside an earlier one: the same work in turns, in two processes, as ratios of CPU time.
 
 The earlier version is the last commit before speed was worked on, taken out of the history into a folder of its own.
+``python -m benchmarks.frontier --before REV`` compares the main rows with any other one, as medians of five turns.
 """
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import os
@@ -15,11 +17,12 @@ import tarfile
 import tempfile
 from itertools import product
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 from benchmarks import families
 
-__all__ = ["Worker", "report"]
+__all__ = ["ROOT", "Worker", "beside", "report", "taken_out"]
 
 ROOT = Path(__file__).resolve().parents[1]
 BEFORE = "61568cf"
@@ -34,6 +37,7 @@ class Row(NamedTuple):
     sizes: tuple[int, ...]
     turns: int = 3
     discount: float = families.DISCOUNT
+    repeat: int = 1  # in one turn
 
 
 ROWS = [
@@ -78,6 +82,19 @@ ROWS = [
     Row("100 permutations, walk 5", "same", "walk", (5,), 5),
 ]
 
+# What most users wait for. Short work is repeated, so that a turn takes a tenth of a second at least.
+MAIN = [
+    Row("distance, walk 1000", "distance", "walk", (1000,), repeat=3),
+    Row("distance, walk 10", "distance", "walk", (10,), repeat=100),
+    Row("distance, dense 50", "distance", "dense", (50,)),
+    Row("metric, walk 50", "metric", "walk", (50,), repeat=40),
+    Row("metric, dense 50", "metric", "dense", (50,)),
+    Row("estimate and interval, walk 10", "estimate", "walk", (10,), repeat=10),
+    Row("plug-in, walk 10", "plugin", "walk", (10,), repeat=100),
+    Row("100 permutations, walk 5", "same", "walk", (5,), repeat=3),
+    Row("SOMCOT, 1,500 steps, 5 x 5 observed", "somcot observed 1500", "walk", (5,), repeat=20),
+    Row("from_table, two months of the bundled shop", "table", "walk", (5,), repeat=2),
+]
 
 # One of each kind first, so that kernels are compiled and loaded before anything is measured.
 LOADING = [
@@ -102,24 +119,25 @@ class Worker:
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
-        found: dict[str, float] = json.loads(self.process.stdout.readline())
-        return found
+        answer: dict[str, float] = json.loads(self.process.stdout.readline())
+        return answer
 
     def close(self) -> None:
         """Let the process end."""
         self.process.communicate()
 
 
-def earlier() -> Path | None:
-    """The earlier version's sources, kept with its compiled code; None where there is no history to take them from."""
-    folder = ROOT / ".venv-bench" / f"before-{BEFORE}"
-    if not folder.exists():
-        taken = subprocess.run(["git", "archive", BEFORE, "src"], cwd=ROOT, capture_output=True, check=False)
+def taken_out(revision: str) -> Path | None:
+    """The sources of a version, kept with its compiled code; None where there is no history to take them from."""
+    folder = ROOT / ".venv-bench" / f"before-{revision}"
+    if not (folder / "pyproject.toml").exists():
+        command = ["git", "archive", revision, "src", "pyproject.toml"]
+        taken = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
         if taken.returncode:
             return None
         with tarfile.open(fileobj=io.BytesIO(taken.stdout)) as archive:
             archive.extractall(folder, filter="data")
-    return folder / "src"
+    return folder
 
 
 def cold(source: Path, asked: Path) -> float:
@@ -148,6 +166,35 @@ def compiling(source: Path) -> list[str]:
     ]
 
 
+def started(folder: Path) -> tuple[Worker, Worker]:
+    """A process for the version in this folder and one for the present one, with kernels compiled and loaded."""
+    workers = Worker(folder / "src"), Worker(ROOT / "src")
+    for worker, (work, family, sizes) in product(workers, LOADING):
+        worker.ask(work=work, family=family, sizes=sizes)
+    return workers
+
+
+def beside(revision: str, turns: int = 5) -> str:
+    """The main rows for another version and for this one: medians of turns."""
+    folder = taken_out(revision)
+    if folder is None:
+        raise SystemExit(f"--before: found {revision!r}, expected a commit of this history")
+    workers = started(folder)
+    lines = [f"| work, CPU ms, median of {turns} | {revision} | now | ratio | apart |", "|---|---|---|---|---|"]
+    for row in MAIN:
+        request = {"work": row.work, "family": row.family, "sizes": row.sizes, "discount": row.discount}
+        for worker in workers:
+            worker.ask(**request)  # what is prepared once, and what is compiled for these types
+        answers = [[worker.ask(**request, repeat=row.repeat) for worker in workers] for _ in range(turns)]
+        before, now = (1e3 * median(both[i]["seconds"] for both in answers) for i in range(2))
+        apart = abs(answers[0][0]["value"] - answers[0][1]["value"])
+        lines.append(f"| {row.name} | {before:.2f} | {now:.2f} | {before / now:.2f} | {apart:.0e} |")
+        print(lines[-1], file=sys.stderr, flush=True)
+    for worker in workers:
+        worker.close()
+    return "\n".join(lines)
+
+
 def measure(row: Row, workers: tuple[Worker, Worker]) -> str:
     """One row of the table: the least of each, in turns."""
     request = {"work": row.work, "family": row.family, "sizes": row.sizes, "discount": row.discount}
@@ -164,16 +211,14 @@ def measure(row: Row, workers: tuple[Worker, Worker]) -> str:
 
 def report() -> str:
     """Markdown section."""
-    source = earlier()
-    if source is None:
+    folder = taken_out(BEFORE)
+    if folder is None:
         return f"## Beside an earlier version\n\nNot measured: the history has no commit {BEFORE}."
-    workers = Worker(source), Worker(ROOT / "src")
-    for worker, (work, family, sizes) in product(workers, LOADING):
-        worker.ask(work=work, family=family, sizes=sizes)
+    workers = started(folder)
     lines = [measure(row, workers) for row in ROWS]
     for worker in workers:
         worker.close()
-    lines += compiling(source)
+    lines += compiling(folder / "src")
     return "\n".join(
         [
             "## Beside an earlier version",
@@ -187,3 +232,16 @@ def report() -> str:
             *lines,
         ]
     )
+
+
+def main() -> None:
+    """Parse, compare, print."""
+    parser = argparse.ArgumentParser(prog="benchmarks.frontier", description="The main rows beside another version.")
+    parser.add_argument("--before", required=True, metavar="REV", help="the other version, as Git names it")
+    parser.add_argument("--turns", type=int, default=5, metavar="N", help="how often each is measured, by default 5")
+    args = parser.parse_args()
+    print(beside(args.before, args.turns))
+
+
+if __name__ == "__main__":
+    main()
