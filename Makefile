@@ -8,7 +8,7 @@ BENCH  := .venv-bench
 LOSS   := .venv-loss
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-loss test-all campaign check format bench docs clean
+.PHONY: help setup demo test test-numba test-loss test-all campaign check format bench docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -27,8 +27,12 @@ $(READY): pyproject.toml
 demo: $(READY) ## run the main job on bundled data, draw a picture into out/
 	@$(BIN)/somcot demo --out out
 
-test: $(READY) ## run the tests (under 10 minutes)
-	@$(BIN)/python -m pytest -q -n 2 -m "not slow and not statistical and not campaign"
+test: $(READY) ## run the tests (under 8 minutes) and list the slowest
+	@$(BIN)/python -m pytest -q -n 2 --durations=10 -m "not slow and not statistical and not campaign"
+
+test-numba: $(READY) ## run the tests of compiled code as Numba compiles it by itself (docs/compilation.md)
+	@SOMCOT_COMPILER=numba OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not slow and not statistical and not campaign" \
+		tests/compile tests/core $(addprefix tests/solvers/test_,exact.py saddle.py sinkhorn.py somcot.py)
 
 test-loss: $(LOSS)/.ready ## run the tests of somcot.torch and somcot.jax in an environment that has both
 	@OMP_NUM_THREADS=1 $(LOSS)/bin/python -m pytest -q tests/test_torch.py tests/test_jax.py tests/test_loss_examples.py src/somcot/torch.py src/somcot/jax.py

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from contextlib import ContextDecorator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
 __all__ = ["Array", "Bools", "Codes", "Floats", "Ints", "Places", "one_blas_thread"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Array: TypeAlias = NDArray[Any]  # of any dtype
 Floats: TypeAlias = NDArray[np.float64]
@@ -24,7 +27,7 @@ Codes: TypeAlias = NDArray[np.int32]  # states as recorded: half the memory of i
 Places: TypeAlias = NDArray[np.uint64]
 
 
-class _OneBlasThread(ContextDecorator):
+class _OneBlasThread:
     """BLAS on one thread, as a context or a decorator, which may be inside one another.
 
     On matrices of a few hundred rows the threads of BLAS spend several times the work on waiting for one another, and
@@ -37,6 +40,16 @@ class _OneBlasThread(ContextDecorator):
         self._owner: int | None = None  # the thread that has set the number
         self._depth = 0
         self._before: list[int] = []
+
+    def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
+        """As a decorator; not the standard library's, whose frame warnings would take for the user's."""
+
+        @functools.wraps(function)
+        def on_one_thread(*args: P.args, **kwargs: P.kwargs) -> T:
+            with self:
+                return function(*args, **kwargs)
+
+        return on_one_thread
 
     def __enter__(self) -> None:
         with self._lock:
