@@ -15,6 +15,7 @@ from somcot.clocks import Clock
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_flag
 from somcot.plumbing.errors import DataWarning, how_to_wrap, meant, warn
+from somcot.plumbing.notes import Note
 from somcot.problem import Data, Problem, Process
 from somcot.result import Result
 from somcot.samples import Samples
@@ -129,7 +130,7 @@ def distance(
         discount=clock.value, confidence=confidence, rng=rng, progress=progress,
     )  # fmt: skip
     if confidence is not None and data and "confidence" not in given:
-        warn(f"confidence: method {chosen.name!r} gives no interval; method='auto' does", DataWarning)
+        warn(Note("no-interval", "confidence", method=repr(chosen.name)), DataWarning)
     if solver.takes != "streams":
         _refuse_streams(chosen.name, x, y)
     found: Result
@@ -150,11 +151,8 @@ def _of_vectors(x: Any, y: Any, cost: Any, clock: Clock, method: str, given: dic
         if not isinstance(side, Trajectories):
             raise TypeError(f"{name}: found {type(side).__name__}, expected Trajectories like the other side")
     if clock.name != "discount" or method != "auto":
-        found = f"method={method!r}" if method != "auto" else f"the clock {clock.name!r}"
-        raise ValueError(
-            f"recordings of real vectors have a distance with method='auto' and a discount below 1, not with {found}; "
-            "somcot.discretise makes Samples of them, which take the other methods and clocks"
-        )
+        instead = f"method={method!r}" if method != "auto" else clock.asked
+        raise ValueError(Note("vectors-need-auto", instead=instead))
     allowed = [*_OF_VECTORS, "threads"]
     options = {name: value for name, value in given.items() if name not in ("confidence", "rng")}
     _checked_options("auto", allowed, options)
@@ -314,11 +312,7 @@ def same_process(
 
     _refuse_unknown(options, ())
     if any(getattr(recording, "overlap", 1) > 1 for recording in ([*x] if isinstance(x, Sequence) else [x, y])):
-        warn(
-            "steps overlap (sliding=True), so they are not independent and the p-value is too small; read the "
-            "trajectories with sliding=False",
-            DataWarning,
-        )
+        warn(Note("overlapping-steps", effect="p-value is too small"), DataWarning)
     return test(
         cast("Samples | Sequence[Samples]", x), cast("Samples | None", y), _aligned_to_all(cost, x, y),
         discount=discount, statistic=statistic, n_permutations=n_permutations,

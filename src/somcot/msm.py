@@ -5,8 +5,7 @@ Trajectories and models are read by `somcot.readers.from_dtrajs` and `somcot.rea
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,6 +18,7 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_count, check_discount
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.html import Table, card, histogram
+from somcot.plumbing.notes import Note, relayed
 from somcot.plumbing.text import figure
 from somcot.readers.array_files import from_dtrajs, from_model
 from somcot.result import Result
@@ -199,28 +199,14 @@ def lag_sweep(
     results = []
     for lag in wanted:
         a, b = (read(side, lag=lag, source=f"lag {lag}, {name}") for name, side in (("x", x), ("y", y)))
-        ask = partial(distance, a, b, cost, discount=discount**lag, confidence=confidence, rng=rng)
-        results.append(_about(f"lag {lag}", ask))
+        with relayed(f"lag {lag}"):  # from which lag on there are no notes is what a sweep is for
+            results.append(distance(a, b, cost, discount=discount**lag, confidence=confidence, rng=rng))
     _warn_of_numbers(cost, a, b)
     return LagSweep(wanted, tuple(results))
-
-
-def _about(what: str, ask: Callable[[], Result]) -> Result:
-    """Let warnings say what they are about: the lag from which on there are none is what a sweep is for."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        result = ask()
-    for each in caught:
-        warn(f"{what}: {each.message}", each.category)
-    return result
 
 
 def _warn_of_numbers(cost: Cost, x: MarkovChain | Samples, y: MarkovChain | Samples) -> None:
     """Clusterings number their states as they please; another number of states gives two of them away."""
     numbered = all(side.states == tuple(range(side.n_states)) for side in (x, y))
     if isinstance(cost, str) and cost == "labels" and numbered and x.n_states != y.n_states:
-        warn(
-            f"cost: states are compared by their numbers, and x has {x.n_states}, y {y.n_states}; unless both were put "
-            "into the same clusters, give the cost of their places: costs.absolute(centres_x, centres_y)",
-            DataWarning,
-        )
+        warn(Note("numbers-as-states", "cost", n_x=x.n_states, n_y=y.n_states), DataWarning)

@@ -22,6 +22,7 @@ from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Ints
 from somcot.plumbing.checks import check_count, check_discount, check_labels, check_rng, real_array
 from somcot.plumbing.errors import DataWarning, how_to_wrap, warn
+from somcot.plumbing.notes import Note
 from somcot.recorded.counts import Counts
 from somcot.recorded.sources import (
     Blocks,
@@ -184,11 +185,7 @@ def from_samples(samples: Samples, discount: float, rng: Rng = None, *, order: s
     if episodes and order == "random":
         return from_chain(samples.chain(), discount, rng)
     if episodes:
-        warn(
-            "samples: raw steps of episodes are replayed as if they were samples of the discounted occupancy; "
-            "distances come out wrong, only rankings may survive",
-            DataWarning,
-        )
+        warn(Note("raw-steps", "samples"), DataWarning)
     now, following = samples.now.astype(np.int64), samples.following.astype(np.int64)
     seen = np.zeros((samples.n_states, samples.n_states), dtype=bool)
     seen[now, following] = True

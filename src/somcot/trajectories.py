@@ -13,6 +13,7 @@ from somcot.plumbing.arrays import Bools, Floats, Ints
 from somcot.plumbing.checks import check_labels, refuse_masks
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.html import Table, card
+from somcot.plumbing.notes import Note, Share
 from somcot.recorded.recording import episode_flags
 
 __all__ = ["Trajectories", "needs_cells"]
@@ -249,7 +250,8 @@ def _pieces(i: int, array: Floats, ended: bool, gaps: str) -> list[tuple[Floats,
     missing = np.isnan(array)
     _refuse(i, np.isinf(array), "infinite; remove or replace it")
     if gaps == "refuse":
-        _refuse(i, missing, "NaN; pass gaps='cut' to cut the episode there")
+        for row, column in np.argwhere(missing)[:1].tolist():
+            raise ValueError(Note("missing-values", f"arrays[{i}]", row=row, column=column))
     holes = np.flatnonzero(missing.any(axis=1))
     if not len(holes):
         return [(array, ended)]
@@ -270,4 +272,4 @@ def _report_dropped(n_given: int, n_pieces: int, n_kept: int) -> None:
         raise ValueError(f"arrays: none of the {n_given} episodes has a step; at least two rows make one")
     if n_kept < n_pieces:
         n = n_pieces - n_kept
-        warn(f"arrays: {n} of {n_pieces} episodes or pieces have fewer than two rows and were dropped", DataWarning)
+        warn(Note("short-pieces", "arrays", share=Share(n, n_pieces)), DataWarning)

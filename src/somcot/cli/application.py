@@ -19,8 +19,9 @@ from typer.core import TyperCommand, TyperGroup
 
 from somcot import __version__
 from somcot.cli import distance, drift, matrix, setup, signals, watch
-from somcot.cli.options import FILES, NOT_CONVERGED, Reading, expanded
+from somcot.cli.options import FILES, NOT_CONVERGED, Reading, expanded, spelled
 from somcot.plumbing.errors import NotSolvedError
+from somcot.plumbing.notes import Note
 from somcot.plumbing.text import label_text
 
 __all__ = ["EXAMPLES", "WIDEST", "Commands", "Example", "Grouped", "app", "main"]
@@ -282,7 +283,7 @@ def _explain(error: BaseException) -> int:
     if isinstance(error, MemoryError):
         return _say(f"error: {error or 'out of memory; use fewer states or a larger machine'}", TOO_LARGE)
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
-        if "No such option: --cells" in error.format_message():
+        if type(error).__name__ == "NoSuchOption" and getattr(error, "option_name", None) == "--cells":
             return _say(f"error: {_NO_CELLS}", BAD_INPUT)
         where = getattr(getattr(error, "ctx", None), "command_path", "somcot")
         return _say(f"error: {_with_value(' '.join(error.format_message().split()))}; see {where} --help", BAD_INPUT)
@@ -292,11 +293,8 @@ def _explain(error: BaseException) -> int:
         remedy = "" if ";" in str(error.strerror) else "; check the name and the permissions"
         return _say(f"error: {error.filename}: {error.strerror}{remedy}", BAD_INPUT)
     if isinstance(error, (ValueError, TypeError, ImportError, OSError)):
-        try:
-            from somcot.cli.output import as_option
-        except ValueError:  # a setting with which the package cannot be loaded
-            return _say(f"error: {error}", BAD_INPUT)
-        return _say(f"error: {as_option(str(error))}", BAD_INPUT)
+        note = error.args[0] if error.args else None
+        return _say(f"error: {note.worded(spelled) if isinstance(note, Note) else error}", BAD_INPUT)
     if isinstance(error, NotSolvedError):
         return _say(f"error: {error}", NOT_CONVERGED)
     return _say(f"error: {type(error).__name__}: {error}; this is a defect of somcot, --debug shows where", FAILED)

@@ -14,6 +14,7 @@ from somcot.cells import COSTS, Cells
 from somcot.cli.inputs import NamedProcess, match_labels, read_processes
 from somcot.cli.options import Reading, VectorOptions, flag
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.notes import Note
 from somcot.plumbing.records import option_names
 from somcot.problem import ChainOrData, Data
 from somcot.readers.array_files import load_arrays
@@ -134,11 +135,12 @@ def _named_cost(text: str, x: NamedProcess, y: NamedProcess) -> Floats | costs.F
     try:
         cost = costs.between(text, x.value, y.value)
     except ValueError as error:
-        side, sign, rest = str(error).partition(": ")
-        if side == "cost" and rest.startswith("found"):
+        note = error.args[0]
+        if not isinstance(note, Note):
+            raise
+        if note.code == "unknown-cost":
             raise ValueError(f"--cost: found {text!r}, expected one of {', '.join(KNOWN)}, or a file") from None
-        names = {"x": x.name, "y": y.name, "cost": f"--cost {text}"}
-        raise ValueError(f"{names.get(side, side)}{sign}{rest}") from None
+        raise ValueError(note.renamed({"x": x.name, "y": y.name, "cost": f"--cost {text}"})) from None
     return cost if isinstance(cost, costs.FeatureCost) else np.asarray(cost)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,11 +47,8 @@ def drift(
 ) -> int:
     """Has a process changed over time? Period against period."""
     from somcot.cli.cost_and_cells import reward_column, shared_cost
-    from somcot.cli.forecast import suggested_discount
-    from somcot.cli.inputs import NamedProcess
-    from somcot.cli.output import caught, command_line, console, deliver, print_json
+    from somcot.cli.output import command_line, console, deliver, print_json
     from somcot.cli.screens import show_drift, show_written
-    from somcot.readers.tables.groups import split_periods
 
     for name, value in (("--confidence", confidence), ("--level", level)):
         if not 0.0 < value < 1.0:
@@ -69,7 +67,8 @@ def drift(
             periods, shared_cost(cost, periods), discount=discount, reference=_reference(reference, periods),
             confidence=confidence, level=level, n_permutations=permutations, rng=seed, progress=sys.stderr.isatty(),
         )  # fmt: skip
-    notes = list(dict.fromkeys(text for text in messages if "kept as absorbing" not in text))
+    notes = [note for note in messages if codes([note]) != ["never-seen"]]
+    outcome = replace(outcome, notes=tuple(for_terminal(outcome.notes)))
     every_note = [*outcome.notes, *notes]
 
     def show() -> None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from somcot.chains import MarkovChain
 from somcot.cli.inputs import NamedProcess
 from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.notes import Note
 
 __all__ = [
     "Size",
@@ -115,10 +116,7 @@ def suggested_discount(processes: Sequence[NamedProcess]) -> float:
         )
     mean = sum(r.n_transitions for r in recorded) / sum(r.n_episodes for r in recorded)
     discount = round(1.0 - float(f"{1.0 / min(max(mean, _FEW), _MANY):.2g}"), 4)
-    warn(
-        f"the discount is {discount:g}, since a sequence has {_rounded(mean)} steps on average; --discount sets it",
-        DataWarning,
-    )
+    warn(Note("discount-chosen", discount=discount, steps=_rounded(mean)), DataWarning)
     return discount
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from somcot.chains import MarkovChain
 from somcot.cli.options import Reading, flag, takers
 from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.notes import Note
 from somcot.problem import ChainOrData, Data
 from somcot.readers import count_table
 from somcot.readers.formats import KINDS, kind_of
@@ -56,11 +57,7 @@ def read_counts(source: Input, options: Mapping[str, Any]) -> Counts | None:
             f"{source.name}: {n_bytes / 1e9:.1f} GB, so it is counted file by file, which does not know "
             f"{', '.join(refused)}; prepare the columns first, or name a smaller folder"
         )
-    warn(
-        f"{source.name}: {n_bytes / 1e9:.1f} GB, so transitions are counted file by file and episodes forgotten; "
-        "tests deal single transitions anew, not episodes",
-        DataWarning,
-    )
+    warn(Note("counted-in-files", source.name, size=n_bytes / 1e9), DataWarning)
     return count_table(source.path, **chosen)
 
 
@@ -125,7 +122,8 @@ def _with_shared_labels(processes: list[NamedProcess], reading: Reading) -> list
         before, after = ({label for r in rs for label in r.states} for rs in (recordings, joined))
         if len(after) < len(before):
             n = len(before - after)
-            warn(f"{n:,} rare states are taken as one, {reading.other or 'other'!r} (--top {reading.top})", DataWarning)
+            other = repr(reading.other or "other")
+            warn(Note("rare-states-joined", n=n, other=other, top=reading.top), DataWarning)
         recordings = joined
     rest = iter(recordings)
     return [p._replace(value=next(rest)) if isinstance(p.value, Samples) else p for p in processes]
@@ -193,9 +191,8 @@ def match_labels(x: NamedProcess, y: NamedProcess, *, compared: bool = True) -> 
     numbers = [p for p in (x, y) if any(type(label) is int for label in p.value.states)]
     texts = [p for p in (x, y) if any(isinstance(label, str) for label in p.value.states) and p not in numbers]
     if len(numbers) == 1 and len(texts) == 1:
-        message = f"states are numbers in {numbers[0].name} and text in {texts[0].name}; the numbers are taken as text"
         if compared:
-            warn(message, DataWarning)
+            warn(Note("numbers-as-text", numbers=numbers[0].name, texts=texts[0].name), DataWarning)
         x, y = (_named_in_text(p) if p is numbers[0] else p for p in (x, y))
     if not compared:
         return x, y
@@ -204,11 +201,8 @@ def match_labels(x: NamedProcess, y: NamedProcess, *, compared: bool = True) -> 
     across = [label for group in groups if not any(side.issuperset(group) for side in known) for label in group]
     note_spellings(f"{x.name} and {y.name}", across)
     if not set(x.value.states) & set(y.value.states):
-        warn(
-            f"no state is called the same in {x.name} and {y.name}: {listing(x.value.states, 4)} against "
-            f"{listing(y.value.states, 4)}",
-            DataWarning,
-        )
+        states = {"states_x": listing(x.value.states, 4), "states_y": listing(y.value.states, 4)}
+        warn(Note("no-shared-labels", x=x.name, y=y.name, **states), DataWarning)
     return x, y
 
 

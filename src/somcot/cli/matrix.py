@@ -75,7 +75,7 @@ def matrix(
 ) -> int:
     """Distances between many processes."""
     from somcot.cli.cost_and_cells import read_in_cells, shared_cost
-    from somcot.cli.output import caught, check_targets, command_line, console, deliver, print_json
+    from somcot.cli.output import caught, check_targets, command_line, console, deliver, for_terminal, print_json
     from somcot.cli.screens import show_matrix, show_written
     from somcot.many.plan import MatrixSettings, prepare
 
@@ -105,8 +105,8 @@ def matrix(
         plan = prepare(processes, table, settings, **more)
         _announce(plan, workers, yes=yes)
         distances = _compute(plan, checkpoint, workers)
-    notes = [text for text in messages if "never seen in the data, kept as absorbing" not in text]
-    distances = replace(distances, notes=_joint(n for n in distances.notes if "kept as absorbing" not in n))
+    notes = _without_unseen(messages)
+    distances = replace(distances, notes=tuple(for_terminal(_without_unseen(distances.notes))))
     content = {
         "somcot": somcot.__version__, "command": "matrix", "cost": cost, "discount": discount, "confidence": confidence,
         "simultaneous": simultaneous, "tests": tests, "method": method, "seed": seed, **_as_json(distances),
@@ -148,7 +148,7 @@ def select(
 ) -> int:
     """Which candidate explains the data, and which others may."""
     from somcot.cli.cost_and_cells import shared_cost
-    from somcot.cli.output import caught, console, print_json
+    from somcot.cli.output import caught, console, for_terminal, print_json
     from somcot.cli.screens import show_selection
     from somcot.many.selection import choose, prepare_selection
     from somcot.problem import Data
@@ -165,8 +165,7 @@ def select(
         plan = prepare_selection(first, dict(rest), table, discount=discount, confidence=confidence, rng=seed)
         _announce(plan, 0, yes=yes)
         selection = choose(plan, progress=sys.stderr.isatty())
-    own_notes = (n.replace("data:", f"{name}:", 1) if n.startswith("data:") else n for n in selection.notes)
-    notes = [*_joint(own_notes), *messages]
+    notes = [*for_terminal(selection.notes, {"data": str(name)}), *messages]
     if json:
         print_json({
             "somcot": somcot.__version__, "command": "select", "data": name, "best": selection.best,
@@ -188,20 +187,11 @@ def _discount(wanted: float | None, processes: Mapping[Hashable, ChainOrData]) -
     return suggested_discount([NamedProcess(str(label), process) for label, process in processes.items()])
 
 
-def _joint(notes: Iterable[str]) -> tuple[str, ...]:
-    """Notes in the words of the command line; what holds for several processes is said once."""
-    from somcot.cli.output import as_option
+def _without_unseen(notes: Iterable[str]) -> list[str]:
+    """Without notes on states that a process never visits: the states are those of all processes."""
+    from somcot.plumbing.notes import codes
 
-    together: dict[str, list[str]] = {}
-    for note in notes:
-        label, _, text = note.partition(": ")
-        together.setdefault(as_option(text), []).append(label)
-    return tuple(f"{_listed(labels)}: {text}" for text, labels in together.items())
-
-
-def _listed(labels: Sequence[str]) -> str:
-    more = f" and {len(labels) - 3} more" if len(labels) > 3 else ""
-    return ", ".join(labels[:3]) + more
+    return [note for note in notes if codes([note]) != ["never-seen"]]
 
 
 def _read(files: Sequence[str], reading: Reading, cost: str, by: str | None) -> dict[Hashable, ChainOrData]:

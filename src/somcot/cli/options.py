@@ -7,6 +7,7 @@ all fields of the record (`expanded`). Which kind of file takes a reading option
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 from collections.abc import Callable, Iterable
@@ -45,6 +46,7 @@ __all__ = [
     "flag",
     "listed",
     "one_of",
+    "spelled",
     "takers",
 ]
 
@@ -243,6 +245,55 @@ def flag(name: str) -> str:
     (option,) = get_type_hints(Reading, include_extras=True)[name].__metadata__
     # Inside Annotated, typer takes the first argument of Option for a spelling and keeps it where defaults are.
     return option.default if isinstance(option.default, str) else f"--{name}"
+
+
+# Arguments of the library that are options of single commands, where the flag is not the argument's own name.
+_FLAGS = {"gaps": "--missing", "n_cells": "--cells", "standard_error": "--standard-error"}
+_ARGUMENTS = {"by", "confidence", "discount", "horizon", "method", "rate", "scale", "total", "workers"}
+_COMMANDS = {
+    "somcot.distance": "somcot distance",
+    "somcot.same_process": "somcot test",
+    "readers.read_vectors": "somcot distance --cells auto",
+}
+
+
+def spelled(name: str, value: str = "") -> str:
+    """An option of the library, or a function, as it is typed in a terminal; see `somcot.plumbing.notes`.
+
+    Examples
+    --------
+    >>> spelled("tidy", "True"), spelled("terminated", "True"), spelled("end", "'left'")
+    ('--tidy', '--terminated all', '--end left')
+    >>> spelled("bins", "{'size': 10}"), spelled("state", "['A', 'B']"), spelled("scale", "1.0")
+    ('--bins size=10', '--state A --state B', '--scale 1')
+    >>> spelled("somcot.same_process"), spelled("samples.with_order(2)")
+    ('somcot test', 'samples.with_order(2) in Python')
+    """
+    if not name.isidentifier():
+        return _COMMANDS.get(name, f"{name} in Python")
+    if name in _FLAGS or name in _ARGUMENTS:
+        option = _FLAGS.get(name, f"--{name}")
+    elif name in (row.name for row in fields(Reading)):
+        option = flag(name)
+    else:
+        return f"{name}={value} in Python" if value else f"{name} in Python"
+    values = _typed(name, value)
+    return " ".join(f"{option} {text}".rstrip() for text in values)
+
+
+def _typed(name: str, value: str) -> list[str]:
+    """A value as it is typed, once for each time that the option is; placeholders stay as they are."""
+    try:
+        literal = ast.literal_eval(value)
+    except (SyntaxError, ValueError):
+        return [value]
+    if literal is True:
+        return ["all" if name == "terminated" else ""]
+    if isinstance(literal, dict):
+        return [f"{key}={number}" for key, number in literal.items()]
+    if isinstance(literal, list):
+        return [str(item) for item in literal]
+    return [f"{literal:g}" if isinstance(literal, float) else str(literal)]
 
 
 def takers(name: str) -> list[str]:

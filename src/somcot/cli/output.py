@@ -24,24 +24,26 @@ from somcot import report
 from somcot.cells import Continuous
 from somcot.chains import MarkovChain
 from somcot.cli.inputs import NamedProcess, full_label
+from somcot.cli.options import spelled
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.files import write_bytes
+from somcot.plumbing.notes import Note, arranged, collected, restored
 from somcot.plumbing.text import label_text
 from somcot.problem import Data
-from somcot.report import meaning, merge_notes
+from somcot.report import meaning
 from somcot.result import Claim, Result
 from somcot.samples import Samples
 from somcot.trajectories import Trajectories
 
 __all__ = [
     "ShownResult",
-    "as_option",
     "caught",
     "chain_of",
     "check_targets",
     "command_line",
     "console",
     "deliver",
+    "for_terminal",
     "names_of",
     "notes_of",
     "one_sided",
@@ -54,50 +56,26 @@ __all__ = [
 ]
 
 
-# --- Remedies of the library in the words of the command line.
-
-_SPELLED = {
-    "pass terminated=True": "pass --terminated all",
-    "total=True: the": "--total: the",
-    "discount=1: est": "--discount 1: est",
-    "terminated=True": "--terminated all",
-    "pass end='left', say, instead of terminated": "pass --end left, say, instead of --terminated",
-    "pass end='left'": "pass --end left",
-    "leave end out": "leave --end out",
-    "pass tidy=True": "pass --tidy",
-    "pass lifecycle='all'": "pass --lifecycle all",
-    "overlap (sliding=True)": "overlap (--sliding)",
-    "with sliding=False": "without --sliding",
-    "somcot.same_process tests": "somcot test says",
-    "use standard_error='episodes', or make words": "pass --standard-error episodes, or, in Python, make words",
-    "; samples.with_order(2) makes words": "; in Python, samples.with_order(2) makes words",
-    "pass gaps='cut'": "pass --missing cut",
-    "or pass scale=1.0": "or pass --scale 1",
-    "with method='auto' and a discount": "with --method auto and a discount",
-    "not with method='": "not with --method '",
-    "; somcot.discretise makes": "; in Python, somcot.discretise makes",
-    " (somcot.markov_order), so intervals are too narrow; make words the states: samples.with_order(2)": (
-        ", so intervals are too narrow; for single pairs: somcot distance --standard-error episodes"
-    ),
-    "missing='cut' (--missing cut)": "--missing cut",
-    "time='file' (--time file)": "--time file",
-}
+# --- Notes for the reader at a terminal: options as flags, files by their names.
 
 
-def as_option(text: str) -> str:
-    """A message with options where the library names arguments.
+def for_terminal(notes: Iterable[str], names: Mapping[str, str] | None = None) -> list[str]:
+    """Notes with flags in place of arguments, each once, the most important first, without control characters.
 
     Examples
     --------
-    >>> as_option("two states differ; pass tidy=True")
-    'two states differ; pass --tidy'
+    >>> for_terminal([Note("spellings", "x", n=2, how="case", states="'a', 'A'")], {"x": "may.csv"})
+    ["may.csv: 2 states differ only in case: 'a', 'A'; pass --tidy to merge them"]
     """
-    for argument, option in _SPELLED.items():
-        text = text.replace(argument, option)
-    return text
+    return [_as_line(note) for note in arranged(notes, names, spelled)]
 
 
-# --- Asking the library, with warnings caught, and the answers as plain data for programs.
+def _as_line(note: str) -> str:
+    line = label_text(" ".join(note.split()), 2000)
+    return restored(line, note.code, note.about, note.values) if isinstance(note, Note) else line
+
+
+# --- Calling the library, with notes collected, and the answers as plain data for programs.
 
 _MATCHES = 50
 _SHARES = 20
@@ -145,15 +123,15 @@ def _continuous(found: Continuous) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def caught() -> Iterator[list[str]]:
-    """Collect this library's warnings as one line each; those of other packages are not the user's business."""
-    messages: list[str] = []
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
+    """Collect the notes of this library as one line each; warnings of other packages are not shown."""
+    notes: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         try:
-            yield messages
+            with collected() as own:
+                yield notes
         finally:
-            ours = [str(w.message) for w in found if w.category.__module__.startswith("somcot")]
-            messages.extend(label_text(as_option(" ".join(text.split())), 2000) for text in dict.fromkeys(ours))
+            notes.extend(_as_line(note.worded(spelled)) for note in own)
 
 
 def names_of(x: NamedProcess, y: NamedProcess) -> tuple[str, str]:
@@ -174,12 +152,11 @@ def names_of(x: NamedProcess, y: NamedProcess) -> tuple[str, str]:
     return f"{short[0]} (1)", f"{short[1]} (2)"
 
 
-def notes_of(messages: Iterable[str], x: NamedProcess, y: NamedProcess) -> list[str]:
-    """Messages in the names of the two files, each once."""
-    short = names_of(x, y)
-    known = {x.name: "x", y.name: "y"} if x.name != y.name else {}
-    parts = ((message, *message.partition(": ")) for message in map(as_option, messages))
-    return merge_notes([f"{known[a]}: {rest}" if a in known else whole for whole, a, _, rest in parts], short)
+def notes_of(notes: Iterable[str], x: NamedProcess, y: NamedProcess) -> list[str]:
+    """Notes in the names of the two files, each once, the most important first."""
+    first, second = names_of(x, y)
+    files = {x.name: first, y.name: second} if x.name != y.name else {}
+    return for_terminal(notes, files | {"x": first, "y": second})
 
 
 def chain_of(process: NamedProcess) -> MarkovChain:
@@ -356,10 +333,10 @@ def _refuse_unwritable(path: Path) -> None:
 def write_files(answer: ShownResult, html: Path | None, plot: Path | None, known: float | None = None) -> None:
     """Write the report and the figure, and note where they are."""
     if html is not None:
-        shown = replace(answer.result, notes=())  # they are among those of the answer, in the words of the command line
+        shown = replace(answer.result, notes=())  # they are among those of the answer, worded for a terminal
         report.write(
             html, shown, cost=answer.cost, x=answer.x.value, y=answer.y.value,
-            names=answer.names, cost_name=answer.cost_name, warnings=answer.notes,
+            names=answer.names, cost_name=answer.cost_name, warnings=list(map(str, answer.notes)),
             command=answer.command, known=known, state_name=answer.state_name,
         )  # fmt: skip
         answer.files["report"] = str(html)

@@ -16,6 +16,7 @@ from somcot.inference.model import fit
 from somcot.plumbing.arrays import Floats, one_blas_thread
 from somcot.plumbing.checks import check_count, check_discount, check_rng, real_array
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
+from somcot.plumbing.notes import Note
 from somcot.trajectories import Trajectories
 
 __all__ = [
@@ -177,11 +178,7 @@ def discretise(
     few = draft.n_distinct
     most = _MOST.get(d, _MOST_ELSE)
     if few <= most:
-        warn(
-            f"recordings: there are only {few} distinct points, and each is a cell of its own; for labels, "
-            "Samples.from_trajectories does without cells",
-            DataWarning,
-        )
+        warn(Note("few-distinct-points", "recordings", n=few), DataWarning)
         return draft.made(few)
     return draft.largest([k for k in CANDIDATES if k <= most])
 
@@ -312,9 +309,7 @@ def scale_of(scale: Any, recordings: Sequence[Trajectories]) -> Floats:
         constant = np.flatnonzero(spread <= 1e-12 * np.abs(points).max(axis=0))
         if len(constant):
             listed = ", ".join(names[k] for k in constant[:5])
-            raise ValueError(
-                f"scale: {listed} never changes, so it has no standard deviation; leave it out, or pass scale=1.0"
-            )
+            raise ValueError(Note("constant-coordinate", "scale", names=listed))
         return spread
     given = real_array("scale", np.atleast_1d(scale), 1)
     if len(given) not in (1, d) or (given <= 0).any():

@@ -28,6 +28,7 @@ from somcot.inference.permutation import looks_identical
 from somcot.plumbing.arrays import Floats, one_blas_thread
 from somcot.plumbing.checks import check_confidence, check_discount, check_rng
 from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.notes import Note
 from somcot.result import ConfidenceInterval, Result
 from somcot.trajectories import Trajectories
 
@@ -159,31 +160,29 @@ def message(value: float, plain: float, continuous: Continuous) -> str:
     return f"Estimated from recordings of real vectors: {value:.6g}; {continuous.summary(plain)}."
 
 
-def notes(continuous: Continuous, suspicion: str | None, plain: float, *, interval: bool = True) -> Iterator[str]:
+def notes(continuous: Continuous, suspicion: Note | None, plain: float, *, interval: bool = True) -> Iterator[Note]:
     """Everything there is to warn of, in the order of importance; `interval`: whether one was asked for."""
     check = continuous.shift_check
     failed = check is not None and not check.passed and continuous.route != "map"
     if continuous.route == "approximate":
-        yield f"the distance is approximate{' and has no interval' * interval}: {_unvouched(continuous)}"
+        missing = " and has no interval" if interval else ""
+        yield Note("approximate", no_interval=missing, reason=_without_bound(continuous))
     if failed and check is not None:
         why = "" if continuous.route == "approximate" else f" ({continuous.twin.reason})"
-        yield (
-            f"shift check: a shift of {check.distance:.3g} of your own recordings is measured as {check.final:.3g}; "
-            f"the distance may be as wrong{why}"
+        yield Note(
+            "shift-check-failed", "shift check", shift=float(check.distance), measured=float(check.final), why=why
         )
     if suspicion is not None:
         yield suspicion
     if continuous.cells.saturation > SATURATED:
-        yield (
-            f"few data even for {continuous.cells.n_cells} cells (saturation {continuous.cells.saturation:.1f}, at "
-            "most 3 is safe): the estimate may be too high; record more, or lower the discount"
-        )
+        sizes = {"n_cells": continuous.cells.n_cells, "saturation": float(continuous.cells.saturation)}
+        yield Note("few-data-for-cells", **sizes)
     if plain == 0.0 and suspicion is None:
-        yield "both recordings are the same"
+        yield Note("same-recording")
 
 
-def _unvouched(continuous: Continuous) -> str:
-    """Why nothing vouches for what cells say, and what would help."""
+def _without_bound(continuous: Continuous) -> str:
+    """Why there is no error bound, and what would help."""
     few = min(data.n_transitions for data in continuous.cells.recordings)
     if few < FEWEST:
         return f"found {few} transition{'s' * (few != 1)} on one side, and {FEWEST} on each are the least; record more"

@@ -25,6 +25,7 @@ from somcot.costs.tables import (
 )
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.notes import Note
 
 __all__ = [
     "NAMED", "Cost", "FeatureCost", "FeatureMeans", "absolute", "aligned", "attribute", "between", "check_cost",
@@ -94,9 +95,7 @@ def _named(text: str, x: object, y: object) -> ArrayLike | FeatureCost:
     hint = "; mean rewards are 'features'" if name in ("reward", "rewards") else ""
     if text in (getattr(x, "attributes", None) or {}):
         hint = f"; the attribute of that name is 'attribute:{text}'"
-    raise ValueError(
-        f"cost: found {text!r}, expected an array, a function of x and y, or one of {', '.join(NAMED)}{hint}"
-    )
+    raise ValueError(Note("unknown-cost", "cost", cost=text, known=", ".join(NAMED), hint=hint))
 
 
 def _of_labels(x: Any, y: Any) -> Floats:
@@ -108,19 +107,10 @@ def _of_labels(x: Any, y: Any) -> Floats:
                 "labels of its states: states="
             )
     graphs = all(getattr(side, "attributes", None) is not None for side in (x, y))  # they alone have attributes
-    instead = "compare 'degree', 'neighbourhood' or an attribute of the nodes ('attribute:NAME')"
     if graphs and _is_numbered(x) and _is_numbered(y):
-        warn(
-            "cost: both sides are graphs with numbered nodes, and 'labels' compares the numbers; unless equal numbers "
-            f"mean the same node, {instead}",
-            DataWarning,
-        )
+        warn(Note("numbered-nodes", "cost"), DataWarning)
     elif graphs and set(x.states).isdisjoint(y.states):
-        warn(
-            "cost: no node of one graph is called like a node of the other, so by 'labels' all pairs cost 1, and "
-            f"the distance is 1; {instead}",
-            DataWarning,
-        )
+        warn(Note("no-shared-nodes", "cost"), DataWarning)
     return labels(states[0], states[1])  # type: ignore[arg-type]
 
 

@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from somcot.costs.tables import finite
 from somcot.plumbing.arrays import Array, Floats
 from somcot.plumbing.checks import check_flag, real_array
+from somcot.plumbing.notes import Note
 from somcot.plumbing.text import brief_record
 
 
@@ -124,16 +125,14 @@ class FeatureCost:
         states = np.flatnonzero(apart > limit)
         return self.shared[states[np.argsort(-(apart - limit)[states], kind="stable")]]
 
-    def disagreement(self) -> str | None:
-        """The same as the beginning of a sentence, None where there are none."""
+    def disagreement(self, code: str = "features-differ") -> Note | None:
+        """The same as a note with one of the codes for it, None where there are none."""
         apart = self.disagreements()
         if not len(apart):
             return None
         i, j = apart[0]
-        return (
-            f"features of {len(apart)} state(s) that both recordings have differ by more than their noise, such as "
-            f"{self.x.states[i]!r}: {self.x.means[i]:.3g} against {self.y.means[j]:.3g}"
-        )
+        means = {"mean_x": float(self.x.means[i]), "mean_y": float(self.y.means[j])}
+        return Note(code, n=len(apart), state=repr(self.x.states[i]), **means)
 
     def _if_equal(self) -> Floats:
         """Squared error of the differences in shared states, from the spread of the values of both sides together.

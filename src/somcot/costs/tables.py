@@ -12,6 +12,7 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count, check_labels, real_array
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.memory import require
+from somcot.plumbing.notes import Note
 from somcot.plumbing.records import view
 
 if TYPE_CHECKING:
@@ -88,10 +89,7 @@ def labels(states_x: Iterable[Hashable], states_y: Iterable[Hashable]) -> Floats
     if cost.all() and alike:
         text = min(alike)
         one, other = (next(label for label in side if str(label) == text) for side in (x, y))
-        warn(
-            f"states_x, states_y: no label is shared, but {one!r} and {other!r} look alike; give both the same type",
-            DataWarning,
-        )
+        warn(Note("labels-look-alike", "states_x, states_y", one=repr(one), other=repr(other)), DataWarning)
     return cost
 
 
@@ -267,14 +265,14 @@ def attribute(x: object, y: object, name: str) -> Floats:
 def _attribute(side: str, process: Any, name: str) -> tuple[Any, ...]:
     given = getattr(process, "attributes", None)
     if given is None:
-        raise ValueError(f"{side}: has no attributes; read a graph, or make a chain: MarkovChain(..., attributes=...)")
+        raise ValueError(Note("no-attributes", side))
     if name not in given:
         known = ", ".join(map(repr, given)) or "none"
-        raise ValueError(f"{side}: there is no attribute {name!r}; the nodes have {known}")
+        raise ValueError(Note("unknown-attribute", side, name=name, known=known))
     missing = [state for state, value in zip(process.states, given[name], strict=True) if value is None]
     if missing:
         shown = ", ".join(map(repr, missing[:5])) + (", ..." if len(missing) > 5 else "")
-        raise ValueError(f"{side}: attribute {name!r} is missing in {len(missing)} state(s): {shown}; fill it in")
+        raise ValueError(Note("attribute-missing", side, name=name, n=len(missing), states=shown))
     values: tuple[Any, ...] = given[name]
     return values
 
@@ -340,5 +338,5 @@ def _support(side: str, process: object) -> Any:
     support = getattr(process, "support", None)
     if support is None:
         kind = type(process).__name__
-        raise ValueError(f"{side}: found {kind}, but only known chains have neighbours; read a graph, or use .chain()")
+        raise ValueError(Note("no-neighbours", side, kind=kind))
     return support

@@ -30,6 +30,7 @@ from somcot.core.sweep import Sweep
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import ConvergenceWarning, warn
 from somcot.plumbing.linear_systems import Kernel, discounted_blocks
+from somcot.plumbing.notes import Note
 from somcot.problem import Problem, UnitProblem
 
 __all__ = [
@@ -265,10 +266,7 @@ def solve(stack: Stack, warm: WarmStart | None = None, threads: int | None = Non
             break
         V = discounted_blocks(kernel, cost, stack.discount, V, sweep.threads)
     else:
-        warn(
-            f"stopped after {_MAX_SWEEPS} sweeps with a residual of {residual:.1g}; a smaller discount helps",
-            ConvergenceWarning,
-        )
+        warn(Note("gradient-not-converged", sweeps=_MAX_SWEEPS, residual=float(residual)), ConvergenceWarning)
     solved = StackedSolution(stack, sweep, V, kernel)
     if warm is not None:
         warm._last = solved

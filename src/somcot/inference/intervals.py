@@ -15,6 +15,7 @@ from somcot.inference.bias_correction import Plugin
 from somcot.inference.model import Model
 from somcot.plumbing.arrays import Floats, one_blas_thread
 from somcot.plumbing.linear_systems import CLOSE
+from somcot.plumbing.notes import Note
 from somcot.problem import UnitProblem
 from somcot.result import Bounds, Status
 from somcot.samples import Samples
@@ -104,9 +105,7 @@ def bootstrap(whole: Plugin, plugin: float, confidence: float, n_resamples: int,
 def with_episodes(model: Model, purpose: str) -> Samples:
     """The recording itself; counts have none left."""
     if not isinstance(model.samples, Samples):
-        raise TypeError(
-            f"{purpose}: needs whole episodes, which Counts have forgotten; pass the Samples, or leave it out"
-        )
+        raise TypeError(Note("needs-episodes", purpose=purpose))
     return model.samples
 
 

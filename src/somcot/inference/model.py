@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 
 from somcot.chains import MarkovChain, Support
 from somcot.derivatives import RowGradient
-from somcot.plumbing.errors import warn
+from somcot.plumbing.notes import relayed
 from somcot.problem import ChainOrData, Data
 from somcot.recorded.stationary import slopes, with_long_run_start
 
@@ -75,11 +74,8 @@ def fit(process: ChainOrData, name: str = "") -> Model:
     """
     if isinstance(process, MarkovChain):
         return Model(process, np.zeros(len(process.support.indices), dtype=np.int64), None)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with relayed(name):
         chain = process.chain()
-    for warning in caught:
-        warn(f"{name}: {warning.message}" if name else str(warning.message), warning.category)
     indptr, indices, _ = chain.support
     n = chain.n_states
     seen = process.pair_counts

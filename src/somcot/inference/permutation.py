@@ -20,6 +20,7 @@ from somcot.plumbing.arrays import Floats, one_blas_thread
 from somcot.plumbing.checks import check_count, check_discount, check_flag, check_rng
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.html import card, histogram
+from somcot.plumbing.notes import Note
 from somcot.plumbing.text import figure, meter
 from somcot.problem import Data
 from somcot.samples import Samples
@@ -41,9 +42,6 @@ _REFERENCE = 29  # regroupings that say how far each statistic is from chance
 _ALIKE = 999  # regroupings that must all be farther apart before recordings count as too alike
 _APART = 1 << 40  # numbers of the regroupings for these two; the test itself draws none of them
 _MOST = 5_000_000  # transitions above which nobody is asked to wait for that
-TOO_ALIKE = (
-    "the recordings are more alike than independent recordings of one process can be; are these the same sessions?"
-)
 
 
 def verdict(pvalue: float) -> str:
@@ -141,7 +139,7 @@ def same_process(
         value = pearson(deck, deck.observed)
     outcome = _sequential(deck, measure, seed, n_permutations, threads, meter(n_permutations) if progress else None)
     if _too_alike(deck, seed):
-        warn(TOO_ALIKE, DataWarning)
+        warn(Note("too-alike"), DataWarning)
     return SameProcessResult(value, outcome.pvalue, len(outcome.null), outcome.stopped, outcome.observed, outcome.null)
 
 
@@ -165,7 +163,7 @@ def sequential_pvalue(deck: AnyDeck, measure: Statistic, n_permutations: int) ->
     return _sequential(deck, measure, 0, n_permutations, threads=1).pvalue
 
 
-def looks_identical(x: Samples, y: Samples) -> str | None:
+def looks_identical(x: Samples, y: Samples) -> Note | None:
     """A sentence for recordings more alike than independent ones can be, such as a log and a copy of it.
 
     Chi-squared of the main entries of the rows must be smaller than that of 999 regroupings of the episodes, so one
@@ -174,7 +172,7 @@ def looks_identical(x: Samples, y: Samples) -> str | None:
     """
     if x.discount != y.discount or known_starts_differ(x, y) or x.n_transitions + y.n_transitions > _MOST:
         return None
-    return TOO_ALIKE if _too_alike(PooledEpisodes.of([x, y]), seed=0) else None
+    return Note("too-alike") if _too_alike(PooledEpisodes.of([x, y]), seed=0) else None
 
 
 def _too_alike(deck: PooledEpisodes, seed: int) -> bool:
@@ -240,21 +238,14 @@ def _warn_few(deck: PooledEpisodes) -> None:
         ways *= comb(left, int(size))
         left -= int(size)
     if ways < 1 / _LEVEL:
-        warn(
-            f"{len(deck.observed)} episodes can be dealt to {deck.n_groups} groups in {ways} ways only, so the p-value "
-            f"cannot fall below {1 / ways:.2g}; record more episodes, or cut long ones into pieces",
-            DataWarning,
-        )
+        sizes = {"episodes": len(deck.observed), "groups": deck.n_groups, "ways": ways, "least": 1 / ways}
+        warn(Note("few-permutations", **sizes), DataWarning)
 
 
 def _warn_of_names(recordings: Sequence[Samples]) -> None:
     """Say so when the p-value is about names: no episode of one recording could be one of another."""
     if all(set(x.states).isdisjoint(y.states) for x, y in combinations(recordings, 2)):
-        warn(
-            "no state is called the same in these recordings, so they differ whatever the states do, and the p-value "
-            "says no more than that; give equal states equal names, or see the interval of somcot.distance",
-            DataWarning,
-        )
+        warn(Note("no-shared-states"), DataWarning)
 
 
 def _in_units(table: Floats, n_groups: int) -> tuple[float, float, Floats]:
@@ -302,13 +293,9 @@ def _doubt_features(cost: str | costs.FeatureCost, recordings: Sequence[Samples]
             "and rewards are known for each state, not for each episode; somcot.distance(..., confidence=0.9) has an "
             "interval that counts them, and cost='features' tests the steps alone"
         )
-    apart = cost.disagreement()
-    if apart is not None:
-        warn(
-            f"{apart}; the test is of the steps alone; somcot.distance with costs.from_features(a, b, pool=False) "
-            "counts such differences",
-            DataWarning,
-        )
+    note = cost.disagreement("features-differ-in-test")
+    if note is not None:
+        warn(note, DataWarning)
 
 
 def _named_cost(cost: str, pooled: Samples) -> Floats:

@@ -10,6 +10,7 @@ from somcot.live.alarm import Alarm
 from somcot.live.monitor import Monitor
 from somcot.plumbing.errors import DataWarning
 from somcot.plumbing.errors import warn as warn_about
+from somcot.plumbing.notes import Note
 from somcot.samples import Samples
 
 __all__ = ["Check", "check"]
@@ -65,12 +66,7 @@ def check(reference: object, *, false_alarm: float, say: bool) -> Check:
     if say and outcome.alarm is not None:
         moved = "; ".join(str(m) for m in outcome.alarm.transitions[:3])
         since = half + outcome.alarm.since
-        warn_about(
-            f"reference: its second half is no longer like its first (from about transition {since:,} on: {moved}), or "
-            "a step depends on more than the state before it (see markov_order); a monitor will raise alarms about "
-            "that; use a shorter, calmer recording, or larger states",
-            DataWarning,
-        )
+        warn_about(Note("reference-changes", "reference", since=since, moved=moved), DataWarning)
     return outcome
 
 

@@ -25,6 +25,7 @@ from somcot.live.sequences import BACKWARDS, DROPPED, EXPIRED, OPEN, Keys, Rules
 from somcot.plumbing.arrays import Codes, Floats, Ints
 from somcot.plumbing.checks import check_confidence
 from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.notes import Note, Share
 from somcot.plumbing.text import check_duration
 from somcot.problem import ChainOrData
 from somcot.recorded.labels import listing
@@ -339,11 +340,7 @@ class Monitor:
         if not terminal.any() or terminal[following[following < len(terminal)]].any():
             return
         where = listing(self._labels.states[k] for k in np.flatnonzero(terminal))
-        warn(
-            f"the reference ends in {where}, and no event of the stream is there: the alarm may be about that alone; "
-            "where ends are no events, pass end= and timeout=, so that silence ends a sequence",
-            DataWarning,
-        )
+        warn(Note("ends-not-in-stream", states=where), DataWarning)
 
     # How far
 
@@ -368,18 +365,15 @@ class Monitor:
             raise ValueError(f"distance: no transitions yet{only}; feed events with update() first")
         return result if note is None else replace(result, notes=(note, *result.notes))
 
-    def _present(self) -> tuple[Codes, Codes, str | None]:
+    def _present(self) -> tuple[Codes, Codes, Note | None]:
         """The transitions that say how the process is now, and what to know about them."""
         if self.alarm is None:
             now, following = self._window.after(0)
-            return now, following, f"provisional: no alarm; this is the distance of the last {len(now):,} transitions"
+            return now, following, Note("provisional", n=len(now))
         if not self.provisional:
             return *self._window.after(self.alarm.scored), None
         now, following = self._window.after(self.alarm.began - 1)
-        return now, following, (
-            f"provisional: {self.n_fresh:,} of {self.settings.confirm:,} fresh transitions since the alarm, so those "
-            "that raised it are used, which tends to overstate the distance"
-        )  # fmt: skip
+        return now, following, Note("provisional-fresh", share=Share(self.n_fresh, self.settings.confirm))
 
     def _sized(self, now: Codes, following: Codes, confidence: float | None) -> Result | None:
         kept = now >= 0
@@ -400,10 +394,7 @@ class Monitor:
         if not (now >= 0).any():
             raise ValueError("accept: no transitions yet, so there is no present to accept")
         if len(now) < 500:
-            warn(
-                f"accept: the new reference has {len(now)} transitions; small changes from it will hardly be seen",
-                DataWarning,
-            )
+            warn(Note("small-reference", "accept", n=len(now)), DataWarning)
         kept = self.n_events, self.alarms, self._open, self._last, self._dated, self.position, self.fingerprint
         self._set_up(self.reference.accepted(now, following, self._labels.states), self.settings)
         self.n_events, self.alarms, self._open, self._last, self._dated, self.position, self.fingerprint = kept

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import os
 import time
-import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from somcot import costs
 from somcot.api import distance, same_process
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_count, check_discount
+from somcot.plumbing.notes import Note, collected
 from somcot.plumbing.records import view
 from somcot.plumbing.text import label_text, meter
 from somcot.result import Result
@@ -30,8 +30,8 @@ from somcot.samples import Samples
 __all__ = ["Change", "Drift", "drift", "holm", "short"]
 
 LEAST = 30  # transitions without which a period says nothing
-# Said of each distance on its own; here a test stands beside every one, and states are those of all periods.
-_OF_NO_NEWS = ("kept as absorbing", "hardly tell the distance from its least")
+# Of each distance on its own; here every one comes with a test, and states are those of all periods.
+_NO_NEWS = ("never-seen", "near-minimum", "near-minimum-testable")
 _PER_TEST = 40  # regroupings for each comparison: the least p-value, times their number, is then half of 5 %
 
 
@@ -217,13 +217,13 @@ def drift(
     n, seed = max(199, wanted) if n_permutations is None else wanted, check_count("rng", rng or 0, at_least=0)
     report = meter(len(pairs)) if progress else None
     comparisons: list[tuple[Result, float]] = []
-    said: list[tuple[str, str]] = []
+    where: dict[Note, list[str]] = {}  # the comparisons that a note is about
     for k, (one, other) in enumerate(pairs):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with collected() as about_pair:
             place = [seed, labels.index(one), labels.index(other)]  # each comparison has its own random numbers
             comparisons.append(_compared(kept[other], kept[one], cost, discount, confidence, n, place))
-        said += [(str(warning.message), f"{_name(one)} against {_name(other)}") for warning in caught]
+        for note in about_pair:
+            where.setdefault(note, []).append(f"{_name(one)} against {_name(other)}")
         if report is not None:
             report(k + 1, len(pairs), comparisons[-1][0].distance)
     adjusted = holm([pvalue for _, pvalue in comparisons])
@@ -236,8 +236,7 @@ def drift(
     top = max(marked, key=lambda k: changes[k].distance)
     return Drift(
         tuple(labels), tuple(kept[label].n_transitions for label in labels), first, changes, comparisons[top][0],
-        confidence,
-        level, discount, few, tuple(_said(few, said)), time.perf_counter() - began,
+        confidence, level, discount, few, tuple(_notes(few, where)), time.perf_counter() - began,
     )  # fmt: skip
 
 
@@ -299,18 +298,15 @@ def _compared(
     return result, float(test.pvalue)
 
 
-def _said(few: Mapping[Hashable, int], messages: Sequence[tuple[str, str]]) -> Iterator[str]:
+def _notes(few: Mapping[Hashable, int], where: Mapping[Note, Sequence[str]]) -> Iterator[Note]:
     """What the reader should know; the same of several comparisons once."""
     if few:
         shown = ", ".join(f"{_name(label)} ({n})" for label, n in list(few.items())[:10])
         more = f" and {len(few) - 10} more" if len(few) > 10 else ""
-        yield f"{len(few)} period(s) with fewer than {LEAST} transitions left out: {shown}{more}"
-    where: dict[str, list[str]] = {}
-    for text, which in messages:
-        if not any(part in text for part in _OF_NO_NEWS):
-            where.setdefault(text, []).append(which)
-    for text, places in where.items():
-        yield f"{places[0]}{f' and {len(places) - 1} more' if len(places) > 1 else ''}: {text}"
+        yield Note("periods-left-out", n=len(few), least=LEAST, periods=f"{shown}{more}")
+    for note, places in where.items():
+        if note.code not in _NO_NEWS:
+            yield note.within(f"{places[0]}{f' and {len(places) - 1} more' if len(places) > 1 else ''}")
 
 
 def short(value: float) -> str:

@@ -11,7 +11,6 @@ import importlib
 import os
 import threading
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
@@ -23,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from somcot.core.pairs import cut, thread_count
-from somcot.many.members import APPROXIMATE, Member, cost_between
+from somcot.many.members import Member, cost_between
 from somcot.many.plan import ORDINARY, JobPlan, MatrixSettings, prepare, units_of
 from somcot.many.record import DistanceMatrix, Reason
 from somcot.many.work import FIELDS, MatrixCells, run
@@ -32,6 +31,7 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_client, check_rng
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.files import check_target, exclusive
+from somcot.plumbing.notes import Note, Share, codes, collected, restored
 from somcot.plumbing.records import CheckpointError
 from somcot.plumbing.text import Report, meter
 from somcot.problem import ChainOrData
@@ -71,7 +71,7 @@ def on_cluster(plan: JobPlan, chunks: Sequence[Jobs], client: Any, keep: Keep) -
             closed = client.status in ("closing", "closed")
             if closed or (not workers and now - seen > PATIENCE):
                 why = "it was closed" if closed else f"no worker for {PATIENCE:.0f} s"
-                warn(f"client: {why}; the rest is done in this process", DataWarning)
+                warn(Note("client-lost", "client", reason=why), DataWarning)
                 break
             while waiting and len(running) < _AHEAD * workers:
                 jobs = waiting.pop()
@@ -121,7 +121,7 @@ def local_client(n_workers: int) -> Any:
     try:
         distributed: Any = importlib.import_module("distributed")
     except ImportError:
-        raise ImportError("--workers: needs dask.distributed: pip install 'somcot[dask]'") from None
+        raise ImportError(Note("needs-dask", "workers")) from None
     cluster = distributed.LocalCluster(
         n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=None
     )
@@ -186,12 +186,13 @@ class MatrixCheckpoint:
         record = {
             "format": _FORMAT,
             "plan": self._print,
-            "reasons": [[i, j, text] for (i, j), text in self.reasons.items()],
+            "reasons": [[i, j, text, *filter(None, codes([text]))] for (i, j), text in self.reasons.items()],
         }
         try:
             container.write_arrays(self.path, {"fields": self.fields, "done": self.done}, record)
         except OSError as error:
-            warn(f"checkpoint: {self.path} could not be written ({error}); the run goes on without it", DataWarning)
+            reason = error.strerror or str(error)
+            warn(Note("checkpoint-not-written", "checkpoint", path=str(self.path), reason=reason), DataWarning)
 
     def _restore(self, path: Path) -> None:
         arrays, record = container.read_arrays(path)
@@ -206,7 +207,10 @@ class MatrixCheckpoint:
         if fields is None or done is None or fields.shape != self.fields.shape or done.shape != self.done.shape:
             raise CheckpointError(f"checkpoint: {path} does not hold together; go back to an older copy")
         try:
-            self.reasons = {(int(i), int(j)): str(text) for i, j, text in record["reasons"]}
+            self.reasons = {
+                (int(i), int(j)): restored(str(text), *code) if code else str(text)
+                for i, j, text, *code in record["reasons"]
+            }
         except (KeyError, TypeError, ValueError):
             raise CheckpointError(f"checkpoint: {path} does not hold together; go back to an older copy") from None
         self.fields, self.done = fields.astype(np.float64), done.astype(np.bool_)
@@ -329,8 +333,7 @@ def _run(plan: JobPlan, board: MatrixCheckpoint, threads: int | None, client: ob
     report = meter(len(plan.kind)) if progress else None
     left = np.flatnonzero(~board.done)
     interrupted = False
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with collected() as notes:
         try:
             if client is not None:
                 chunks = _chunks(plan, left, _TASK)
@@ -341,14 +344,12 @@ def _run(plan: JobPlan, board: MatrixCheckpoint, threads: int | None, client: ob
         except KeyboardInterrupt:
             interrupted = True
     board.save()
-    own = [w for w in caught if str(w.message).startswith(("checkpoint:", "client:"))]
-    for warning in own:
-        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    for note in notes:
+        if note.code in ("checkpoint-not-written", "client-lost"):  # of the run; the others are those of single pairs
+            warn(note, DataWarning)
     reasons = _reasons(plan, board)
     _diagonal(plan, board)
-    notes = dict.fromkeys(note for side in (plan.rows, plan.columns) for m in side for note in m.notes)
-    if plan.points is not None:
-        notes |= dict.fromkeys(_approximations(plan, reasons))
+    of_members = dict.fromkeys(note for side in (plan.rows, plan.columns) for m in side for note in m.notes)
     fields = {name: board.fields[k] for k, name in enumerate(FIELDS)}
     data = any(m.is_data for m in (*plan.rows, *plan.columns))
     shown = plan.options.method if data or plan.options.method != "auto" else "exact"
@@ -365,7 +366,7 @@ def _run(plan: JobPlan, board: MatrixCheckpoint, threads: int | None, client: ob
         symmetric=plan.options.symmetric,
         interrupted=interrupted,
         reasons=reasons,
-        notes=tuple(notes),
+        notes=(*of_members, *_approximations(plan, reasons)),
     )
 
 
@@ -432,10 +433,11 @@ def _reasons(plan: JobPlan, board: MatrixCheckpoint) -> tuple[Reason, ...]:
     return tuple(Reason(i, j, text) for (i, j), text in sorted(reasons.items()))
 
 
-def _approximations(plan: JobPlan, reasons: Sequence[Reason]) -> list[str]:
+def _approximations(plan: JobPlan, reasons: Sequence[Reason]) -> list[Note]:
     """How many pairs of vectors have a value without an interval, if any."""
-    once = [(i, j) for i, j, text in reasons if APPROXIMATE in text and (i < j or not plan.options.symmetric)]
-    return [f"{len(once)} of {len(plan.kind)} pairs: {APPROXIMATE}, without an interval"] if once else []
+    once = [reason for reason in reasons if reason.i < reason.j or not plan.options.symmetric]
+    n = codes(reason.text for reason in once).count("approximate-pair")
+    return [Note("approximate-pairs", share=Share(n, len(plan.kind)))] if n else []
 
 
 def _diagonal(plan: JobPlan, board: MatrixCheckpoint) -> None:

@@ -19,13 +19,13 @@ from somcot.inference.model import Model, fit
 from somcot.inference.order import has_memory
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import how_to_wrap
+from somcot.plumbing.notes import Note, collected
 from somcot.problem import ChainOrData, Data
 from somcot.recorded.labels import listing
 from somcot.samples import Samples
 from somcot.trajectories import Trajectories, needs_cells
 
 __all__ = [
-    "APPROXIMATE",
     "Cost",
     "Member",
     "Points",
@@ -164,17 +164,13 @@ def _member(
     n_splits: int,
     seed: list[int],
 ) -> Member:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with collected() as collected_notes:
         model = in_order(fit(process), order)
-    notes = [f"{label}: {warning.message}" for warning in caught]
+    notes = [note.within(str(label)) for note in collected_notes]
     if not isinstance(process, Data):
         return Member(label, process, model, np.empty((0, 0)))
     if isinstance(process, Samples) and has_memory(process):
-        notes.append(
-            f"{label}: the next state clearly depends on more than the last one (somcot.markov_order), so intervals "
-            "are too narrow; make words the states: samples.with_order(2)"
-        )
+        notes.append(Note("memory-many", str(label)))
     if not n_splits:
         return Member(label, process, model, np.empty((0, 0)), notes=tuple(notes))
     halves = np.stack([s.probabilities for s in half_supports(model, n_splits, np.random.default_rng(seed))])
@@ -294,8 +290,6 @@ def _kernel(fitted: Sequence[Member], rows: list[int]) -> SharedKernel:
 
 
 # --- Recordings of real vectors: on cells that all share for what is counted and tested, as they are for distances.
-
-APPROXIMATE = "an approximation, which nothing vouches for"
 
 
 class Points(NamedTuple):

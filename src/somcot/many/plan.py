@@ -29,6 +29,7 @@ from somcot.many.members import (
 from somcot.plumbing.arrays import Array, Floats, Ints
 from somcot.plumbing.checks import check_confidence, check_discount, check_flag
 from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.notes import Note
 from somcot.problem import ChainOrData, Data
 from somcot.samples import Samples
 from somcot.solvers import METHODS
@@ -327,10 +328,7 @@ def prepare(processes: Any, cost: Any, asked: MatrixSettings, *, others: Any = N
     points = None
     if any(isinstance(p, Trajectories) for p in [*given.values(), *(across or {}).values()]):
         if asked.method != "auto":
-            raise ValueError(
-                f"method: found {asked.method!r}, but recordings of real vectors have a distance with 'auto' only; "
-                "somcot.discretise makes Samples of them, which take the other methods"
-            )
+            raise ValueError(Note("vectors-need-auto", "method", instead=f"method={asked.method!r}"))
         rows, columns, cost, points = shared(given, across, cost, discount=discount, seed=asked.seed, **of_vectors)
     else:
         for name in of_vectors:
@@ -384,5 +382,5 @@ def _fitting(asked: MatrixSettings, processes: Sequence[ChainOrData]) -> MatrixS
         return asked
     data = any(isinstance(p, Data) for p in processes)
     if data and asked.method != "auto":
-        warn(f"confidence: method {asked.method!r} gives no intervals; method='auto' does", DataWarning)
+        warn(Note("no-interval", "confidence", method=repr(asked.method)), DataWarning)
     return asked if data and asked.method == "auto" else asked._replace(confidence=None, simultaneous=False)

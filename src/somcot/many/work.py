@@ -17,10 +17,11 @@ from somcot.inference.pooled_episodes import PooledRows, known_starts_differ
 from somcot.inference.pooling import Pooled, pool
 from somcot.inference.statistics import METRIC_TOLERANCE, Slope, slope, slope_at
 from somcot.many.batch import BatchValues, Tasks, compare, pack, tables
-from somcot.many.members import APPROXIMATE, Member, cost_between
+from somcot.many.members import Member, cost_between
 from somcot.many.plan import DATA, EXACT, ORDINARY, JobPlan, MatrixSettings, Units, units_of
 from somcot.many.small_solver import iterate_small, new_bases, rows_of, small_problem, unit_of
 from somcot.plumbing.arrays import Floats, Ints
+from somcot.plumbing.notes import Note
 from somcot.result import Bounds, Result, Status
 from somcot.samples import Samples
 
@@ -201,7 +202,7 @@ def _of_vectors(plan: JobPlan) -> dict[str, Any]:
 def _doubt(result: Result) -> str:
     """What to know of a number that is there but not as good as was asked for."""
     if result.continuous is not None and result.continuous.route == "approximate":
-        return f"{APPROXIMATE}: {result.continuous.twin.reason}"
+        return Note("approximate-pair", reason=result.continuous.twin.reason)
     return "" if result.status in (Status.CONVERGED, Status.FINISHED) else f"{result.status}: {result.message}"
 
 

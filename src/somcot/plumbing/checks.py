@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot.plumbing.arrays import Array, Floats
+from somcot.plumbing.notes import Note
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -215,7 +216,9 @@ def probability_vector(name: str, values: ArrayLike, labels: tuple[Hashable, ...
         raise ValueError(f"{name}: the probability of state {labels[i]!r} is {vector[i]:.6g}, expected at least 0")
     total = float(vector.sum())
     if total <= 0 or not (normalize or abs(total - 1) <= 1e-8):
-        remedy = "pass normalize=True to rescale" if total > 0 else "give at least one state a positive probability"
+        if total > 0:
+            raise ValueError(Note("row-sum", name, what="probabilities sum to", total=total, more=""))
+        remedy = "give at least one state a positive probability"
         raise ValueError(f"{name}: probabilities sum to {total:.10g}, expected 1; {remedy}")
     return vector / total
 
@@ -340,12 +343,11 @@ def stochastic(
     if wrong.size:
         i = int(wrong[0])
         more = f" ({wrong.size} such rows)" if wrong.size > 1 else ""
-        remedy = (
-            "pass normalize=True to rescale"
-            if sums[i] > 0
-            else "give the state somewhere to go, such as itself when it is absorbing"
-        )
-        raise ValueError(f"{name}: row of state {labels[i]!r} sums to {sums[i]:.10g}, expected 1{more}; {remedy}")
+        what, total = f"row of state {labels[i]!r} sums to", float(sums[i])
+        if total > 0:
+            raise ValueError(Note("row-sum", name, what=what, total=total, more=more))
+        remedy = "give the state somewhere to go, such as itself when it is absorbing"
+        raise ValueError(f"{name}: {what} {total:.10g}, expected 1{more}; {remedy}")
     if isinstance(matrix, np.ndarray):
         matrix /= sums[:, None]
         matrix.setflags(write=False)

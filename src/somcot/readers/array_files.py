@@ -19,6 +19,7 @@ from somcot.plumbing.arrays import Ints
 from somcot.plumbing.checks import check_count, check_flag, real_array, refuse_masks
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.memory import memory_limit, require
+from somcot.plumbing.notes import Note
 from somcot.readers.episodes import join
 from somcot.readers.opening import Array, Input, identify, is_zipped, open_bytes, whole
 from somcot.recorded import transforms as changes
@@ -126,7 +127,6 @@ def _read_npy(name: str, stream: IO[bytes], size: int | None) -> Array:
 _MATRIX_NAMES = ("transition_matrix", "transition", "P", "T")
 
 Arrays: TypeAlias = Any  # one array, or several
-_KEEP = ", or keep real numbers: somcot distance --cells auto (read_vectors)"
 
 
 def from_dtrajs(
@@ -274,12 +274,14 @@ def read_arrays(
             f"{source.name}: holds several chains, {' and '.join(several)}; save each in a file of its own"
         )
     if check_count("lag", lag) > 1 or check_flag("sliding", sliding):
-        warn(f"lag, sliding: {source.name} holds a chain, which has no frames; they do not apply to it", DataWarning)
+        warn(Note("lag-not-applicable", "lag, sliding", source=source.name), DataWarning)
     try:
         return _chain(matrix, arrays, initial)
     except (TypeError, ValueError) as error:
-        text = str(error).replace("pass normalize=True to rescale", "divide the row by its sum")
-        raise ValueError(f"{source.name}: {text}") from None
+        note = error.args[0]
+        if isinstance(note, Note) and note.code == "row-sum":  # who reads a file cannot pass normalize
+            raise ValueError(Note("file-row-sum", note.about, **note.values).within(source.name)) from None
+        raise ValueError(f"{source.name}: {error}") from None
 
 
 def _chain(matrix: Array, arrays: Mapping[str, Array], initial: Start) -> MarkovChain:
@@ -318,9 +320,11 @@ def _is_kernel(array: Array) -> bool:
 def _as_list(source: Input, name: str, array: Array) -> Array:
     if array.ndim not in (1, 2) or array.dtype.kind not in "iuf":
         place = f"{source.name}: array {name!r}" if name else source.name
+        if array.dtype.kind == "f":
+            raise ValueError(Note("not-trajectories", place, n=array.ndim, dtype=str(array.dtype)))
         raise ValueError(
             f"{place} has {array.ndim} dimension(s) of {array.dtype}, expected trajectories: one or two dimensions of "
-            f"whole numbers{_KEEP if array.dtype.kind == 'f' else ''}"
+            "whole numbers"
         )
     return array
 
@@ -350,10 +354,8 @@ def _whole(source: str, i: int, array: Array) -> Ints:
         bad = ~np.isfinite(array) | (array != np.floor(array))
         if bad.any():
             place = int(bad.argmax())
-            raise ValueError(
-                f"{source}: trajectory {i}, frame {place} is {array[place]}, {int(bad.sum())} frame(s) are no whole "
-                f"numbers; assign frames to states first, and use -1 for unassigned ones{_KEEP}"
-            )
+            values = {"i": i, "frame": place, "value": str(array[place]), "n": int(bad.sum())}
+            raise ValueError(Note("frames-not-whole", source, **values))
     if array.dtype.kind == "u" and array.size and array.max() >= 2**63:
         raise ValueError(f"{source}: trajectory {i} holds state number {array.max()}, expected numbers below 2^63")
     return array.astype(np.int64)

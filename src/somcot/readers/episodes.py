@@ -14,6 +14,7 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_labels
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
 from somcot.plumbing.memory import require
+from somcot.plumbing.notes import Note, Share
 from somcot.readers.opening import Array
 from somcot.readers.tables.state_labels import Bins
 from somcot.recorded.labels import column, encode
@@ -92,15 +93,9 @@ def join(
 
 def _report_short(source: str, n_given: int, n_kept: int) -> None:
     if n_kept == 0:
-        raise ValueError(
-            f"{source}: no sequence has two rows, so there is no step to count ({n_given} sequence(s) found); "
-            "check the sequence column, or record longer sequences"
-        )
+        raise ValueError(Note("no-step", source, sequences=f" (there are {n_given} sequence(s))"))
     if n_kept < n_given:
-        warn(
-            f"{source}: {n_given - n_kept:,} of {n_given:,} sequences have a single row, hence no step; dropped",
-            DataWarning,
-        )
+        warn(Note("single-rows", source, share=Share(n_given - n_kept, n_given)), DataWarning)
 
 
 # --- Episodes of observations become `Samples`: labels or bins, and ends that are absorbing or not.
@@ -283,11 +278,9 @@ def to_mdp(name: str, episodes: list[Episode], labelled: Labelled, space: Space)
     untried = (visits == 0) & ~(final & (visits.sum(axis=1) == 0))[:, None]
     if untried.any():
         place = tuple(int(k) for k in np.argwhere(untried)[0])
-        warn(
-            f"{name}: {int(untried.sum())} of {n * n_actions} actions were never tried, the first in state "
-            f"{labelled.labels[place[0]]!r} action {place[1] + first}; they are assumed to stay there and earn nothing",
-            UnseenStateWarning,
-        )
+        share, state = Share(int(untried.sum()), n * n_actions), repr(labelled.labels[place[0]])
+        note = Note("untried-actions", name, share=share, state=state, action=place[1] + first)
+        warn(note, UnseenStateWarning)
     stay = np.argwhere(visits == 0)
     counts[stay[:, 0], stay[:, 1], stay[:, 0]] = 1.0
     start = np.bincount(labelled.codes[labelled.begins], minlength=n) / len(labelled.begins)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from somcot.chains import MarkovChain
 from somcot.plumbing.memory import memory_limit
+from somcot.plumbing.notes import Note, codes
 from somcot.readers.formats import ENDINGS, FORMATS, MAGIC, kind_of
 from somcot.samples import Samples
 from somcot.timed import ContinuousChain
@@ -321,14 +322,12 @@ def open_bytes(source: Input) -> Iterator[IO[bytes]]:
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             if not is_zipped(stream):
                 raise
-            raise ValueError(f"{source.name}: the gzip data are damaged ({error}); copy or compress it again") from None
+            raise ValueError(Note("gzip-damaged", source.name, where="", reason=str(error))) from None
         except ValueError as error:
             damage = _damage(stream) if is_zipped(stream) else None
-            if damage is None or "gzip data are damaged" in str(error):
+            if damage is None or codes(error.args) == ["gzip-damaged"]:
                 raise
-            raise ValueError(
-                f"{source.name}: the gzip data are damaged ({damage}); copy or compress it again"
-            ) from None
+            raise ValueError(Note("gzip-damaged", source.name, where="", reason=str(damage))) from None
         except OSError as error:
             if error.errno is None:  # of a package, which says it in words of its own
                 raise
@@ -441,9 +440,7 @@ def _sniff(name: str, head: bytes, otherwise: str | None) -> str:
     if otherwise is not None:
         return otherwise
     known = ", ".join(ENDINGS)
-    raise ValueError(
-        f"{name}: cannot tell what it holds from its ending; pass format (--format), or use one of {known}"
-    )
+    raise ValueError(Note("unknown-ending", name, known=known))
 
 
 # --- Any file a user may name: table, event log, arrays or graph, told apart by ending or first bytes.

@@ -22,6 +22,7 @@ from typing import IO
 from xml.parsers import expat
 
 from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.notes import Note, Share
 from somcot.readers.opening import Input, Rows, Table
 
 __all__ = [
@@ -177,9 +178,7 @@ def _read(source: Input, stream: IO[bytes], size: int, line: int) -> bytes:
         return stream.read(size)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         where = f" after line {line}" if line else ""
-        raise ValueError(
-            f"{source.name}: the gzip data are damaged{where} ({error}); copy or compress it again"
-        ) from None
+        raise ValueError(Note("gzip-damaged", source.name, where=where, reason=str(error))) from None
 
 
 def _batches(events: _Events, source: Input, head: bytes, stream: IO[bytes]) -> Iterator[Rows]:
@@ -331,26 +330,17 @@ class _Events(_Parser):
             raise ValueError(f"{name}: no trace has an event; check how the log was written")
         kinds = ", ".join(f"{kind!r} ({number:,})" for kind, number in self.left_out.most_common(5))
         if n == self.n_events:
-            raise ValueError(
-                f"{name}: no event has the lifecycle {self.lifecycle!r}; found {kinds}: pass one of them, or 'all' "
-                "(--lifecycle)"
-            )
+            raise ValueError(Note("unknown-lifecycle", name, lifecycle=repr(self.lifecycle), kinds=kinds))
         if n:
             lost = f", and with them {self.n_lost:,} trace(s) that have no other" if self.n_lost else ""
-            warn(
-                f"{name}: {n:,} of {self.n_events:,} events are not {self.lifecycle!r} and left out: {kinds}{lost}; "
-                "pass lifecycle='all' to keep them",
-                DataWarning,
-            )
+            share = Share(n, self.n_events)
+            note = Note("lifecycle-left-out", name, share=share, lifecycle=repr(self.lifecycle), kinds=kinds, lost=lost)
+            warn(note, DataWarning)
         if self.again and CASE in self.wanted:
             case, line = next(iter(self.again.items()))
-            warn(
-                f"{name}: {len(self.again):,} case name(s) belong to more than one trace, such as {case!r} (line "
-                f"{line}); taken as one sequence each, in order of time",
-                DataWarning,
-            )
+            warn(Note("repeated-cases", name, n=len(self.again), case=repr(case), line=line), DataWarning)
         if self.n_empty:
-            warn(f"{name}: {self.n_empty:,} trace(s) without an event", DataWarning)
+            warn(Note("empty-traces", name, n=self.n_empty), DataWarning)
         self._refuse_unknown()
 
     def _refuse_unknown(self) -> None:

@@ -16,6 +16,7 @@ from somcot.plumbing.arrays import Array, Bools, Floats, Ints
 from somcot.plumbing.checks import check_flag, check_labels
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
 from somcot.plumbing.html import SHOWN, Table, card
+from somcot.plumbing.notes import Note, Share
 from somcot.plumbing.text import label_text, percent
 from somcot.recorded import recording
 from somcot.recorded.flow import flow_mle
@@ -315,54 +316,34 @@ class Counts:
     def _fitted_chain(self, discount: float, *, check: bool) -> MarkovChain:
         fit = flow_mle(self.counts(), self.initial, discount, states=self.states)
         if check and len(fit.assumed):
-            warn(
-                f"no recorded path leads from the start to states that were sampled; {len(fit.assumed)} transition(s) "
-                f"were assumed, into {listing(self.states[j] for j in fit.assumed[:, 1])}; more samples will tell",
-                DataWarning,
-            )
+            into = listing(self.states[j] for j in fit.assumed[:, 1])
+            warn(Note("assumed-transitions", n=len(fit.assumed), states=into), DataWarning)
         return fit.chain
 
     def _warn(self) -> None:
         never_left = self.visits == 0
         started = self.initial if self.initial is not None else np.zeros(self.n_states)
         cases = [
-            (~self.seen & (started == 0), UnseenStateWarning, "never seen in the data, kept as absorbing"),
-            (
-                ~self.seen & (started > 0),
-                UnseenStateWarning,
-                "said to be first states but never seen in the data, taken as absorbing",
-            ),
-            (
-                never_left & self.seen & ~self.terminal,
-                UnseenStateWarning,
-                f"entered but never left, taken as absorbing; {self._remedy(never_left)}, or record longer",
-            ),
-            (
-                self.all_ended & ~self.terminal,
-                DataWarning,
-                "ended episodes for good but are left in others, so not taken as absorbing; give the episodes a last "
-                "state of their own: pass end='left', say, instead of terminated",
-            ),
+            (~self.seen & (started == 0), UnseenStateWarning, "never-seen"),
+            (~self.seen & (started > 0), UnseenStateWarning, "initial-never-seen"),
+            (never_left & self.seen & ~self.terminal, UnseenStateWarning, self._never_left(never_left)),
+            (self.all_ended & ~self.terminal, DataWarning, "ended-but-left"),
         ]
-        for mask, category, what in cases:
+        for mask, category, code in cases:
             if mask.any():
-                names = [self.states[i] for i in np.flatnonzero(mask)]
-                warn(f"{len(names)} state(s) {what}: {listing(names)}", category)
+                states = [self.states[i] for i in np.flatnonzero(mask)]
+                warn(Note(code, n=len(states), states=listing(states)), category)
         if not self.starts_known and 2 * self.n_gaps > self.n_transitions:
-            warn(
-                f"{self.n_gaps} of {self.n_transitions} steps do not begin where the step before them ended, so the "
-                "first states are guesses; pass initial, or the steps in order of time with episode",
-                DataWarning,
-            )
+            warn(Note("starts-guessed", share=Share(self.n_gaps, self.n_transitions)), DataWarning)
 
-    def _remedy(self, never_left: Bools) -> str:
-        """What to pass: that episodes end for good, where this contradicts nothing, or a last state for them."""
+    def _never_left(self, never_left: Bools) -> str:
+        """The code of the note: whether all episodes may have ended, which would contradict nothing, or not."""
         entered = np.zeros(self.n_states, dtype=np.int64)
         np.add.at(entered, self.pair_counts.columns, self.pair_counts.values)
         last = self.start_counts + entered - self.visits  # how many episodes stopped in each state
         if self.n_episodes == 0 or not last[~never_left].any():
-            return "pass terminated=True for episodes that end there"
-        return "pass end='left', say, to give episodes that are over a last state"
+            return "never-left"
+        return "never-left-open"
 
     def halves(self, rng: np.random.Generator) -> tuple[Counts, Counts]:
         """A random half of the transitions and the rest: for independent samples, whose order says nothing."""

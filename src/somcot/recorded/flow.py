@@ -36,6 +36,7 @@ from somcot.plumbing.checks import (
     real_array,
 )
 from somcot.plumbing.errors import ConvergenceWarning, warn
+from somcot.plumbing.notes import Note
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -424,12 +425,8 @@ def _missing_links(edges: WeightedEdges, start: Floats, discount: float, limit: 
 
 def _raw_frequencies(core: WeightedEdges, fit: Fit, discount: float, *, start_known: bool) -> Fit:
     """Replace a fit that failed by the frequencies themselves (z = 0), with a warning."""
-    warn(
-        f"flow-constrained fit: {fit.status.value} after {fit.iterations} steps with flow violation "
-        f"{fit.residual:.2g}; returning counts divided by row sums, which ignore how often states are "
-        "visited; give more samples or raise max_iterations",
-        ConvergenceWarning,
-    )
+    note = Note("flow-fit-failed", status=fit.status.value, iterations=fit.iterations, violation=float(fit.residual))
+    warn(note, ConvergenceWarning)
     source = fit.source if start_known else np.maximum(core.net_outflow(core.weights, discount), 0.0)
     return fit._replace(z=np.zeros(core.n), source=source)
 

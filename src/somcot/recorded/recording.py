@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from somcot.plumbing.arrays import Array, Codes, Floats
 from somcot.plumbing.checks import check_labels, check_start_law, real_array
 from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.notes import Note, Share
 from somcot.recorded.labels import Column, column, encode, listing, refuse_lookalikes
 
 __all__ = [
@@ -27,10 +28,7 @@ def check_end(end: object, states: tuple[Hashable, ...]) -> None:
     """Refuse a label for the end that is none, or that the data have already."""
     check_labels("end", [end])
     if end in states:
-        raise ValueError(
-            f"end: {end!r} is a state of the data already; choose another label, or leave end out and pass "
-            "terminated=True where sequences end there"
-        )
+        raise ValueError(Note("end-is-a-state", "end", end=repr(end)))
     refuse_lookalikes("end", [*states, end], {type(label) for label in (*states, end)})
 
 
@@ -185,10 +183,7 @@ def _report_short(n_given: int, n_kept: int) -> None:
             f"trajectories: none of the {n_given} has a step; each needs at least two states, the last one included"
         )
     if n_kept < n_given:
-        warn(
-            f"trajectories: {n_given - n_kept} of {n_given} have fewer than two states, hence no step; dropped",
-            DataWarning,
-        )
+        warn(Note("short-trajectories", share=Share(n_given - n_kept, n_given)), DataWarning)
 
 
 def episode_flags(terminated: Any, n: int) -> Flags | None:
@@ -238,12 +233,7 @@ def independent_ends(
     size = 1 + max(int(now.max()), int(following.max()))
     chance = float(np.bincount(now, minlength=size) @ np.bincount(following, minlength=size)) / len(now) ** 2
     if joined > 0.9 * n and joined > n * chance + 6.0 * np.sqrt(n * chance * (1.0 - chance)) + 1.0:
-        warn(
-            f"discount: {joined} of {n} transitions begin where the one before them ended, so these look like steps "
-            "of a trajectory, not independent samples of the occupancy; leave out discount here and pass it to "
-            "distance instead",
-            DataWarning,
-        )
+        warn(Note("samples-in-order", "discount", share=Share(joined, n)), DataWarning)
     return _step_flags("terminated", terminated, len(now))
 
 

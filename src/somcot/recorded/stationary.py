@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from somcot.chains import MarkovChain, Support
 from somcot.plumbing.arrays import Codes, Floats
 from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.notes import Note
 from somcot.recorded.labels import listing
 from somcot.recorded.pair_counts import PairCounts
 
@@ -110,17 +111,10 @@ class RecurrentPart(NamedTuple):
         """Warn where the choice of the part matters."""
         inside = listing(states[i] for i in np.flatnonzero(self.members))
         if self.others:
-            warn(
-                f"initial: the long-run law is not unique, {self.others + 1} parts are never left; taken is the one "
-                f"with most transitions ({100 * self.share:.0f} %): {inside}; record longer, or give initial as a law",
-                DataWarning,
-            )
+            kind = Note("stationary-not-unique", "initial", n=self.others + 1, percent=100 * self.share, states=inside)
+            warn(kind, DataWarning)
         elif self.share < 0.5:
-            warn(
-                f"initial: the long-run law lives where only {100 * self.share:.0f} % of the transitions were recorded "
-                f"({inside}); nothing comes back from there to the rest; record longer, or give initial as a law",
-                DataWarning,
-            )
+            warn(Note("stationary-rare", "initial", percent=100 * self.share, states=inside), DataWarning)
 
 
 def long_run_part(counts: PairCounts) -> RecurrentPart:

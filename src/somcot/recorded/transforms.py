@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from somcot.plumbing.arrays import Codes
 from somcot.plumbing.checks import check_count, check_labels
 from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.notes import Note, Share
 from somcot.recorded import recording
 from somcot.recorded.labels import refuse_lookalikes
 from somcot.recorded.stationary import largest_connected, restricted
@@ -134,7 +135,8 @@ def with_order(samples: Samples, k: int) -> Samples:
     if dropped == samples.n_episodes:
         raise ValueError(f"k: no episode has the {k + 1} states that a step between words of {k} needs")
     if dropped:
-        warn(f"k: {dropped} of {samples.n_episodes} episodes have fewer than {k + 1} states; dropped", DataWarning)
+        note = Note("too-short-for-order", "k", share=Share(dropped, samples.n_episodes), least=k + 1)
+        warn(note, DataWarning)
     last = longer.words[:, -1]
     return replace(
         samples,
@@ -177,11 +179,8 @@ def connected(samples: Samples, name: str = "connected") -> Samples:
     if not len(kept.now):
         raise ValueError("connected: no state is come back to in the data, so no set is connected; record longer")
     n_out = samples.n_transitions - len(kept.now)
-    warn(
-        f"{name}: {np.count_nonzero(~members)} of {samples.n_states} states and {n_out:,} of "
-        f"{samples.n_transitions:,} steps are outside of the largest connected set and left out",
-        DataWarning,
-    )
+    states, steps = Share(int(np.count_nonzero(~members)), samples.n_states), Share(n_out, samples.n_transitions)
+    warn(Note("outside-connected", name, share=f"{states} states and {steps}"), DataWarning)
     inside = np.flatnonzero(members).astype(np.int32)
     return replace(
         samples,

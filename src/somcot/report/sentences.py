@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +14,7 @@ from somcot.costs import check_cost
 from somcot.inference.row_tests import rows_pvalue
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_flag
+from somcot.plumbing.notes import arranged
 from somcot.plumbing.text import figure, label_text, percent
 from somcot.result import Bounds, Claim, Result
 
@@ -42,21 +41,15 @@ __all__ = [
 
 # --- The answer in words, for reports, screens and notebooks: proved, estimated or neither, and never more than that.
 
-_NUMBER, _SHARE = re.compile(r"\d[\d,.]*"), re.compile(r"[\d,]+ of [\d,]+")
 _LEVEL = 0.05  # of the permutation test, as for marks of contributions
 _TEST = "A permutation test of the transitions"  # of how often each was made, whatever it costs
 # What the test says, by whether it rejects and whether the interval excludes the least possible distance.
 _AGREES = {
     (True, True): "agrees: one process would rarely give recordings as different as these {p}.",
     (True, False): "does tell the recordings apart {p}: they differ; how much remains uncertain.",
-    (False, True): "does not tell the recordings apart, though {p}: do not build on this.",
+    (False, True): "does not tell the recordings apart, though {p}: treat this as inconclusive.",
     (False, False): "does not tell the recordings apart either {p}: they show no difference.",
 }
-# What decides whether the number can be trusted comes before what is merely good to know.
-_FIRST = (
-    "same sessions?", "no state is called the same", "interval is too narrow", "error is too small", "too few data",
-    "hardly tell",
-)  # fmt: skip
 
 
 def cost_of(result: Result, cost: ArrayLike | None = None) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]] | None:
@@ -267,45 +260,15 @@ def continuous_facts(continuous: Continuous, plain: float | None) -> list[tuple[
 
 
 def merge_notes(messages: Iterable[str], names: tuple[str, str]) -> list[str]:
-    """Messages about x and y in the names of the two, each once, the most important first.
-
-    One that holds for both is said of both.
+    """Notes about x and y in the names of the two, each once, the most important first; see `Note`.
 
     Examples
     --------
-    >>> merge_notes(["x: few", "y: few", "y: odd", "no interval", "an interval is too narrow then"], ("May", "June"))
-    ['an interval is too narrow then', 'May and June: few', 'June: odd', 'no interval']
-    >>> merge_notes(["x: 3 of 9 sequences are short", "y: 1,200 of 1,300 sequences are short"], ("May", "June"))
-    ['May: 3 of 9 (June: 1,200 of 1,300) sequences are short']
+    >>> from somcot.plumbing.notes import Note
+    >>> merge_notes([Note("memory-episodes", "x"), "no code", Note("too-alike")], ("May", "June"))[0]
+    'the recordings are more alike than independent recordings of one process can be; are these the same sessions?'
     """
-    told: dict[str, list[str]] = {}  # what is said, and of whom
-    for message in dict.fromkeys(messages):
-        side, _, rest = message.partition(": ")
-        about = {"x": [names[0]], "y": [names[1]]}.get(side, []) if rest else []
-        told.setdefault(rest if about else message, []).extend(about)
-    said = (f"{' and '.join(about)}: {text}" if about else text for text, about in _joined(told, names[1]).items())
-    return sorted(dict.fromkeys(said), key=_rank)  # a message may have come with a name already
-
-
-def _joined(told: dict[str, list[str]], second: str) -> dict[str, list[str]]:
-    """Join what is said of both sides with other numbers: "3 of 9 (June: 4 of 8) sequences have"."""
-    said: dict[str, list[str]] = {}
-    places: dict[str, str] = {}  # a text of the first side without its numbers -> the text
-    for text, about in told.items():
-        share, shape = _SHARE.match(text), _NUMBER.sub("#", text)
-        first = places.pop(shape, None) if about == [second] else None
-        if first is None or share is None:
-            said[text] = about
-            if share is not None and len(about) == 1 and about != [second]:
-                places[shape] = text
-        else:
-            whose, end = said.pop(first), cast("re.Match[str]", _SHARE.match(first)).end()
-            said[f"{first[:end]} ({second}: {share[0]}){first[end:]}"] = whose
-    return said
-
-
-def _rank(message: str) -> int:
-    return next((k for k, words in enumerate(_FIRST) if words in message), len(_FIRST))
+    return arranged(messages, {"x": names[0], "y": names[1]})
 
 
 def short(names: tuple[str, str], longest: int = 60) -> tuple[str, str]:

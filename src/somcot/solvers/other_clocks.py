@@ -22,6 +22,7 @@ from somcot.core.pairs import PairChoice
 from somcot.derivatives import RowGradient
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.notes import Note
 from somcot.problem import Data, Problem
 from somcot.recorded.counts import Counts
 from somcot.result import Bounds, Result
@@ -76,11 +77,7 @@ def distance_by_clock(x: Any, y: Any, cost: Any, clock: Clock, **options: Any) -
         found = exact.solve(Problem(*chains, costs.between(cost, x, y), clock), **options)
     if not data:
         return found
-    warn(
-        f"{clock.asked}: the distance of the estimated chains, neither corrected for bias (too high near 0) nor with "
-        "an interval; a discount has both",
-        DataWarning,
-    )
+    warn(Note("no-correction", clock=clock.asked), DataWarning)
     sizes = [process.n_transitions if isinstance(process, Data) else 0 for process in (x, y)]
     return replace(found, method="plugin", samples=(sizes[0], sizes[1]), plugin=found.distance)
 
@@ -100,11 +97,7 @@ def settling_warning(result: Result) -> Result:
     assert result.makeup is not None
     inside = np.isfinite(result.potential)
     spread = float(np.ptp(result.potential[inside])) / (float(np.ptp(result.makeup.cost)) or 1.0)
-    warn(
-        f"discount=1: estimated at discount {DATA_DISCOUNT:.4f}; the estimated chains take some {spread:.2g} steps to "
-        "settle, and transitions that the data miss can change what comes after",
-        DataWarning,
-    )
+    warn(Note("average-from-data", discount=DATA_DISCOUNT, steps=spread), DataWarning)
     return replace(result, settling=spread, clock=Clock("average", 1.0))
 
 

@@ -38,6 +38,7 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import ConvergenceWarning, warn
 from somcot.plumbing.linear_systems import Kernel, discounted_value
 from somcot.plumbing.memory import require
+from somcot.plumbing.notes import Note
 from somcot.problem import UnitProblem
 
 __all__ = [
@@ -167,7 +168,7 @@ def _iterate(game: Game, sweep: Sweep, cost: Floats, max_sweeps: int) -> tuple[F
                 return U, cost, found
             actions = np.where(better, values.argmax(axis=1), actions)
         U = discounted_value(chosen_rows(sweep, actions), cost[pairs, actions], game.discount, U)
-    warn(f"max_sweeps: not solved after {max_sweeps} sweeps; the bracket says how far it got", ConvergenceWarning)
+    warn(Note("not-solved", "max_sweeps", sweeps=max_sweeps), ConvergenceWarning)
     return U, cost, sweep.improve(U[index])
 
 
@@ -257,7 +258,7 @@ def _iterate_lax(game: Game, sweep: Sweep, cost: Floats, max_sweeps: int) -> tup
             choice = np.where(better, replies.worth.argmax(axis=1), choice)
         cell = replies.cell[pairs, choice]
         U = discounted_value(chosen_rows(sweep, cell), flat[pairs, cell], game.discount, U)
-    warn(f"max_sweeps: not solved after {max_sweeps} sweeps; the bracket says how far it got", ConvergenceWarning)
+    warn(Note("not-solved", "max_sweeps", sweeps=max_sweeps), ConvergenceWarning)
     return U, sweep.improve(U[index])
 
 

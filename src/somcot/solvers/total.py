@@ -34,6 +34,7 @@ from somcot.derivatives import Gradient, Margin, row_gradient
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count
 from somcot.plumbing.linear_systems import Kernel, discounted_value, reachable
+from somcot.plumbing.notes import Note
 from somcot.problem import Problem
 from somcot.result import Bounds, Details, Result, Status
 from somcot.solvers.policy_iteration import TARGET
@@ -196,11 +197,7 @@ def _ended(name: str, chain: MarkovChain, kernel: Kernel, *, everywhere: bool) -
     if endless.size:
         state = chain.states[int(endless[0])]
         n = int((classes.component == classes.component[endless[0]]).sum())
-        raise ValueError(
-            f"{name}: state {state!r} never ends, it is one of {n} states that are come back to for ever; total=True "
-            "needs every state to lead to one that is never left (probability 1 of staying); discount=1 compares "
-            "what goes on for ever"
-        )
+        raise ValueError(Note("never-ends", name, state=repr(state), n=n))
     return np.asarray(alone)
 
 

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import IO
 
 from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.notes import Note
 from somcot.readers.opening import (
     ArrowTable,
     Batch,
@@ -298,7 +299,7 @@ def _check_quotes(source: Input, mark: str) -> None:
     Marks within a field, as in 5" pipe, are allowed, so an odd number of them proves nothing.
     """
     if source.path is None:
-        warn(f"{source.name}: an odd number of quotation marks; if one is never closed, rows are lost", DataWarning)
+        warn(Note("odd-quotes", source.name), DataWarning)
         return
     with open_bytes(source) as stream:
         lines = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.notes import Note
 from somcot.readers.opening import Array, ArrowArray, ArrowType, Batch, Entry
 from somcot.readers.xes import ACTIVITY, CASE, TIME
 
@@ -89,9 +90,7 @@ class ColumnRoles:
         if not states:
             state = _usual(header, "state") or (header.columns[0] if len(header.columns) == 1 else None)
             if state is None:
-                raise ValueError(
-                    f"{header.name}: which column is the state? Pass state (--state COLUMN); {_listed(header.columns)}"
-                )
+                raise ValueError(Note("no-state-column", header.name, columns=_listed(header.columns)))
             states = (state,)
         roles = replace(
             self,
@@ -118,7 +117,7 @@ def check_present(header: ColumnNames, wanted: Sequence[str]) -> None:
                 "rename all but one" if name in header.columns else "name one of them, or rename it where files differ"
             )
             if "," in name and name not in header.columns:
-                remedy = "name several one by one: --state A --state B"
+                raise ValueError(Note("several-columns", header.name, name=repr(name), columns=_listed(header.columns)))
             raise ValueError(f"{header.name}: {problem} {name!r}; {_listed(header.columns)}; {remedy}")
 
 
@@ -207,10 +206,7 @@ class LabelColumn:
             codes = [index.setdefault(v, len(index)) for v in values]
         except TypeError:
             kind = next(type(v).__name__ for v in values if isinstance(v, (list, dict)))
-            raise ValueError(
-                f"{self.source}: column {self.name!r} holds a {kind}, expected text or numbers; pick another column"
-                f"{_vectors(kind)}"
-            ) from None
+            raise _nested(self.source, self.name, kind, f"a {kind}") from None
         return np.array(codes, dtype=np.int32)
 
     def _from_arrow(self, values: ArrowArray) -> NDArray[np.int32]:
@@ -220,10 +216,7 @@ class LabelColumn:
         coded = values if pa.types.is_dictionary(values.type) else None
         kind = values.type if coded is None else values.type.value_type
         if pa.types.is_nested(kind):
-            raise ValueError(
-                f"{self.source}: column {self.name!r} holds {kind}, expected text or numbers; pick another column"
-                f"{_vectors(str(kind))}"
-            )
+            raise _nested(self.source, self.name, str(kind), str(kind))
         if coded is None:
             text = pa.types.is_temporal(kind) or pa.types.is_string_view(kind)
             coded = self._encoded(_as_text(values) if text else values)
@@ -292,11 +285,7 @@ class LabelColumn:
     def _refuse_fractions(self, fractions: list[Entry], n_labels: int) -> None:
         """Measurements are no labels: hundreds of distinct fractions would each become a state."""
         if fractions and len(fractions) >= n_labels // 2:
-            raise ValueError(
-                f"{self.source}: column {self.name!r} holds measurements such as {fractions[0]!s}, not labels; "
-                f"bin them: --bins {self.name}=10 (bins={{{self.name!r}: 10}}), or keep all numbers: "
-                "somcot distance --cells auto (read_vectors)"
-            )
+            raise ValueError(Note("measurements", self.source, column=self.name, example=str(fractions[0])))
 
 
 class NumberColumn:
@@ -431,8 +420,10 @@ class NumberColumn:
         return NUMBERS_OR_TIMES if self.times else "numbers; correct or remove the row"
 
     def _missing(self, i: int, value: Entry) -> ValueError:
-        instead = ", or keep the order of the file: time='file' (--time file)" if self.times else ""
-        return self._refused(i, f"the entry is missing ({_shown(value)}); fill it in or remove the row{instead}")
+        if self.times:
+            values = {"place": self._place(i), "column": self.name, "value": _shown(value)}
+            return ValueError(Note("missing-time", self.source, **values))
+        return self._refused(i, f"the entry is missing ({_shown(value)}); fill it in or remove the row")
 
     def finish(self) -> Array:
         """All rows: int64 where every batch is, float64 otherwise."""
@@ -483,9 +474,11 @@ def _ambiguous(value: Entry) -> str:
     return "; whether day or month comes first cannot be told: pandas.to_datetime(column, dayfirst=True) can be"
 
 
-def _vectors(kind: str) -> str:
-    """A remedy for lists."""
-    return ", or keep the numbers: somcot distance --cells auto (read_vectors)" if "list" in kind else ""
+def _nested(source: str, column: str, kind: str, shown: str) -> ValueError:
+    """Refuse a column of lists, which may be vectors, or of other things that are no labels."""
+    if "list" in kind:
+        return ValueError(Note("nested-column", source, column=column, kind=shown))
+    return ValueError(f"{source}: column {column!r} holds {shown}, expected text or numbers; pick another column")
 
 
 def _is_missing(label: object) -> bool:

@@ -17,6 +17,7 @@ import numpy as np
 from somcot.plumbing.arrays import Codes, Floats, Ints
 from somcot.plumbing.checks import check_client
 from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.notes import Note, Share
 from somcot.readers.opening import Array, Batch, Table, parts_of
 from somcot.readers.tables.batches import open_table
 from somcot.readers.tables.columns import LabelColumn, NumberColumn
@@ -271,8 +272,8 @@ def _checked(files: list[str], counts: Counts) -> Counts:
     assert counts.edges is not None
     name = files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
     if not counts.n_transitions:
-        raise ValueError(f"{name}: no sequence has two rows, so there is no step to count; check the sequence column")
+        raise ValueError(Note("no-step", name, sequences=""))
     single = int((counts.edges.rows == 1).sum())
     if single:
-        warn(f"{name}: {single:,} of {len(counts.edges.ids):,} sequences have a single row, hence no step", DataWarning)
+        warn(Note("single-rows", name, share=Share(single, len(counts.edges.ids))), DataWarning)
     return counts

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.notes import Note
 from somcot.readers.opening import ArrowArray, ArrowTable, Batch, Table
 from somcot.readers.tables.batches import arrow, open_frame, open_table
 from somcot.readers.tables.columns import USUAL, NumberColumn
@@ -93,7 +94,7 @@ def parted(
             with open_frame(rows.drop_columns([by]) if by not in _named(rest) else rows) as group:
                 samples = from_table(group._replace(name=f"{name}, {called or by} {label!r}"), **rest)
         except ValueError as error:
-            if "no sequence has two rows" not in str(error):
+            if not (isinstance(error.args[0], Note) and error.args[0].code == "no-step"):
                 raise
             few[label] = 0
             continue
@@ -104,7 +105,7 @@ def parted(
     if few:
         shown = ", ".join(f"{label} ({n})" for label, n in list(few.items())[:10])
         more = f" and {len(few) - 10} more" if len(few) > 10 else ""
-        warn(f"{name}: {len(few)} group(s) with fewer than {least} transitions left out: {shown}{more}", DataWarning)
+        warn(Note("groups-left-out", name, n=len(few), least=least, groups=f"{shown}{more}"), DataWarning)
     if not groups:
         raise ValueError(
             f"{name}: no value of {called or by!r} has {least} transitions; name another column, or record longer"
@@ -260,10 +261,8 @@ def _time_column(table: Table, by: str, time: str | None) -> str:
         raise ValueError(f"{table.name}: there is no column {time!r}; the columns are {listed}")
     column = time or next((name for name in USUAL["time"] if name in table.columns), None)
     if column is None:
-        raise ValueError(
-            f"{table.name}: a {by} is cut out of times, but no column is called {', '.join(USUAL['time'])}; name it: "
-            f"--time COLUMN (time=). The columns are {listed}"
-        )
+        usual = ", ".join(USUAL["time"])
+        raise ValueError(Note("period-without-times", table.name, period=by, usual=usual, columns=listed))
     return column
 
 
@@ -276,10 +275,8 @@ def _buckets(source: str, name: str, values: ArrowArray, by: str) -> ArrowArray:
         column.add(chunk)
     moments = column.finish()
     if not column.holds_times:
-        raise ValueError(
-            f"{source}: column {name!r} holds plain numbers such as {moments[0] if len(moments) else 0}, which have no "
-            f"{by}; write times such as 2026-05-01T12:00:00, or name a column with the periods: --by COLUMN"
-        )
+        example = str(moments[0] if len(moments) else 0)
+        raise ValueError(Note("no-periods", source, column=name, example=example, period=by))
     days: NDArray[np.int64] = np.floor_divide(np.asarray(moments).astype(np.int64), 86_400_000_000)
     known, place = np.unique(days, return_inverse=True)
     names = [PERIODS[by](date.fromordinal(date(1970, 1, 1).toordinal() + int(day))) for day in known.tolist()]

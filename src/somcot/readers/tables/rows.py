@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.notes import Note
 from somcot.plumbing.text import check_duration
 from somcot.readers.episodes import join
 from somcot.readers.opening import Array, Batch, Table
@@ -141,7 +142,7 @@ def check_gap(gap: str | float | timedelta | None) -> float | timedelta | None:
 def gap_in_column(gap: float | timedelta, source: str, column: NumberColumn | None) -> float:
     """The gap in the units of a column of times: microseconds, or as it is where the column holds plain numbers."""
     if column is None:
-        raise ValueError(f"{source}: gap cuts by time, but no column holds times; pass time (--time COLUMN)")
+        raise ValueError(Note("gap-without-times", source))
     if isinstance(gap, timedelta):
         if not column.holds_times:
             raise ValueError(
@@ -231,7 +232,7 @@ class Order:
         same = self._same(rows)
         back = same & (moments[1:] < moments[:-1])
         if back.any():
-            self._warn(int(back.sum()), "row(s) come before an earlier one of their sequence; sorted by time")
+            warn(Note("rows-sorted", self.source, n=int(back.sum())), DataWarning)
             rows = np.argsort(times, kind="stable") if sequence is None else np.lexsort((times, sequence))
             moments = times[rows]
         self.tied = self._same(rows) & (moments[1:] == moments[:-1])
@@ -243,9 +244,9 @@ class Order:
             return
         ordered = self._ordered(codes)
         twice = int(np.count_nonzero(self.tied & (ordered[1:] == ordered[:-1])))
-        also = f"; {twice:,} of them have the same state too: if they came twice, remove the copies"
-        what = "row(s) have the same time as the one before in their sequence; kept in the order found"
-        self._warn(int(self.tied.sum()), what + (also if twice else ""))
+        n = int(self.tied.sum())
+        note = Note("equal-times-copies", self.source, n=n, copies=twice) if twice else None
+        warn(note or Note("equal-times", self.source, n=n), DataWarning)
 
     def _same(self, rows: NDArray[np.int64] | None) -> NDArray[np.bool_]:
         """Whether each row but the first belongs to the sequence of the row before."""
@@ -259,19 +260,13 @@ class Order:
     def _ordered(self, values: Array) -> Array:
         return values if self.rows is None else values[self.rows]
 
-    def _warn(self, n: int, what: str) -> None:
-        warn(f"{self.source}: {n:,} {what}", DataWarning)
-
     def samples(self, codes: Array, states: tuple[Hashable, ...], wishes: TableOptions) -> Samples:
         """Cut the rows into sequences and hand them over."""
         self._report_ties(codes)
         absent = codes < 0
         if absent.any() and wishes.missing == "error":
             place, states_ = self.columns.place(int(absent.argmax()) + 1), " / ".join(self.columns.roles.state)
-            raise ValueError(
-                f"{self.source}: {place} has no {states_} ({int(absent.sum()):,} such row(s)); fill it in, remove it, "
-                "or pass missing='cut' (--missing cut)"
-            )
+            raise ValueError(Note("row-without-state", self.source, place=place, state=states_, n=int(absent.sum())))
         flags = None if self.columns.terminated is None else self._ordered(self.columns.terminated.finish()) > 0
         begins = self._begins(len(codes), check_gap(wishes.gap))
         if flags is not None:

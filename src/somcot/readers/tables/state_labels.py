@@ -15,6 +15,7 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count, check_labels, real_array
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.memory import require
+from somcot.plumbing.notes import Note
 from somcot.recorded.labels import listing
 from somcot.samples import Samples
 
@@ -227,11 +228,8 @@ def note_spellings(source: str, states: Iterable[Hashable]) -> None:
             len({_trimmed(label) for label in group}) < len({_spaced(label) for label in group}) for group in groups
         ):
             how = "case, blanks or how letters with marks are encoded (Unicode NFC or NFD, which look the same)"
-        warn(
-            f"{source}: {sum(map(len, groups))} states differ only in {how}: {shown}{more}; pass tidy=True to "
-            "take them as one",
-            DataWarning,
-        )
+        note = Note("spellings", source, n=sum(map(len, groups)), how=how, states=f"{shown}{more}")
+        warn(note, DataWarning)
 
 
 def tidy_labels(recordings: Sequence[Samples]) -> list[Samples]:

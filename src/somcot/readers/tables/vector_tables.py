@@ -10,6 +10,7 @@ from itertools import chain
 import numpy as np
 
 from somcot.plumbing.arrays import Floats, Ints
+from somcot.plumbing.notes import Note
 from somcot.readers.array_files import load_arrays
 from somcot.readers.formats import kind_of
 from somcot.readers.opening import Array, ArrowArray, Batch, Input, Rows, Table, identify
@@ -171,7 +172,7 @@ def _named(table: Table, state: str | Sequence[str] | None, *others: str | None)
         free = [name for name in table.columns if name not in taken]
         if len(free) > 1 and not set(free) & set(USUAL["state"]):
             known = ", ".join(free[:12])
-            raise ValueError(f"{table.name}: which columns are the state? Pass state (--state x,y), some of {known}")
+            raise ValueError(Note("which-coordinates", table.name, columns=known))
         return free if len(free) == 1 else None
     given = [state] if isinstance(state, str) else list(state)
     names = [
@@ -211,4 +212,5 @@ def _of_arrays(source: Input, terminated: bool | str, missing: str) -> Trajector
     try:
         return Trajectories.from_arrays(episodes, terminated=terminated, gaps="cut" if missing == "cut" else "refuse")
     except ValueError as error:
-        raise ValueError(f"{source.name}: {error}") from None
+        note = error.args[0]
+        raise ValueError(note.within(source.name) if isinstance(note, Note) else f"{source.name}: {error}") from None

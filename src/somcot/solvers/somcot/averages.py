@@ -9,7 +9,6 @@ not converged.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Hashable, Iterator
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ from somcot.chains import MarkovChain
 from somcot.couplings import Coupling, Residuals, flow_residual
 from somcot.derivatives import RowGradient
 from somcot.plumbing.arrays import Floats, Ints, Places
-from somcot.plumbing.errors import ConvergenceWarning
+from somcot.plumbing.notes import Note, collected
 from somcot.problem import Problem
 from somcot.result import Bounds, Duals
 from somcot.solvers.somcot.run_arrays import Sums, Transitions, lengths
@@ -267,9 +266,9 @@ class CountedDistance(NamedTuple):
     distance: float | None
     bounds: Bounds
     standard_error: float
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[Note, ...] = ()
 
-    def verdict(self, found: float, scale: float) -> tuple[str, ...]:
+    def verdict(self, found: float, scale: float) -> tuple[Note, ...]:
         """Whether `found`, SOMCOT's own distance, is what its transitions say; and the remarks."""
         if self.distance is None:
             return self.remarks
@@ -277,8 +276,8 @@ class CountedDistance(NamedTuple):
         if difference > DIFFERENT * scale and difference > N_ERRORS * self.standard_error:
             low, high = sorted((found, self.distance))
             digits = max(0, 3 - math.ceil(math.log10(high - low) if high > low else 0.0))
-            said = f"{found:.{digits}f}, while the transitions it was fed give {self.distance:.{digits}f}"
-            return (f"has not converged: {said}", *self.remarks)
+            values = {"distance": f"{found:.{digits}f}", "counted": f"{self.distance:.{digits}f}"}
+            return (Note("not-converged", **values), *self.remarks)
         return self.remarks
 
 
@@ -304,25 +303,20 @@ def counted_distance(fed: Fed) -> CountedDistance:
     """The exact distance of the chains of the transitions that a run was fed."""
     seconds = forecast(fed.counts_x, fed.counts_y)
     if seconds > MOST_SECONDS:
-        said = (
-            f"the chains of the transitions it was fed were not solved, which would take about {seconds:.0f} s; the "
-            "bounds are the range of the cost"
-        )
-        return CountedDistance(None, Bounds(float(fed.cost.min()), float(fed.cost.max())), math.inf, (said,))
+        note = Note("counted-not-solved", seconds=seconds)
+        return CountedDistance(None, Bounds(float(fed.cost.min()), float(fed.cost.max())), math.inf, (note,))
     from somcot.recorded.flow import flow_mle  # the fit and the exact solver are loaded when they are needed
     from somcot.solvers.exact import solve
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with collected() as failed:
         x = flow_mle(fed.counts_x, fed.initial_x, fed.discount).chain
         y = flow_mle(fed.counts_y, fed.initial_y, fed.discount).chain
-    failed = tuple(str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning))
     found = solve(Problem(x, y, fed.cost, fed.discount))
     error = math.inf
     if found.gradient is not None:
         sides = ((found.gradient.x, x, fed.counts_x), (found.gradient.y, y, fed.counts_y))
         error = math.sqrt(sum(_variance(slope, chain, fed.discount, int(n.sum())) for slope, chain, n in sides))
-    return CountedDistance(found.distance, found.bounds, error, failed)
+    return CountedDistance(found.distance, found.bounds, error, tuple(failed))
 
 
 def _variance(slope: RowGradient, chain: MarkovChain, discount: float, n: int) -> float:
@@ -359,8 +353,8 @@ def notes(
     residuals: Residuals,
     states_x: tuple[Hashable, ...],
     states_y: tuple[Hashable, ...],
-) -> Iterator[str]:
-    """Sentences, most telling first; none when nothing looks wrong."""
+) -> Iterator[Note]:
+    """The most telling first; none when nothing looks wrong."""
     n_x, n_y = state.cost.shape
     low, scale = float(state.cost.min()), float(state.cost.max() - state.cost.min())
     wanted = STEPS_PER_PAIR * n_x * n_y
@@ -371,23 +365,14 @@ def notes(
     near_zero = distance - low < NEAR_ZERO * scale
     small = scale > 0 and violation > VIOLATED and (near_zero or dual < usual / 4)
     if small:
-        where = "near its least possible value" if near_zero else "too low"
-        yield (
-            f"dual step too small: the estimate is {where} while the constraints are violated "
-            f"by {violation:.2g} in total; raise dual_step ({_relative(dual, usual)}), lower primal_step or take more "
-            "steps"
-        )
+        where = "near its minimum" if near_zero else "too low"
+        yield Note("dual-step-small", where=where, violation=float(violation), relative=_relative(dual, usual))
     elif scale > 0 and (dual > 4 * usual or (dual > usual and _rising(state, scale))):
-        yield (
-            "dual step too large: at such rates the estimate tends to end above the distance; "
-            f"lower dual_step ({_relative(dual, usual)}) or let primal_step decay"
-        )
+        yield Note("dual-step-large", relative=_relative(dual, usual))
     if state.k < wanted:
-        yield (
-            f"too few steps for the size: {state.k:,} steps for {n_x} x {n_y} states, at least {wanted:,} are advisable"
-        )
+        yield Note("too-few-steps", steps=state.k, n_x=n_x, n_y=n_y, advised=wanted)
     elif violation > VIOLATED and not small:
-        yield f"the constraints are violated by {violation:.2g} in total; more steps bring that down"
+        yield Note("constraints-violated", violation=float(violation))
     for name, counts, initial, labels in (
         ("x", state.counts_x, state.initial_x, states_x),
         ("y", state.counts_y, state.initial_y, states_y),
@@ -395,7 +380,7 @@ def notes(
         missing = _unseen(counts, initial)
         if missing.size:
             shown = ", ".join(repr(labels[i]) for i in missing[:5]) + (", ..." if missing.size > 5 else "")
-            yield f"{missing.size} state(s) of {name} were never seen: {shown}; their part of the coupling is a guess"
+            yield Note("unseen-in-stream", name, n=int(missing.size), states=shown)
 
 
 def _relative(dual: float, usual: float) -> str:

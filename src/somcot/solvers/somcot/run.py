@@ -17,6 +17,7 @@ import numpy as np
 from somcot.plumbing import records as checkpoint
 from somcot.plumbing.arrays import Ints
 from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.notes import Note
 from somcot.plumbing.text import Report
 from somcot.recorded.sources import Position, Source, Stream, StreamError, block_size, check_pairs
 from somcot.result import Status
@@ -86,8 +87,8 @@ class Run:
         try:
             self._write(self.path)
         except OSError as error:
-            text = f"checkpoint: {error.filename}: {error.strerror}; the run goes on without it"
-            warn(text, DataWarning)
+            reason = error.strerror or str(error)
+            warn(Note("checkpoint-not-written", "checkpoint", path=str(self.path), reason=reason), DataWarning)
 
     def _write(self, path: str | os.PathLike[str]) -> None:
         settle_trace(self.state)
