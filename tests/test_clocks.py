@@ -15,6 +15,7 @@ from somcot.clocks import CLOCKS, Clock
 from somcot.problem import Problem
 from somcot.solvers import relative
 from tests.instances import Floats, dense_kernel, random_problem
+from tests.notes import noted
 from tests.solvers.test_relative import ruin
 
 WALKS = random_walk(5), random_walk(5, 0.7)
@@ -606,7 +607,7 @@ def test_stationary_laws() -> None:
 
 def test_data_in_the_long_run_are_estimated_close_to_it() -> None:
     a, b = (walk.sample(60, 50, rng=k) for k, walk in enumerate(WALKS))
-    with pytest.warns(DataWarning, match=r"discount=1: estimated at discount 0\.9999; .* steps to settle"):
+    with noted("average-from-data", discount=0.9999):
         found = somcot.distance(a, b, COST, discount=1, confidence=0.9)
     assert found.confidence_interval is not None
     assert found.settling is not None
@@ -618,11 +619,11 @@ def test_data_in_the_long_run_are_estimated_close_to_it() -> None:
 
 def test_data_at_other_clocks_are_plugged_in_and_it_is_said() -> None:
     a, b = (walk.sample(60, 50, rng=k) for k, walk in enumerate(WALKS))
-    with pytest.warns(DataWarning, match="horizon=8: the distance of the estimated chains, neither corrected"):
+    with noted("no-correction", clock="horizon=8"):
         found = somcot.distance(a, b, COST, horizon=8)
     assert found.plugin == found.distance == somcot.distance(a.chain(), b.chain(), COST, horizon=8).distance
     assert found.samples == (3000, 3000)
-    with pytest.warns(DataWarning, match="nor with an interval"):
+    with noted("no-correction"):
         assert somcot.distance(a, b, COST, horizon=8, confidence=0.9).confidence_interval is None
 
 

@@ -15,6 +15,7 @@ from somcot import MarkovChain, Samples, costs
 from somcot.inference import bias_correction as crossfit
 from somcot.recorded.recording import RewardSums
 from tests.instances import Floats
+from tests.notes import codes, noted, notes_in
 
 
 def quiet(call: Any, *args: Any, **kwargs: Any) -> Any:
@@ -169,9 +170,9 @@ def test_features_that_clearly_differ_are_noted() -> None:
     chain, means = process(2)
     a, b = noisy(chain, means, 0.1, 30, 0), noisy(chain, means + np.eye(6)[2], 0.1, 30, 1)
     found = quiet(somcot.distance, a, b, costs.from_features(a, b), discount=0.9)
-    assert any("features of 1 state(s) that both recordings have differ" in note for note in found.notes)
+    assert [note.values["n"] for note in notes_in(found.notes) if note.code == "features-differ"] == [1]
     alike = quiet(somcot.distance, a, noisy(chain, means, 0.1, 30, 2), costs.from_features(a, a), discount=0.9)
-    assert not any("differ by more than their noise" in note for note in alike.notes)
+    assert "features-differ" not in codes(alike.notes)
     apart = quiet(somcot.distance, a, b, costs.from_features(a, b, pool=False), discount=0.9)
     assert apart.distance > 2 * found.distance
 
@@ -211,10 +212,10 @@ def test_a_test_of_the_steps_says_that_it_does_not_see_rewards() -> None:
     again = noisy(chain, means, 0.1, 30, 2)
     for pool in (True, False):
         found = quiet(somcot.distance, a, again, costs.from_features(a, again, pool=pool), discount=0.9)
-        (note,) = [note for note in found.notes if "hardly tell" in note]
-        assert ("same_process" in note) == pool
+        code = "near-minimum-testable" if pool else "near-minimum"
+        assert code in codes(found.notes)
     for cost in ("features", costs.from_features(a, b)):
-        with pytest.warns(somcot.DataWarning, match=r"features of 1 state\(s\) .* the test is of the steps alone"):
+        with noted("features-differ-in-test", n=1):
             somcot.same_process(a, b, cost, discount=0.9)
 
 

@@ -12,6 +12,7 @@ import somcot
 from somcot import Samples, msm
 from somcot.plumbing.errors import DataWarning
 from somcot.readers import from_dtrajs, from_model
+from tests.notes import noted, notes_in
 
 RNG = np.random.default_rng(5)
 WALKS = [RNG.integers(0, 4, 600) for _ in range(2)]
@@ -24,7 +25,7 @@ def test_the_connected_set_is_that_of_deeptime() -> None:
     for lag in (1, 3):
         counted = markov.TransitionCountEstimator(lagtime=lag, count_mode="sliding").fit_fetch(TRAJECTORIES)
         largest = counted.submodel_largest()
-        with pytest.warns(DataWarning, match="outside of the largest connected set"):
+        with noted("outside-connected"):
             samples = from_dtrajs(TRAJECTORIES, lag=lag, sliding=True, connected=True)
         assert list(samples.states) == largest.state_symbols.tolist() == [0, 1, 2, 3]
         np.testing.assert_array_equal(samples.counts(), largest.count_matrix)
@@ -49,7 +50,7 @@ def test_warnings_of_a_sweep_name_their_lag() -> None:
 
 def test_numbers_of_two_clusterings_are_asked_about() -> None:
     sides = [RNG.integers(0, n, 400) for n in (3, 5)]
-    with pytest.warns(DataWarning, match="x has 3, y 5; unless both were put into the same clusters"):
+    with noted("numbers-as-states", n_x=3, n_y=5):
         msm.lag_sweep(sides[0], sides[1], [1], discount=0.9)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -57,7 +58,7 @@ def test_numbers_of_two_clusterings_are_asked_about() -> None:
 
 
 def test_episodes_stay_in_one_piece() -> None:
-    with pytest.warns(DataWarning, match=r"4 of 8 states and 9 of 1,207 steps"):
+    with noted("outside-connected", share="4 of 8 states and 9 of 1,207"):
         samples = from_dtrajs(TRAJECTORIES, connected=True)
     assert samples.offsets is not None
     assert np.diff(samples.offsets).tolist() == [599, 599]
@@ -115,11 +116,11 @@ def test_a_lag_sweep_is_one_distance_after_another() -> None:
 
 def test_overlapping_steps_are_noted_when_they_are_used() -> None:
     a, b = (from_dtrajs(walk.reshape(20, 30), lag=2, sliding=True) for walk in WALKS)
-    for ask, words in (
-        (lambda: somcot.distance(a, b, discount=0.5, confidence=0.9, rng=0), "the interval is too narrow"),
-        (lambda: somcot.same_process(a, b, discount=0.5, n_permutations=9), "the p-value is too small"),
+    for ask, effect in (
+        (lambda: somcot.distance(a, b, discount=0.5, confidence=0.9, rng=0), "interval is too narrow"),
+        (lambda: somcot.same_process(a, b, discount=0.5, n_permutations=9), "p-value is too small"),
     ):
-        with warnings.catch_warnings(record=True) as noted:
+        with warnings.catch_warnings(record=True) as recorded:
             warnings.simplefilter("always")
             ask()
-        assert any("steps overlap (sliding=True)" in str(w.message) and words in str(w.message) for w in noted)
+        assert any(n.code == "overlapping-steps" and n.values["effect"] == effect for n in notes_in(recorded))

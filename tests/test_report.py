@@ -16,8 +16,10 @@ import somcot
 from somcot import report
 from somcot.live.monitor import Monitor
 from somcot.plumbing.html import Bold, Table, markup
+from somcot.plumbing.notes import Note
 from somcot.report import many_facts, pages
 from somcot.report import svg as drawings
+from tests.notes import notes_in
 
 HOSTILE = (
     "<script>document.title='hacked'</script>", '"><img src=x onerror=alert(1)>', "emoji \N{PILE OF POO}",
@@ -214,10 +216,12 @@ def test_notes_use_the_names() -> None:
     cost = somcot.costs.labels(walk.states, walk.states)
     a, b = walk.sample(2, 12, rng=1), walk.sample(400, 20, rng=2)
     result = somcot.distance(a, b, cost, discount=0.9)
-    assert any(note.startswith("x: only ") for note in result.diagnose())
-    page = report.html(result, names=("may.csv", "june.csv"), warnings=["x: odd", "y: odd"])
+    assert any((note.code, note.about) == ("few-visits", "x") for note in notes_in(result.diagnose()))
+    page = report.html(
+        result, names=("may.csv", "june.csv"), warnings=[Note("empty-traces", side, n=1) for side in "xy"]
+    )
     assert "<li>may.csv: only " in page
-    assert "<li>may.csv and june.csv: odd</li>" in page
+    assert "<li>may.csv and june.csv: 1 trace(s) have no event</li>" in page
     assert "<li>x: " not in page
     notes = report.merge_notes(result.diagnose(), ("may.csv", "june.csv"))
     assert report.html(result, names=("may.csv", "june.csv"), warnings=notes).count("<li>may.csv: only ") == 1

@@ -11,6 +11,7 @@ import pytest
 import somcot
 from somcot import mdp, msm
 from somcot.plumbing import html as cards
+from somcot.plumbing.notes import Note
 from somcot.result import Duals, Maps
 from tests.test_report import HOSTILE, Page
 
@@ -125,5 +126,5 @@ def test_a_sweep_over_lags_is_a_table() -> None:
 
 
 def test_a_note_on_both_sides_stands_once_on_a_card(records: dict[str, Any]) -> None:
-    text = replace(records["known"], notes=("x: odd", "y: odd"))._repr_html_()
-    assert "X and Y: odd" in text
+    text = replace(records["known"], notes=tuple(Note("empty-traces", side, n=1) for side in "xy"))._repr_html_()
+    assert "X and Y: 1 trace(s) have no event" in text

@@ -15,8 +15,9 @@ from scipy.sparse import csr_array
 
 from somcot.chains import MarkovChain, random_walk
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.errors import DataWarning, UnseenStateWarning
+from somcot.plumbing.errors import UnseenStateWarning
 from somcot.samples import Samples
+from tests.notes import noted
 
 # untyped on purpose: many tests pass what the annotations forbid
 from_trajectories: Callable[..., Samples] = Samples.from_trajectories
@@ -235,7 +236,7 @@ def test_bad_input_is_named(call: Callable[[], object], error: type[Exception], 
 
 
 def test_short_trajectories_are_counted() -> None:
-    with pytest.warns(DataWarning, match="2 of 3 have fewer than two states"):
+    with noted("short-trajectories", share=(2, 3)):
         samples = from_trajectories([[5], [0, 1, 0], []], terminated=[True, False, True], rewards=[[9], [1, 2], []])
     assert samples.states == (0, 1)
     assert samples.n_episodes == 1
@@ -248,7 +249,7 @@ def test_terminated_end_is_absorbing_and_truncated_end_is_said() -> None:
     assert dense(ended.chain().transition).tolist() == [[0.5, 0.5], [0, 1]]
     assert ended.terminal.tolist() == [False, True]
     stopped = from_trajectories([["a", "a", "goal"]], terminated=False)
-    with pytest.warns(UnseenStateWarning, match=r"1 state\(s\) entered but never left.*'goal'"):
+    with noted("never-left", UnseenStateWarning, n=1, states="'goal'"):
         chain = stopped.chain()
     assert dense(chain.transition).tolist() == [[0.5, 0.5], [0, 1]]
     assert not stopped.terminal.any()
@@ -264,7 +265,7 @@ def test_other_episode_tells_what_happens_after_a_truncated_end() -> None:
 
 def test_terminal_state_that_is_left_elsewhere_is_said() -> None:
     samples = from_trajectories([[0, 1], [1, 0, 1]], terminated=True)
-    with pytest.warns(DataWarning, match=r"ended episodes for good but are left in others.*: 1"):
+    with noted("ended-but-left", states="1"):
         chain = samples.chain()
     np.testing.assert_array_equal(chain.transition, [[0, 1], [1, 0]])
 
@@ -272,7 +273,7 @@ def test_terminal_state_that_is_left_elsewhere_is_said() -> None:
 @pytest.mark.parametrize("discount", [None, 0.9])
 def test_unseen_states_are_listed_and_kept(discount: float | None) -> None:
     samples = from_transitions([0, 1], [1, 0], states=range(14), initial=0, discount=discount)
-    with pytest.warns(UnseenStateWarning, match=r"12 state\(s\) never seen.*: 2, 3, .* and 2 more"):
+    with noted("never-seen", UnseenStateWarning, n=12):
         chain = samples.chain()
     assert chain.states == tuple(range(14))
     assert dense(chain.transition)[5, 5] == 1.0
@@ -280,7 +281,7 @@ def test_unseen_states_are_listed_and_kept(discount: float | None) -> None:
 
 def test_start_in_a_state_never_seen_is_said() -> None:
     samples = from_trajectories([[0, 1, 0]], states=[0, 1, 2], initial={2: 0.5, 0: 0.5})
-    with pytest.warns(UnseenStateWarning, match="said to be first states but never seen.*2"):
+    with noted("initial-never-seen", UnseenStateWarning, states="2"):
         assert samples.chain().initial.tolist() == [0.5, 0, 0.5]
 
 
@@ -320,14 +321,14 @@ def test_interleaved_episodes_are_sorted_by_name() -> None:
 def test_shuffled_steps_do_not_pass_for_episodes() -> None:
     rng = np.random.default_rng(0)
     now, following = rng.integers(0, 9, 400), rng.integers(0, 9, 400)
-    with pytest.warns(DataWarning, match="steps do not begin where the step before them ended.*initial"):
+    with noted("starts-guessed"):
         from_transitions(now, following).chain()
     from_transitions(now, following, initial=0).chain()
 
 
 def test_trajectory_passed_as_independent_samples_is_said() -> None:
     path = random_walk(5).sample(1, 300, rng=0)
-    with pytest.warns(DataWarning, match="299 of 299 transitions begin where.*leave out discount"):
+    with noted("samples-in-order", share=(299, 299)):
         from_transitions(path.now, path.following, discount=0.9, initial=0)
     random_walk(5).sample_occupancy(3000, 0.9, rng=0)
 
@@ -376,5 +377,5 @@ def test_occupancy_samples_lead_back_to_the_chain(known: bool) -> None:
 
 def test_states_joined_by_assumption_are_said() -> None:
     samples = from_transitions([0, 2, 3, 2, 0] * 4, [0, 3, 2, 3, 0] * 4, discount=0.9, initial=0)
-    with pytest.warns(DataWarning, match="1 transition.* assumed, into [23]"):
+    with noted("assumed-transitions", n=1):
         samples.chain()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import somcot
 from somcot import MarkovChain, block_chain, random_walk, streams
-from somcot.plumbing.errors import DataWarning
 from somcot.samples import Samples
+from tests.notes import noted
 
 
 def anything(value: Any) -> Any:
@@ -181,7 +181,7 @@ def test_episodes_are_drawn_from_the_occupancy_of_their_chain() -> None:
     stream = streams.from_samples(samples, 0.7, 0)
     assert np.abs(law(stream.draw(20_000), 5) - nu).sum() <= 1.6 * noise(nu, 20_000)
     for order in ("recorded", "shuffled"):
-        with pytest.warns(DataWarning, match="raw steps of episodes"):
+        with noted("raw-steps"):
             raw = streams.from_samples(samples, 0.7, 0, order=order)
         assert np.abs(law(raw.draw(12_000), 5) - nu).sum() > 0.5
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from somcot.cli import forecast as sizes
 from somcot.cli.forecast import Size, TooLongError, confirm_forecast, suggested_discount
 from somcot.cli.inputs import NamedProcess
 from tests.command_server import Command
+from tests.notes import noted
 
 
 class Terminal(io.StringIO):
@@ -50,7 +52,7 @@ def test_a_terminal_is_asked(typed: str, goes_on: bool, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(("length", "wanted"), [(1, 0.5), (8, 0.88), (10, 0.9), (40, 0.975), (5000, 0.99)])
 def test_the_discount_looks_as_far_as_a_sequence_is_long(length: int, wanted: float) -> None:
     data = NamedProcess("a", somcot.random_walk(3).sample(4, length, rng=0))
-    with pytest.warns(somcot.DataWarning, match=f"the discount is {wanted:g}, since a sequence has {length:,} steps"):
+    with noted("discount-chosen", discount=wanted, steps=f"{length:,}"):
         assert suggested_discount([data, NamedProcess("b", somcot.random_walk(3))]) == wanted
 
 
@@ -66,7 +68,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
             done = command(what, "a.csv", "b.csv", "--json", cwd=tmp_path)
             assert done.returncode == 0
             assert '"discount": 0.75' in done.stdout
-            assert "the discount is 0.75, since a sequence has 4 steps on average" in done.stdout
+            assert "discount-chosen" in json.loads(done.stdout)["warning_codes"]
         for what in ("distance", "metric"):
             done = command(what, "a.edges", "b.edges", cwd=tmp_path)
             assert (done.returncode, "--discount: missing" in done.stderr) == (2, True)

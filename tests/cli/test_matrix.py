@@ -14,7 +14,9 @@ from typer.testing import CliRunner
 import somcot
 from somcot.cli.application import app
 from somcot.cli.forecast import TooLongError
+from somcot.cli.output import for_terminal
 from somcot.many import plan
+from somcot.plumbing.notes import Note
 
 READ = ["--sequence", "user", "--state", "page", "--discount", "0.9"]
 
@@ -134,10 +136,9 @@ def test_narrow_screens_list_pairs(folder: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_notes_of_many_are_said_once_and_in_options(folder: Path) -> None:
-    from somcot.cli.matrix import _joint
-
-    found = _joint([f"w{k}: pass terminated=True for it" for k in range(5)])
-    assert found == ("w0, w1, w2 and 2 more: pass --terminated all for it",)
+    (note,) = for_terminal([Note("never-left", f"w{k}", n=1, states="'a'") for k in range(5)])
+    assert note.startswith("w0, w1, w2 and 2 more: ")
+    assert "pass --terminated all for" in note
 
 
 def test_labels_of_two_kinds_keep_what_nodes_carry(tmp_path: Path) -> None:
@@ -181,7 +182,7 @@ def test_large_folders_are_counted(folder: Path, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(folders, "LARGE", 0)
     parts = json.loads(run(*ask).splitlines()[-1])
     assert parts["plugin"] == pytest.approx(whole["plugin"], abs=1e-12)
-    assert any("counted file by file" in note for note in parts["warnings"])
+    assert "counted-in-files" in parts["warning_codes"]
     with pytest.raises(ValueError, match=r"does not know --end, --top; prepare the columns"):
         run(*ask, "--end", "left", "--top", "2")
 
@@ -270,7 +271,7 @@ def test_the_discount_is_suggested_as_for_two(folder: Path) -> None:
     files = [folder / f"w{week}.csv" for week in range(3)]
     found = json.loads(run("matrix", *files, *READ[:4], "--json"))
     assert found["discount"] == 0.95  # sequences of 20 steps
-    assert any("the discount is 0.95" in note for note in found["warnings"])
+    assert "discount-chosen" in found["warning_codes"]
     chosen = json.loads(run("select", *files, *READ[:4], "--json"))
     assert chosen["discount"] == 0.95
     same = json.loads(run("select", *files, *READ[:4], "--json", "--discount", "0.95"))

@@ -16,6 +16,7 @@ import pytest
 import somcot
 from somcot.cli.inputs import NamedProcess
 from somcot.cli.output import ShownResult, write_files
+from somcot.plumbing.notes import Note
 from tests.command_server import Command, Finished
 
 EDGES = "a b 3\nb c 1\nc a 1\n"
@@ -172,7 +173,7 @@ def test_a_label_that_cannot_be_written(command: Command, folder: Path) -> None:
 
 
 def test_a_note_in_the_words_of_the_command_line_stands_once_in_the_report(tmp_path: Path) -> None:
-    said = "x: use standard_error='episodes', or make words the states"
+    said = Note("memory", "x", effect="interval is too narrow")
     x = somcot.random_walk(3, 0.3)
     cost = somcot.costs.labels(x.states, x.states)
     result = replace(somcot.distance(x, x, cost, discount=0.5), notes=(said,))
@@ -180,4 +181,4 @@ def test_a_note_in_the_words_of_the_command_line_stands_once_in_the_report(tmp_p
     write_files(ShownResult(result, *sides, cost, "labels", 0, [], "somcot"), tmp_path / "page.html", None)
     page = (tmp_path / "page.html").read_text()
     assert page.count("make words the states") == 1
-    assert "pass --standard-error episodes" in page
+    assert "use --standard-error episodes" in page

@@ -13,6 +13,7 @@ from somcot.cli import screens
 from somcot.cli.inputs import NamedProcess
 from somcot.cli.output import ShownResult
 from somcot.plumbing.html import Bullets, Fact, Lead, Notes, Picture, Section, Table
+from somcot.plumbing.notes import Note
 
 
 def shown(answer: ShownResult, width: int) -> str:
@@ -24,7 +25,8 @@ def shown(answer: ShownResult, width: int) -> str:
 def answer_to(x: somcot.MarkovChain | somcot.Samples, y: somcot.MarkovChain | somcot.Samples) -> ShownResult:
     cost = somcot.costs.labels(x.states, y.states)
     result = somcot.distance(x, y, cost, discount=0.9, confidence=0.9, rng=0)
-    notes = ["x: odd", "y: odd", "an interval is too narrow then"]
+    notes: list[str] = [Note("empty-traces", side, n=1) for side in "xy"]
+    notes.append(Note("overlapping-steps", effect="interval is too narrow"))
     return ShownResult(result, NamedProcess("may.csv", x), NamedProcess("june.csv", y), cost, "labels", 0, notes, "")
 
 
@@ -63,7 +65,7 @@ def test_wide_terminals_show_tables_side_by_side(recorded: ShownResult) -> None:
 def test_notes_are_said_once_of_both_the_most_important_first(recorded: ShownResult) -> None:
     text = shown(recorded, 120)
     notes = [line.rstrip() for line in text.splitlines() if line.startswith("- ")]
-    assert notes[:2] == ["- an interval is too narrow then", "- may.csv and june.csv: odd"]
+    assert [notes[0][:15], notes[-1]] == ["- steps overlap", "- may.csv and june.csv: 1 trace(s) have no event"]
 
 
 def test_known_chains_are_proved_and_nothing_of_them_is_chance() -> None:

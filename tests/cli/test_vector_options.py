@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from somcot.cli.application import app, main
 from tests.continuous.systems import SYSTEMS
+from tests.notes import worded
 
 RUN = CliRunner()
 COLUMNS = ["--sequence", "run", "--time", "t"]
@@ -73,7 +74,7 @@ def test_refusals(files: Path, options: list[str], message: str) -> None:
     line = ["distance", str(files / "a.csv"), str(files / "b.csv"), *COLUMNS, "--state", "x", "--state", "v"]
     found = RUN.invoke(app, [*line, *options])
     assert found.exit_code != 0
-    assert message in str(found.exception)
+    assert message in worded(found.exception)
 
 
 def _said(*line: str) -> str:
@@ -164,4 +165,4 @@ def test_files_that_do_not_fit_together(files: Path, tmp_path: Path) -> None:
     found = RUN.invoke(app, [*line, "--state", "x"])
     assert "a.npz holds arrays, which have no columns" in str(found.exception)
     found = RUN.invoke(app, ["distance", str(tmp_path / "one.npy"), str(tmp_path / "one.npy"), "--discount", "0.9"])
-    assert "or keep real numbers: somcot distance --cells auto" in str(found.exception)
+    assert "or keep real numbers: somcot distance --cells auto" in worded(found.exception)

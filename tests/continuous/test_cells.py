@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from somcot import Cells, DataWarning, Trajectories, discretise, distance
+from somcot import Cells, Trajectories, discretise, distance
 from somcot.continuous import cell_distance as plain
 from somcot.continuous.discretise import kmeans, lag_coordinates
 from somcot.plumbing.arrays import Floats
 from tests.continuous import systems
+from tests.notes import noted
 
 
 def pair(n: int = 60, shift: float = 0.0) -> tuple[Trajectories, Trajectories]:
@@ -143,7 +144,7 @@ def test_the_permutation_test_sees_a_shift_and_no_more() -> None:
 
 def test_labels_in_disguise_are_recognised() -> None:
     data = Trajectories.from_arrays(np.random.default_rng(0).integers(5, size=(20, 30)).astype(float)[:, :, None])
-    with pytest.warns(DataWarning, match="only 5 distinct points"):
+    with noted("few-distinct-points", n=5):
         cells = discretise(data)
     assert sorted(cells.centres.ravel().tolist()) == [0, 1, 2, 3, 4]
 
@@ -184,7 +185,7 @@ def test_a_single_step_in_three_dimensions_has_cells() -> None:
     """Nothing can be learnt of directions from one step: coordinates stay as they are."""
     data = Trajectories.from_arrays([[[0.0, 0.0, 0.0], [1.0, 2.0, 3.0]]])
     assert lag_coordinates([data]) is None
-    with pytest.warns(DataWarning, match="only 2 distinct points"):
+    with noted("few-distinct-points", n=2):
         assert discretise(data).x.n_transitions == 1
 
 

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import somcot
-from somcot import DataWarning, Result, Trajectories, distance
+from somcot import Result, Trajectories, distance
 from somcot.cells import ShiftCheck
 from somcot.continuous import distance as answer_
 from somcot.continuous.linear_twin import curvature
 from somcot.plumbing.arrays import Floats
 from tests.continuous.systems import SYSTEMS, closed_form_1d, grid_truth, moved
+from tests.notes import codes, noted, notes_in
 
 
 def answer(name: str, seed: int = 0, n: int = 250, **options: Any) -> Result:
@@ -75,8 +76,9 @@ def test_what_linear_models_cannot_do_is_said(name: str) -> None:
         assert found.confidence_interval is None
         assert found.shift_check is not None
         assert not found.shift_check.passed
-        assert any("shift check: a shift of" in str(w.message) for w in caught)
-        assert any("linear models do not fit" in str(w.message) and "What helps:" in str(w.message) for w in caught)
+        assert "shift-check-failed" in codes(caught)
+        (note,) = [note for note in notes_in(caught) if note.code == "approximate"]
+        assert "linear models do not fit" in str(note.values["reason"])
         assert "approximate" in str(found)
 
 
@@ -97,7 +99,7 @@ def test_an_interval_reaches_as_far_as_the_check_is_wrong(final: float, square: 
 
 def test_the_same_recording_twice_is_at_distance_zero() -> None:
     x, _ = SYSTEMS["rotation"].record(50, 40, np.random.default_rng(0))
-    with pytest.warns(DataWarning, match="more alike than independent recordings"):
+    with noted("too-alike"):
         found = distance(x, x, discount=0.95, confidence=0.9)
     assert found.distance == 0.0
     assert found.plugin == 0.0
@@ -214,11 +216,12 @@ def test_one_step_of_each_is_too_few_for_an_interval() -> None:
     assert np.isfinite(found.distance)
     assert found.confidence_interval is None
     assert "approximate, no interval" in str(found)
-    assert any("found 1 transition on one side, and 20 on each are the least" in str(w.message) for w in caught)
+    (note,) = [note for note in notes_in(caught) if note.code == "approximate"]
+    assert str(note.values["reason"]).startswith("found 1 transition on one side, and 20 on each")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         plain = distance(tiny[0], tiny[1], discount=0.9)  # no word of an interval that nobody asked for
-    assert plain.notes[0].startswith("the distance is approximate: found 1 transition")
+    assert plain.notes[0].startswith("the distance is approximate: found 1 transition")  # no word of an interval
 
 
 @pytest.mark.parametrize("size", [1e200, 1e-200])

@@ -21,12 +21,14 @@ from somcot.inference import bias_correction as crossfit
 from somcot.inference.bias_correction import Half, cross_value, gap, half_supports
 from somcot.inference.model import fit
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning
+from somcot.plumbing.notes import Note
 from somcot.problem import UnitProblem
 from somcot.result import Bounds
 from somcot.samples import Samples
 from somcot.solvers.policy_iteration import Solution, iterate
 from tests.data_instances import estimate, family, truth
 from tests.instances import Floats, random_chain, walks
+from tests.notes import noted, notes_in
 
 
 def quiet(call: Any, *args: Any, **kwargs: Any) -> Any:
@@ -250,30 +252,29 @@ def test_identical_data_are_at_distance_zero() -> None:
     assert result.confidence_interval.low == 0.0
 
 
-def messages(*args: Any, **kwargs: Any) -> str:
+def notes(*args: Any, **kwargs: Any) -> dict[str, Note]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         somcot.distance(*args, **kwargs)
     assert all(issubclass(w.category, (DataWarning, UnseenStateWarning)) for w in caught)
-    return " | ".join(str(w.message) for w in caught)
+    return {note.code: note for note in notes_in(caught)}
 
 
 def test_warnings_say_what_to_do() -> None:
     x, y, cost = walks(5, 0.5)
     a, b = x.sample(200, 50, rng=0), y.sample(200, 50, rng=100)
-    assert "somcot.same_process tests whether there is a difference" in messages(a, b, cost, discount=0.9)
+    assert "near-minimum-testable" in notes(a, b, cost, discount=0.9)
     far = somcot.random_walk(5, 0.9)
-    few = messages(x.sample(3, 40, rng=0), far, cost, discount=0.9)
-    assert "x: " in few
-    assert re.search(r"only \d+ transition\(s\) out of \d", few)
-    assert "record more episodes" in few
+    few = notes(x.sample(3, 40, rng=0), far, cost, discount=0.9)["few-visits"]
+    assert few.about == "x"
+    assert re.match(r"\d+ transition\(s\) out of \d", str(few.values["counts"]))
     short = a.take(range(10)), far.sample(10, 50, rng=1)
-    assert "too few data for this horizon" in messages(*short, cost, discount=0.999)
+    assert "too-few-data" in notes(*short, cost, discount=0.999)
     cut_off = Samples.from_trajectories([[0, 1, 0, 1, 2]] * 50, states=range(5), terminated=False)
-    absorbed = messages(cut_off, y, cost, discount=0.9)
-    assert "entered but never left, taken as absorbing" in absorbed
-    assert "out of 2" not in absorbed
-    assert messages(a, far, cost, discount=0.9) == ""
+    absorbed = notes(cut_off, y, cost, discount=0.9)
+    assert "never-left" in absorbed
+    assert "out of 2" not in " ".join(absorbed.values())
+    assert notes(a, far, cost, discount=0.9) == {}
 
 
 BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
@@ -406,7 +407,7 @@ def test_confidence_where_there_is_no_interval() -> None:
     f = family("rw5_0.7@0.9")
     data = f.x.sample(40, 50, rng=0)
     for method in ("plugin", "exact", "lp", "sinkhorn", "saddle"):
-        with pytest.warns(DataWarning, match=f"confidence: method '{method}' gives no interval; method='auto' does"):
+        with noted("no-interval", about="confidence", method=repr(method)):
             somcot.distance(data, f.y, f.cost, discount=0.9, method=method, confidence=0.9)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -426,8 +427,8 @@ def test_one_episode_has_no_spread_between_episodes() -> None:
 def test_warnings_say_whose_data_they_are_about() -> None:
     f = family("rw5_0.7@0.9")
     short = Samples.from_trajectories([[0, 1, 0, 1, 0]] * 60, states=range(5))
-    text = messages(f.x.sample(200, 50, rng=0), short, f.cost, discount=0.9)
-    assert "y: 3 state(s) never seen in the data" in text
-    assert "x: " not in text
-    near = messages(f.x.sample(40, 50, rng=1), f.x, f.cost, discount=0.9)
-    assert "same_process" not in near, "it cannot be asked of a known chain"
+    found = notes(f.x.sample(200, 50, rng=0), short, f.cost, discount=0.9)
+    assert (found["never-seen"].about, found["never-seen"].values["n"]) == ("y", 3)
+    assert "x" not in [note.about for note in found.values()]
+    near = notes(f.x.sample(40, 50, rng=1), f.x, f.cost, discount=0.9)
+    assert "near-minimum-testable" not in near, "the test needs two recordings"

@@ -11,7 +11,7 @@ from scipy.stats import chi2_contingency
 import somcot
 from somcot import Samples
 from somcot.inference.order import Occurrences, _chi_squared, _steps, has_memory
-from somcot.plumbing.errors import DataWarning
+from tests.notes import noted
 
 
 def second_order(n: int, length: int, seed: int, memory: float) -> list[list[int]]:
@@ -72,7 +72,7 @@ def test_words_against_brute_force() -> None:
     paths = [["a", "b", "c", "a", "b"], ["b", "b"], ["c", "a", "b", "b", "c", "c"]]
     reward = {"a": 1.0, "b": 2.0, "c": 3.0}
     data = Samples.from_trajectories(paths, terminated=[True, False, True], rewards=reward)
-    with pytest.warns(DataWarning, match="k: 1 of 3 episodes have fewer than 3 states"):
+    with noted("too-short-for-order", share=(1, 3), least=3):
         words = data.with_order(2)
     spelled = [[tuple(p[t : t + 2]) for t in range(len(p) - 1)] for p in paths if len(p) > 2]
     expected = Samples.from_trajectories(spelled, terminated=True)

@@ -13,10 +13,11 @@ from scipy.stats import chi2_contingency
 
 import somcot
 from somcot import MarkovChain, Samples
-from somcot.inference.permutation import TOO_ALIKE, looks_identical
+from somcot.inference.permutation import looks_identical
 from somcot.inference.pooled_episodes import PooledEpisodes
 from somcot.inference.statistics import exact, main_pearson, pearson, slope
-from somcot.plumbing.errors import DataWarning
+from somcot.plumbing.notes import Note
+from tests.notes import noted
 
 LABELS = 1.0 - np.eye(5)
 
@@ -146,9 +147,9 @@ def noisy_copy(samples: Samples, share: float, seed: int) -> Samples:
 
 def test_recordings_that_are_not_independent() -> None:
     a = walk(0.5, 0, n=100)
-    assert looks_identical(a, a) == TOO_ALIKE
-    assert looks_identical(a, noisy_copy(a, 0.01, 1)) == TOO_ALIKE
-    with pytest.warns(DataWarning, match="are these the same sessions"):
+    assert looks_identical(a, a) == Note("too-alike")
+    assert looks_identical(a, noisy_copy(a, 0.01, 1)) == Note("too-alike")
+    with noted("too-alike"):
         somcot.same_process(a, noisy_copy(a, 0.01, 1), discount=0.9)
     assert not any(looks_identical(walk(0.5, s), walk(0.5, 1000 + s)) for s in range(100))
 
@@ -176,7 +177,7 @@ def test_long_run_starts_of_recordings_without_a_state_in_common(length: int) ->
     def place(one: Samples, other: Samples) -> Any:
         return somcot.costs.absolute(np.array(one.states) % 10, np.array(other.states) % 10)
 
-    with pytest.warns(DataWarning, match="no state is called the same"):
+    with noted("no-shared-states"):
         found = somcot.same_process(x, y, place, discount=0.9)
     assert found.pvalue == 0.005
     assert found.statistic == pytest.approx(somcot.distance(x, y, place, discount=0.9, method="plugin").distance)
@@ -186,7 +187,7 @@ def test_long_run_starts_of_recordings_without_a_state_in_common(length: int) ->
 
 def test_few_episodes_are_said_to_be_few() -> None:
     long = somcot.random_walk(5).sample(1, 200, rng=0), somcot.random_walk(5).sample(1, 200, rng=1)
-    with pytest.warns(DataWarning, match="2 episodes can be dealt to 2 groups in 2 ways only"):
+    with noted("few-permutations", episodes=2, groups=2, ways=2):
         assert somcot.same_process(*long, discount=0.9, n_permutations=19).pvalue == 1.0
 
 

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import somcot
-from somcot import Counts, DataWarning, MarkovChain, Monitor, Samples
+from somcot import Counts, MarkovChain, Monitor, Samples
 from somcot.data import clickstream
 from somcot.plumbing.records import CheckpointError
 from tests.live.streams import Family, same
+from tests.notes import codes, noted, notes_in
 
 WALK, DRIFT = somcot.random_walk(5), somcot.random_walk(5, 0.7)
 
@@ -131,7 +132,7 @@ def test_sessions_end_with_a_time_out_as_the_readers_have_it() -> None:
     assert quiet.update(labels, names, times=times) == []
     assert quiet.n_expired > 500
     never = Monitor(reference, discount=0.9, false_alarm=0.01, within=100_000)
-    with pytest.warns(DataWarning, match=r"the reference ends in 'left', and no event .* pass end= and timeout="):
+    with noted("ends-not-in-stream", states="'left'"):
         assert never.update(labels, names)
 
 
@@ -153,7 +154,7 @@ def test_distances_cover_the_truth_on_fresh_events() -> None:
         truth = somcot.distance(one, other, discount=0.9).distance
         assert found.confidence_interval is not None
         covered += found.confidence_interval.low <= truth <= found.confidence_interval.high
-        assert found.notes == () or not found.notes[0].startswith("provisional")
+        assert not {"provisional", "provisional-fresh"} & set(codes(found.notes))
     assert covered >= 2  # 4 at 90 %: fewer than 2 has probability .004
 
 
@@ -162,11 +163,13 @@ def test_provisional_until_there_are_fresh_events() -> None:
     with pytest.raises(ValueError, match="no transitions yet"):
         monitor.distance()
     monitor.update(CHANGED[:3000])
-    assert monitor.distance().notes[0].startswith("provisional: no alarm")
+    assert codes(monitor.distance().notes)[0] == "provisional"
     monitor.update(CHANGED[3000:5000])
     assert monitor.alarm is not None
     assert monitor.provisional
-    assert "of 2,000 fresh transitions" in monitor.distance().notes[0]
+    fresh = notes_in(monitor.distance().notes)[0]
+    assert fresh.code == "provisional-fresh"
+    assert fresh.values["share"][1] == 2000  # type: ignore[index]
     monitor.update(CHANGED[5000:8000])
     assert not monitor.provisional
 
@@ -194,7 +197,7 @@ def test_accept_makes_the_present_the_reference() -> None:
     assert [alarm.reason for alarm in monitor.alarms] == ["evidence"] * 2
     few = Monitor(WALK, discount=0.9)
     few.update([0, 1, 2, 1])
-    with pytest.warns(DataWarning, match="3 transitions"):
+    with noted("small-reference", n=3):
         few.accept()
 
 
@@ -213,7 +216,7 @@ def test_accept_with_new_labels_and_a_cost() -> None:
 def test_a_recording_is_checked_against_itself() -> None:
     assert Monitor.check(WALK.sample(10, 1000, rng=3)).stationary
     both = Samples.from_trajectories([path(WALK, 5000, 1), path(DRIFT, 5000, 2)])
-    with pytest.warns(DataWarning, match="second half is no longer like its first"):
+    with noted("reference-changes"):
         found = Monitor.check(both)
     assert not found.stationary
     with pytest.raises(TypeError, match="expected Samples of episodes"):

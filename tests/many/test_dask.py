@@ -16,9 +16,9 @@ import pytest
 import somcot
 from somcot.many import matrix
 from somcot.many import matrix as cluster
-from somcot.plumbing.errors import DataWarning
 from somcot.readers import count_table
 from tests.many.test_matrix import COST, DATA, WALKS, same
+from tests.notes import noted
 from tests.readers.test_counting import spread, table
 
 distributed: Any = pytest.importorskip("distributed")
@@ -78,7 +78,7 @@ def test_no_worker_for_a_while_means_here(monkeypatch: pytest.MonkeyPatch) -> No
         return []
 
     monkeypatch.setattr(cluster, "_finished", nothing)
-    with pytest.warns(DataWarning, match="no worker for 0 s; the rest is done in this process"):
+    with noted("client-lost", reason="no worker for 0 s"):
         found = somcot.distance_matrix(WALKS, COST, discount=0.9, client=Lonely())
     assert same(found, somcot.distance_matrix(WALKS, COST, discount=0.9))
 
@@ -104,7 +104,7 @@ class Leaving(Lonely):
 
 def test_a_client_closed_on_the_way_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "_finished", lambda *_: [])
-    with pytest.warns(DataWarning, match="client: it was closed; the rest is done in this process"):
+    with noted("client-lost", reason="it was closed"):
         found = somcot.distance_matrix(WALKS, COST, discount=0.9, client=Leaving())
     assert same(found, somcot.distance_matrix(WALKS, COST, discount=0.9))
 

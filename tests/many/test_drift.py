@@ -20,6 +20,7 @@ from somcot import Samples
 from somcot.cli.application import app
 from somcot.many.drift import _pairs, holm
 from somcot.plumbing.errors import DataWarning
+from somcot.plumbing.notes import Note
 from somcot.readers import split_periods, split_table
 
 mpl.use("Agg")
@@ -107,7 +108,7 @@ def test_short_periods_are_listed_and_left_out() -> None:
     found = somcot.drift(data, discount=0.8)
     assert found.periods == ("week 1", "week 2", "week 3")
     assert found.left_out == {"week 4": 16}
-    assert "1 period(s) with fewer than 30 transitions left out: week 4 (16)" in found.notes
+    assert Note("periods-left-out", n=1, least=30, periods="week 4 (16)") in found.notes
     with pytest.raises(ValueError, match="reference: found 'week 4', but it has only 16 transitions"):
         somcot.drift(data, discount=0.8, reference="week 4")
 

@@ -26,6 +26,7 @@ from somcot.many.record import DistanceMatrix
 from somcot.many.work import FIELDS
 from somcot.plumbing.errors import DataWarning
 from somcot.plumbing.records import CheckpointError
+from tests.notes import noted
 
 N = 6
 COST = np.abs(np.subtract.outer(np.arange(N), np.arange(N))) / (N - 1.0)
@@ -394,7 +395,7 @@ def test_intervals_and_tests_only_where_there_are_data() -> None:
         distance_matrix(WALKS[:2], COST, discount=0.9, tests="bh")
     with pytest.raises(ValueError, match=r"simultaneous: .* pass confidence"):
         distance_matrix(DATA, COST, discount=0.9, simultaneous=True)
-    with pytest.warns(DataWarning, match="method 'exact' gives no intervals"):
+    with noted("no-interval", method="'exact'"):
         found = distance_matrix(DATA, COST, discount=0.9, method="exact", confidence=0.9)
     assert np.isnan(found.low).all()
     assert found.confidence is None
@@ -417,7 +418,7 @@ def test_a_full_disk_costs_the_file_only(tmp_path: Path, monkeypatch: pytest.Mon
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("somcot.plumbing.records.write_arrays", full)
-    with pytest.warns(DataWarning, match="could not be written .*No space left"):
+    with noted("checkpoint-not-written", reason="No space left on device"):
         found = distance_matrix(WALKS, COST, discount=0.9, checkpoint=tmp_path / "d.ck")
     assert not found.n_failed
 
@@ -426,6 +427,7 @@ WORKER = """
 import sys, warnings, numpy as np, somcot
 from tests.many.test_matrix import COST, DATA
 from somcot.many import matrix, storing
+from tests.notes import noted
 warnings.simplefilter("ignore")
 storing._EVERY, matrix._CHUNK = 0.0, 0.01
 sets = list(DATA.values()) * 3

@@ -7,6 +7,7 @@ import pytest
 
 import somcot
 from somcot import Trajectories, distance_matrix
+from somcot.plumbing.notes import Note, Share
 from somcot.plumbing.records import CheckpointError
 
 pytestmark = pytest.mark.filterwarnings("ignore::somcot.DataWarning")
@@ -65,7 +66,7 @@ def test_what_nothing_vouches_for_says_so() -> None:
     assert np.isnan(found.low[0, 1])
     assert np.isfinite(found.values[0, 1])
     assert "an approximation, which nothing vouches for" in found.reasons[0].text
-    assert "1 of 1 pairs: an approximation, which nothing vouches for" in found.notes[0]
+    assert found.notes == (Note("approximate-pairs", share=Share(1, 1)),)
 
 
 def _orbit(seed: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:

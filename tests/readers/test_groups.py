@@ -10,6 +10,7 @@ import pytest
 import somcot
 from somcot.plumbing.errors import DataWarning
 from somcot.readers import from_table, split_periods, split_table
+from tests.notes import noted
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +36,11 @@ def test_each_group_is_what_reading_its_rows_alone_gives(kind: str, log: pd.Data
     else:
         log.to_json(path, orient="records", lines=True)
     options: dict[str, Any] = {"sequence": "user", "time": "t", "state": "page", "reward": "gain"}
-    with pytest.warns(DataWarning, match="sorted by time"):
+    with noted("rows-sorted"):
         found = split_table(source, "week", **options)
     assert list(found) == ["a", "b", "c"]
     for week, samples in found.items():
-        with pytest.warns(DataWarning, match="sorted by time"):
+        with noted("rows-sorted"):
             alone = from_table(log[log.week == week], **options)
         assert samples.states == ("x", "y", "z")
         assert np.array_equal(samples.counts(), alone.counts())
@@ -57,7 +58,7 @@ def test_all_groups_have_the_states_of_all() -> None:
 
 def test_small_groups_are_listed_and_left_out(log: pd.DataFrame) -> None:
     more = pd.concat([log, pd.DataFrame({"week": ["d", "d", "e"], "user": 1, "t": [1, 2, 3], "page": "x"})])
-    with pytest.warns(DataWarning, match=r"2 group.s. with fewer than 30 transitions left out: d .1., e .0."):
+    with noted("groups-left-out", n=2, least=30, groups="d (1), e (0)"):
         assert list(split_table(more, "week", sequence="user", state="page")) == ["a", "b", "c"]
 
 
@@ -78,5 +79,5 @@ def test_what_cannot_be_parted_is_refused(log: pd.DataFrame) -> None:
 def test_messages_call_periods_as_they_were_asked_for() -> None:
     times = ["2026-05-04", "2026-05-05", "2026-05-06", "2026-05-11", "2026-05-12"]
     log = {"time": times, "user": [1, 1, 2, 3, 3], "state": list("ababa")}
-    with pytest.warns(DataWarning, match="week '2026-W19': 1 of 2 sequences have a single row"):
+    with noted("single-rows", share=(1, 2)):
         split_periods(log, "week", sequence="user", least=1)

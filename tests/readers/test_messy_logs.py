@@ -17,6 +17,7 @@ import somcot
 from somcot import Samples
 from somcot.plumbing.errors import DataWarning
 from somcot.readers import fit_bins, from_table, join_rare, read, tidy_labels
+from tests.notes import noted
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -59,15 +60,15 @@ def test_only_those_that_ended_get_an_end() -> None:
     frame = {"sequence": [0, 0, 1, 1, 1, 2], "state": [1, 2, 2, 1, 2, 1], "done": [0, 1, 0, 0, 0, 1]}
     table = from_table(frame, terminated="done", end="over")
     assert (table.states, counts(table)) == (found.states, counts(found))
-    with pytest.warns(DataWarning, match="1 of 2 have fewer than two states"):
+    with noted("short-trajectories", share=(1, 2)):
         Samples.from_trajectories([[1, 2], [1]], terminated=[True, False], end="over")
-    with pytest.warns(DataWarning, match="1 of 2 have fewer than two states"):
+    with noted("short-trajectories", share=(1, 2)):
         assert Samples.from_trajectories([[1], []], end="over").n_episodes == 1
 
 
 def test_rewards_and_missing_rows_with_an_end() -> None:
     frame = {"sequence": [0, 0, 0, 1], "state": ["a", None, "b", "a"], "gain": [1.0, 2.0, 3.0, 5.0]}
-    with pytest.warns(DataWarning, match="1 of 3 sequences have a single row"):  # cut off, so it did not end there
+    with noted("single-rows", share=(1, 3)):  # cut off, so it did not end there
         found = from_table(frame, missing="cut", reward="gain", end="z")
     assert counts(found) == [[0, 0, 1], [0, 0, 1], [0, 0, 0]]
     assert found.features is not None
@@ -101,14 +102,14 @@ def test_ends_that_are_none(end: Any, error: str | None) -> None:
 def test_notes_on_ends_do_not_go_round_in_circles() -> None:
     """Following each note leads to data without notes."""
     logs = [["home", "cart", "paid"], ["home", "cart"], ["home", "home"]]
-    with pytest.warns(somcot.UnseenStateWarning, match="never left.*pass end='left', say"):
+    with noted("never-left-open", somcot.UnseenStateWarning):
         Samples.from_trajectories(logs).chain()
     with pytest.warns(
         DataWarning, match="ended episodes for good but are left in others.*pass end='left', say, instead"
     ):
         Samples.from_trajectories(logs, terminated=True).chain()
     closed = [["home", "left"], ["home", "cart", "left"]]
-    with pytest.warns(somcot.UnseenStateWarning, match="never left.*pass terminated=True"):
+    with noted("never-left", somcot.UnseenStateWarning):
         Samples.from_trajectories(closed).chain()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -198,7 +199,7 @@ def test_dates_with_dots_are_day_month_year(kind: str, tmp_path: Path) -> None:
     if kind == "file":
         table = tmp_path / "log.csv"
         table.write_text("t;s\n" + "".join(f"{t};{s}\n" for t, s in zip(times, "cab", strict=True)))
-    with pytest.warns(DataWarning, match="sorted by time"):
+    with noted("rows-sorted"):
         found = from_table(table, time="t", state="s")
     assert counts(found) == [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
     with pytest.raises(ValueError, match=r"found '40\.5\.2026'"):
@@ -209,7 +210,7 @@ def test_dates_with_dots_are_day_month_year(kind: str, tmp_path: Path) -> None:
 
 def test_rows_that_came_twice_are_told_from_other_ties() -> None:
     log = {"t": [1, 1, 2, 2, 3], "s": ["a", "a", "b", "c", "a"]}
-    with pytest.warns(DataWarning, match=r"2 row.s. have the same time .* 1 of them have .* remove the copies"):
+    with noted("equal-times-copies", n=2, copies=1):
         from_table(log, time="t", state="s")
     with pytest.warns(DataWarning) as found:
         from_table({"t": [1, 1], "s": ["a", "b"]}, time="t", state="s")
@@ -219,10 +220,11 @@ def test_rows_that_came_twice_are_told_from_other_ties() -> None:
 def test_letters_with_marks_in_two_encodings_are_noted_and_tidied() -> None:
     composed, parts = "caf\u00e9", "cafe\u0301"  # look the same
     rows = {"page": [composed, "home", parts, "home", parts]}
-    with pytest.warns(DataWarning, match=r"2 states differ only in case, blanks or how letters.*NFC or NFD"):
+    how = "case, blanks or how letters with marks are encoded (Unicode NFC or NFD, which look the same)"
+    with noted("spellings", n=2, how=how):
         assert from_table(rows, state="page").n_states == 3
     assert from_table(rows, state="page", tidy=True).states == (composed, "home")
-    with pytest.warns(DataWarning, match="differ only in case or blanks: 'CAFE', 'cafe'; pass"):
+    with noted("spellings", how="case or blanks", states="'CAFE', 'cafe'"):
         from_table({"page": ["cafe", "CAFE", "home"]}, state="page")
 
 

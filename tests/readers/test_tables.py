@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from somcot.plumbing.errors import DataWarning
 from somcot.readers import Bins, fit_bins, from_table
 from somcot.samples import Samples
+from tests.notes import noted
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -93,10 +94,10 @@ def test_sorted_within_sequences_as_a_plain_loop_does(rows: list[tuple[int, int,
 
 
 def test_disorder_and_ties_are_reported() -> None:
-    with pytest.warns(DataWarning, match=r"1 row\(s\) come before an earlier one"):
+    with noted("rows-sorted", n=1):
         samples = from_table({"time": [2, 1, 3], "state": ["b", "a", "c"]})
     assert counts(samples) == [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
-    with pytest.warns(DataWarning, match=r"2 row\(s\) have the same time"):
+    with noted("equal-times", n=2):
         from_table({"time": [1, 1, 1, 2], "state": [1, 2, 3, 4]})
 
 
@@ -107,7 +108,7 @@ def test_interleaved_sequences_are_no_disorder() -> None:
 
 
 def test_single_rows_are_dropped_aloud() -> None:
-    with pytest.warns(DataWarning, match="1 of 2 sequences have a single row"):
+    with noted("single-rows", share=(1, 2)):
         assert from_table({"sequence": [1, 1, 2], "state": [0, 1, 0]}).n_episodes == 1
 
 
@@ -127,7 +128,7 @@ def test_single_rows_are_dropped_aloud() -> None:
     ],
 )
 def test_times_of_every_kind_sort(times: list[Any]) -> None:
-    with pytest.warns(DataWarning, match="sorted"):
+    with noted("rows-sorted"):
         samples = from_table({"time": times, "state": ["c", "a", "b"]})
     assert counts(samples) == [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
 
@@ -185,7 +186,7 @@ def test_terminated_by_flag_and_by_column() -> None:
     every = from_table(frame, state="state", terminated=True)
     assert every.terminated is not None
     assert every.terminated.tolist() == [True, True]
-    with pytest.warns(DataWarning, match="single row"):  # a true flag in the middle ends the sequence there
+    with noted("single-rows"):  # a true flag in the middle ends the sequence there
         some = from_table(frame, state="state", terminated="done")
     assert some.terminated is not None
     assert some.terminated.tolist() == [True, True]

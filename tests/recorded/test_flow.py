@@ -15,6 +15,7 @@ from somcot.chains import MarkovChain, random_walk
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import ConvergenceWarning
 from somcot.recorded.flow import FlowStatus, flow_mle
+from tests.notes import noted
 
 
 def dense(matrix: object) -> Floats:
@@ -159,7 +160,7 @@ def test_start_state_that_was_never_sampled_leads_to_the_data() -> None:
 
 def test_failure_is_said_and_gives_row_sums() -> None:
     counts = np.array([[50.0, 1.0], [1.0, 2.0]])
-    with pytest.warns(ConvergenceWarning, match=r"step limit after 1 steps.*max_iterations"):
+    with noted("flow-fit-failed", ConvergenceWarning, iterations=1, status="step limit"):
         fit = flow_mle(counts, [0, 1], 0.9, max_iterations=1)
     assert fit.status is FlowStatus.STEP_LIMIT
     np.testing.assert_allclose(fit.chain.transition, counts / counts.sum(axis=1, keepdims=True))

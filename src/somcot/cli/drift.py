@@ -47,8 +47,12 @@ def drift(
 ) -> int:
     """Has a process changed over time? Period against period."""
     from somcot.cli.cost_and_cells import reward_column, shared_cost
-    from somcot.cli.output import command_line, console, deliver, print_json
+    from somcot.cli.forecast import suggested_discount
+    from somcot.cli.inputs import NamedProcess
+    from somcot.cli.output import caught, command_line, console, deliver, for_terminal, print_json
     from somcot.cli.screens import show_drift, show_written
+    from somcot.plumbing.notes import codes
+    from somcot.readers.tables.groups import split_periods
 
     for name, value in (("--confidence", confidence), ("--level", level)):
         if not 0.0 < value < 1.0:

@@ -269,6 +269,9 @@ def console() -> Console:
 
 def print_json(content: Mapping[str, object]) -> None:
     """One object on one line, whatever its labels."""
+    warnings = content.get("warnings")
+    if isinstance(warnings, (list, tuple)):
+        content = {**content, "warning_codes": codes(warnings)}
     sys.stdout.write(json.dumps(plain(content), allow_nan=False) + "\n")
     sys.stdout.flush()
 

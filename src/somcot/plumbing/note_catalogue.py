@@ -87,7 +87,7 @@ CATALOGUE: dict[str, Kind] = {
         "left elsewhere. A final state of its own lets every episode end wherever it was. If the recording was merely "
         "cut off, record longer."),
     "ended-but-left": Kind(CAUTION, "{n} state(s) end episodes but are left in others, so they are not taken as "
-        "absorbing: {states}; pass [[end='left']], say, instead of terminated, to give episodes a final state",
+        "absorbing: {states}; pass [[end='left']], say, instead of [[terminated]], to give episodes a final state",
         "Episodes were declared as ended in states that other episodes go on from. An absorbing state is never left, "
         "so the declaration was ignored for these states. A final state of its own expresses what was meant."),
     "starts-guessed": Kind(CAUTION, "{share} steps do not begin where the step before ended, so the initial states are "
@@ -151,10 +151,11 @@ CATALOGUE: dict[str, Kind] = {
         "account, but the distance compares the fitted first-order chains. Pairs of states as states keep more of the "
         "memory."),
     "memory-many": Kind(CAUTION, "the next state clearly depends on more than the last one (somcot.markov_order), so "
-        "intervals are too narrow; for single pairs use [[somcot.distance]] with [[standard_error='episodes']], or "
-        "make words the states: [[samples.with_order(2)]]",
+        "intervals are too narrow; for single pairs, [[somcot.distance]] with [[standard_error='episodes']] has wider "
+        "ones",
         "A permutation test rejects that the last state alone determines the next. A matrix computes its intervals row "
-        "by row, which assumes the opposite. Check the pairs that matter one by one, with whole episodes resampled."),
+        "by row, which assumes the opposite. Check the pairs that matter one by one, with whole episodes resampled. In "
+        "Python, samples.with_order(2) makes words the states."),
     "few-visits": Kind(CAUTION, "only {counts} recorded, although much time is spent there: the {effect}; record more "
         "episodes, or episodes that start there",
         "Some states are visited often in the discounted process, but few transitions out of them were recorded. The "
@@ -402,8 +403,8 @@ CATALOGUE: dict[str, Kind] = {
         "and pass [[terminated=True]] if sequences end there",
         "The final state that is added must not occur in the data, or a sequence would seem to continue from it. If "
         "the data already have a final state, say that sequences end there."),
-    "never-ends": Kind(ERROR, "state {state} never ends, it is one of {n} recurrent states; [[total=True]] needs every "
-        "state to lead to an absorbing one; [[discount=1]] compares the long run",
+    "never-ends": Kind(ERROR, "state {state} never ends, it is one of {n} states that are recurrent; [[total=True]] "
+        "needs every state to lead to an absorbing one; [[discount=1]] compares the long run",
         "A total cost is finite only if both processes end. This process goes on for ever in some of its states. Use "
         "the long-run average, or a discount."),
     "constant-coordinate": Kind(ERROR, "{names} never changes, so it has no standard deviation; leave it out, or pass "
@@ -435,7 +436,7 @@ CATALOGUE: dict[str, Kind] = {
         "Probabilities must sum to 1 within rounding. If the numbers are counts or weights, rescale them."),
     "file-row-sum": Kind(ERROR, "{what} {total:.10g}, expected 1{more}; divide the row by its sum",
         "Probabilities must sum to 1 within rounding. Rescale the numbers before the file is saved."),
-    "gzip-damaged": Kind(ERROR, "the gzip data are damaged{where} ({reason}); copy or compress the file again",
+    "gzip-damaged": Kind(ERROR, "the gzip data are damaged{where} ({reason}); copy or compress it again",
         "The compressed file cannot be unpacked to its end. Usually a download or a copy was interrupted."),
     "unknown-code": Kind(ERROR, "there is no note {code!r}{near}",
         "Codes of notes are listed by somcot explain without an argument, and in docs/notes.md."),

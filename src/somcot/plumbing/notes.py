@@ -116,7 +116,7 @@ class Note(str):
         """The same note about a part of something larger, such as side x at lag 3."""
         if not place:
             return self
-        return Note(self.code, f"{place}, {self.about}" if self.about else place, **self.values)
+        return Note(self.code, f"{place}: {self.about}" if self.about else place, **self.values)
 
     def __reduce__(self) -> tuple[Callable[..., Note], tuple[str, str, str, dict[str, object]]]:
         return restored, (str(self), self.code, self.about, dict(self.values))
@@ -167,36 +167,40 @@ def collected() -> Iterator[list[Note]]:
     ['empty-traces']
     """
     notes: list[Note] = []
-    with _recorded() as (ours, others):
+    with warnings.catch_warnings(record=True) as recorded:
+        warnings.simplefilter("always")
         try:
             yield notes
         finally:
-            notes.extend(dict.fromkeys(note for note, _ in ours()))
-    _issue(others())
+            notes.extend(dict.fromkeys(note for warning in recorded if (note := _note_of(warning)) is not None))
+    for warning in recorded:
+        if _note_of(warning) is None:
+            _issue(warning)
 
 
-@contextlib.contextmanager
-def relayed(about: str) -> Iterator[None]:
-    """Let the notes that are given as warnings say of what part they are: a side, a lag."""
-    with _recorded() as (ours, others):
-        yield
-    for note, category in ours():
-        warn(note.within(about), category)
-    _issue(others())
+class relayed:  # noqa: N801  # used like a function
+    """Let the notes that are given as warnings in a block say of what part they are: a side, a lag.
 
+    A class, so that no frame of contextlib stands between `warn` and the user's line.
+    """
 
-_Ours = Callable[[], list[tuple[Note, type[Warning]]]]
-_Others = Callable[[], list[warnings.WarningMessage]]
+    def __init__(self, about: str) -> None:
+        self._about = about
+        self._catcher = warnings.catch_warnings(record=True)
+        self._recorded: list[warnings.WarningMessage] = []
 
-
-@contextlib.contextmanager
-def _recorded() -> Iterator[tuple[_Ours, _Others]]:
-    with warnings.catch_warnings(record=True) as recorded:
+    def __enter__(self) -> None:
+        self._recorded = self._catcher.__enter__()
         warnings.simplefilter("always")
-        yield (
-            lambda: [(note, w.category) for w in recorded if (note := _note_of(w)) is not None],
-            lambda: [w for w in recorded if _note_of(w) is None],
-        )
+
+    def __exit__(self, *error: object) -> None:
+        self._catcher.__exit__(None, None, None)
+        for warning in self._recorded:
+            note = _note_of(warning)
+            if note is None:
+                _issue(warning)
+            else:
+                warn(note.within(self._about), warning.category)
 
 
 def _note_of(warning: warnings.WarningMessage) -> Note | None:
@@ -204,9 +208,8 @@ def _note_of(warning: warnings.WarningMessage) -> Note | None:
     return content if isinstance(content, Note) else None
 
 
-def _issue(others: list[warnings.WarningMessage]) -> None:
-    for warning in others:
-        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+def _issue(warning: warnings.WarningMessage) -> None:
+    warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 # --- Many notes for one reader.
