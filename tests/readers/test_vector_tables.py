@@ -103,7 +103,7 @@ def test_lists_that_are_missing_or_too_short() -> None:
     assert [episode[:, 1].tolist() for episode in data.episodes] == [[1.0, 2.0], [4.0, 5.0]]
     with pytest.raises(ValueError, match=r"row 2, column 'at': found 1 numbers, expected 2"):
         read_vectors({"at": [[0.0, 1.0], [1.0]]}, state="at")
-    with pytest.raises(ValueError, match=r"column 'at' holds list<item: double>.* somcot distance --cells auto"):
+    with pytest.raises(ValueError, match=r"column 'at' holds list<item: double>.*readers.read_vectors"):
         from_table({"at": [[0.0, 1.0], [1.0, 2.0]]}, state="at")
 
 

@@ -49,7 +49,8 @@ def test_a_full_disk_costs_the_checkpoint_but_not_the_result(tmp_path: Path, mon
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with noted("checkpoint-not-written", about="checkpoint"):
+    reason = "could not be written (No space left on device); what was there before is kept"
+    with noted("checkpoint-not-written", about="checkpoint", path=str(path), reason=reason):
         found = somcot.solve(x, y, cost, **ARGUMENTS, checkpoint=path)
     assert_same_bits(calm, found)
     assert path.read_bytes() == before

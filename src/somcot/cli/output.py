@@ -27,7 +27,7 @@ from somcot.cli.inputs import NamedProcess, full_label
 from somcot.cli.options import spelled
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.files import write_bytes
-from somcot.plumbing.notes import Note, arranged, collected, restored
+from somcot.plumbing.notes import Note, arranged, codes, collected, restored
 from somcot.plumbing.text import label_text
 from somcot.problem import Data
 from somcot.report import meaning

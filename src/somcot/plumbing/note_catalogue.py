@@ -223,7 +223,7 @@ CATALOGUE: dict[str, Kind] = {
         "discount helps",
         "Values and gradients are those of an iteration that has not converged. In training this happens for discounts "
         "very close to 1. Use a smaller discount, or the exact solver for a single problem."),
-    "checkpoint-not-written": Kind(INFO, "{path}: could not be written ({reason}); the run continues without it",
+    "checkpoint-not-written": Kind(INFO, "{path}: {reason}; the run continues without this file",
         "The disk refused the checkpoint file. The computation is not affected, but an interruption would lose it. "
         "Free some space, or name a file elsewhere."),
     "not-converged": Kind(DOUBT, "the run has not converged: it gives {distance}, while the chains counted from its "
