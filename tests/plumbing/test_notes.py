@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -63,7 +64,7 @@ def sample(code: str) -> Note:
 def test_every_literal_code_is_in_the_catalogue_with_its_values() -> None:
     for path, call in calls("Note"):
         if isinstance(call.args[0], ast.Constant):
-            code = call.args[0].value
+            code = str(call.args[0].value)
             assert code in CATALOGUE, f"{path}: {code}"
             names = {word.arg for word in call.keywords}
             if None not in names:  # ** adds the rest
@@ -113,7 +114,7 @@ def test_flags_in_notes_exist() -> None:
     assert "--standard-error" in wanted
 
 
-def _commands() -> list[object]:
+def _commands() -> list[Any]:
     import typer.main
 
     return list(typer.main.get_command(app).commands.values())  # type: ignore[attr-defined]

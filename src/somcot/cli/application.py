@@ -71,6 +71,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("weeks of one table", f"somcot matrix log.csv --by week {_WITH_COLUMNS} --discount 0.9 -o weeks.html"),
         Example("several files", f"somcot matrix *.csv {_WITH_COLUMNS} --discount 0.9 -o distances.csv"),
     ),
+    "explain": (
+        Example("a code of a note", "somcot explain overlapping-steps"),
+        Example("all codes", "somcot explain"),
+    ),
     "select": (
         Example("which month is it like?", f"somcot select now.csv may.csv june.csv {_WITH_COLUMNS} --discount 0.9"),
         Example("known candidates", f"somcot select now.csv fair.npy loaded.npy {_WITH_COLUMNS} --discount 0.9"),
@@ -236,6 +240,7 @@ _COMMANDS: dict[str, tuple[Callable[..., int], str | None]] = {
     "drift": (drift.drift, None),
     "watch": (watch.watch, None),
     "info": (distance.info, None),
+    "explain": (setup.explain, None),
     "demo": (setup.demo, _TRYING),
     "warm-up": (setup.warm_up, _SETTING_UP),
     "completion": (setup.completion, _SETTING_UP),

@@ -1,10 +1,11 @@
-"""Trying it out and setting up: `somcot demo`, `somcot warm-up` and `somcot completion`."""
+"""Trying it out, notes explained, and setting up: `somcot demo`, `explain`, `warm-up` and `completion`."""
 
 from __future__ import annotations
 
 import enum
 import gc
 import sys
+import textwrap
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -16,7 +17,8 @@ import numpy as np
 import typer
 
 import somcot
-from somcot.cli.options import can_draw
+from somcot.cli.options import can_draw, spelled
+from somcot.plumbing.notes import CATALOGUE, HEADS, explained
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from somcot.chains import MarkovChain
     from somcot.samples import Samples
 
-__all__ = ["COLUMNS", "DISCOUNT", "Shell", "Warmed", "completion", "demo", "warm_kernels", "warm_up"]
+__all__ = ["COLUMNS", "DISCOUNT", "Shell", "Warmed", "completion", "demo", "explain", "warm_kernels", "warm_up"]
 
 DISCOUNT = 0.9
 
@@ -297,6 +299,24 @@ _QUESTIONS: dict[str, Callable[[], None]] = {
     "SOMCOT, full support": partial(_somcot, "full"),
     "SOMCOT, observed support": partial(_somcot, "observed"),
 }
+
+
+# --- What a note or an error means.
+
+
+def explain(
+    code: Annotated[str | None, typer.Argument(metavar="CODE", help="Of a note; without one, all are listed.")] = None,
+) -> int:
+    """What a note or an error means, and what to do."""
+    if code is not None:
+        lines = [textwrap.fill(part, 100) for part in f"{code}: {explained(code, spelled)}".splitlines()]
+    else:
+        lines = []
+        for severity, (title, _) in HEADS.items():
+            lines.append(f"{title}:")
+            lines += [f"  {name}" for name in sorted(n for n, kind in CATALOGUE.items() if kind.severity is severity)]
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 0
 
 
 # --- Completion of commands and options in a shell.

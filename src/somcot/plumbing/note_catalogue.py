@@ -416,8 +416,8 @@ CATALOGUE: dict[str, Kind] = {
         "and clocks",
         "Distances between real vectors use cells with corrections that exist for the default method only. "
         "Discretising first gives ordinary recordings, without these corrections."),
-    "needs-episodes": Kind(ERROR, "[[{purpose}]]: needs whole episodes, which Counts do not keep; pass the Samples, or "
-        "leave it out",
+    "needs-episodes": Kind(ERROR, "[[{purpose}]]: needs whole episodes, which Counts have forgotten; pass the Samples, "
+        "or leave it out",
         "Counts hold how often each transition was made, not the episodes. Resampling whole episodes needs the "
         "recording itself."),
     "unknown-cost": Kind(ERROR, "found {cost!r}, expected an array, a function of x and y, or one of {known}{hint}",
