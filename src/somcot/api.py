@@ -352,7 +352,7 @@ def markov_order(samples: Samples, *, max_order: int = 3, rng: int | np.random.G
     return test(samples, max_order=max_order, rng=rng)
 
 
-def _method_for(name: str, x: object, y: object) -> Method:
+def _method_for(name: object, x: object, y: object) -> Method:
     if not isinstance(name, str) or name not in METHODS:
         known = ", ".join(repr(row) for row in METHODS)
         raise ValueError(f"method: found {name!r}, expected one of {known}")

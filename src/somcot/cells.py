@@ -37,8 +37,9 @@ def apart(cost: PointCost, a: Floats, b: Floats, scale: Floats) -> Floats:
         if table.shape != (len(a), len(b)):
             raise ValueError(f"cost: returned shape {table.shape} for {len(a)} and {len(b)} points")
         return table
-    if not isinstance(cost, str) or cost not in COSTS:
-        found_name = repr(cost) if isinstance(cost, str) else type(cost).__name__
+    name: object = cost
+    if not isinstance(name, str) or name not in COSTS:
+        found_name = repr(name) if isinstance(name, str) else type(name).__name__
         raise ValueError(f"cost: found {found_name}, expected 'euclidean', 'sqeuclidean' or a function of two arrays")
     difference = (a / scale)[:, None, :] - (b / scale)[None, :, :]
     squares: Floats = np.einsum("ijk,ijk->ij", difference, difference)

@@ -156,7 +156,9 @@ def test_three_writers_of_one_file(tmp_path: Path) -> None:
     inputs = write_tables(tmp_path)
     (tmp_path / "m.csv").write_bytes(OLD)
     runs = [start(COMMANDS["metric"], tmp_path) for _ in range(3)]
-    assert [run.communicate(timeout=300) and run.returncode for run in runs] == [0, 0, 0]
+    for run in runs:
+        run.communicate(timeout=300)
+    assert [run.returncode for run in runs] == [0, 0, 0]
     assert (tmp_path / "m.csv").read_bytes() != OLD
     assert broken(tmp_path, inputs) == []
     assert not list(tmp_path.glob(".*"))

@@ -286,7 +286,7 @@ def _explain(error: BaseException) -> int:
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else FAILED
     if isinstance(error, MemoryError):
-        return _say(f"error: {error or 'out of memory; use fewer states or a larger machine'}", TOO_LARGE)
+        return _say(f"error: {str(error) or 'out of memory; use fewer states or a larger machine'}", TOO_LARGE)
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
         if type(error).__name__ == "NoSuchOption" and getattr(error, "option_name", None) == "--cells":
             return _say(f"error: {_NO_CELLS}", BAD_INPUT)

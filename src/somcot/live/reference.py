@@ -85,7 +85,7 @@ class Labels:
         try:
             codes = np.fromiter(map(code.get, labels, [-1] * len(labels)), np.int32, len(labels))
         except TypeError:
-            bad = next(label for label in labels if not isinstance(label, Hashable))
+            bad = next(label for label in labels if not _is_hashable(label))
             raise TypeError(f"states: label {bad!r} is not hashable; use a tuple or text") from None
         unknown = np.flatnonzero(codes < 0)
         if len(unknown):
@@ -114,6 +114,15 @@ class Labels:
             if len(self.states) - self.known <= MOST_NEW:
                 self._code[label] = len(self.states)
                 self.states.append(label)
+
+
+def _is_hashable(label: object) -> bool:
+    """Whether `label` has a hash; a tuple that holds a list is `Hashable` by its type and yet has none."""
+    try:
+        hash(label)
+    except TypeError:
+        return False
+    return True
 
 
 def times_of(times: object, n: int) -> tuple[Floats, bool]:

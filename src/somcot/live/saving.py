@@ -100,7 +100,8 @@ def _alarm(record: dict[str, object]) -> Alarm:
     numbers = (alarm.evidence, alarm.threshold, *(() if alarm.time is None else (alarm.time,)))
     for value in (*numbers, *(number for row in alarm.transitions for number in row[2:])):
         check_number("alarms", value)
-    if not isinstance(alarm.id, str) or not isinstance(alarm.reason, str):
+    texts: tuple[object, ...] = (alarm.id, alarm.reason)
+    if not all(isinstance(text, str) for text in texts):
         raise TypeError("alarms: an id or a reason is no text")
     return alarm
 

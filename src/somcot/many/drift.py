@@ -256,7 +256,7 @@ def holm(pvalues: Sequence[float]) -> Floats:
     return adjusted
 
 
-def _checked(periods: object, level: float) -> tuple[dict[Hashable, Samples], dict[Hashable, int]]:
+def _checked(periods: object, level: object) -> tuple[dict[Hashable, Samples], dict[Hashable, int]]:
     """The periods that can be compared, and how many transitions the others have."""
     if not isinstance(periods, Mapping):
         raise TypeError(f"periods: found {type(periods).__name__}, expected a mapping of label to Samples")

@@ -367,7 +367,8 @@ def _checked(asked: MatrixSettings) -> float:
     check_confidence(asked.confidence)
     if check_flag("simultaneous", asked.simultaneous) and asked.confidence is None:
         raise ValueError("simultaneous: there are no intervals without a level; pass confidence=0.9, say")
-    if not isinstance(asked.method, str) or asked.method not in METHODS:
+    method: object = asked.method
+    if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"method: found {asked.method!r}, expected one of {', '.join(map(repr, METHODS))}")
     if asked.tests not in (None, "bh", "by"):
         raise ValueError(f"tests: found {asked.tests!r}, expected None, 'bh' or 'by'")

@@ -172,7 +172,8 @@ def from_xes(
     ('order', 'pay', 'closed')
     """
     wishes = TableOptions(terminated, end, gap, missing, tidy, top, other, initial)
-    if lifecycle is not None and (not isinstance(lifecycle, str) or not lifecycle):
+    transition: object = lifecycle
+    if transition is not None and (not isinstance(transition, str) or not transition):
         raise TypeError(f"lifecycle: found {lifecycle!r}, expected a transition such as 'complete', or 'all'")
     if classifier is not None and state is not None:
         raise ValueError("classifier: says what a state is, and so does state; leave one out")
