@@ -8,7 +8,7 @@ BENCH  := .venv-bench
 LOSS   := .venv-loss
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-numba test-loss test-all campaign check format bench docs clean
+.PHONY: help setup demo test test-numba test-loss test-all campaign coverage check format bench docs package clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -19,7 +19,7 @@ $(READY): pyproject.toml
 	@echo "setup: creating $(VENV) and installing somcot with its development tools (a few minutes the first time)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e . --group dev
 	@$(BIN)/somcot warm-up
 	@touch $(READY)
 	@echo "setup: done"
@@ -53,11 +53,15 @@ campaign: $(READY) ## run the reliability campaign (about 30 minutes), write its
 	@SOMCOT_CAMPAIGN_TABLE=$(CURDIR)/out/campaign.jsonl $(BIN)/python -m pytest -q -n 2 -m campaign tests/campaign; \
 		code=$$?; $(BIN)/python -m tests.campaign.table out/campaign.jsonl out/campaign; exit $$code
 
-check: $(READY) ## lint, formatting, types, import layers
+coverage: $(READY) ## run the tests of `make test` and show which share of the lines they run; lines in out/coverage
+	@$(BIN)/python -m pytest -q -n 2 -m "not slow and not statistical and not campaign" --cov --cov-report=term --cov-report=html:out/coverage
+
+check: $(READY) ## lint, formatting, types, import layers, workflows
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/zizmor --offline --quiet .github
 
 format: $(READY) ## format the code and sort its imports
 	@$(BIN)/ruff check --fix .
@@ -78,6 +82,11 @@ docs: $(READY) ## build the documentation into docs/_build (a minute; examples t
 	@$(BIN)/python -m sphinx -W -q -b html docs docs/_build/html
 	@echo "docs: open docs/_build/html/index.html"
 
+package: $(READY) ## build wheel and sdist into dist and check what they say about themselves
+	@rm -rf dist
+	@$(BIN)/python -m build --quiet
+	@$(BIN)/python -m twine check --strict dist/*
+
 clean: ## remove environments, caches and outputs
-	rm -rf $(VENV) $(BENCH) $(LOSS) out docs/_build docs/gallery build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BENCH) $(LOSS) out docs/_build docs/gallery build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

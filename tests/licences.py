@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "licences.md"
 HEAD = """# Licences
 
-somcot itself is under the BSD 3-Clause licence. The packages that it asks for, always or in an extra, are listed here
-with the licence that each names in its metadata (`python -m tests.licences` writes this page). None of their code is
+somcot itself is under the BSD 3-Clause licence. The packages that it needs, always, in an extra or for development, are
+listed here with the licence that each names in its metadata (`python -m tests.licences` writes this page). None of their code is
 part of somcot. What these packages bring in turn is theirs to list.
 
 | package | comes with | licence |
@@ -25,11 +25,15 @@ _SHORT = 90  # characters of a licence field that is a name, not a text
 
 
 def wanted() -> dict[str, list[str]]:
-    """Each package that pyproject.toml names, and the extras it belongs to; "somcot" for what is always there."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    """Each package that pyproject.toml names, and the extras and groups it belongs to; "somcot" for what is always there."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = settings["project"]
+    groups = {"somcot": project["dependencies"], **project["optional-dependencies"], **settings["dependency-groups"]}
     found: dict[str, list[str]] = {}
-    for extra, lines in {"somcot": project["dependencies"], **project["optional-dependencies"]}.items():
+    for extra, lines in groups.items():
         for line in lines:
+            if isinstance(line, dict):  # includes another group, which has its own turn
+                continue
             name = re.match(r"[\w.-]+", line)
             assert name is not None
             if name[0] != "somcot":
