@@ -15,8 +15,8 @@ PAGE = ROOT / "docs" / "licences.md"
 HEAD = """# Licences
 
 somcot itself is under the BSD 3-Clause licence. The packages that it needs, always, in an extra or for development, are
-listed here with the licence that each names in its metadata (`python -m tests.licences` writes this page). None of their code is
-part of somcot. What these packages bring in turn is theirs to list.
+listed here with the licence that each names in its metadata (`python -m tests.licences` writes this page). None of
+their code is part of somcot. What these packages bring in turn is theirs to list.
 
 | package | comes with | licence |
 |---|---|---|
@@ -25,7 +25,7 @@ _SHORT = 90  # characters of a licence field that is a name, not a text
 
 
 def wanted() -> dict[str, list[str]]:
-    """Each package that pyproject.toml names, and the extras and groups it belongs to; "somcot" for what is always there."""
+    """Each package that pyproject.toml names, and its extras and groups; "somcot" for what is always there."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project = settings["project"]
     groups = {"somcot": project["dependencies"], **project["optional-dependencies"], **settings["dependency-groups"]}

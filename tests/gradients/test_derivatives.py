@@ -168,9 +168,8 @@ def test_equal_bits_whatever_the_threads() -> None:
 def test_warm_starts_end_where_cold_ones_do(step: float) -> None:
     warm, rng = WarmStart(), np.random.default_rng(4)
     arrays = random_arrays(4, (2,), 9, 7)
-    used = 0
+    used, before = 0, None
     for _ in range(6):
-        before = warm._last
         a, b = solve_arrays(arrays, warm), solve_arrays(arrays)
         np.testing.assert_allclose(a.value, b.value, atol=1e-13)
         for found, expected in zip(a.gradient, b.gradient, strict=True):
@@ -179,6 +178,7 @@ def test_warm_starts_end_where_cold_ones_do(step: float) -> None:
             sweep = a.solved.stack.sweep(1)
             sweep.resume(before.stack.table(before.V), before.sweep)
             used += int(sweep.improve(before.stack.table(before.V)).changed == 0)
+        before = a.solved
         pushed = [arrays[k] * np.exp(step * rng.normal(size=arrays[k].shape)) for k in (0, 1)]
         P, Q = (rows / rows.sum(axis=-1, keepdims=True) for rows in pushed)
         arrays = (P, Q, arrays[2] + step * rng.normal(size=arrays[2].shape), *arrays[3:])

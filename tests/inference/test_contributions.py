@@ -10,7 +10,7 @@ import pytest
 
 import somcot
 from somcot import MarkovChain, Samples
-from somcot.inference.row_tests import _pair_errors, benjamini_hochberg, rows_pvalue
+from somcot.inference.row_tests import benjamini_hochberg, rows_pvalue
 from somcot.result import Result
 
 LABELS = 1.0 - np.eye(4)
@@ -60,10 +60,9 @@ def test_pair_errors_against_simulation() -> None:
     cost = rng.random((4, 4))
     a, b = x.sample(2000, 50, rng=1), y.sample(2000, 50, rng=2)
     result = somcot.distance(a, b, cost, discount=0.9, method="plugin")
-    assert result.makeup is not None
     top = [(i, j) for i in range(4) for j in range(4) if result.state_law[i, j] > 0.05][:4]
     assert len(top) == 4
-    found = _pair_errors(result, result.makeup, top)
+    errors = {(pair.x, pair.y): pair.standard_error for pair in result.contributions(16).pairs}
     draws = []
     for _ in range(300):
         noisy = [
@@ -72,7 +71,7 @@ def test_pair_errors_against_simulation() -> None:
         ]
         law = somcot.distance(noisy[0], noisy[1], cost, discount=0.9).state_law
         draws.append([law[k] * cost[k] for k in top])
-    assert found == pytest.approx(np.std(draws, axis=0), rel=0.2)
+    assert [errors[pair] for pair in top] == pytest.approx(np.std(draws, axis=0), rel=0.2)
 
 
 def test_equal_processes_get_no_marks_and_changed_rows_do() -> None:

@@ -16,7 +16,7 @@ import somcot
 from somcot import MarkovChain, Monitor, Samples
 from somcot.data import clickstream
 
-__all__ = ["FAMILIES", "NOTE", "Family", "PlainDetector", "same", "share_of_alarms"]
+__all__ = ["FAMILIES", "NOTE", "Family", "PlainDetector", "same", "share_of_alarms", "side_by_side"]
 
 MEMORIES = (16.0, 64.0, 256.0, 1024.0, np.inf)
 
@@ -53,13 +53,14 @@ class Family:
 
     def _paths(self, how_many: int, n: int, rng: np.random.Generator) -> NDArray[np.int32]:
         """Paths of n states; after the end of a session comes a first state."""
-        rows, ends, start = self.chain._draw_next, self.ends, self.chain.n_states
-        paths = np.empty((how_many, n), dtype=np.int32)
-        paths[:, 0] = rows(np.full(how_many, start), rng)
-        for t in range(1, n):
-            last = paths[:, t - 1]
-            paths[:, t] = rows(np.where(ends[last], start, last) if self.n_mixed else last, rng)
-        return paths
+        chain = self.chain
+        if self.n_mixed:
+            chain = MarkovChain(
+                np.where(self.ends[:, None], chain.initial, np.asarray(chain.transition)),
+                chain.initial,
+                states=chain.states,
+            )
+        return side_by_side(chain, how_many, n, rng)
 
     def _mixed(self, lanes: NDArray[np.int32], n: int, rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
         m = len(lanes)
@@ -86,6 +87,14 @@ class Family:
     def monitor(self, reference: Any, **promise: Any) -> Monitor:
         """A monitor with the reference, known (the chain) or recorded."""
         return Monitor(reference, discount=0.9, window=100, **promise)
+
+
+def side_by_side(chain: MarkovChain, how_many: int, n: int, rng: np.random.Generator) -> NDArray[np.int32]:
+    """Paths of n states, (how_many, n)."""
+    drawn = chain.sample(how_many, n - 1, rng=rng)
+    now, following = (steps.reshape(how_many, n - 1) for steps in (drawn.now, drawn.following))
+    paths: NDArray[np.int32] = np.hstack([now, following[:, -1:]])
+    return paths
 
 
 def share_of_alarms(

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import somcot
 from somcot import Samples
 from somcot.cli.application import app
-from somcot.many.drift import _pairs, holm
+from somcot.many.drift import holm
 from somcot.plumbing.errors import DataWarning
 from somcot.plumbing.notes import Note
 from somcot.readers import split_periods, split_table
@@ -95,9 +95,15 @@ def test_holm_against_its_definition() -> None:
 
 
 def test_each_pair_is_compared_once() -> None:
-    assert _pairs(["a", "b", "c"], "a") == [("b", "a"), ("c", "a"), ("c", "b")]
-    assert _pairs(["a", "b", "c"], "b") == [("a", "b"), ("c", "b")]
-    assert _pairs(["a", "b", "c"], "c") == [("a", "c"), ("b", "c"), ("b", "a")]
+    data = dict(zip("abc", weeks(3, 3).values(), strict=True))
+    expected = {
+        "a": [("b", "a"), ("c", "a"), ("c", "b")],
+        "b": [("a", "b"), ("c", "b")],
+        "c": [("a", "c"), ("b", "c"), ("b", "a")],
+    }
+    for reference, pairs in expected.items():
+        found = somcot.drift(data, discount=0.8, reference=reference, n_permutations=19)
+        assert [(c.period, c.against) for c in found.changes] == pairs
     found = somcot.drift(weeks(3, 3), discount=0.8, reference="week 2")
     assert {c.period for c in found.against_reference()} == {"week 1", "week 3"}
     assert len(found.against_before()) == 2

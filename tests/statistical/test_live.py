@@ -5,7 +5,7 @@ import pytest
 
 import somcot
 from somcot import MarkovChain
-from tests.live.streams import FAMILIES, NOTE, Family, share_of_alarms
+from tests.live.streams import FAMILIES, NOTE, Family, share_of_alarms, side_by_side
 
 pytestmark = pytest.mark.statistical
 
@@ -47,9 +47,10 @@ def median_delay(before: MarkovChain, after: MarkovChain, reference_length: int 
     references = [before] * n_streams if reference_length is None else one.recordings(n_streams, reference_length, rng)
     first = np.array([states for states, _ in one.streams(n_streams, 10_000, rng)])
     rest = np.empty((n_streams, 30_000), dtype=np.int32)
-    last = first[:, -1]
-    for t in range(rest.shape[1]):
-        last = rest[:, t] = after._draw_next(last, rng)
+    for state in np.unique(first[:, -1]).tolist():
+        streams = np.flatnonzero(first[:, -1] == state)
+        drawn = side_by_side(MarkovChain(after.transition, state), len(streams), rest.shape[1] + 1, rng)
+        rest[streams] = drawn[:, 1:]
     delays = []
     for reference, states in zip(references, np.hstack([first, rest]), strict=True):
         monitor = one.monitor(reference, false_alarm=BOUND, within=LENGTH)
