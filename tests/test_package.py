@@ -83,6 +83,26 @@ def test_what_is_released_says_so_everywhere() -> None:
     assert f"Python {', '.join(claimed[:-1])} and {claimed[-1]}" in said
 
 
+def test_hooks_and_groups_pin_the_same_linters() -> None:
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text()
+    pinned = dict(re.findall(r"repo: https://github\.com/\S+/(\w+)-pre-commit\s+rev: v(\S+)", hooks))
+    assert set(pinned) == {"ruff", "zizmor"}
+    lint = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["lint"]
+    assert {f"{name}=={version}" for name, version in pinned.items()} <= set(lint)
+    exact = {line.partition("==")[0] for line in lint if "==" in line}
+    assert exact == {"ruff", "mypy", "import-linter", "zizmor"}
+
+
+def test_workflows_pin_actions_and_try_every_python() -> None:
+    texts = {path.stem: path.read_text() for path in sorted((ROOT / ".github" / "workflows").glob("*.yml"))}
+    actions = [action for text in texts.values() for action in re.findall(r"uses: (.*)", text)]
+    assert actions
+    assert [a for a in actions if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", a)] == []
+    (tried,) = re.findall(r"^ +python: \[(.*)\]$", texts["tests"], re.MULTILINE)
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    assert re.findall(r"[\d.]+", tried) == [c.rpartition(" ")[2] for c in classifiers if " :: 3." in c]
+
+
 def test_all_extras_bring_nothing_for_graphics_cards() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     (line,) = extras["all"]
