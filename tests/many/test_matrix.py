@@ -427,7 +427,6 @@ WORKER = """
 import sys, warnings, numpy as np, somcot
 from tests.many.test_matrix import COST, DATA
 from somcot.many import matrix, storing
-from tests.notes import noted
 warnings.simplefilter("ignore")
 storing._EVERY, matrix._CHUNK = 0.0, 0.01
 sets = list(DATA.values()) * 3
