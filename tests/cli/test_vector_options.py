@@ -60,7 +60,7 @@ def test_the_screen_says_how_it_came_about(files: Path) -> None:
         (["--cells", "8", "--tidy"], "--tidy: not together with --cells"),
         (["--cells", "8", "--cost", "degree"], "with --cells it is euclidean or sqeuclidean"),
         (["--discount", "0.9"], "or keep all numbers: somcot distance --cells auto"),
-        (["--cells", "8", "--horizon", "5"], "somcot.discretise makes Samples"),
+        (["--cells", "8", "--horizon", "5"], "somcot.discretise in Python makes Samples"),
         (["--cells", "8", "--scale", "big"], "--scale: found 'big', expected std, a number above 0"),
         (["--cells", "8", "--scale", "1,-2"], "--scale: found '1,-2', expected std, a number above 0"),
         (["--cells", "8", "--scale", "1,2,3"], "--scale: found 3 numbers, expected one, or one for each of 2 coord"),

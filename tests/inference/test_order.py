@@ -11,7 +11,7 @@ from scipy.stats import chi2_contingency
 import somcot
 from somcot import Samples
 from somcot.inference.order import Occurrences, _chi_squared, _steps, has_memory
-from tests.notes import noted
+from tests.notes import codes, noted, notes_in
 
 
 def second_order(n: int, length: int, seed: int, memory: float) -> list[list[int]]:
@@ -116,10 +116,8 @@ def test_the_note_does_not_ask_for_what_was_done() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             notes = somcot.distance(x, y, discount=0.5, confidence=0.9, rng=0, standard_error=by).diagnose()
-        (said[by],) = [note for note in notes if note.startswith("x: the next state clearly depends")]
-    assert "use standard_error='episodes'" in said["rows"]
-    assert "standard_error" not in said["episodes"]
-    assert "too narrow" not in said["episodes"]
+        said[by] = [note.code for note in notes_in(notes) if note.about == "x"]
+    assert said == {"rows": ["memory"], "episodes": ["memory-episodes"]}
 
 
 def test_no_note_speaks_of_an_interval_that_nobody_asked_for() -> None:
@@ -130,7 +128,7 @@ def test_no_note_speaks_of_an_interval_that_nobody_asked_for() -> None:
             warnings.simplefilter("ignore")
             said[confidence] = somcot.distance(x, y, discount=0.998, confidence=confidence, rng=0).diagnose()
     assert len(said[None]) == len(said[0.9])
-    assert any("too few data for this horizon" in note for note in said[None])
+    assert "too-few-data" in codes(said[None])
     assert any("the standard error is too small" in note for note in said[None])
     assert not any("interval" in note for note in said[None])
     assert sum("interval" in note for note in said[0.9]) >= 2

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
 from somcot import MarkovChain, MemoryLimitError, Status, costs, random_walk, streams
+from somcot.plumbing.notes import Note
 from somcot.result import Result
 from somcot.solvers import somcot
 from somcot.solvers.somcot import algorithm
@@ -22,6 +23,7 @@ from somcot.solvers.somcot.run_arrays import Transitions
 from somcot.solvers.somcot.state import State, grow
 from somcot.steps import Steps, explicit
 from tests.instances import random_chain, reward, walks
+from tests.notes import notes_in
 
 SETTINGS = [
     # n_x, n_y, discount, eta, beta, decay, batch, steps
@@ -617,16 +619,18 @@ def test_default_number_of_steps() -> None:
 def test_diagnosis_names_the_case() -> None:
     x, y, cost = walks(5, 0.7)
 
-    def said(**options: Any) -> str:
-        return " ".join(somcot.solve(x, y, cost, discount=0.95, rng=0, **options).diagnose())
+    def notes(**options: Any) -> dict[str, Note]:
+        result = somcot.solve(x, y, cost, discount=0.95, rng=0, **options)
+        return {note.code: note for note in notes_in(result.diagnose())}
 
-    assert "dual step too small" in said(n_steps=10_000, primal_step=1.0, dual_step=0.003)
-    assert "dual step too large" in said(n_steps=10_000, primal_step=1.0, dual_step=1.0)
-    assert "too few steps for the size: 1,000 steps for 5 x 5 states" in said(n_steps=1_000)
-    assert said(n_steps=100_000) == ""
+    assert "dual-step-small" in notes(n_steps=10_000, primal_step=1.0, dual_step=0.003)
+    assert "dual-step-large" in notes(n_steps=10_000, primal_step=1.0, dual_step=1.0)
+    few = notes(n_steps=1_000)["too-few-steps"].values
+    assert (few["steps"], few["n_x"], few["n_y"]) == (1_000, 5, 5)
+    assert notes(n_steps=100_000) == {}
     unreachable = MarkovChain([[1.0, 0.0], [0.0, 1.0]], states=["home", "away"])
     result = somcot.solve(unreachable, unreachable, 1 - np.eye(2), discount=0.9, n_steps=10_000, rng=0)
-    assert "1 state(s) of x were never seen: 'away'" in " ".join(result.diagnose())
+    assert Note("unseen-in-stream", "x", n=1, states="'away'") in result.diagnose()
 
 
 def test_result_survives_a_file(tmp_path: Any) -> None:
