@@ -53,20 +53,41 @@ def test_explicit_takes_one_or_three() -> None:
     assert steps.explicit((1, 2, 3), [4, 5, 6]) == steps.Steps(1, 2, 3, 4, 5, 6)
 
 
-def test_error_bound_is_the_last_display_of_the_proof() -> None:
-    X, Y, g, K, delta = 3, 8, 0.95, 10**6, 0.01
-    log = math.log
-    lines = (
-        12 * math.sqrt(2 * X * Y) * (math.sqrt(X) + math.sqrt(Y))
-        + 4 * math.sqrt(2 * X * Y)
-        + 3 * math.sqrt(10 * X * log(Y))
-        + 3 * math.sqrt(10 * Y * log(X))
-        + 40 * math.sqrt(log(X**2 * Y**2))
-        + 12 * math.sqrt(log(1 / delta))
-        + 12 * math.sqrt(2 * X * log(1 / delta))
-        + 12 * math.sqrt(2 * Y * log(1 / delta))
-    )
-    assert steps.error_bound(X, Y, g, K, delta) == pytest.approx(lines / ((1 - g) * math.sqrt(K)))
+def the_proofs_bound(rates: steps.Steps, X: int, Y: int, g: float, K: int, delta: float) -> float:
+    """The display of the proof that holds with probability 1 - 2 delta, term by term."""
+    log, G2 = math.log, (1 - g) ** 2
+    return (
+        18 * X**2 * Y / (rates.alpha_x * K * G2) + 4 * rates.alpha_x + math.sqrt(72 / (K * G2) * log(2 / delta))
+        + 18 * X * Y**2 / (rates.alpha_y * K * G2) + 4 * rates.alpha_y + math.sqrt(72 / (K * G2) * log(2 / delta))
+        + 4 * X * Y / (rates.V * K * G2) + 2 * rates.V
+        + 2 * log(X * Y) / (rates.mu * K) + 200 * rates.mu / (2 * G2)
+        + X * log(Y) / (rates.lambda_x * K) + 90 * rates.lambda_x / G2 + math.sqrt(288 * X * log(2 / delta) / (K * G2))
+        + Y * log(X) / (rates.lambda_y * K) + 90 * rates.lambda_y / G2 + math.sqrt(288 * Y * log(1 / delta) / (K * G2))
+    )  # fmt: skip
+
+
+def appendix(X: int, Y: int, g: float, K: int) -> steps.Steps:
+    """The rates that the proof puts into its bound."""
+    r, log = 1 - g, math.log
+    return steps.Steps(
+        r * math.sqrt(log(X * Y) / (100 * K)), r * math.sqrt(X * log(Y) / (90 * K)),
+        r * math.sqrt(Y * log(X) / (90 * K)), math.sqrt(9 * X**2 * Y / (2 * K)) / r,
+        math.sqrt(9 * X * Y**2 / (2 * K)) / r, math.sqrt(2 * X * Y / K) / r,
+    )  # fmt: skip
+
+
+def test_error_bound_is_the_proofs_at_the_rates_that_are_used() -> None:
+    case = (3, 8, 0.95, 10**6)
+    for rates in (steps.theorem(*case), appendix(*case), steps.explicit(0.01, 0.02)):
+        assert steps.error_bound(*case, 0.01, rates=rates) == pytest.approx(the_proofs_bound(rates, *case, 0.01))
+    assert steps.error_bound(*case, 0.01) == steps.error_bound(*case, 0.01, rates=steps.theorem(*case))
+    large = (5, 5, 0.9, 10**10)
+    assert steps.error_bound(*large) == pytest.approx(0.147, abs=5e-4)
+    assert steps.error_bound(*large, rates=appendix(*large)) == pytest.approx(0.0740, abs=5e-5)
+    doubled = steps.Steps(*(r / 2 for r in appendix(*large)[:3]), *(2 * r for r in appendix(*large)[3:6]))
+    assert steps.error_bound(*large, max_cost=2.0, rates=doubled) == pytest.approx(0.1481, abs=1e-4)
+    with pytest.raises(ValueError, match="rates: found decay=0.1, expected constant rates"):
+        steps.error_bound(*large, rates=steps.explicit(1.0, 1.0, 0.1))
 
 
 @given(sizes, sizes, discounts, st.floats(1e-3, 0.999), st.floats(1e-3, 1e4), st.floats(0.01, 100))

@@ -1,4 +1,4 @@
-"""Step sizes for SOMCOT: the automatic rule, Theorem 1's, explicit values; and the theorem's error bound.
+"""Step sizes for Algorithm 2: the paper's table, Theorem 1's, a rule by size, explicit values; and the error bound.
 
 SOMCOT has six rates: three primal ones (mu, lambda_X, lambda_Y) for the entropic mirror descent, three dual ones
 (alpha_X, alpha_Y, V) for the projected gradient steps. Rates depend on the unit of the cost: dividing the cost by s and
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from somcot.plumbing.checks import check_count, check_discount, check_number, check_positive
 
-__all__ = ["Steps", "auto", "error_bound", "explicit", "steps_for_error", "theorem"]
+__all__ = ["Steps", "auto", "error_bound", "explicit", "paper", "steps_for_error", "theorem"]
 
 
 class Steps(NamedTuple):
@@ -29,10 +29,11 @@ class Steps(NamedTuple):
 
 
 def auto(n_x: int, n_y: int, n_steps: int, max_cost: float = 1.0) -> Steps:
-    """Rates that need no tuning: eta = 1 / max c and beta = 0.6 max c sqrt(n_x n_y / K).
+    """Rates for Algorithm 2 that depend on K: eta = 1 / max c and beta = 0.6 max c sqrt(n_x n_y / K).
 
-    To be used with the average over the last half of the iterates. The estimate converges as `n_steps` grows (with
-    a constant dual rate it does not), and at least 200 n_x n_y steps are advisable.
+    To be used with the average over the last half of the iterates; at least 200 n_x n_y steps are advisable. They do
+    well where both processes start alike and mix soon. Elsewhere the duals need more steps than there are, and the
+    estimate stays off, without a sign of it in the residuals. ``steps="auto"`` does not use them: it counts.
 
     Examples
     --------
@@ -46,12 +47,25 @@ def auto(n_x: int, n_y: int, n_steps: int, max_cost: float = 1.0) -> Steps:
     return Steps(1 / scale, 1 / scale, 1 / scale, beta, beta, beta)
 
 
+def paper() -> Steps:
+    """Rates of the paper's table, first row (the encoder's figure): eta = 40, beta = 0.2, in the unit of the cost.
+
+    The table has other values for its other figures; pass those as ``primal_step``, ``dual_step`` and ``decay``.
+
+    Examples
+    --------
+    >>> paper().mu, paper().V
+    (40.0, 0.2)
+    """
+    return explicit(40.0, 0.2)
+
+
 def theorem(n_x: int, n_y: int, discount: float, n_steps: int, max_cost: float = 1.0) -> Steps:
     """Rates of Theorem 1, for which `error_bound` falls as 1 / sqrt(K); to be used with the average of all iterates.
 
     The bound says something only for very many steps. Before, the dual rates are large and the estimate is far too
     high: for walks of 5 states at discount 0.9, distance 0.220, one run each gave 0.484, 0.408 and 0.315 after 10,000,
-    100,000 and 1,000,000 steps. `auto` is the rule for use.
+    100,000 and 1,000,000 steps.
 
     Examples
     --------
@@ -99,11 +113,21 @@ def explicit(primal_step: float | Sequence[float], dual_step: float | Sequence[f
 
 
 def error_bound(
-    n_x: int, n_y: int, discount: float, n_steps: int, delta: float = 0.05, *, max_cost: float = 1.0
+    n_x: int,
+    n_y: int,
+    discount: float,
+    n_steps: int,
+    delta: float = 0.05,
+    *,
+    max_cost: float = 1.0,
+    rates: Steps | None = None,
 ) -> float:
-    """Error that SOMCOT exceeds with probability at most `delta`: the explicit bound that ends the proof of Theorem 1.
+    """Error that Algorithm 2 exceeds with probability at most 2 `delta`, by the proof of Theorem 1.
 
-    The bound is a guarantee for every pair of chains of this size and far above what is seen in practice.
+    The proof's bound before it puts rates in, at these rates. The paper chooses other constants there than in the
+    theorem, and with them the bound is about half as large. It is a guarantee for every pair of chains of this size and
+    far above what is seen in practice. (The display takes half of the lemma's term for mu, 200 eta; with the whole of
+    it the example below is 0.172.)
 
     Parameters
     ----------
@@ -111,25 +135,54 @@ def error_bound(
         Numbers of states.
     discount : float
     n_steps : int
-        K, the number of iterations.
+        K, the number of iterations, all of which are averaged.
     delta : float
-        Probability of a larger error.
+        Half the probability of a larger error.
     max_cost : float
         The bound is stated for costs in [0, 1] and grows in proportion.
+    rates : Steps, optional
+        In the unit of the cost and without decay; by default those of `theorem`.
 
     Examples
     --------
     >>> round(error_bound(5, 5, 0.9, 10**10, 0.05), 4)
-    0.0715
+    0.1466
     """
     n_x, n_y, n_steps = _sizes(n_x, n_y, n_steps)
-    return _bound_constant(n_x, n_y, discount, delta, max_cost) / math.sqrt(n_steps)
+    rest, scale = 1.0 - check_discount(discount), check_positive("max_cost", max_cost)
+    if not 0.0 < delta < 1.0:
+        raise ValueError(f"delta: found {delta}, expected a probability strictly between 0 and 1")
+    own = theorem(n_x, n_y, discount, n_steps, scale) if rates is None else rates
+    if own.decay:
+        raise ValueError(f"rates: found decay={own.decay}, expected constant rates; the proof covers no others")
+
+    def dual(rate: float, distance: float, slope: float) -> float:
+        beta = rate / scale
+        return distance / (beta * n_steps * rest**2) + slope * beta
+
+    def primal(rate: float, entropy: float, slope: float) -> float:
+        eta = rate * scale
+        spent = entropy / (eta * n_steps) if entropy > 0 else 0.0
+        return spent + slope * eta / rest**2
+
+    def chance(size: float, doubt: float) -> float:
+        return math.sqrt(size * math.log(doubt / delta) / n_steps) / rest
+
+    terms = (
+        dual(own.alpha_x, 18.0 * n_x * n_x * n_y, 4.0) + chance(72.0, 2.0),
+        dual(own.alpha_y, 18.0 * n_x * n_y * n_y, 4.0) + chance(72.0, 2.0),
+        dual(own.V, 4.0 * n_x * n_y, 2.0),
+        primal(own.mu, 2 * math.log(n_x * n_y), 100.0),
+        primal(own.lambda_x, n_x * math.log(n_y), 90.0) + chance(288.0 * n_x, 2.0),
+        primal(own.lambda_y, n_y * math.log(n_x), 90.0) + chance(288.0 * n_y, 1.0),
+    )
+    return scale * math.fsum(terms)
 
 
 def steps_for_error(
     n_x: int, n_y: int, discount: float, error: float, delta: float = 0.05, *, max_cost: float = 1.0
 ) -> int:
-    """Least number of steps whose `error_bound` is at most `error`.
+    """Least number of steps whose `error_bound`, at the rates of `theorem`, is at most `error`.
 
     Examples
     --------
@@ -138,32 +191,17 @@ def steps_for_error(
     True
     """
     n_x, n_y, _ = _sizes(n_x, n_y, 1)
-    constant = _bound_constant(n_x, n_y, discount, delta, max_cost)
-    n_steps = max(1, math.ceil((constant / check_positive("error", error)) ** 2))
-    while n_steps > 1 and constant / math.sqrt(n_steps - 1) <= error:
+    error = check_positive("error", error)
+
+    def bound(n_steps: int) -> float:
+        return error_bound(n_x, n_y, discount, n_steps, delta, max_cost=max_cost)
+
+    n_steps = max(1, math.ceil((bound(1) / error) ** 2))  # at these rates it falls as 1 / sqrt(K)
+    while n_steps > 1 and bound(n_steps - 1) <= error:
         n_steps -= 1
-    while constant / math.sqrt(n_steps) > error:
+    while bound(n_steps) > error:
         n_steps += 1
     return n_steps
-
-
-def _bound_constant(n_x: int, n_y: int, discount: float, delta: float, max_cost: float) -> float:
-    """The bound times sqrt(K), term by term as in the proof's last display."""
-    rest, scale = 1.0 - check_discount(discount), check_positive("max_cost", max_cost)
-    if not 0.0 < delta < 1.0:
-        raise ValueError(f"delta: found {delta}, expected a probability strictly between 0 and 1")
-    unlikely = math.log(1.0 / delta)
-    terms = (
-        12 * math.sqrt(2 * n_x * n_y) * (math.sqrt(n_x) + math.sqrt(n_y)),
-        4 * math.sqrt(2 * n_x * n_y),
-        3 * math.sqrt(10 * n_x * math.log(n_y)),
-        3 * math.sqrt(10 * n_y * math.log(n_x)),
-        40 * math.sqrt(2 * math.log(n_x * n_y)),
-        12 * math.sqrt(unlikely),
-        12 * math.sqrt(2 * n_x * unlikely),
-        12 * math.sqrt(2 * n_y * unlikely),
-    )
-    return scale * sum(terms) / rest
 
 
 def check_decay(decay: Any) -> float:

@@ -1,8 +1,11 @@
-"""SOMCOT, the paper's algorithm: a distance from two streams of transitions, one cheap step for each.
+"""SOMCOT, the paper's algorithm: a distance from two streams of transitions.
 
 A run is a fold over transitions: `init` makes a state, `advance` feeds it any number of transitions, `finish` reads off
 the result, and nothing in between draws a random number. `solve` does all three from chains, samples or streams, with
 progress, interrupts and checkpoints.
+
+By default transitions are counted and the saddle point is solved on the counted chains (`counted`); with rates of its
+own, ``steps="paper"`` or ``steps="theorem"`` a run is the paper's Algorithm 2, one step for each transition.
 """
 
 from __future__ import annotations
@@ -11,32 +14,310 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Hashable
-from dataclasses import replace
-from typing import Any
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from somcot import steps as rules
 from somcot.chains import MarkovChain
 from somcot.costs import check_cost
 from somcot.plumbing import records as files
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import check_discount, check_positive, check_rng, real_array
+from somcot.plumbing.checks import (
+    check_count,
+    check_discount,
+    check_flag,
+    check_positive,
+    check_rng,
+    probability_vector,
+    real_array,
+)  # fmt: skip
 from somcot.plumbing.files import check_target, exclusive
+from somcot.plumbing.memory import require
 from somcot.plumbing.records import takes
 from somcot.plumbing.text import Report, meter
 from somcot.problem import Process
 from somcot.result import Result, Status
 from somcot.samples import Samples
 from somcot.solvers.somcot.fold import advance, finish, settle_trace
-from somcot.solvers.somcot.phases import Phases, from_record, to_record
-from somcot.solvers.somcot.run import Run, drive, restore
-from somcot.solvers.somcot.run_options import Origin, SomcotOptions, begin, init, origin
-from somcot.solvers.somcot.state import State
+from somcot.solvers.somcot.run import Phases, Run, drive, read_state, record_of, restore, state_record
+from somcot.solvers.somcot.state import (
+    FORMAT,
+    CountSettings,
+    CountState,
+    RunSettings,
+    State,
+    Support,
+    build,
+    merge,
+    span,
+)
+from somcot.solvers.somcot.updates import Transitions
+from somcot.steps import Steps
 from somcot.streams import Source, StreamError, as_source
 
-__all__ = ["SomcotOptions", "State", "advance", "finish", "init", "load", "save", "solve"]
+__all__ = [
+    "CountState", "Drawn", "SomcotOptions", "State", "advance", "draw", "finish", "init", "load", "merge", "save",
+    "solve",
+]  # fmt: skip
+
+_LEAST_DISCOUNT = 1e-100
+_FORMER = "former"  # the automatic rates of earlier versions: checkpoints of theirs go on with them
+
+
+# --- Options, and from there to the first state of a run.
+
+
+@dataclass(frozen=True)
+class SomcotOptions:
+    """Options of SOMCOT, checked when made; `solve` and `init` take them as keywords.
+
+    Parameters
+    ----------
+    n_steps : int, optional
+        Planned number K of steps, each of `batch_size` transitions. By default one pass over recorded samples of the
+        occupancy, otherwise max(10,000, 200 n_x n_y).
+    primal_step, dual_step : float or three floats, optional
+        Explicit rates in the unit of the cost, as in the paper's table: eta for (mu, lambda_X, lambda_Y), beta for
+        (alpha_X, alpha_Y, V). What is left out comes from `steps`, or `somcot.steps.auto`.
+    decay : float
+        a of eta_k = eta / sqrt(1 + a k).
+    batch_size : int
+        Transitions of each chain in one step; Algorithm 2 averages their gradients.
+    steps : "auto", "paper", "theorem" or Steps
+        "auto" counts transitions and solves the saddle point on the counted chains. The others are the paper's
+        Algorithm 2: with the rates of its table (`somcot.steps.paper`), of Theorem 1, or these.
+    average : float
+        Last share of the iterates that is averaged; 1.0 = all, as in the paper.
+    support : "full" or "observed", optional
+        mu on all quadruples of states, as in the paper and the default of Algorithm 2, or on pairs of transitions that
+        occur, the default otherwise.
+    half_life : float, optional
+        Forget: after so many transitions of each chain one weighs half as much as a new one. With steps="auto" only.
+    keep_coupling : bool
+        Average the whole of mu for `Result.coupling`; costs (n_x n_y)^2 memory with full support.
+
+    Examples
+    --------
+    >>> SomcotOptions(n_steps=1000, primal_step=40).primal_step
+    (40.0, 40.0, 40.0)
+    >>> SomcotOptions(average=2)
+    Traceback (most recent call last):
+    ValueError: average: found 2, expected a share above 0 and at most 1
+    """
+
+    n_steps: int | None = None
+    primal_step: float | Sequence[float] | None = None
+    dual_step: float | Sequence[float] | None = None
+    decay: float = 0.0
+    batch_size: int = 1
+    steps: str | Steps = "auto"
+    average: float = 0.5
+    support: Support | None = None
+    keep_coupling: bool = False
+    half_life: float | None = None
+
+    def __post_init__(self) -> None:
+        given = self._given()
+        checked = {
+            "n_steps": None if self.n_steps is None else check_count("n_steps", self.n_steps),
+            "primal_step": None if self.primal_step is None else given[:3],
+            "dual_step": None if self.dual_step is None else given[3:6],
+            "decay": given.decay,
+            "batch_size": check_count("batch_size", self.batch_size),
+            "steps": _checked_rule(self.steps),
+            "average": _checked_share(self.average),
+            "keep_coupling": check_flag("keep_coupling", self.keep_coupling),
+            "half_life": None if self.half_life is None else check_positive("half_life", self.half_life),
+        }
+        if self.half_life is not None and not self.counts:
+            raise ValueError("half_life: Algorithm 2 keeps no counts that could be forgotten; use steps='auto'")
+        if isinstance(self.steps, Steps) and self.steps.decay and self.decay:
+            raise ValueError(
+                f"decay: found {self.decay}, and {self.steps.decay} in steps; give it once, here or in Steps"
+            )
+        if self.support not in ("full", "observed", None):
+            raise ValueError(f"support: found {self.support!r}, expected 'full' or 'observed'")
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def counts(self) -> bool:
+        """Whether transitions are counted; rates of one's own make it Algorithm 2."""
+        return self.steps == "auto" and self.primal_step is None and self.dual_step is None and not self.decay
+
+    def begin(self, cost: Floats, discount: float, x: Origin, y: Origin) -> State:
+        """The first state of a run of Algorithm 2, from what has been checked."""
+        settings = self.settings(cost, discount)
+        _check_size(cost, discount)
+        # A coupling of the first states has to be looked for only when both are random.
+        extra = all(np.count_nonzero(side.initial) > 1 for side in (x, y))
+        edges_x, edges_y = (side.edges(settings.support, extra) for side in (x, y))
+        return build(settings, cost, x.initial, y.initial, edges_x, edges_y)
+
+    def begin_counting(self, cost: Floats, discount: float, x: Origin, y: Origin) -> CountState:
+        """The first state of a run that counts."""
+        _check_size(cost, discount)
+        support: Support = self.support or "observed"
+        own = (self.batch_size, self.average, support, self.keep_coupling, self.half_life)
+        return CountState.empty(CountSettings(discount, self.n_steps, *own), cost, x.initial, y.initial)
+
+    def settings(self, cost: Floats, discount: float) -> RunSettings:
+        """What is fixed for a run of Algorithm 2 with this cost; `n_steps` must be known by now."""
+        n_steps = check_count("n_steps", self.n_steps)
+        own = self.steps == "paper" or isinstance(self.steps, Steps)
+        own = own or self.primal_step is not None or self.dual_step is not None
+        return RunSettings(
+            discount,
+            n_steps,
+            self._rates(cost, discount, n_steps),
+            _reach(cost) if own else span(cost),
+            self.batch_size,
+            self.average,
+            self.support or "full",
+            self.keep_coupling,
+        )
+
+    def _rates(self, cost: Floats, discount: float, n_steps: int) -> Steps:
+        """Rates in the unit of the cost; explicit values go before the rule."""
+        n_x, n_y = cost.shape
+        if isinstance(self.steps, Steps):
+            rule = self.steps
+        elif self.steps == "paper":
+            rule = rules.paper()
+        elif self.steps in ("auto", _FORMER):
+            rule = rules.auto(n_x, n_y, n_steps, span(cost))
+        else:
+            rule = rules.theorem(n_x, n_y, discount, n_steps, span(cost))
+        if self.primal_step is None and self.dual_step is None:
+            return rule._replace(decay=rule.decay or self.decay)
+        given = self._given()
+        primal, dual = (rule if side is None else given for side in (self.primal_step, self.dual_step))
+        return Steps(*primal[:3], *dual[3:6], given.decay)
+
+    def _given(self) -> Steps:
+        """The explicit rates, with 1 where there are none."""
+        primal, dual = (1.0 if step is None else step for step in (self.primal_step, self.dual_step))
+        return rules.explicit(primal, dual, self.decay)
+
+
+class Origin(NamedTuple):
+    """Where one chain starts, and which transitions it can take where that is known."""
+
+    initial: Floats
+    transitions: NDArray[np.bool_] | None = None
+
+    def edges(self, support: Support, extra: bool) -> Transitions:
+        """The transitions mu may use, those out of an extra start state included."""
+        n = len(self.initial)
+        if support == "full":
+            return Transitions.full(n + extra)
+        mask = np.zeros((n + extra, n + extra), dtype=bool)
+        if self.transitions is not None:
+            mask[:n, :n] = self.transitions
+        if extra:
+            mask[n, :n] = self.initial > 0
+        return Transitions.from_mask(mask)
+
+
+@takes(SomcotOptions)
+def init(
+    cost: ArrayLike,
+    *,
+    discount: float,
+    n_steps: int,
+    initial_x: int | ArrayLike = 0,
+    initial_y: int | ArrayLike = 0,
+    transitions_x: ArrayLike | None = None,
+    transitions_y: ArrayLike | None = None,
+    **options: Any,
+) -> State | CountState:
+    """Start a run: nothing counted, or mu and both lambdas uniform and all duals zero.
+
+    Parameters
+    ----------
+    cost : array_like, shape (n_x, n_y)
+    discount : float
+    n_steps : int
+        Planned number of iterations K.
+    initial_x, initial_y : state index or array_like
+        First state of each chain, or its law.
+    transitions_x, transitions_y : array_like of bool, shape (n, n), optional
+        For Algorithm 2 with ``support="observed"``: which transitions can occur; without, they are learned from what is
+        fed.
+    **options
+        The other fields of `Options`.
+
+    Examples
+    --------
+    >>> from somcot.solvers.somcot import advance, finish
+    >>> state = init([[0, 1], [1, 0]], discount=0.9, n_steps=3)
+    >>> state = advance(state, ([0, 0, 1], [0, 1, 1]), ([0, 1, 1], [1, 1, 1]))
+    >>> finish(state).n_steps
+    3
+    """
+    costs = real_array("cost", cost, 2)
+    x = origin("x", initial_x, transitions_x, costs.shape[0])
+    y = origin("y", initial_y, transitions_y, costs.shape[1])
+    wanted = SomcotOptions(n_steps=n_steps, **options)
+    return (wanted.begin_counting if wanted.counts else wanted.begin)(costs, check_discount(discount), x, y)
+
+
+def _check_size(cost: Floats, discount: float) -> None:
+    if discount < _LEAST_DISCOUNT:
+        raise ValueError(
+            f"discount: found {discount!r}, expected at least {_LEAST_DISCOUNT:g} for SOMCOT, whose steps divide "
+            "by it; use a larger discount, or method='exact' for known chains"
+        )
+    n_x, n_y = cost.shape
+    # Counts, occupancies and the places of transitions are tables of states by states on each side.
+    require(40.0 * (n_x**2 + n_y**2), f"SOMCOT on {n_x} x {n_y} states", "merge states, or use method='exact'")
+
+
+def origin(side: str, initial: int | ArrayLike, transitions: ArrayLike | None, n: int) -> Origin:
+    """Check where chain `side` ("x" or "y") of n states starts and which transitions it can take."""
+    law = _law(f"initial_{side}", initial, n)
+    if transitions is None:
+        return Origin(law)
+    allowed = np.asarray(transitions, dtype=bool)
+    if allowed.shape != (n, n):
+        raise ValueError(f"transitions_{side}: shape is {allowed.shape}, expected {(n, n)}")
+    return Origin(law, allowed)
+
+
+def _reach(cost: Floats) -> float:
+    """The largest absolute cost, the unit of the paper's radii, or 1 when all costs are 0."""
+    return float(np.abs(cost).max()) or 1.0
+
+
+def _checked_rule(steps: str | Steps) -> str | Steps:
+    if isinstance(steps, Steps):
+        return rules.explicit(steps[:3], steps[3:6], steps.decay)
+    if steps not in ("auto", "paper", "theorem", _FORMER):
+        raise ValueError(f"steps: found {steps!r}, expected 'auto', 'theorem', 'paper' or a somcot.steps.Steps record")
+    return steps
+
+
+def _checked_share(average: float) -> float:
+    share = float(average) if isinstance(average, (int, float, np.number)) else -1.0
+    if not 0.0 < share <= 1.0:
+        raise ValueError(f"average: found {average!r}, expected a share above 0 and at most 1")
+    return share
+
+
+def _law(name: str, initial: int | ArrayLike, n: int) -> Floats:
+    if np.ndim(initial) == 0:
+        i = check_count(name, initial, at_least=0)
+        if i >= n:
+            raise ValueError(f"{name}: found state {i}, expected one of 0, ..., {n - 1}")
+        return np.asarray(np.eye(n)[i])
+    return probability_vector(name, initial, tuple(range(n)), normalize=False)
+
+
+# --- The solver.
 
 
 @takes(SomcotOptions)
@@ -55,7 +336,7 @@ def solve(
     progress: bool | Report = False,
     **options: Any,
 ) -> Result:
-    """Estimate the distance with the paper's Algorithm 2.
+    """Estimate the distance from streams of transitions, by the paper's saddle point.
 
     Parameters
     ----------
@@ -67,9 +348,10 @@ def solve(
     order : "random", "recorded" or "shuffled"
         How samples are replayed.
     max_seconds : float, optional
-        In place of `n_steps`: run phases of 1024, 2048, 4096, ... steps until the time is up, and answer with the last
-        that was finished; the first always is. How many phases there are depends on the clock, their numbers do not. A
-        stream of unknown length without `n_steps` runs the same way, until it ends or someone interrupts.
+        In place of `n_steps`: take transitions until the time is up, 1024 at least. How many there are depends on the
+        clock, what is made of them does not. A stream of unknown length without `n_steps` runs the same way, until it
+        ends or someone interrupts. Algorithm 2 runs in phases of 1024, 2048, 4096, ... steps instead, and answers with
+        the last that was finished.
     checkpoint : path, optional
         Write the state there every `checkpoint_every` seconds and at the end. The file belongs to one run at a time.
     resume : path or True, optional
@@ -79,7 +361,8 @@ def solve(
     progress : bool or callable
         Show a line on standard error, or call ``progress(step, n_steps, distance)`` after each slice.
     **options
-        Fields of `Options`: n_steps, primal_step, dual_step, decay, batch_size, steps, average, support, keep_coupling.
+        Fields of `SomcotOptions`: n_steps, primal_step, dual_step, decay, batch_size, steps, average, support,
+        keep_coupling, half_life.
 
     Returns
     -------
@@ -88,36 +371,135 @@ def solve(
         residuals are those of the steps done, in phases those of the last finished one. `Result.counted` and `bounds`
         are the exact distance of the chains of the transitions that were fed, with its bracket.
 
+    Warns
+    -----
+    ConvergenceWarning
+        The distance differs from `counted` by more than 0.01 of the cost's range.
+
     Examples
     --------
     >>> from somcot import costs, random_walk
     >>> reward = [1, 0, -1]
     >>> result = solve(random_walk(3), random_walk(3, 0.7), costs.absolute(reward, reward), discount=0.9,
     ...                n_steps=20_000, rng=0)
-    >>> abs(result.distance - 0.1564) < 0.03
+    >>> abs(result.distance - 0.1564) < 0.01
     True
     """
     began = time.perf_counter()
-    discount, wanted = check_discount(discount), SomcotOptions(**options)
-    _check_target(checkpoint, resume)
-    given = zip("xy", (x, y), _children(rng), strict=True)
-    source_x, source_y = (as_source(name, process, discount, own, order=order) for name, process, own in given)
+    opened = _opened(x, y, cost, discount, order, rng, SomcotOptions(**options), max_seconds)
+    with _resumed(opened, checkpoint, checkpoint_every, resume) as run:
+        return _finished(run, progress, began)
+
+
+class Drawn(NamedTuple):
+    """Transitions of two streams, counted."""
+
+    counts_x: NDArray[Any]
+    counts_y: NDArray[Any]
+    initial_x: Floats
+    initial_y: Floats
+    states_x: tuple[Hashable, ...] | None
+    states_y: tuple[Hashable, ...] | None
+    cost: Floats
+    n_steps: int
+    status: Status
+
+
+@takes(SomcotOptions)
+def draw(
+    x: Process,
+    y: Process,
+    cost: ArrayLike,
+    *,
+    discount: float,
+    order: str = "random",
+    max_seconds: float | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: float = 10.0,
+    resume: str | os.PathLike[str] | bool | None = None,
+    rng: int | np.random.Generator | None = None,
+    **options: Any,
+) -> Drawn:
+    """Count the transitions that `solve` would take with the same arguments, and solve nothing."""
+    wanted = SomcotOptions(**options)
+    if not wanted.counts or wanted.half_life is not None:
+        raise ValueError("steps, half_life: rates and forgetting belong to method='somcot'; leave them out")
+    opened = _opened(x, y, cost, discount, order, rng, wanted, max_seconds)
+    with _resumed(opened, checkpoint, checkpoint_every, resume) as run:
+        status = drive(run, None)
+        if not run.has_answer:
+            raise _too_short()
+        state = run.state
+        labels = (_labels(source, n) for source, n in zip((run.x, run.y), state.cost.shape, strict=True))
+        laws = state.initial_x, state.initial_y
+        return Drawn(state.counts_x, state.counts_y, *laws, *labels, state.cost, state.k, status)
+
+
+class _Opened(NamedTuple):
+    """A problem with its streams, before anything is drawn."""
+
+    x: Source
+    y: Source
+    cost: Floats
+    discount: float
+    start_x: Origin
+    start_y: Origin
+    options: SomcotOptions
+    seconds: float | None  # how long to run; None with a planned number of steps
+
+    def run(self, options: SomcotOptions) -> Run:
+        """The first state of a run with these options."""
+        origin = (self.cost, self.discount, self.start_x, self.start_y)
+        known = (_occupancy(self.x, self.discount), _occupancy(self.y, self.discount))
+        phases, state = None, None
+        if options.counts:
+            state = options.begin_counting(*origin)
+        elif self.seconds is None:
+            state = options.begin(*origin)
+        else:
+            phases = Phases(options, *origin, self.seconds)
+            state = phases.first()
+        state.known = known
+        seconds = math.inf if self.seconds is None else self.seconds
+        return Run(state, self.x, self.y, phases=phases, began=time.monotonic(), max_seconds=seconds)
+
+
+def _opened(
+    x: Process, y: Process, cost: ArrayLike, discount: float, order: str, rng: Any, wanted: SomcotOptions,
+    max_seconds: float | None,
+) -> _Opened:  # fmt: skip
+    discount = check_discount(discount)
+    sides = zip("xy", (x, y), _children(rng), strict=True)
+    source_x, source_y = (as_source(name, process, discount, own, order=order) for name, process, own in sides)
     costs = _checked_cost(cost, source_x, source_y)
     start_x, start_y = _start("x", source_x, costs.shape[0]), _start("y", source_y, costs.shape[1])
+    seconds = None
     if _unplanned(wanted, max_seconds, (x, y), (source_x, source_y)):
         seconds = math.inf if max_seconds is None else check_positive("max_seconds", max_seconds)
-        phases = Phases(wanted, costs, discount, start_x, start_y, seconds)
-        state = phases.first()
-    else:
-        n_steps = wanted.n_steps or _default_steps(costs, source_x, source_y, wanted.batch_size)
-        phases, state = None, begin(costs, discount, replace(wanted, n_steps=n_steps), start_x, start_y)
-    state.known = (_occupancy(source_x, discount), _occupancy(source_y, discount))
-    run = Run(state, source_x, source_y, checkpoint, checkpoint_every, phases=phases, began=time.monotonic())
+    elif wanted.n_steps is None:
+        wanted = replace(wanted, n_steps=_default_steps(costs, source_x, source_y, wanted.batch_size))
+    return _Opened(source_x, source_y, costs, discount, start_x, start_y, wanted, seconds)
+
+
+@contextlib.contextmanager
+def _resumed(
+    opened: _Opened,
+    checkpoint: str | os.PathLike[str] | None,
+    checkpoint_every: float,
+    resume: str | os.PathLike[str] | bool | None,
+) -> Iterator[Run]:
+    """The run, where a checkpoint left it if there is one, with its file for itself."""
+    _check_target(checkpoint, resume)
     path = checkpoint if resume is True else resume
     with contextlib.nullcontext() if checkpoint is None else exclusive(checkpoint):
-        if path and (resume is not True or os.path.exists(path)):
+        options, found = opened.options, path and (resume is not True or os.path.exists(path))
+        if found and options.counts and record_of(path).get("format") == FORMAT:
+            options = replace(options, steps=_FORMER)
+        run = opened.run(options)
+        run.path, run.every = checkpoint, checkpoint_every
+        if found:
             restore(run, path)
-        return _finished(run, progress, began)
+        yield run
 
 
 def _unplanned(
@@ -132,18 +514,18 @@ def _unplanned(
     return live and all(source.n_pairs is None for source in sources)
 
 
-def save(state: State, path: str | os.PathLike[str]) -> None:
+def save(state: State | CountState, path: str | os.PathLike[str]) -> None:
     """Write a state to a file that holds no code; `load` reads it back and the run goes on bit for bit."""
     settle_trace(state)
-    arrays, record = to_record(state)
+    arrays, record = state_record(state)
     files.write_arrays(path, arrays, record)
 
 
-def load(path: str | os.PathLike[str]) -> State:
+def load(path: str | os.PathLike[str]) -> State | CountState:
     """Read a state written by `save`, or the one inside a checkpoint."""
     arrays, record = files.read_arrays(path)
     try:
-        return from_record(arrays, record)
+        return read_state(arrays, record)
     except files.CheckpointError as error:
         raise files.CheckpointError(f"{os.fspath(path)}: {error}") from None
 
@@ -152,7 +534,7 @@ def _finished(run: Run, progress: bool | Report, began: float) -> Result:
     """Drive the run and read off the result; an error, of a stream or of its source, carries what was reached."""
     if progress and progress is not True and not callable(progress):
         raise TypeError(f"progress: found {progress!r}, expected True, False or a function (step, n_steps, distance)")
-    report = meter(run.state.settings.n_steps) if progress is True else progress or None
+    report = meter(run.state.settings.n_steps or 0) if progress is True else progress or None
     n_x, n_y = run.state.cost.shape
     states: dict[str, Any] = {"states_x": _labels(run.x, n_x), "states_y": _labels(run.y, n_y)}
 
@@ -172,8 +554,12 @@ def _finished(run: Run, progress: bool | Report, began: float) -> Result:
             error.add_note(f"the result of the {partial.n_steps:,} steps before is in this error's attribute 'partial'")
         raise
     if not run.has_answer:
-        raise StreamError("x, y: a stream ended before the first step; it must yield at least batch_size transitions")
+        raise _too_short()
     return read_off(status)
+
+
+def _too_short() -> StreamError:
+    return StreamError("x, y: a stream ended before the first step; it must yield at least batch_size transitions")
 
 
 def _check_target(checkpoint: str | os.PathLike[str] | None, resume: Any) -> None:

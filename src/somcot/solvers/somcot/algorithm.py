@@ -1,7 +1,20 @@
-"""Algorithm 2 as the paper prints it: every variable a full array, one statement for each line.
+"""Algorithm 2 as the paper prints it, and the default beside it: every variable a full array, a statement for each line.
 
-Slow and obvious on purpose: the place to read first, and what the compiled kernels (`dense`, `observed`) are tested
-against, step by step. Axes are the paper's: mu(x, y, x', y'), alpha_X(x, x', y), alpha_Y(x, y, y'), lambda_X(y | x) as
+Slow and obvious on purpose: the place to read first, and what the compiled kernels (`sweeps`, `counted`) are tested
+against, step by step. `step` is Algorithm 2, `counted_step` the iteration of ``steps="auto"``. They differ in this:
+
+================  =====================================  ==========================================================
+                  `step`: Algorithm 2                    `counted_step`: the default
+================  =====================================  ==========================================================
+occupancies       one sampled transition of each chain   nu of the chains fitted to all transitions counted so far
+dual steps        a rate                                 a rate / (max(nu, mass) + floor)
+primal steps use  the duals before their update          the extrapolated duals, 2 new - old
+lambda steps      the row that was sampled               every row, by its transition probabilities
+rates             as given                               b = 2 sigma, eta = 1 / (8 b); 2 b for V, 4 eta for lambda
+iterations        one for each transition                as many as the answer needs, once the transitions are counted
+averaged          all iterates                           the last half
+================  =====================================  ==========================================================
+ Axes are the paper's: mu(x, y, x', y'), alpha_X(x, x', y), alpha_Y(x, y, y'), lambda_X(y | x) as
 [x, y], lambda_Y(x | y) as [y, x], V(x, y). mu and both lambdas are kept as logarithms: as probabilities they would
 underflow to 0 at large rates and never come back.
 
@@ -19,14 +32,14 @@ import numpy as np
 from somcot.plumbing.arrays import Bools, Floats, Ints
 from somcot.steps import Steps
 
-__all__ = ["Given", "Iterate", "first", "iterates", "step"]
+__all__ = ["Counted", "Given", "Iterate", "counted_step", "first", "iterates", "spread", "step"]
 
 Transitions = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True)
 class Given:
-    """What the algorithm is told: the cost c, the start law nu_0 of pairs, gamma, the six rates and ``max |c|``."""
+    """The input of Algorithm 2: the cost c, the start law nu_0 of pairs, gamma, the six rates and ``max |c|``."""
 
     cost: Floats  # (n_x, n_y)
     start: Floats  # (n_x, n_y)
@@ -88,7 +101,7 @@ def step(z: Iterate, k: int, xs: Transitions, ys: Transitions, given: Given) -> 
 
     Examples
     --------
-    One step moves mu away from the dear pairs:
+    One step moves mu away from the costly pairs:
 
     >>> cost = np.array([[0.0, 1.0], [1.0, 0.0]])
     >>> given = Given(cost, np.array([[1.0, 0.0], [0.0, 0.0]]), 0.9, Steps(1.0, 1.0, 1.0, 0.1, 0.1, 0.1))
@@ -147,6 +160,93 @@ def iterates(
         xs, ys = (list(zip(now[batch].tolist(), then[batch].tolist(), strict=True)) for now, then in (x, y))
         z = step(z, k + 1, xs, ys, given)
     yield z
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The input of the default: c, nu_0, gamma, and the kernels and occupancies of the fitted chains."""
+
+    cost: Floats  # (n_x, n_y)
+    start: Floats  # (n_x, n_y)
+    discount: float
+    kernel_x: Floats  # (n_x, n_x)
+    kernel_y: Floats
+    visits_x: Floats  # (n_x,) occupancy of states, which obeys the flow exactly
+    visits_y: Floats
+    b: float  # dual rate, 2 sigma
+
+
+def spread(problem: Counted) -> float:
+    """Sigma: the standard deviation, under nu_X x nu_Y, of the value V = c + gamma P V Q^T of the independent coupling.
+
+    Examples
+    --------
+    >>> flip = np.array([[0.5, 0.5], [0.5, 0.5]])
+    >>> half = np.array([0.5, 0.5])
+    >>> round(spread(Counted(1 - np.eye(2), np.eye(2) / 2, 0.9, flip, flip, half, half, 1.0)), 3)
+    0.5
+    """
+    n_x, n_y = problem.cost.shape
+    pairs = np.kron(problem.kernel_x, problem.kernel_y)
+    V = np.linalg.solve(np.eye(n_x * n_y) - problem.discount * pairs, problem.cost.ravel())
+    weight = np.outer(problem.visits_x, problem.visits_y).ravel()
+    return float(np.sqrt((weight * (V - weight @ V) ** 2).sum()))
+
+
+def counted_step(z: Iterate, problem: Counted) -> Iterate:
+    """One iteration of the default: first all duals, then all primal variables with the extrapolated duals.
+
+    `first` with ``allowed`` on pairs of transitions of the fitted chains is where it starts.
+
+    Examples
+    --------
+    Two coins that are never moved can stay on equal sides: the iteration brings the cost of mu near 0.
+
+    >>> stay, half = np.eye(2), np.array([0.5, 0.5])
+    >>> problem = Counted(1 - np.eye(2), np.eye(2) / 2, 0.9, stay, stay, half, half, 1.0)
+    >>> z = first(2, 2, np.einsum("xu,yv->xyuv", stay, stay) > 0)
+    >>> for _ in range(300):
+    ...     z = counted_step(z, problem)
+    >>> bool((np.einsum("xyuv->xy", z.mu) * problem.cost).sum() < 0.01)
+    True
+    """
+    c, gamma, b, eta = problem.cost, problem.discount, problem.b, 1.0 / (8.0 * problem.b)
+    floor = 0.1 / c.size
+    nu_x, nu_y = problem.visits_x[:, None] * problem.kernel_x, problem.visits_y[:, None] * problem.kernel_y
+    mu, lambda_x, lambda_y = z.mu, z.lambda_x, z.lambda_y
+    m_x, m_y = np.einsum("xyuv->xuy", mu), np.einsum("xyuv->xyv", mu)
+    p, q = np.einsum("xyuv->xy", mu), np.einsum("xyuv->uv", mu)
+
+    # Gradients of the duals, Eqs. 13-15 with nu in place of a sample; each is divided by the mass it acts on.
+    g_alpha_x = m_x - nu_x[:, :, None] * lambda_x[:, None, :]
+    g_alpha_y = m_y - nu_y[None, :, :] * lambda_y.T[:, :, None]
+    g_V = p - (1 - gamma) * problem.start - gamma * q
+    mass_V = np.maximum(np.minimum(problem.visits_x[:, None], problem.visits_y[None, :]), np.maximum(p, gamma * q))
+    reach_alpha, reach_V = 60 * np.ptp(c) / (1 - gamma), 20 * np.ptp(c) / (1 - gamma)
+    alpha_x = z.alpha_x - b * g_alpha_x / (np.maximum(nu_x[:, :, None], m_x) + floor)
+    alpha_y = z.alpha_y - b * g_alpha_y / (np.maximum(nu_y[None, :, :], m_y) + floor)
+    alpha_x, alpha_y = np.clip(alpha_x, -reach_alpha, reach_alpha), np.clip(alpha_y, -reach_alpha, reach_alpha)
+    V = np.clip(z.V - 2 * b * g_V / (mass_V + floor), -reach_V, reach_V)
+
+    # Extrapolated duals, and with them Eqs. 16-18; lambda(. | s) takes the mean over the next states of s.
+    ahead_x, ahead_y, ahead_V = 2 * alpha_x - z.alpha_x, 2 * alpha_y - z.alpha_y, 2 * V - z.V
+    g_mu = (
+        c[:, :, None, None]
+        - ahead_x.transpose(0, 2, 1)[:, :, :, None]
+        - ahead_y[:, :, None, :]
+        + gamma * ahead_V[None, None, :, :]
+        - ahead_V[:, :, None, None]
+    )
+    g_lambda_x = np.einsum("xu,xuy->xy", problem.kernel_x, ahead_x)
+    g_lambda_y = np.einsum("yv,xyv->yx", problem.kernel_y, ahead_y)
+    return Iterate(
+        _normalised(z.log_mu - eta * g_mu, None),
+        _normalised(z.log_lambda_x - 4 * eta * g_lambda_x, 1),
+        _normalised(z.log_lambda_y - 4 * eta * g_lambda_y, 1),
+        alpha_x,
+        alpha_y,
+        V,
+    )
 
 
 def _normalised(log: Floats, axis: int | None) -> Floats:

@@ -10,31 +10,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from somcot import steps
-from somcot.chains import MarkovChain
 from somcot.couplings import Coupling, Residuals, flow_residual
-from somcot.derivatives import RowGradient
 from somcot.plumbing.arrays import Floats, Ints, Places
 from somcot.plumbing.notes import Note, collected
 from somcot.problem import Problem
 from somcot.result import Bounds, Duals
-from somcot.solvers.somcot.run_arrays import Sums, Transitions, lengths
-from somcot.solvers.somcot.state import State
+from somcot.solvers.somcot.state import State, span
+from somcot.solvers.somcot.updates import Sums, Transitions, lengths
+
+if TYPE_CHECKING:
+    from somcot.chains import MarkovChain
+    from somcot.derivatives import RowGradient
 
 __all__ = [
     "Averages",
     "CountedDistance",
+    "Fed",
+    "FittedPair",
     "averages",
+    "compare",
     "coupling",
     "duals",
+    "fit",
+    "forecast",
     "noted",
     "notes",
+    "ordinary",
     "residuals",
     "snapshot",
+    "unit_distance",
     "width",
 ]
 
@@ -188,6 +198,21 @@ def coupling(state: State, mean: Averages, law: Floats) -> Coupling | None:
     return Coupling((n_x, n_y), x, y, next_x, next_y, mass, initial_distribution(state, mean))
 
 
+def ordinary(state: State, law: Floats) -> Floats:
+    """A law over pairs without the extra start state; the product start law when nothing else has mass yet."""
+    n_x, n_y = state.cost.shape
+    part = law[:n_x, :n_y]
+    total = part.sum()
+    return np.asarray(part / total if total > 0 else np.outer(state.initial_x, state.initial_y))
+
+
+def unit_distance(state: State, state_law: Floats) -> float:
+    """<law, c>, computed so that shifting or scaling the cost shifts or scales it, and within its range."""
+    law = ordinary(state, state_law)
+    low, high, scale = float(state.cost.min()), float(state.cost.max()), span(state.cost)
+    return min(max(low + scale * float((law * ((state.cost - low) / scale)).sum()), low), high)
+
+
 def initial_distribution(state: State, mean: Averages) -> Floats:
     """Law of the first pair of states: the product, or with two random starts the cheapest coupling for V."""
     product = np.outer(state.initial_x, state.initial_y)
@@ -238,27 +263,35 @@ def _spread(values: Floats, offset: Places, edges: Transitions, rows: Ints, own:
     return np.where(slot >= 0, values[place], 0.0)
 
 
-# --- The exact distance of the chains of the transitions a run was fed: what SOMCOT's own value is held against.
+# --- The chains most likely to have sent the transitions, and their exact distance, which every run is compared with.
 
 MOST_SECONDS = 2.0  # of forecast work
-DIFFERENT = 0.03  # of the cost's range: what runs that went well stay below
-N_ERRORS = 2.0
+OFF = 0.01  # of the cost's range: from here on a run has not converged
 SWEEPS, NEWTON_STEPS, FLOPS = 6, 20, 5e9  # of the exact solver, of the fit, of a core in a second
 
 
 class Fed(NamedTuple):
-    """What a run was asked and fed."""
+    """A problem, and the transitions that were counted."""
 
     cost: Floats
     discount: float
     initial_x: Floats
     initial_y: Floats
-    counts_x: Ints
-    counts_y: Ints
+    counts_x: NDArray[Any]
+    counts_y: NDArray[Any]
+    n_effective: float | None = None
+
+
+class FittedPair(NamedTuple):
+    """The chains most likely to have sent the transitions, and what the fit has to say."""
+
+    x: MarkovChain
+    y: MarkovChain
+    remarks: tuple[str, ...]
 
 
 class CountedDistance(NamedTuple):
-    """The counted chains' distance with its bracket and standard error, and what is to be said about it.
+    """The fitted chains' distance with its bracket and standard error, and what is to be said about it.
 
     `distance` is None, and the bounds are the range of the cost, when the work would have taken too long.
     """
@@ -268,72 +301,74 @@ class CountedDistance(NamedTuple):
     standard_error: float
     remarks: tuple[Note, ...] = ()
 
-    def verdict(self, found: float, scale: float) -> tuple[Note, ...]:
-        """Whether `found`, SOMCOT's own distance, is what its transitions say; and the remarks."""
-        if self.distance is None:
+    def is_off(self, distance: float, scale: float, tolerance: float = OFF) -> bool:
+        """Whether the distance of a run differs from that of the chains fitted to its transitions."""
+        return self.distance is not None and abs(distance - self.distance) > tolerance * scale
+
+    def verdict(self, distance: float, scale: float) -> tuple[Note, ...]:
+        """The same as notes, with those of the fit."""
+        if self.distance is None or not self.is_off(distance, scale):
             return self.remarks
-        difference = abs(found - self.distance)
-        if difference > DIFFERENT * scale and difference > N_ERRORS * self.standard_error:
-            low, high = sorted((found, self.distance))
-            digits = max(0, 3 - math.ceil(math.log10(high - low) if high > low else 0.0))
-            values = {"distance": f"{found:.{digits}f}", "counted": f"{self.distance:.{digits}f}"}
-            return (Note("not-converged", **values), *self.remarks)
-        return self.remarks
+        low, high = sorted((distance, self.distance))
+        digits = max(0, 3 - math.ceil(math.log10(high - low)))
+        values = {"distance": f"{distance:.{digits}f}", "counted": f"{self.distance:.{digits}f}"}
+        return (Note("not-converged", **values), *self.remarks)
 
 
-def fed_so_far(state: State) -> Fed:
-    """The cost and the transitions of a run so far, which do not change when the state goes on."""
-    return Fed(
-        state.cost, state.settings.discount, state.initial_x, state.initial_y,
-        state.counts_x.copy(), state.counts_y.copy(),
-    )  # fmt: skip
-
-
-def forecast(counts_x: Ints, counts_y: Ints) -> float:
-    """Seconds that fitting and solving would take, roughly and from above; sizes alone decide, no clock."""
-    sides = (counts_x, counts_y)
-    sizes = [(int(np.count_nonzero(c.sum(axis=0) + c.sum(axis=1))), int(np.count_nonzero(c))) for c in sides]
-    fit = sum(NEWTON_STEPS * n**3 / 3 / FLOPS for n, _ in sizes)
-    k, m = (entries / max(1, n) for n, entries in sizes)
-    per_pair = 2e-6 + 0.3e-6 * (k + m) + 0.02e-6 * k * m
-    return fit + SWEEPS * sizes[0][0] * sizes[1][0] * per_pair
-
-
-def counted_distance(fed: Fed) -> CountedDistance:
-    """The exact distance of the chains of the transitions that a run was fed."""
-    seconds = forecast(fed.counts_x, fed.counts_y)
-    if seconds > MOST_SECONDS:
-        note = Note("counted-not-solved", seconds=seconds)
-        return CountedDistance(None, Bounds(float(fed.cost.min()), float(fed.cost.max())), math.inf, (note,))
-    from somcot.recorded.flow import flow_mle  # the fit and the exact solver are loaded when they are needed
-    from somcot.solvers.exact import solve
+def fit(fed: Fed) -> FittedPair:
+    """Fit both chains to the counts; if a fit fails, its rows are normalised counts, with a note."""
+    from somcot.recorded.flow import flow_mle  # loaded when it is needed
 
     with collected() as failed:
         x = flow_mle(fed.counts_x, fed.initial_x, fed.discount).chain
         y = flow_mle(fed.counts_y, fed.initial_y, fed.discount).chain
-    found = solve(Problem(x, y, fed.cost, fed.discount))
+    return FittedPair(x, y, tuple(failed))
+
+
+def forecast(counts_x: NDArray[Any], counts_y: NDArray[Any]) -> float:
+    """Seconds that fitting and solving would take, roughly and from above; sizes alone decide, no clock."""
+    sides = (counts_x, counts_y)
+    sizes = [(int(np.count_nonzero(c.sum(axis=0) + c.sum(axis=1))), int(np.count_nonzero(c))) for c in sides]
+    fitting = sum(NEWTON_STEPS * n**3 / 3 / FLOPS for n, _ in sizes)
+    k, m = (entries / max(1, n) for n, entries in sizes)
+    per_pair = 2e-6 + 0.3e-6 * (k + m) + 0.02e-6 * k * m
+    return fitting + SWEEPS * sizes[0][0] * sizes[1][0] * per_pair
+
+
+def compare(fed: Fed, fitted: FittedPair | None = None) -> CountedDistance:
+    """The exact distance of the fitted chains, where that is affordable."""
+    seconds = forecast(fed.counts_x, fed.counts_y)
+    if seconds > MOST_SECONDS:
+        note = Note("counted-not-solved", seconds=seconds)
+        return CountedDistance(None, Bounds(float(fed.cost.min()), float(fed.cost.max())), math.inf, (note,))
+    from somcot.solvers.exact import solve as solve_exactly
+
+    x, y, remarks = fitted or fit(fed)
+    answer = solve_exactly(Problem(x, y, fed.cost, fed.discount))
     error = math.inf
-    if found.gradient is not None:
-        sides = ((found.gradient.x, x, fed.counts_x), (found.gradient.y, y, fed.counts_y))
-        error = math.sqrt(sum(_variance(slope, chain, fed.discount, int(n.sum())) for slope, chain, n in sides))
-    return CountedDistance(found.distance, found.bounds, error, tuple(failed))
+    if answer.gradient is not None:
+        sides = ((answer.gradient.x, x, fed.counts_x), (answer.gradient.y, y, fed.counts_y))
+        sizes = [fed.n_effective or float(counts.sum()) for _, _, counts in sides]
+        parts = (_variance(side[0], side[1], fed.discount, n) for side, n in zip(sides, sizes, strict=True))
+        error = math.sqrt(sum(parts))
+    return CountedDistance(answer.distance, answer.bounds, error, remarks)
 
 
-def _variance(slope: RowGradient, chain: MarkovChain, discount: float, n: int) -> float:
+def _variance(slope: RowGradient, chain: MarkovChain, discount: float, n: float) -> float:
     """Of the distance to first order in one chain's kernel, fitted to n samples of its occupancy.
 
     In terms of the occupancy nu the slope is h(x, x') = slope(x, x') / nu(x). Fits obey the flow constraints, which
     take the part of h away that is u(x) - discount u(x') for some u: what is left is a weighted least-squares problem.
     """
-    rows = np.repeat(np.arange(chain.n_states), np.diff(slope.indptr))
+    rows_ = np.repeat(np.arange(chain.n_states), np.diff(slope.indptr))
     table = chain.occupancy(discount)
-    nu = np.asarray(table[rows, slope.indices]).ravel()
+    nu = np.asarray(table[rows_, slope.indices]).ravel()
     visits = np.asarray(table.sum(axis=1)).ravel()
     kept = nu > 0
-    rows, columns, weight = rows[kept], slope.indices[kept], np.sqrt(nu[kept])
-    h = slope.values[kept] / visits[rows]
+    rows_, columns, weight = rows_[kept], slope.indices[kept], np.sqrt(nu[kept])
+    h = slope.values[kept] / visits[rows_]
     design = np.zeros((len(h), chain.n_states))
-    np.add.at(design, (np.arange(len(h)), rows), weight)
+    np.add.at(design, (np.arange(len(h)), rows_), weight)
     np.add.at(design, (np.arange(len(h)), columns), -discount * weight)
     left = weight * h
     left = left - design @ np.linalg.lstsq(design, left)[0]
@@ -351,17 +386,37 @@ def notes(
     state: State,
     distance: float,
     residuals: Residuals,
-    states_x: tuple[Hashable, ...],
-    states_y: tuple[Hashable, ...],
+    labels: tuple[tuple[Hashable, ...], tuple[Hashable, ...]],
+    n_steps: int,
+    own_rates: bool = True,
 ) -> Iterator[Note]:
-    """The most telling first; none when nothing looks wrong."""
+    """Notes on a run, the most important first. Advice on rates is for Algorithm 2 alone."""
+    n_x, n_y = state.cost.shape
+    advised = STEPS_PER_PAIR * n_x * n_y
+    advice = list(_of_rates(state, distance, sum(residuals))) if own_rates else []
+    yield from advice
+    small = any(note.code == "dual-step-small" for note in advice)
+    if n_steps < advised:
+        yield Note("too-few-steps", steps=n_steps, n_x=n_x, n_y=n_y, advised=advised)
+    elif own_rates and sum(residuals) > VIOLATED and not small:
+        yield Note("constraints-violated", violation=float(sum(residuals)))
+    for name, counts, initial, own in (
+        ("x", state.counts_x, state.initial_x, labels[0]),
+        ("y", state.counts_y, state.initial_y, labels[1]),
+    ):
+        missing = _unseen(counts, initial)
+        if missing.size:
+            shown = ", ".join(repr(own[i]) for i in missing[:5]) + (", ..." if missing.size > 5 else "")
+            yield Note("unseen-in-stream", name, n=int(missing.size), states=shown)
+
+
+def _of_rates(state: State, distance: float, violation: float) -> Iterator[Note]:
+    """The appendix's advice on step sizes."""
     n_x, n_y = state.cost.shape
     low, scale = float(state.cost.min()), float(state.cost.max() - state.cost.min())
-    wanted = STEPS_PER_PAIR * n_x * n_y
     rates = state.settings.steps
     dual = max(rates.alpha_x, rates.alpha_y, rates.V)
     usual = steps.auto(n_x, n_y, state.k, scale or 1.0).V
-    violation = sum(residuals)
     near_zero = distance - low < NEAR_ZERO * scale
     small = scale > 0 and violation > VIOLATED and (near_zero or dual < usual / 4)
     if small:
@@ -369,22 +424,10 @@ def notes(
         yield Note("dual-step-small", where=where, violation=float(violation), relative=_relative(dual, usual))
     elif scale > 0 and (dual > 4 * usual or (dual > usual and _rising(state, scale))):
         yield Note("dual-step-large", relative=_relative(dual, usual))
-    if state.k < wanted:
-        yield Note("too-few-steps", steps=state.k, n_x=n_x, n_y=n_y, advised=wanted)
-    elif violation > VIOLATED and not small:
-        yield Note("constraints-violated", violation=float(violation))
-    for name, counts, initial, labels in (
-        ("x", state.counts_x, state.initial_x, states_x),
-        ("y", state.counts_y, state.initial_y, states_y),
-    ):
-        missing = _unseen(counts, initial)
-        if missing.size:
-            shown = ", ".join(repr(labels[i]) for i in missing[:5]) + (", ..." if missing.size > 5 else "")
-            yield Note("unseen-in-stream", name, n=int(missing.size), states=shown)
 
 
 def _relative(dual: float, usual: float) -> str:
-    return f"now {dual:.3g}, the automatic rule says {usual:.3g} for this many steps"
+    return f"now {dual:.3g}, somcot.steps.auto says {usual:.3g} for this many steps"
 
 
 def _rising(state: State, scale: float) -> bool:

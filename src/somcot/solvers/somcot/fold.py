@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +15,12 @@ from somcot.clocks import Clock
 from somcot.couplings import conditional
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_labels
-from somcot.result import Bounds, Details, Maps, Result, Status
-from somcot.solvers.somcot import averages, dense, observed
-from somcot.solvers.somcot.averages import CountedDistance, Fed, counted_distance, fed_so_far, notes
-from somcot.solvers.somcot.run_arrays import Row, TraceBuffer, Transitions
-from somcot.solvers.somcot.state import State, grow, span
+from somcot.plumbing.errors import ConvergenceWarning, warn
+from somcot.result import Details, Maps, Result, Status
+from somcot.solvers.somcot import averages, counted, sweeps
+from somcot.solvers.somcot.averages import CountedDistance, notes
+from somcot.solvers.somcot.state import CountState, Snapshot, State, grow, span
+from somcot.solvers.somcot.updates import Row, TraceBuffer, Transitions
 from somcot.streams import check_pairs
 
 __all__ = ["Batch", "Earlier", "advance", "estimate", "finish", "run_kernel", "slices"]
@@ -40,12 +42,15 @@ class Batch(NamedTuple):
         return Batch(*(array[first:last] for array in self))
 
 
-def advance(state: State, x: tuple[Any, Any], y: tuple[Any, Any]) -> State:
+S = TypeVar("S", State, CountState)
+
+
+def advance(state: S, x: tuple[Any, Any], y: tuple[Any, Any]) -> S:
     """Feed transitions of both chains, ``batch_size`` of each for one step, and return the state.
 
     Parameters
     ----------
-    state : State
+    state : State or CountState
         Used up: go on with the one returned.
     x, y : pair of int array_like
         ``(states, next_states)`` of each chain, all of one length.
@@ -56,8 +61,12 @@ def advance(state: State, x: tuple[Any, Any], y: tuple[Any, Any]) -> State:
     return state
 
 
-def slices(state: State, batch: Batch) -> Iterator[State]:
+def slices(state: S, batch: Batch) -> Iterator[S]:
     """Run the steps of a batch in slices of some 25 ms; where they are cut changes no bit of the outcome."""
+    if isinstance(state, CountState):
+        x, next_x, y, next_y = (array.ravel() for array in batch)
+        yield counted.count(state, (x, next_x), (y, next_y))
+        return
     done, total = 0, len(batch.x)
     while done < total:
         state, known, slots = _learn(state, batch.part(done, total))
@@ -97,7 +106,7 @@ class Earlier(NamedTuple):
 
 
 def finish(
-    state: State,
+    state: State | CountState,
     *,
     states_x: Sequence[Hashable] | None = None,
     states_y: Sequence[Hashable] | None = None,
@@ -107,7 +116,8 @@ def finish(
 ) -> Result:
     """Read off the result; the state can go on afterwards.
 
-    `status` is by default FINISHED once the planned steps are done, else INTERRUPTED. `earlier` is for runs in phases.
+    `status` is by default FINISHED once the planned steps are done, else INTERRUPTED. `earlier` is for Algorithm 2 in
+    phases. A ConvergenceWarning follows when the distance is not that of the transitions that were fed.
     """
     if state.k == 0:
         raise ValueError("state: no step was done yet, so there is nothing to average; feed transitions with advance")
@@ -115,73 +125,118 @@ def finish(
     n_x, n_y = state.cost.shape
     labels_x, labels_y = _labels("states_x", states_x, n_x), _labels("states_y", states_y, n_y)
     if status is None:
-        status = Status.FINISHED if state.k >= state.settings.n_steps else Status.INTERRUPTED
-    mean = averages.averages(state)
-    law = ordinary(state, mean.state_law)
-    distance, scale = _distance(state, law), span(state.cost)
+        planned = state.settings.n_steps
+        status = Status.FINISHED if planned is not None and state.k >= planned else Status.INTERRUPTED
+    run = _read_counts(state, status) if isinstance(state, CountState) else _read_iterates(state, status, earlier)
+    solved, mean, scale = run.state, run.mean, span(state.cost)
+    distance, law = averages.unit_distance(solved, mean.state_law), averages.ordinary(solved, mean.state_law)
     V = scale * mean.V[:n_x, :n_y]
-    start = float((averages.initial_distribution(state, mean) * V).sum())
-    residuals = averages.residuals(state, mean)
-    before, rows = (0, []) if earlier is None else (earlier.steps, earlier.trace)
+    start = float((averages.initial_distribution(solved, mean) * V).sum())
+    residuals = averages.residuals(solved, mean)
+    verdict = run.counted.verdict(distance, scale)
+    if run.counted.is_off(distance, scale):
+        warn(verdict[0], ConvergenceWarning)
+    own_notes = notes(solved, distance, residuals, (labels_x, labels_y), run.n_steps, run.own_rates)
     details = RunDetails(
-        fed_so_far(state), distance, scale, tuple(notes(state, distance, residuals, labels_x, labels_y)),
-        partial(_all_rows, state, tuple(rows), tuple(state.trace), tuple(state.pending), state.last, before),
+        run.rows,
+        bounds=run.counted.bounds,
+        counted=run.counted.distance,
         maps=Maps(conditional(mean.encoder[:n_x, :n_y]), conditional(mean.decoder[:n_y, :n_x])),
         # V is free up to a constant; this one makes distance = (1 - discount) V(start).
         potential=V + distance / (1 - state.settings.discount) - start,
-        state_law=law, residuals=residuals, plan=averages.coupling(state, mean, law),
-    )  # fmt: skip
+        state_law=law,
+        residuals=residuals,
+        plan=averages.coupling(solved, mean, law),
+        notes=(*verdict, *own_notes),
+    )
     return Result(
         distance=distance,
         method="somcot",
         status=status,
-        message=_message(state, status, mean.n, sum(residuals), earlier),
+        message=run.message(sum(residuals)),
         discount=state.settings.discount,
-        n_steps=before + state.k,
+        n_steps=run.before + run.n_steps,
         seconds=seconds + (time.perf_counter() - began),
         states_x=labels_x,
         states_y=labels_y,
-        samples=(int(state.counts_x.sum()), int(state.counts_y.sum())),
-        duals=averages.duals(state, mean, scale),
+        samples=run.samples,
+        duals=averages.duals(solved, mean, scale),
         clock=Clock("discount", state.settings.discount),
         details=details,
     )
 
 
 class RunDetails(Details):
-    """What takes time to say about a run: its trace, and the exact distance of the chains of its transitions."""
+    """The details of a run; its trace is computed on first access."""
 
-    def __init__(
-        self, fed: Fed, distance: float, scale: float, own_notes: tuple[str, ...],
-        rows: Callable[[], dict[str, Floats]], **known: object,
-    ) -> None:  # fmt: skip
+    def __init__(self, rows: Callable[[], dict[str, Floats]], **known: object) -> None:
         super().__init__(**known)
-        self.fed, self.distance, self.scale, self.own_notes, self.rows = fed, distance, scale, own_notes, rows
+        self.rows = rows
 
     @cached_property
     def trace(self) -> Mapping[str, Floats]:
         """All rows of the trace, by column."""
         return self.rows()
 
-    @cached_property
-    def exact(self) -> CountedDistance:
-        """Of the chains of the transitions."""
-        return counted_distance(self.fed)
 
-    @cached_property
-    def bounds(self) -> Bounds:
-        """The bracket of the counted chains."""
-        return self.exact.bounds
+class _FinishedRun(NamedTuple):
+    """A run at its end, of either kind."""
 
-    @cached_property
-    def counted(self) -> float | None:
-        """The distance of the counted chains."""
-        return self.exact.distance
+    state: State
+    mean: averages.Averages
+    counted: CountedDistance
+    message: Callable[[float], str]  # of the total constraint violation
+    rows: Callable[[], dict[str, Floats]]
+    n_steps: int
+    samples: tuple[int, int]
+    before: int = 0  # steps of earlier phases
+    own_rates: bool = True  # whether the user chooses the step sizes
 
-    @cached_property
-    def notes(self) -> tuple[str, ...]:
-        """What the chains of the transitions say of the run, before what the run says of itself."""
-        return *self.exact.verdict(self.distance, self.scale), *self.own_notes
+
+def _read_iterates(state: State, status: Status, earlier: Earlier | None) -> _FinishedRun:
+    """Of Algorithm 2: the averages of its iterates."""
+    mean = averages.averages(state)
+    tables = state.counts_x, state.counts_y
+    fed = averages.Fed(state.cost, state.settings.discount, state.initial_x, state.initial_y, *tables)
+    before, rows = (0, []) if earlier is None else (earlier.steps, earlier.trace)
+    parts = (tuple(rows), tuple(state.trace), tuple(state.pending), state.last, before)
+    sizes = int(state.counts_x.sum()), int(state.counts_y.sum())
+
+    def message(violation: float) -> str:
+        return _message(state, status, mean.n, violation, earlier)
+
+    trace = partial(_all_rows, state, *parts)
+    return _FinishedRun(state, mean, averages.compare(fed), message, trace, state.k, sizes, before)
+
+
+def _read_counts(state: CountState, status: Status) -> _FinishedRun:
+    """Of a run that counts: the averages of the saddle iteration on the counted chains."""
+    solution, n = counted.solve(state), state.n_transitions
+    last = counted.row(state.k, solution)
+    frozen = replace(state, solution=None, pending=[], trace=[])
+    trace = partial(_counted_rows, frozen, tuple(state.trace), tuple(state.pending), last)
+
+    def message(violation: float) -> str:
+        planned = state.settings.n_steps
+        work = f"{state.k:,} of {planned:,} steps" if planned is not None else f"{state.k:,} steps"
+        forgot = ""
+        if state.settings.half_life is not None:
+            forgot = f" (worth {state.n_effective:,.0f}, with a half-life of {state.settings.half_life:,g})"
+        ends = _ENDS | ({Status.FINISHED: "time is up"} if planned is None else {})
+        return (
+            f"{ends[status]} after {work}; {n:,} + {n:,} transitions counted{forgot}, and {solution.n_iterations:,} "
+            f"saddle iterations on the counted chains, whose averages violate the constraints by {violation:.2g} in total"
+        )
+
+    return _FinishedRun(solution.state, solution.mean, solution.counted, message, trace, state.k, (n, n), own_rates=False)
+
+
+def _counted_rows(
+    state: CountState, trace: tuple[tuple[float, ...], ...], pending: tuple[Snapshot, ...], last: tuple[float, ...]
+) -> dict[str, Floats]:
+    """The trace of a run that counts, solved when it is first read."""
+    earlier = [values for values in counted.rows(state, trace, pending) if values[0] < last[0]]
+    return trace_columns([*earlier, last])
 
 
 def trace_columns(rows: list[tuple[float, ...]]) -> dict[str, Floats]:
@@ -210,7 +265,7 @@ class Slots(NamedTuple):
 
 def run_kernel(state: State, batch: Batch, slots: Slots | None = None, sheet: TraceBuffer = NO_ROWS) -> None:
     """Take the steps of a batch, whose transitions the support must know; they are counted elsewhere."""
-    kernel = dense.advance if state.settings.support == "full" else observed.advance
+    kernel = sweeps.advance_full if state.settings.support == "full" else sweeps.advance_observed
     x, y = slots or _slots(state, batch)
     kernel(state.x, state.y, state.pairs, state.rates, state.work, state.mu_sum, sheet, batch.x, x, batch.y, y)
 
@@ -231,7 +286,7 @@ def _count(counts: NDArray[np.int64], now: NDArray[np.int64], following: NDArray
 
 def estimate(state: State) -> float:
     """The distance as it stands."""
-    return _distance(state, ordinary(state, averages.averages(state).state_law))
+    return averages.unit_distance(state, averages.averages(state).state_law)
 
 
 def _sheet(state: State, most: int) -> tuple[TraceBuffer, int]:
@@ -267,9 +322,9 @@ def _count_steps(state: State, batch: Batch) -> None:
     _count(state.counts_y, batch.y, batch.next_y)
 
 
-def settle_trace(state: State) -> None:
-    """Work out the rows of the trace that are there as sums only."""
-    if state.pending:
+def settle_trace(state: State | CountState) -> None:
+    """Work out the rows of the trace that are there as sums only; those of a run that counts may wait."""
+    if isinstance(state, State) and state.pending:
         state.trace = [*state.trace, *rows_of(state, state.pending, state.last)]
         state.last = averages.noted(state, state.pending[-1].now).state_law
         state.pending = []
@@ -283,7 +338,7 @@ def rows_of(state: State, pending: Sequence[Row], last: Floats | None) -> list[t
         mean = averages.averages(state, now, row.mark)
         recent = now.state_law if last is None else now.state_law - last
         laws = (mean.state_law, recent.reshape(mean.state_law.shape))
-        values = (_distance(state, ordinary(state, law)) for law in laws)
+        values = (averages.unit_distance(state, law) for law in laws)
         rows.append((float(now.k), *values, *averages.residuals(state, mean, (row.counts_x, row.counts_y))))
         last = now.state_law
     return rows
@@ -313,28 +368,17 @@ def _learn(state: State, batch: Batch) -> tuple[State, int, Slots]:
     return state, known, Slots(*(found[:known].astype(np.uint64) for found in places))
 
 
-def ordinary(state: State, law: Floats) -> Floats:
-    """A law over pairs without the extra start state; the product start law when nothing else has mass yet."""
-    n_x, n_y = state.cost.shape
-    part = law[:n_x, :n_y]
-    total = part.sum()
-    return np.asarray(part / total if total > 0 else np.outer(state.initial_x, state.initial_y))
-
-
-def _distance(state: State, law: Floats) -> float:
-    """<law, c>, computed so that shifting or scaling the cost shifts or scales it, and within its range."""
-    low, high, scale = float(state.cost.min()), float(state.cost.max()), span(state.cost)
-    return min(max(low + scale * float((law * ((state.cost - low) / scale)).sum()), low), high)
+_ENDS = {
+    Status.EXHAUSTED: "a stream ended",
+    Status.INTERRUPTED: "interrupted",
+    Status.FINISHED: "all planned steps done",
+    Status.CONVERGED: "all planned steps done",
+}
 
 
 def _message(state: State, status: Status, n: int, violation: float, earlier: Earlier | None) -> str:
     which = "all" if n == state.k else f"the last {n:,}"
-    ends = {
-        Status.EXHAUSTED: "a stream ended",
-        Status.INTERRUPTED: "interrupted",
-        Status.FINISHED: "all planned steps done" if earlier is None else "time is up",
-        Status.CONVERGED: "all planned steps done",
-    }
+    ends = _ENDS if earlier is None else _ENDS | {Status.FINISHED: "time is up"}
     if earlier is None:
         work = f"{state.k:,} of {state.settings.n_steps:,} steps"
     else:
@@ -344,7 +388,7 @@ def _message(state: State, status: Status, n: int, violation: float, earlier: Ea
     return f"{ends[status]} after {work}; {violated}"
 
 
-def _as_batch(state: State, x: tuple[Any, Any], y: tuple[Any, Any]) -> Batch:
+def _as_batch(state: State | CountState, x: tuple[Any, Any], y: tuple[Any, Any]) -> Batch:
     """Check transitions and cut them into steps."""
     n_x, n_y = state.cost.shape
     now_x, then_x = check_pairs("x", x, n_x)

@@ -3,29 +3,164 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import signal
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from somcot.plumbing import records as checkpoint
-from somcot.plumbing.arrays import Ints
+from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note
 from somcot.plumbing.text import Report
 from somcot.recorded.sources import Position, Source, Stream, StreamError, block_size, check_pairs
 from somcot.result import Status
-from somcot.solvers.somcot.fold import Batch, estimate, run_kernel, settle_trace, slices
-from somcot.solvers.somcot.phases import Phases, from_record, to_record
-from somcot.solvers.somcot.state import RunSettings, State
+from somcot.solvers.somcot import counted
+from somcot.solvers.somcot.fold import Batch, Earlier, estimate, run_kernel, settle_trace, slices
+from somcot.solvers.somcot.state import (
+    COUNT_FORMAT,
+    FIRST_SOLVE,
+    CountState,
+    RunSettings,
+    State,
+    counts_from_record,
+    counts_to_record,
+    from_record,
+    to_record,
+)  # fmt: skip
 
-__all__ = ["Run", "drive", "restore"]
+if TYPE_CHECKING:
+    from somcot.solvers.somcot import Origin, SomcotOptions
+
+__all__ = ["FIRST_PHASE", "Phases", "Run", "drive", "read_state", "record_of", "restore", "state_record"]
+
+
+# --- Algorithm 2 without a planned number of steps: phases of 1024, 2048, 4096, ... steps, each planned in itself.
+#
+# Rates of Algorithm 2 belong to a number of steps: large early dual steps stay in log mu for good, so rates that shrink
+# on the way end up worse than rates planned for K. Each phase therefore starts afresh, with the rates of its own
+# length and fresh transitions, and the answer is that of the last phase that was finished.
+#
+# Nothing here depends on the clock but when to stop. What is remembered across phases: the transitions counted, the
+# transitions that can occur, and the trace.
+
+FIRST_PHASE = 1024
+
+
+@dataclass
+class Phases:
+    """What a run in phases knows beside the state of the present one.
+
+    Attributes
+    ----------
+    options : Options
+        As asked for, without a number of steps.
+    cost, discount, x, y
+        The problem, and where its chains start.
+    max_seconds : float
+        When to stop; infinite for until the stream ends or someone interrupts.
+    index : int
+        Of the present phase, from 0 on.
+    done : State or None
+        The last finished phase.
+    trace : list of rows
+        Of the phases before `done`, with steps counted through.
+    """
+
+    options: SomcotOptions
+    cost: Floats
+    discount: float
+    x: Origin
+    y: Origin
+    max_seconds: float
+    index: int = 0
+    done: State | None = None
+    trace: list[tuple[float, ...]] = field(default_factory=list)
+
+    @property
+    def steps_before(self) -> int:
+        """Steps of all phases before the present one."""
+        return _steps(self.index)
+
+    def first(self) -> State:
+        """The state in which the first phase begins."""
+        return self._planned().begin(self.cost, self.discount, self.x, self.y)
+
+    def settings(self) -> RunSettings:
+        """What is fixed for the present phase."""
+        return self._planned().settings(self.cost, self.discount)
+
+    def next(self, state: State) -> State:
+        """Keep a phase that has ended, and begin the next."""
+        settle_trace(state)
+        if self.done is not None:
+            self.trace = self.rows_so_far()
+        self.done, self.index = state, self.index + 1
+        n_x, n_y = self.cost.shape
+        x = self.x._replace(transitions=state.edges_x.mask[:n_x, :n_x])
+        y = self.y._replace(transitions=state.edges_y.mask[:n_y, :n_y])
+        fresh = self._planned().begin(self.cost, self.discount, x, y)
+        fresh.counts_x, fresh.counts_y = state.counts_x.copy(), state.counts_y.copy()
+        fresh.known, fresh.pace = state.known, state.pace
+        return fresh
+
+    def rows_so_far(self) -> list[tuple[float, ...]]:
+        """The trace up to the end of the last finished phase."""
+        if self.done is None:
+            return []
+        before = _steps(self.index - 1)
+        return self.trace + [(before + row[0], *row[1:]) for row in self.done.trace]
+
+    def answer(self, present: State) -> tuple[State, Earlier]:
+        """The state to read the answer off, and what came before it; the first phase stands in for itself."""
+        all_steps = self.steps_before + present.k
+        if self.done is None:
+            return present, Earlier(0, [], all_steps)
+        return self.done, Earlier(_steps(self.index - 1), self.trace, all_steps)
+
+    def to_record(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Arrays and numbers for a checkpoint, beside those of the present phase."""
+        record: dict[str, Any] = {"index": self.index}
+        arrays: dict[str, NDArray[Any]] = {}
+        if self.trace:
+            arrays["phases.trace"] = np.array(self.trace, dtype=np.float64)
+        if self.done is not None:
+            own, record["done"] = to_record(self.done)
+            arrays |= {f"phases.done.{name}": array for name, array in own.items()}
+        return arrays, record
+
+    def load(self, arrays: dict[str, NDArray[Any]], record: dict[str, Any]) -> None:
+        """Take over what `to_record` wrote."""
+        index = record["index"]
+        if type(index) is not int or not 0 <= index < 48 or (index > 0) != ("done" in record):
+            raise ValueError(f"phase {index!r}")
+        self.index = index
+        self.trace = [tuple(row) for row in arrays["phases.trace"].tolist()] if "phases.trace" in arrays else []
+        if index:
+            mark = "phases.done."
+            own = {name.removeprefix(mark): array for name, array in arrays.items() if name.startswith(mark)}
+            self.done = from_record(own, record["done"])
+            if self.done.k != FIRST_PHASE << (index - 1) or self.done.k != self.done.settings.n_steps:
+                raise ValueError(f"a finished phase of {self.done.k} steps")
+
+    def _planned(self) -> SomcotOptions:
+        return replace(self.options, n_steps=FIRST_PHASE << self.index)
+
+
+def _steps(n_phases: int) -> int:
+    """Steps of the first phases together."""
+    return FIRST_PHASE * ((1 << n_phases) - 1)
+
+
+# --- Driving a run.
 
 
 class Interrupts:
@@ -66,10 +201,10 @@ class Interrupts:
 class Run:
     """A state, its two streams, and where the streams were when the current block was drawn.
 
-    `phases` is there for runs without a planned number of steps; their time counts from `began`.
+    `phases` is there for runs of Algorithm 2 without a planned number of steps. Time counts from `began`.
     """
 
-    state: State
+    state: State | CountState
     x: Source
     y: Source
     path: str | os.PathLike[str] | None = None
@@ -79,6 +214,8 @@ class Run:
     block_y: Position | None = None
     phases: Phases | None = None
     began: float = 0.0
+    max_seconds: float = math.inf
+    answers: bool = True  # whether counts are solved at the end
 
     def save(self) -> None:
         """Write the checkpoint, if one is wanted. A disk that fails costs the checkpoint, not the run."""
@@ -92,7 +229,7 @@ class Run:
 
     def _write(self, path: str | os.PathLike[str]) -> None:
         settle_trace(self.state)
-        arrays, record = to_record(self.state)
+        arrays, record = state_record(self.state)
         streams: dict[str, Any] = {"block_k": self.block_k, "block_x": self.block_x, "block_y": self.block_y}
         streams |= {"kernel_x": _fingerprint(self.x), "kernel_y": _fingerprint(self.y)}
         if self.phases is not None:
@@ -113,7 +250,8 @@ class Run:
 
 def drive(run: Run, report: Report | None) -> Status:
     """Take steps until the planned number is done, time is up, a stream ends or someone interrupts."""
-    _compile(run.state)
+    if run.answers:
+        _compile(run.state)
     with Interrupts() as interrupts:
         try:
             status = _in_phases(run, report, Watch(interrupts, time.monotonic()))
@@ -125,6 +263,8 @@ def drive(run: Run, report: Report | None) -> Status:
             run.save()
             raise
         run.save()
+        if run.answers and run.has_answer and isinstance(run.state, CountState):
+            counted.solve(run.state)  # here, where Ctrl-C cannot come in the midst of compiled code
     return status
 
 
@@ -138,13 +278,13 @@ class Watch:
 
 def _to_the_end(run: Run, report: Report | None, watch: Watch) -> Status | None:
     """Take the planned steps, of a run or of a phase; say how that ended, None when time was up before."""
-    while run.state.k < run.state.settings.n_steps:
+    while _steps_left(run) > 0:
         batch, ended = _next_batch(run, watch.interrupts)
         for state in slices(run.state, batch):
             run.state = state
             if report is not None:
                 before = run.steps_before
-                report(before + state.k, before + state.settings.n_steps, _estimate(state))
+                report(before + state.k, before + _planned_end(state), _estimate(state))
             if run.path is not None and time.monotonic() - watch.saved > run.every:
                 run.save()
                 watch.saved = time.monotonic()
@@ -180,9 +320,28 @@ def _in_phases(run: Run, report: Report | None, watch: Watch) -> Status:
 
 def _late(run: Run) -> bool:
     """Whether time is up and there is a finished phase to answer with."""
+    if isinstance(run.state, CountState):
+        if run.max_seconds == math.inf or run.state.k < FIRST_SOLVE:
+            return False
+        last = counted.forecast_solve(run.state) if run.answers else 0.0
+        return time.monotonic() + last > run.began + run.max_seconds
     if run.phases is None or run.phases.done is None:
         return False
     return time.monotonic() > run.began + run.phases.max_seconds
+
+
+def _planned_end(state: State | CountState) -> int:
+    """The step at which a run or a phase ends, or the next that shows in the trace when that is not known."""
+    n_steps = state.settings.n_steps
+    return state.next_row() if n_steps is None and isinstance(state, CountState) else n_steps or 0
+
+
+def _steps_left(run: Run) -> int:
+    """Steps to take before anything else is due."""
+    state = run.state
+    if state.settings.n_steps is not None:
+        return state.settings.n_steps - state.k
+    return FIRST_SOLVE - state.k if state.k < FIRST_SOLVE else 1 << 62
 
 
 def restore(run: Run, path: str | os.PathLike[str]) -> None:
@@ -190,13 +349,14 @@ def restore(run: Run, path: str | os.PathLike[str]) -> None:
     if not Path(path).exists():
         raise FileNotFoundError(f"resume: {os.fspath(path)} does not exist; pass the checkpoint file of an earlier run")
     arrays, record = checkpoint.read_arrays(path)
-    if (run.phases is None) != ("phases" not in record):
+    if _is_planned(run) != _was_planned(record):
+        was = "without" if _is_planned(run) else "with"
         raise checkpoint.CheckpointError(
-            f"resume: {os.fspath(path)} belongs to a run {'with' if run.phases else 'without'} a planned number of "
-            "steps; pass the same arguments as then"
+            f"resume: {os.fspath(path)} belongs to a run {was} a planned number of steps; pass the same arguments as "
+            "then"
         )
     try:
-        state, fresh = from_record(arrays, record), run.state
+        state, fresh = read_state(arrays, record), run.state
     except checkpoint.CheckpointError as error:
         raise checkpoint.CheckpointError(f"resume: {os.fspath(path)}: {error}") from None
     try:
@@ -217,7 +377,31 @@ def restore(run: Run, path: str | os.PathLike[str]) -> None:
     run.state = state
 
 
-def _check_same(state: State, fresh: State, settings: RunSettings, path: str) -> None:
+def record_of(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a checkpoint says about itself; nothing where there is none."""
+    return checkpoint.read_arrays(path)[1] if Path(path).exists() else {}
+
+
+def state_record(state: State | CountState) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """All that a run needs to go on bit for bit, as arrays and a JSON record."""
+    return counts_to_record(state) if isinstance(state, CountState) else to_record(state)
+
+
+def read_state(arrays: dict[str, NDArray[Any]], record: dict[str, Any]) -> State | CountState:
+    """The state that `state_record` took apart."""
+    return (counts_from_record if record.get("format") == COUNT_FORMAT else from_record)(arrays, record)
+
+
+def _is_planned(run: Run) -> bool:
+    return run.phases is None and run.state.settings.n_steps is not None
+
+
+def _was_planned(record: dict[str, Any]) -> bool:
+    options = record.get("options")
+    return "phases" not in record and not (isinstance(options, dict) and options.get("n_steps", 0) is None)
+
+
+def _check_same(state: State | CountState, fresh: State | CountState, settings: Any, path: str) -> None:
     """Refuse the state of another problem."""
     same = {
         "cost": np.array_equal(state.cost, fresh.cost),
@@ -232,7 +416,7 @@ def _check_same(state: State, fresh: State, settings: RunSettings, path: str) ->
             )
 
 
-def _place_streams(run: Run, state: State, place: dict[str, Any], path: str) -> None:
+def _place_streams(run: Run, state: State | CountState, place: dict[str, Any], path: str) -> None:
     """Put both streams where they were when the checkpoint was written."""
     sources = {"x": run.x, "y": run.y}
     for name, source in sources.items():
@@ -261,11 +445,14 @@ def _fingerprint(source: Source) -> str | None:
     return digest.hexdigest()
 
 
-def _compile(state: State) -> None:
+def _compile(state: State | CountState) -> None:
     """Have the kernel compiled now, while nothing can be lost yet and Ctrl-C still comes through at once."""
     nothing = np.zeros((0, state.settings.batch_size), dtype=np.int64)
     try:
-        run_kernel(state, Batch(nothing, nothing, nothing, nothing))
+        if isinstance(state, CountState):
+            counted.compile_kernel(state.settings)
+        else:
+            run_kernel(state, Batch(nothing, nothing, nothing, nothing))
     except SystemError as error:
         if isinstance(error.__cause__, KeyboardInterrupt):
             raise KeyboardInterrupt from None
@@ -276,7 +463,7 @@ def _next_batch(run: Run, interrupts: Interrupts) -> tuple[Batch, bool]:
     """Draw what the next steps need; say whether a stream ended."""
     state = run.state
     b = state.settings.batch_size
-    steps = min(max(1, block_size(state.settings.discount) // b), state.settings.n_steps - state.k)
+    steps = min(max(1, block_size(state.settings.discount) // b), _steps_left(run))
     block = state.k, run.x.state(), run.y.state()
     n_x, n_y = state.cost.shape
     drawn = []
@@ -311,7 +498,12 @@ def _skip(stream: Stream, n: int) -> None:
         n -= got
 
 
-def _estimate(state: State) -> float:
+def _estimate(state: State | CountState) -> float:
     """The distance as of the last row of the trace, where there is one."""
+    if isinstance(state, CountState):
+        counted.settle(state)
+        if state.k == state.settings.n_steps or not state.trace:
+            return counted.row(state.k, counted.solve(state))[1]
+        return state.trace[-1][1]
     settle_trace(state)
     return state.trace[-1][1] if state.trace else estimate(state)

@@ -1,17 +1,21 @@
-"""How the state of a run grows when transitions turn up that its support does not know yet."""
+"""The state of a run between two steps, of Algorithm 2 and of a run that counts: made, grown, saved and read back."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Floats, Ints
+from somcot.plumbing.checks import check_count, check_discount, check_number
 from somcot.plumbing.memory import require
-from somcot.solvers.somcot import dense, observed
-from somcot.solvers.somcot.run_arrays import (
+from somcot.plumbing.records import CheckpointError
+from somcot.solvers.somcot.sweeps import full_workspace, observed_workspace
+from somcot.solvers.somcot.updates import (
     PAIR_FIELDS,
     SIDE_FIELDS,
     PairSide,
@@ -26,12 +30,24 @@ from somcot.solvers.somcot.run_arrays import (
 from somcot.steps import Steps
 
 __all__ = [
+    "COUNT_FORMAT",
+    "FIRST_SOLVE",
+    "FORMAT",
+    "CountSettings",
+    "CountState",
     "RunSettings",
+    "Snapshot",
     "State",
     "Support",
     "build",
+    "counts_from_record",
+    "counts_to_record",
+    "from_record",
     "grow",
+    "merge",
+    "period_of",
     "span",
+    "to_record",
 ]
 
 
@@ -133,7 +149,7 @@ def build(
         _side(edges_x, degrees_x, m_y, (1 - settings.discount) * start_x),
         _side(edges_y, degrees_y, m_x, (1 - settings.discount) * start_y),
         _pair_state(settings, cost, initial_x, initial_y, extra),
-        dense.workspace(m_x, m_y) if settings.support == "full" else observed.workspace(edges_x, edges_y),
+        full_workspace(m_x, m_y) if settings.support == "full" else observed_workspace(edges_x, edges_y),
         _coupling_sum(settings, edges_x, edges_y),
         np.zeros((n_x, n_x), dtype=np.int64),
         np.zeros((n_y, n_y), dtype=np.int64),
@@ -271,3 +287,227 @@ def _grow_sums(mark: Sums, state: State, bigger: State, place_x: Ints, place_y: 
         B=spread(mark.B, place_y, n_y),
         mu=mu,
     )
+
+
+# --- A SOMCOT state as arrays and a JSON record, and back.
+
+FORMAT = "somcot.state/2"
+WHOLE = ("cost", "initial_x", "initial_y", "counts_x", "counts_y", "mu_sum")
+MARKED = tuple(name for name in Sums._fields if name not in ("k", "H"))
+
+
+def to_record(state: State) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """All that a run needs to go on bit for bit."""
+    arrays: dict[str, NDArray[Any]] = {name: getattr(state, name) for name in WHOLE}
+    arrays |= {f"{part}.{name}": getattr(getattr(state, part), name) for part, name in _saved()}
+    arrays |= {"edges_x": state.edges_x.mask, "edges_y": state.edges_y.mask}
+    if state.trace:
+        arrays["trace"] = np.array(state.trace, dtype=np.float64)
+    if state.last is not None:
+        arrays["last"] = state.last
+    record: dict[str, Any] = {
+        "format": FORMAT,
+        "options": asdict(state.settings) | {"steps": list(state.settings.steps)},
+    }
+    if state.mark is not None:
+        arrays |= {f"mark.{name}": getattr(state.mark, name) for name in MARKED}
+        record |= {"mark_k": state.mark.k, "mark_H": state.mark.H}
+    return arrays, record
+
+
+def from_record(arrays: Mapping[str, NDArray[Any]], record: Mapping[str, Any]) -> State:
+    """The state that `to_record` took apart; anything else is refused with a `CheckpointError`."""
+    if record.get("format") != FORMAT:
+        raise CheckpointError(f"found format {record.get('format')!r}, expected {FORMAT}")
+    try:
+        state = _put_together(arrays, record)
+        _check(state)
+    except MemoryError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, SystemError, TypeError, ValueError) as error:
+        raise CheckpointError(f"the checkpoint does not hold together ({error}); go back to an older copy") from None
+    return state
+
+
+def _check(state: State) -> None:
+    """Refuse what no run could have written, before a loop believes it."""
+    settings = state.settings
+    check_discount(settings.discount)
+    check_count("n_steps", settings.n_steps)
+    check_count("batch_size", settings.batch_size)
+    if settings.support not in ("full", "observed") or not 0.0 < settings.average <= 1.0:
+        raise ValueError(f"options are {settings}")
+    if not 0 <= state.k <= settings.n_steps:
+        raise ValueError(f"step {state.k} of {settings.n_steps}")
+
+
+def _put_together(arrays: Mapping[str, NDArray[Any]], record: Mapping[str, Any]) -> State:
+    settings = RunSettings(**{**record["options"], "steps": Steps(*record["options"]["steps"])})
+    edges_x, edges_y = Transitions.from_mask(arrays["edges_x"]), Transitions.from_mask(arrays["edges_y"])
+    state = build(settings, arrays["cost"], arrays["initial_x"], arrays["initial_y"], edges_x, edges_y)
+    for part, name in _saved():
+        getattr(getattr(state, part), name)[...] = arrays[f"{part}.{name}"]
+    for name in ("counts_x", "counts_y", "mu_sum"):
+        before, found = getattr(state, name), arrays[name]
+        if (before.shape, before.dtype) != (found.shape, found.dtype):
+            raise ValueError(f"{name} has shape {found.shape} of {found.dtype}")
+        setattr(state, name, found)
+    state.trace = [tuple(row) for row in arrays["trace"].tolist()] if "trace" in arrays else []
+    state.last = arrays.get("last")
+    if "mark_k" in record:
+        sums = {name: arrays[f"mark.{name}"] for name in MARKED}
+        k, H = check_count("mark_k", record["mark_k"], at_least=0), check_number("mark_H", record["mark_H"])
+        state.mark = Sums(k=k, H=H, **sums)
+    return state
+
+
+def _saved() -> Iterator[tuple[str, str]]:
+    """The parts of a state and the fields of each that the next step needs."""
+    for part, fields in (("x", SIDE_FIELDS), ("y", SIDE_FIELDS), ("pairs", PAIR_FIELDS)):
+        yield from ((part, name) for name, field in fields.items() if field.saved)
+
+
+# --- The state of a run that counts: see `counted`.
+
+FIRST_SOLVE = 1024
+
+
+@dataclass(frozen=True)
+class CountSettings:
+    """What is fixed for a whole run that counts; `n_steps` is None when the end is not known."""
+
+    discount: float
+    n_steps: int | None
+    batch_size: int = 1
+    average: float = 0.5
+    support: Support = "observed"
+    keep_coupling: bool = False
+    half_life: float | None = None
+
+
+class Snapshot(NamedTuple):
+    """Counts as they were after so many steps."""
+
+    k: int
+    counts_x: NDArray[Any]
+    counts_y: NDArray[Any]
+
+
+@dataclass(eq=False)
+class CountState:
+    """A run between two answers: how often each transition was seen, and nothing else that matters.
+
+    With a half-life the counts are decayed sums: the newest transition weighs 2^(i / half_life), where i counts from
+    the last multiple of the half-life, and at each such multiple all counts are halved. So the weights do not depend on
+    how the transitions arrive.
+    """
+
+    settings: CountSettings
+    cost: Floats
+    initial_x: Floats
+    initial_y: Floats
+    counts_x: NDArray[Any]
+    counts_y: NDArray[Any]
+    k: int = 0
+    pending: list[Snapshot] = field(default_factory=list)  # rows of the trace, not solved yet
+    trace: list[tuple[float, ...]] = field(default_factory=list)
+    known: tuple[Floats | None, Floats | None] = (None, None)  # occupancies of known chains, for the residuals
+    solution: Any = None  # of the counts as they are, once worked out
+
+    @classmethod
+    def empty(cls, settings: CountSettings, cost: Floats, initial_x: Floats, initial_y: Floats) -> CountState:
+        """Nothing counted yet."""
+        kind: type = np.int64 if settings.half_life is None else np.float64
+        n_x, n_y = cost.shape
+        tables = np.zeros((n_x, n_x), dtype=kind), np.zeros((n_y, n_y), dtype=kind)
+        return cls(settings, cost, initial_x, initial_y, *tables)
+
+    @property
+    def n_transitions(self) -> int:
+        """Transitions of each chain that were counted."""
+        return self.k * self.settings.batch_size
+
+    @property
+    def n_effective(self) -> float:
+        """(sum of weights)^2 / sum of squared weights: how many equal ones would be worth as much."""
+        n, h = self.n_transitions, self.settings.half_life
+        if h is None or n == 0:
+            return float(n)
+        d = math.log(2.0) / h
+        return math.expm1(-n * d) ** 2 * math.expm1(-2 * d) / (math.expm1(-d) ** 2 * math.expm1(-2 * n * d))
+
+    def counts(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Both tables, the newest transition weighing 1."""
+        h = self.settings.half_life
+        if h is None:
+            return self.counts_x, self.counts_y
+        newest = 2.0 ** (-(self.n_transitions % period_of(h)) / h)
+        return newest * self.counts_x, newest * self.counts_y
+
+    def next_row(self) -> int:
+        """The step at which the next row of the trace is due."""
+        h = self.settings.half_life
+        if h is None:
+            return FIRST_SOLVE << max(0, (self.k // FIRST_SOLVE).bit_length())
+        every = max(1, math.ceil(h / 2 / self.settings.batch_size))
+        return (self.k // every + 1) * every
+
+
+def period_of(half_life: float) -> int:
+    """Transitions after which decayed counts are scaled back."""
+    return max(1, round(half_life))
+
+
+def merge(one: CountState, other: CountState) -> CountState:
+    """The counts of two shards of one run, added up; neither may forget, and the problem has to be the same."""
+    if one.settings.half_life is not None or other.settings.half_life is not None:
+        raise ValueError("half_life: found a state that forgets; shards of such runs have no common newest transition")
+    same = all(np.array_equal(getattr(one, f), getattr(other, f)) for f in ("cost", "initial_x", "initial_y"))
+    if not same or replace(one.settings, n_steps=None) != replace(other.settings, n_steps=None):
+        raise ValueError("other: found a state with another cost, start or options; merge shards of one problem")
+    counts = one.counts_x + other.counts_x, one.counts_y + other.counts_y
+    planned = (one.settings.n_steps, other.settings.n_steps)
+    n_steps = None if None in planned else sum(n for n in planned if n is not None)
+    settings = replace(one.settings, n_steps=n_steps)
+    return CountState(settings, one.cost, one.initial_x, one.initial_y, *counts, one.k + other.k, known=one.known)
+
+
+COUNT_FORMAT = "somcot.counts/1"
+TABLES = ("cost", "initial_x", "initial_y", "counts_x", "counts_y")
+
+
+def counts_to_record(state: CountState) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Counts and settings as arrays and a JSON record."""
+    arrays = {name: getattr(state, name) for name in TABLES}
+    for place, snapshot in enumerate(state.pending):
+        arrays |= {f"pending.{place}.x": snapshot.counts_x, f"pending.{place}.y": snapshot.counts_y}
+    if state.trace:
+        arrays["trace"] = np.array(state.trace, dtype=np.float64)
+    steps = [snapshot.k for snapshot in state.pending]
+    return arrays, {"format": COUNT_FORMAT, "options": asdict(state.settings), "k": state.k, "pending": steps}
+
+
+def counts_from_record(arrays: dict[str, NDArray[Any]], record: dict[str, Any]) -> CountState:
+    """The state that `counts_to_record` took apart; anything else is refused with a `CheckpointError`."""
+    try:
+        settings = CountSettings(**record["options"])
+        check_discount(settings.discount)
+        state = CountState.empty(settings, *(arrays[name] for name in TABLES[:3]))
+        for name in TABLES[3:]:
+            before, table = getattr(state, name), arrays[name]
+            if (before.shape, before.dtype) != (table.shape, table.dtype) or table.min(initial=0) < 0:
+                raise ValueError(f"{name} has shape {table.shape} of {table.dtype}")
+            setattr(state, name, table)
+        state.k = check_count("k", record["k"], at_least=0)
+        if settings.n_steps is not None and state.k > check_count("n_steps", settings.n_steps):
+            raise ValueError(f"step {state.k} of {settings.n_steps}")
+        state.trace = [tuple(values) for values in arrays["trace"].tolist()] if "trace" in arrays else []
+        state.pending = [
+            Snapshot(check_count("pending", k), arrays[f"pending.{place}.x"], arrays[f"pending.{place}.y"])
+            for place, k in enumerate(record["pending"])
+        ]
+    except MemoryError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise CheckpointError(f"the checkpoint does not hold together ({error}); go back to an older copy") from None
+    return state

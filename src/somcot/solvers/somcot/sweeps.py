@@ -1,5 +1,26 @@
-"""SOMCOT with mu on pairs of transitions that occur: a variant of Algorithm 2 for sparse chains.
+"""The marginals of mu, the work of every iteration, and Algorithm 2 around them.
 
+On all quadruples of states
+---------------------------
+With row r = (x, y), a_r = max_x' (A + pm), pm(x') = max_y' W(x', y'), b_r = max_y' B and any number `ref`, let
+
+    eW(x', y') = exp(W - pm(x')),  eA(r, x') = exp(A + pm - a_r),  eB(r, y') = exp(B - b_r + U + a_r + b_r - ref).
+
+The marginals of mu that the dual step needs (Eqs. 13-15) are then, up to the factor 1 / Z,
+
+    m_X = eA * (eB eW^T),    m_Y = eB * (eA eW),    q = eW * (eA^T eB),
+
+6 n_x^2 n_y^2 flops and n_x n_y (n_x + n_y) exponentials. `ref` is a lower bound of log Z: the largest entry of the row
+that was heaviest one step before. Three cases for each row, by s_r = U + a_r + b_r, which bounds all its entries:
+
+* s_r < ref - 50: no mass worth counting;
+* s_r < ref + 300: the products are safe, since what exp cuts off at e^-350 is below e^-50 of Z;
+* otherwise the factors peak at different places: the entries are added up first and exponentials taken of those
+  within e^-50 only. Should one of them exceed ref + 300, ref was too low, and the sweep is done again with a better
+  one.
+
+On pairs of transitions that occur
+----------------------------------
 mu(x, y, x', y') lives where x -> x' and y -> y' are both known transitions, and starts uniform there. In row (x, y)
 every pair of an edge e of x and an edge f of y has
 
@@ -8,11 +29,10 @@ every pair of an edge e of x and an edge f of y has
 |E_X| |E_Y| exponentials for a step. Logs of many entries are gathered in one buffer first, so that the exponential runs
 over long vectors whatever the degrees. `ref`, rows without mass and the second sweep are as in the dense kernel.
 
-There are two ways through the entries. `_sweep` goes row by row and leaves out rows without mass, which pays when there
-are many. `_sweep_all` takes all: for one edge of X the edges of Y are one long vector, whatever their number for each
-state. The second is used as long as more than half of the rows have mass.
+`sweep_rows` goes row by row and leaves out rows without mass, which pays when there are many. `sweep_all` takes all:
+for one edge of X the edges of Y are one long vector. It is used as long as more than half of the rows have mass.
 """
-# mypy: disable-error-code="no-any-return, arg-type, assignment"
+# mypy: disable-error-code="no-any-return, misc, arg-type, assignment"
 
 from __future__ import annotations
 
@@ -21,12 +41,234 @@ from typing import NamedTuple
 import numpy as np
 
 from somcot.compile.jit import kernel, part
-from somcot.compile.simd_math import exp, exp_all, log
+from somcot.compile.simd_math import add_product, exp, exp_all, log
 from somcot.plumbing.arrays import Floats, Ints, Places
-from somcot.solvers.somcot.run_arrays import PairSide, PairState, Rates, TraceBuffer, Transitions
-from somcot.solvers.somcot.updates import NEGLIGIBLE, SAFE, candidates, note, update, visit
+from somcot.solvers.somcot.updates import (
+    NEGLIGIBLE,
+    SAFE,
+    PairSide,
+    PairState,
+    Rates,
+    TraceBuffer,
+    Transitions,
+    candidates,
+    note,
+    update,
+    visit,
+)  # fmt: skip
 
-__all__ = ["ObservedWorkspace", "advance", "workspace"]
+__all__ = [
+    "DenseWorkspace", "ObservedWorkspace", "advance_full", "advance_observed", "full_workspace", "observed_workspace",
+]  # fmt: skip
+
+# --- mu on all quadruples of states.
+
+BLOCK = 128
+
+
+class DenseWorkspace(NamedTuple):
+    """Scratch arrays of one block of rows."""
+
+    eW: Floats  # (n_x, n_y)
+    eWT: Floats  # (n_y, n_x)
+    pm: Floats  # (n_x,)
+    eA: Floats  # (BLOCK, n_x)
+    eB: Floats  # (BLOCK, n_y)
+    product_x: Floats  # (BLOCK, n_x)
+    product_y: Floats  # (BLOCK, n_y)
+    Q: Floats  # (n_x, n_y)
+    rows: Ints  # (BLOCK,)
+
+
+def full_workspace(n_x: int, n_y: int) -> DenseWorkspace:
+    """Allocate the scratch arrays."""
+    shapes = [(n_x, n_y), (n_y, n_x), (n_x,), (BLOCK, n_x), (BLOCK, n_y), (BLOCK, n_x), (BLOCK, n_y)]
+    arrays = [np.zeros(shape) for shape in [*shapes, (n_x, n_y)]]
+    return DenseWorkspace._make([*arrays, np.zeros(BLOCK, dtype=np.int64)])
+
+
+@kernel(name="SOMCOT on all transitions", seconds=5)
+def advance_full(
+    x: PairSide, y: PairSide, pairs: PairState, rates: Rates, work: DenseWorkspace, mu_sum: Floats, sheet: TraceBuffer,
+    states_x: Ints, slots_x: Places, states_y: Ints, slots_y: Places,
+) -> None:  # fmt: skip
+    """One iteration for each row of the four sample arrays, (n_steps, batch_size)."""
+    for i in range(states_x.shape[0]):
+        ref = factors(x, y, pairs, rates, work)
+        n_active, over = 0, np.inf
+        while over > ref:  # twice at most: the second time nothing is above ref
+            ref = over if over < np.inf else ref
+            n_active, over = sweep_products(x, y, pairs, work, ref)
+        Z = pair_laws(pairs, work, n_active)
+        if mu_sum.shape[0] > 0:
+            add_full_coupling(x, y, pairs, mu_sum, n_active, ref + log(Z))
+        update(x, y, pairs, rates, n_active, False, Z, states_x[i], slots_x[i], states_y[i], slots_y[i])
+        if pairs.step[0] % sheet.every == 0:
+            note(x, y, pairs, rates, sheet)
+
+
+@part
+def factors(x: PairSide, y: PairSide, pairs: PairState, rates: Rates, work: DenseWorkspace) -> float:
+    """Fill U, pm, eW and return a lower bound of log Z."""
+    eW, eWT, pm, U, cost, flat = work.eW, work.eWT, work.pm, pairs.U, pairs.cost, pairs.W
+    (n_x, n_y), W = eW.shape, flat.reshape(eW.shape)
+    for i in range(n_x):
+        top = -np.inf
+        for j in range(n_y):
+            top = max(top, W[i, j])
+        pm[i] = top
+        for j in range(n_y):
+            eW[i, j] = exp(W[i, j] - top)
+    for i in range(n_x):
+        for j in range(n_y):
+            eWT[j, i] = eW[i, j]
+    inverse, H = 1.0 / rates.discount, pairs.H[0]
+    for r in range(n_x * n_y):
+        U[r] = -H * cost[r] - flat[r] * inverse
+    heavy = pairs.heavy[0]
+    visit(x, y, pairs, heavy)
+    pairs.bound[heavy] = _largest(x.log.reshape(-1, n_x)[heavy], y.log.reshape(-1, n_y)[heavy], W)
+    return U[heavy] + pairs.bound[heavy]
+
+
+@part
+def _largest(A: Floats, B: Floats, W: Floats) -> float:
+    """max(A + B + W) of a row, exactly."""
+    best = -np.inf
+    for i in range(A.shape[0]):
+        top = -np.inf
+        for j in range(B.shape[0]):
+            top = max(top, B[j] + W[i, j])
+        best = max(best, A[i] + top)
+    return best
+
+
+@part
+def sweep_products(x: PairSide, y: PairSide, pairs: PairState, work: DenseWorkspace, ref: float) -> tuple[int, float]:
+    """Masses of all rows that matter; returns their number and the highest entry seen above ref + 300."""
+    U, p, bound, active = pairs.U, pairs.p, pairs.bound, pairs.active
+    H_at, drift_at, eA, eB, pm, rows = pairs.H_at, pairs.drift_at, work.eA, work.eB, work.pm, work.rows
+    (n_x, n_y), H, drift = work.eW.shape, pairs.H[0], pairs.drift[0]
+    W, q = pairs.W.reshape(n_x, n_y), pairs.q.reshape(n_x, n_y)
+    A, alpha_x, mass_x = x.log.reshape(-1, n_x), x.alpha.reshape(-1, n_x), x.mass.reshape(-1, n_x)
+    B, alpha_y, mass_y = y.log.reshape(-1, n_y), y.alpha.reshape(-1, n_y), y.mass.reshape(-1, n_y)
+    p[:] = 0.0
+    q[:] = 0.0
+    work.Q[:] = 0.0
+    over, n_active, n_block = -np.inf, 0, 0
+    for c in range(candidates(pairs, x.top, y.top, ref - NEGLIGIBLE)):
+        r = active[c]  # the list shrinks in place: n_active <= c
+        dH, a, b = H - H_at[r], -np.inf, -np.inf
+        if dH != 0.0:
+            for i in range(n_x):
+                A[r, i] += dH * alpha_x[r, i]
+            for j in range(n_y):
+                B[r, j] += dH * alpha_y[r, j]
+        for i in range(n_x):
+            a = max(a, A[r, i] + pm[i])
+        for j in range(n_y):
+            b = max(b, B[r, j])
+        H_at[r], drift_at[r] = H, drift
+        bound[r] = a + b
+        height = U[r] + a + b - ref
+        if height > SAFE:
+            bound[r] = _largest(A[r], B[r], W)
+            height = U[r] + bound[r] - ref
+            if height > SAFE:
+                over = max(over, height + ref)
+            elif height > -NEGLIGIBLE and over <= ref:
+                p[r] = _entries(A[r], B[r], W, q, mass_x[r], mass_y[r], U[r] - ref)
+                active[n_active] = r
+                n_active += 1
+        elif height > -NEGLIGIBLE and over <= ref:
+            for i in range(n_x):
+                eA[n_block, i] = A[r, i] + pm[i] - a
+            for j in range(n_y):
+                eB[n_block, j] = B[r, j] - b + height
+            active[n_active] = r
+            n_active += 1
+            rows[n_block] = r
+            n_block += 1
+            if n_block == rows.shape[0]:
+                _products(mass_x, mass_y, p, work, n_block)
+                n_block = 0
+    if n_block > 0:
+        _products(mass_x, mass_y, p, work, n_block)
+    return n_active, over
+
+
+@part
+def _entries(A: Floats, B: Floats, W: Floats, q: Floats, mass_x: Floats, mass_y: Floats, base: float) -> float:
+    """Masses of one row whose factors peak at different places; returns their sum."""
+    n_x, n_y, total = A.shape[0], B.shape[0], 0.0
+    mass_y[:] = 0.0
+    for i in range(n_x):
+        mass_x[i] = 0.0
+        for j in range(n_y):
+            height = base + A[i] + B[j] + W[i, j]
+            if height > -NEGLIGIBLE:
+                value = exp(height)
+                mass_x[i] += value
+                mass_y[j] += value
+                q[i, j] += value
+        total += mass_x[i]
+    return total
+
+
+@part(inline=False)
+def _products(mass_x: Floats, mass_y: Floats, p: Floats, work: DenseWorkspace, n_block: int) -> None:
+    """Masses of a block of rows."""
+    n_x, n_y = work.eW.shape
+    rows = work.rows
+    eA, eB = work.eA[:n_block], work.eB[:n_block]
+    product_x, product_y = work.product_x[:n_block], work.product_y[:n_block]
+    exp_all(eA.reshape(-1))  # one long vector: rows may be short
+    exp_all(eB.reshape(-1))
+    product_x[:] = 0.0
+    product_y[:] = 0.0
+    add_product(product_x, eB, work.eWT)
+    add_product(product_y, eA, work.eW)
+    add_product(work.Q, eA.T, eB)
+    for row in range(n_block):
+        r = rows[row]
+        total = 0.0
+        for i in range(n_x):
+            value = eA[row, i] * product_x[row, i]
+            mass_x[r, i] = value
+            total += value
+        for j in range(n_y):
+            mass_y[r, j] = eB[row, j] * product_y[row, j]
+        p[r] = total
+
+
+@part
+def pair_laws(pairs: PairState, work: DenseWorkspace, n_active: int) -> float:
+    """Complete q and return Z."""
+    q, eW, Q = pairs.q.reshape(work.eW.shape), work.eW, work.Q
+    for i in range(q.shape[0]):
+        for j in range(q.shape[1]):
+            q[i, j] += eW[i, j] * Q[i, j]
+    Z = 0.0
+    for i in range(n_active):
+        Z += pairs.p[pairs.active[i]]
+    return Z
+
+
+@part
+def add_full_coupling(x: PairSide, y: PairSide, pairs: PairState, mu_sum: Floats, n_active: int, log_Z: float) -> None:
+    """Add this step's mu to a full (n_rows, n_rows) array."""
+    n_x, n_y = x.lambda_.shape
+    A, B, W = x.log.reshape(-1, n_x), y.log.reshape(-1, n_y), pairs.W.reshape(n_x, n_y)
+    for i in range(n_active):
+        r = pairs.active[i]
+        row = mu_sum[r].reshape(n_x, n_y)
+        for j in range(n_x):
+            base = pairs.U[r] + A[r, j] - log_Z
+            for m in range(n_y):
+                row[j, m] += exp(base + B[r, m] + W[j, m])
+
+
+# --- mu on pairs of transitions that occur.
 
 BUFFER = 2048
 ONE, FULL = np.uint64(1), np.uint64(BUFFER)
@@ -50,7 +292,7 @@ class ObservedWorkspace(NamedTuple):
     base: Floats  # (|E_Y|,)
 
 
-def workspace(x: Transitions, y: Transitions) -> ObservedWorkspace:
+def observed_workspace(x: Transitions, y: Transitions) -> ObservedWorkspace:
     """Allocate the scratch arrays for given edges."""
     n_x, n_y, m_y = x.n_states, y.n_states, len(y.target)
     places = (x.target * n_y, y.target, np.repeat(x.first[:-1], n_y), np.tile(y.first[:-1], n_x), y.source, y.first)
@@ -60,35 +302,35 @@ def workspace(x: Transitions, y: Transitions) -> ObservedWorkspace:
 
 
 @kernel(name="SOMCOT on transitions that occur", seconds=5)
-def advance(
+def advance_observed(
     x: PairSide, y: PairSide, pairs: PairState, rates: Rates, work: ObservedWorkspace, mu_sum: Floats,
     sheet: TraceBuffer,
     states_x: Ints, slots_x: Places, states_y: Ints, slots_y: Places,
 ) -> None:  # fmt: skip
     """One iteration for each row of the four sample arrays, (n_steps, batch_size)."""
     for i in range(states_x.shape[0]):
-        ref = _reference(x, y, pairs, rates, work)
+        ref = reference(x, y, pairs, rates, work)
         everything = pairs.crowded[0] == 1
         sweep = 0
         n_active, over = 0, ref
         while over > -np.inf and sweep < 2:
             ref = over
             if everything:
-                n_active, over = _sweep_all(x, y, pairs, work, ref)
+                n_active, over = sweep_all(x, y, pairs, work, ref)
             else:
-                n_active, over = _sweep(x, y, pairs, work, ref)
+                n_active, over = sweep_rows(x, y, pairs, work, ref)
             sweep += 1
         Z = pairs.p.sum()
         if mu_sum.shape[0] > 0:
-            _add_coupling(x, y, pairs, work, mu_sum[0], n_active, ref + log(Z))
-        pairs.crowded[0] = _mostly(pairs.p, Z)
+            add_observed_coupling(x, y, pairs, work, mu_sum[0], n_active, ref + log(Z))
+        pairs.crowded[0] = mostly(pairs.p, Z)
         update(x, y, pairs, rates, n_active, everything, Z, states_x[i], slots_x[i], states_y[i], slots_y[i])
         if pairs.step[0] % sheet.every == 0:
             note(x, y, pairs, rates, sheet)
 
 
 @part
-def _mostly(p: Floats, Z: float) -> int:
+def mostly(p: Floats, Z: float) -> int:
     """1 if more than half of the rows have mass, else 0."""
     n, line = 0, Z * exp(-NEGLIGIBLE)
     for r in range(p.shape[0]):
@@ -97,7 +339,7 @@ def _mostly(p: Floats, Z: float) -> int:
 
 
 @part
-def _reference(x: PairSide, y: PairSide, pairs: PairState, rates: Rates, work: ObservedWorkspace) -> float:
+def reference(x: PairSide, y: PairSide, pairs: PairState, rates: Rates, work: ObservedWorkspace) -> float:
     """Fill U and return a lower bound of log Z: the largest entry of a row that has any."""
     U, W, cost = pairs.U, pairs.W, pairs.cost
     inverse, H = 1.0 / rates.discount, pairs.H[0]
@@ -128,7 +370,7 @@ def _gather(x: PairSide, y: PairSide, pairs: PairState, work: ObservedWorkspace,
 
 
 @part
-def _sweep(x: PairSide, y: PairSide, pairs: PairState, work: ObservedWorkspace, ref: float) -> tuple[int, float]:
+def sweep_rows(x: PairSide, y: PairSide, pairs: PairState, work: ObservedWorkspace, ref: float) -> tuple[int, float]:
     """Masses of all rows that matter; returns their number and the highest entry seen above ref + 300."""
     x_log, x_alpha, x_offset, y_log, y_alpha, y_offset = x.log, x.alpha, x.offset, y.log, y.alpha, y.offset
     U, W, bound, active, H_at, drift_at = pairs.U, pairs.W, pairs.bound, pairs.active, pairs.H_at, pairs.drift_at
@@ -209,7 +451,7 @@ def _spread(x: PairSide, y: PairSide, pairs: PairState, work: ObservedWorkspace,
 
 
 @part
-def _sweep_all(x: PairSide, y: PairSide, pairs: PairState, work: ObservedWorkspace, ref: float) -> tuple[int, float]:
+def sweep_all(x: PairSide, y: PairSide, pairs: PairState, work: ObservedWorkspace, ref: float) -> tuple[int, float]:
     """Masses of all rows; returns their number and the highest entry seen above ref + 300."""
     W, next_y, W_wide, Q_wide, first = pairs.W, work.next_y, work.W, work.Q, work.first
     n_x, m_y = W_wide.shape
@@ -308,7 +550,7 @@ def _reduce(x: PairSide, pairs: PairState, work: ObservedWorkspace) -> None:
 
 
 @part
-def _add_coupling(
+def add_observed_coupling(
     x: PairSide, y: PairSide, pairs: PairState, work: ObservedWorkspace, mu_sum: Floats, n_active: int, log_Z: float
 ) -> None:
     """Add this step's mu, entry (e, f) at place e |E_Y| + f."""
