@@ -74,11 +74,12 @@ def distance(
     total : bool
         The total cost until both processes have ended (reached a state that is never left).
     method : {"auto", "exact", "plugin", "saddle", "somcot", "sinkhorn", "lp"}
-        "auto" is "exact" for two chains, the bias-corrected estimate for data and "somcot" for streams. "plugin" is the
+        "auto" is "exact" for two chains and the bias-corrected estimate for data; from streams it draws transitions,
+        counts them and estimates from the counts (options of SOMCOT's solver make it "somcot"). "plugin" is the
         distance of the estimated chains, "saddle" the paper's saddle point solved on them, "somcot" the paper's
-        stochastic algorithm; "exact", "sinkhorn" and "lp" solve for known or estimated chains.
+        algorithm for streams; "exact", "sinkhorn" and "lp" solve for known or estimated chains.
     confidence : float, optional
-        Level of a confidence interval for data, such as 0.9.
+        Level of a confidence interval for data and streams, such as 0.9.
     rng : None, int or numpy.random.Generator
         Seed of methods that sample or split.
     progress : bool
@@ -116,6 +117,8 @@ def distance(
     check_confidence(confidence)
     if not callable(progress):
         check_flag("progress", progress)
+    if "gamma" in options:
+        raise TypeError("gamma: not an argument; did you mean discount?")
     clock = Clock.chosen(discount, horizon, rate, total)
     if isinstance(x, Trajectories) or isinstance(y, Trajectories):
         return _of_vectors(x, y, cost, clock, method, {"confidence": confidence, "rng": rng, **options})
@@ -123,6 +126,11 @@ def distance(
     data = any(isinstance(process, Data) for process in (x, y))
     if clock.name != "discount" or isinstance(x, Timed) or isinstance(y, Timed):
         return _other_clock(x, y, cost, clock, method, {"confidence": confidence, "rng": rng, **options})
+    if chosen.takes == "streams" and (method == "auto" or confidence is not None):
+        answer = _of_streams(x, y, cost, method, {"discount": clock.value, "confidence": confidence, "rng": rng,
+                             "progress": progress}, options)  # fmt: skip
+        if answer is not None:
+            return answer
     solver = METHODS["plugin"] if chosen.name == "exact" and data else chosen
     solve = solver.load()
     given = _checked_options(
@@ -141,6 +149,26 @@ def distance(
     found = solve(Problem(_chain("x", x), _chain("y", y), table, clock), **given)
     sizes = [process.n_transitions if isinstance(process, Data) else 0 for process in (x, y)]
     return replace(found, samples=(sizes[0], sizes[1]), plugin=found.distance) if data else found
+
+
+def _of_streams(
+    x: Process, y: Process, cost: Any, method: str, shared: dict[str, Any], options: dict[str, Any]
+) -> Result | None:
+    """The estimate from counted transitions, or SOMCOT with its interval; None where plain SOMCOT is wanted."""
+    from somcot.inference import from_streams  # compiled code, which `import somcot` must not wait for
+
+    own = [name for name in options if name in option_names(METHODS["somcot"].load())]
+    if method == "auto" and all(name in from_streams.DRAWING for name in own):
+        allowed = from_streams.estimate_options()
+        given = _checked_options("auto", allowed, options, **shared)
+        return from_streams.estimate_streams(x, y, costs.between(cost, x, y), **given)
+    if shared["confidence"] is None:  # rates and the like are for SOMCOT
+        return None
+    solve = METHODS["somcot"].load()
+    rest = {name: value for name, value in shared.items() if name not in ("discount", "confidence")}
+    given = _checked_options("somcot", option_names(solve), options, **rest)
+    table, common = costs.between(cost, x, y), {name: shared[name] for name in ("discount", "confidence")}
+    return from_streams.with_interval(x, y, table, **common, options=given)
 
 
 def _of_vectors(x: Any, y: Any, cost: Any, clock: Clock, method: str, given: dict[str, Any]) -> Result:

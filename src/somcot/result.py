@@ -294,7 +294,8 @@ class Result:
         How the costs of single moments add up: a discount, the long-run average, a horizon, a rate or a total.
     counted : float or None
         Exact distance of the chains most likely to have sent the transitions that SOMCOT was fed; None for other
-        methods, and where it would take longer than two seconds (`diagnose` then says so).
+        methods, and where it would take longer than two seconds (`diagnose` then says so). A run that differs from it
+        by more than 0.01 of the cost's range has not converged, and warns.
     details : Details
         What `bounds`, `maps`, `potential`, `state_law`, `residuals`, `trace`, `plan`, `gradient`, `notes`, `makeup` and
         `counted` are read from.
@@ -448,6 +449,8 @@ class Result:
 
     def __str__(self) -> str:
         parts = [f"{self.distance:.6g}", self._claimed()]
+        if self.counted is not None:
+            parts.insert(1, f"its transitions give {self.counted:.6g}")
         if self.n_samples:
             parts.append(f"from {self.samples[0]:,} + {self.samples[1]:,} transitions")
         if self.continuous is not None:

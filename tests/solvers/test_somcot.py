@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from somcot.solvers.somcot.run_arrays import Transitions
 from threadpoolctl import threadpool_limits
 
 from somcot import MarkovChain, MemoryLimitError, Status, costs, random_walk, streams
@@ -19,7 +20,6 @@ from somcot.result import Result
 from somcot.solvers import somcot
 from somcot.solvers.somcot import algorithm
 from somcot.solvers.somcot.averages import averages, snapshot
-from somcot.solvers.somcot.run_arrays import Transitions
 from somcot.solvers.somcot.state import State, grow
 from somcot.steps import Steps, explicit
 from tests.instances import random_chain, reward, walks

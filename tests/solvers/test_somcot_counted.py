@@ -159,7 +159,7 @@ def test_every_run_agrees_with_its_own_transitions(name: str) -> None:
     assert abs(result.distance - result.counted) < 0.005 * np.ptp(cost)
     assert result.bounds.low <= result.counted <= result.bounds.high
     assert not [note for note in result.diagnose() if "converged" in note]
-    assert f"{result.counted:.4g}" in str(result)
+    assert f"{result.counted:.6g}" in str(result)
 
 
 def test_shifts_and_units_change_nothing_but_the_unit() -> None:
@@ -282,7 +282,7 @@ def test_forgetting_follows_a_change() -> None:
         state = somcot.init(cost, discount=0.9, n_steps=60_000, half_life=half_life)
         found[half_life] = somcot.finish(somcot.advance(state, (xs[0], xs[1]), ys)).distance
     assert abs(found[3000.0] - truth) < 0.03
-    assert abs(found[None] - truth) > 0.1
+    assert abs(found[None] - truth) > 0.05
 
 
 def test_trace_has_a_row_at_each_doubling_and_at_each_half_of_a_half_life() -> None:
@@ -329,7 +329,7 @@ def test_options_that_contradict_each_other_are_refused() -> None:
         somcot.SomcotOptions(steps=Steps(1, 1, 1, 1, 1, 1, 0.2), decay=0.1)
     with pytest.raises(ValueError, match="half_life: found 0"):
         somcot.SomcotOptions(half_life=0)
-    with pytest.raises(TypeError, match="gamma.*did you mean discount"):
+    with pytest.raises(TypeError, match=r"gamma.*did you mean discount"):
         distance(random_walk(3), random_walk(3), np.eye(3), gamma=0.9)
 
 

@@ -60,8 +60,7 @@ from somcot.steps import Steps
 from somcot.streams import Source, StreamError, as_source
 
 __all__ = [
-    "CountState", "Drawn", "SomcotOptions", "State", "advance", "draw", "finish", "init", "load", "merge", "save",
-    "solve",
+    "CountState", "Drawn", "SomcotOptions", "State", "advance", "draw", "finish", "init", "load", "merge", "save", "solve", "solve_and_count",
 ]  # fmt: skip
 
 _LEAST_DISCOUNT = 1e-100
@@ -385,10 +384,32 @@ def solve(
     >>> abs(result.distance - 0.1564) < 0.01
     True
     """
+    own: dict[str, Any] = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
+    own |= {"order": order, "max_seconds": max_seconds, "rng": rng, "progress": progress}
+    return solve_and_count(x, y, cost, discount=discount, **own, **options)[0]
+
+
+def solve_and_count(
+    x: Process,
+    y: Process,
+    cost: ArrayLike,
+    *,
+    discount: float,
+    order: str = "random",
+    max_seconds: float | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: float = 10.0,
+    resume: str | os.PathLike[str] | bool | None = None,
+    rng: int | np.random.Generator | None = None,
+    progress: bool | Report = False,
+    **options: Any,
+) -> tuple[Result, Drawn]:
+    """What `solve` returns, and the transitions behind it."""
     began = time.perf_counter()
     opened = _opened(x, y, cost, discount, order, rng, SomcotOptions(**options), max_seconds)
     with _resumed(opened, checkpoint, checkpoint_every, resume) as run:
-        return _finished(run, progress, began)
+        result = _finished(run, progress, began)
+        return result, _drawn(run, result.status)
 
 
 class Drawn(NamedTuple):
@@ -426,13 +447,18 @@ def draw(
         raise ValueError("steps, half_life: rates and forgetting belong to method='somcot'; leave them out")
     opened = _opened(x, y, cost, discount, order, rng, wanted, max_seconds)
     with _resumed(opened, checkpoint, checkpoint_every, resume) as run:
+        run.answers = False
         status = drive(run, None)
         if not run.has_answer:
             raise _too_short()
-        state = run.state
-        labels = (_labels(source, n) for source, n in zip((run.x, run.y), state.cost.shape, strict=True))
-        laws = state.initial_x, state.initial_y
-        return Drawn(state.counts_x, state.counts_y, *laws, *labels, state.cost, state.k, status)
+        return _drawn(run, status)
+
+
+def _drawn(run: Run, status: Status) -> Drawn:
+    state = run.state if run.phases is None or run.phases.done is None else run.phases.done
+    labels = (_labels(source, n) for source, n in zip((run.x, run.y), state.cost.shape, strict=True))
+    laws = state.initial_x, state.initial_y
+    return Drawn(state.counts_x, state.counts_y, *laws, *labels, state.cost, state.k, status)
 
 
 class _Opened(NamedTuple):
