@@ -1,8 +1,8 @@
-"""Measure SOMCOT and the estimates from data: ``python -m benchmarks.accuracy`` (``somcot`` or ``data`` for one of them).
+"""Measure SOMCOT and the estimates from data: ``python -m benchmarks.accuracy`` (or with one of the names below)
 
 ``data``: bias, coverage and test level, the tables of docs/statistics.md, with pictures in docs/images; some minutes.
-``somcot``: the table of docs/somcot.md, on the problems written down here before any of them was run; an hour or so, most
-of it for Algorithm 2 (``counted`` leaves that out). ``stability``: 400 random problems.
+``somcot``: the table of docs/somcot.md, on the problems written down here before any of them was run; an hour or so,
+most of it for Algorithm 2 (``counted`` leaves that out). ``stability``: 400 random problems.
 """
 
 from __future__ import annotations
@@ -196,8 +196,8 @@ def somcot_table(rules: Sequence[str] = ("counted", "former", "paper")) -> list[
                 truth_ = distance(problem.x, problem.y, problem.cost, discount=problem.discount).distance
                 if rule != "counted" and k == len(LENGTHS) - 1 and problem.cost.size > MOST_PAIRS:
                     continue
-                for seed in SEEDS if rule == "counted" else SEEDS[:1]:
-                    runs.append(measure(problem, rule, n_steps, seed, truth_))
+                seeds = SEEDS if rule == "counted" else SEEDS[:1]
+                runs += [measure(problem, rule, n_steps, seed, truth_) for seed in seeds]
             _print_row([run for run in runs if (run.rule, run.n_steps) == (rule, n_steps)])
         if rule == "former":
             _print_ratio(runs)
@@ -248,8 +248,11 @@ def stability(n: int = 400) -> None:
         run = measure(problem, "counted", 10_000, place, 0.0)
         errors.append((run.to_counted, run.warned, problem.name))
     off = np.array([error for error, _, _ in errors])
-    print(f"{len(off)} random problems: mean {off.mean():.5f}, median {np.median(off):.5f}, 99 % {np.quantile(off, .99):.4f}, "
-          f"worst {off.max():.4f}, above 0.01: {int((off > 0.01).sum())}, warned: {sum(w for _, w, _ in errors)}")  # fmt: skip
+    size = (
+        f"mean {off.mean():.5f}, median {np.median(off):.5f}, 99 % {np.quantile(off, 0.99):.4f}, worst {off.max():.4f}"
+    )
+    alarms = f"above 0.01: {int((off > 0.01).sum())}, warned: {sum(warned for _, warned, _ in errors)}"
+    print(f"{len(off)} random problems: {size}, {alarms}", flush=True)
     print("  worst:", sorted(errors)[-3:])
 
 

@@ -154,6 +154,13 @@ def test_counts_run_on() -> None:
     again.add(soft[:-1], soft[1:])[0, 0].backward()
     assert soft.grad.abs().max() > 0
     assert torch.equal(door.RunningKernel(3).kernel(), torch.full((3, 3), 1 / 3, dtype=torch.float64))
+    fading = door.RunningKernel(2, prior=0.0, half_life=1.0)
+    fading.add(torch.tensor([0, 1]), torch.tensor([1, 0]))
+    torch.testing.assert_close(
+        fading.add(torch.tensor([0]), torch.tensor([0]))[0], torch.tensor([2 / 3, 1 / 3]).double()
+    )
+    with pytest.raises(ValueError, match="half_life: found with forget"):
+        door.RunningKernel(2, forget=0.5, half_life=1.0)
     forgetful = door.RunningKernel(2, prior=0.0, forget=0.5)
     forgetful.add(torch.tensor([0, 1]), torch.tensor([1, 0]))
     torch.testing.assert_close(

@@ -21,7 +21,7 @@ import numpy as np
 
 from somcot.gradients import NAMES, NDIMS, ArraySolution, Inputs, WarmStart, check_shapes, solve_arrays
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import check_count
+from somcot.plumbing.checks import check_count, check_positive
 
 try:
     import torch
@@ -154,6 +154,8 @@ class RunningKernel(torch.nn.Module):  # type: ignore[misc]
         Added to every count, so that states not seen yet lead anywhere.
     forget : float
         Share of the counts that each minibatch replaces, for sources that change; 0 keeps all.
+    half_life : float, optional
+        In place of `forget`: transitions after which a count weighs half as much, as for ``method="somcot"``.
 
     Examples
     --------
@@ -165,14 +167,20 @@ class RunningKernel(torch.nn.Module):  # type: ignore[misc]
 
     counts: Tensor
 
-    def __init__(self, n_states: int, *, prior: float = 0.05, forget: float = 0.0) -> None:
+    def __init__(
+        self, n_states: int, *, prior: float = 0.05, forget: float = 0.0, half_life: float | None = None
+    ) -> None:
         super().__init__()
+        if half_life is not None:
+            check_positive("half_life", half_life)
+            if forget:
+                raise ValueError("half_life: found with forget; give one of them")
         if not 0.0 <= forget < 1.0:
             raise ValueError(f"forget: found {forget}, expected a share of at least 0 and below 1")
         if not 0.0 <= prior < float("inf"):
             raise ValueError(f"prior: found {prior}, expected a number of at least 0")
         check_count("n_states", n_states)
-        self.prior, self.forget = prior, forget
+        self.prior, self.forget, self.half_life = prior, forget, half_life
         self.register_buffer("counts", torch.zeros(n_states, n_states, dtype=torch.float64))
 
     def add(self, now: Tensor, following: Tensor) -> Tensor:
@@ -184,7 +192,8 @@ class RunningKernel(torch.nn.Module):  # type: ignore[misc]
             States and their successors, or a law over states for each.
         """
         fresh = self._soft("now", now).T @ self._soft("following", following)
-        total = (1.0 - self.forget) * self.counts + fresh
+        kept = 1.0 - self.forget if self.half_life is None else 0.5 ** (len(now) / self.half_life)
+        total = kept * self.counts + fresh
         self.counts = total.detach()
         return self._rows(total)
 

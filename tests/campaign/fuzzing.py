@@ -192,7 +192,7 @@ def explore(name: str, seconds: int, folder: Path) -> None:
     """In the process: atheris, with the readers instrumented; sums are put right, options are chosen by the content."""
     import atheris
 
-    with atheris.instrument_imports(include=["somcot.readers", "somcot.plumbing", "somcot.solvers.somcot.phases"]):
+    with atheris.instrument_imports(include=["somcot.readers", "somcot.plumbing", "somcot.solvers.somcot.state"]):
         from tests.campaign import targets
     from tests.campaign.mutator import resealed
 

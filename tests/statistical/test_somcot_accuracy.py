@@ -12,7 +12,7 @@ from scipy.stats import spearmanr
 from somcot import MarkovChain, steps, streams
 from somcot.problem import Problem
 from somcot.solvers import policy_iteration, somcot
-from somcot.solvers.somcot.phases import FIRST_PHASE
+from somcot.solvers.somcot.run import FIRST_PHASE
 from tests.instances import blocks, walks
 
 pytestmark = [pytest.mark.statistical, pytest.mark.slow]

@@ -1,4 +1,4 @@
-"""Algorithm 2 as the paper prints it, and the default beside it: every variable a full array, a statement for each line.
+"""Algorithm 2 as the paper prints it, and the default beside it: full arrays, one statement for each line.
 
 Slow and obvious on purpose: the place to read first, and what the compiled kernels (`sweeps`, `counted`) are tested
 against, step by step. `step` is Algorithm 2, `counted_step` the iteration of ``steps="auto"``. They differ in this:

@@ -372,7 +372,8 @@ def _variance(slope: RowGradient, chain: MarkovChain, discount: float, n: float)
     np.add.at(design, (np.arange(len(h)), columns), -discount * weight)
     left = weight * h
     left = left - design @ np.linalg.lstsq(design, left)[0]
-    return float(left @ left) / n
+    with np.errstate(over="ignore"):  # costs of 1e200 have no variance that a float could hold
+        return float(left @ left) / n
 
 
 # --- What a SOMCOT run looks like, in words: the appendix's advice on step sizes, and what the data lack.
