@@ -82,12 +82,13 @@ def problems(table: str = PROBLEMS) -> Iterator[Case]:
 def case(family: str, n_x: int, n_y: int, discount: float, starts: str, cost: str, rng: np.random.Generator) -> Case:
     """Make a problem."""
     kernels = _kernels(family, n_x, n_y, rng)
-    laws = {
+    laws: Any = {
         "equal": lambda: (np.eye(n_x)[0], np.eye(n_y)[0]),
         "different": lambda: (np.eye(n_x)[n_x // 2], np.eye(n_y)[0]),
         "uniform": lambda: (np.full(n_x, 1 / n_x), np.full(n_y, 1 / n_y)),
         "random": lambda: (rng.dirichlet(np.ones(n_x)), rng.dirichlet(np.ones(n_y))),
-    }[starts]()
+    }
+    laws = laws[starts]()
     places = np.linspace(0, 1, n_x)[:, None], np.linspace(0, 1, n_y)[None, :]
     table = np.abs(places[0] - places[1])
     if cost == "labels":
@@ -97,7 +98,8 @@ def case(family: str, n_x: int, n_y: int, discount: float, starts: str, cost: st
     elif cost == "outlier":
         table[rng.integers(n_x), rng.integers(n_y)] = 10.0
     name = f"{family} {n_x}x{n_y} {discount:g} {starts} {cost}"
-    return Case(name, *(MarkovChain(P, law) for P, law in zip(kernels, laws, strict=True)), table, discount)
+    x, y = (MarkovChain(P, law) for P, law in zip(kernels, laws, strict=True))
+    return Case(name, x, y, table, discount)
 
 
 def _kernels(family: str, n_x: int, n_y: int, rng: np.random.Generator) -> tuple[Any, Any]:
@@ -173,7 +175,7 @@ def measure(problem: Case, rule: str, n_steps: int, seed: int, truth: float) -> 
     x, y, cost, scale = problem.x, problem.y, problem.cost, float(np.ptp(problem.cost))
     options: dict[str, Any] = {"discount": problem.discount, "n_steps": n_steps, "rng": seed}
     if rule == "former":
-        options |= {"steps": steps.auto(*cost.shape, n_steps, scale)}
+        options |= {"steps": steps.auto(cost.shape[0], cost.shape[1], n_steps, scale)}
     elif rule == "paper":
         options |= {"steps": "paper", "average": 1.0}
     with warnings.catch_warnings(record=True) as caught:
@@ -184,7 +186,8 @@ def measure(problem: Case, rule: str, n_steps: int, seed: int, truth: float) -> 
     assert found.counted is not None
     ends = found.distance - truth, found.distance - found.counted, found.counted - truth
     warned = any(issubclass(w.category, ConvergenceWarning) for w in caught)
-    return Run(problem.name, rule, n_steps, seed, *(abs(end) / scale for end in ends), seconds, warned)
+    to_truth, to_counted, counted_to_truth = (abs(end) / scale for end in ends)
+    return Run(problem.name, rule, n_steps, seed, to_truth, to_counted, counted_to_truth, seconds, warned)
 
 
 def somcot_table(rules: Sequence[str] = ("counted", "former", "paper")) -> list[Run]:

@@ -164,7 +164,7 @@ def _steps(version: Plain | Lean, pairs: list[Any], first: int, last: int) -> No
 
 
 def _state(case: Case, support: str, n: int) -> State:
-    return somcot.init(
+    return somcot.init(  # type: ignore[no-any-return]
         case.cost, discount=0.95, n_steps=n, initial_x=case.x.initial, initial_y=case.y.initial, primal_step=0.1,
         decay=case.decay, dual_step=case.beta, support=support, transitions_x=case.x.transition > 0,
         transitions_y=case.y.transition > 0,

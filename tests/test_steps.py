@@ -86,7 +86,7 @@ def test_error_bound_is_the_proofs_at_the_rates_that_are_used() -> None:
     assert steps.error_bound(*large, rates=appendix(*large)) == pytest.approx(0.0740, abs=5e-5)
     doubled = steps.Steps(*(r / 2 for r in appendix(*large)[:3]), *(2 * r for r in appendix(*large)[3:6]))
     assert steps.error_bound(*large, max_cost=2.0, rates=doubled) == pytest.approx(0.1481, abs=1e-4)
-    with pytest.raises(ValueError, match="rates: found decay=0.1, expected constant rates"):
+    with pytest.raises(ValueError, match=r"rates: found decay=0\.1, expected constant rates"):
         steps.error_bound(*large, rates=steps.explicit(1.0, 1.0, 0.1))
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from somcot.solvers.somcot.updates import Transitions
 from threadpoolctl import threadpool_limits
 
 from somcot import MarkovChain, MemoryLimitError, Status, costs, random_walk, streams
@@ -21,6 +20,7 @@ from somcot.solvers import somcot
 from somcot.solvers.somcot import algorithm
 from somcot.solvers.somcot.averages import averages, snapshot
 from somcot.solvers.somcot.state import State, grow
+from somcot.solvers.somcot.updates import Transitions
 from somcot.steps import Steps, explicit
 from tests.instances import random_chain, reward, walks
 from tests.notes import notes_in
@@ -62,7 +62,7 @@ def masks(support: str, x: MarkovChain, y: MarkovChain) -> tuple[dict[str, Any],
     return {"transitions_x": a, "transitions_y": b}, a[:, None, :, None] & b[None, :, None, :]
 
 
-def fresh(cost: Any, **options: Any) -> State:
+def fresh(cost: Any, **options: Any) -> Any:
     return somcot.init(cost, **({"discount": 0.9, "n_steps": 100} | options))
 
 
@@ -233,7 +233,7 @@ def test_cutting_a_run_into_pieces_changes_no_bit(support: str, eta: float) -> N
     x, y, cost = walks(4, 0.7)
     xs, ys = fed(x, y, 0.95, 600)
 
-    def run(cuts: list[int]) -> State:
+    def run(cuts: list[int]) -> Any:
         state = fresh(cost, discount=0.95, n_steps=300, primal_step=eta, dual_step=0.2, batch_size=2, support=support)
         for a, b in zip([0, *cuts], [*cuts, 600], strict=True):
             state.pace = 1 + a % 7

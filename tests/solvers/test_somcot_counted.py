@@ -49,7 +49,7 @@ def prepared(x: MarkovChain, y: MarkovChain, cost: Any, discount: float, support
     from somcot.solvers.somcot.averages import FittedPair
 
     run = counted._Iteration(state, fed, FittedPair(x, y, ()), 1.0)
-    extra = min(np.count_nonzero(chain.initial) for chain in (x, y)) > 1
+    extra = bool(min(np.count_nonzero(chain.initial) for chain in (x, y)) > 1)
     sides = [counted._law(chain, discount, extra) for chain in (x, y)]
     unit, start = np.ones(tuple(len(P) for P, _ in sides)), np.zeros(tuple(len(P) for P, _ in sides))
     unit[: len(cost), : cost.shape[1]] = (cost - cost.min()) / np.ptp(cost)
@@ -82,13 +82,20 @@ def test_kernels_are_the_plain_iteration_step_by_step(kind: str, support: str, m
     # The plain version leaves b to its caller; it is 2 sigma of the chains without the extra state.
     visits = [chain.state_occupancy(0.9) for chain in (x, y)]
     own = algorithm.Counted(
-        (cost - cost.min()) / np.ptp(cost), np.outer(x.initial, y.initial), 0.9, x.transition, y.transition, *visits, 1
+        (cost - cost.min()) / np.ptp(cost),
+        np.outer(x.initial, y.initial),
+        0.9,
+        x.transition,
+        y.transition,
+        visits[0],
+        visits[1],
+        1.0,
     )
     assert run.rates.b == pytest.approx(2 * min(max(algorithm.spread(own), 1e-3), np.sqrt(10)), rel=1e-4)
     seen = [(P > 0) & (v > 0)[:, None] for P, v in
             ((plain.kernel_x, plain.visits_x), (plain.kernel_y, plain.visits_y))]  # fmt: skip
     mask = None if support == "full" else np.einsum("xu,yv->xyuv", *seen)
-    z, used = algorithm.first(*plain.cost.shape, mask), []
+    z, used = algorithm.first(plain.cost.shape[0], plain.cost.shape[1], mask), []
     for k in range(60):
         if k >= 20:
             used.append(z)
@@ -148,7 +155,9 @@ PROBLEMS = {
         MarkovChain(random_walk(4).transition, [0.4, 0.1, 0.2, 0.3]),
         MarkovChain(random_walk(4, 0.7).transition, [0.1, 0.4, 0.4, 0.1]), steps_between(4), 0.9,
     ),
-    "one large cost": (random_walk(4), random_walk(4, 0.7), np.where(np.eye(4)[::-1] > 0, 100.0, steps_between(4)), 0.9),
+    "one large cost": (
+        random_walk(4), random_walk(4, 0.7), np.where(np.eye(4)[::-1] > 0, 100.0, steps_between(4)), 0.9,
+    ),
 }  # fmt: skip
 
 
@@ -248,7 +257,8 @@ def test_a_damaged_state_is_refused(tmp_path: Path) -> None:
     x, y, cost = walks(3, 0.7)
     state = somcot.advance(somcot.init(cost, discount=0.9, n_steps=50), fed(x, 20, 0), fed(y, 20, 1))
     arrays, record = counts_to_record(state)
-    for wrong in ({"k": 60}, {"k": "x"}, {"options": {}}, {"pending": [3]}):
+    wrongs: list[dict[str, Any]] = [{"k": 60}, {"k": "x"}, {"options": {}}, {"pending": [3]}]
+    for wrong in wrongs:
         with pytest.raises(CheckpointError, match="does not hold together"):
             counts_from_record(arrays, record | wrong)
     with pytest.raises(CheckpointError, match="does not hold together"):
@@ -300,16 +310,16 @@ def test_auto_on_streams_is_the_corrected_estimate() -> None:
     x, y, cost = walks(4, 0.7)
     truth = distance(x, y, cost, discount=0.9).distance
 
-    def pair() -> list[Any]:
-        return [streams.from_chain(chain, 0.9, seed) for seed, chain in enumerate((x, y))]
+    def pair() -> dict[str, Any]:
+        return {side: streams.from_chain(chain, 0.9, seed) for seed, (side, chain) in enumerate((("x", x), ("y", y)))}
 
-    found = distance(*pair(), cost, discount=0.9, n_steps=20_000, confidence=0.9)
+    found = distance(**pair(), cost=cost, discount=0.9, n_steps=20_000, confidence=0.9)
     assert found.method == "auto"
     assert found.samples == (20_000, 20_000)
     assert found.confidence_interval is not None
     assert found.confidence_interval.low <= truth <= found.confidence_interval.high
     assert found.plugin is not None
-    own = distance(*pair(), cost, discount=0.9, n_steps=20_000, confidence=0.9, method="somcot")
+    own = distance(**pair(), cost=cost, discount=0.9, n_steps=20_000, confidence=0.9, method="somcot")
     assert own.method == "somcot"
     assert own.duals is not None
     assert own.counted == pytest.approx(found.plugin, abs=1e-9)

@@ -59,7 +59,7 @@ class SelectionSettings:
 
 
 def run(settings: SelectionSettings, seed: int = 0, report: Report | None = None) -> Record:
-    """The three curves: exact, the paper's algorithm for each K, and what `somcot.select_model` says."""
+    """The curves: exact, SOMCOT at the paper's rates for each K and by default, and what `somcot.select_model` says."""
     rates = settings.rates
     sizes = [len(settings.panels) * n * settings.n_seeds for n in (len(settings.thetas), 1)]
     estimating, choosing = stages(report, *sizes)
@@ -73,6 +73,7 @@ def run(settings: SelectionSettings, seed: int = 0, report: Report | None = None
         return {
             "exact": distance(x, y, cost, discount=rates.discount).distance,
             "somcot": [rates.run(pair, cost, k).distance for k in panel.n_steps],
+            "counted": rates.run_default(pair, cost, max(panel.n_steps)).distance,
         }
 
     def choice(panel: Panel, rng: np.random.Generator) -> Choice:
@@ -89,7 +90,7 @@ def run(settings: SelectionSettings, seed: int = 0, report: Report | None = None
     choices = sweep(choice, settings.panels, seeds, choosing)
     data: dict[str, Any] = {
         "axes": {
-            "exact": ["theta"], "somcot": ["seed", "theta", "K"], "default": ["seed", "theta"],
+            "exact": ["theta"], "counted": ["seed", "theta"], "somcot": ["seed", "theta", "K"], "default": ["seed", "theta"],
             "inside": ["seed", "theta"],
         }
     }  # fmt: skip
@@ -152,9 +153,11 @@ def plot(record: Record) -> Figure:
 def _curves(ax: Axes, settings: SelectionSettings, panel: Panel, part: dict[str, Any]) -> None:
     thetas = np.array(settings.thetas)
     for i, n_steps in enumerate(panel.n_steps):
-        label = rf"SOMCOT, $K = {style.power(n_steps)}$"
+        label = rf"SOMCOT, paper's rates, $K = {style.power(n_steps)}$"
         style.band(ax, thetas, part["somcot"][:, :, i], color=style.SOMCOT[i], label=label, marker="osv"[i])
-    label = rf"default, $N = {panel.default_samples:,}$".replace(",0", r"{,}0")
+    label = rf"SOMCOT, default, $K = {style.power(max(panel.n_steps))}$"
+    style.band(ax, thetas, part["counted"], color=style.CELLS, label=label, marker="^")
+    label = rf"estimate from data, $N = {panel.default_samples:,}$".replace(",0", r"{,}0")
     style.band(ax, thetas, part["default"], color=style.DEFAULT, label=label, marker="D")
     ax.plot(thetas, part["exact"], color=style.EXACT, linestyle="--", label="exact")
     ax.set(xlabel=r"$\theta$", title=f"$n = {panel.n_states}$, $B = {panel.n_copies}$", ylim=(-0.02, None))

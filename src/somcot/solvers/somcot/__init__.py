@@ -60,7 +60,8 @@ from somcot.steps import Steps
 from somcot.streams import Source, StreamError, as_source
 
 __all__ = [
-    "CountState", "Drawn", "SomcotOptions", "State", "advance", "draw", "finish", "init", "load", "merge", "save", "solve", "solve_and_count",
+    "CountState", "Drawn", "SomcotOptions", "State", "advance", "draw", "finish", "init", "load", "merge", "save",
+    "solve", "solve_and_count",
 ]  # fmt: skip
 
 _LEAST_DISCOUNT = 1e-100
@@ -233,7 +234,7 @@ def init(
     transitions_x: ArrayLike | None = None,
     transitions_y: ArrayLike | None = None,
     **options: Any,
-) -> State | CountState:
+) -> Any:
     """Start a run: nothing counted, or mu and both lambdas uniform and all duals zero.
 
     Parameters
@@ -249,6 +250,11 @@ def init(
         fed.
     **options
         The other fields of `Options`.
+
+    Returns
+    -------
+    CountState or State
+        The second for Algorithm 2.
 
     Examples
     --------
@@ -456,9 +462,9 @@ def draw(
 
 def _drawn(run: Run, status: Status) -> Drawn:
     state = run.state if run.phases is None or run.phases.done is None else run.phases.done
-    labels = (_labels(source, n) for source, n in zip((run.x, run.y), state.cost.shape, strict=True))
+    states_x, states_y = _labels(run.x, state.cost.shape[0]), _labels(run.y, state.cost.shape[1])
     laws = state.initial_x, state.initial_y
-    return Drawn(state.counts_x, state.counts_y, *laws, *labels, state.cost, state.k, status)
+    return Drawn(state.counts_x, state.counts_y, *laws, states_x, states_y, state.cost, state.k, status)
 
 
 class _Opened(NamedTuple):
@@ -477,7 +483,8 @@ class _Opened(NamedTuple):
         """The first state of a run with these options."""
         origin = (self.cost, self.discount, self.start_x, self.start_y)
         known = (_occupancy(self.x, self.discount), _occupancy(self.y, self.discount))
-        phases, state = None, None
+        phases: Phases | None = None
+        state: State | CountState
         if options.counts:
             state = options.begin_counting(*origin)
         elif self.seconds is None:
@@ -518,13 +525,15 @@ def _resumed(
     _check_target(checkpoint, resume)
     path = checkpoint if resume is True else resume
     with contextlib.nullcontext() if checkpoint is None else exclusive(checkpoint):
-        options, found = opened.options, path and (resume is not True or os.path.exists(path))
-        if found and options.counts and record_of(path).get("format") == FORMAT:
+        options, old = opened.options, None
+        if isinstance(path, (str, os.PathLike)) and (resume is not True or os.path.exists(path)):
+            old = path
+        if old is not None and options.counts and record_of(old).get("format") == FORMAT:
             options = replace(options, steps=_FORMER)
         run = opened.run(options)
         run.path, run.every = checkpoint, checkpoint_every
-        if found:
-            restore(run, path)
+        if old is not None:
+            restore(run, old)
         yield run
 
 
@@ -547,7 +556,7 @@ def save(state: State | CountState, path: str | os.PathLike[str]) -> None:
     files.write_arrays(path, arrays, record)
 
 
-def load(path: str | os.PathLike[str]) -> State | CountState:
+def load(path: str | os.PathLike[str]) -> Any:
     """Read a state written by `save`, or the one inside a checkpoint."""
     arrays, record = files.read_arrays(path)
     try:
@@ -566,7 +575,7 @@ def _finished(run: Run, progress: bool | Report, began: float) -> Result:
 
     def read_off(status: Status | None = None) -> Result:
         seconds = time.perf_counter() - began
-        if run.phases is None:
+        if run.phases is None or isinstance(run.state, CountState):
             return finish(run.state, **states, status=status, seconds=seconds)
         state, earlier = run.phases.answer(run.state)
         return finish(state, **states, status=status, seconds=seconds, earlier=earlier)

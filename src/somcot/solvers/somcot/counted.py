@@ -370,8 +370,8 @@ class _Iteration:
     def _prepare(self, masks: list[NDArray[np.bool_]], *, full: bool) -> None:
         """Begin in a row that may have mass; keep products away from what was never seen."""
         x, y, pairs = self.state.x, self.state.y, self.state.pairs
-        (m_x, m_y), seen = (len(m) for m in masks), [m.any(axis=1) for m in masks]
-        pairs.heavy[0] = int(np.argmax(np.outer(*seen)))
+        m_x, m_y = (len(m) for m in masks)
+        pairs.heavy[0] = int(np.argmax(np.outer(masks[0].sum(axis=1) > 0, masks[1].sum(axis=1) > 0)))
         if self.products and not full:
             x.log[:] = np.where(np.repeat(masks[0], m_y, axis=0), 0.0, MASKED).ravel()
             y.log[:] = np.where(np.tile(masks[1], (m_x, 1)), 0.0, MASKED).ravel()

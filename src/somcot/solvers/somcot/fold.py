@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,10 +42,7 @@ class Batch(NamedTuple):
         return Batch(*(array[first:last] for array in self))
 
 
-S = TypeVar("S", State, CountState)
-
-
-def advance(state: S, x: tuple[Any, Any], y: tuple[Any, Any]) -> S:
+def advance(state: Any, x: tuple[Any, Any], y: tuple[Any, Any]) -> Any:
     """Feed transitions of both chains, ``batch_size`` of each for one step, and return the state.
 
     Parameters
@@ -61,7 +58,7 @@ def advance(state: S, x: tuple[Any, Any], y: tuple[Any, Any]) -> S:
     return state
 
 
-def slices(state: S, batch: Batch) -> Iterator[S]:
+def slices(state: Any, batch: Batch) -> Iterator[Any]:
     """Run the steps of a batch in slices of some 25 ms; where they are cut changes no bit of the outcome."""
     if isinstance(state, CountState):
         x, next_x, y, next_y = (array.ravel() for array in batch)

@@ -307,7 +307,7 @@ def _in_phases(run: Run, report: Report | None, watch: Watch) -> Status:
         status = _to_the_end(run, report, watch)
         if status is Status.EXHAUSTED:
             return status
-        if status is None or run.phases is None:
+        if status is None or run.phases is None or isinstance(run.state, CountState):
             break
         run.state = run.phases.next(run.state)
         run.block_k, run.block_x, run.block_y = 0, run.x.state(), run.y.state()

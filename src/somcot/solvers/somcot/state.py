@@ -419,8 +419,9 @@ class CountState:
         """Nothing counted yet."""
         kind: type = np.int64 if settings.half_life is None else np.float64
         n_x, n_y = cost.shape
-        tables = np.zeros((n_x, n_x), dtype=kind), np.zeros((n_y, n_y), dtype=kind)
-        return cls(settings, cost, initial_x, initial_y, *tables)
+        counts_x: NDArray[Any] = np.zeros((n_x, n_x), dtype=kind)
+        counts_y: NDArray[Any] = np.zeros((n_y, n_y), dtype=kind)
+        return cls(settings, cost, initial_x, initial_y, counts_x, counts_y)
 
     @property
     def n_transitions(self) -> int:
