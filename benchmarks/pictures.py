@@ -92,7 +92,8 @@ def orbits(n: int = 3000) -> Any:
     sampled = list(algorithm.iterates(drawn[0], drawn[1], rates, 1, allowed))
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained", sharey=True, sharex=True)
     for ax, path, title in (
-        (axes[0], sampled, "Algorithm 2, eta = 1, beta = 0.5"), (axes[1], iterates, "default: counts, extrapolated duals"),
+        (axes[0], sampled, "Algorithm 2, eta = 1, beta = 0.5"),
+        (axes[1], iterates, "default: counts, extrapolated duals"),
     ):  # fmt: skip
         place = np.array([((z.mu.sum(axis=(2, 3)) * cost).sum(), z.V[2, 0] - z.V[0, 0]) for z in path])
         ax.plot(*place.T, color="0.75", linewidth=0.4)

@@ -18,7 +18,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "exact": {"method": "exact"},
     "saddle": {"method": "saddle", "max_steps": 500},
     "somcot full": {"method": "somcot", "n_steps": 500, "primal_step": 40.0, "dual_step": 0.2, "rng": 0},
-    "somcot observed": {"method": "somcot", "n_steps": 500, "support": "observed", "rng": 0},
+    "somcot observed": {"method": "somcot", "n_steps": 500, "support": "observed", "steps": "former", "rng": 0},
+    "somcot default": {"method": "somcot", "n_steps": 500, "rng": 0},
 }
 
 

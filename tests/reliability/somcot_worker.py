@@ -18,9 +18,10 @@ def main(checkpoint: str, outcome: str, kind: str, n_steps: int) -> None:
     x, y, cost = walks(6, 0.7)
     kinds: dict[str, dict[str, Any]] = {
         "full": {"primal_step": 40.0, "dual_step": 0.2},
-        "observed": {"support": "observed", "batch_size": 2},
-        "auto": {"keep_coupling": True},
-        "phases": {"support": "observed"},
+        "observed": {"support": "observed", "batch_size": 2, "steps": "theorem"},
+        "auto": {"keep_coupling": True, "steps": "theorem"},
+        "phases": {"support": "observed", "steps": "theorem"},
+        "counted": {},
     }
     options = kinds[kind]
     somcot.solve(x, y, cost, discount=0.95, n_steps=10, **options)

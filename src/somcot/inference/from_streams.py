@@ -5,6 +5,7 @@ Transitions of a stream are independent samples of the discounted occupancy. Cou
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain
 from somcot.inference.estimate import estimate
+from somcot.plumbing.errors import UnseenStateWarning
 from somcot.plumbing.records import amended, option_names
 from somcot.problem import ChainOrData, Data, Process
 from somcot.recorded.counts import Counts
@@ -35,7 +37,7 @@ def estimate_streams(
     drawing = {name: value for name, value in options.items() if name in DRAWING}
     others = {name: value for name, value in options.items() if name not in DRAWING}
     drawn = somcot.draw(x, y, cost, discount=discount, rng=rng, **drawing)
-    result = estimate(*_sides(x, y, drawn, discount), drawn.cost, discount=discount, **others)
+    result = _estimate(x, y, drawn, discount, others)
     ended = {Status.EXHAUSTED: "A stream ended", Status.INTERRUPTED: "Interrupted"}.get(drawn.status, "Done")
     said = f"{ended} after {drawn.n_steps:,} steps. {result.message}"
     status = drawn.status if drawn.status is Status.INTERRUPTED else result.status
@@ -51,9 +53,14 @@ def with_interval(
             "confidence: found with half_life; transitions that count less than others give no interval; leave one out"
         )
     result, drawn = somcot.solve_and_count(x, y, cost, discount=discount, **options)
-    sides = _sides(x, y, drawn, discount)
-    data = estimate(*sides, drawn.cost, discount=discount, confidence=confidence)
+    data = _estimate(x, y, drawn, discount, {"confidence": confidence})
     return amended(result, confidence_interval=data.confidence_interval, estimate=data.estimate, plugin=data.plugin)
+
+
+def _estimate(x: Process, y: Process, drawn: somcot.Drawn, discount: float, options: Mapping[str, Any]) -> Result:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnseenStateWarning)  # its advice is for recorded episodes
+        return estimate(*_sides(x, y, drawn, discount), drawn.cost, discount=discount, **options)
 
 
 def estimate_options() -> list[str]:

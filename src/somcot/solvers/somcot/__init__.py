@@ -117,8 +117,8 @@ class SomcotOptions:
     steps: str | Steps = "auto"
     average: float = 0.5
     support: Support | None = None
-    keep_coupling: bool = False
     half_life: float | None = None
+    keep_coupling: bool = False
 
     def __post_init__(self) -> None:
         given = self._given()
