@@ -20,6 +20,7 @@ def walks() -> tuple[MarkovChain, MarkovChain]:
     return somcot.random_walk(4, 0.3), somcot.random_walk(5, 0.7)
 
 
+@pytest.mark.filterwarnings("ignore::somcot.plumbing.errors.DataWarning")  # 100 transitions are few
 def test_without_a_cost_labels_are_compared() -> None:
     x, y = walks()
     cost = costs.labels(x.states, y.states)

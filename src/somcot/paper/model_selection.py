@@ -90,8 +90,8 @@ def run(settings: SelectionSettings, seed: int = 0, report: Report | None = None
     choices = sweep(choice, settings.panels, seeds, choosing)
     data: dict[str, Any] = {
         "axes": {
-            "exact": ["theta"], "counted": ["seed", "theta"], "somcot": ["seed", "theta", "K"], "default": ["seed", "theta"],
-            "inside": ["seed", "theta"],
+            "exact": ["theta"], "somcot": ["seed", "theta", "K"], "counted": ["seed", "theta"],
+            "default": ["seed", "theta"], "inside": ["seed", "theta"],
         }
     }  # fmt: skip
     for i, panel in enumerate(settings.panels):
@@ -99,6 +99,7 @@ def run(settings: SelectionSettings, seed: int = 0, report: Report | None = None
         data[panel.key] = {
             "exact": np.array([cell["exact"] for cell in outcomes[0][mine]]),
             "somcot": np.array([[cell["somcot"] for cell in row[mine]] for row in outcomes]),
+            "counted": np.array([[cell["counted"] for cell in row[mine]] for row in outcomes]),
             "default": np.array([row[i].distance for row in choices]),
             "inside": np.array([row[i].inside for row in choices]),
         }

@@ -312,7 +312,7 @@ def run(settings: PendulumSettings, seed: int = 0, report: Report | None = None)
         "counted": np.array([own for _, own, _ in found]),
         "default": np.array([choice.distance for _, _, choice in found]),
         "plugin": np.array([choice.plugin for _, _, choice in found]),
-        "inside": np.array([choice.inside for _, choice in found]),
+        "inside": np.array([choice.inside for _, _, choice in found]),
         "cells": np.array(sweep(on_cells, settings.gravities, seeds, dividing)),
         "bins_visited": [model.samples.n_states for model in models],
         "axes": {"truth": ["g"]} | {key: ["seed", "g"] for key in ("somcot", "default", "plugin", "inside", "cells")},
