@@ -204,7 +204,7 @@ EXPERIMENT = Experiment(
     "Distances between walks",
     "The cross of the truth (walks near theta = 0.5 are far from both extremes) appears at K = 10,000, with both "
     "symmetries. The zeros on the diagonals do not at the paper's rates: values there are about 0.2. SOMCOT's "
-    "default on the same transitions has them but for the noise of the counts.",
+    "default on the same transitions is near 0.02 there.",
     SimilaritySettings(),
     SimilaritySettings(thetas=(0.1, 0.3, 0.5, 0.7, 0.9), starts=(2, 5, 6, 9), default_pairs=20),
     run,
