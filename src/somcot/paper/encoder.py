@@ -169,7 +169,7 @@ EXPERIMENT = Experiment(
     "encoder",
     "Encoder-decoder maps of a block chain",
     "With more samples the mass gathers in the blocks on the diagonal. SOMCOT at the paper's rates is sharp at the "
-    "walls and blurred in the middle. By default it finds every block from ten thousand transitions on, with some blur. "
+    "walls and blurred in the middle. Its default finds every block from 10,000 transitions on, a little blurred. "
     "The estimate from data finds every block from ten thousand transitions on, almost without blur.",
     EncoderSettings(),
     EncoderSettings(n_seeds=3),
