@@ -155,7 +155,7 @@ def test_costs_that_are_none() -> None:
     with pytest.raises(ValueError, match="only known chains have neighbours"):
         somcot.distance(x.sample(3, 9, rng=0), y, "degree", discount=0.9)
     nameless = streams.from_iterable([(0, 1), (1, 0)] * 9)
-    with pytest.raises(ValueError, match="cost: x does not say what its states are called"):
+    with pytest.raises(ValueError, match="cost: x has no state labels"):
         somcot.distance(nameless, nameless, discount=0.9, method="somcot")
     with pytest.raises(ValueError, match=r"attributes: 'size' has 1 values for 2 states"):
         MarkovChain([[0, 1], [1, 0]], attributes={"size": [1]})

@@ -1,6 +1,6 @@
 """How far apart are two Markov processes?
 
-Two walks on five states, one of them drifting. Only the walls are worth something, so only they can be told apart:
+Two random walks on five states, one of them with drift. Only the walls carry a reward, so only they differ in cost:
 
 >>> import somcot
 >>> reward = [1, 0, 0, 0, -1]
@@ -10,7 +10,7 @@ Two walks on five states, one of them drifting. Only the walls are worth somethi
 >>> round(result.distance, 6)
 0.369631
 
-The same question of recorded episodes is answered with an interval:
+The distance estimated from recorded episodes comes with a confidence interval:
 
 >>> a, b = walk.sample(400, 50, rng=1), drift.sample(400, 50, rng=2)
 >>> low, high, level = somcot.distance(a, b, cost, discount=0.95, confidence=0.9).confidence_interval
@@ -84,7 +84,7 @@ __all__ = [
     "select_model",
 ]
 
-# Everything is loaded on first use: `somcot --help` answers at once, and Ctrl-C is obeyed before there is much to load.
+# Modules are loaded on first use: `somcot --help` is fast, and Ctrl-C works while the rest is still loading.
 _SUBMODULES = frozenset(
     {
         "certificates",
@@ -124,7 +124,7 @@ _HOMES = {
     "somcot.trajectories": ("Trajectories",),
 }
 
-# Documented paths whose contents moved; the old path is the same module under another name.
+# Documented modules that have moved: the old path is an alias of the new module.
 _MOVED = {
     "somcot.bellman": "somcot.core",
     "somcot.bellman.pairs": "somcot.core.pairs",
@@ -141,7 +141,7 @@ _MOVED = {
 
 
 class _Moved(_importlib.abc.Loader):
-    """Finds modules by their earlier names."""
+    """Import hook that resolves former module names."""
 
     @staticmethod
     def find_spec(name: str, _path: _Any = None, _target: _Any = None) -> _Any:
@@ -155,14 +155,14 @@ class _Moved(_importlib.abc.Loader):
         return module
 
     def exec_module(self, module: _Any) -> None:
-        module.__spec__ = self.spec  # the import system has just put the old one there
+        module.__spec__ = self.spec  # the import system has just replaced it by the alias's
 
 
 _sys.meta_path.append(_Moved)
 
 
 def __getattr__(name: str) -> _Any:
-    if name in _SUBMODULES or name in ("costs", "jax", "torch"):  # the last two need packages that may be missing
+    if name in _SUBMODULES or name in ("costs", "jax", "torch"):  # torch and jax are optional dependencies
         return _importlib.import_module(f"somcot.{name}")
     home = next((module for module, names in _HOMES.items() if name in names), None)
     if home is None:

@@ -1,4 +1,4 @@
-"""The ``somcot`` command, also as ``python -m somcot``: Ctrl-C is obeyed before anything else is loaded."""
+"""Entry point of the ``somcot`` command and of ``python -m somcot``; Ctrl-C works from the first import on."""
 
 from somcot.cli import signals
 
@@ -8,7 +8,7 @@ __all__ = ["main"]
 def main() -> None:
     """Entry point of the ``somcot`` command."""
     signals.leave_at_once()
-    from somcot.cli import application as cli  # takes longest, and there is nothing to lose yet
+    from somcot.cli import application as cli  # the slowest import; an interrupt here loses no work
 
     signals.obey()
     try:
@@ -16,7 +16,7 @@ def main() -> None:
     except SystemExit as left:
         signals.decided(left.code if isinstance(left.code, int) else 1)
         raise
-    except KeyboardInterrupt:  # a second one, while the first was being explained
+    except KeyboardInterrupt:  # a second Ctrl-C, while the first is being reported
         signals.decided(signals.interruption()[1])
 
 

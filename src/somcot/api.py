@@ -1,4 +1,4 @@
-"""The front door: one call from two processes to an answer."""
+"""Main functions: `distance`, `metric`, `same_process` and `markov_order`."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def distance(
     progress: bool = False,
     **options: Any,
 ) -> Result:
-    """How far apart two Markov processes are: the bisimulation metric.
+    """Distance between two Markov processes (bisimulation metric).
 
-    The least value of ``(1 - discount) * E[sum_t discount^t * cost(X_t, Y_t)]`` over all ways to run the two processes
-    side by side without looking into the other's future (bicausal couplings). Exactly one of `discount`, `horizon`,
-    `rate` and `total` says how the costs of single moments add up; ``docs/clocks.md`` helps to choose.
+    The minimum of ``(1 - discount) * E[sum_t discount^t * cost(X_t, Y_t)]`` over all bicausal couplings, the joint
+    processes in which neither side depends on the other's future. Exactly one of `discount`, `horizon`, `rate` and
+    `total` determines how costs are accumulated over time; see ``docs/clocks.md``.
 
     Parameters
     ----------
@@ -59,20 +59,21 @@ def distance(
         The two processes: a known kernel, recorded data, or a source to draw from. Also TimeChain with `horizon`,
         ContinuousChain with `rate`, and Trajectories on both sides, recordings of real vectors: docs/continuous.md.
     cost : array_like, shape (n_x, n_y), str or function, optional
-        What it costs to be in state i of x and state j of y; finite numbers. By default "labels": 0 where states are
-        called the same, 1 elsewhere. "features" is the difference of mean rewards; `costs.between` lists the other
-        names; a function takes x and y and returns the array. With `horizon` also a list, one table for each time. For
-        Trajectories "euclidean" (the default) or "sqeuclidean", of coordinates divided by ``scale=`` ("std", their
+        Cost of being in state i of x and state j of y; finite numbers. The default "labels" is 0 for states with equal
+        labels and 1 otherwise. "features" is the difference of mean rewards; `costs.between` lists the other names. A
+        function takes x and y and returns the array. With `horizon`, a list with one table per time is also accepted.
+        For Trajectories "euclidean" (the default) or "sqeuclidean", of coordinates divided by ``scale=`` ("std", their
         standard deviations, or numbers), or a function of two arrays of points.
     discount : float
-        Between 0 and 1; 1 / (1 - discount) is the number of steps that matter. 1 asks for the long-run average from the
-        chains' starts (`MarkovChain.stationary` has the stationary one); data are estimated at 1 - 1e-4.
+        Discount factor between 0 and 1; 1 / (1 - discount) is the effective number of steps. 1 is the long-run average
+        cost from the chains' initial distributions (for stationary chains, apply `MarkovChain.stationary` first). For
+        data, 1 is approximated by 1 - 1e-4.
     horizon : int
-        T: the mean cost of the times 0, ..., T - 1.
+        Number of steps T: the mean cost over the times 0, ..., T - 1.
     rate : float
-        r: ``E[integral of r e^(-r t) cost(X_t, Y_t) dt]``, for chains in continuous time.
+        Discount rate r of chains in continuous time: ``E[integral of r e^(-r t) cost(X_t, Y_t) dt]``.
     total : bool
-        The total cost until both processes have ended (reached a state that is never left).
+        Total cost until both processes have reached an absorbing state.
     method : {"auto", "exact", "plugin", "saddle", "somcot", "sinkhorn", "lp"}
         "auto" is "exact" for two chains and the bias-corrected estimate for data; from streams it draws transitions,
         counts them and estimates from the counts (options of SOMCOT's solver make it "somcot"). "plugin" is the
@@ -83,18 +84,18 @@ def distance(
     rng : None, int or numpy.random.Generator
         Seed of methods that sample or split.
     progress : bool
-        Show a progress line on standard error (methods that take long: "somcot").
+        Show a progress line on standard error (for long-running methods: "somcot").
     **options
         Options of the method: see ``docs/choosing.md``.
 
     Returns
     -------
     Result
-        With the distance, what is proved or estimated of it, the encoder and decoder, the coupling and the potential.
+        The distance with its bounds or confidence interval, the encoder and decoder, the coupling and the potential.
 
     Examples
     --------
-    Two walks, one drifting; only the walls can be told apart:
+    Two random walks, one of them with drift; the cost is the difference of the rewards at the walls:
 
     >>> import somcot
     >>> reward = [1, 0, 0, 0, -1]
@@ -106,7 +107,7 @@ def distance(
     >>> result.converged, result.bounds.high - result.bounds.low < 1e-9
     (True, True)
 
-    The same from recorded episodes (and without a cost, labels are compared):
+    The distance estimated from recorded episodes, with the default cost, which compares labels:
 
     >>> data = somcot.distance(walk.sample(400, 50, rng=1), drift.sample(400, 50, rng=2), cost, discount=0.95,
     ...                        confidence=0.9)
@@ -133,22 +134,22 @@ def distance(
             return answer
     solver = METHODS["plugin"] if chosen.name == "exact" and data else chosen
     solve = solver.load()
-    given = _checked_options(
+    solver_options = _checked_options(
         solver.name, solver.options(), options,
         discount=clock.value, confidence=confidence, rng=rng, progress=progress,
     )  # fmt: skip
-    if confidence is not None and data and "confidence" not in given:
+    if confidence is not None and data and "confidence" not in solver_options:
         warn(Note("no-interval", "confidence", method=repr(chosen.name)), DataWarning)
     if solver.takes != "streams":
         _refuse_streams(chosen.name, x, y)
-    found: Result
+    result: Result
     table = cost if isinstance(cost, np.ndarray) else costs.between(cost, x, y)
     if solver.takes != "chains":
-        found = solve(x, y, table, **given)
-        return found if found.method == chosen.name else replace(found, method=chosen.name)
-    found = solve(Problem(_chain("x", x), _chain("y", y), table, clock), **given)
+        result = solve(x, y, table, **solver_options)
+        return result if result.method == chosen.name else replace(result, method=chosen.name)
+    result = solve(Problem(_chain("x", x), _chain("y", y), table, clock), **solver_options)
     sizes = [process.n_transitions if isinstance(process, Data) else 0 for process in (x, y)]
-    return replace(found, samples=(sizes[0], sizes[1]), plugin=found.distance) if data else found
+    return replace(result, samples=(sizes[0], sizes[1]), plugin=result.distance) if data else result
 
 
 def _of_streams(
@@ -171,9 +172,9 @@ def _of_streams(
     return from_streams.with_interval(x, y, table, **common, options=given)
 
 
-def _of_vectors(x: Any, y: Any, cost: Any, clock: Clock, method: str, given: dict[str, Any]) -> Result:
-    """Recordings of real vectors."""
-    from somcot.continuous import distance as answer  # compiled code, which `import somcot` must not wait for
+def _of_vectors(x: Any, y: Any, cost: Any, clock: Clock, method: str, arguments: dict[str, Any]) -> Result:
+    """Distance between recordings of real vectors."""
+    from somcot.continuous import distance as answer  # compiled code: keeps `import somcot` fast
 
     for name, side in (("x", x), ("y", y)):
         if not isinstance(side, Trajectories):
@@ -182,34 +183,34 @@ def _of_vectors(x: Any, y: Any, cost: Any, clock: Clock, method: str, given: dic
         instead = f"method={method!r}" if method != "auto" else clock.asked
         raise ValueError(Note("vectors-need-auto", instead=instead))
     allowed = [*_OF_VECTORS, "threads"]
-    options = {name: value for name, value in given.items() if name not in ("confidence", "rng")}
+    options = {name: value for name, value in arguments.items() if name not in ("confidence", "rng")}
     _checked_options("auto", allowed, options)
-    return answer.distance(x, y, _without_labels(cost), discount=clock.value, **given)
+    return answer.distance(x, y, _without_labels(cost), discount=clock.value, **arguments)
 
 
 def _without_labels(cost: object) -> Any:
-    """The default cost; points have no labels."""
+    """Replace the default cost "labels", as points have no labels."""
     return "euclidean" if isinstance(cost, str) and cost == "labels" else cost
 
 
 def _refuse_unknown(options: dict[str, object], allowed: Sequence[str]) -> None:
-    """Of the test: what it does not take."""
+    """Refuse options that `same_process` does not take."""
     for name in options:
         if name not in allowed:
             whose = ", only for Trajectories" if name in _OF_VECTORS else ""
             raise TypeError(f"{name}: not an argument of same_process{whose}; leave it out")
 
 
-def _other_clock(x: Any, y: Any, cost: Any, clock: Clock, method: str, given: dict[str, Any]) -> Result:
-    """Everything but a discount below 1."""
-    from somcot.solvers import other_clocks as clocked  # compiled code, which `import somcot` must not wait for
+def _other_clock(x: Any, y: Any, cost: Any, clock: Clock, method: str, arguments: dict[str, Any]) -> Result:
+    """Distance for every clock other than a discount below 1."""
+    from somcot.solvers import other_clocks as clocked  # compiled code: keeps `import somcot` fast
 
     clocked.check_clock(clock, method, x, y)
     if clock.name == "average" and any(isinstance(process, Data) for process in (x, y)):
-        found = distance(x, y, cost, discount=clocked.DATA_DISCOUNT, method=method, **given)
-        return clocked.settling_warning(found)
+        result = distance(x, y, cost, discount=clocked.DATA_DISCOUNT, method=method, **arguments)
+        return clocked.settling_warning(result)
     allowed = ["threads"] if clock.name == "horizon" else ["pairs", "threads", "max_sweeps"]
-    options = {name: value for name, value in given.items() if name not in ("confidence", "rng")}
+    options = {name: value for name, value in arguments.items() if name not in ("confidence", "rng")}
     return clocked.distance_by_clock(x, y, cost, clock, **_checked_options("exact", allowed, options))
 
 
@@ -224,14 +225,16 @@ def metric(
     total: bool = False,
     threads: int | None = None,
 ) -> Floats:
-    """Exact distance from every pair of states, whatever the chains' own start.
+    """Exact distance from every pair of initial states.
+
+    The chains' own initial distributions are ignored.
 
     Parameters
     ----------
     x, y, cost, discount, horizon, rate, total
         As for `distance`.
     threads : int, optional
-        Threads to use, by default one per core.
+        Number of threads, by default one per core.
 
     Returns
     -------
@@ -247,7 +250,7 @@ def metric(
     array([[0.2, 0.7],
            [0.7, 0.2]])
     """
-    from somcot.solvers import other_clocks as clocked  # compiled code, which `import somcot` must not wait for
+    from somcot.solvers import other_clocks as clocked  # compiled code: keeps `import somcot` fast
 
     clock = Clock.chosen(discount, horizon, rate, total)
     if clock.name in ("discount", "average") and not (isinstance(x, Timed) or isinstance(y, Timed)):
@@ -271,32 +274,32 @@ def same_process(
 ) -> SameProcessResult:
     """Test whether recordings come from the same process.
 
-    Whole episodes (or independent transitions) are dealt to groups of the original sizes at random; if all recordings
-    come from one process, the groups are as far apart as the recordings are, up to chance, so the level of the test is
-    exact. States need not agree: the union is taken.
+    A permutation test: episodes (or independent transitions) are pooled and assigned at random to groups of the
+    original sizes. If all recordings come from one process, permuted groups and recordings have the same distribution,
+    so the level of the test is exact. The recordings may have different states; the union is used.
 
     Parameters
     ----------
     x, y : Samples or Trajectories
-        Two recordings; or a list of two or more as `x` alone. Real vectors are put into cells, fitted to all recordings
-        together.
+        Two recordings; or a list of two or more as `x` alone. Real vectors are discretised into cells fitted to all
+        recordings together.
     cost : {"labels", "features"}, array_like or function
-        Between all states of all recordings (in the order in which they first occur). For two recordings with the same
-        states, a row per state of `x` and a column per state of `y`. "features" is the difference of the mean rewards,
-        all recordings together; a function takes all recordings together, twice. For Trajectories "euclidean" (the
-        default), "sqeuclidean" or a function of two arrays of points, as for `distance`.
+        Cost between all states of all recordings (in order of first occurrence). For two recordings with the same
+        states, a row per state of `x` and a column per state of `y`. "features" is the difference of the mean rewards
+        of the pooled recordings; a function receives the pooled recordings as both arguments. For Trajectories
+        "euclidean" (the default), "sqeuclidean" or a function of two arrays of points, as for `distance`.
     discount : float
-        Needed for the distance.
+        Discount factor of the distance; required by statistic "distance".
     statistic : {"distance", "pearson"}
-        "distance": for two recordings their distance, for more the squared distances to the process of all together.
-        Regroupings are compared by the distance to first order or by Pearson's chi-squared of the rows, whichever
-        stands out more: the first sees what the cost sees, the second every difference. "pearson": the second alone;
-        it takes milliseconds.
+        "distance": the distance of two recordings; for more than two, the squared distances to the pooled process.
+        Permutations are compared by a first-order expansion of the distance and by Pearson's chi-squared of the rows,
+        whichever is more extreme: the first is sensitive to differences that the cost weighs, the second to every
+        difference. "pearson": Pearson's chi-squared alone, which takes milliseconds.
     n_permutations : int
-        Regroupings to draw at most; the least possible p-value is 1 / (n_permutations + 1). Fewer are drawn when the
-        answer is clear (at least 10, and 5 %, as far apart as the data).
+        Maximal number of permutations; the smallest possible p-value is 1 / (n_permutations + 1). The test stops early
+        when the outcome is clear (at least 10 permutations, and 5 %, are as extreme as the data).
     rng : None, int or numpy.random.Generator
-        None uses a fixed seed, so that the same data give the same answer.
+        None uses a fixed seed, so that equal data give equal results.
     threads : int, optional
         By default one per core; the result does not depend on it.
     progress : bool
@@ -313,7 +316,8 @@ def same_process(
     Warns
     -----
     DataWarning
-        Recordings more alike than independent ones can be; too few episodes for a small p-value.
+        The recordings are more alike than independent recordings can be, or the episodes are too few for a small
+        p-value.
 
     Examples
     --------
@@ -349,25 +353,25 @@ def same_process(
 
 
 def markov_order(samples: Samples, *, max_order: int = 3, rng: int | np.random.Generator | None = None) -> MarkovOrder:
-    """Test how many past states matter for the next one: does one state of memory suffice?
+    """Test the Markov order: the number of past states on which the next state depends.
 
     For k = 1, 2, ... the next state is tested for independence of the state before the last k, by permutation within
-    each word of k states. Distances take order 1 for granted; where it fails, `Samples.with_order` makes words of
-    k states the states, and ``standard_error="episodes"`` gives intervals that do without it.
+    each word of k states. Distances assume order 1. If the data reject it, `Samples.with_order` makes words of k states
+    the states, and ``standard_error="episodes"`` gives intervals that do not rely on the assumption.
 
     Parameters
     ----------
     samples : Samples
-        Episodes.
+        Recorded episodes.
     max_order : int
-        The last order to test.
+        The highest order to test.
     rng : None, int or numpy.random.Generator
         None uses a fixed seed.
 
     Returns
     -------
     MarkovOrder
-        With ``order``, the least that is not rejected at 5 %, and ``pvalues``, of order 1 against 2, 2 against 3, ...
+        With ``order``, the lowest order not rejected at 5 %, and ``pvalues``, of order 1 against 2, 2 against 3, ...
 
     Examples
     --------
@@ -392,7 +396,7 @@ def _method_for(name: object, x: object, y: object) -> Method:
 
 
 def _is_stream(process: object) -> bool:
-    return callable(getattr(process, "draw", None))  # a matrix library's object may have it as something else
+    return callable(getattr(process, "draw", None))  # matrix libraries may have a `draw` that is not callable
 
 
 def _refuse_streams(method: str, x: Process, y: Process) -> None:
@@ -416,16 +420,16 @@ def _refuse(name: str, process: object, expected: str, method: str) -> NoReturn:
 
 
 def _aligned(cost: object, x: object, y: object) -> Any:
-    """The cost in the order of the states, where it has labels and they are known."""
+    """Reorder a labelled cost to match the states of x and y."""
     return costs.aligned(cost, getattr(x, "states", None), getattr(y, "states", None))
 
 
 def _aligned_to_all(cost: object, x: object, y: object) -> Any:
-    """The same between recordings, where other states than those of both stand in the order in which they occur."""
-    given = [r for r in ([*x] if isinstance(x, Sequence) else [x, y]) if isinstance(r, Samples)]
-    if len(given) == 2 and set(given[0].states) == set(given[1].states):
-        return _aligned(cost, *given)
-    states = tuple(dict.fromkeys(state for recording in given for state in recording.states))
+    """Reorder a labelled cost to match the union of the states, in order of first occurrence."""
+    recordings = [r for r in ([*x] if isinstance(x, Sequence) else [x, y]) if isinstance(r, Samples)]
+    if len(recordings) == 2 and set(recordings[0].states) == set(recordings[1].states):
+        return _aligned(cost, *recordings)
+    states = tuple(dict.fromkeys(state for recording in recordings for state in recording.states))
     return costs.aligned(cost, states, states)
 
 
@@ -438,10 +442,10 @@ def _chain(name: str, process: Process) -> MarkovChain:
 
 
 def _checked_options(method: str, allowed: Sequence[str], options: dict[str, Any], **shared: Any) -> dict[str, Any]:
-    """What to hand to a method: its options, and those of the shared arguments that it takes."""
+    """Check the options of a method and add the shared arguments that it takes."""
     for name in options:
         if name not in allowed:
-            own = [option for option in allowed if option not in shared]
-            hint = meant(name, own)
-            raise TypeError(f"{name}: not an option of method {method!r}, which takes {', '.join(own)}{hint}")
+            specific = [option for option in allowed if option not in shared]
+            hint = meant(name, specific)
+            raise TypeError(f"{name}: not an option of method {method!r}, which takes {', '.join(specific)}{hint}")
     return {name: value for name, value in shared.items() if name in allowed} | options

@@ -1,62 +1,63 @@
-r"""Brackets that hold for certain: a lower and an upper bound of the distance from any potential.
+r"""Proved lower and upper bounds of the distance from any potential.
 
 Let T be the Bellman operator, (T V)(x, y) = c(x, y) + discount * OT(P(.|x), Q(.|y); V). If T V - V lies between l and h
 on a set of pairs that no coupling leaves, the optimal V* lies between V + l / (1 - discount) and V + h / (1 - discount)
-there, whatever V is. One exact sweep thus turns any guess into a certificate:
+there, for any V. One exact sweep thus turns any estimate into a certificate. With initial distributions p0 and q0,
 
-    (1 - discount) OT(start laws; V) + l  <=  distance  <=  (1 - discount) OT(start laws; V) + h.
+    (1 - discount) OT(p0, q0; V) + l  <=  distance  <=  (1 - discount) OT(p0, q0; V) + h.
 
 What is proved
 --------------
-The problem that was solved is the one in memory: cost and discount are the float64 numbers held, and every row of a
-kernel and every start law is the stored float64 row divided by the exact sum of its entries (a rational; a stored row
-sums to 1 only up to rounding). The bracket contains the distance of that problem in real arithmetic. With u = 2^-53,
-round to nearest and no overflow, every rounding on the way is charged:
+The problem that was solved is the one in memory: cost and discount are the stored float64 numbers, and every row of a
+kernel and every initial distribution is the stored float64 row divided by the exact sum of its entries (a rational; a
+stored row sums to 1 only up to rounding). The bracket contains the distance of that problem in real arithmetic. With
+u = 2^-53, round to nearest and no overflow, every rounding error is accounted for:
 
-1. *Transport from below* (`bellman.transport`). Costs relative to one entry are C = fl(V - base), so errors follow
-   their spread D, not the size of V. Potentials f, g whose every f_i + g_j - C_ij passed the float test of the simplex
+1. *Transport from below* (`core.transport`). Costs relative to one entry are C = fl(V - base), so errors scale with
+   their range D, not the size of V. Potentials f, g whose every f_i + g_j - C_ij passed the float test of the simplex
    (at most ``tolerance`` = 2u (n + m + 8) D) give OT >= sum p f + sum q g - tolerance for the exact rows p, q. The
    recursive sum of n + m products errs by (n + m) u (F + G), with F, G <= R the largest potentials; the test itself
    and C by 2u R + u D; dividing by the exact row sums moves it by (excess_x + excess_y) R, where excess bounds
    \|sum - 1\| through a compensated sum. Charged: tolerance + (2u (n + m + 8) + excess_x + excess_y) R.
-2. *Transport from above*. The plan found is feasible for integer masses. By gluing, rows that differ by total
+2. *Transport from above*. The computed plan is feasible for integer masses. By gluing, rows that differ by total
    variation t_x and t_y from those masses cost at most (t_x + t_y) D more. The sum of n + m - 1 products, the masses as
    floats, their total and C err by less than 2u (n + m + 8) D. Charged: (2u (n + m + 8) + t_x + t_y) D; t is computed
    row by row, with its own rounding.
 3. *Closed forms*. One row or column: the value is sum p C, no masses enter; charged as in 1 with R = D. Two by two: the
    plan of 2, and from below `tolerance` more for ties.
-4. *Residuals and the start row*. The unit cost is off by 2.01 u; the sums c + discount * OT - V, base + OT,
-   (1 - discount) * OT + l together err by less than u (5 + 8 max \|V\|). Charged: 16 u (1 + max \|V\|). This is all
-   that grows with 1 / (1 - discount), and only with the spread of V once V is shifted to its middle, which changes
+4. *Residuals and the initial row*. The unit cost has error 2.01 u; the sums c + discount * OT - V, base + OT,
+   (1 - discount) * OT + l together err by less than u (5 + 8 max \|V\|). Charged: 16 u (1 + max \|V\|). Only this term
+   grows with 1 / (1 - discount), and only with the range of V once V is shifted to its middle, which changes
    nothing else in the inequality above (`centred`).
-5. *Clipping and units*. Every distance lies between the least and the largest cost, so clipping is allowed. The way
-   back, offset + scale * d, gives one unit in the last place outwards for each of its two operations and is clipped
-   again in the user's own units (`Problem.bounds_to_user`): a bracket of width 0 next to the truth cannot occur.
+5. *Clipping and units*. Every distance lies between the minimal and the maximal cost, so clipping is allowed. The
+   conversion back, offset + scale * d, is widened by one unit in the last place for each of its two operations and
+   clipped again in the user's units (`Problem.bounds_to_user`): a bracket of width 0 that misses the distance cannot
+   occur.
+6. *Smaller problems* (`core.reduction`). Rows of merged states that differ by d_x and d_y (total absolute difference)
+   change an optimal transport by at most (d_x + d_y) / 2 times the range of V, and so do the initial distributions;
+   together less than slack = d_x + d_y times that range. The lifted V is constant on blocks, so its transport problems
+   are those of the blocks. The charge for omitted states is derived in `core.reduction`.
 
-6. *Smaller problems* (`bellman.reduce`). Rows of merged states that differ by d_x and d_y (total absolute difference)
-   change an optimal transport by at most (d_x + d_y) / 2 times the spread of V, the start laws likewise; together
-   less than slack = d_x + d_y times that spread. The lifted V is constant on blocks, so its transport problems are
-   those of the blocks. States left out are charged as said in `bellman.reduce.truncation`.
-
-Bounds that are not finite (potentials beyond floating point) count as unknown: 0 and 1.
+Bounds that are not finite (potentials beyond floating point) are treated as unknown: 0 and 1.
 
 Close to discount 1, and at 1
 -----------------------------
 V grows with 1 / (1 - discount), and so would 4. Instead (`class_gains`, `settled_bounds`):
 
-6. *On a set of pairs that no coupling leaves*, let c + discount * OT(h) - h lie between l and h' for any h. Put
+7. *On a set of pairs that no coupling leaves*, let c + discount * OT(h) - h lie between l and h' for any h. Put
    V = h + gain / (1 - discount) into the inequality above: the distance from a pair s of the set lies in
    (1 - discount) h(s) + [l, h']. At discount 1 the long-run average lies in [l, h']: under any coupling
    E c(X_t, Y_t) >= l + E h(X_t, Y_t) - E h(X_{t+1}, Y_{t+1}), and the average of the right side over t < T tends to l;
-   under the plans found the same holds from above. Rounding is that of 4 with h for V.
-7. *On pairs that are left for good* (a member is transient), the distance solves D = (1 - discount) c + discount OT(D).
-   Let t_x >= 1 + discount * P t_x on the transient states of X and 0 on all others, t_y likewise, and let some D miss
-   its equation by at most r there and be off by at most s on all other pairs. Then D + s + r (t_x + t_y) is at least as
-   large as its own right side: the added function is a sum of one of x and one of y, which every coupling transports
-   at the same cost, and t_x + t_y falls by at least 1 in a step from such a pair. So it lies above the distance, and
-   D - s - r (t_x + t_y) below. (At discount 1 because such pairs are left for good under every coupling.) The start
-   laws are one more such row: the bracket is OT(start laws; D) -+ (s + r E[t_x + t_y]). Total costs have c for
-   (1 - discount) c. That t_x is large enough is checked in floating point, its rounding charged (`bellman.classes`).
+   under the computed plans the same holds from above. Rounding is that of 4 with h for V.
+8. *On transient pairs* (a member is transient), the distance solves D = (1 - discount) c + discount OT(D).
+   Let t_x >= 1 + discount * P t_x on the transient states of X and 0 on all others, and t_y the same for Y. Let some D
+   satisfy its equation there with residual at most r, and have error at most s on all other pairs. Then
+   D + s + r (t_x + t_y) is at least as large as its own right-hand side: the added function is the sum of a function of
+   x and a function of y, which every coupling transports at the same cost, and t_x + t_y decreases by at least 1 in a
+   step from such a pair. So it is an upper bound of the distance, and D - s - r (t_x + t_y) a lower bound. (At discount
+   1 because such pairs are transient under every coupling.) The initial distributions are one more such row: the
+   bracket is OT(p0, q0; D) -+ (s + r E[t_x + t_y]). For total costs, c replaces (1 - discount) c. That t_x is
+   large enough is checked in floating point, with its rounding charged (`core.pairs`).
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class Bracket(NamedTuple):
 
 
 def bracket(problem: Problem, potential: ArrayLike, *, threads: int | None = None) -> Bracket:
-    """Bound the distance from every pair of states, given any potential.
+    """Bounds of the distance from every pair of states, computed from any potential.
 
     Parameters
     ----------
@@ -136,7 +137,7 @@ def bracket(problem: Problem, potential: ArrayLike, *, threads: int | None = Non
 
 
 def lower_bound(problem: Problem, n_sweeps: int, *, threads: int | None = None) -> Floats:
-    """Anytime lower bound: value iteration from 0 never exceeds the truth and rises with every sweep.
+    """Anytime lower bound: value iteration from 0 never exceeds the distance and increases with every sweep.
 
     Parameters
     ----------
@@ -154,7 +155,7 @@ def lower_bound(problem: Problem, n_sweeps: int, *, threads: int | None = None) 
     V = np.zeros(problem.shape)
     for _ in range(check_count("n_sweeps", n_sweeps, at_least=0)):
         V = problem.unit_cost + problem.discount * sweep.improve(V).low[:-1].reshape(problem.shape)
-    # A sweep rounds by at most `rounding`, and later sweeps discount that: no more than once, times 1 / (1 - discount).
+    # Each sweep adds an error of at most `rounding`, which later sweeps discount: a geometric series.
     low = _known((1.0 - problem.discount) * V - rounding(V), 0.0)
     return problem.bounds_to_user(low, low)[0]
 
@@ -163,8 +164,8 @@ def upper_bound(problem: Problem, coupling: Coupling) -> float:
     """Upper bound of the distance from a coupling that is nearly feasible, in units of the unit cost.
 
     Rounding the coupling to a feasible one moves at most (3 dC_X + 3 dC_Y + dF) / (1 - discount) of mass (the paper's
-    rounding lemma), and no cost exceeds 1. What the start laws lack is charged in the same way. The sums are plain
-    floating point: unlike the brackets above, this bound holds up to their rounding.
+    rounding lemma), and no cost exceeds 1. Violations of the initial distributions are charged in the same way.
+    Unlike the brackets above, this bound holds only up to the rounding of its sums.
     """
     nu_x, nu_y = problem.x.occupancy(problem.discount), problem.y.occupancy(problem.discount)
     flow, causal_x, causal_y = residuals(coupling, nu_x, nu_y, problem.discount)
@@ -175,7 +176,7 @@ def upper_bound(problem: Problem, coupling: Coupling) -> float:
 
 
 def bounds_from(discount: float, V: Floats, cost: Floats, improvement: Improvement, slack: float = 0.0) -> Bounds:
-    """Bounds of the distance between the start laws, in units of the unit cost.
+    """Bounds of the distance between the initial distributions, on the unit-cost scale.
 
     Parameters
     ----------
@@ -183,9 +184,9 @@ def bounds_from(discount: float, V: Floats, cost: Floats, improvement: Improveme
     V, cost : ndarray, shape (n_pairs,)
         Potential and unit cost on the pairs of the sweep.
     improvement : Improvement
-        What the sweep found against V.
+        Result of the sweep against V.
     slack : float
-        How far the rows may be from those that are meant, both chains together (6 above).
+        Maximal error of the rows, summed over both chains (6 above).
     """
     with np.errstate(over="ignore", invalid="ignore"):
         least, most = _residual_range(discount, V, cost, improvement)
@@ -199,17 +200,17 @@ def bounds_from(discount: float, V: Floats, cost: Floats, improvement: Improveme
 
 
 class Settled(NamedTuple):
-    """A bracket from pairs that are left for good (7 above).
+    """A bracket from transient pairs (8 above).
 
     Attributes
     ----------
     bounds : Bounds
     time : float
-        E[t_x + t_y] of the start: how much each unit of rounding counts.
+        E[t_x + t_y] at the initial distributions: the factor of each unit of rounding.
     slack : float
-        How far the value may be off on all other pairs.
+        Maximal error of the value on all other pairs.
     n_sweeps : int
-        Sweeps that it took.
+        Number of sweeps.
     """
 
     bounds: Bounds
@@ -223,7 +224,7 @@ class Settled(NamedTuple):
         return self.bounds.high - self.bounds.low
 
     def tighter(self, other: Settled) -> Settled:
-        """Both hold, so the tightest ends do."""
+        """The intersection of two brackets, both of which are valid."""
         low, high = max(self.bounds.low, other.bounds.low), min(self.bounds.high, other.bounds.high)
         return Settled(Bounds(low, high), self.time, self.slack, self.n_sweeps + 1)
 
@@ -231,7 +232,7 @@ class Settled(NamedTuple):
 def class_gains(
     discount: float, h: Floats, cost: Floats, improvement: Improvement, groups: Groups
 ) -> tuple[Floats, Floats]:
-    """Bounds of the gain of each class of pairs, in units of the unit cost (6 above).
+    """Bounds of the gain of each class of pairs, on the unit-cost scale (7 above).
 
     Parameters
     ----------
@@ -240,7 +241,7 @@ def class_gains(
     h, cost : ndarray, shape (n_pairs,)
         Relative potential and unit cost on the pairs of the sweep.
     improvement : Improvement
-        What the sweep found against h.
+        Result of the sweep against h.
     groups : Groups
         The classes.
     """
@@ -251,16 +252,16 @@ def class_gains(
 
 
 def recurrent_bounds(discount: float, cost: Floats, D: Floats, improvement: Improvement, known: Settled) -> Settled:
-    """Bounds of the least cost between the start laws where the pairs of a sweep are left for good (7 above).
+    """Bounds of the minimal cost between the initial distributions if the pairs of a sweep are transient (8 above).
 
     Parameters
     ----------
     discount : float
         At most 1.
     cost, D : ndarray, shape (n_pairs,)
-        What a visit to a pair costs, and the value in question.
+        Cost of a visit to each pair, and the value to be bounded.
     improvement : Improvement
-        What the sweep found against D.
+        Result of the sweep against D.
     known : Settled
         Time and slack; its bounds are not used.
     """
@@ -276,18 +277,18 @@ def recurrent_bounds(discount: float, cost: Floats, D: Floats, improvement: Impr
 
 
 def centred(V: Floats) -> Floats:
-    """A potential less the middle of its range: as good a guess, with the least rounding."""
+    """A potential minus the middle of its range: an equivalent potential with the smallest rounding error."""
     middle: float = V.min() / 2.0 + V.max() / 2.0
     return np.asarray(V - middle)
 
 
 def rounding(V: Floats) -> float:
-    """What a Bellman residual may be off by, apart from the transport itself (4 above)."""
+    """Error bound of a Bellman residual, apart from the transport itself (4 above)."""
     return 8.0 * _EPS * (1.0 + float(np.abs(V).max()))
 
 
 def _residual_range(discount: float, V: Floats, cost: Floats, improvement: Improvement) -> tuple[float, float]:
-    """Least and largest Bellman residual, widened by the rounding of the sweep itself."""
+    """Smallest and largest Bellman residual, widened by the rounding of the sweep."""
     least = cost + discount * improvement.low[:-1] - V
     most = cost + discount * improvement.high[:-1] - V
     charged = rounding(V)

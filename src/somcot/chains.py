@@ -1,4 +1,4 @@
-"""Finite Markov chains with known kernels, and the classics used throughout."""
+"""Finite Markov chains with known kernels, and standard example chains."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ __all__ = ["MarkovChain", "Support", "block_chain", "random_walk"]
 
 
 class Support(NamedTuple):
-    """The positive entries of a kernel, row by row (CSR), with the start law as one last row.
+    """The positive entries of a kernel, row by row (CSR), with the initial distribution as the last row.
 
-    Row i holds the successors ``indices[indptr[i]:indptr[i + 1]]`` with their ``probabilities``; row n is the law of
-    the first state.
+    Row i holds the successors ``indices[indptr[i]:indptr[i + 1]]`` with their ``probabilities``; row n is the
+    distribution of the first state.
     """
 
     indptr: NDArray[np.int64]
@@ -56,11 +56,11 @@ class Support(NamedTuple):
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """The row of each entry, the start row n last."""
+        """The row of each entry; row n is the initial distribution."""
         return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
 
     def locate(self, rows: Array, columns: Array) -> NDArray[np.int64]:
-        """Where the entries (row, column) stand; the number of entries before them where they are absent."""
+        """Positions of the entries (row, column); for an absent entry, its insertion position."""
         n = np.int64(len(self.indptr) - 2)
         places: NDArray[np.int64] = np.searchsorted(self.rows * n + self.indices, rows * n + columns)
         return places
@@ -72,24 +72,24 @@ class Support(NamedTuple):
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class MarkovChain:
-    """A finite Markov chain: a transition kernel, a start law and names for the states.
+    """A finite Markov chain: a transition kernel, an initial distribution and labels of the states.
 
     Parameters
     ----------
     transition : array_like or scipy.sparse matrix, shape (n, n)
-        ``transition[i, j]`` is the probability of going from state i to state j. Rows sum to 1 (within 1e-8; they
-        are divided by their sum).
+        ``transition[i, j]`` is the probability of going from state i to state j. Rows sum to 1 within 1e-8 and are
+        normalised.
     initial : state, array_like, shape (n,), or mapping of state to probability, optional
-        The first state (a label when `states` has it, otherwise an index) or a law over the states.
+        The first state (a label if it is in `states`, otherwise an index) or its distribution.
     states : sequence of hashable, optional
         Labels; by default 0, 1, ..., n-1.
     normalize : bool, optional
-        Divide rows and `initial` by their sums whatever these are.
+        Divide rows and `initial` by their sums, without checking that these are 1.
     features : array_like, shape (n,), optional
-        A known number for each state, such as its reward; `costs.from_features` makes a cost of them.
+        A known number for each state, such as its reward, from which `costs.from_features` builds a cost.
     attributes : mapping of str to sequence of length n, optional
-        Further facts about the states, such as the attributes of the nodes of a graph, None where one is not known;
-        `costs.attribute` makes a cost of them.
+        Further data of the states, such as node attributes of a graph, None where unknown; `costs.attribute` builds
+        costs from them.
 
     Examples
     --------
@@ -142,7 +142,7 @@ class MarkovChain:
 
     @cached_property
     def support(self) -> Support:
-        """The positive transition probabilities, found once and used everywhere."""
+        """The positive transition probabilities, computed once and cached."""
         start = np.flatnonzero(self.initial)
         if isinstance(self.transition, np.ndarray):
             rows, columns = np.nonzero(self.transition)
@@ -161,9 +161,9 @@ class MarkovChain:
         return state_index("state", state, self.states)
 
     def state_occupancy(self, discount: float) -> Floats:
-        """Discounted occupancy of states: the law of X_G with G geometric on 0, 1, 2, ...
+        """Discounted occupancy of states: the distribution of X_G with G geometric on 0, 1, 2, ...
 
-        At discount 1 its limit, the share of time spent in each state in the long run.
+        At discount 1 this is the long-run share of time spent in each state.
 
         Returns
         -------
@@ -178,12 +178,12 @@ class MarkovChain:
         return occupancy_of(kernel, self.initial, Clock.discounting(discount).discount)
 
     def occupancy(self, discount: float) -> Floats | csr_array:
-        """Discounted occupancy of transitions, nu_X of the paper: the law of (X_G, X_{G+1}).
+        """Discounted occupancy of transitions, nu_X of the paper: the distribution of (X_G, X_{G+1}).
 
         Returns
         -------
         ndarray or scipy.sparse.csr_array, shape (n, n)
-            Sparse when the chain's kernel is.
+            Sparse if the kernel is sparse.
         """
         weight = self.state_occupancy(discount)
         if isinstance(self.transition, np.ndarray):
@@ -193,23 +193,23 @@ class MarkovChain:
         return result
 
     def stationary(self) -> MarkovChain:
-        """The same chain, started in its long-run law: the share of time it spends in each state.
+        """The same chain with its stationary distribution as the initial distribution.
 
-        Unique where every state leads to every other; where several classes are never left, the chain's own start
-        decides how likely each one is.
+        The stationary distribution is unique for irreducible chains. With several recurrent classes, each is weighted
+        by the probability of reaching it from the chain's own initial distribution.
 
         Examples
         --------
         >>> MarkovChain([[0.9, 0.1], [0.3, 0.7]]).stationary().initial.round(12)
         array([0.75, 0.25])
         """
-        law = self.state_occupancy(1.0)
-        return MarkovChain(self.transition, law, states=self.states, features=self.features, normalize=True)
+        initial = self.state_occupancy(1.0)
+        return MarkovChain(self.transition, initial, states=self.states, features=self.features, normalize=True)
 
     def jumps(self) -> MarkovChain:
-        """The chain of changes: each step leads to another state, as often as the chain goes there when it moves.
+        """The jump chain: its transition probabilities are those of the next different state.
 
-        States that are never left stay. How long states last no longer matters.
+        Absorbing states stay absorbing. Holding times are discarded.
 
         Examples
         --------
@@ -220,15 +220,16 @@ class MarkovChain:
         """
         indptr, indices, probabilities = self.support
         n_entries, rows = int(indptr[-2]), self.support.rows
-        own = (indices == rows) & (np.arange(len(rows)) < n_entries)
-        left = np.bincount(rows[:n_entries], weights=np.where(own, 0.0, probabilities)[:n_entries])
-        data = np.where(own, left[np.minimum(rows, self.n_states - 1)] == 0.0, probabilities)[:n_entries]
+        is_loop = (indices == rows) & (np.arange(len(rows)) < n_entries)
+        left = np.bincount(rows[:n_entries], weights=np.where(is_loop, 0.0, probabilities)[:n_entries])
+        data = np.where(is_loop, left[np.minimum(rows, self.n_states - 1)] == 0.0, probabilities)[:n_entries]
         return self._with_kernel(indptr[:-1], indices[:n_entries], data)
 
     def words(self, k: int) -> MarkovChain:
-        """The chain of words of k states: the last k states are the state, as `Samples.with_order` has it for data.
+        """The chain whose states are words of k consecutive states; `Samples.with_order` does the same for data.
 
-        It starts with the first k states of the chain. A cost between words is usually one between last letters.
+        The initial word consists of the first k states of the chain. A cost between words is usually a cost between
+        their last letters.
 
         Examples
         --------
@@ -243,14 +244,14 @@ class MarkovChain:
         if check_count("k", k) == 1:
             return self
         indptr, indices, probabilities = self.support
-        letters, law = np.arange(self.n_states)[:, None], self.initial
+        letters, initial = np.arange(self.n_states)[:, None], self.initial
         for _ in range(k - 1):
             sizes = np.diff(indptr)[letters[:, -1]]
             require(16.0 * (letters.shape[1] + 2) * float(sizes.sum()), f"words of {k} states", "choose a smaller k")
             word = np.repeat(np.arange(len(letters)), sizes)
             spot = np.arange(len(word)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + indptr[letters[word, -1]]
-            letters, law = np.column_stack([letters[word], indices[spot]]), law[word] * probabilities[spot]
-        # The next letter leads to the words that begin with the other k - 1; words are in lexicographic order.
+            letters, initial = np.column_stack([letters[word], indices[spot]]), initial[word] * probabilities[spot]
+        # A word's successors share its last k - 1 letters as a prefix, so they are contiguous in lexicographic order.
         number = {tuple(word): i for i, word in enumerate(letters.tolist())}
         rows, columns, data = [], [], []
         for i, word in enumerate(letters.tolist()):
@@ -261,7 +262,7 @@ class MarkovChain:
         kernel = csr_array((data, (rows, columns)), shape=(len(letters), len(letters)))
         return MarkovChain(
             kernel if self.is_sparse else kernel.toarray(),
-            law,
+            initial,
             states=[tuple(self.states[i] for i in word) for word in letters.tolist()],
             normalize=True,
             features=None if self.features is None else self.features[letters[:, -1]],
@@ -280,14 +281,14 @@ class MarkovChain:
         )
 
     def sample(self, n_episodes: int, n_steps: int, *, rng: int | np.random.Generator | None = None) -> Samples:
-        """Draw episodes of `n_steps` transitions that begin in the start law.
+        """Draw episodes of `n_steps` transitions, starting from the initial distribution.
 
         Examples
         --------
         >>> random_walk(5).sample(3, 100, rng=0).n_transitions
         300
         """
-        from somcot.samples import Samples  # which is made of chains
+        from somcot.samples import Samples  # imported late: samples imports chains
 
         n_episodes, n_steps = check_count("n_episodes", n_episodes), check_count("n_steps", n_steps)
         generator = check_rng(rng)
@@ -307,7 +308,7 @@ class MarkovChain:
         >>> random_walk(5).sample_occupancy(1000, 0.9, rng=0).n_transitions
         1000
         """
-        from somcot.samples import Samples  # which is made of chains
+        from somcot.samples import Samples  # imported late: samples imports chains
 
         n, discount = check_count("n", n), check_discount(discount)
         now, following = self.draw_occupancy(n, discount, check_rng(rng))
@@ -328,14 +329,14 @@ class MarkovChain:
         return state, self._draw_next(state, rng)
 
     def _draw_next(self, rows: Array, rng: np.random.Generator) -> NDArray[np.int64]:
-        """One successor for each row of the support (row n is the start law)."""
+        """Draw one successor for each row of the support (row n is the initial distribution)."""
         indptr, indices, _ = self.support
         place = np.searchsorted(self._cumulative, rows + rng.random(len(rows)), side="right")
         return indices[np.clip(place, indptr[rows], indptr[rows + 1] - 1)].astype(np.int64)
 
     @cached_property
     def _cumulative(self) -> Floats:
-        """Row number plus cumulative probability: one sorted array to search for all rows at once."""
+        """Row number plus cumulative probability, sorted, so that one search serves all rows."""
         indptr, _, probabilities = self.support
         total = np.concatenate([[0.0], np.cumsum(probabilities)])
         rows = np.repeat(np.arange(self.n_states + 1), np.diff(indptr))
@@ -367,7 +368,7 @@ class MarkovChain:
 
 
 def _check_features(features: ArrayLike, n: int) -> Floats:
-    """One finite number for each state."""
+    """Check that there is one finite number per state."""
     values = real_array("features", features, 1)
     if len(values) != n:
         raise ValueError(f"features: found {len(values)} numbers for {n} states; give exactly one per state")
@@ -376,7 +377,7 @@ def _check_features(features: ArrayLike, n: int) -> Floats:
 
 
 def _check_attributes(attributes: object, n: int) -> dict[str, tuple[Any, ...]]:
-    """For each name as many values as there are states."""
+    """Check that each attribute has one value per state."""
     if not isinstance(attributes, Mapping):
         raise TypeError(f"attributes: found {type(attributes).__name__}, expected a mapping of names to sequences")
     checked = {str(name): tuple(values) for name, values in attributes.items()}
@@ -387,16 +388,16 @@ def _check_attributes(attributes: object, n: int) -> dict[str, tuple[Any, ...]]:
 
 
 def random_walk(n: int, theta: float = 0.5, *, stay: float = 0.9, start: int = 0) -> MarkovChain:
-    """Biased walk on 0, ..., n-1 with sticky walls, the paper's test chain.
+    """Biased random walk on 0, ..., n-1 with sticky walls, the paper's test chain.
 
     Parameters
     ----------
     n : int
         Number of states.
     theta : float
-        Probability of a step up, inside.
+        Probability of a step up in an interior state.
     stay : float
-        Probability of staying, at either wall.
+        Probability of staying at either wall.
     start : int
         First state.
 
@@ -422,10 +423,10 @@ def random_walk(n: int, theta: float = 0.5, *, stay: float = 0.9, start: int = 0
 
 
 def block_chain(chain: MarkovChain, n_copies: int) -> MarkovChain:
-    """Split every state into equally likely copies that mean nothing.
+    """Split every state into equally likely, indistinguishable copies.
 
-    State (x, b) is at index ``x * n_copies + b``; b is uniform at every step, the first one included. The chain is
-    at distance 0 from the original for every cost that ignores b.
+    State (x, b) is at index ``x * n_copies + b``; b is uniform at every step, including the first. The chain has
+    distance 0 from the original for every cost that ignores b.
 
     Examples
     --------

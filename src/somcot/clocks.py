@@ -1,4 +1,4 @@
-"""Clocks: how the costs of single moments add up to one distance.
+"""Clocks: how costs are accumulated over time.
 
 ``discount=g``
     (1 - g) E[sum_t g^t c(X_t, Y_t)].
@@ -9,7 +9,7 @@
 ``rate=r``
     E[integral of r e^(-r t) c(X_t, Y_t) dt], for chains in continuous time.
 ``total=True``
-    E[sum of c(X_t, Y_t) until both have ended].
+    E[sum of c(X_t, Y_t) until both processes have terminated].
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ __all__ = ["CLOCKS", "Clock", "ClockRow"]
 
 
 class ClockRow(NamedTuple):
-    """One clock, for the help, the pages, the reports and the error messages; ``{value}`` stands for its number.
+    """Texts about one clock for help, documentation, reports and error messages; ``{value}`` is its parameter.
 
     Attributes
     ----------
     name : str
     asked : str
-        How it is asked for in Python.
+        The argument that selects it in Python.
     example : float
-        A number for it.
+        An example value of the parameter.
     shown : str
-        A sentence part for reports.
+        A phrase for reports.
     least : str
-        What is made as small as possible, as in the table of docs/clocks.md.
+        The quantity that is minimised, as in the table of docs/clocks.md.
     whom : str
-        For whom it is, as in the same table.
+        Typical applications, as in the same table.
     during : str
-        The beginning of a sentence: when it is that costs count.
+        The beginning of a sentence: the period over which costs count.
     share : str
         The steps that count, as in "on half of ...".
     explained : str
-        What that means, in a sentence.
+        A one-sentence explanation.
     """
 
     name: str
@@ -59,18 +59,18 @@ class ClockRow(NamedTuple):
 _ROWS = (
     ClockRow(
         "discount", "discount={value}", 0.95, "discount {value}", "(1 - g) E[sum of g^t c(X_t, Y_t)]",
-        "what is near counts more: control, event logs", "On the steps that matter", "the steps that matter",
+        "the near future counts more: control, event logs", "On the steps that matter", "the steps that matter",
         "With discount {value} about the first {steps} steps matter; earlier ones count more.",
     ),
     ClockRow(
         "average", "discount=1", 1.0, "long-run average", "the long-run mean of c(X_t, Y_t)",
         "stationary behaviour: molecular models, graphs", "In the long run", "all steps in the long run",
-        "This is the average over a long run; how it begins does not count.",
+        "This is the long-run average; the first steps do not matter.",
     ),
     ClockRow(
         "horizon", "horizon={value}", 20.0, "the first {value} steps", "the mean of c(X_t, Y_t) over t = 0, ..., T - 1",
         "a fixed number of steps: finance, planning", "In the first {value} steps", "the first {value} steps",
-        "The first {value} steps count alike, the start included, and nothing after them.",
+        "The first {value} steps, including the initial state, have equal weight; later steps do not count.",
     ),
     ClockRow(
         "rate", "rate={value}", 0.1, "discount rate {value}", "E[integral of r e^(-r t) c(X_t, Y_t) dt]",
@@ -80,14 +80,14 @@ _ROWS = (
     ClockRow(
         "total", "total=True", 0.0, "total until both have ended", "E[sum of c(X_t, Y_t) until both have ended]",
         "visits that end: shops, games, call centres", "Until both have ended", "the steps until both have ended",
-        "All steps count alike until both have ended; this is their total, not their mean.",
+        "All steps until both have ended have equal weight; this is their total, not their mean.",
     ),
 )  # fmt: skip
 CLOCKS = {row.name: row for row in _ROWS}
 
 
 class Clock(NamedTuple):
-    """The clock of a problem: its name in `CLOCKS`, and its number (0 where it has none).
+    """The clock of a problem: its name in `CLOCKS` and its parameter (0 if it has none).
 
     Examples
     --------
@@ -104,13 +104,13 @@ class Clock(NamedTuple):
     def chosen(
         cls, discount: object = None, horizon: object = None, rate: object = None, total: object = False
     ) -> Clock:
-        """The one clock among the arguments; an error where there is none, or more than one."""
+        """The clock selected by the arguments, of which exactly one must be set."""
         total = check_flag("total", total)
         arguments = {"discount": discount, "horizon": horizon, "rate": rate, "total": total or None}
-        given = [f"{name}={value!r}" for name, value in arguments.items() if value is not None]
-        if len(given) != 1:
+        selected = [f"{name}={value!r}" for name, value in arguments.items() if value is not None]
+        if len(selected) != 1:
             listed = ", ".join(cls(row.name, row.example).asked for row in _ROWS)
-            names = " and ".join(given) or "none of them"
+            names = " and ".join(selected) or "none of them"
             raise TypeError(f"discount, horizon, rate, total: found {names}, expected exactly one, as in {listed}")
         if horizon is not None:
             return cls("horizon", float(check_count("horizon", horizon)))
@@ -120,23 +120,23 @@ class Clock(NamedTuple):
 
     @classmethod
     def discounting(cls, discount: object) -> Clock:
-        """The clock of a discount; 1 asks for the long-run average."""
+        """The clock of a discount; 1 selects the long-run average."""
         is_one = isinstance(discount, (int, float)) and not isinstance(discount, bool) and discount == 1
         return cls("average", 1.0) if is_one else cls("discount", check_discount(discount))
 
     @property
     def discount(self) -> float:
-        """The factor from one step to the next."""
+        """The discount factor per step."""
         return self.value if self.name == "discount" else 1.0
 
     @property
     def asked(self) -> str:
-        """How it was asked for."""
+        """The argument that selects this clock."""
         return CLOCKS[self.name].asked.format(value=f"{self.value:g}")
 
     @property
     def during(self) -> str:
-        """When it is that costs count; begins a sentence."""
+        """The period over which costs count, as the beginning of a sentence."""
         return CLOCKS[self.name].during.format(value=f"{self.value:g}")
 
     @property
@@ -146,7 +146,7 @@ class Clock(NamedTuple):
 
     @property
     def explained(self) -> str:
-        """What it means, in a sentence.
+        """A one-sentence explanation.
 
         Examples
         --------

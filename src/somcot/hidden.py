@@ -1,15 +1,15 @@
-"""Hidden Markov chains: states that are not seen, and what they emit.
+"""Hidden Markov chains: unobserved states and their emissions.
 
-Two distances, and they are not the same:
+There are two different distances:
 
-* *together*: the pair (state, emission) is the state (`HiddenChain.joint`, `joint_cost`). A step of a coupling chooses
-  next states and emissions of both sides at once.
-* *hidden state first*: the hidden chains with the cost `costs.emissions`, the transport cost between the laws of what
-  two states emit. Each step first couples the next states, and only then, knowing both, what they emit.
+* *joint*: the pair (state, emission) is the state (`HiddenChain.joint`, `joint_cost`). A step of a coupling couples
+  the next states and emissions of both sides jointly.
+* *hidden state first*: the hidden chains with the cost `costs.emissions`, the transport cost between the emission
+  distributions of two states. Each step couples the next states first, and then, conditional on both, the emissions.
 
-The second allows less to a coupling, so it is an **upper bound** of the first. One state that emits a fair coin,
-against a chain that draws one of two states and shows which: the first distance is 0, the second 1/2.
-Neither is a distance between the emissions alone, whose past does not tell the state.
+The second restricts the couplings, so it is an **upper bound** of the first. Example: one state that emits a fair coin,
+against a chain that draws one of two states and emits it; the first distance is 0, the second 1/2.
+Neither is a distance between the emission processes alone, whose past does not determine the state.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class HiddenChain:
     Parameters
     ----------
     transition : array_like, shape (n, n)
-        Of the hidden states.
+        Transition kernel of the hidden states.
     emissions : array_like, shape (n, m)
         ``emissions[i, o]`` is the probability that state i emits o.
     initial, states, normalize
         As for `somcot.MarkovChain`.
     symbols : sequence of hashable, optional
-        What is emitted; by default 0, 1, ..., m-1.
+        Labels of the emissions; by default 0, 1, ..., m-1.
 
     Examples
     --------
@@ -82,7 +82,7 @@ class HiddenChain:
         object.__setattr__(self, "symbols", check_labels("symbols", names, table.shape[1], "symbol"))
 
     def joint(self) -> MarkovChain:
-        """The chain of (state, emission), on the pairs that occur."""
+        """The chain of pairs (state, emission) of positive probability."""
         state, symbol = np.nonzero(self.emissions)
         mass = self.emissions[state, symbol]
         kernel = self.chain.transition
@@ -97,34 +97,34 @@ class HiddenChain:
 
 
 def joint_cost(x: HiddenChain, y: HiddenChain, cost: ArrayLike) -> Floats:
-    """A cost between symbols, (m_x, m_y), as one between the states of ``x.joint()`` and ``y.joint()``."""
+    """Expand a cost between symbols, (m_x, m_y), to the states of ``x.joint()`` and ``y.joint()``."""
     table = check_cost(cost, len(x.symbols), len(y.symbols))
     return np.asarray(table[np.ix_(np.nonzero(x.emissions)[1], np.nonzero(y.emissions)[1])])
 
 
 def emission_cost(emissions_x: ArrayLike, emissions_y: ArrayLike, cost: ArrayLike) -> Floats:
-    """Transport cost between the laws of what two states emit; see `somcot.costs.emissions`."""
-    laws = [_laws(name, table) for name, table in (("emissions_x", emissions_x), ("emissions_y", emissions_y))]
-    table = check_cost(cost, laws[0].shape[1], laws[1].shape[1])
-    supports = [TimeChain([law]).support(0) for law in laws]
-    unit = UnitProblem(supports[0], supports[1], np.zeros((len(laws[0]), len(laws[1]))), 1.0)
+    """Transport cost between the emission distributions of two states; see `somcot.costs.emissions`."""
+    tables = [_laws(name, table) for name, table in (("emissions_x", emissions_x), ("emissions_y", emissions_y))]
+    table = check_cost(cost, tables[0].shape[1], tables[1].shape[1])
+    supports = [TimeChain([rows]).support(0) for rows in tables]
+    unit = UnitProblem(supports[0], supports[1], np.zeros((len(tables[0]), len(tables[1]))), 1.0)
     everything = all_pairs(UnitProblem(supports[0], supports[1], table, 1.0))
     sweep = Sweep(unit, all_pairs(unit), targets=everything)
     return np.asarray(sweep.improve(np.ascontiguousarray(table)).value[:-1].reshape(unit.shape))
 
 
 def _laws(name: str, table: ArrayLike, *, normalize: bool = False) -> Floats:
-    """Rows of probabilities."""
-    laws = real_array(name, table, 2)
-    if 0 in laws.shape:
-        raise ValueError(f"{name}: shape is {laws.shape}, expected at least one state and one symbol")
-    if laws.min() < 0.0:
-        i, o = (int(k) for k in np.argwhere(laws < 0.0)[0])
-        raise ValueError(f"{name}: the probability that state {i} emits {o} is {laws[i, o]:.6g}, expected at least 0")
-    sums = laws.sum(axis=1)
+    """Check and normalise the rows of a table of probabilities."""
+    rows = real_array(name, table, 2)
+    if 0 in rows.shape:
+        raise ValueError(f"{name}: shape is {rows.shape}, expected at least one state and one symbol")
+    if rows.min() < 0.0:
+        i, o = (int(k) for k in np.argwhere(rows < 0.0)[0])
+        raise ValueError(f"{name}: the probability that state {i} emits {o} is {rows[i, o]:.6g}, expected at least 0")
+    sums = rows.sum(axis=1)
     wrong = np.flatnonzero(sums <= 0.0 if normalize else ~(np.abs(sums - 1.0) <= 1e-8))
     if wrong.size:
         raise ValueError(f"{name}: row {int(wrong[0])} sums to {sums[wrong[0]]:.10g}, expected 1")
-    laws /= sums[:, None]
-    laws.setflags(write=False)
-    return laws
+    rows /= sums[:, None]
+    rows.setflags(write=False)
+    return rows

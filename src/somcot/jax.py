@@ -10,10 +10,10 @@
 >>> round(float(value), 5), bool(jnp.abs(slope).max() > 0)
 (0.58087, True)
 
-The work is done on the host in float64, whatever the dtype; enable ``jax_enable_x64`` to see all of its digits. Start
-laws are uniform unless given, unlike those of `MarkovChain`: a state that nobody visits gets no derivative. There are
-no warm starts: a jitted function has no memory. Mistakes in the numbers (rows that do not sum to 1, NaN) surface as
-errors when the compiled function runs, within JAX's own; mistakes in shapes when it is traced.
+Computations run on the host in float64 for every dtype; enable ``jax_enable_x64`` to get results in double precision.
+Initial distributions are uniform by default, unlike those of `MarkovChain`, because unvisited states would have
+derivative 0. Warm starts are not available, since jitted functions are stateless. Invalid values (rows that do not sum
+to 1, NaN) raise errors, wrapped in JAX's own, when the compiled function runs; invalid shapes when it is traced.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def distance(
     P_x: ArrayLike, P_y: ArrayLike, cost: ArrayLike, discount: ArrayLike,
     initial_x: ArrayLike | None = None, initial_y: ArrayLike | None = None,
 ) -> Array:  # fmt: skip
-    """The exact distance of two chains, differentiable in everything it depends on.
+    """The exact distance between two chains, differentiable in all of its arguments.
 
     Parameters
     ----------
@@ -49,36 +49,38 @@ def distance(
     cost : Array, shape ([batch,] n_x, n_y)
     discount : float or Array, shape ([batch])
     initial_x, initial_y : Array, shape ([batch,] n_x) and ([batch,] n_y), optional
-        Start laws, uniform by default.
+        Initial distributions, uniform by default.
 
     Returns
     -------
     Array, shape () or (batch,)
-        First derivatives, backward (`grad`, `vjp`) and forward (`jvp`, `jacfwd`). Second ones are refused; see
-        `somcot.torch.distance` for them.
+        First derivatives, in reverse (`grad`, `vjp`) and forward mode (`jvp`, `jacfwd`). Second derivatives raise an
+        error; `somcot.torch.distance` has them.
     """
     return _batched(_distance, _arrays(P_x, P_y, cost, discount, initial_x, initial_y))
 
 
 def metric(P_x: ArrayLike, P_y: ArrayLike, cost: ArrayLike, discount: ArrayLike) -> Array:
-    """The exact distances of all pairs of states, ([batch,] n_x, n_y); arguments as for `distance`.
+    """The exact distance from every pair of initial states, ([batch,] n_x, n_y); arguments as for `distance`.
 
-    First derivatives, backward only.
+    First derivatives in reverse mode only.
     """
     return _batched(_metric, _arrays(P_x, P_y, cost, discount, None, None))
 
 
-def _arrays(*given: ArrayLike | None) -> list[Array]:
-    arrays = [_array(name, value) for name, value in zip(NAMES[:4], given, strict=False)]
+def _arrays(*values: ArrayLike | None) -> list[Array]:
+    arrays = [_array(name, value) for name, value in zip(NAMES[:4], values, strict=False)]
     dtype = jnp.result_type(*arrays[:3])
-    for kernel, start in zip(arrays[:2], given[4:], strict=True):
+    for kernel, start in zip(arrays[:2], values[4:], strict=True):
         n = kernel.shape[-1] if kernel.ndim else 1
         arrays.append(jnp.full((n,), 1.0 / max(n, 1), dtype) if start is None else _array(NAMES[len(arrays)], start))
     lead = check_shapes([a.shape for a in arrays])
     if len(lead) > 1:
         raise ValueError(f"leading axes are {lead}, expected one at most; use jax.vmap for more")
     if not any(isinstance(a, jax.core.Tracer) for a in arrays):
-        check_arrays(tuple(np.asarray(a, dtype=np.float64) for a in arrays))  # a plain error; the host's is wrapped
+        check_arrays(
+            tuple(np.asarray(a, dtype=np.float64) for a in arrays)
+        )  # errors on the host get wrapped
     return [a.astype(dtype) for a in arrays]
 
 
@@ -100,7 +102,7 @@ def _batched(function: Callable[..., Array], arrays: list[Array]) -> Array:
 
 
 def _host(question: str, *arrays: Array) -> Floats | tuple[Floats, ...]:
-    """What the host is asked: "value", "gradient" or "metric" of six arrays, or "pull" with weights after them."""
+    """Compute "value", "gradient" or "metric" of six arrays, or "pull" with weights as a seventh, on the host."""
     solution = solve_arrays(tuple(np.asarray(a, dtype=np.float64) for a in arrays[:6]))
     if question == "pull":
         answer: Floats | Inputs = solution.metric_gradient(np.asarray(arrays[6], dtype=np.float64))
@@ -111,7 +113,7 @@ def _host(question: str, *arrays: Array) -> Floats | tuple[Floats, ...]:
 
 
 def _ask(question: str, shapes: object, *arrays: Array) -> Array:
-    """Call the host from compiled code; whoever differentiates that is told what there is."""
+    """Call the host from compiled code; differentiating the call raises an error with advice."""
 
     @jax.custom_jvp  # type: ignore[untyped-decorator]
     def call(*arrays: Array) -> Array:

@@ -1,4 +1,4 @@
-"""The one answer type of every solver and estimator."""
+"""The result type of every solver and estimator."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ class Status(enum.StrEnum):
     """How a computation ended."""
 
     CONVERGED = "converged"
-    FINISHED = "finished"  # all steps that were asked for; the method has no test of convergence
+    FINISHED = "finished"  # all requested steps were taken; the method has no convergence test
     STEP_LIMIT = "step limit"
-    ROUNDING = "rounding limit"  # floating point allows no better; the bracket says how good that is
+    ROUNDING = "rounding limit"  # limited by floating-point accuracy; the bounds give the remaining error
     EXHAUSTED = "stream exhausted"
     INTERRUPTED = "interrupted"
 
 
 class Claim(enum.StrEnum):
-    """What is known about how far the distance is from the truth."""
+    """Kind of guarantee of the reported distance."""
 
-    PROVED = "proved"  # known chains: the bounds hold the distance
-    ESTIMATED = "estimated"  # recorded data: the bounds are those of the estimated chains, the truth is elsewhere
+    PROVED = "proved"  # known chains: the bounds contain the distance
+    ESTIMATED = "estimated"  # recorded data: the bounds refer to the estimated chains, not to the true distance
     NOTHING = "nothing proved"  # streams
 
 
 class Bounds(NamedTuple):
-    """A bracket that is proved, up to floating-point rounding, for the problem that was solved."""
+    """Proved lower and upper bounds, up to floating-point rounding, for the problem that was solved."""
 
     low: float
     high: float
@@ -78,25 +78,25 @@ class Estimate(NamedTuple):
     Attributes
     ----------
     gap : float
-        Effective cross-fit gap: what re-optimising on noise gains, the size of the upward bias near 0.
+        Effective cross-fit gap: the gain from re-optimising on noise, which is the size of the upward bias near 0.
     rho : float
-        The gap relative to the plug-in; above 0.75 the data hardly tell the distance from 0.
+        The gap relative to the plug-in; above 0.75 the distance is hardly distinguishable from 0.
     standard_error : float
-        Of the plug-in, by the delta method.
+        Standard error of the plug-in, by the delta method.
     saturation : float
-        Expected total-variation error of the kernels, accumulated over the horizon; above 3 data are too few.
+        Expected total-variation error of the kernels, accumulated over the horizon; above 3 the data are too few.
     n_solves : int
-        Exact solves it took.
+        Number of exact solves.
     uncut : float or None
-        The corrected value without cuts and switches, for ranking: the cross-fitted value, which may be negative.
-        (Without splits, the distance of the pooled kernels.)
+        The corrected value before truncation and case distinctions, for ranking: the cross-fitted value, which may be
+        negative. (Without splits, the distance of the pooled kernels.)
     pooled : float or None
-        Distance of the kernels with rows pulled together that the data cannot tell apart; None where the states differ.
+        Distance of the kernels after pooling rows that do not differ significantly; None if the states differ.
     equal_rows : float or None
-        Share of the rows, among those that can be tested, that are judged equal in both processes.
+        Share of the testable rows that are judged equal in both processes.
     kept : tuple of float or None
-        The share of the difference of each row that was kept, in the order of X's states, the start law last. Near 0:
-        the data show no difference; 1: a clear one, or nothing to test.
+        The share of the difference of each row that was kept, in the order of X's states, the initial distribution
+        last. Near 0: no significant difference; 1: a clear difference, or too few data for a test.
     """
 
     gap: float
@@ -119,7 +119,7 @@ class Estimate(NamedTuple):
 class Maps(NamedTuple):
     """The encoder lambda_X(y | x), (n_x, n_y), and the decoder lambda_Y(x | y), (n_y, n_x).
 
-    `at_noise_level` tells maps that are solved to the level of the sampling noise from those of the coupling.
+    `at_noise_level` is True for maps solved to the level of the sampling noise, False for those of the coupling.
     """
 
     encoder: Floats
@@ -131,7 +131,7 @@ class Maps(NamedTuple):
 
 
 class Match(NamedTuple):
-    """A state of X, the state of Y it is most often paired with, and how often."""
+    """A state of X, the state of Y it is most often coupled with, and the conditional probability."""
 
     x: Hashable
     y: Hashable
@@ -140,11 +140,11 @@ class Match(NamedTuple):
 
 
 class Details:
-    """What a result has beside the distance that takes time: computed on first access, then kept.
+    """The expensive fields of a result, computed on first access and cached.
 
-    A solver's subclass has a `functools.cached_property` for each; one that the instance has already, passed here or
-    assigned, is never computed. All copies of a Result share one object. To be sent to another process, a subclass
-    keeps nothing but what can be pickled.
+    A solver's subclass has a `functools.cached_property` for each. Fields that are passed here or assigned are never
+    computed. All copies of a Result share one object. Subclasses keep picklable attributes only, so that results can
+    be sent to other processes.
 
     Examples
     --------
@@ -167,7 +167,7 @@ class Details:
 
     @cached_property
     def bounds(self) -> Bounds:
-        """The bracket that is proved."""
+        """Proved bounds of the distance."""
         raise AttributeError("this result has no bounds")
 
     @cached_property
@@ -192,7 +192,7 @@ class Details:
 
     @cached_property
     def trace(self) -> Mapping[str, Floats]:
-        """Columns recorded along the way."""
+        """Columns recorded during the run."""
         raise AttributeError("this result has no trace")
 
     @cached_property
@@ -207,44 +207,44 @@ class Details:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What `Result.diagnose` says."""
+        """Messages that `Result.diagnose` returns."""
         return ()
 
     @cached_property
     def makeup(self) -> ContributionInputs | None:
-        """What contributions are computed from."""
+        """Inputs from which contributions are computed."""
         return None
 
     @cached_property
     def counted(self) -> float | None:
-        """Distance of the chains of the transitions that SOMCOT was fed."""
+        """Distance of the chains estimated from the transitions that SOMCOT used."""
         return None
 
 
 DETAILS = tuple(name for name, part in vars(Details).items() if isinstance(part, cached_property))
-_READ: Any = None  # for type checkers: these need not be passed where `details` is
+_READ: Any = None  # for type checkers: optional arguments if `details` is passed
 
 
 class _Amended(Details):
-    """The details of another result with some of its own; whatever is computed, it is computed once for both."""
+    """The details of another result with some fields replaced; each field is computed once for both results."""
 
     def __init__(self, base: Details, **known: object) -> None:
         super().__init__(**known)
         self.base = base
 
     def __getattribute__(self, name: str) -> object:
-        own = object.__getattribute__(self, "__dict__")
-        if name in DETAILS and name not in own:
-            return getattr(own["base"], name)
+        values = object.__getattribute__(self, "__dict__")
+        if name in DETAILS and name not in values:
+            return getattr(values["base"], name)
         return object.__getattribute__(self, name)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """A distance with everything that came with it.
+    """A distance with its bounds, coupling, maps and diagnostics.
 
-    ``float(result)`` is the distance and ``print(result)`` a one-line summary. What known chains have beside it (the
-    coupling, its residuals, the maps, the gradient) is computed when first read, once for a result and its copies;
+    ``float(result)`` is the distance and ``print(result)`` a one-line summary. Expensive fields of known chains (the
+    coupling, its residuals, the maps, the gradient) are computed on first access, once for a result and its copies;
     ``dataclasses.replace`` computes nothing.
 
     Attributes
@@ -252,14 +252,14 @@ class Result:
     distance : float
         (1 - discount) E[sum_t discount^t c(X_t, Y_t)], so min c <= distance <= max c.
     bounds : Bounds
-        Proved bracket of the problem that was solved: for known chains it holds `distance`; for data it is that of the
-        estimated chains and holds `plugin`, not the corrected distance; for SOMCOT it is that of the chains of the
-        transitions it was fed and holds `counted`, while SOMCOT's own distance may lie outside.
+        Proved bounds for the problem that was solved. For known chains they contain `distance`. For data they refer to
+        the estimated chains and contain `plugin`, not the corrected distance. For SOMCOT they refer to the chains
+        estimated from the transitions it used and contain `counted`; SOMCOT's distance may lie outside.
     maps : Maps
-        Where `encoder` and `decoder` come from: the coupling `plan`, or, for data whose noise blurs that, the saddle
-        point solved to the level of the noise (see `somcot.inference.estimate`).
+        The encoder and decoder, derived from the coupling `plan` or, for data too noisy for that, from the saddle point
+        solved to the level of the noise (see `somcot.inference.estimate`).
     potential : ndarray, shape (n_x, n_y)
-        V, scaled so that distance = (1 - discount) * V(start pair); NaN for pairs the start cannot reach.
+        V, scaled so that distance = (1 - discount) * V(initial pair); NaN for pairs not reachable from the initial one.
     state_law : ndarray, shape (n_x, n_y)
         Discounted occupancy of state pairs under the coupling.
     plan : Coupling or None
@@ -267,38 +267,38 @@ class Result:
     residuals : Residuals
         Violations of the flow and causality constraints.
     trace : mapping of str to ndarray
-        Columns recorded along the way, among them "step" and "distance".
+        Columns recorded during the run, among them "step" and "distance".
     confidence_interval : ConfidenceInterval or None
-        For the true distance; None where nothing was sampled or asked.
+        Confidence interval of the true distance; None for known chains and if no interval was requested.
     plugin : float or None
         Distance of the estimated chains, solved exactly; None for known chains.
     estimate : Estimate or None
         How the estimate was corrected, and its standard error; None for known chains.
     gradient : Gradient or None
-        Derivatives with respect to kernels, cost and start laws; None for methods that do not give them.
+        Derivatives with respect to kernels, cost and initial distributions; None for methods without derivatives.
     duals : Duals or None
         Multipliers of the constraints, from primal-dual methods only.
     notes : tuple of str
-        What `diagnose` says.
+        Messages that `diagnose` returns.
     makeup : ContributionInputs or None
-        What `contributions` works with.
+        Inputs of `contributions`.
     settling : float or None
-        Steps until the start is forgotten, where discounts are close to 1 or there is none: the spread of the potential
-        within the pairs that lead to each other, per range of the cost. Distances at discount g and in the long run
-        differ by at most (1 - g) times that, times the range of the cost.
+        Number of steps until the initial state is forgotten, for discounts close to or equal to 1: the span of the
+        potential within communicating classes of pairs, divided by the range of the cost. The distance at discount g
+        and the long-run average differ by at most (1 - g) times this number times the range of the cost.
     time_gradient : TimeGradient or None
-        In place of `gradient` where kernels change with time.
+        Replaces `gradient` if kernels change with time.
     continuous : Continuous or None
         For recordings of real vectors: `cells`, `resolution`, `twin` and `shift_check`.
     clock : Clock
-        How the costs of single moments add up: a discount, the long-run average, a horizon, a rate or a total.
+        How costs are accumulated over time: a discount, the long-run average, a horizon, a rate or a total.
     counted : float or None
-        Exact distance of the chains most likely to have sent the transitions that SOMCOT was fed; None for other
-        methods, and where it would take longer than two seconds (`diagnose` then says so). A run that differs from it
-        by more than 0.01 of the cost's range has not converged, and warns.
+        Exact distance of the maximum-likelihood chains of the transitions that SOMCOT used; None for other methods,
+        and if the computation would take longer than two seconds (`diagnose` then reports this). A run that differs
+        from it by more than 0.01 of the range of the cost has not converged and issues a warning.
     details : Details
-        What `bounds`, `maps`, `potential`, `state_law`, `residuals`, `trace`, `plan`, `gradient`, `notes`, `makeup` and
-        `counted` are read from.
+        Source of the fields `bounds`, `maps`, `potential`, `state_law`, `residuals`, `trace`, `plan`, `gradient`,
+        `notes`, `makeup` and `counted`.
     """
 
     distance: float
@@ -317,11 +317,11 @@ class Result:
     duals: Duals | None = None
     settling: float | None = None
     time_gradient: TimeGradient | None = None
-    clock: Clock = Clock("discount")  # noqa: RUF009 - a tuple never changes
+    clock: Clock = Clock("discount")  # noqa: RUF009 - a tuple is immutable
     continuous: Continuous | None = None
     details: Details = field(default_factory=Details)
 
-    if TYPE_CHECKING:  # read from `details`, and taken by `dataclasses.replace` and the constructor as fields are
+    if TYPE_CHECKING:  # read from `details`; `dataclasses.replace` and the constructor accept them like fields
         bounds: Bounds = _READ
         maps: Maps = _READ
         potential: Floats = _READ
@@ -357,7 +357,7 @@ class Result:
 
     @property
     def claim(self) -> Claim:
-        """What is known about the distance: proved, estimated, or nothing proved."""
+        """Kind of guarantee of the distance: proved, estimated, or nothing proved."""
         if not self.n_samples:
             return Claim.PROVED
         sources = (self.plugin, self.estimate, self.confidence_interval)
@@ -365,37 +365,37 @@ class Result:
 
     @property
     def cells(self) -> Cells | None:
-        """For recordings of real vectors: the cells that are their states here, with centres and `assign`."""
+        """For recordings of real vectors: the cells used as states, with centres and `assign`."""
         return None if self.continuous is None else self.continuous.cells
 
     @property
     def resolution(self) -> Resolution | None:
-        """The answer of cells alone for fewer cells, which says nothing about its error."""
+        """The uncorrected distance with fewer cells, which does not bound the error."""
         return None if self.continuous is None else self.continuous.resolution
 
     @property
     def twin(self) -> Twin | None:
-        """The bias of the cells, measured on linear models of the recordings: whether it is used, and why."""
+        """The discretisation bias, measured on linear models of the recordings; whether it is corrected, and why."""
         return None if self.continuous is None else self.continuous.twin
 
     @property
     def shift_check(self) -> ShiftCheck | None:
-        """What a known shift of the recordings themselves is measured as."""
+        """The distance measured for a known shift of the recordings."""
         return None if self.continuous is None else self.continuous.shift_check
 
     @property
     def encoder(self) -> Floats:
-        """lambda_X(y | x), (n_x, n_y): where each state of X goes in Y. Rows sum to 1, uniform for unvisited states."""
+        """The encoder lambda_X(y | x), (n_x, n_y). Rows sum to 1 and are uniform for unvisited states."""
         return self.maps.encoder
 
     @property
     def decoder(self) -> Floats:
-        """lambda_Y(x | y), (n_y, n_x): where each state of Y goes in X. Rows sum to 1, uniform for unvisited states."""
+        """The decoder lambda_Y(x | y), (n_y, n_x). Rows sum to 1 and are uniform for unvisited states."""
         return self.maps.decoder
 
     @property
     def n_samples(self) -> int:
-        """Transitions used, both chains together; 0 for known chains."""
+        """Number of transitions used, summed over both chains; 0 for known chains."""
         return sum(self.samples)
 
     def __float__(self) -> float:
@@ -404,7 +404,7 @@ class Result:
     def coupling(self) -> Floats:
         """The occupancy coupling mu as a full array, (n_x, n_y, n_x, n_y).
 
-        Refused with a clear error above the memory limit; `plan` holds the entries with mass whatever the size.
+        Raises an error above the memory limit; `plan` holds the nonzero entries for any size.
         """
         if self.plan is None:
             if self.time_gradient is not None:
@@ -413,11 +413,11 @@ class Result:
         return self.plan.dense()
 
     def diagnose(self) -> list[str]:
-        """Say in words what looks wrong with the run and what to do; empty when nothing does."""
+        """List problems of the run with advice; empty if none were detected."""
         return list(self.notes)
 
     def matches(self) -> list[Match]:
-        """For each visited state of X its most frequent partner in Y, the most visited states first."""
+        """For each visited state of X, the state of Y it is most often coupled with; most visited states first."""
         visits = self.state_law.sum(axis=1)
         best = self.encoder.argmax(axis=1)
         order = [int(i) for i in np.argsort(-visits, kind="stable") if visits[i] > 0]
@@ -427,11 +427,11 @@ class Result:
         ]
 
     def contributions(self, n: int = 10) -> Contributions:
-        """Where the distance comes from: the `n` pairs of states and the `n` transitions that contribute most.
+        """The `n` pairs of states and the `n` transitions that contribute most to the distance.
 
-        Each with its standard error and a mark if it is no accident (false discovery rate 5 %; two recordings of one
-        process get no mark at all in at least 95 % of cases). For data these are shares of the plug-in, before the
-        correction for bias.
+        Each has a standard error and a mark if it is statistically significant (false discovery rate 5 %; two
+        recordings of one process get no mark at all in at least 95 % of cases). For data these are shares of the
+        plug-in, before the bias correction.
 
         Examples
         --------
@@ -479,12 +479,12 @@ class Result:
         return card
 
     def report(self, path: str | os.PathLike[str], **details: Any) -> None:
-        """Write a page about the result: one HTML file without scripts, for readers who were not there.
+        """Write a self-contained HTML report without scripts.
 
         Parameters
         ----------
         path : path
-            The file to write; what is there is replaced in one move.
+            The file to write; an existing file is replaced atomically.
         **details
             As for `somcot.report.html`, above all ``names=("May", "June")``, and the processes ``x=`` and ``y=`` for a
             summary of the data.
@@ -502,18 +502,18 @@ class Result:
         view("result.page")(path, self, **details)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the result to a file that holds no code; `Result.load` reads it back."""
-        from somcot.plumbing.records import save  # safetensors, which few sessions need
+        """Write the result to a file that contains no executable code; `Result.load` reads it back."""
+        from somcot.plumbing.records import save  # imports safetensors, which most sessions do not need
 
         save(path, self, "result")
 
     def _asdict(self) -> dict[str, object]:
-        """What a file holds, by name."""
+        """The saved fields by name."""
         names = [row.name for row in fields(self) if row.name != "details"]
         values: dict[str, Any] = {name: getattr(self, name) for name in (*names, *DETAILS)}
         if self.makeup is not None:
             values["makeup"] = replace(self.makeup, same_rows=self.makeup.pvalue())
-        if self.continuous is not None:  # the recordings are the user's, and large
+        if self.continuous is not None:  # the recordings are large and belong to the user
             values["continuous"] = self.continuous._replace(cells=self.continuous.cells.without_data())
         return values
 
@@ -527,16 +527,16 @@ class Result:
             Gradient, MapFit, Maps, Margin, Residuals, Resolution, Result, RowCounts, RowGradient, ShiftCheck, Status,
             TimeGradient, Twin,
         )  # fmt: skip
-        found = load(path, "result", records)
-        if not isinstance(found, cls):
-            raise ValueError(f"{os.fspath(path)}: not a somcot result file (it holds a {type(found).__name__})")
-        wrong = found._misshapen()
+        result = load(path, "result", records)
+        if not isinstance(result, cls):
+            raise ValueError(f"{os.fspath(path)}: not a somcot result file (it holds a {type(result).__name__})")
+        wrong = result._misshapen()
         if wrong:
             raise ValueError(f"{os.fspath(path)}: not a somcot result file ({wrong} does not fit the states)")
-        return found
+        return result
 
     def _misshapen(self) -> str | None:
-        """The first field whose shape contradicts the labels of the states, if there is one."""
+        """The name of the first field whose shape does not match the number of states, or None."""
         n_x, n_y = len(self.states_x), len(self.states_y)
         shapes = {"encoder": (n_x, n_y), "decoder": (n_y, n_x), "potential": (n_x, n_y), "state_law": (n_x, n_y)}
         wrong = [name for name, shape in shapes.items() if getattr(self, name).shape != shape]

@@ -31,32 +31,33 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Samples:
-    """Recorded transitions of one process, in index form; made by `from_trajectories` or `from_transitions`.
+    """Recorded transitions of one process, in index form; created by `from_trajectories` or `from_transitions`.
 
-    The fields are positions among `states`, not labels. Episodes lie one after the other.
+    The fields hold indices into `states`, not labels. Episodes are stored consecutively.
 
     Attributes
     ----------
     states : tuple of hashable
-        Labels, n of them.
+        The n labels.
     now, following : ndarray of int32, shape (n_transitions,)
         Each transition goes from state ``now[t]`` to state ``following[t]``.
     offsets : ndarray of int64, shape (n_episodes + 1,), or None
         Episode e holds the transitions ``offsets[e]`` to ``offsets[e + 1]``; None for independent samples.
     terminated : ndarray of bool, shape (n_episodes,) or (n_transitions,), or None
-        Which episodes ended for good, or which independent transitions ended the process; None means none.
+        Which episodes, or which independent transitions, ended in termination of the process; None means none.
     initial : ndarray of float, shape (n,), or None
-        The law of the first state when it is known; otherwise it is taken from the data.
+        The initial distribution if it is known; otherwise it is estimated from the data.
     discount : float or None
         Discount of the occupancy that was sampled; None for episodes.
     rewards : RewardSums or None
         Sum and number of the rewards recorded in each state.
     stationary : bool
-        The process is taken to start in its long-run law, which follows from the transitions; `initial` is None then.
+        The process is assumed to start in its stationary distribution, which is estimated from the transitions;
+        `initial` is None then.
     n_gaps : int
-        Steps that do not begin where the step before them ended although nothing said why.
+        Number of steps that do not begin where the previous step ended, without a recorded reason.
     overlap : int
-        How many steps were counted from each stretch of time; above 1 they are not independent.
+        Number of overlapping steps counted per time interval; above 1 they are not independent.
 
     Examples
     --------
@@ -107,23 +108,23 @@ class Samples:
         Parameters
         ----------
         trajectories : iterable of sequences
-            One sequence of labels per episode, the last state included: T + 1 labels for T steps. Those shorter
-            than 2 have no step; they are dropped with a `DataWarning`.
+            One sequence of labels per episode, including the last state: T + 1 labels for T steps. Sequences shorter
+            than 2 contain no step; they are dropped with a `DataWarning`.
         states : iterable of hashable, optional
-            All labels in their order. By default those found, sorted where they can be.
+            All labels in order. By default the labels in the data, sorted if they are sortable.
         terminated : bool or sequence of bool, optional
-            Whether the process ended for good with the last state, for all episodes or for each. Such a state
-            is absorbing. By default the recording just stopped.
+            Whether the process terminated in the last state, for all episodes or for each. Such a state is
+            absorbing. By default the recording stopped without termination.
         initial : label, mapping or array_like, shape (n,), optional
-            The law of the first state when it is known: a label, label-probability pairs, or one probability
-            per state. ``"stationary"``: the long-run law of the process, which is estimated with it, error included;
-            first states then say nothing. By default the law is estimated from the first states.
+            The initial distribution if it is known: a label, label-probability pairs, or one probability per
+            state. ``"stationary"``: the stationary distribution, which is estimated from the transitions, including
+            its error; first states are then ignored. By default it is estimated from the first states.
         rewards : sequence of array_like or mapping, optional
-            One array per trajectory, with a reward for each state in it or for each step (then it belongs to
-            the state left); or the known reward of each label. Their means are `features`.
+            One array per trajectory, with one reward per state or per step (a step's reward belongs to the state
+            it leaves); or the known reward of each label. Their means are `features`.
         end : hashable, optional
-            A last state for every episode, such as "left", which is absorbing; trajectories of one state have a step
-            then. Where `terminated` is given for each, only for those that ended.
+            An absorbing last state appended to every episode, such as "left"; trajectories of one state then have a
+            step. If `terminated` is a sequence, it is appended to terminated episodes only.
 
         Examples
         --------
@@ -173,23 +174,23 @@ class Samples:
         states_, next_states : sequence of labels, length T
             Where each transition begins and ends.
         discount : float, optional
-            Given: the transitions are independent samples of the occupancy at this discount. Not given: they
-            are steps of episodes, in order of time within each episode.
+            If set, the transitions are independent samples of the occupancy at this discount. Otherwise they are
+            steps of episodes, in order of time within each episode.
         initial : label, mapping or array_like, shape (n,), optional
-            The law of the first state when it is known, or ``"stationary"`` for the long-run law (episodes only).
-            Otherwise it is taken from the first steps of the episodes, or fitted to the occupancy.
+            The initial distribution if it is known, or ``"stationary"`` for the stationary distribution (episodes
+            only). Otherwise it is estimated from the first steps of the episodes, or fitted to the occupancy.
         terminated : bool or array_like of bool, shape (T,), optional
-            After which transitions the process ended for good; their end states are absorbing. True: after the
-            last of every episode.
+            Transitions after which the process terminated; their end states are absorbing. True: after the last
+            transition of every episode.
         episode : sequence of hashable, length T, optional
-            Which episode each step belongs to. By default an episode ends after `terminated` or `truncated`
-            steps and wherever the next step begins in another state.
+            The episode of each step. By default an episode ends after `terminated` or `truncated` steps and
+            wherever the next step begins in another state.
         states : iterable of hashable, optional
-            All labels in their order. By default those found, sorted where they can be.
+            All labels in order. By default the labels in the data, sorted if they are sortable.
         truncated : array_like of bool, shape (T,), optional
-            After which steps the recording stopped although the process had not ended.
+            Steps after which the recording stopped although the process had not terminated.
         rewards : array_like, shape (T,), or mapping, optional
-            Reward of each transition, which belongs to the state left, or the known reward of each label.
+            Reward of each transition, which belongs to the state it leaves, or the known reward of each label.
 
         Examples
         --------
@@ -216,7 +217,9 @@ class Samples:
         return samples.with_start(initial)
 
     def with_start(self, initial: Hashable | ArrayLike | Mapping[Any, float] | None) -> Samples:
-        """The same recording with another start law, given as for `from_trajectories`; None: from the first states.
+        """The same recording with another initial distribution.
+
+        `initial` is specified as for `from_trajectories`; None estimates it from the first states.
 
         Examples
         --------
@@ -226,12 +229,12 @@ class Samples:
         """
         if initial is None and not self.starts_known:
             return self
-        law, stationary = choose_start(initial, self.states, self.discount, lambda: self.terminal)
-        return replace(self, initial=law, stationary=stationary)
+        distribution, stationary = choose_start(initial, self.states, self.discount, lambda: self.terminal)
+        return replace(self, initial=distribution, stationary=stationary)
 
     @property
     def n_states(self) -> int:
-        """Number of states, those never seen included."""
+        """Number of states, including states that do not occur in the data."""
         return len(self.states)
 
     @property
@@ -246,19 +249,19 @@ class Samples:
 
     @property
     def n_units(self) -> int:
-        """Number of independent pieces: episodes, or transitions when these are independent."""
+        """Number of independent units: episodes, or transitions if these are independent."""
         return self.n_transitions if self.offsets is None else self.n_episodes
 
     @property
     def episode(self) -> Codes:
-        """Number of the independent piece that each transition belongs to, shape (n_transitions,)."""
+        """Index of the independent unit of each transition, shape (n_transitions,)."""
         if self.offsets is None:
             return np.arange(self.n_transitions, dtype=np.int32)
         return np.repeat(np.arange(self.n_episodes, dtype=np.int32), np.diff(self.offsets))
 
     @cached_property
     def counted(self) -> Counts:
-        """The same recording with its episodes forgotten; see `Counts`."""
+        """Transition counts of the recording, without its episodes; see `Counts`."""
         first = self.now[:0] if self.offsets is None else self.now[self.offsets[:-1]]
         ended = np.zeros(self.n_states, dtype=np.bool_)
         if self.terminated is not None:
@@ -280,31 +283,31 @@ class Samples:
 
     @property
     def pair_counts(self) -> PairCounts:
-        """How often each transition was seen, those that were seen only."""
+        """Number of occurrences of each observed transition."""
         return self.counted.pair_counts
 
     def counts(self) -> Integers | csr_array:
-        """How often each transition was seen, shape (n, n); sparse when there are many states and few entries."""
+        """Number of occurrences of each transition, shape (n, n); sparse for many states with few entries."""
         return self.counted.counts()
 
     @property
     def visits(self) -> Integers:
-        """How often each state was left, itself included as a target, shape (n,)."""
+        """Number of transitions from each state, including those to itself, shape (n,)."""
         return self.counted.visits
 
     @property
     def start_counts(self) -> Integers:
-        """How many episodes began in each state, shape (n,); zeros for independent samples."""
+        """Number of episodes that began in each state, shape (n,); zeros for independent samples."""
         return self.counted.start_counts
 
     @property
     def starts_known(self) -> bool:
-        """Whether the law of the first state is given, or follows from the transitions, rather than counted."""
+        """Whether the initial distribution is known or stationary, rather than estimated from first states."""
         return self.initial is not None or self.stationary
 
     @property
     def terminal(self) -> NDArray[np.bool_]:
-        """States that ended an episode for good and were never left for another: known to be absorbing."""
+        """States known to be absorbing: episodes terminated there, and no transition leads to another state."""
         return self.counted.terminal
 
     @property
@@ -319,15 +322,15 @@ class Samples:
 
     @property
     def feature_means(self) -> costs.FeatureMeans | None:
-        """The same with what the noise of a mean follows from: variances and numbers of the rewards."""
+        """Mean rewards with the variances and numbers of the rewards, from which their standard errors follow."""
         return None if self.rewards is None else self.counted.feature_means
 
     def chain(self, *, check: bool = True) -> MarkovChain:
         """Estimate the chain behind the data.
 
-        For episodes, counts divided by their row sums and the shares of the first states. For independent samples
-        of the occupancy, the flow-constrained maximum-likelihood chain (`somcot.recorded.flow.flow_mle`). States that
-        were never left keep to themselves.
+        For episodes, the kernel is the counts divided by their row sums, and the initial distribution the shares of
+        the first states. For independent samples of the occupancy, it is the flow-constrained maximum-likelihood chain
+        (`somcot.recorded.flow.flow_mle`). States without outgoing transitions are made absorbing.
 
         Parameters
         ----------
@@ -337,19 +340,19 @@ class Samples:
         Warns
         -----
         UnseenStateWarning
-            States never seen, or seen only where a recording stopped.
+            States that do not occur in the data, or only as the last state of a recording.
         DataWarning
-            Terminal states that are left elsewhere; steps that do not join; states no recorded path leads to.
+            Terminal states with outgoing transitions; steps that do not join; states that no recorded path reaches.
         """
         return self.counted.chain(check=check)
 
     def take(self, units: ArrayLike) -> Samples:
-        """Pick episodes, or transitions when these are independent; one that is named twice counts twice.
+        """Select episodes, or transitions if these are independent; repeated indices count repeatedly.
 
         Parameters
         ----------
         units : array_like of int
-            Numbers below `n_units`.
+            Indices below `n_units`.
 
         Examples
         --------
@@ -371,10 +374,11 @@ class Samples:
         return replace(self, now=self.now[steps], following=self.following[steps], offsets=offsets, terminated=ends)
 
     def with_order(self, k: int) -> Samples:
-        """Let words of k states be the states, for processes that remember more than one (see `markov_order`).
+        """Make words of k consecutive states the states, for processes of higher Markov order (see `markov_order`).
 
-        A step leads from the last k states to the next k. Episodes of fewer than k + 1 states have none and are dropped
-        with a `DataWarning`. The start law is taken from the first words; rewards are those of the last state.
+        A step leads from the last k states to the next k. Episodes of fewer than k + 1 states contain no step and are
+        dropped with a `DataWarning`. The initial distribution is estimated from the first words; rewards are those of
+        the last state.
 
         Examples
         --------
@@ -384,19 +388,19 @@ class Samples:
         >>> words.n_transitions
         3
 
-        A cost that looks at the last state only:
+        A cost that depends on the last state only:
 
         >>> cost = [[float(v[-1] != w[-1]) for w in words.states] for v in words.states]
         """
         return changes.with_order(self, k)
 
     def relabel(self, names: Mapping[Any, Hashable] | Callable[[Any], Hashable]) -> Samples:
-        """Give states other labels; those that get the same one become one state.
+        """Relabel states; states with equal new labels are merged.
 
         Parameters
         ----------
         names : mapping or function
-            From old labels to new ones; a mapping may leave out labels that stay.
+            From old labels to new ones; a mapping may omit labels that stay the same.
 
         Examples
         --------
@@ -407,9 +411,10 @@ class Samples:
         return changes.relabelled(self, names)
 
     def connected(self) -> Samples:
-        """Keep the largest set of states that were all seen to lead to each other, as Markov state models do.
+        """Restrict the data to the largest strongly connected set of states, as in Markov state models.
 
-        Steps into and out of the set are left out, and a `DataWarning` says how many; so is a start law that was given.
+        Steps into and out of the set are dropped, and a `DataWarning` reports their number. A known initial
+        distribution is dropped too.
 
         Examples
         --------
@@ -422,7 +427,7 @@ class Samples:
         return changes.connected(self)
 
     def resample(self, rng: int | np.random.Generator | None = None) -> Samples:
-        """Draw a bootstrap sample: whole episodes, or transitions when these are independent, with replacement.
+        """Draw a bootstrap sample: episodes, or transitions if these are independent, with replacement.
 
         Examples
         --------
@@ -432,9 +437,9 @@ class Samples:
         return self.take(check_rng(rng).integers(self.n_units, size=self.n_units))
 
     def merge(self, other: Samples) -> Samples:
-        """Put two recordings of the same process together; equal labels are the same state.
+        """Merge two recordings of the same process; equal labels denote the same state.
 
-        States of `other` that are new come after those of this one. A start law known to one side holds for both.
+        New states of `other` are appended. An initial distribution known to one side is used for both.
 
         Examples
         --------

@@ -1,10 +1,10 @@
-"""Streams: sources one can draw transitions from, without knowing the kernel behind them.
+"""Streams: sources of transitions whose kernel need not be known.
 
-A stream has ``draw(n) -> (states, next_states)``, two arrays of state indices of one length, at most n. Fewer than n,
-none included, means that the source has ended. The transitions should be independent draws from the discounted
+A stream has ``draw(n) -> (states, next_states)``, two arrays of state indices of equal length, at most n. Fewer than n
+(possibly 0) means that the source is exhausted. The transitions should be independent draws from the discounted
 occupancy nu(x, x') = (1 - discount) sum_t discount^t P(X_t = x, X_{t+1} = x').
 
-Streams made here do not depend on how they are asked: drawing 10 and then 20 gives the same 30 as drawing 30 at once.
+Streams created here do not depend on the batch size: drawing 10 and then 20 gives the same 30 as one draw of 30.
 """
 
 from __future__ import annotations
@@ -111,16 +111,16 @@ def from_simulator(
     Parameters
     ----------
     reset : callable
-        ``reset()`` or ``reset(rng)`` returns a first state: a whole number from 0 on, or one of `states`.
+        ``reset()`` or ``reset(rng)`` returns an initial state: a non-negative integer, or one of `states`.
     step : callable
-        ``step(state)`` or ``step(state, rng)`` returns the next state. The generator is handed over when the callable
-        takes an argument named ``rng``; a simulator that uses it can be resumed bit for bit.
+        ``step(state)`` or ``step(state, rng)`` returns the next state. The generator is passed if the callable takes
+        an argument named ``rng``; a simulator that uses it can be resumed bit for bit.
     discount : float
     rng : None, int or Generator
     states : sequence of hashable, optional
-        Labels, when the simulator speaks of states by name; without them its states must be the numbers 0, 1, ...
+        Labels, if the simulator returns labels; otherwise its states must be the numbers 0, 1, ...
     initial : state or array_like, optional
-        The law of the first state. By default it is read off 1,000 calls of `reset`.
+        The initial distribution. By default it is estimated from 1,000 calls of `reset`.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def from_simulator(
     begin, move = with_rng(reset, generator, 0), with_rng(step, generator, 1)
     labels = None if states is None else check_labels("states", states)
     place = None if labels is None else {label: i for i, label in enumerate(labels)}
-    law = reset_law(begin, place) if initial is None else given_law(initial, labels)
+    start = reset_law(begin, place) if initial is None else given_law(initial, labels)
 
     def refill(_wanted: int) -> Ready:
         now: list[Any] = []
@@ -153,18 +153,17 @@ def from_simulator(
     count = None if labels is None else len(labels)
     blocks = Blocks(refill, generator)
     return Source(
-        blocks.draw, blocks.state, blocks.restore, n_states=count, states=labels, initial=law, discount=discount
+        blocks.draw, blocks.state, blocks.restore, n_states=count, states=labels, initial=start, discount=discount
     )
 
 
 def from_samples(samples: Samples, discount: float, rng: Rng = None, *, order: str = "random") -> Source:
     """Replay recorded transitions.
 
-    Samples of the occupancy are replayed themselves: shuffled again for every pass and without end
-    (``order="random"``), or once as they were recorded (``order="recorded"``). Steps of episodes are no samples of the
-    occupancy, and feeding them as if they were gives wrong distances; so with ``order="random"`` they are counted into
-    a chain, from whose occupancy the stream draws. Replay of their raw transitions has to be asked for:
-    ``order="recorded"`` or ``order="shuffled"``.
+    Samples of the occupancy are replayed directly: endlessly, reshuffled before every pass (``order="random"``), or
+    once in the recorded order (``order="recorded"``). Steps of episodes are not samples of the occupancy, and treating
+    them as such gives wrong distances. With ``order="random"``, a chain is therefore estimated from their counts, and
+    the stream draws from its occupancy. ``order="recorded"`` and ``order="shuffled"`` replay the raw transitions.
 
     Examples
     --------
@@ -214,16 +213,16 @@ def from_samples(samples: Samples, discount: float, rng: Rng = None, *, order: s
 
 
 def as_source(name: str, process: object, discount: float, rng: Rng = None, *, order: str = "random") -> Source:
-    """Whatever can be drawn from, as one record: the only place where processes are told apart.
+    """Convert a chain, samples or any stream to a `Source`; the only place that distinguishes kinds of processes.
 
     Parameters
     ----------
     name : str
-        What to call the process in messages.
+        Name of the process in messages.
     process : MarkovChain, Samples or Stream
-        A stream that is no `Source` may carry any of its attributes; what it leaves out is taken as not known.
+        A stream that is not a `Source` may have any of its attributes; missing ones are treated as unknown.
     discount, rng
-        Chains are sampled and samples replayed with them; a stream that says its discount must have the same.
+        Discount and seed for sampling chains and replaying samples; a stream with a `discount` must have the same.
     order : "random", "recorded" or "shuffled"
         How samples are replayed, see `from_samples`.
 
@@ -241,8 +240,8 @@ def as_source(name: str, process: object, discount: float, rng: Rng = None, *, o
         return from_samples(process, discount, rng, order=order)
     if isinstance(process, Counts):
         raise TypeError(
-            f"{name}: found Counts, which have forgotten their episodes, so nothing can be drawn from them; pass the "
-            "Samples, or method='auto'"
+            f"{name}: found Counts, which do not keep their episodes, so transitions cannot be drawn from them; pass "
+            "the Samples, or method='auto'"
         )
     if not isinstance(process, Stream):
         raise TypeError(
@@ -256,24 +255,24 @@ def as_source(name: str, process: object, discount: float, rng: Rng = None, *, o
 
 
 def _described(name: str, stream: Stream) -> Source:
-    """What a stream of someone else's says about itself; it is never taken to be quick."""
+    """Convert a user's stream to a `Source` with the attributes that it has; it is assumed to be slow."""
 
-    def said(key: str, check: Callable[[str, Any], T]) -> T | None:
+    def attribute(key: str, check: Callable[[str, Any], T]) -> T | None:
         value = getattr(stream, key, None)
         return None if value is None else check(f"{name}.{key}", value)
 
     state, restore = getattr(stream, "state", None), getattr(stream, "restore", None)
     return Source(
         stream.draw,
-        # One without the other is something else by the same name.
+        # `state` and `restore` are used only as a pair: either alone has some other meaning.
         **({"state": state, "restore": restore} if callable(state) and callable(restore) else {}),
-        n_states=said("n_states", check_count),
-        states=said("states", check_labels),
-        initial=said("initial", lambda key, law: real_array(key, law, 1)),
-        discount=said("discount", lambda _, discount: check_discount(discount)),
-        chain=said("chain", lambda _, chain: chain if isinstance(chain, MarkovChain) else None),
-        transitions=said("transitions", lambda _, allowed: np.asarray(allowed, dtype=bool)),
-        n_pairs=said("n_pairs", lambda key, n: check_count(key, n, at_least=0)),
+        n_states=attribute("n_states", check_count),
+        states=attribute("states", check_labels),
+        initial=attribute("initial", lambda key, law: real_array(key, law, 1)),
+        discount=attribute("discount", lambda _, discount: check_discount(discount)),
+        chain=attribute("chain", lambda _, chain: chain if isinstance(chain, MarkovChain) else None),
+        transitions=attribute("transitions", lambda _, allowed: np.asarray(allowed, dtype=bool)),
+        n_pairs=attribute("n_pairs", lambda key, n: check_count(key, n, at_least=0)),
     )
 
 
@@ -295,13 +294,13 @@ def from_iterable(
     Parameters
     ----------
     pairs : iterable of pairs
-        State indices, or labels when `states` is given.
+        State indices, or labels if `states` is passed.
     n_states : int, optional
-        Number of states; by default what the cost says.
+        Number of states; by default taken from the cost.
     states : sequence of hashable, optional
         Labels.
     initial : state or array_like
-        First state of the process, or its law.
+        First state of the process, or its distribution.
 
     Examples
     --------
@@ -323,15 +322,15 @@ def from_iterable(
         now, following = unzip(list(itertools.islice(iterator, 256)))
         return Ready(indices_of(now, place), indices_of(following, place))
 
-    blocks, law = Blocks(refill), given_law(initial, labels, count)
-    return Source(blocks.draw, blocks.state, blocks.restore, n_states=count, states=labels, initial=law)
+    blocks, distribution = Blocks(refill), given_law(initial, labels, count)
+    return Source(blocks.draw, blocks.state, blocks.restore, n_states=count, states=labels, initial=distribution)
 
 
 _Draw = Callable[[np.random.Generator, int], tuple[Ints, Ints]]
 
 
 class _Walks:
-    """A block of transitions of a known chain: the first ones, and all of them once more are asked for."""
+    """A block of transitions of a known chain; those beyond the first `wanted` are generated on demand."""
 
     def __init__(self, draw: _Draw, size: int, rng: np.random.Generator, wanted: int) -> None:
         self._draw, self.size = draw, size
@@ -346,7 +345,7 @@ class _Walks:
 
 
 def _stopped(chain: MarkovChain, discount: float, n: int, rng: np.random.Generator, wanted: int) -> tuple[Ints, Ints]:
-    """The first `wanted` of n transitions. Random numbers are taken for all: what comes next does not depend on it."""
+    """The first `wanted` of n transitions; random numbers are drawn for all n, so later draws do not depend on it."""
     from somcot.recorded.sources import stopped_transitions  # compiled code: loaded when first drawn from
 
     indptr, indices, probabilities = chain.support

@@ -1,4 +1,4 @@
-"""Chains with another notion of time: kernels that change from step to step, and rates instead of steps."""
+"""Time-inhomogeneous chains and chains in continuous time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TOLERANCE = 1e-8  # of the sum of a row of rates, relative to the largest rate 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class TimeChain:
-    """A Markov chain whose kernel, and whose states, may change from step to step.
+    """A time-inhomogeneous Markov chain: the kernel and the states may change from step to step.
 
     Parameters
     ----------
@@ -33,11 +33,11 @@ class TimeChain:
         ``transitions[t]`` has a row for every state of time t and a column for every state of time t + 1; rows sum
         to 1.
     initial : state or array_like, optional
-        The first state, or a law over the states of time 0.
+        The first state, or a distribution over the states at time 0.
     states : sequence, optional
         Labels: one sequence for all times, or one sequence of labels for each of the ``len(transitions) + 1`` times.
     normalize : bool, optional
-        Divide rows by their sums whatever these are.
+        Divide rows by their sums, without checking that these are 1.
 
     Examples
     --------
@@ -77,15 +77,15 @@ class TimeChain:
 
     @property
     def n_steps(self) -> int:
-        """Steps, one less than there are times."""
+        """Number of steps, one less than the number of times."""
         return len(self.transitions)
 
     def support(self, t: int) -> Support:
-        """The positive probabilities of step t; the last row, where others have the start law, means nothing here."""
+        """The positive probabilities of step t; the last row (an initial distribution in other supports) is unused."""
         return self._supports[t]
 
     @cached_property
-    def _supports(self) -> tuple[Support, ...]:  # asked for several times in every solution
+    def _supports(self) -> tuple[Support, ...]:  # cached: every solver reads it several times
         return tuple(_entries(kernel) for kernel in self.transitions)
 
     def __repr__(self) -> str:
@@ -98,14 +98,14 @@ class TimeChain:
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class ContinuousChain:
-    """A Markov chain in continuous time, by its rates.
+    """A Markov chain in continuous time, defined by its rates.
 
     Parameters
     ----------
     rates : array_like or scipy.sparse matrix, shape (n, n)
         ``rates[i, j]`` is the rate of jumps from state i to state j, at least 0; the diagonal makes each row sum to 0.
     initial : state or array_like, shape (n,), optional
-        The first state, or a law over the states.
+        The first state, or a distribution over the states.
     states : sequence of hashable, optional
         Labels; by default 0, 1, ..., n-1.
 

@@ -10,9 +10,9 @@
 >>> round(loss.item(), 6), bool(logits.grad.abs().max() > 0)
 (0.58087, True)
 
-Kernels and start laws are what comes out of a softmax; they are divided by their sums in float64, whatever the dtype.
-Start laws are uniform unless given, unlike those of `MarkovChain`: a state that nobody visits gets no derivative. Work
-is done on the CPU.
+Kernels and initial distributions are typically outputs of a softmax; they are normalised in float64 for every dtype.
+Initial distributions are uniform by default, unlike those of `MarkovChain`, because unvisited states would have
+derivative 0. All computations run on the CPU.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ def distance(
     warm: WarmStart | None = None,
     threads: int | None = None,
 ) -> Tensor:
-    """The exact distance of two chains, differentiable in everything it depends on.
+    """The exact distance between two chains, differentiable in all of its arguments.
 
     Parameters
     ----------
     P_x, P_y : Tensor, shape ([batch,] n_x, n_x) and ([batch,] n_y, n_y)
-        Transition kernels. A leading axis on any argument makes a batch, which is solved in one go.
+        Transition kernels. A leading axis on any argument makes a batch, which is solved in one call.
     cost : Tensor, shape ([batch,] n_x, n_y)
     discount : float or Tensor, shape ([batch])
     initial_x, initial_y : Tensor, shape ([batch,] n_x) and ([batch,] n_y), optional
-        Start laws, uniform by default.
+        Initial distributions, uniform by default.
     warm : WarmStart, optional
-        Where the last call ended; see there.
+        Warm start from the previous call; see `WarmStart`.
     threads : int, optional
         By default one per core; the result does not depend on it.
 
     Returns
     -------
     Tensor, shape () or (batch,)
-        Second derivatives (``create_graph=True``) exist where the optimal coupling is unique and stays so under small
-        changes; elsewhere they are refused, and so are those with a discount that requires a gradient.
+        Second derivatives (``create_graph=True``) exist if the optimal coupling is unique and its support is stable
+        under small changes. Otherwise, and for a discount that requires a gradient, they raise an error.
     """
     tensors = _tensors(P_x, P_y, cost, discount, initial_x, initial_y)
     return _Distance.apply(warm, threads, *tensors)
@@ -78,23 +78,23 @@ def metric(
     warm: WarmStart | None = None,
     threads: int | None = None,
 ) -> Tensor:
-    """The exact distances of all pairs of states, ([batch,] n_x, n_y); arguments as for `distance`.
+    """The exact distance from every pair of initial states, ([batch,] n_x, n_y); arguments as for `distance`.
 
-    First derivatives only. Entries at the least cost, which cannot be lower, have derivative 0 in the kernels.
+    First derivatives only. Entries equal to the minimal cost, their lower bound, have derivative 0 in the kernels.
     """
     return _Metric.apply(warm, threads, *_tensors(P_x, P_y, cost, discount, None, None))
 
 
 class DistanceLoss(torch.nn.Module):  # type: ignore[misc]
-    """The distance as a module that begins each call where its last one ended.
+    """The distance as a module; each call is warm-started from the previous one.
 
     Parameters
     ----------
     discount : float or Parameter
     cost : Tensor or Parameter, optional
-        What differences cost, unless given with each call.
+        The cost, unless it is passed with each call.
     reduction : {"mean", "sum", "none"}
-        What to make of a batch.
+        Reduction over a batch.
     threads : int, optional
 
     Examples
@@ -132,30 +132,30 @@ class DistanceLoss(torch.nn.Module):  # type: ignore[misc]
         initial_x: Tensor | None = None,
         initial_y: Tensor | None = None,
     ) -> Tensor:
-        """The distance, over a batch reduced as asked for."""
-        given = self.cost if cost is None else cost
-        if given is None:
-            raise ValueError("cost: none was given, neither to DistanceLoss nor with this call")
-        loss = distance(P_x, P_y, given, self.discount, initial_x, initial_y, warm=self.warm, threads=self.threads)
+        """The distance, reduced over a batch according to `reduction`."""
+        table = self.cost if cost is None else cost
+        if table is None:
+            raise ValueError("cost: found none, expected one in DistanceLoss(cost=...) or in this call")
+        loss = distance(P_x, P_y, table, self.discount, initial_x, initial_y, warm=self.warm, threads=self.threads)
         return loss if self.reduction == "none" else getattr(loss, self.reduction)()
 
 
 class RunningKernel(torch.nn.Module):  # type: ignore[misc]
-    """Transitions counted over minibatches, as a kernel.
+    """A kernel estimated from transition counts accumulated over minibatches.
 
-    The kernel of a single minibatch is noise that the distance takes for structure: with 10 visits to each state the
-    mean gradient points elsewhere (cosine .6 with the true one), with 1,000 it still is off (.93). Counts that run on
-    cure that. Where labels are soft, the gradient goes through those of the latest minibatch.
+    The kernel of a single minibatch is so noisy that gradients of the distance are biased: with 10 visits per state
+    the mean gradient has cosine 0.6 with the true one, and with 1,000 visits 0.93. Accumulated counts remove this bias.
+    With soft labels, the gradient flows through those of the latest minibatch.
 
     Parameters
     ----------
     n_states : int
     prior : float
-        Added to every count, so that states not seen yet lead anywhere.
+        Added to every count, so that the rows of unvisited states are defined (uniform).
     forget : float
-        Share of the counts that each minibatch replaces, for sources that change; 0 keeps all.
+        Share of the counts that each minibatch replaces, for changing sources; 0 keeps all counts.
     half_life : float, optional
-        In place of `forget`: transitions after which a count weighs half as much, as for ``method="somcot"``.
+        Instead of `forget`: transitions after which a count weighs half as much, as for ``method="somcot"``.
 
     Examples
     --------
@@ -184,12 +184,12 @@ class RunningKernel(torch.nn.Module):  # type: ignore[misc]
         self.register_buffer("counts", torch.zeros(n_states, n_states, dtype=torch.float64))
 
     def add(self, now: Tensor, following: Tensor) -> Tensor:
-        """Count the transitions of a minibatch; returns the kernel of all so far.
+        """Count the transitions of a minibatch and return the kernel of all counts.
 
         Parameters
         ----------
         now, following : Tensor, shape (n,) of int or (n, n_states) of float
-            States and their successors, or a law over states for each.
+            States and their successors, or a distribution over states for each.
         """
         fresh = self._soft("now", now).T @ self._soft("following", following)
         kept = 1.0 - self.forget if self.half_life is None else 0.5 ** (len(now) / self.half_life)
@@ -198,11 +198,11 @@ class RunningKernel(torch.nn.Module):  # type: ignore[misc]
         return self._rows(total)
 
     def forward(self, now: Tensor, following: Tensor) -> Tensor:
-        """The same as `add`."""
+        """Alias of `add`."""
         return self.add(now, following)
 
     def kernel(self) -> Tensor:
-        """The kernel of all transitions so far."""
+        """The kernel of all transitions counted so far."""
         return self._rows(self.counts)
 
     def _rows(self, counts: Tensor) -> Tensor:
@@ -210,11 +210,11 @@ class RunningKernel(torch.nn.Module):  # type: ignore[misc]
         sums = weights.sum(-1, keepdim=True)
         if bool((sums == 0).any()):
             state = int((sums == 0).nonzero()[0, 0])
-            raise ValueError(f"state {state} was never left; give a prior above 0, or wait with asking for the kernel")
+            raise ValueError(f"state {state} has no transitions yet; use a prior above 0, or request the kernel later")
         return weights / sums
 
     def _soft(self, name: str, states: Tensor) -> Tensor:
-        """One row per transition, a law over states."""
+        """One row per transition: a distribution over states."""
         n = len(self.counts)
         if states.dtype.is_floating_point:
             if states.dim() != 2 or states.shape[1] != n:
@@ -243,7 +243,7 @@ class _Distance(torch.autograd.Function):  # type: ignore[misc]
 
 
 class _Slope(torch.autograd.Function):  # type: ignore[misc]
-    """Weights times derivatives of distances: a function of its own, so that it can be differentiated once more."""
+    """Weights times derivatives of distances; a separate function, so that it can be differentiated again."""
 
     @staticmethod
     def forward(ctx: FunctionCtx, solution: ArraySolution, weight: Tensor, *tensors: Tensor) -> Tensor:
@@ -261,8 +261,8 @@ class _Slope(torch.autograd.Function):  # type: ignore[misc]
             )
         if not ctx.solution.is_smooth(starts=tensors[4].requires_grad or tensors[5].requires_grad):
             raise RuntimeError(
-                "the distance has no second derivative here: the optimal coupling is not unique, or a tiny change "
-                "makes it another one; see gradient.margin of somcot.distance"
+                "the distance has no second derivative here: the optimal coupling is not unique, or not stable under "
+                "small changes; see gradient.margin of somcot.distance"
             )
         by_weight = sum(
             (_like(part, t) * a).flatten(weight.dim()).sum(-1) if t.dim() > weight.dim() else _like(part, t) * a
@@ -293,14 +293,14 @@ class _MetricSlope(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: FunctionCtx, *along: Tensor) -> tuple[Tensor | None, ...]:
-        raise RuntimeError("metric: second derivatives are not available; those of somcot.torch.distance are")
+        raise RuntimeError("metric: second derivatives are not available; somcot.torch.distance has them")
 
 
-def _tensors(*given: object) -> list[Tensor]:
-    """All arguments as floating-point tensors on one device with one leading axis, or none."""
-    known = next((value for value in given if isinstance(value, torch.Tensor)), torch.zeros(()))
-    tensors = [_tensor(name, value, known) for name, value in zip(NAMES[:4], given, strict=False)]
-    for kernel, start in zip(tensors[:2], given[4:], strict=True):
+def _tensors(*values: object) -> list[Tensor]:
+    """All arguments as floating-point tensors on one device, with at most one leading axis."""
+    known = next((value for value in values if isinstance(value, torch.Tensor)), torch.zeros(()))
+    tensors = [_tensor(name, value, known) for name, value in zip(NAMES[:4], values, strict=False)]
+    for kernel, start in zip(tensors[:2], values[4:], strict=True):
         n = kernel.shape[-1] if kernel.dim() else 1
         uniform = torch.full((n,), 1.0 / max(n, 1), dtype=torch.float64, device=known.device)
         tensors.append(uniform if start is None else _tensor(NAMES[len(tensors)], start, known))
@@ -335,7 +335,7 @@ def _host(tensor: Tensor) -> Floats:
 
 
 def _as_result(value: object, tensors: tuple[Tensor, ...]) -> Tensor:
-    """In the dtype of kernels and cost together, on their device."""
+    """Convert to the common dtype and device of kernels and cost."""
     dtype = torch.promote_types(torch.promote_types(tensors[0].dtype, tensors[1].dtype), tensors[2].dtype)
     return torch.as_tensor(value).to(tensors[0].device, dtype)
 
@@ -345,5 +345,5 @@ def _like(part: object, tensor: Tensor) -> Tensor:
 
 
 def _broadcast(weight: Tensor, tensor: Tensor) -> Tensor:
-    """Weights of the problems against what each of them has."""
+    """Reshape the weights of the problems to broadcast against a tensor."""
     return weight.to(tensor.dtype).reshape(weight.shape + (1,) * (tensor.dim() - weight.dim()))

@@ -23,18 +23,18 @@ _GAPS = ("refuse", "cut")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trajectories:
-    """Recorded episodes of real vectors, one after the other; made by `from_arrays`.
+    """Recorded episodes of real vectors, stored consecutively; created by `from_arrays`.
 
     Attributes
     ----------
     points : ndarray, shape (n_points, d)
         The states of all episodes.
     boundaries : ndarray of int64, shape (n_episodes + 1,)
-        Episode e holds the points ``boundaries[e]`` to ``boundaries[e + 1]``, two at least.
+        Episode e holds the points ``boundaries[e]`` to ``boundaries[e + 1]``, at least two.
     terminated : ndarray of bool, shape (n_episodes,)
-        Which episodes ended for good: the process stays where it is from then on.
+        Which episodes ended in an absorbing state: the process stays there.
     names : tuple of str
-        What the d coordinates are called.
+        Names of the d coordinates.
 
     Examples
     --------
@@ -70,16 +70,16 @@ class Trajectories:
         Parameters
         ----------
         arrays : iterable of array_like, shape (T + 1, d) or (T + 1,)
-            One array per episode, the last state included. Those with fewer than two rows have no step; they are
-            dropped with a `DataWarning`. One array of shape (n_episodes, T + 1, d) will do too.
+            One array per episode, including the last state. Arrays with fewer than two rows contain no step; they are
+            dropped with a `DataWarning`. One array of shape (n_episodes, T + 1, d) is also accepted.
         terminated : bool or sequence of bool, optional
-            Whether the process ended for good with the last state, for all episodes or for each. By default the
-            recording just stopped.
+            Whether the process terminated in the last state, for all episodes or for each. By default the recording
+            stopped without termination.
         names : iterable of str, optional
             Names of the coordinates, by default x0, x1, ...
         gaps : {"refuse", "cut"}
-            What to do about missing values (NaN): an error that names the place, or cut the episode there. The pieces
-            are episodes of their own, and where they begin counts as a start.
+            Treatment of missing values (NaN): raise an error that names the position, or split the episode there. The
+            parts are separate episodes, and their first points count as initial states.
 
         Examples
         --------
@@ -107,22 +107,22 @@ class Trajectories:
 
     @property
     def d(self) -> int:
-        """How many coordinates a state has."""
+        """Number of coordinates of a state."""
         return int(self.points.shape[1])
 
     @property
     def n_episodes(self) -> int:
-        """How many episodes there are."""
+        """Number of episodes."""
         return len(self.boundaries) - 1
 
     @property
     def n_transitions(self) -> int:
-        """How many steps were recorded."""
+        """Number of recorded steps."""
         return len(self.points) - self.n_episodes
 
     @property
     def lengths(self) -> Ints:
-        """Steps of each episode."""
+        """Number of steps of each episode."""
         return np.diff(self.boundaries) - 1
 
     @property
@@ -137,21 +137,21 @@ class Trajectories:
 
     @property
     def ends(self) -> Floats:
-        """Last points of the episodes that ended for good."""
+        """Last points of the terminated episodes."""
         return self.points[self.boundaries[1:][self.terminated] - 1]
 
     @cached_property
     def now(self) -> Floats:
-        """Points that a step leaves, (n_transitions, d)."""
+        """Starting points of the steps, (n_transitions, d)."""
         return np.delete(self.points, self.boundaries[1:] - 1, axis=0)
 
     @cached_property
     def following(self) -> Floats:
-        """Points that the steps lead to, in the order of `now`."""
+        """End points of the steps, in the order of `now`."""
         return np.delete(self.points, self.boundaries[:-1], axis=0)
 
     def take(self, episodes: Ints) -> Trajectories:
-        """Those episodes, in that order, once for each time they are named.
+        """Select episodes by index, in that order; repeated indices count repeatedly.
 
         Examples
         --------
@@ -166,7 +166,7 @@ class Trajectories:
         return Trajectories(self.points[rows], boundaries, self.terminated[episodes], self.names)
 
     def mapped(self, function: Callable[[Floats], Floats]) -> Trajectories:
-        """The recording with each point moved: `function` takes and returns all of them, (n_points, d).
+        """Apply a function to the points; it takes and returns all of them, (n_points, d).
 
         Examples
         --------
@@ -184,7 +184,7 @@ class Trajectories:
     def _repr_html_(self) -> str:
         facts = [
             ("transitions", f"{self.n_transitions:,}"),
-            ("episodes", f"{self.n_episodes:,}, of which {int(self.terminated.sum()):,} ended for good"),
+            ("episodes", f"{self.n_episodes:,}, of which {int(self.terminated.sum()):,} terminated"),
         ]
         rows = [
             (name, f"{column.mean():.4g}", f"{column.std():.4g}", f"{column.min():.4g}", f"{column.max():.4g}")
@@ -195,7 +195,7 @@ class Trajectories:
 
 
 def needs_cells(process: object) -> str:
-    """What to do, at the end of a complaint, where real vectors were given instead of labels; empty for all else.
+    """Advice to append to an error message if `process` holds real vectors instead of labels; otherwise empty.
 
     Examples
     --------
@@ -210,7 +210,7 @@ def needs_cells(process: object) -> str:
 
 
 def _checked(arrays: object) -> list[Floats]:
-    """Each episode as (T + 1, d) floats, all of one d, missing values still in them."""
+    """Each episode as (T + 1, d) floats with a common d; missing values are kept."""
     if isinstance(arrays, (str, bytes, Mapping)) or not isinstance(arrays, Iterable):
         raise TypeError(f"arrays: found {type(arrays).__name__}, expected a list of arrays, one per episode")
     if getattr(arrays, "ndim", 3) in (1, 2):
@@ -236,9 +236,9 @@ def _numbers(name: str, values: object) -> Floats:
         array = np.asarray(values)
         array = array if array.dtype.kind in "biuf" else np.asarray(array.astype(object), dtype=np.float64)
     except (TypeError, ValueError):
-        raise TypeError(f"{name}: found entries that are no numbers, or rows of different lengths") from None
+        raise TypeError(f"{name}: found entries that are not numbers, or rows of different lengths") from None
     if array.dtype.kind == "b":
-        raise TypeError(f"{name}: found True and False; those are labels: Samples.from_trajectories takes them")
+        raise TypeError(f"{name}: found True and False, which are labels; use Samples.from_trajectories")
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or array.shape[1] == 0:
         raise ValueError(f"{name}: found shape {array.shape}, expected (T + 1, d), or (T + 1,) for one coordinate")
@@ -246,7 +246,7 @@ def _numbers(name: str, values: object) -> Floats:
 
 
 def _pieces(i: int, array: Floats, ended: bool, gaps: str) -> list[tuple[Floats, bool]]:
-    """An episode cut where values are missing; only the last piece may have ended for good."""
+    """Split an episode at missing values; only the last part can be terminated."""
     missing = np.isnan(array)
     _refuse(i, np.isinf(array), "infinite; remove or replace it")
     if gaps == "refuse":
@@ -257,7 +257,7 @@ def _pieces(i: int, array: Floats, ended: bool, gaps: str) -> list[tuple[Floats,
         return [(array, ended)]
     inner = np.split(array, np.unique(np.concatenate([holes, holes + 1])))
     parts = [part for part in inner if len(part) and not np.isnan(part).any()]
-    last = ended and holes[-1] < len(array) - 1  # where the end itself is missing, nothing is known of it
+    last = ended and holes[-1] < len(array) - 1  # if the last point is missing, termination is unknown
     return [(part, last and part is parts[-1]) for part in parts] or [(array[:0], False)]
 
 

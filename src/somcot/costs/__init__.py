@@ -1,7 +1,7 @@
-"""Ground costs c(x, y): how much it matters to be in state x of one chain and state y of the other.
+"""Ground costs c(x, y) of being in state x of one chain and state y of the other.
 
-Any (n_x, n_y) array of finite numbers is a cost. These functions build the usual ones: `tables` those of numbers,
-vectors and labels, `features` that of estimated mean rewards, `graphs` those of nodes.
+Any (n_x, n_y) array of finite numbers is a cost. These functions build common ones: `tables` from numbers, vectors,
+labels and the nodes of graphs, `features` from estimated mean rewards.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ __all__ = [
     "degree", "emissions", "euclidean", "from_features", "labels", "neighbourhood",
 ]  # fmt: skip
 
-Cost = ArrayLike | str | Callable[[Any, Any], ArrayLike]  # what `between` takes
-# Costs with a name, and what they compare; those with a colon take something more.
+Cost = ArrayLike | str | Callable[[Any, Any], ArrayLike]  # accepted by `between`
+# Costs with a name and their meaning; those with a colon take an argument.
 NAMED = {
-    "labels": "0 where the states are called the same, 1 elsewhere",
+    "labels": "0 where the labels are equal, 1 elsewhere",
     "features": "difference of the mean rewards",
-    "attribute:NAME": "difference of a number of the nodes; 0 or 1 where it is text",
+    "attribute:NAME": "difference of a numeric node attribute; 0 or 1 for text",
     "degree": "difference of the numbers of neighbours",
-    "neighbourhood[:ROUNDS]": "difference of the degrees met within two steps, or that many",
+    "neighbourhood[:ROUNDS]": "difference of the degrees met within two steps, or within ROUNDS",
 }
 
 
 def between(cost: Cost, x: object, y: object) -> ArrayLike | FeatureCost:
-    """The cost between the states of two processes: an array, a name, or a function of the two.
+    """The cost between the states of two processes, from an array, a name or a function of the processes.
 
     Parameters
     ----------
     cost : array_like, str or function
         "labels", "features" (mean rewards), "attribute:NAME", "degree", "neighbourhood" or "neighbourhood:ROUNDS"; a
-        function of x and y that returns an array, such as `degree`; or an array (the labels of a frame are honoured).
+        function of x and y that returns an array, such as `degree`; or an array (data frames are aligned by label).
     x, y : MarkovChain, Samples or Stream
 
     Examples
@@ -100,13 +100,13 @@ def _named(text: str, x: object, y: object) -> ArrayLike | FeatureCost:
 
 def _of_labels(x: Any, y: Any) -> Floats:
     states = [getattr(side, "states", None) for side in (x, y)]
-    for name, own in zip("xy", states, strict=True):
-        if own is None:
+    for name, side_states in zip("xy", states, strict=True):
+        if side_states is None:
             raise ValueError(
-                f"cost: {name} does not say what its states are called, so give the cost as an array, or a stream the "
-                "labels of its states: states="
+                f"cost: {name} has no state labels; pass the cost as an array, or pass states= with the labels of a "
+                "stream"
             )
-    graphs = all(getattr(side, "attributes", None) is not None for side in (x, y))  # they alone have attributes
+    graphs = all(getattr(side, "attributes", None) is not None for side in (x, y))  # only graphs have attributes
     if graphs and _is_numbered(x) and _is_numbered(y):
         warn(Note("numbered-nodes", "cost"), DataWarning)
     elif graphs and set(x.states).isdisjoint(y.states):
@@ -115,5 +115,5 @@ def _of_labels(x: Any, y: Any) -> Floats:
 
 
 def _is_numbered(graph: Any) -> bool:
-    """Whether the nodes are called 0, 1, 2, ..."""
+    """Whether the nodes are labelled 0, 1, 2, ..."""
     return all(str(label).isascii() and str(label).isdigit() for label in graph.states)

@@ -1,4 +1,4 @@
-"""The cost of mean rewards, which remembers that they are estimated."""
+"""The cost of mean rewards, with the sampling error of the means."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from somcot.plumbing.text import brief_record
 
 
 class FeatureMeans(NamedTuple):
-    """A number per state of one recording, estimated as a mean.
+    """A mean per state of one recording, with the variances and numbers of its values.
 
     Attributes
     ----------
     states : tuple of hashable
     means, variances : ndarray, shape (n,)
-        Of the single values recorded in each state.
+        Mean and variance of the values recorded in each state.
     numbers : ndarray of int, shape (n,)
-        How many there are; 0 where the value is known, or nothing is (NaN).
+        Number of values; 0 where the mean is known exactly, or unknown (NaN).
     """
 
     states: tuple[Hashable, ...]
@@ -45,16 +45,16 @@ class FeatureMeans(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FeatureCost:
-    """The cost ``|a_i - b_j|`` of features that were estimated, with what their noise follows from.
+    """The cost ``|a_i - b_j|`` of estimated features, with the data needed for their standard errors.
 
-    Taken wherever a cost is; ``numpy.asarray`` makes it a plain array, which counts as known.
+    Accepted wherever a cost is; ``numpy.asarray`` converts it to a plain array, which is treated as known.
 
     Attributes
     ----------
     x, y : FeatureMeans
-        As each side recorded them.
+        The features recorded on each side.
     shared : ndarray of int, shape (k, 2)
-        Positions of the states whose features are pooled.
+        Indices of the states whose features are pooled.
     """
 
     x: FeatureMeans
@@ -72,9 +72,9 @@ class FeatureCost:
         a, b = self.pooled(known[0], known[1])
         i, j = self.shared.T
         n = self.x.numbers[i] + self.y.numbers[j]
-        own = [side.means.copy() for side in (self.x, self.y)]
-        own[0][i], own[1][j] = (np.where(n > 0, v, w) for v, w in ((a[i], self.x.means[i]), (b[j], self.y.means[j])))
-        return own[0], own[1]
+        both = [side.means.copy() for side in (self.x, self.y)]
+        both[0][i], both[1][j] = (np.where(n > 0, v, w) for v, w in ((a[i], self.x.means[i]), (b[j], self.y.means[j])))
+        return both[0], both[1]
 
     @property
     def signed(self) -> Floats:
@@ -90,7 +90,7 @@ class FeatureCost:
         return np.abs(self.signed).astype(dtype or np.float64)
 
     def pooled(self, a: Floats, b: Floats) -> tuple[Floats, Floats]:
-        """Numbers of both sides, in shared states replaced by their mean with the weights of the recordings."""
+        """Values of both sides, with those of shared states replaced by their weighted mean."""
         a, b = a.copy(), b.copy()
         i, j = self.shared.T
         n, m = self.x.numbers[i], self.y.numbers[j]
@@ -98,7 +98,7 @@ class FeatureCost:
         return a, b
 
     def variance(self, law: Floats) -> float:
-        """Variance that the noise of the features gives to ``sum law(x, y) |a_x - b_y|``, to first order."""
+        """First-order variance of ``sum law(x, y) |a_x - b_y|`` due to the noise of the features."""
         slopes = law * np.sign(self.signed)
         d_a, d_b = slopes.sum(axis=1), -slopes.sum(axis=0)
         i, j = self.shared.T
@@ -109,11 +109,11 @@ class FeatureCost:
 
     @property
     def kept_apart(self) -> bool:
-        """Whether states that both recordings have are two states, each with a feature of its own: ``pool=False``."""
+        """Whether states with equal labels keep separate features: ``pool=False``."""
         return not len(self.shared) and not set(self.x.states).isdisjoint(self.y.states)
 
     def disagreements(self) -> NDArray[np.int64]:
-        """Shared states whose features differ by more than noise explains (1 in 100 over all states), worst first."""
+        """Shared states whose features differ significantly (1 % level over all states), worst first."""
         from scipy.special import ndtri
 
         i, j = self.shared.T
@@ -126,7 +126,7 @@ class FeatureCost:
         return self.shared[states[np.argsort(-(apart - limit)[states], kind="stable")]]
 
     def disagreement(self, code: str = "features-differ") -> Note | None:
-        """The same as a note with one of the codes for it, None where there are none."""
+        """A note about the states in `disagreements`, or None."""
         apart = self.disagreements()
         if not len(apart):
             return None
@@ -135,9 +135,10 @@ class FeatureCost:
         return Note(code, n=len(apart), state=repr(self.x.states[i]), **means)
 
     def _if_equal(self) -> Floats:
-        """Squared error of the differences in shared states, from the spread of the values of both sides together.
+        """Squared standard error of the differences in shared states, from the pooled variance of both sides.
 
-        A few values that happen to be equal have no spread of their own, and would differ from any other for certain.
+        Pooling is needed because a few values that happen to be equal have variance 0, which would make any difference
+        significant.
         """
         i, j = self.shared.T
         n, m = (np.maximum(side.numbers[k], 1.0) for side, k in ((self.x, i), (self.y, j)))
@@ -146,25 +147,25 @@ class FeatureCost:
         return np.asarray(spread / (n + m) * (1.0 / n + 1.0 / m))
 
     def noise(self, rng: np.random.Generator) -> Floats:
-        """A draw of the error of `signed`: what features from another recording of the same size would differ by."""
+        """Draw the error of `signed`: its difference from that of another recording of the same size."""
         sides = (rng.normal(size=len(s.means)) * np.sqrt(s.squared_errors) for s in (self.x, self.y))
         return np.subtract.outer(*self.pooled(*sides))
 
 
 def from_features(a: object, b: object, *, pool: bool = True) -> FeatureCost:
-    """``|a_i - b_j|`` of the mean rewards of two recordings, which remembers that they are estimated.
+    """The cost ``|a_i - b_j|`` of the mean rewards of two recordings, with their sampling error.
 
-    `somcot.distance` then adds the noise of the means to the standard error and lets the splits estimate them anew.
-    ``costs.absolute(a.features, b.features)`` is a plain array and counts as known: its interval is too narrow.
+    `somcot.distance` then adds the noise of the means to the standard error and re-estimates them on each split.
+    ``costs.absolute(a.features, b.features)`` is a plain array and is treated as known, so its interval is too narrow.
 
     Parameters
     ----------
     a, b : Samples
-        With rewards. Either side may have known numbers instead: a MarkovChain with features, or a sequence with one
-        for each state.
+        Recordings with rewards. Either side may be known instead: a MarkovChain with features, or a sequence with one
+        number per state.
     pool : bool, optional
-        Whether a state that both recordings have is one state with one feature, estimated from both. With False, a
-        difference of the features in the same state counts as a difference of the processes.
+        Whether a state that both recordings share has one feature, estimated from both. With False, different features
+        in the same state count as a difference of the processes.
 
     Examples
     --------
@@ -201,5 +202,5 @@ def _means(name: str, side: object) -> FeatureMeans:
     if known is None and hasattr(side, "states"):
         raise ValueError(f"{name}: has no rewards; pass rewards= (or the reward column) when it is read")
     values = real_array(name, side if known is None else known, 1)
-    nobody = tuple(object() for _ in values)  # equal to no label: known numbers are not pooled
-    return FeatureMeans(nobody, values, np.zeros(len(values)), np.zeros(len(values), dtype=np.int64))
+    unmatched = tuple(object() for _ in values)  # equal to no label: known numbers are not pooled
+    return FeatureMeans(unmatched, values, np.zeros(len(values)), np.zeros(len(values), dtype=np.int64))

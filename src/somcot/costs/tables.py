@@ -1,4 +1,4 @@
-"""Costs between the nodes of two graphs: what is written at them, and how their surroundings look."""
+"""Costs from numbers, vectors, labels and emissions, and between the nodes of two graphs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 
-# --- Costs that are plain arrays: of numbers, of vectors, of labels, of emissions; and what every cost must be.
+# --- Costs from numbers, vectors, labels and emissions; validation.
 
 
 def absolute(a: ArrayLike, b: ArrayLike) -> Floats:
@@ -53,7 +53,7 @@ def absolute(a: ArrayLike, b: ArrayLike) -> Floats:
 
 
 def euclidean(a: ArrayLike, b: ArrayLike) -> Floats:
-    """Euclidean distance of feature vectors, one row per state.
+    """Euclidean distance between feature vectors, one row per state.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def euclidean(a: ArrayLike, b: ArrayLike) -> Floats:
 def labels(states_x: Iterable[Hashable], states_y: Iterable[Hashable]) -> Floats:
     """0 where the labels are equal, 1 elsewhere.
 
-    Labels that only look equal, such as 1 and "1", are different; a warning says so when there are no equal ones.
+    Labels that only look equal, such as 1 and "1", are different; a warning is issued if no labels are equal.
 
     Examples
     --------
@@ -94,17 +94,17 @@ def labels(states_x: Iterable[Hashable], states_y: Iterable[Hashable]) -> Floats
 
 
 def emissions(emissions_x: ArrayLike, emissions_y: ArrayLike, cost: ArrayLike) -> Floats:
-    """Cost between hidden states: the least cost between what they emit, each law on its own.
+    """Cost between hidden states: the optimal transport cost between their emission distributions.
 
-    With it the distance of hidden chains is that of "hidden state first, then emission", an upper bound of the distance
-    of the chains of (state, emission); `somcot.hidden` has that, and says why the two differ.
+    The resulting distance between hidden chains couples hidden states first and emissions second. It is an upper bound
+    of the distance between the chains of (state, emission); see `somcot.hidden` for the latter and the difference.
 
     Parameters
     ----------
     emissions_x, emissions_y : array_like, shape (n_x, m_x) and (n_y, m_y)
         ``emissions_x[i, o]`` is the probability that state i of X emits o.
     cost : array_like, shape (m_x, m_y)
-        Between emissions.
+        Cost between emissions.
 
     Returns
     -------
@@ -120,9 +120,9 @@ def emissions(emissions_x: ArrayLike, emissions_y: ArrayLike, cost: ArrayLike) -
 
 
 def aligned(cost: Any, states_x: Sequence[Hashable] | None, states_y: Sequence[Hashable] | None) -> ArrayLike:
-    """A cost in the order of the states: the labels of a pandas or polars frame are honoured.
+    """Reorder a labelled cost, a pandas or polars frame, to match the states.
 
-    A frame that numbers its rows and columns has no labels and is taken as it stands; so is anything else.
+    A frame whose rows and columns are merely numbered, or any other array, is returned in its own order.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def aligned(cost: Any, states_x: Sequence[Hashable] | None, states_y: Sequence[H
     if not hasattr(cost, "columns") or not hasattr(cost, "to_numpy"):
         return cost  # type: ignore[no-any-return]
     table = cost.to_numpy()
-    rows = list(cost.index) if hasattr(cost, "index") else list(range(len(table)))  # a polars frame names no rows
+    rows = list(cost.index) if hasattr(cost, "index") else list(range(len(table)))  # polars frames have no row labels
     columns = list(cost.columns)
     if columns == [f"column_{k}" for k in range(len(columns))]:
         columns = list(range(len(columns)))
@@ -144,7 +144,7 @@ def aligned(cost: Any, states_x: Sequence[Hashable] | None, states_y: Sequence[H
 
 
 def _places(what: str, known: list[Hashable], states: Sequence[Hashable] | None) -> list[int]:
-    """Where the states stand among the labels found; as they stand when those are just numbers."""
+    """Positions of the states among the labels of a frame; the identity if the labels are mere numbers."""
     place = {label: k for k, label in enumerate(known)}
     if states is not None and len(place) == len(known) == len(states) and all(state in place for state in states):
         return [place[state] for state in states]
@@ -173,7 +173,7 @@ def check_cost(cost: ArrayLike, n_x: int, n_y: int) -> Floats:
 
 
 def require_table(n_x: int, n_y: int, copies: int = 1) -> None:
-    """Refuse a table that memory cannot hold before it is begun: asking for it may stall the machine."""
+    """Refuse a table that does not fit into memory before allocating it, which might stall the machine."""
     require(8.0 * copies * n_x * n_y, f"a cost between {n_x:,} and {n_y:,} states", "merge states")
 
 
@@ -184,11 +184,11 @@ def finite(cost: Floats) -> Floats:
     return cost
 
 
-# --- What the states of a chain look like from outside: how many others follow, and which labels lie around.
+# --- Structure around the states of a chain: numbers of successors and nearby labels.
 
 
 def n_successors(support: Any) -> NDArray[np.int64]:
-    """How many other states can follow each state; the last row of a support, the start law, does not count.
+    """Number of other states that can follow each state; the initial distribution, the last row, is ignored.
 
     Examples
     --------
@@ -202,14 +202,14 @@ def n_successors(support: Any) -> NDArray[np.int64]:
 
 
 def histograms(support: object, labels: Sequence[Hashable], known: dict[Hashable, int], rounds: int) -> list[Floats]:
-    """The law of the label met after 0, 1, ..., `rounds` steps from each state, (n, number of known labels) each."""
+    """Distribution of the label after 0, 1, ..., `rounds` steps from each state, (n, number of known labels) each."""
     kernel = _kernel(support)
-    law = np.zeros((len(labels), len(known)))
-    law[np.arange(len(labels)), [known[label] for label in labels]] = 1.0
-    laws = [law]
-    for _ in range(rounds):  # sparse times dense: SciPy's own loop, the same bits everywhere
-        laws.append(np.asarray(kernel @ laws[-1]))
-    return laws
+    first = np.zeros((len(labels), len(known)))
+    first[np.arange(len(labels)), [known[label] for label in labels]] = 1.0
+    distributions = [first]
+    for _ in range(rounds):  # sparse times dense does not use BLAS: the same bits on every machine
+        distributions.append(np.asarray(kernel @ distributions[-1]))
+    return distributions
 
 
 def _kernel(support: Any) -> csr_array:
@@ -219,22 +219,22 @@ def _kernel(support: Any) -> csr_array:
     return csr_array((support.probabilities[:end], support.indices[:end], support.indptr[:-1]), shape=(n, n))
 
 
-# --- Costs between the nodes of two graphs: what is written at them, and how their surroundings look.
+# --- Costs between the nodes of two graphs: attributes, degrees and neighbourhoods.
 
-_ROUNDS = 1000  # steps around a state: by then every walk has forgotten where it began, or never will
+_ROUNDS = 1000  # maximal number of steps; walks that mix have done so by then
 
 
 def attribute(x: object, y: object, name: str) -> Floats:
     """Difference of an attribute of the states, such as those of the nodes of a graph.
 
-    Absolute difference of numbers; 0 where texts (or other labels) are equal and 1 elsewhere.
+    Absolute difference of numbers; for text (or other labels), 0 if equal and 1 otherwise.
 
     Parameters
     ----------
     x, y : MarkovChain
         With ``attributes``, as `readers.from_graph` and `readers.read_graph` set them.
     name : str
-        Which one.
+        Name of the attribute.
 
     Examples
     --------
@@ -263,22 +263,22 @@ def attribute(x: object, y: object, name: str) -> Floats:
 
 
 def _attribute(side: str, process: Any, name: str) -> tuple[Any, ...]:
-    given = getattr(process, "attributes", None)
-    if given is None:
+    attributes = getattr(process, "attributes", None)
+    if attributes is None:
         raise ValueError(Note("no-attributes", side))
-    if name not in given:
-        known = ", ".join(map(repr, given)) or "none"
+    if name not in attributes:
+        known = ", ".join(map(repr, attributes)) or "none"
         raise ValueError(Note("unknown-attribute", side, name=name, known=known))
-    missing = [state for state, value in zip(process.states, given[name], strict=True) if value is None]
+    missing = [state for state, value in zip(process.states, attributes[name], strict=True) if value is None]
     if missing:
         shown = ", ".join(map(repr, missing[:5])) + (", ..." if len(missing) > 5 else "")
         raise ValueError(Note("attribute-missing", side, name=name, n=len(missing), states=shown))
-    values: tuple[Any, ...] = given[name]
+    values: tuple[Any, ...] = attributes[name]
     return values
 
 
 def degree(x: object, y: object) -> Floats:
-    """Difference of the numbers of other states that can follow: the degrees of a graph without attributes.
+    """Difference of the numbers of possible successors: the degrees of the nodes of a graph.
 
     Examples
     --------
@@ -293,22 +293,22 @@ def degree(x: object, y: object) -> Floats:
 
 
 def neighbourhood(x: object, y: object, rounds: int = 2, *, attribute: str | None = None) -> Floats:
-    """How differently the surroundings of two states look: labels met on the way, as in Weisfeiler and Lehman's test.
+    """Difference of the neighbourhoods of two states, in the spirit of the Weisfeiler-Lehman test.
 
-    For t = 0, ..., `rounds` the law of the label met t steps after a state is compared by total variation; the cost is
-    the mean over t, between 0 and 1. Labels are the degrees (`degree`), so nodes need neither names nor attributes.
+    For t = 0, ..., `rounds` the distributions of the label t steps after each state are compared by total variation;
+    the cost is the mean over t, between 0 and 1. Labels are degrees (`degree`), so nodes need no names or attributes.
 
     Parameters
     ----------
     x, y : MarkovChain
     rounds : int
-        How many steps to look around.
+        Number of steps.
     attribute : str, optional
         The attribute whose values are the labels, instead of the degree.
 
     Examples
     --------
-    The ends of a path of three are alike, the middle differs in every round:
+    The two ends of a path with three nodes are alike, and the middle differs from them in every round:
 
     >>> from somcot import MarkovChain
     >>> path = MarkovChain([[0, 1, 0], [0.5, 0, 0.5], [0, 1, 0]])

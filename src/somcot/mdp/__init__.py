@@ -1,7 +1,7 @@
-"""Markov decision processes: how far apart states are when somebody acts, and which states can be merged.
+"""Markov decision processes: bisimulation metrics between states, and aggregation of states.
 
-The metric is that of Ferns, Panangaden and Precup: two states are close when every action brings similar rewards now
-and leads to states that are close again.
+The metric is that of Ferns, Panangaden and Precup: two states are close if every action yields similar rewards and
+leads to states that are close.
 """
 
 from somcot.mdp.distances import Aggregation, aggregate, bracket, metric

@@ -1,4 +1,4 @@
-"""Merging states of a decision process, with bounds on what it costs."""
+"""Bisimulation metrics of decision processes, and state aggregation with error bounds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-# --- How far apart the states of decision processes are.
+# --- Bisimulation metrics.
 
 
 def metric(x: MDP, y: MDP | None = None, *, discount: float, lax: bool = False, threads: int | None = None) -> Floats:
@@ -40,13 +40,14 @@ def metric(x: MDP, y: MDP | None = None, *, discount: float, lax: bool = False, 
     Parameters
     ----------
     x, y : MDP
-        With the same actions, in any order. Without `y`, the states of `x` among themselves.
+        Processes with the same actions, in any order. Without `y`, the states of `x` are compared with each other.
     discount : float
         Strictly between 0 and 1.
     lax : bool
-        Actions need not correspond, and each process may have its own: every action of one state is compared with the
-        nearest action of the other (Hausdorff: the largest over the actions of both). Never more than without; values
-        are bounded alike. Pairs of actions instead of actions: takes that much longer.
+        Lax bisimulation: actions need not correspond, and each process may have different ones. Every action of one
+        state is compared with the nearest action of the other (Hausdorff distance: the maximum over the actions of
+        both). The lax metric never exceeds the ordinary one, and the same bound on values holds. The cost grows with
+        the number of pairs of actions instead of actions.
     threads : int, optional
         By default one per core; the result does not depend on it.
 
@@ -56,7 +57,7 @@ def metric(x: MDP, y: MDP | None = None, *, discount: float, lax: bool = False, 
 
     Examples
     --------
-    In the first two states the actions do the same, so they are one; the last is never left:
+    The actions have the same effects in the first two states, which are bisimilar; the last state is absorbing:
 
     >>> from somcot.mdp import MDP
     >>> corridor = MDP([[[1, 0, 0], [0, 0, 1]], [[0, 1, 0], [0, 0, 1]], [[0, 0, 1], [0, 0, 1]]],
@@ -66,7 +67,7 @@ def metric(x: MDP, y: MDP | None = None, *, discount: float, lax: bool = False, 
            [0., 0., 1.],
            [1., 1., 0.]])
 
-    What an action is called does not matter where it is lax:
+    The lax metric ignores the labels of the actions:
 
     >>> mirrored = MDP(corridor.transitions[:, ::-1], corridor.rewards, actions=["stay", "go"])
     >>> metric(corridor, mirrored, discount=0.5)[0, 0], metric(corridor, mirrored, discount=0.5, lax=True)[0, 0]
@@ -78,7 +79,7 @@ def metric(x: MDP, y: MDP | None = None, *, discount: float, lax: bool = False, 
 def bracket(x: MDP, y: MDP | None = None, *, discount: float, lax: bool = False, threads: int | None = None) -> Bracket:
     """Proved lower and upper bounds of the metric of every pair of states.
 
-    They are apart by rounding alone, about 1e-14 / (1 - discount) times the largest difference of rewards.
+    They differ by rounding errors only, about 1e-14 / (1 - discount) times the largest difference of rewards.
 
     Examples
     --------
@@ -112,31 +113,32 @@ def _with_actions_of(x: MDP, y: MDP) -> MDP:
     if set(x.actions) != set(y.actions):
         lone = next(iter([a for a in x.actions if a not in y.actions] or [a for a in y.actions if a not in x.actions]))
         raise ValueError(
-            f"y: its actions are not those of x ({y.n_actions} and {x.n_actions} of them; {lone!r} is in one alone); "
-            "name those that correspond alike: MDP(..., actions=...)"
+            f"y: its actions are not those of x ({y.n_actions} and {x.n_actions} of them; {lone!r} is in only one); "
+            "give corresponding actions equal labels: MDP(..., actions=...)"
         )
     order = [y.actions.index(action) for action in x.actions]
     return MDP(y.transitions[:, order], y.rewards[:, order], initial=y.initial, states=y.states, actions=x.actions)
 
 
-# --- Merging states of a decision process, with bounds on what it costs.
+# --- State aggregation with error bounds.
 
 
 @dataclass(frozen=True, eq=False)
 class Aggregation:
-    """A decision process with some states merged, and what that may cost at most.
+    """A decision process with merged states and bounds of the resulting loss.
 
     Attributes
     ----------
     labels : ndarray of int, shape (n,)
         The class of each state.
     mdp : MDP
-        The classes as states: means over their members. Each carries the label of its centre.
+        The aggregated process, whose states are the classes: means over their members. Each has the label of its
+        centre.
     policy : tuple
-        The best action of the class of each state: a policy for the original process.
+        The optimal action of the class of each state: a policy for the original process.
     value_bounds, policy_bounds : ndarray, shape (n,)
-        For each state, at most how far V* is from that of its class, and how much less than V* the policy earns. In
-        units of V*, the expected sum of discounted rewards.
+        For each state, upper bounds of the difference between V* and the value of its class, and of the loss of the
+        policy relative to V*. In units of V*, the expected sum of discounted rewards.
     """
 
     labels: NDArray[np.int64]
@@ -171,22 +173,22 @@ class Aggregation:
 
 
 def aggregate(mdp: MDP, *, discount: float, epsilon: float | None = None, n_classes: int | None = None) -> Aggregation:
-    """Merge states that are close, and bound what that costs.
+    """Merge states that are close, and bound the resulting loss.
 
-    Centres are chosen one by one, each as far as possible from those before, until every state is close enough to one.
+    Centres are chosen greedily, each as far as possible from the previous ones, until every state is close to one.
     The bounds come from the metric between the process and its aggregation: ``|V*(s) - V*(class of s)| <= U`` and
     ``V*(s) - V_policy(s) <= U + U_policy``, where U and U_policy are the metrics of s and its class, over all actions
-    and under the policy, divided by 1 - discount. They hold for this process, whatever the classes;
-    the metrics are proved, their last sums are plain floating point.
+    and under the policy, divided by 1 - discount. They hold for any choice of classes. The metrics have proved bounds;
+    only the final sums are subject to rounding.
 
     Parameters
     ----------
     mdp : MDP
     discount : float
     epsilon : float, optional
-        Largest distance (by `metric`) of a state from its centre; 0 merges only states that are alike up to rounding.
+        Largest distance (by `metric`) of a state from its centre; 0 merges only states that are equal up to rounding.
     n_classes : int, optional
-        Number of classes instead; fewer when fewer are enough to merge nothing but states that are alike.
+        Number of classes instead; fewer are used if every state then equals its centre.
 
     Examples
     --------
@@ -219,7 +221,7 @@ def _check_size(mdp: MDP, epsilon: float | None, n_classes: int | None) -> tuple
     if epsilon is None:
         most = check_count("n_classes", n_classes)
         if most > mdp.n_states:
-            raise ValueError(f"n_classes: found {most}, expected at most the {mdp.n_states} states there are")
+            raise ValueError(f"n_classes: found {most}, expected at most {mdp.n_states}, the number of states")
         return 0.0, most
     radius = check_number("epsilon", epsilon)
     if not 0.0 <= radius < np.inf:
@@ -239,7 +241,7 @@ def _classes(distances: Floats, radius: float, most: int) -> tuple[list[int], ND
 
 
 def _merge(mdp: MDP, centres: list[int], labels: NDArray[np.int64]) -> MDP:
-    """The classes as states: what their members do, on average."""
+    """The aggregated process: each class has the mean transitions and rewards of its members."""
     member = np.eye(len(centres))[labels]
     share = (member / member.sum(axis=0)).T
     return MDP(
@@ -252,7 +254,7 @@ def _merge(mdp: MDP, centres: list[int], labels: NDArray[np.int64]) -> MDP:
 
 
 def _follow(mdp: MDP, policy: tuple[Hashable, ...]) -> MDP:
-    """The process with one action left, that of the policy."""
+    """The process restricted to the action of the policy in each state."""
     chain = on_policy(mdp, policy)
     assert isinstance(chain.transition, np.ndarray)
     assert chain.features is not None
@@ -260,6 +262,6 @@ def _follow(mdp: MDP, policy: tuple[Hashable, ...]) -> MDP:
 
 
 def _apart(mdp: MDP, merged: MDP, labels: NDArray[np.int64], discount: float) -> Floats:
-    """At most how far the values of a state and of its class are apart."""
+    """Upper bound of the difference between the values of a state and of its class."""
     high = bracket(mdp, merged, discount=discount).high
     return high[np.arange(mdp.n_states), labels] / (1.0 - discount)

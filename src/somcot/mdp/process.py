@@ -1,4 +1,4 @@
-"""The best policy of a decision process, and how far from the best rounding may have left it."""
+"""Markov decision processes, the chains induced by policies, and optimal policies with error bounds."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ __all__ = [
 ]
 
 
-# --- Decision processes as tables, and the chains that policies make of them.
+# --- Decision processes, and the chains induced by policies.
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class MDP:
-    """A finite Markov decision process: what each action in each state leads to and earns.
+    """A finite Markov decision process: transition probabilities and expected rewards of each action.
 
     Parameters
     ----------
     transitions : array_like, shape (n, n_actions, n)
         ``transitions[s, a, t]`` is the probability of going from state s to state t under action a. Rows sum to 1
-        (within 1e-8; they are divided by their sum).
+        within 1e-8 and are normalised.
     rewards : array_like, shape (n, n_actions)
         Expected reward of action a in state s.
     initial : state or array_like, shape (n,), optional
-        The first state (a label when `states` has it, otherwise an index) or a law over the states.
+        The first state (a label if it is in `states`, otherwise an index) or its distribution.
     states, actions : sequence of hashable, optional
         Labels; by default 0, 1, 2, ...
 
@@ -90,7 +90,7 @@ class MDP:
 
     @cached_property
     def support(self) -> Support:
-        """The positive probabilities: row ``s * n_actions + a``, and the start law last."""
+        """The positive probabilities: row ``s * n_actions + a``, and the initial distribution last."""
         table = self.transitions.reshape(-1, self.n_states)
         rows, columns = np.nonzero(table)
         start = np.flatnonzero(self.initial)
@@ -110,13 +110,13 @@ class MDP:
 
 
 def on_policy(mdp: MDP, policy: ArrayLike | Sequence[Hashable]) -> MarkovChain:
-    """The chain that a policy makes of a decision process; its ``features`` are the expected rewards.
+    """The chain induced by a policy; its ``features`` are the expected rewards.
 
     Parameters
     ----------
     mdp : MDP
     policy : array_like, shape (n,) or (n, n_actions)
-        An action for each state (a label, or an index where no label matches), or the probability of each action.
+        An action for each state (a label, or an index if no label matches), or the probability of each action.
 
     Examples
     --------
@@ -126,17 +126,17 @@ def on_policy(mdp: MDP, policy: ArrayLike | Sequence[Hashable]) -> MarkovChain:
     (array([[0., 1.],
            [1., 0.]]), array([0., 1.]))
     """
-    law = _policy_law(check_mdp("mdp", mdp), policy)
+    probabilities = _policy_law(check_mdp("mdp", mdp), policy)
     return MarkovChain(
-        np.einsum("sa,sat->st", law, mdp.transitions),
+        np.einsum("sa,sat->st", probabilities, mdp.transitions),
         mdp.initial,
         states=mdp.states,
-        features=np.einsum("sa,sa->s", law, mdp.rewards),
+        features=np.einsum("sa,sa->s", probabilities, mdp.rewards),
     )
 
 
 def check_mdp(name: str, value: Any) -> MDP:
-    """Refuse what is not an MDP."""
+    """Check that a value is an MDP."""
     if not isinstance(value, MDP):
         raise TypeError(f"{name}: found {type(value).__name__}, expected an MDP; make one: MDP(transitions, rewards)")
     return value
@@ -169,7 +169,7 @@ def _stochastic(table: Floats, states: tuple[Hashable, ...], actions: tuple[Hash
         more = f" ({len(wrong)} such rows)" if len(wrong) > 1 else ""
         raise ValueError(
             f"transitions: row of state {states[s]!r} and action {actions[a]!r} sums to {sums[s, a]:.10g}, "
-            f"expected 1{more}; rescale it, or give the state somewhere to go, such as itself when it is absorbing"
+            f"expected 1{more}; rescale it, or add transitions, such as one to itself if the state is absorbing"
         )
     table /= sums[:, :, None]
     return table
@@ -178,7 +178,7 @@ def _stochastic(table: Floats, states: tuple[Hashable, ...], actions: tuple[Hash
 def _policy_law(mdp: MDP, policy: Any) -> Floats:
     """The probability of each action in each state, (n, n_actions)."""
     n, n_actions = mdp.rewards.shape
-    # Labels first: an array would make text of mixed labels and take tuples apart.
+    # Labels are looked up first: an array would convert mixed labels to text and split tuples.
     named = isinstance(policy, Sequence) and all(isinstance(a, Hashable) and a in mdp.actions for a in policy)
     if not named and np.ndim(policy) == 2:
         return _check_law(mdp, real_array("policy", policy, 2))
@@ -196,19 +196,19 @@ def _policy_law(mdp: MDP, policy: Any) -> Floats:
     return np.eye(n_actions)[[_action(mdp, s, action) for s, action in enumerate(chosen)]]
 
 
-def _check_law(mdp: MDP, law: Floats) -> Floats:
-    if law.shape != mdp.rewards.shape:
-        raise ValueError(f"policy: shape is {law.shape}, expected (states, actions) = {mdp.rewards.shape}")
-    sums = law.sum(axis=1, keepdims=True)
-    wrong = np.flatnonzero((law < 0).any(axis=1) | ~(np.abs(sums[:, 0] - 1.0) <= ROW_TOLERANCE))
+def _check_law(mdp: MDP, shares: Floats) -> Floats:
+    if shares.shape != mdp.rewards.shape:
+        raise ValueError(f"policy: shape is {shares.shape}, expected (states, actions) = {mdp.rewards.shape}")
+    sums = shares.sum(axis=1, keepdims=True)
+    wrong = np.flatnonzero((shares < 0).any(axis=1) | ~(np.abs(sums[:, 0] - 1.0) <= ROW_TOLERANCE))
     if len(wrong):
         s = int(wrong[0])
         raise ValueError(
-            f"policy: the actions in state {mdp.states[s]!r} have probabilities {law[s].tolist()}, expected at least 0 "
-            "each and 1 together"
+            f"policy: the actions in state {mdp.states[s]!r} have probabilities {shares[s].tolist()}, expected at "
+            "least 0 each and 1 together"
         )
-    law /= sums
-    return law
+    shares /= sums
+    return shares
 
 
 def _action(mdp: MDP, state: int, action: Any) -> int:
@@ -221,20 +221,20 @@ def _action(mdp: MDP, state: int, action: Any) -> int:
     raise ValueError(f"policy: {action!r} in state {mdp.states[state]!r} is not an action; the actions are {shown}")
 
 
-# --- The best policy of a decision process, and how far from the best rounding may have left it.
+# --- Optimal policies, and bounds of their rounding errors.
 
 _EPS = float(np.finfo(np.float64).eps)
 
 
 class Plan(NamedTuple):
-    """The best one can do.
+    """Optimal values and an optimal policy.
 
     Attributes
     ----------
     values : ndarray, shape (n,)
         V*, the largest expected sum of discounted rewards from each state.
     policy : tuple
-        An action (its label) for each state that reaches it.
+        An optimal action (its label) for each state.
     """
 
     values: Floats
@@ -248,7 +248,7 @@ class Plan(NamedTuple):
 
 
 def optimal(mdp: MDP, *, discount: float) -> Plan:
-    """The largest expected sum of discounted rewards and a policy that earns it, by policy iteration.
+    """Optimal values and an optimal policy, by policy iteration.
 
     Examples
     --------
@@ -262,7 +262,7 @@ def optimal(mdp: MDP, *, discount: float) -> Plan:
 
 
 def best(mdp: MDP, discount: float) -> tuple[Floats, NDArray[np.int64]]:
-    """Values and positions of the actions; an action is given up only for one that is better beyond rounding."""
+    """Optimal values and action indices; an action is replaced only by one that is better by more than rounding."""
     from somcot.plumbing.linear_systems import Kernel, discounted_value  # compiled code, loaded when used
 
     states = np.arange(mdp.n_states)
@@ -275,22 +275,23 @@ def best(mdp: MDP, discount: float) -> tuple[Floats, NDArray[np.int64]]:
         V = discounted_value(kernel, mdp.rewards[states, actions], discount, V)
         worth = action_values(mdp, discount, V)
         better = worth.max(axis=1) > worth[states, actions] + 64.0 * _EPS * size
-        if not better.any() or V.sum() <= before:  # values rise with every change, until rounding has the last word
+        if not better.any() or V.sum() <= before:  # values increase in exact arithmetic; stop when rounding prevails
             return V, actions
         before = V.sum()
         actions = np.where(better, worth.argmax(axis=1), actions)
 
 
 def action_values(mdp: MDP, discount: float, V: Floats) -> Floats:
-    """What each action is worth in each state when V comes after it, (n, n_actions)."""
+    """Value of each action in each state if V is the value of the next state, (n, n_actions)."""
     worth: Floats = mdp.rewards + discount * (mdp.transitions @ V)
     return worth
 
 
 def shortfall(mdp: MDP, discount: float, V: Floats, actions: NDArray[np.int64]) -> float:
-    """At most how much less than V* these actions earn, from any guess V of what they do.
+    """Upper bound of the loss of a policy relative to V*, from any estimate V of its value.
 
-    V* <= V + max(T V - V) / (1 - discount), and what they earn is at least V + min(T_actions V - V) / (1 - discount).
+    V* <= V + max(T V - V) / (1 - discount), and the policy's value is at least
+    V + min(T_actions V - V) / (1 - discount).
     """
     worth = action_values(mdp, discount, V)
     most = (worth.max(axis=1) - V).max()
