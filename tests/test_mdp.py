@@ -219,7 +219,7 @@ BAD: dict[str, Callable[[], Any]] = {
     r"states: found 1 labels for 2 states": lambda: MDP(ROWS, REWARDS, states=["a"]),
     r"initial: 2 is not a state": lambda: MDP(ROWS, REWARDS, initial=2),
     r"discount: found 1.0": lambda: metric(GOOD, discount=1.0),
-    r"y: its actions are not those of x .*0 is in one": lambda: metric(
+    r"y: its actions are not those of x .*0 is in only one": lambda: metric(
         GOOD, MDP(ROWS, REWARDS, actions=["go"]), discount=0.9
     ),
     r"rewards: differences are too large": lambda: metric(MDP(ROWS, [[-1e308], [1e308]]), discount=0.9),
@@ -230,7 +230,7 @@ BAD: dict[str, Callable[[], Any]] = {
     r"epsilon, n_classes: give exactly one": lambda: aggregate(GOOD, discount=0.9),
     r"epsilon, n_classes: give exactly one of": lambda: aggregate(GOOD, discount=0.9, epsilon=0.1, n_classes=1),
     r"epsilon: found -1.0": lambda: aggregate(GOOD, discount=0.9, epsilon=-1),
-    r"n_classes: found 3, expected at most the 2 states": lambda: aggregate(GOOD, discount=0.9, n_classes=3),
+    r"n_classes: found 3, expected at most 2, the number": lambda: aggregate(GOOD, discount=0.9, n_classes=3),
     r"discount: found 2.0": lambda: aggregate(GOOD, discount=2, n_classes=1),
 }
 

@@ -95,7 +95,7 @@ def test_a_posterior_gives_a_distribution_of_distances() -> None:
 def test_posteriors_that_are_none() -> None:
     with pytest.raises(TypeError, match=r"y: model: found int, expected an object with \.transition_matrix"):
         msm.posterior_distances(somcot.random_walk(2), 3, discount=0.9)
-    with pytest.raises(ValueError, match="x: the posterior holds no draw"):
+    with pytest.raises(ValueError, match="x: the posterior has no draws"):
         msm.posterior_distances(SimpleNamespace(samples=[]), somcot.random_walk(2), discount=0.9)
 
 
@@ -108,7 +108,7 @@ def test_a_lag_sweep_is_one_distance_after_another() -> None:
             wanted = somcot.distance(a, b, discount=0.9**lag, confidence=0.9, rng=0)
             assert (result.distance, result.confidence_interval) == (wanted.distance, wanted.confidence_interval)
     assert repr(sweep).startswith("lag      1: ")
-    with pytest.raises(ValueError, match="lags: none given"):
+    with pytest.raises(ValueError, match="lags: found none"):
         msm.lag_sweep(WALKS[0], WALKS[1], [], discount=0.9)
     with pytest.raises(ValueError, match="x: no trajectory is longer than the lag"):
         msm.lag_sweep(WALKS[0], WALKS[1], [900], discount=0.9)

@@ -68,7 +68,7 @@ def test_gaps_are_cut() -> None:
         ([np.zeros((3, 2)), np.zeros((3, 1))], {}, r"arrays\[1\]: found 1 coordinates, but arrays\[0\] has 2"),
         ([[0.0, 1.0], [0.0, float("nan")]], {}, r"arrays\[1\]: row 1, coordinate 0 is NaN; pass gaps='cut'"),
         ([[0.0, float("-inf")]], {"gaps": "cut"}, r"arrays\[0\]: row 1, coordinate 0 is infinite"),
-        ([["a", "b"]], {}, r"arrays\[0\]: found entries that are no numbers"),
+        ([["a", "b"]], {}, r"arrays\[0\]: found entries that are not numbers"),
         ([[True, False]], {}, "Samples.from_trajectories"),
         ([np.zeros((2, 2, 2))], {}, r"found shape \(2, 2, 2\), expected \(T \+ 1, d\)"),
         ([[0.0, 1.0]], {"gaps": "fill"}, "gaps: found 'fill', expected 'refuse' or 'cut'"),

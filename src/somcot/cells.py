@@ -1,4 +1,4 @@
-"""Real vectors as states: the cells they are put into, and what is known of the error that makes."""
+"""Discretisation of real vectors into cells, and records about its error."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["COSTS", "Cells", "Continuous", "MapFit", "PointCost", "Resolution", 
 
 PointCost = str | Callable[[Floats, Floats], Any]
 COSTS = ("euclidean", "sqeuclidean")
-_ROUGH = 0.12  # share of the points that linear models have in other cells than the data
+_ROUGH = 0.12  # total variation between the cell occupancies of linear models and data
 
 
 def apart(cost: PointCost, a: Floats, b: Floats, scale: Floats) -> Floats:
-    """What points cost against each other, (n, m): a norm of their difference in units of `scale`, or a function.
+    """Cost between points, (n, m): a norm of their difference in units of `scale`, or a function.
 
     Examples
     --------
@@ -48,24 +48,24 @@ def apart(cost: PointCost, a: Floats, b: Floats, scale: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Cells:
-    """A partition of real vectors into cells, made by `somcot.discretise`; each point belongs to the nearest site.
+    """A partition of real vectors into Voronoi cells, created by `somcot.discretise`.
 
     Attributes
     ----------
     centres : ndarray, shape (k, d)
-        Mean of the points in each cell, in their own units. The last `n_ends` cells hold the places where episodes
-        ended for good.
+        Mean of the points in each cell, in the original units. The last `n_ends` cells hold the last points of
+        terminated episodes.
     sites : ndarray, shape (k, q)
-        What points are near to, in the coordinates in which they are compared: divided by `scale`, and for three or
-        more dimensions turned by `projection`.
+        The sites; each point belongs to the cell of the nearest one. In coordinates divided by `scale` and, for three
+        or more dimensions, multiplied by `projection`.
     scale : ndarray, shape (d,)
-        What coordinates are divided by before anything else.
+        Scale of each coordinate, by which it is divided first.
     projection : ndarray, shape (d, q), or None
-        From scaled coordinates to those that tell most about the next state (VAMP).
+        Projection of scaled coordinates onto those most informative about the next state (VAMP).
     radius : ndarray, shape (k,)
-        Distance of the farthest point of each cell to its site.
+        Distance of the farthest point of each cell from its site.
     visits : ndarray of int64, shape (n_recordings, k)
-        Points of each recording in each cell.
+        Number of points of each recording in each cell.
     saturation : float
         Expected error of the kernels on these cells, accumulated over the horizon; at most 3 is safe.
     recordings : tuple of Samples
@@ -85,7 +85,7 @@ class Cells:
 
     @property
     def n_cells(self) -> int:
-        """How many there are, those of the ends included."""
+        """Number of cells, including those of terminal points."""
         return len(self.centres)
 
     @property
@@ -100,22 +100,22 @@ class Cells:
 
     @cached_property
     def _trees(self) -> tuple[Any, Any]:
-        from scipy.spatial import cKDTree  # `import somcot` must not wait for it
+        from scipy.spatial import cKDTree  # imported late: keeps `import somcot` fast
 
         inner = self.n_cells - self.n_ends
         return cKDTree(self.sites[:inner]), cKDTree(self.sites[inner:]) if self.n_ends else None
 
     def _nearest(self, points: ArrayLike) -> tuple[Floats, Codes]:
-        """Distance to the nearest site, and its number."""
-        given = np.asarray(points, dtype=np.float64)
+        """Distance to the nearest site, and its index."""
+        array = np.asarray(points, dtype=np.float64)
         d = self.centres.shape[1]
-        given = given[:, None] if given.ndim == 1 and d == 1 else np.atleast_2d(given)
-        if given.ndim != 2 or given.shape[1] != d:
+        array = array[:, None] if array.ndim == 1 and d == 1 else np.atleast_2d(array)
+        if array.ndim != 2 or array.shape[1] != d:
             raise ValueError(f"points: found shape {np.shape(points)}, expected (n, {d})")
-        if not np.isfinite(given).all():
-            row = int(np.argwhere(~np.isfinite(given))[0, 0])
+        if not np.isfinite(array).all():
+            row = int(np.argwhere(~np.isfinite(array))[0, 0])
             raise ValueError(f"points: row {row} is not finite; remove or replace it")
-        far, codes = self._trees[0].query(self.turned(given))
+        far, codes = self._trees[0].query(self.turned(array))
         return np.asarray(far), np.asarray(codes, dtype=np.int32)
 
     def turned(self, points: Floats) -> Floats:
@@ -124,7 +124,7 @@ class Cells:
         return scaled if self.projection is None else scaled @ self.projection
 
     def assign(self, points: ArrayLike) -> Codes:
-        """The cell of each point, (n,): the code of its state. Points may be new; ends of episodes are not known here.
+        """The cell of each point, (n,), which is the code of its state; cells of terminal points are not used.
 
         Examples
         --------
@@ -137,15 +137,15 @@ class Cells:
         return self._nearest(points)[1]
 
     def share_outside(self, points: ArrayLike) -> float:
-        """Share of the points farther from their site than any that the cell was made from.
+        """Share of the points farther from their site than all points to which the cell was fitted.
 
-        Above 1 % the cells do not know the region: the process has drifted, or the first recording was not typical.
+        Above 1 % the cells do not cover the region: the process has drifted, or the first recording was not typical.
         """
         far, codes = self._nearest(points)
         return float((far > self.radius[codes] * (1.0 + 1e-9)).mean())
 
     def codes(self, data: Trajectories) -> Codes:
-        """The cell of every point of a recording, ends of episodes in cells of their own."""
+        """The cell of every point of a recording; terminal points have separate cells."""
         codes = self.assign(data.points)
         if self.n_ends and data.terminated.any():
             near = self._trees[1].query(self.turned(data.ends))[1]
@@ -153,7 +153,7 @@ class Cells:
         return codes
 
     def samples(self, data: Trajectories) -> Samples:
-        """A recording with the cells as states; those of the last episodes' ends are absorbing."""
+        """A recording with the cells as states; the cells of terminal points are absorbing."""
         return samples_of(self.codes(data), data, self.n_cells, ends=bool(self.n_ends))
 
     def cost(self, cost: PointCost = "euclidean") -> Floats:
@@ -161,11 +161,11 @@ class Cells:
         return apart(cost, self.centres, self.centres, self.scale)
 
     def without_data(self) -> Cells:
-        """The partition alone."""
+        """The partition without the recordings."""
         return replace(self, recordings=())
 
     def __repr__(self) -> str:
-        ends = f", {self.n_ends} of them for ends" if self.n_ends else ""
+        ends = f", {self.n_ends} of them terminal" if self.n_ends else ""
         return f"Cells({self.n_cells} cells{ends}, {len(self.names)} coordinates, {len(self.visits)} recordings)"
 
     def _repr_html_(self) -> str:
@@ -176,7 +176,7 @@ class Cells:
 
 
 def samples_of(codes: Codes, data: Trajectories, k: int, *, ends: bool) -> Samples:
-    """Codes of points as a recording of k states."""
+    """Convert codes of points to a recording with k states."""
     now, following = np.ones(len(codes), np.bool_), np.ones(len(codes), np.bool_)
     now[data.boundaries[1:] - 1] = False
     following[data.boundaries[:-1]] = False
@@ -190,7 +190,7 @@ def samples_of(codes: Codes, data: Trajectories, k: int, *, ends: bool) -> Sampl
 
 
 class Resolution(NamedTuple):
-    """The answer of cells alone for fewer and fewer cells. How little it changes says nothing about its error.
+    """The uncorrected distance for decreasing numbers of cells; its stability does not bound its error.
 
     Attributes
     ----------
@@ -198,7 +198,7 @@ class Resolution(NamedTuple):
     raw : tuple of float
         The distance of the estimated chains.
     estimate : tuple of float
-        The same without the bias of the plug-in.
+        The distance corrected for the bias of the plug-in.
     """
 
     n_cells: tuple[int, ...]
@@ -210,24 +210,24 @@ class Resolution(NamedTuple):
 
 
 class Twin(NamedTuple):
-    """What linear models of the recordings, whose distance is known, say about the bias of cells.
+    """The discretisation bias, measured on linear models of the recordings whose distance is known.
 
     Attributes
     ----------
     used : bool
-        Whether the answer was corrected by `bias`.
+        Whether the distance was corrected by `bias`.
     reason : str
         Why, or why not.
     distance : float or None
-        Of the two linear models, in closed form.
+        Distance of the two linear models, in closed form.
     bias, spread : float or None
-        Mean and standard deviation of what cells say too much on recordings of the same shape drawn from them.
+        Mean and standard deviation of the error of the cells on recordings of the same shape drawn from the models.
     outside : float or None
-        Share of their points outside the range of the recordings.
+        Share of the drawn points outside the range of the recordings.
     occupancy_error : float or None
-        Total variation between the shares of the cells in the data and in theirs; above 0.12 the models are rough.
+        Total variation between the cell occupancies of the data and the models; above 0.12 the models are rough.
     curvature : float or None
-        Share of what a linear one-step model leaves that a curved one explains.
+        Share of the residual variance of a linear one-step model that a curved one explains.
     """
 
     used: bool
@@ -241,7 +241,7 @@ class Twin(NamedTuple):
 
     @property
     def rough(self) -> bool:
-        """Whether the models are used although they are not quite where the data are."""
+        """Whether the models are used although their cell occupancies differ from those of the data."""
         return self.used and self.occupancy_error is not None and self.occupancy_error > _ROUGH
 
     def __repr__(self) -> str:
@@ -252,19 +252,19 @@ class Twin(NamedTuple):
 
 
 class ShiftCheck(NamedTuple):
-    """What is measured between two halves of the user's own recordings, one of them moved by a known amount.
+    """The distance measured between two halves of a recording, one of them shifted by a known amount.
 
     Attributes
     ----------
     distance : float
-        The true distance: that of the shift.
+        The true distance of the shift.
     measured : float
-        What cells say, mean over both recordings.
+        The uncorrected distance between cells, mean over both recordings.
     calibrated : float or None
-        The same after the correction by linear twins, where they are used.
+        The distance after the correction by linear twins, if they are used.
     worst : float
-        The largest relative error among the recordings, of what the answer is made with, beyond what is chance (two
-        standard deviations, where twins show it); for squared costs that of the length of the shift.
+        The largest relative error over the recordings, of the method that was used, beyond sampling error (two
+        standard deviations, if known from twins); for squared costs, the error of the length of the shift.
     """
 
     distance: float
@@ -274,12 +274,12 @@ class ShiftCheck(NamedTuple):
 
     @property
     def final(self) -> float:
-        """What the way in which the answer was found makes of the shift."""
+        """The distance of the shift by the method that was used for the result."""
         return self.measured if self.calibrated is None else self.calibrated
 
     @property
     def passed(self) -> bool:
-        """Whether that is right to 20 %."""
+        """Whether its error is at most 20 %."""
         return self.worst <= 0.2
 
     def __repr__(self) -> str:
@@ -287,7 +287,7 @@ class ShiftCheck(NamedTuple):
 
 
 class MapFit(NamedTuple):
-    """What a map from one system to the other says, where no linear model is adequate.
+    """Distance derived from a map between the systems, used if no linear model is adequate.
 
     Attributes
     ----------
@@ -297,7 +297,7 @@ class MapFit(NamedTuple):
     words : str
         The map.
     reasons : tuple of str
-        What speaks for and against.
+        Evidence for and against the map.
     """
 
     verdict: str
@@ -310,10 +310,10 @@ class MapFit(NamedTuple):
 
 
 class Continuous(NamedTuple):
-    """All that a distance between recordings of real vectors has beside others.
+    """Additional fields of a distance between recordings of real vectors.
 
-    `route` says how the answer was found: "cells", "twin", "map", or "approximate" where nothing vouches for it. Then
-    `curved` is about what it may be at most, as curved models of both recordings have it, where these can be had.
+    `route` is the method that was used: "cells", "twin", "map", or "approximate" if no error bound is available. In the
+    last case `curved` is an approximate upper bound from curved models of both recordings, if these could be fitted.
     """
 
     cells: Cells
@@ -325,7 +325,7 @@ class Continuous(NamedTuple):
     curved: float | None = None
 
     def summary(self, plain: float | None) -> str:
-        """How the answer was found and what speaks for it, on a line; `plain` is what cells alone say."""
+        """The method and its diagnostics on one line; `plain` is the uncorrected distance between cells."""
         parts = ["1 cell" if self.cells.n_cells == 1 else f"{self.cells.n_cells} cells"]
         if self.route == "map" and self.map is not None:
             parts.append(f"by the map {self.map.words}")
@@ -333,7 +333,7 @@ class Continuous(NamedTuple):
             parts.append(f"cells alone give {plain:.3g}, bias {self.twin.bias:.3g} measured on linear twins")
         elif self.route == "approximate":
             at_most = "" if self.curved is None else f" (curved models: about {self.curved:.3g} at most)"
-            parts.append(f"nothing vouches for them{at_most}")
+            parts.append(f"no error bound available{at_most}")
         if self.shift_check is not None and self.route != "map":
             parts.append(f"shift check {self.shift_check.distance:.3g} -> {self.shift_check.final:.3g}")
         return "; ".join(parts)

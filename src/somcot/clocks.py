@@ -79,7 +79,7 @@ _ROWS = (
     ),
     ClockRow(
         "total", "total=True", 0.0, "total until both have ended", "E[sum of c(X_t, Y_t) until both have ended]",
-        "visits that end: shops, games, call centres", "Until both have ended", "the steps until both have ended",
+        "sessions that end: shops, games, call centres", "Until both have ended", "the steps until both have ended",
         "All steps until both have ended have equal weight; this is their total, not their mean.",
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a distance is made of: the records behind `Result.contributions`."""
+"""Contributions to a distance: the records behind `Result.contributions`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["ContributionInputs", "Contributions", "PairShare", "RowCounts", "Tra
 
 
 class PairShare(NamedTuple):
-    """What a pair of states contributes to the distance: how often the two are met together, times what it costs.
+    """Contribution of a pair of states to the distance: its occupancy times its cost.
 
-    `marked`: no accident of the recordings, at a false discovery rate of 5 %.
+    `marked`: statistically significant at a false discovery rate of 5 %.
     """
 
     x: Hashable
@@ -34,7 +34,7 @@ class PairShare(NamedTuple):
 
 
 class TransitionShare(NamedTuple):
-    """What a transition contributes: slope of the distance times the difference of its probability in X and in Y."""
+    """Contribution of a transition: derivative of the distance times the difference of its probabilities."""
 
     state: Hashable
     next_state: Hashable
@@ -46,15 +46,15 @@ class TransitionShare(NamedTuple):
 
 
 class Contributions(NamedTuple):
-    """Where a distance comes from, largest first; ``print`` shows a table, * marks what is no accident.
+    """Contributions to a distance, largest first; ``print`` shows a table, * marks significant ones.
 
     Attributes
     ----------
     pairs : tuple of PairShare
-        Together, all pairs make up the distance of the estimated (or known) chains.
+        The contributions of all pairs sum to the distance of the estimated (or known) chains.
     transitions : tuple of TransitionShare
-        From a state that both processes have, to any. None where equal names do not mean the same state, such as
-        numbers of the nodes of two graphs: where namesakes cost more than half of what two states met at random do.
+        Transitions from states that both processes share. Empty if equal labels do not denote the same state, such as
+        node numbers of two graphs: if states with equal labels cost more than half the mean cost of random pairs.
     """
 
     pairs: tuple[PairShare, ...]
@@ -101,7 +101,7 @@ def _line(name: str, share: PairShare | TransitionShare, *more: float) -> str:
 
 
 class RowCounts(NamedTuple):
-    """Rows of a chain (CSR, start law last), and how often each entry was seen; all 0 where the chain is known."""
+    """Rows of a chain (CSR, initial distribution last) with their counts, which are 0 for known chains."""
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
@@ -113,20 +113,20 @@ class RowCounts(NamedTuple):
 
     @classmethod
     def known(cls, support: Support) -> RowCounts:
-        """Of a chain that was not counted from anything."""
+        """Rows of a known chain."""
         return cls(*support, np.zeros(len(support.indices), dtype=np.int64))
 
     @property
     def support(self) -> Support:
-        """Without the counts."""
+        """The rows without their counts."""
         return Support(*self[:3])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ContributionInputs:
-    """What `Result.contributions` needs: the cost, the rows of both processes and what is known of them.
+    """Inputs of `Result.contributions`: the cost, and the rows of both processes with their counts.
 
-    `same_rows` is the p-value of "the same rows", or how to compute it when first needed; None where there is none.
+    `same_rows` is the p-value of the hypothesis of equal rows, or a function that computes it on demand, or None.
     """
 
     cost: Floats
@@ -136,30 +136,30 @@ class ContributionInputs:
 
     @classmethod
     def known(cls, cost: Floats, x: Support, y: Support) -> ContributionInputs:
-        """Of two chains that were not counted from anything."""
+        """Inputs for two known chains."""
         return cls(cost, RowCounts.known(x), RowCounts.known(y))
 
     def pvalue(self) -> float | None:
-        """The p-value of "the same rows"."""
+        """The p-value of the hypothesis of equal rows."""
         return self._pvalue
 
     @cached_property
-    def _pvalue(self) -> float | None:  # several views of a result ask for it, and regrouping takes time
+    def _pvalue(self) -> float | None:  # cached: several views read it, and permutations take time
         return self.same_rows() if callable(self.same_rows) else self.same_rows
 
 
 def names_count(states_x: Sequence[Hashable], states_y: Sequence[Hashable], cost: Floats, law: Floats) -> bool:
-    """Whether states that are called the same are the same by the cost, more or less.
+    """Whether states with equal labels are about equal according to the cost.
 
-    Namesakes must cost at most half of what two states met at random do, on average over the time spent there. Where
-    states are numbered from 0 on and one side has more, for most of them no other state may cost less either: clusters
-    that are numbered along a line are near their namesakes in another clustering, and not the same.
+    States with equal labels must cost at most half the mean cost of random pairs, averaged over the occupancy. If
+    states are numbered from 0 and one side has more of them, for most states no other state may cost less either:
+    clusters numbered along a line are near the equally numbered ones of another clustering, but not the same.
 
     Parameters
     ----------
     states_x, states_y : sequence of hashable
     cost, law : ndarray, shape (n_x, n_y)
-        `law` is that of the pairs of states.
+        `law` is the distribution of pairs of states.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Occupancy couplings mu(x, y, x', y') and what one may ask of them.
+"""Occupancy couplings mu(x, y, x', y'): marginals, conditionals, constraint violations and rounding.
 
-mu is the discounted law of (X_t, Y_t, X_{t+1}, Y_{t+1}) under a coupling of two chains. `Coupling` keeps only the
-entries that carry mass; the functions take either it or plain marginals, so that a solver which never builds mu can
-use them too.
+mu is the discounted distribution of (X_t, Y_t, X_{t+1}, Y_{t+1}) under a coupling of two chains. `Coupling` keeps only
+the nonzero entries. The functions take a `Coupling` or its marginals, so that solvers which never build mu can use
+them too.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Residuals(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Coupling:
-    """An occupancy coupling, entry by entry.
+    """An occupancy coupling, stored as its nonzero entries.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Coupling:
         Entry e is mu(x[e], y[e], next_x[e], next_y[e]).
     mass : ndarray, shape (k,)
     start : ndarray, shape (n_x, n_y)
-        The law of the first pair of states.
+        The distribution of the initial pair of states.
     """
 
     shape: tuple[int, int]
@@ -73,16 +73,16 @@ class Coupling:
     def from_dense(cls, mu: ArrayLike, start: ArrayLike) -> Coupling:
         """Build from a full (n_x, n_y, n_x, n_y) array."""
         dense = real_array("mu", mu, 4)
-        law = real_array("start", start, 2)
+        first = real_array("start", start, 2)
         n_x, n_y = dense.shape[:2]
-        if dense.shape[2:] != (n_x, n_y) or law.shape != (n_x, n_y):
-            raise ValueError(f"mu: shape is {dense.shape}, start: shape is {law.shape}, expected (n_x, n_y) twice")
+        if dense.shape[2:] != (n_x, n_y) or first.shape != (n_x, n_y):
+            raise ValueError(f"mu: shape is {dense.shape}, start: shape is {first.shape}, expected (n_x, n_y) twice")
         where = np.nonzero(dense)
         x, y, next_x, next_y = (index.astype(np.int32) for index in where)
-        return cls((n_x, n_y), x, y, next_x, next_y, dense[where], law)
+        return cls((n_x, n_y), x, y, next_x, next_y, dense[where], first)
 
     def dense(self) -> Floats:
-        """The full array, (n_x, n_y, n_x, n_y); refused when it does not fit into memory."""
+        """The full array, (n_x, n_y, n_x, n_y); raises an error if it does not fit into memory."""
         n_x, n_y = self.shape
         require(
             8.0 * (n_x * n_y) ** 2,
@@ -94,19 +94,19 @@ class Coupling:
         return mu
 
     def state_law(self) -> Floats:
-        """Law of the pair (X_t, Y_t): mu summed over the next states, (n_x, n_y)."""
+        """Distribution of the pair (X_t, Y_t): mu summed over the next states, (n_x, n_y)."""
         return _accumulate((self.x, self.y), self.mass, self.shape)
 
     def next_law(self) -> Floats:
-        """Law of the pair (X_{t+1}, Y_{t+1}), (n_x, n_y)."""
+        """Distribution of the pair (X_{t+1}, Y_{t+1}), (n_x, n_y)."""
         return _accumulate((self.next_x, self.next_y), self.mass, self.shape)
 
     def marginal_x(self) -> csr_array:
-        """Law of (X_t, X_{t+1}), which is nu_X for a feasible coupling, (n_x, n_x)."""
+        """Distribution of (X_t, X_{t+1}), which is nu_X for a feasible coupling, (n_x, n_x)."""
         return _sparse_law(self.x, self.next_x, self.mass, self.shape[0])
 
     def marginal_y(self) -> csr_array:
-        """Law of (Y_t, Y_{t+1}), which is nu_Y for a feasible coupling, (n_y, n_y)."""
+        """Distribution of (Y_t, Y_{t+1}), which is nu_Y for a feasible coupling, (n_y, n_y)."""
         return _sparse_law(self.y, self.next_y, self.mass, self.shape[1])
 
     def swap(self) -> Coupling:
@@ -117,7 +117,7 @@ class Coupling:
 
 
 def conditional(state_law: Floats) -> Floats:
-    """Encoder lambda_X(y | x) of a law over pairs; rows of states never visited are uniform.
+    """Encoder lambda_X(y | x) of a distribution over pairs; rows of unvisited states are uniform.
 
     The decoder is ``conditional(state_law.T)``.
 
@@ -158,13 +158,13 @@ def residuals(
         Occupancies of the two chains.
     discount : float
     encoder, decoder : ndarray, optional
-        lambda_X (n_x, n_y) and lambda_Y (n_y, n_x); by default the coupling's own.
+        lambda_X (n_x, n_y) and lambda_Y (n_y, n_x); by default those of the coupling.
     """
-    law = coupling.state_law()
-    encoder = conditional(law) if encoder is None else encoder
-    decoder = conditional(law.T) if decoder is None else decoder
+    occupancy = coupling.state_law()
+    encoder = conditional(occupancy) if encoder is None else encoder
+    decoder = conditional(occupancy.T) if decoder is None else decoder
     return Residuals(
-        flow_residual(law, coupling.next_law(), coupling.start, discount),
+        flow_residual(occupancy, coupling.next_law(), coupling.start, discount),
         _causal_residual(coupling, nu_x, encoder),
         _causal_residual(coupling.swap(), nu_y, decoder),
     )
@@ -216,21 +216,21 @@ def round_occupancy(mu: ArrayLike, x: MarkovChain, y: MarkovChain, start: ArrayL
         Nonnegative.
     x, y : MarkovChain
     start : array_like, shape (n_x, n_y)
-        Law of the first pair, a coupling of the two start laws.
+        Distribution of the initial pair, a coupling of the two initial distributions.
     discount : float
     """
     from somcot.plumbing.linear_systems import Kernel, discounted_occupancy  # compiled code: loaded when used
 
     dense = real_array("mu", mu, 4)
     n_x, n_y = dense.shape[:2]
-    law = dense.sum(axis=(2, 3))
+    occupancy = dense.sum(axis=(2, 3))
     p = x.transition if isinstance(x.transition, np.ndarray) else x.transition.toarray()
     q = y.transition if isinstance(y.transition, np.ndarray) else y.transition.toarray()
     kernel = np.empty_like(dense)
     for i in range(n_x):
         for j in range(n_y):
-            if law[i, j] > 0:
-                kernel[i, j] = round_symmetric(dense[i, j] / law[i, j], p[i], q[j])
+            if occupancy[i, j] > 0:
+                kernel[i, j] = round_symmetric(dense[i, j] / occupancy[i, j], p[i], q[j])
             else:
                 kernel[i, j] = np.outer(p[i], q[j])
     flat = Kernel.from_matrix(kernel.reshape(n_x * n_y, n_x * n_y))
@@ -239,10 +239,10 @@ def round_occupancy(mu: ArrayLike, x: MarkovChain, y: MarkovChain, start: ArrayL
     return Coupling.from_dense(weight[:, :, None, None] * kernel, first)
 
 
-def _shrink(wanted: Floats, marginal: Floats) -> Floats:
-    """min(wanted / found, 1), with 1 where nothing was found."""
+def _shrink(target: Floats, marginal: Floats) -> Floats:
+    """min(target / marginal, 1), with 1 where the marginal is 0."""
     with np.errstate(over="ignore"):
-        return np.minimum(np.divide(wanted, marginal, out=np.ones_like(marginal), where=marginal > 0), 1.0)
+        return np.minimum(np.divide(target, marginal, out=np.ones_like(marginal), where=marginal > 0), 1.0)
 
 
 def _accumulate(index: tuple[Any, ...], mass: Floats, shape: tuple[int, ...]) -> Floats:
@@ -267,7 +267,7 @@ def _causal_residual(coupling: Coupling, nu_x: Floats | csr_array, encoder: Floa
     visited = np.zeros(n_x, dtype=np.bool_)
     visited[coupling.x] = True
     seen = visited[rows]
-    # Where the coupling never is, all of nu is missing, whatever y; a BLAS product would have other bits elsewhere.
+    # For unvisited x all of nu is missing, for every y. No BLAS product: its bits would depend on the machine.
     missing = (weights[~seen] * encoder.sum(axis=1)[rows[~seen]]).sum()
     step = rows.astype(np.int64) * n_x + columns
     order = np.flatnonzero(seen)[np.argsort(step[seen], kind="stable")]

@@ -1,15 +1,15 @@
-"""Derivatives of the distance with respect to everything it depends on.
+"""Derivatives of the distance with respect to kernels, cost, initial distributions and discount.
 
 With phi, psi the optimal transport potentials of a pair and occ the occupancy of pairs under the optimal coupling,
 
-    dd / dP_X(x' | x)  = discount * sum_y occ(x, y) phi_xy(x'),     likewise for Y,
+    dd / dP_X(x' | x)  = discount * sum_y occ(x, y) phi_xy(x'),     and similarly for Y,
     dd / dc(x, y)      = occ(x, y),
     dd / dnu_0(x, y)   = (1 - discount) V(x, y),
     dd / d discount    = (<occ, V> - d) / discount - d / (1 - discount).
 
-A row of probabilities sums to 1, so a derivative along it means something only up to a constant; rows are centred,
-sum_x' P(x' | x) dd/dP(x' | x) = 0. Where the optimum is not unique (distance 0 between sparse equal kernels, say) this
-is one subgradient of many.
+A row of probabilities sums to 1, so a derivative along it is defined only up to a constant; rows are centred,
+sum_x' P(x' | x) dd/dP(x' | x) = 0. If the optimum is not unique (distance 0 between sparse equal kernels, say) this
+is one of several subgradients.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ __all__ = ["Gradient", "Margin", "RowGradient", "TimeGradient", "discount_slope"
 
 
 class Margin(NamedTuple):
-    """How far the optimal coupling is from another one, over the pairs that are visited.
+    """How far the optimal coupling is from a tie, over the visited pairs.
 
     Attributes
     ----------
     mass : float
-        The least probability on an arc of a coupling's basis. Above 0 the derivatives in kernels and start laws are the
-        only ones; at 0, as between kernels with equal or regular entries, they are one choice of several.
+        The smallest probability on an arc of a coupling's basis. If positive, the derivatives in kernels and initial
+        distributions are unique; at 0, as between kernels with equal or regular entries, they are one subgradient.
     cost : float
-        How much costlier the best other coupling of a pair is, per mass, in units of the cost summed over time. Above 0
-        the derivative in the cost is the only one. Costs such as abs(r - s) often make ties: then it is one of many
-        for a cost of free entries, while derivatives through r and s, which move ties together, stay right.
+        Smallest excess cost of any other coupling of a pair, per unit of mass, in units of the cost summed over time.
+        If positive, the derivative in the cost is unique. Costs such as abs(r - s) often have ties: the derivative is
+        then one of several for a cost with free entries, while derivatives through r and s, which preserve the ties,
+        remain correct.
     """
 
     mass: float
@@ -57,7 +58,7 @@ class RowGradient:
     indptr, indices, values : ndarray
         CSR form, a row per state.
     initial : ndarray, shape (n,)
-        Derivative with respect to the start law, centred, 0 where the law is 0.
+        Derivative with respect to the initial distribution, centred, 0 where the probability is 0.
     sparse : bool
         Whether the chain stores its kernel as a sparse matrix.
     """
@@ -92,13 +93,13 @@ class Gradient:
     cost : ndarray, shape (n_x, n_y)
         With respect to the cost: the occupancy of pairs.
     initial : ndarray, shape (n_x, n_y)
-        With respect to the law of the first pair; NaN for pairs that were not computed.
+        With respect to the distribution of the initial pair; NaN for pairs that were not computed.
     initial_x, initial_y : ndarray, shape (n_x,) and (n_y,)
-        With respect to each start law, the coupling of the two being optimal.
+        With respect to each initial distribution, with an optimal coupling of the two.
     discount : float
-        With respect to the discount (from below, at 1), or the rate; NaN where there is neither.
+        With respect to the discount (from below, at 1), or the rate; NaN for other clocks.
     margin : Margin
-        Where the derivatives are the only ones.
+        Whether the derivatives are unique.
     """
 
     x: RowGradient
@@ -125,12 +126,12 @@ class Gradient:
 
     @property
     def initial_x(self) -> Floats:
-        """With respect to the start law of X."""
+        """With respect to the initial distribution of X."""
         return self.x.initial
 
     @property
     def initial_y(self) -> Floats:
-        """With respect to the start law of Y."""
+        """With respect to the initial distribution of Y."""
         return self.y.initial
 
 
@@ -150,9 +151,9 @@ class TimeGradient:
     cost : tuple of ndarray, shapes (n_t, m_t)
         With respect to the cost of each time.
     initial : ndarray, shape (n_0, m_0)
-        With respect to the law of the first pair; NaN for pairs that were not computed.
+        With respect to the distribution of the initial pair; NaN for pairs that were not computed.
     initial_x, initial_y : ndarray, shape (n_0,) and (m_0,)
-        With respect to each start law, centred, 0 where the law is 0.
+        With respect to each initial distribution, centred, 0 where the probability is 0.
     """
 
     transition_x: tuple[Floats, ...]
@@ -166,12 +167,12 @@ class TimeGradient:
 def rows_centred(support: Support, slots: Floats, scale: float) -> Floats:
     """Numbers per entry of a support, less the mean of their row, times `scale`."""
     means = support.row_sums(support.probabilities * slots)
-    with np.errstate(over="ignore"):  # infinite where costs are that large
+    with np.errstate(over="ignore"):  # very large costs may overflow to infinity
         return np.asarray(scale * (slots - means[support.rows]))
 
 
 def row_gradient(chain: MarkovChain, slots: Floats, scale: float) -> RowGradient:
-    """From one number per entry of the chain's support (start row last), any constant per row allowed."""
+    """Centre one number per entry of the chain's support (initial row last), defined up to a constant per row."""
     indptr, indices, _ = chain.support
     centred = rows_centred(chain.support, slots, scale)
     n_entries = int(indptr[-2])

@@ -78,9 +78,7 @@ def _arrays(*values: ArrayLike | None) -> list[Array]:
     if len(lead) > 1:
         raise ValueError(f"leading axes are {lead}, expected one at most; use jax.vmap for more")
     if not any(isinstance(a, jax.core.Tracer) for a in arrays):
-        check_arrays(
-            tuple(np.asarray(a, dtype=np.float64) for a in arrays)
-        )  # errors on the host get wrapped
+        check_arrays(tuple(np.asarray(a, dtype=np.float64) for a in arrays))  # errors on the host get wrapped
     return [a.astype(dtype) for a in arrays]
 
 

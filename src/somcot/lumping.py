@@ -1,4 +1,4 @@
-"""Merging states of a chain: exactly where they behave alike, approximately with a bound."""
+"""Lumping states of a chain: exact quotients, and approximate ones with an error bound."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _EPS = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Lumping:
-    """A chain with states merged, and what that may change.
+    """A chain with merged states and the resulting error bound.
 
     Attributes
     ----------
     labels : ndarray of int, shape (n,)
         The block of each state; blocks are numbered by their first members.
     chain : MarkovChain
-        The blocks as states. Each carries the label of its first member.
+        The chain of the blocks. Each has the label of its first member.
     features : ndarray, shape (n_blocks,) or (n_blocks, m)
-        What can be seen of each block: that of its members where all look alike, else their mean.
+        Features of each block: those of its members if they are equal, otherwise their mean.
     cost_error : float
-        At most how far the features (or costs) of a state are from those of its block.
+        Bound of the difference between the features (or costs) of a state and of its block.
     row_error : float
-        At most how far a row, summed over blocks, is from that of its block (total variation).
+        Bound of the difference between a row, summed over blocks, and that of its block (total variation).
     span : float
-        How far the features (or costs) of two states can be apart.
+        Largest difference between the features (or costs) of two states.
     """
 
     labels: NDArray[np.int64]
@@ -51,7 +51,7 @@ class Lumping:
         return self.cost_error + self.row_error * self.span
 
     def bound(self, discount: float) -> float:
-        """At most how much the distance to any process changes at this discount."""
+        """Upper bound of the change of the distance to any process at this discount."""
         discount = check_discount(discount)
         return self.cost_error + discount / (1.0 - discount) * self.row_error * self.span
 
@@ -59,16 +59,16 @@ class Lumping:
         return f"Lumping({len(self.labels)} states in {self.chain.n_states} blocks, error <= {self.error:.3g})"
 
     def _repr_html_(self) -> str:
-        said = f"{len(self.labels):,} states in {self.chain.n_states:,} blocks, error at most {self.error:.3g}"
-        return card("Lumping", (), Markup(self.chain._repr_html_()), sub=said)
+        summary = f"{len(self.labels):,} states in {self.chain.n_states:,} blocks, error at most {self.error:.3g}"
+        return card("Lumping", (), Markup(self.chain._repr_html_()), sub=summary)
 
 
 def lump(chain: MarkovChain, cost_or_features: ArrayLike, *, tolerance: float = 0.0) -> Lumping:
-    """Merge states that look alike and behave alike.
+    """Merge states with equal features and equal transition probabilities between blocks.
 
     Without tolerance this is the coarsest exact quotient: states of a block have equal features and enter every block
-    with equal probabilities (up to rounding). Every distance to another process is the same for the quotient. With
-    tolerance, features and probabilities need only be that close, and the error is bounded: for any process and any
+    with equal probabilities (up to rounding). Every distance to another process is the same for the quotient. With a
+    tolerance, features and probabilities need only agree within it, and the error is bounded: for any process and any
     discount,
 
         abs(d(chain, other) - d(quotient, other)) <= cost_error + discount / (1 - discount) * row_error * span.
@@ -80,10 +80,10 @@ def lump(chain: MarkovChain, cost_or_features: ArrayLike, *, tolerance: float = 
     ----------
     chain : MarkovChain
     cost_or_features : array_like, shape (n,) or (n, m)
-        What can be seen of each state: a number, a row of features or its costs against the states of another process.
+        Observed features of each state: a number, a row of features or its costs against the states of another process.
         Rows are compared in the Euclidean norm, which bounds differences of Euclidean costs and of single costs.
     tolerance : float
-        Features and probabilities of entering a block that are no further apart count as equal.
+        Features, and probabilities of entering a block, that differ by at most this much count as equal.
 
     Examples
     --------
@@ -108,13 +108,13 @@ def lump(chain: MarkovChain, cost_or_features: ArrayLike, *, tolerance: float = 
     return replace(lumping, features=lumping.features[:, 0]) if np.ndim(cost_or_features) == 1 else lumping
 
 
-def _check_rows(given: object, n: int) -> Floats:
+def _check_rows(features: object, n: int) -> Floats:
     """One row per state."""
-    values = np.asarray(given)
+    values = np.asarray(features)
     rows = real_array("cost_or_features", values, 1 if values.ndim == 1 else 2)
     if len(rows) != n:
         raise ValueError(f"cost_or_features: found {len(rows)} rows for {n} states; give exactly one per state")
-    return np.ascontiguousarray(rows.reshape(n, -1)) + 0.0  # no zeros with a sign
+    return np.ascontiguousarray(rows.reshape(n, -1)) + 0.0  # removes the sign of -0.0
 
 
 def _exact(support: Support, rows: Floats) -> Labels:
@@ -123,7 +123,7 @@ def _exact(support: Support, rows: Floats) -> Labels:
 
 
 def _close(support: Support, rows: Floats, tolerance: float) -> Labels:
-    """States join the first one before them that is close, then blocks are refined."""
+    """Each state joins the first earlier state that is close; then blocks are refined."""
     labels, leaders = np.empty(len(rows), dtype=np.int64), np.empty(0, dtype=np.int64)
     for state, row in enumerate(rows):
         near = np.flatnonzero(np.sqrt(((rows[leaders] - row) ** 2).sum(axis=1)) <= tolerance)
@@ -133,7 +133,7 @@ def _close(support: Support, rows: Floats, tolerance: float) -> Labels:
 
 
 def _lumping(chain: MarkovChain, rows: Floats, labels: Labels, *, exact: bool) -> Lumping:
-    """The quotient: rows of the first members where all are alike, means where they are close."""
+    """The quotient: rows of the first members if lumping is exact, means over the members otherwise."""
     from scipy.sparse import csr_array
 
     n, n_blocks = len(labels), int(labels.max()) + 1
@@ -157,7 +157,7 @@ def _lumping(chain: MarkovChain, rows: Floats, labels: Labels, *, exact: bool) -
         normalize=True,
         features=features,
     )
-    # Rounding: of the sums over blocks, of the means and of dividing the rows of the quotient by their sums.
+    # Rounding of the sums over blocks, of the means, and of normalising the rows of the quotient.
     row_error = apart + (4.0 * _EPS if n_blocks < n else 0.0)
     span = float(np.sqrt((np.ptp(rows, axis=0) ** 2).sum()))
     return Lumping(labels, quotient, np.asarray(looks), off * (1.0 + 8.0 * _EPS), row_error, span)

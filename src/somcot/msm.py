@@ -1,4 +1,4 @@
-"""Markov state models of molecular kinetics: distances over a posterior, and over lag times.
+"""Markov state models of molecular kinetics: posterior distributions of distances, and sweeps over lag times.
 
 Trajectories and models are read by `somcot.readers.from_dtrajs` and `somcot.readers.from_model`.
 """
@@ -29,14 +29,14 @@ __all__ = ["LagSweep", "PosteriorDistances", "lag_sweep", "posterior_distances"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PosteriorDistances:
-    """Distances of models drawn from two posteriors.
+    """Distances between models drawn from two posteriors.
 
     Attributes
     ----------
     values : ndarray, shape (n,)
-        One for each pair of draws, in their order.
+        One distance for each pair of draws, in their order.
     level : float
-        Of the interval.
+        Level of the interval.
     """
 
     values: Floats
@@ -49,7 +49,7 @@ class PosteriorDistances:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Equal-tailed interval that holds the share `level` of them."""
+        """Equal-tailed interval that contains the share `level` of the distances."""
         tail = 50.0 * (1.0 - self.level)
         low, high = np.percentile(self.values, [tail, 100.0 - tail])
         return float(low), float(high)
@@ -72,18 +72,19 @@ def posterior_distances(
 ) -> PosteriorDistances:
     """The distribution of the distance under two posteriors of Markov state models.
 
-    Draw i of one side is compared with draw i of the other, exactly. This is the uncertainty that the models claim,
-    given their counts; the distance of two noisy models is too large on average, so the interval need not hold 0 when
-    both come from one process. `somcot.distance` of the trajectories corrects for that.
+    The distance between draw i of one side and draw i of the other is computed exactly. The result is the posterior
+    uncertainty of the models. The distance between two noisy models is biased upwards, so the interval need not
+    contain 0 even if both come from one process. `somcot.distance` of the trajectories corrects for that.
 
     Parameters
     ----------
     x, y : deeptime ``BayesianMSMPosterior``, list of models, or a single model or MarkovChain
-        Anything with ``.samples``; the models have a ``transition_matrix``. A single one is compared with every draw.
+        Any object with ``.samples``; the models have a ``transition_matrix``. A single model is compared with every
+        draw.
     cost, discount
         As for `somcot.distance`.
     level : float
-        Of the interval.
+        Level of the interval.
 
     Examples
     --------
@@ -109,7 +110,7 @@ def _draws(name: str, side: object) -> list[MarkovChain]:
     models = getattr(side, "samples", None) if not isinstance(side, (list, tuple)) else side
     models = [side] if models is None else list(models)
     if not models:
-        raise ValueError(f"{name}: the posterior holds no draw; fit it with n_samples=100, say")
+        raise ValueError(f"{name}: the posterior has no draws; fit it with n_samples=100, for example")
     try:
         return [model if isinstance(model, MarkovChain) else from_model(model) for model in models]
     except TypeError as error:
@@ -118,7 +119,7 @@ def _draws(name: str, side: object) -> list[MarkovChain]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LagSweep:
-    """One answer for each lag time.
+    """One result for each lag time.
 
     Attributes
     ----------
@@ -163,9 +164,9 @@ def lag_sweep(
     connected: bool = True,
     rng: int | None = 0,
 ) -> LagSweep:
-    """The distance of two sets of discrete trajectories for several lag times.
+    """The distance between two sets of discrete trajectories for several lag times.
 
-    Once the lag is long enough for the states to be Markovian, the distance no longer changes with it.
+    Once the lag is long enough for the states to be Markovian, the distance no longer depends on it.
 
     Parameters
     ----------
@@ -176,11 +177,12 @@ def lag_sweep(
     cost, confidence, rng
         As for `somcot.distance`.
     discount : float
-        Per frame: at lag k the discount of a step is ``discount**k``, so that all lags look equally far ahead in time.
+        Discount per frame: at lag k the discount of a step is ``discount**k``, so that all lags have the same effective
+        horizon in time.
     initial : label, array_like or "stationary"
-        Start law; by default the long-run law at each lag.
+        Initial distribution; by default the stationary distribution at each lag.
     connected : bool
-        Restrict each side, at each lag, to its largest connected set, with a warning where that leaves something out.
+        Restrict each side, at each lag, to its largest connected set, with a warning if states are dropped.
 
     Examples
     --------
@@ -192,21 +194,21 @@ def lag_sweep(
     ((1, 2, 4), [0.0, 0.0, 0.0])
     """
     check_discount(discount)
-    wanted = tuple(check_count("lags", lag) for lag in lags)
-    if not wanted:
-        raise ValueError("lags: none given; pass some, such as [1, 2, 5, 10]")
+    lag_times = tuple(check_count("lags", lag) for lag in lags)
+    if not lag_times:
+        raise ValueError("lags: found none, expected at least one, such as [1, 2, 5, 10]")
     read = partial(from_dtrajs, initial=initial, connected=connected)
     results = []
-    for lag in wanted:
+    for lag in lag_times:
         a, b = (read(side, lag=lag, source=f"lag {lag}, {name}") for name, side in (("x", x), ("y", y)))
-        with relayed(f"lag {lag}"):  # from which lag on there are no notes is what a sweep is for
+        with relayed(f"lag {lag}"):  # the lag from which on no notes occur is informative
             results.append(distance(a, b, cost, discount=discount**lag, confidence=confidence, rng=rng))
     _warn_of_numbers(cost, a, b)
-    return LagSweep(wanted, tuple(results))
+    return LagSweep(lag_times, tuple(results))
 
 
 def _warn_of_numbers(cost: Cost, x: MarkovChain | Samples, y: MarkovChain | Samples) -> None:
-    """Clusterings number their states as they please; another number of states gives two of them away."""
+    """Warn if label costs compare different clusterings, which different numbers of states reveal."""
     numbered = all(side.states == tuple(range(side.n_states)) for side in (x, y))
     if isinstance(cost, str) and cost == "labels" and numbered and x.n_states != y.n_states:
         warn(Note("numbers-as-states", "cost", n_x=x.n_states, n_y=y.n_states), DataWarning)

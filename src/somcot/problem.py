@@ -1,4 +1,4 @@
-"""The problem every solver takes: two chains, a cost, a discount."""
+"""The input of every solver: two chains, a cost and a discount."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from somcot.samples import Samples
 
 __all__ = ["ChainOrData", "Data", "Problem", "Process", "UnitProblem"]
 
-Data = Samples | Counts  # what a kernel can be counted from
+Data = Samples | Counts  # kernels can be estimated from these
 ChainOrData = MarkovChain | Data
-Process = ChainOrData | Stream  # the three ways of knowing a process
+Process = ChainOrData | Stream  # a known kernel, data or a source
 
 
 @dataclass(frozen=True, eq=False)
 class UnitProblem:
-    """What compiled code sees of a problem: supports, the cost scaled to [0, 1] and the discount.
+    """A problem for compiled code: supports, the cost scaled to [0, 1] and the discount.
 
-    The supports may hold entries of probability 0: successors that take part without mass. Rows may differ from those
-    that are meant by at most `slack` (total absolute difference, both chains together), which widens brackets.
+    The supports may contain entries of probability 0. Rows may differ from the exact ones by at most `slack` (total
+    absolute difference, summed over both chains), which widens brackets.
     """
 
     support_x: Support
     support_y: Support
-    costs: Floats | Problem  # the table, or the problem whose scaled cost it is: a part of that is often enough
+    costs: Floats | Problem  # the table, or the problem to compute parts of it from
     discount: float
     slack: float = 0.0
 
@@ -51,7 +51,7 @@ class UnitProblem:
         return n_x, n_y
 
     def cost_between(self, rows: NDArray[Any], columns: NDArray[Any]) -> Floats:
-        """The cost between some states, with the same bits as in the whole table; no more than that is computed."""
+        """The cost between some states, bit-identical to the full table, which is not computed."""
         if isinstance(self.costs, Problem):
             return self.costs.in_units(self.costs.cost[np.ix_(rows, columns)])
         part: Floats = self.costs[np.ix_(rows, columns)]
@@ -60,9 +60,9 @@ class UnitProblem:
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Problem:
-    """The least expected discounted cost over all bicausal couplings of two known chains.
+    """Minimise the expected discounted cost over all bicausal couplings of two known chains.
 
-    d = (1 - discount) * min E[sum_t discount^t cost(X_t, Y_t)], the coupling of the first states included.
+    d = (1 - discount) * min E[sum_t discount^t cost(X_t, Y_t)]; the coupling of the initial states is optimised too.
 
     Examples
     --------
@@ -99,15 +99,15 @@ class Problem:
 
     @property
     def discount(self) -> float:
-        """The factor from one step to the next; 1 for the long-run average and for totals."""
+        """The discount factor per step; 1 for the long-run average and for totals."""
         return self.clock.discount
 
     @cached_property
     def offset(self) -> float:
-        """The least cost; solvers work with ``(cost - offset) / scale``, which lies in [0, 1].
+        """The minimal cost; solvers work with ``(cost - offset) / scale``, which lies in [0, 1].
 
-        Where the cost is estimated, the least it could be: its own minimum is noise. A total cannot be shifted: the
-        number of steps depends on the coupling.
+        For an estimated cost it is the minimal possible value, since the observed minimum is noisy. A total cannot be
+        shifted, because the number of steps depends on the coupling.
         """
         if self.clock.name == "total":
             return 0.0
@@ -115,7 +115,7 @@ class Problem:
 
     @cached_property
     def scale(self) -> float:
-        """The range of the cost; its size when the cost is constant, or 1 when it is 0. The size, for a total."""
+        """The range of the cost; its size if the cost is constant or for a total; 1 if the cost is 0."""
         if self.clock.name == "total":
             return float(np.abs(self.cost).max()) or 1.0
         return self.most - self.offset or abs(self.most) or 1.0
@@ -131,24 +131,24 @@ class Problem:
         return self.in_units(self.cost)
 
     def in_units(self, cost: Floats) -> Floats:
-        """Some of the costs, shifted and scaled."""
+        """Shift and scale some of the costs."""
         unit = cost - self.offset
         unit /= self.scale
         return unit
 
     @cached_property
     def unit(self) -> UnitProblem:
-        """The problem in units of the unit cost."""
+        """The problem on the unit-cost scale."""
         return UnitProblem(self.x.support, self.y.support, self, self.discount)
 
     def to_user(self, unit_distance: float) -> float:
-        """Undo the shift and the scale for a distance; rounding may not lead out of the range of the cost."""
+        """Undo the shift and the scale for a distance, clipped to the range of the cost."""
         return min(max(self.offset + self.scale * unit_distance, self.offset), self.most)
 
     def bounds_to_user(self, low: ArrayLike, high: ArrayLike) -> tuple[Floats, Floats]:
-        """Undo the shift and the scale for brackets, outwards: each operation gives one unit in the last place.
+        """Undo the shift and the scale for brackets, widened by one unit in the last place per operation.
 
-        No distance leaves the range of the cost, so no bracket does.
+        Every distance lies in the range of the cost, so brackets are clipped to it.
 
         Examples
         --------
@@ -165,9 +165,9 @@ class Problem:
         return np.maximum(below, self.offset), np.minimum(above, self.most)
 
     def potential_to_user(self, unit_potential: Floats) -> Floats:
-        """Undo the shift and the scale for a potential V, with distance = (1 - discount) V(start).
+        """Undo the shift and the scale for a potential V, with distance = (1 - discount) V(initial pair).
 
-        Infinite where it leaves floating point: V may be 1 / (1 - discount) times as large as the costs. At discount 1
+        Entries that overflow are infinite: V may be 1 / (1 - discount) times as large as the costs. At discount 1
         potentials are relative, or those of a total, and have no shift.
         """
         if self.discount == 1.0:

@@ -61,7 +61,7 @@ def paper() -> Steps:
 
 
 def theorem(n_x: int, n_y: int, discount: float, n_steps: int, max_cost: float = 1.0) -> Steps:
-    """Rates of Theorem 1, for which `error_bound` falls as 1 / sqrt(K); to be used with the average of all iterates.
+    """Rates of Theorem 1, for which `error_bound` decreases as 1 / sqrt(K); use the average of all iterates.
 
     The bound says something only for very many steps. Before, the dual rates are large and the estimate is far too
     high: for walks of 5 states at discount 0.9, distance 0.220, one run each gave 0.484, 0.408 and 0.315 after 10,000,
@@ -93,7 +93,7 @@ def theorem(n_x: int, n_y: int, discount: float, n_steps: int, max_cost: float =
 
 
 def explicit(primal_step: float | Sequence[float], dual_step: float | Sequence[float], decay: float = 0.0) -> Steps:
-    """Rates as given, in the unit of the cost (the paper's table).
+    """Explicit rates, in the unit of the cost (the paper's table).
 
     Parameters
     ----------

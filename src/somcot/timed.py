@@ -145,11 +145,13 @@ class ContinuousChain:
 
     @property
     def exits(self) -> Floats:
-        """The rate at which each state is left, (n,)."""
+        """The exit rate of each state, (n,)."""
         return -np.asarray(self.rates.diagonal(), dtype=np.float64)
 
     def uniformised(self, rate: float) -> MarkovChain:
-        """The chain that looks at this one at the jumps of a clock of the given rate, at least the largest exit rate.
+        """The uniformised chain: this chain at the jump times of a Poisson clock.
+
+        The rate of the clock must be at least the largest exit rate.
 
         Examples
         --------
@@ -162,7 +164,7 @@ class ContinuousChain:
         return MarkovChain(_plus_identity(self.rates, rate), self.initial, states=self.states)
 
     def jumps(self) -> MarkovChain:
-        """The chain of the states visited, one after the other, however long each lasts; states without exit stay."""
+        """The jump chain: the sequence of states visited, regardless of holding times; absorbing states stay."""
         return self.uniformised(float(self.exits.max()) or 1.0).jumps()
 
     def __repr__(self) -> str:
@@ -177,7 +179,7 @@ Timed = TimeChain | ContinuousChain
 
 
 def _entries(kernel: Floats | csr_array) -> Support:
-    """The positive entries of a step, and a last row that means nothing."""
+    """The positive entries of a step, and an unused last row."""
     if isinstance(kernel, np.ndarray):
         rows, indices = np.nonzero(kernel)
         data, indptr = kernel[rows, indices], np.append(0, np.cumsum(np.bincount(rows, minlength=len(kernel))))
@@ -201,7 +203,7 @@ def _several(transitions: object) -> list[Any]:
 
 
 def _labels(states: Sequence[Any] | None, sizes: list[int]) -> tuple[tuple[Hashable, ...], ...]:
-    """Labels for every time."""
+    """Labels of the states at every time."""
     if states is None:
         return tuple(tuple(range(n)) for n in sizes)
     nested = len(states) == len(sizes) and all(
@@ -213,7 +215,7 @@ def _labels(states: Sequence[Any] | None, sizes: list[int]) -> tuple[tuple[Hasha
 
 
 def _generator(matrix: Floats | csr_array, labels: tuple[Hashable, ...]) -> Floats | csr_array:
-    """Refuse negative rates and rows that do not sum to 0; the diagonal is made to fit to the last digit."""
+    """Refuse negative rates and rows that do not sum to 0; then set the diagonal so that rows sum to 0 exactly."""
     from scipy.sparse import coo_array, csr_array, diags_array
 
     coo = coo_array(matrix)
@@ -247,7 +249,7 @@ def _generator(matrix: Floats | csr_array, labels: tuple[Hashable, ...]) -> Floa
 
 
 def _plus_identity(rates: Floats | csr_array, rate: float) -> Floats | csr_array:
-    """I + rates / rate, no entry below 0."""
+    """I + rates / rate, with negative entries clipped to 0."""
     if isinstance(rates, np.ndarray):
         return np.maximum(np.eye(len(rates)) + rates / rate, 0.0)
     from scipy.sparse import csr_array, eye_array

@@ -225,7 +225,7 @@ BAD = [
     (2, np.ones((3, 4)), "cost: shape is (3, 4), expected (4, 3) for kernels of 4 and 3 states"),
     (2, np.full((4, 3), np.inf), "cost: entry (0, 0) is inf"),
     (3, 1.0, "discount: found 1.0, expected numbers strictly between 0 and 1"),
-    (4, np.ones(4), "initial_x: the law sums to 4, expected 1"),
+    (4, np.ones(4), "initial_x: the distribution sums to 4, expected 1"),
     (5, 1.0, "initial_y: shape is (), expected 1 dimensions"),
 ]
 

@@ -1,4 +1,4 @@
-"""The closed form, its optimal coupling, and simulation of that."""
+"""Distances between linear-Gaussian processes in closed form, their optimal couplings, and simulation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 _SPACING = 0.25  # of the trapezoidal rule: its error is exp(-pi^2 / spacing) = 7e-18
 _FIRST, _LAST = -28.0, 38.0  # where both ends are sums of geometric series to rounding
 _MOST_STEPS = 20_000
-_NEGLIGIBLE = 1e-13  # weight of the steps that are left out
+_NEGLIGIBLE = 1e-13  # total weight of the omitted steps
 
 Roots = tuple[tuple[Floats, Floats], tuple[Floats, Floats]]  # noise of x and of y, of the start and of a step
 
@@ -64,10 +64,10 @@ def expected_norm(mean: Floats, covariance: Floats) -> Floats:
 
 
 def euclidean_bounds(x: Linear, y: Linear, g: float, roots: Roots, squared: float) -> tuple[float, float]:
-    """Lower and upper bound for the Euclidean cost; `squared` is the distance for the squared one.
+    """Lower and upper bound for the Euclidean cost; `squared` is the distance for the squared cost.
 
-    Steps that are left out cost nothing from below; from above, by the inequality of Cauchy and Schwarz, at most the
-    root of their weight times their share of the squared distance.
+    Omitted steps count 0 in the lower bound. In the upper bound they count, by the Cauchy-Schwarz inequality, at most
+    the square root of their weight times their share of the squared distance.
     """
     d = x.d
     n = min(_MOST_STEPS, 1 + int(np.ceil(np.log(_NEGLIGIBLE) / np.log(g))))
@@ -85,7 +85,7 @@ def euclidean_bounds(x: Linear, y: Linear, g: float, roots: Roots, squared: floa
 def _moments(x: Linear, y: Linear, roots: Roots, n: int) -> tuple[Floats, Floats]:
     """Mean (n, d) of x_t - y_t and covariance (n, 2 d, 2 d) of (x_t - y_t, y_t) under the coupling, step by step.
 
-    Differences are carried themselves: where both processes move alike they stay 0 to the last bit.
+    Differences are propagated directly, so that they remain exactly 0 for equal processes.
     """
     d = x.d
     M = np.zeros((2 * d, 2 * d))
@@ -105,7 +105,7 @@ def _moments(x: Linear, y: Linear, roots: Roots, n: int) -> tuple[Floats, Floats
 def _projected(mean: Floats, joint: Floats) -> Floats:
     r"""At each time the largest transport cost \|u'x - u'y\| over a few directions u, each a lower bound.
 
-    In one dimension the best coupling of two normal laws is x and y rising together: \|m + (s_x - s_y) z\| on average.
+    In one dimension the comonotone coupling of two normal distributions is optimal: the mean of \|m + (s_x - s_y) z\|.
     """
     d = mean.shape[1]
     of_y = joint[:, d:, d:]
@@ -133,28 +133,28 @@ def _parts(n: int, width: int) -> list[slice]:
     return [slice(first, first + size) for first in range(0, n, size)]
 
 
-# --- The closed form, its optimal coupling, and simulation of that.
+# --- The closed form, its optimal coupling, and simulation.
 
 COSTS = ("sqeuclidean", "euclidean")
-_MOST_DOUBLINGS = 64  # squares of a matrix until its power is nothing; 2^64 steps
+_MOST_DOUBLINGS = 64  # squarings until the matrix power vanishes; 2^64 steps
 
 
 class _Rotated(NamedTuple):
-    """The best joint law of two Gaussian vectors F e and G f: f = turn @ e."""
+    """The optimal joint distribution of two Gaussian vectors F e and G f: f = turn @ e."""
 
-    left: Floats  # F, with columns of 0 so that both have the same number
+    left: Floats  # F, padded with zero columns to the common width
     right: Floats  # G turn
     gain: float  # nuclear norm
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GaussianDistance:
-    """Distance of two linear-Gaussian processes.
+    """Distance between two linear-Gaussian processes.
 
     Attributes
     ----------
     distance : float
-        For the squared cost the distance; for the Euclidean cost what the coupling costs, the upper bound.
+        For the squared cost the distance; for the Euclidean cost the cost of the coupling, the upper bound.
     bounds : Bounds
         A bracket, proved up to floating-point rounding.
     cost : {"sqeuclidean", "euclidean"}
@@ -176,7 +176,7 @@ class GaussianDistance:
 
     @property
     def exact(self) -> bool:
-        """Whether `distance` is the distance itself: always for the squared cost, else where the bounds meet."""
+        """Whether `distance` is exact: always for the squared cost, otherwise if the bounds coincide."""
         return bool(self.bounds.high - self.bounds.low <= 1e-9 * max(self.bounds.high, 1e-300))
 
     def simulate(
@@ -228,12 +228,12 @@ def distance(
     start_y: object = None,
     cost: str = "sqeuclidean",
 ) -> GaussianDistance:
-    """Distance of x' = A x + offset_x + S e and y' = B y + offset_y + R f.
+    """Distance between x' = A x + offset_x + S e and y' = B y + offset_y + R f.
 
     Parameters
     ----------
     A, B : array_like, shape (d, d)
-        Plain numbers will do in one dimension, here and below.
+        In one dimension scalars are accepted, here and below.
     S, R : array_like, shape (d, any)
         Noise: covariances S S' and R R'.
     discount : float
@@ -257,7 +257,7 @@ def distance(
 
 
 def between(x: Linear, y: Linear, cost: str = "sqeuclidean", *, discount: float) -> GaussianDistance:
-    """Distance of two linear models, given or fitted.
+    """Distance between two linear models.
 
     Parameters
     ----------
@@ -325,7 +325,7 @@ def _means(x: Linear, y: Linear, g: float) -> float:
 
 
 def _turned(left: Floats, Q: Floats, right: Floats) -> _Rotated:
-    """The joint law of F e and G f with the largest E[(F e)'Q (G f)]."""
+    """The joint distribution of F e and G f that maximises E[(F e)'Q (G f)]."""
     k = max(left.shape[1], right.shape[1])
     left, right = (np.pad(root, ((0, 0), (0, k - root.shape[1]))) for root in (left, right))
     U, values, Zt = np.linalg.svd(left.T @ Q @ right)

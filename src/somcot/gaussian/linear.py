@@ -1,4 +1,4 @@
-"""The linear model of one process: given, or fitted to a recording."""
+"""Linear-Gaussian models of a process, specified directly or fitted to a recording."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Linear:
     def of(
         cls, A: object, S: object, *, offset: object = 0.0, start: object = None, names: Sequence[str] = ()
     ) -> Linear:
-        """Check and collect a model; plain numbers will do in one dimension.
+        """Build a model from arrays; in one dimension scalars are accepted.
 
         Parameters
         ----------
@@ -64,7 +64,7 @@ class Linear:
         start : array_like, shape (d,), or pair of mean (d,) and covariance (d, d), optional
             By default 0.
         names : sequence of str
-            What A, S, offset and start are called in messages.
+            Names of A, S, offset and start in messages.
         """
         called = tuple(names) or ("A", "S", "offset", "start")
         A = _matrix(called[0], A)
@@ -84,7 +84,7 @@ class Linear:
 
     @property
     def radius(self) -> float:
-        """Spectral radius of A: below 1 the process settles down."""
+        """Spectral radius of A; the process is stable if it is below 1."""
         return float(np.abs(np.linalg.eigvals(self.A)).max())
 
     def sample(self, n_episodes: int, n_steps: int, rng: int | np.random.Generator | None = None) -> Floats:
@@ -100,13 +100,13 @@ class Linear:
         return out
 
     def record(self, lengths: Iterable[int] | Ints, rng: int | np.random.Generator | None = None) -> list[Floats]:
-        """Draw one episode for each number of steps given, as a recording of that shape."""
+        """Draw one episode of each length (in steps)."""
         steps = [check_count("lengths", int(length), at_least=0) for length in lengths]
         drawn = self.sample(len(steps), max(steps), rng)
         return [episode[: n + 1] for episode, n in zip(drawn, steps, strict=True)]
 
     def equals(self, other: Linear) -> bool:
-        """Whether all numbers are the same."""
+        """Whether all parameters are equal."""
         return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in self.__dataclass_fields__)
 
     def __repr__(self) -> str:
@@ -129,8 +129,7 @@ class Linear:
 def fit(trajectories: Trajectories | Iterable[object]) -> Linear:
     """Fit a linear model to recorded real vectors by least squares.
 
-    Where an episode ended for good nothing more is known of it than its last step. A single episode has a single start:
-    its covariance is then 0.
+    Termination of episodes is ignored. With a single episode, the covariance of the initial state is 0.
 
     Parameters
     ----------
@@ -147,7 +146,7 @@ def fit(trajectories: Trajectories | Iterable[object]) -> Linear:
     d, n = data.d, data.n_transitions
     if n < d + 2:
         raise ValueError(f"trajectories: found {n} transitions of {d} coordinates, expected at least {d + 2}")
-    # About the mean a column that never changes has coefficient 0; together with the intercept it would share one.
+    # Centring gives constant columns coefficient 0; otherwise they would share the effect of the intercept.
     centre = data.now.mean(axis=0)
     coefficients = np.linalg.lstsq(data.now - centre, data.following - data.following.mean(axis=0), rcond=None)[0]
     offset = data.following.mean(axis=0) - centre @ coefficients
@@ -163,7 +162,7 @@ def fit(trajectories: Trajectories | Iterable[object]) -> Linear:
 
 
 def factor(covariance: Floats) -> Floats:
-    """The symmetric root of a covariance."""
+    """The symmetric square root of a covariance."""
     values, vectors = np.linalg.eigh(covariance)
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
 
@@ -199,5 +198,5 @@ def _start(name: str, start: object, d: int) -> tuple[Floats, Floats]:
     covariance = (covariance + covariance.T) / 2.0
     least = float(np.linalg.eigvalsh(covariance)[0])
     if least < -_DUST * size:
-        raise ValueError(f"{name}[1]: found the eigenvalue {least:.4g}, expected a covariance, which has none below 0")
+        raise ValueError(f"{name}[1]: found the eigenvalue {least:.4g}, expected a covariance, with none below 0")
     return mean, covariance

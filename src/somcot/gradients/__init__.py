@@ -1,9 +1,9 @@
-"""Kernels, costs and start laws as plain arrays, with any number of leading axes: what loss functions are called with.
+"""Distances and derivatives of batches of arrays, the back end of loss functions.
 
-`somcot.torch` and `somcot.jax` are doors to this; without either, `value_and_gradient` serves loops of one's own.
+`somcot.torch` and `somcot.jax` build on this module; `value_and_gradient` serves custom training loops without either.
 
-Rows are divided by their sums in float64, and derivatives are those of the whole, division included: entries that are
-not quite on the simplex get derivatives that finite differences confirm.
+Rows are normalised in float64, and derivatives include the normalisation: entries slightly off the simplex get
+derivatives that agree with finite differences.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ __all__ = [
 ]
 
 
-# --- The distance and its derivatives again and again, as in training: no Result, many problems at once, warm starts.
+# --- Repeated evaluation of the distance and its derivatives, with warm starts and without a Result.
 
 
 def value_and_gradient(
     problem: Problem, warm: WarmStart | None = None, *, threads: int | None = None
 ) -> tuple[float, Gradient]:
-    """The exact distance and its derivatives, and nothing else.
+    """The exact distance and its derivatives, without the other fields of a Result.
 
     Parameters
     ----------
     problem : Problem
     warm : WarmStart, optional
-        Where the last call ended; this one begins there and leaves its own end behind.
+        Warm start from the previous call, updated by this one.
     threads : int, optional
         By default one per core; the result does not depend on it.
 
@@ -54,8 +54,8 @@ def value_and_gradient(
     -------
     value : float
     gradient : Gradient
-        Where the distance is the least cost, and so cannot be lower, derivatives in kernels, start laws and discount
-        are 0.
+        If the distance equals the minimal cost, its lower bound, derivatives in kernels, initial distributions and
+        discount are 0.
 
     Examples
     --------
@@ -83,11 +83,11 @@ def value_and_gradient(
     return problem.to_user(float(solved.unit_value[0])), gradient
 
 
-# --- Kernels, costs and initial distributions as arrays with any number of leading axes: the input of loss functions.
+# --- Batches: arrays with any number of leading axes.
 
 NAMES = ("P_x", "P_y", "cost", "discount", "initial_x", "initial_y")
 NDIMS = (2, 2, 2, 0, 1, 1)
-_ROW_TOLERANCE = 1e-4  # float32 rows miss 1 by 1e-7 for each entry; what is further off is no kernel
+_ROW_TOLERANCE = 1e-4  # float32 rows sum to 1 up to 1e-7 per entry; larger errors are mistakes
 _SMOOTH = 1e-12  # margins below this are ties
 
 
@@ -104,17 +104,17 @@ class Inputs(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ArraySolution:
-    """StackedSolution problems and the way back from derivatives in rows to derivatives in the arrays given.
+    """A solved stack of problems, with derivatives with respect to the input arrays.
 
     Attributes
     ----------
     solved : StackedSolution
     rows_x, rows_y : ndarray, shape (n_problems, n + 1, n)
-        Kernels with the start laws as last rows, divided by their sums.
+        Kernels with the initial distributions as last rows, normalised.
     sums_x, sums_y : ndarray, shape (n_problems, n + 1, 1)
-        What they were divided by.
+        Row sums before normalisation.
     lead : tuple of int
-        Leading axes of the arrays given.
+        Leading axes of the input arrays.
     """
 
     solved: StackedSolution
@@ -143,22 +143,22 @@ class ArraySolution:
         return self._inputs(slopes.distance_slopes(self.solved))
 
     def metric_gradient(self, weight: Floats) -> Inputs:
-        """Derivatives of the weighted sum of the distances of all pairs, those of start laws being 0."""
+        """Derivatives of the weighted sum of the distances of all pairs; 0 in the initial distributions."""
         shape = self.solved.stack.shape
         weights = np.broadcast_to(weight, (*self.lead, *shape[1:])).reshape(shape)
         return self._inputs(slopes.metric_slopes(self.solved, weights))
 
     def is_smooth(self, *, starts: bool = True) -> bool:
-        """Whether second derivatives exist: no other coupling is optimal, nor one after a tiny change.
+        """Whether second derivatives exist: the optimal coupling is unique and stable under small changes.
 
-        Uniform start laws of equal size, the default of the loss functions, are as degenerate as can be; where start
-        laws do not change (``starts=False``) that does no harm.
+        Uniform initial distributions of equal size, the default of the loss functions, are maximally degenerate; if
+        initial distributions are fixed (``starts=False``), this is harmless.
         """
         mass, cost = slopes.margins(self.solved, starts=starts)
         return bool((mass > _SMOOTH).all() and (cost > _SMOOTH * self.solved.stack.scale).all())
 
     def second(self, along: Inputs) -> Inputs:
-        """How the gradients of the distances change along a direction; of the discount nothing is known."""
+        """Derivatives of the gradients of the distances along a direction, except that of the discount."""
         raw_x, raw_y = self._rows(along.P_x, along.initial_x), self._rows(along.P_y, along.initial_y)
         sums = [raw.sum(axis=2, keepdims=True) for raw in (raw_x, raw_y)]
         stack = self.solved.stack
@@ -172,7 +172,7 @@ class ArraySolution:
         )
         first = slopes.distance_slopes(self.solved)
         derivatives = slopes.second_slopes(self.solved, direction)
-        # The derivative is divided by the sums, and these change as well.
+        # The derivative is divided by the row sums, which change too: product rule.
         shift_x = np.broadcast_to(sums[0] / self.sums_x, raw_x.shape)[self.rows_x > 0.0] * first.x
         shift_y = np.broadcast_to(sums[1] / self.sums_y, raw_y.shape)[self.rows_y > 0.0] * first.y
         return self._inputs(derivatives._replace(x=derivatives.x - shift_x, y=derivatives.y - shift_y))
@@ -192,15 +192,15 @@ class ArraySolution:
         return Inputs(*(part.reshape((*self.lead, *part.shape[1:])) for part in parts))
 
 
-def solve_arrays(given: tuple[Array, ...], warm: WarmStart | None = None, threads: int | None = None) -> ArraySolution:
+def solve_arrays(arrays: tuple[Array, ...], warm: WarmStart | None = None, threads: int | None = None) -> ArraySolution:
     """Check and solve: one array for each name of `NAMES`, leading axes broadcast against each other."""
-    rows_x, rows_y, cost, discount, sums_x, sums_y, lead = check_arrays(given)
+    rows_x, rows_y, cost, discount, sums_x, sums_y, lead = check_arrays(arrays)
     stack = Stack.from_rows(rows_x, rows_y, cost, discount)
     return ArraySolution(solve(stack, warm, threads), rows_x, rows_y, sums_x, sums_y, lead)
 
 
 class Checked(NamedTuple):
-    """What `check_arrays` makes of six arrays; the leading axes of all are one."""
+    """Output of `check_arrays`; all arrays have one leading axis."""
 
     rows_x: Floats
     rows_y: Floats
@@ -211,9 +211,9 @@ class Checked(NamedTuple):
     lead: tuple[int, ...]
 
 
-def check_arrays(given: tuple[Array, ...]) -> Checked:
-    """Refuse what is no problem, naming the array and the place."""
-    arrays = [np.asarray(a, dtype=np.float64) for a in given]
+def check_arrays(inputs: tuple[Array, ...]) -> Checked:
+    """Check and normalise the arrays; errors name the array and the position."""
+    arrays = [np.asarray(a, dtype=np.float64) for a in inputs]
     lead = check_shapes([a.shape for a in arrays])
     for name, array in zip(NAMES, arrays, strict=True):
         check_finite(name, array)
@@ -230,7 +230,7 @@ def check_arrays(given: tuple[Array, ...]) -> Checked:
 
 
 def check_shapes(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
-    """Refuse shapes that do not belong together; returns the leading axes of all."""
+    """Check that shapes are consistent and return the broadcast leading axes."""
     for name, shape, ndim in zip(NAMES, shapes, NDIMS, strict=True):
         if len(shape) < ndim:
             raise ValueError(f"{name}: shape is {shape}, expected {ndim} dimensions, or more of them for a batch")
@@ -255,7 +255,7 @@ def check_shapes(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def _normalised(side: str, kernel: Floats, initial: Floats) -> tuple[Floats, Floats]:
-    """Kernel and start law as rows that sum to 1, (n_problems, n + 1, n), and their sums before."""
+    """Kernel and initial distribution as normalised rows, (n_problems, n + 1, n), and their original sums."""
     rows = np.concatenate([kernel, initial[:, None, :]], axis=1)
     negative = np.argwhere(rows < 0.0)
     if len(negative):
@@ -271,4 +271,4 @@ def _normalised(side: str, kernel: Floats, initial: Floats) -> tuple[Floats, Flo
 
 def _place(side: str, rows: Floats, problem: np.intp, row: np.intp) -> str:
     where = f" of problem {problem}" if len(rows) > 1 else ""
-    return f"initial_{side}: the law{where}" if row == rows.shape[2] else f"P_{side}: row {row}{where}"
+    return f"initial_{side}: the distribution{where}" if row == rows.shape[2] else f"P_{side}: row {row}{where}"

@@ -1,18 +1,19 @@
 """First and second derivatives of solved problems.
 
-Problem b owns rows ``b * (n_x + 1)`` to ``b * (n_x + 1) + n_x`` of the support of X, its start law last, and the same
-of Y. A pair of states is one unknown of a linear system, and so is the pair of start laws: nothing leads to it, and
-what leaves it is the first pair. Each problem is a block of ``n_x * n_y + 1`` unknowns; no block leads to another.
+Problem b occupies rows ``b * (n_x + 1)`` to ``b * (n_x + 1) + n_x`` of the support of X, its initial distribution last;
+similarly for Y. A pair of states is one unknown of a linear system, and so is the pair of initial distributions, which
+has no predecessors and leads to the initial pair. Each problem is a block of ``n_x * n_y + 1`` unknowns; the blocks are
+independent.
 
-With f the discounted flow through each unknown (occupancy; the start laws among them), phi and psi the transport
-potentials of its basis and V the optimal potential, all for the unit cost,
+With f the discounted flow through each unknown (occupancy, including the initial distributions), phi and psi the
+transport potentials of its basis and V the optimal potential, all for the unit cost,
 
-    dd / dP_X(x' | x)  = discount * sum_y f(x, y) phi_xy(x'),    likewise for Y and for the start laws,
+    dd / dP_X(x' | x)  = discount * sum_y f(x, y) phi_xy(x'),    similarly for Y and for the initial distributions,
     dd / dc(x, y)      = f(x, y),
     dd / d discount    = (<f, V> - <f, c>) / discount - <w, V>,  w the first pairs, or the weights of a table.
 
-Rows are centred, which is what dividing rows by their sums does to a derivative. The second derivatives are those of
-the smooth piece: the bases stay, and flows on them and potentials along them are linear (`bellman.repair`).
+Rows are centred, which is the effect of normalisation on a derivative. The second derivatives are those of the smooth
+piece: the bases are fixed, and flows and potentials depend linearly on the data (`core.transport.repair`).
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ __all__ = [
 ]
 
 
-# --- Many problems of one shape side by side, solved in one sweep.
+# --- Stacks of problems of equal shape, solved in one sweep.
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +58,8 @@ class Stack:
     Attributes
     ----------
     support_x, support_y : Support
-        Rows of all problems, one after the other. Indices of X count through all problems, those of Y start anew in
-        each: together they are a place in the potentials, which are stacked as (n_problems * n_x, n_y).
+        Rows of all problems, stored consecutively. Indices of X run through all problems, those of Y restart in each;
+        together they index the potentials, which are stacked as (n_problems * n_x, n_y).
     cost : ndarray, shape (n_problems, n_x, n_y)
         Shifted and scaled to [0, 1].
     offset, scale, discount : ndarray, shape (n_problems,)
@@ -73,13 +74,13 @@ class Stack:
 
     @classmethod
     def from_rows(cls, rows_x: Floats, rows_y: Floats, cost: Floats, discount: Floats) -> Stack:
-        """From kernels with the start law as last row, (n_problems, n + 1, n), costs and discounts."""
+        """From kernels with the initial distribution as last row, (n_problems, n + 1, n), costs and discounts."""
         offset = cost.min(axis=(1, 2))
         scale = cost.max(axis=(1, 2)) - offset
         scale[scale == 0.0] = 1.0
         unit = (cost - offset[:, None, None]) / scale[:, None, None]
-        own = np.array(discount)  # a view of what the caller holds may be read-only, another type to compile for
-        return cls(_support(rows_x, rows_x.shape[2]), _support(rows_y, 0), unit, offset, scale, own)
+        discounts = np.array(discount)  # a copy: read-only views are another type to compile for
+        return cls(_support(rows_x, rows_x.shape[2]), _support(rows_y, 0), unit, offset, scale, discounts)
 
     @classmethod
     def from_problem(cls, problem: Problem) -> Stack:
@@ -95,12 +96,12 @@ class Stack:
 
     @property
     def block(self) -> int:
-        """Unknowns of one problem."""
+        """Number of unknowns of one problem."""
         return self.shape[1] * self.shape[2] + 1
 
     @cached_property
     def extended_cost(self) -> Floats:
-        """The cost of each unknown, 0 for the start laws."""
+        """The cost of each unknown, 0 for the initial distributions."""
         n_problems, _, _ = self.shape
         extended = np.zeros((n_problems, self.block))
         extended[:, :-1] = self.cost.reshape(n_problems, -1)
@@ -117,12 +118,12 @@ class Stack:
         return self.support_y.rows // (self.shape[2] + 1)
 
     def table(self, values: Floats) -> Floats:
-        """What a sweep takes: values of the unknowns without those of the start laws, (n_problems * n_x, n_y)."""
+        """Values of the unknowns without those of the initial distributions, (n_problems * n_x, n_y), for a sweep."""
         n_problems, n_x, n_y = self.shape
         return np.ascontiguousarray(values.reshape(n_problems, self.block)[:, :-1]).reshape(n_problems * n_x, n_y)
 
     def sweep(self, threads: int | None) -> Sweep:
-        """The transport problems of all pairs of all problems; the last one, twice there, is to be ignored."""
+        """The transport problems of all pairs of all problems; the last one is a duplicate to be ignored."""
         n_problems, n_x, n_y = self.shape
         x, y = (grid.ravel() for grid in np.indices((n_x, n_y)))
         first = np.arange(n_problems)[:, None]
@@ -142,7 +143,7 @@ def _support(rows: Floats, shift: int) -> Support:
     return Support(indptr, (column + row // n_rows * shift).astype(np.int32), table[row, column])
 
 
-# --- Policy iteration on a stack of problems, from where the last one ended.
+# --- Policy iteration on a stack of problems, with warm starts.
 
 _EPS = float(np.finfo(np.float64).eps)
 ROUNDING = 64.0 * _EPS
@@ -151,7 +152,7 @@ _MAX_SWEEPS = 200
 
 @dataclass(frozen=True, eq=False)
 class StackedSolution:
-    """A stack of problems with the optimal potential V (unit cost, start laws included) and its couplings."""
+    """A stack of problems with the optimal potential V (unit cost, including the initial row) and its couplings."""
 
     stack: Stack
     sweep: Sweep
@@ -160,22 +161,22 @@ class StackedSolution:
 
     @property
     def threads(self) -> int:
-        """Threads to use."""
+        """Number of threads."""
         return self.sweep.threads
 
     @cached_property
     def occupancy(self) -> Floats:
-        """Discounted occupancy of each pair, 1 in sum over each problem, (n_problems, n_x * n_y + 1).
+        """Discounted occupancy of each pair, with sum 1 for each problem, (n_problems, n_x * n_y + 1).
 
-        The start laws stand last with (1 - discount) / discount, which makes what leaves them the first pairs.
+        The last entry, of the initial distributions, is (1 - discount) / discount, the source of the initial pairs.
         """
         stack = self.stack
         source = np.zeros((stack.shape[0], stack.block))
         source[:, -1] = (1.0 - stack.discount) / stack.discount
-        law = self.adjoint(source)
-        law = np.maximum(law, 0.0)  # pairs that are not visited are 0 already: no step of the solver reaches them
-        law[:, :-1] /= law[:, :-1].sum(axis=1, keepdims=True)
-        return law
+        flow = self.adjoint(source)
+        flow = np.maximum(flow, 0.0)  # unvisited pairs are exactly 0: the solver never reaches them
+        flow[:, :-1] /= flow[:, :-1].sum(axis=1, keepdims=True)
+        return flow
 
     @cached_property
     def unit_value(self) -> Floats:
@@ -202,12 +203,12 @@ class StackedSolution:
 
 
 class WarmStart:
-    """Where the last call ended, so that the next one, after a small step, begins there.
+    """Warm start: the solution of the previous call, from which the next one continues.
 
-    Hand the same record to every call of a training loop, one for each loss term: the last potential and the last
-    couplings are mended for the new kernels (dual simplex), which takes a fraction of a fresh start. Answers do not
-    depend on it. Another number of problems in the batch starts afresh; other numbers of states are an error. Copies
-    and pickles of it are empty.
+    Pass the same object to every call of a training loop, one for each loss term. The previous potential and couplings
+    are repaired for the new kernels (dual simplex), which takes a fraction of the time of a cold start. Results do not
+    depend on it. A different batch size causes a cold start; different numbers of states are an error. Copies and
+    pickles of it are empty.
 
     Examples
     --------
@@ -221,7 +222,7 @@ class WarmStart:
         self._last: StackedSolution | None = None
 
     def clear(self) -> None:
-        """Forget the last call."""
+        """Discard the solution of the previous call."""
         self._last = None
 
     def __repr__(self) -> str:
@@ -234,7 +235,7 @@ class WarmStart:
         return WarmStart, ()
 
     def _for(self, stack: Stack) -> StackedSolution | None:
-        """The last call, if it was about problems like these."""
+        """The previous solution, if it has the same shape."""
         if self._last is None:
             return None
         known = self._last.stack.shape
@@ -247,7 +248,7 @@ class WarmStart:
 
 
 def solve(stack: Stack, warm: WarmStart | None = None, threads: int | None = None) -> StackedSolution:
-    """Improve and evaluate until every problem is solved to rounding."""
+    """Policy iteration until every problem is solved to rounding."""
     if warm is not None and not isinstance(warm, WarmStart):
         raise TypeError(f"warm: found {type(warm).__name__}, expected a WarmStart")
     last = None if warm is None else warm._for(stack)
@@ -255,7 +256,7 @@ def solve(stack: Stack, warm: WarmStart | None = None, threads: int | None = Non
     cost = stack.extended_cost
     V = cost.copy() if last is None else last.V.copy()
     if last is not None:
-        # The old potential, not a better guess: it is what the old bases are dual feasible for.
+        # The old potential, not a better estimate: the old bases are dual feasible for it.
         sweep.resume(stack.table(V), last.sweep)
     gamma = np.repeat(stack.discount, stack.block)
     for step in range(_MAX_SWEEPS):
@@ -287,7 +288,7 @@ class Slopes(NamedTuple):
 
 @dataclass(frozen=True)
 class _Flow:
-    """What one asks of the solution, (n_problems, ...).
+    """The flow whose derivatives are computed, (n_problems, ...).
 
     ``total`` is the flow through the unknowns, ``moving`` the part of it that does not stem from a global minimum, and
     ``first`` is <w, V> for that part.
@@ -299,20 +300,20 @@ class _Flow:
 
 
 def distance_slopes(solved: StackedSolution) -> Slopes:
-    """Of the distance of every problem."""
+    """Derivatives of the distance of every problem."""
     return _slopes(solved, _distance_flow(solved))
 
 
 def _distance_flow(solved: StackedSolution) -> _Flow:
-    # No distance is below the least cost: there 0 is a derivative in kernels and discount, and others are noise.
+    # The minimal cost bounds all distances from below: there the derivative in kernels and discount is 0 up to noise.
     above = (solved.unit_value > ROUNDING)[:, None]
-    law = solved.occupancy
-    first = solved.V.reshape(law.shape)[:, -1:] / solved.stack.discount[:, None]
-    return _Flow(law, law * above, first * above)
+    occupancy = solved.occupancy
+    first = solved.V.reshape(occupancy.shape)[:, -1:] / solved.stack.discount[:, None]
+    return _Flow(occupancy, occupancy * above, first * above)
 
 
 def metric_slopes(solved: StackedSolution, weight: Floats) -> Slopes:
-    """Of the sum of the distances of all pairs times `weight`, (n_problems, n_x, n_y), of any sign."""
+    """Derivatives of the sum of the distances of all pairs times `weight`, (n_problems, n_x, n_y), of any sign."""
     stack = solved.stack
     rest = (1.0 - stack.discount)[:, None]
     table = weight.reshape(stack.shape[0], -1)
@@ -343,9 +344,9 @@ def _slopes(solved: StackedSolution, flow: _Flow) -> Slopes:
 
 
 def margins(solved: StackedSolution, *, starts: bool = True) -> tuple[Floats, Floats]:
-    """How far the couplings of visited pairs are from others: in mass and in cost, each (n_problems,).
+    """How far the couplings of visited pairs are from ties: in mass and in cost, each (n_problems,).
 
-    Masses of the start laws do not count when these are known to stay (``starts=False``).
+    Masses of the initial distributions are ignored if these are fixed (``starts=False``).
     """
     stack = solved.stack
     visited = (solved.occupancy > 0.0).ravel()
@@ -356,14 +357,14 @@ def margins(solved: StackedSolution, *, starts: bool = True) -> tuple[Floats, Fl
 
 
 def second_slopes(solved: StackedSolution, along: Slopes) -> Slopes:
-    """How the derivatives of the distance change along a direction (its rows sum to 0), the bases being kept.
+    """Derivatives of the gradient of the distance along a direction (its rows sum to 0), with fixed bases.
 
-    Of x and y the change before rows are centred is not returned but that after; nothing is known of the discount.
+    The changes for x and y are those of centred rows; that of the discount is not available.
     """
     stack, sweep = solved.stack, solved.sweep
     n_problems, gamma = stack.shape[0], np.repeat(stack.discount, stack.block)
     row, following, change = sweep.change(along.x, along.y)
-    real = row < len(gamma)  # the last pair is there twice
+    real = row < len(gamma)  # the last pair is a duplicate
     row, following, change = row[real], following[real], change[real]
     flow, n = solved.occupancy.ravel(), len(gamma)
     extended = np.zeros((n_problems, stack.block))
@@ -387,6 +388,6 @@ def second_slopes(solved: StackedSolution, along: Slopes) -> Slopes:
 
 
 def _centred(support: Support, slots: Floats) -> Floats:
-    """Less the mean under each row, so that a constant per row does not matter."""
+    """Subtract the mean under each row, so that a constant per row has no effect."""
     centred: Floats = slots - support.row_sums(support.probabilities * slots)[support.rows]
     return centred
