@@ -1,1 +1,1 @@
-"""What every room of the house needs: checks, memory, files, compiled code."""
+"""Shared utilities: input checks, errors and notes, memory limits, files, text, HTML and linear systems."""

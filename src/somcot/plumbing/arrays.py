@@ -1,4 +1,4 @@
-"""Names for the kinds of arrays that are handed around, and one thread for linear algebra on small ones."""
+"""Type aliases of arrays, and a context that limits BLAS to one thread."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ Array: TypeAlias = NDArray[Any]  # of any dtype
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
-Codes: TypeAlias = NDArray[np.int32]  # states as recorded: half the memory of int64
-# Unsigned numbers as indices spare numba's check for negative ones, which would keep loops from becoming vector code.
+Codes: TypeAlias = NDArray[np.int32]  # recorded states: half the memory of int64
+# With unsigned indices Numba omits its check for negative ones, which would prevent vectorisation.
 Places: TypeAlias = NDArray[np.uint64]
 
 
 class _OneBlasThread:
-    """BLAS on one thread, as a context or a decorator, which may be inside one another.
+    """BLAS on one thread, as a reentrant context or decorator.
 
-    On matrices of a few hundred rows the threads of BLAS spend several times the work on waiting for one another, and
-    the last bits of products depend on their number. The number is the whole process's: where several threads come
-    here at once, the first one sets it and sets it back when it leaves, and the others leave it alone.
+    On matrices of a few hundred rows, BLAS threads spend most of their time waiting for each other, and the last bits
+    of products depend on their number. The setting is global to the process: if several threads enter, the first one
+    sets and restores it, and the others leave it unchanged.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._owner: int | None = None  # the thread that has set the number
+        self._owner: int | None = None  # the thread that has changed the setting
         self._depth = 0
         self._before: list[int] = []
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
-        """As a decorator; not the standard library's, whose frame warnings would take for the user's."""
+        """As a decorator; not `ContextDecorator`, whose frame warnings would mistake for the user's code."""
 
         @functools.wraps(function)
         def on_one_thread(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -74,7 +74,7 @@ class _OneBlasThread:
 
 @functools.cache
 def _blas() -> ThreadpoolController:
-    """NumPy's BLAS and others that are loaded by now; looking for them takes milliseconds, so it is done once."""
+    """The loaded BLAS libraries; cached, because the search takes milliseconds."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api="blas")

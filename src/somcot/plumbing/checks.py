@@ -1,4 +1,4 @@
-"""Transition kernels from what users hand in: arrays, sparse matrices, labelled frames."""
+"""Validation of user input: numbers, labels, distributions and transition kernels."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ __all__ = [
 ]
 
 
-# --- Checks of what users hand in; every message names the argument, the place, the finding and the remedy.
+# --- Checks of arguments; every message names the argument, the position, the value and the remedy.
 
 
 def real_array(name: str, values: object, ndim: int) -> Floats:
-    """Turn `values` into a fresh float64 array of `ndim` dimensions with finite entries."""
+    """Convert `values` to a new float64 array of `ndim` dimensions with finite entries."""
     refuse_masks(name, values)
     if hasattr(values, "tocsr"):
         raise TypeError(f"{name}: found a sparse {type(values).__name__}, expected a full array; pass its .toarray()")
@@ -57,14 +57,14 @@ def real_array(name: str, values: object, ndim: int) -> Floats:
 
 
 def refuse_masks(name: str, values: object) -> None:
-    """Refuse masked entries, which other functions would take for numbers."""
+    """Refuse masked entries, which other functions would treat as numbers."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         n = int(np.ma.getmaskarray(values).sum())
-        raise ValueError(f"{name}: found masked entries ({n}); fill them, or leave them out and cut there")
+        raise ValueError(f"{name}: found masked entries ({n}); fill them, or split the data there")
 
 
 def is_missing(label: object) -> bool:
-    """Whether a label stands for nothing: None, NaN of any kind, pandas' NA and NaT; also NaN within a tuple.
+    """Whether a label is missing: None, NaN of any kind, pandas' NA and NaT; also NaN within a tuple.
 
     Examples
     --------
@@ -81,14 +81,14 @@ def is_missing(label: object) -> bool:
 
 
 def check_flag(name: str, value: object) -> bool:
-    """Refuse what is neither True nor False."""
+    """Check that a value is True or False."""
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name}: found {value!r}, expected True or False")
     return bool(value)
 
 
 def _from_objects(name: str, array: Array) -> Array:
-    """Numbers kept as Python objects (Decimal, Fraction, None) become floats; text and complex do not."""
+    """Convert Python objects (Decimal, Fraction, None) to floats; refuse text and complex numbers."""
     if array.dtype.kind == "O":
         try:
             return array.astype(np.float64)
@@ -100,7 +100,7 @@ def _from_objects(name: str, array: Array) -> Array:
 
 
 def check_finite(name: str, array: Floats) -> None:
-    """Refuse NaN and infinity, naming the first place and the count."""
+    """Refuse NaN and infinity, naming the first position and the count."""
     finite = np.isfinite(array)
     if not finite.all():
         bad = ~finite
@@ -132,7 +132,7 @@ def check_confidence(confidence: object) -> None:
 
 
 def check_count(name: str, value: Any, at_least: int = 1, at_most: int | None = None) -> int:
-    """Refuse what is not a whole number from `at_least` to `at_most`."""
+    """Check that a value is an integer from `at_least` to `at_most`."""
     try:
         count = operator.index(value)
     except TypeError:
@@ -147,12 +147,12 @@ def check_count(name: str, value: Any, at_least: int = 1, at_most: int | None = 
 
 
 def shown_count(count: int) -> str:
-    """A whole number, however many digits it has: Python refuses to write those with thousands."""
+    """An integer as text; Python refuses to convert those with thousands of digits."""
     return f"{count}" if abs(count) < 10**30 else f"a number of some {int(count.bit_length() * math.log10(2))} digits"
 
 
 def check_number(name: str, value: Any) -> float:
-    """Refuse what is not a real number."""
+    """Check that a value is a real number."""
     try:
         return float("text" if isinstance(value, (str, bytes)) else value)
     except OverflowError:
@@ -162,7 +162,7 @@ def check_number(name: str, value: Any) -> float:
 
 
 def check_positive(name: str, value: object) -> float:
-    """Refuse what is not a finite number above 0."""
+    """Check that a value is a finite number above 0."""
     number = check_number(name, value)
     if not 0.0 < number < math.inf:
         raise ValueError(f"{name}: found {number}, expected a finite number above 0")
@@ -170,7 +170,7 @@ def check_positive(name: str, value: object) -> float:
 
 
 def check_rng(rng: Any) -> np.random.Generator:
-    """A generator from a seed, or the generator itself; None for a fresh one."""
+    """A generator from a seed, or the generator itself; None for a new one."""
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError):
@@ -182,7 +182,7 @@ def check_rng(rng: Any) -> np.random.Generator:
 def check_labels(
     name: str, labels: Iterable[Hashable], n: int | None = None, what: str = "state"
 ) -> tuple[Hashable, ...]:
-    """Turn labels of states (or of `what` there is) into a tuple; refuse wrong counts, repeated and NaN labels."""
+    """Convert labels of states (or of `what`) to a tuple; refuse wrong counts, repeated and NaN labels."""
     if isinstance(labels, (str, bytes)):
         raise TypeError(f"{name}: found the text {labels!r}, expected a sequence with one label per {what}")
     if not isinstance(labels, Iterable):
@@ -206,7 +206,7 @@ def check_labels(
 
 
 def probability_vector(name: str, values: ArrayLike, labels: tuple[Hashable, ...], *, normalize: bool) -> Floats:
-    """Check a law over the states and divide it by its sum, which must be 1 within 1e-8."""
+    """Check a distribution over the states and normalise it; its sum must be 1 within 1e-8."""
     vector = real_array(name, values, 1)
     if vector.size != len(labels):
         raise ValueError(f"{name}: found {vector.size} probabilities for {len(labels)} states")
@@ -224,7 +224,7 @@ def probability_vector(name: str, values: ArrayLike, labels: tuple[Hashable, ...
 
 
 def check_start_law(initial: Any, labels: tuple[Hashable, ...], *, normalize: bool) -> Floats:
-    """A law over the states from a label, an index, probabilities, or labels with their probabilities."""
+    """A distribution over the states from a label, an index, probabilities, or labels with probabilities."""
     if isinstance(initial, Mapping):
         unknown = [label for label in initial if label not in labels]
         if unknown:
@@ -233,9 +233,9 @@ def check_start_law(initial: Any, labels: tuple[Hashable, ...], *, normalize: bo
     is_vector = not isinstance(initial, (str, bytes, tuple)) and np.ndim(initial) == 1
     if is_vector or (isinstance(initial, tuple) and initial not in labels):
         return probability_vector("initial", initial, labels, normalize=normalize)
-    law = np.zeros(len(labels))
-    law[state_index("initial", initial, labels)] = 1.0
-    return law
+    distribution = np.zeros(len(labels))
+    distribution[state_index("initial", initial, labels)] = 1.0
+    return distribution
 
 
 def state_index(name: str, state: Any, labels: tuple[Hashable, ...]) -> int:
@@ -249,7 +249,7 @@ def state_index(name: str, state: Any, labels: tuple[Hashable, ...]) -> int:
     except TypeError:
         i = -1
     if isinstance(state, bool) or not 0 <= i < len(labels):
-        remedy = "; the long-run law is that of stationary()" if name == "initial" and state == "stationary" else ""
+        remedy = "; use stationary() for that distribution" if name == "initial" and state == "stationary" else ""
         raise ValueError(f"{name}: {state!r} is not a state; the states are {_some(labels)}{remedy}")
     return i
 
@@ -258,13 +258,13 @@ def _some(labels: Sequence[Hashable]) -> str:
     return ", ".join(repr(label) for label in labels[:5]) + (", ..." if len(labels) > 5 else "")
 
 
-# --- Transition kernels from what users hand in: arrays, sparse matrices, labelled frames.
+# --- Transition kernels from arrays, sparse matrices and labelled frames.
 
 ROW_TOLERANCE = 1e-8
 
 
 def from_frame(frame: Any, states: Iterable[Hashable] | None) -> tuple[Any, Iterable[Hashable] | None]:
-    """A labelled frame: its index names the states, and its columns are put into the same order."""
+    """The matrix and states of a labelled frame, with its columns in the order of its index."""
     rows, columns = list(frame.index), list(frame.columns)
     if rows == columns:
         return frame.to_numpy(), rows if states is None else states
@@ -274,7 +274,7 @@ def from_frame(frame: Any, states: Iterable[Hashable] | None) -> tuple[Any, Iter
 
 
 def square_matrix(transition: object, name: str = "transition") -> Floats | csr_array:
-    """A fresh square float matrix, dense or CSR, with finite entries."""
+    """A new square float matrix, dense or CSR, with finite entries."""
     matrix = _matrix(name, transition)
     rows, columns = matrix.shape
     if rows != columns or rows == 0:
@@ -283,7 +283,7 @@ def square_matrix(transition: object, name: str = "transition") -> Floats | csr_
 
 
 def rectangular_matrix(name: str, transition: object) -> Floats | csr_array:
-    """A fresh float matrix of any shape, dense or CSR, with finite entries."""
+    """A new float matrix of any shape, dense or CSR, with finite entries."""
     matrix = _matrix(name, transition)
     if 0 in matrix.shape:
         raise ValueError(f"{name}: shape is {matrix.shape}, expected at least one state before and after")
@@ -324,7 +324,7 @@ def stochastic(
 ) -> Floats | csr_array:
     """Refuse negative entries and rows that do not sum to 1, then divide each row by its sum.
 
-    `labels_to` are those of the columns, where they are other states.
+    `labels_to` are the labels of the columns, if they are other states.
     """
     values = matrix if isinstance(matrix, np.ndarray) else matrix.data
     if values.size and values.min() < 0:
@@ -346,7 +346,7 @@ def stochastic(
         what, total = f"row of state {labels[i]!r} sums to", float(sums[i])
         if total > 0:
             raise ValueError(Note("row-sum", name, what=what, total=total, more=more))
-        remedy = "give the state somewhere to go, such as itself when it is absorbing"
+        remedy = "add transitions, such as one to itself if the state is absorbing"
         raise ValueError(f"{name}: {what} {total:.10g}, expected 1{more}; {remedy}")
     if isinstance(matrix, np.ndarray):
         matrix /= sums[:, None]
@@ -360,7 +360,7 @@ def stochastic(
 
 
 def check_client(client: Any) -> None:
-    """Refuse what is no client, or one that is closed."""
+    """Check that a value is a connected, synchronous client."""
     if not all(hasattr(client, name) for name in ("submit", "scheduler_info", "status")):
         raise TypeError(f"client: found {type(client).__name__}, expected a dask.distributed.Client")
     if client.status != "running":

@@ -1,7 +1,4 @@
-"""What to do with an object that is no process yet: one table for every place that refuses one.
-
-Also the one error that is nobody's mistake.
-"""
+"""Warning and error classes, and hints for objects that are not processes yet."""
 
 from __future__ import annotations
 
@@ -23,31 +20,31 @@ __all__ = [
 ]
 
 
-# --- Warnings: their classes, so that each kind can be silenced or made an error on its own, and how one is given.
+# --- Warning classes, so that each kind can be filtered separately; `warn`.
 
 _PACKAGE = __name__.partition(".")[0]
 
 
 class ConvergenceWarning(UserWarning):
-    """A computation stopped short of its accuracy target and something simpler or rougher was returned."""
+    """A computation missed its accuracy target and returned a simpler or less accurate result."""
 
 
 class UnseenStateWarning(UserWarning):
-    """Nothing was recorded about leaving some states, so their behaviour had to be assumed."""
+    """Some states have no recorded outgoing transitions, so their behaviour had to be assumed."""
 
 
 class DataWarning(UserWarning):
-    """Recorded data were dropped, contradict each other or look like another kind of data."""
+    """Recorded data were dropped, are contradictory or look like another kind of data."""
 
 
 class NotSolvedError(RuntimeError):
-    """A solver found no answer within its limits; another method, or more time, may."""
+    """Valid input, but the solver failed within its limits; another method, or more time, may succeed."""
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Warn at the line of the user's code that led here, however deep in the package the reason was found.
+    """Issue a warning that points at the line of the user's code, from any depth of the package.
 
-    Counted stack levels would be wrong as soon as a function is called from two depths.
+    A fixed `stacklevel` would be wrong as soon as a function is called from two depths.
     """
     frame: FrameType = sys._getframe(1)
     while _is_ours(frame) and frame.f_back is not None:
@@ -67,9 +64,9 @@ def _is_ours(frame: FrameType) -> bool:
     return name == _PACKAGE or name.startswith(f"{_PACKAGE}.")
 
 
-# --- What to do with an object that is no process yet: one table for every place that refuses one.
+# --- Hints for objects that are not processes: one table for all error messages.
 
-# The paper's letters, which its readers write first.
+# The paper's symbols, which its readers try first.
 _LETTERS = {
     "eta": "primal_step",
     "beta": "dual_step",
@@ -84,7 +81,7 @@ def _has(*names: str) -> Callable[[Any], bool]:
     return lambda thing: all(hasattr(thing, name) for name in names)
 
 
-# The first row that fits is the hint. Objects of other packages are known by what they have, so that none is imported.
+# The first matching row is the hint. Other packages' objects are recognised by their attributes, without imports.
 _ROWS: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (lambda thing: isinstance(thing, str | os.PathLike), "read a file first: readers.read(path)"),
     (
@@ -104,7 +101,7 @@ _ROWS: tuple[tuple[Callable[[Any], bool], str], ...] = (
 
 
 def how_to_wrap(thing: object) -> str:
-    """The end of a message that refuses `thing` as a process; empty where there is nothing to advise.
+    """Advice to append to an error message if `thing` is not a process; may be empty.
 
     Examples
     --------
@@ -117,14 +114,14 @@ def how_to_wrap(thing: object) -> str:
 
 
 def meant(name: str, known: Sequence[str]) -> str:
-    """The end of a message about an unknown option: which known one may be meant.
+    """Suggestion to append to an error message about an unknown option: the most similar known one.
 
     Examples
     --------
     >>> meant("eta", ["n_steps", "primal_step"]), meant("nsteps", ["n_steps", "primal_step"])
     ('; did you mean primal_step?', '; did you mean n_steps?')
     """
-    import difflib  # takes a moment to load, and only mistakes need it
+    import difflib  # imported late: needed for error messages only
 
     letter = _LETTERS.get(name.lower())
     near = [letter] if letter in known else difflib.get_close_matches(name, known, 1, 0.75)

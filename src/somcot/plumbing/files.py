@@ -1,6 +1,6 @@
-"""Writing files so that nothing is lost: beside the target first, forced to disk, put in place in one move.
+"""Atomic file writes: write a temporary file in the same folder, sync it to disk, and rename it.
 
-Whatever happens on the way, the target is either the old file or the new one, whole.
+After any interruption the target is either the complete old file or the complete new one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ try:
     import fcntl as _locks
 
     fcntl: Any = _locks
-except ImportError:  # elsewhere open files cannot be removed, which protects those of others as well
+except ImportError:  # Windows: open files cannot be removed, so no lock is needed
     fcntl = None
 
 __all__ = ["BusyError", "Path_", "check_target", "exclusive", "replacing", "write_bytes"]
@@ -28,11 +28,11 @@ Path_ = str | os.PathLike[str]
 
 
 class BusyError(ValueError):
-    """Another run holds the file."""
+    """Another run has locked the file."""
 
 
 def write_bytes(path: Path_, content: bytes) -> None:
-    """Write a whole file, replacing what is there in one move.
+    """Write a file, replacing an existing one atomically.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def write_bytes(path: Path_, content: bytes) -> None:
 
 
 def check_target(name: str, path: Any) -> None:
-    """Find out before the work, not after it, that a file cannot be written; None is fine."""
+    """Check before a long computation that a file can be written; None is accepted."""
     if path is None:
         return
     if not (isinstance(path, (str, os.PathLike)) and os.fspath(path)):
@@ -59,9 +59,9 @@ def check_target(name: str, path: Any) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path_) -> Iterator[IO[bytes]]:
-    """Open a new file for writing that takes the place of `path` when the block ends without an error.
+    """Open a new file for writing that replaces `path` if the block ends without an error.
 
-    Links are followed, folders are made, and the mode is that of the old file or what the umask allows. Pipes,
+    Links are followed, folders are created, and the mode is that of the old file or follows the umask. Pipes,
     devices and open files such as ``/dev/stdout`` are written to directly. An `OSError` names `path`.
     """
     target = Path(os.path.realpath(path))
@@ -85,7 +85,7 @@ def replacing(path: Path_) -> Iterator[IO[bytes]]:
 
 
 def _open_file(path: Path_) -> int | None:
-    """The number behind a name that means a file open already; to put another in its place would lose its content."""
+    """The descriptor of a path such as ``/dev/stdout``, which must not be replaced by a new file."""
     name = os.path.abspath(path)
     number = {"/dev/stdout": "1", "/dev/stderr": "2"}.get(name, name.removeprefix("/dev/fd/"))
     return int(number) if number.isdigit() else None
@@ -93,10 +93,10 @@ def _open_file(path: Path_) -> int | None:
 
 @contextlib.contextmanager
 def exclusive(path: Path_) -> Iterator[None]:
-    """Keep `path` to this run while the block lasts; raise `BusyError` when another run has it.
+    """Lock `path` for this run during the block; raise `BusyError` if another run has locked it.
 
-    A lock file beside it holds the number of the process. The system drops the lock when a process dies, however it
-    dies, so that nobody waits for the dead.
+    A lock file in the same folder contains the process id. The system releases the lock when the process ends for any
+    reason, so locks cannot become stale.
     """
     if fcntl is None:
         yield
@@ -115,7 +115,7 @@ def exclusive(path: Path_) -> Iterator[None]:
 
 
 def _locked(path: Path_, name: Path) -> int:
-    """An open lock file that is ours."""
+    """Open and lock the lock file."""
     while True:
         handle = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -130,11 +130,11 @@ def _locked(path: Path_, name: Path) -> int:
             return handle
         if _is_still(handle, name):
             return handle
-        os.close(handle)  # the run before removed it between our two calls
+        os.close(handle)  # the previous owner removed it between open and lock
 
 
 def _is_still(handle: int, name: str | Path) -> bool:
-    """Whether an open file still has its name."""
+    """Whether an open file still has this name."""
     try:
         return os.path.samestat(os.stat(name), os.fstat(handle))
     except FileNotFoundError:
@@ -143,7 +143,7 @@ def _is_still(handle: int, name: str | Path) -> bool:
 
 @contextlib.contextmanager
 def _beside(target: Path) -> Iterator[tuple[IO[bytes], str]]:
-    """A new file in the target's folder, removed unless it was moved away."""
+    """A temporary file in the target's folder, removed unless it was renamed."""
     handle, name = _created(target)
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -156,34 +156,34 @@ def _beside(target: Path) -> Iterator[tuple[IO[bytes], str]]:
 
 
 def _created(target: Path) -> tuple[int, str]:
-    """A fresh temporary file, locked so that others know that its writer lives."""
+    """A new temporary file, locked to show that its writer is alive."""
     while True:
         name = str(target.parent / f"{_prefix(target)}{secrets.token_hex(4)}.part")
         handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
         if fcntl is not None:
-            with contextlib.suppress(OSError):  # there are file systems without locks
+            with contextlib.suppress(OSError):  # some file systems have no locks
                 fcntl.flock(handle, fcntl.LOCK_EX)
-            if not _is_still(handle, name):  # taken for a dead one's before it was locked
+            if not _is_still(handle, name):  # removed as stale before it was locked
                 os.close(handle)
                 continue
         return handle, name
 
 
 def _prefix(target: Path) -> str:
-    """The beginning of the names beside the target: short, since names have a longest length."""
+    """Prefix of the temporary names; short, because file names have a maximal length."""
     digest = hashlib.sha256(os.fsencode(target.name)).hexdigest()[:8]
     return f".{target.name[:40]}.{digest}."
 
 
 def _remove_stale(target: Path) -> None:
-    """Remove temporary files whose writers are dead, and only those."""
+    """Remove temporary files whose writers are no longer running."""
     for name in glob.iglob(str(Path(glob.escape(str(target.parent)), f"{glob.escape(_prefix(target))}*.part"))):
         with contextlib.suppress(OSError):
             _remove_abandoned(name)
 
 
 def _remove_abandoned(name: str) -> None:
-    """Remove a file that nobody has locked, with the lock in hand: its writer may just be about to take it."""
+    """Remove an unlocked file while holding its lock, since its writer may be about to lock it."""
     handle = os.open(name, os.O_RDONLY)
     try:
         if fcntl is not None:
@@ -196,10 +196,10 @@ def _remove_abandoned(name: str) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Force the move itself to disk, where the system allows opening folders."""
+    """Sync the rename to disk, if the system allows opening folders."""
     if not hasattr(os, "O_DIRECTORY"):
         return
-    with contextlib.suppress(OSError):  # the file is in place and whole; not every file system syncs folders
+    with contextlib.suppress(OSError):  # the file is complete; not every file system syncs folders
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(handle)

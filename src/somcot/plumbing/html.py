@@ -1,6 +1,6 @@
-"""What is shown of a record, as data, and its one rendering as HTML: for pages and for cards in notebooks.
+"""Contents of reports and notebook cards as data, and their rendering as HTML.
 
-Facts, tables, pictures and sections are plain text and numbers. Only `markup` escapes, so nothing else has to.
+Facts, tables, pictures and sections are plain text and numbers. All escaping is done in `markup`.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ __all__ = [
 ]
 
 
-# --- What is shown: texts of several kinds, facts, tables, pictures, and sections of them.
+# --- Contents: texts, facts, tables, pictures and sections.
 
 
 class Lead(str):
-    """The answer, in large type."""
+    """The main result, in large type."""
 
 
 class Remark(str):
@@ -57,11 +57,11 @@ class Remark(str):
 
 
 class Code(str):
-    """A command, as it is typed."""
+    """A command line."""
 
 
 class Bold(str):
-    """A part of a line that stands out."""
+    """An emphasised part of a line."""
 
 
 class First(Bold):
@@ -69,7 +69,7 @@ class First(Bold):
 
 
 class Second(Bold):
-    """... and of the second."""
+    """A bold part in the colour of the second series of a picture."""
 
 
 class Tag(str):
@@ -77,11 +77,11 @@ class Tag(str):
 
 
 class Mark(Tag):
-    """A tag in colour, for what has been established."""
+    """A coloured tag, for established findings."""
 
 
 class Markup(str):
-    """Finished HTML or SVG, made by this package and escaped there."""
+    """Finished HTML or SVG, already escaped."""
 
 
 Line: TypeAlias = str | tuple[str, ...]  # a text, or its pieces where some are bold or tags
@@ -112,7 +112,7 @@ class Table(NamedTuple):
     title: str = ""
 
     def without(self, *heads: str) -> Table:
-        """Without some columns; those that it does not have do not matter."""
+        """The table without some columns; absent ones are ignored."""
         kept = [k for k, name in enumerate(self.head) if name not in heads]
         rows = [tuple(row[k] for k in kept) for row in self.rows]
         return self._replace(
@@ -125,7 +125,7 @@ class Table(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """Drawn only by a page; those that may stand beside each other do so where there is room."""
+    """A picture, drawn by pages only; narrow pictures are placed side by side if there is room."""
 
     draw: Callable[[], str]
     caption: Line = ""
@@ -139,7 +139,7 @@ class Bullets(NamedTuple):
 
 
 class Notes(NamedTuple):
-    """What to know before trusting an answer, each note once."""
+    """Notes about the reliability of a result, without repetitions."""
 
     items: Iterable[str]
 
@@ -148,7 +148,7 @@ Item: TypeAlias = Line | Fact | Table | Picture | Bullets | Notes
 
 
 class Section(NamedTuple):
-    """A part of an answer. A page folds those that are `closed`; cards and terminals leave them out."""
+    """A section of a report. Pages fold `closed` sections; cards and terminals omit them."""
 
     key: str
     title: str
@@ -156,7 +156,7 @@ class Section(NamedTuple):
     closed: bool = False
 
 
-# --- The one rendering as HTML.
+# --- Rendering as HTML.
 
 _TEXTS: dict[type, str] = {
     Lead: '<p class="lead">{}</p>',
@@ -171,7 +171,7 @@ _TEXTS: dict[type, str] = {
 
 
 def markup(body: Iterable[Item]) -> str:
-    """A body as HTML, every text escaped; items of a kind that follow each other are put together.
+    """Render items as HTML with all text escaped; consecutive items of one kind are grouped.
 
     Examples
     --------
@@ -205,8 +205,8 @@ def _item(item: Item) -> str:
     if isinstance(item, Table):
         return _table(item)
     if isinstance(item, Picture):
-        said = f"<figcaption>{_inline(item.caption)}</figcaption>" if item.caption else ""
-        return f'<figure>{said}<div class="scroll">{item.draw()}</div></figure>'
+        caption = f"<figcaption>{_inline(item.caption)}</figcaption>" if item.caption else ""
+        return f'<figure>{caption}<div class="scroll">{item.draw()}</div></figure>'
     if isinstance(item, Bullets):
         return f"<ol>{''.join(f'<li>{_inline(line)}</li>' for line in item.items)}</ol>" if item.items else ""
     if isinstance(item, Notes):
@@ -221,7 +221,7 @@ def _inline(line: Line | Fact) -> str:
 
 
 def _table(table: Table) -> str:
-    """Columns of numbers are told from those of text here and nowhere else; nothing where there are no rows."""
+    """A table with numeric columns aligned right; empty if there are no rows."""
     kinds = [' class="n"' if side == "r" else "" for side in table.align]
     head = "".join(f"<th{kind}>{escape(name)}</th>" for kind, name in zip(kinds, table.head, strict=True))
     rows = (
@@ -233,22 +233,22 @@ def _table(table: Table) -> str:
 
 
 def shortened(label: Hashable, longest: int = 60) -> str:
-    """A label without its middle, where it is long: long ones, such as addresses, often differ only at the end.
+    """A long label with its middle omitted, since long labels, such as paths, often differ only at the end.
 
     Examples
     --------
     >>> shortened("visits of the shop in May.csv", 16)
     'visits … May.csv'
     """
-    whole = label_text(label, 10_000)
+    text = label_text(label, 10_000)
     end = longest // 2
-    return whole if len(whole) <= longest else f"{whole[: longest - end - 1]}…{whole[-end:]}"
+    return text if len(text) <= longest else f"{text[: longest - end - 1]}…{text[-end:]}"
 
 
-# --- Records as notebooks show them: small pieces of HTML without scripts.
+# --- Notebook cards: HTML without scripts.
 #
-# Colours are those of the page, and shades of the accent let them through, so that cards are legible on light and on
-# dark ground. Where a page strips styles, plain tables remain.
+# Colours are inherited from the page and accents are translucent, so that cards are legible on light and dark
+# backgrounds. If a page strips styles, plain tables remain.
 
 SHOWN = 8  # rows and columns of a matrix
 _ACCENT = "rgb(47,129,247)"
@@ -257,7 +257,7 @@ _STYLE = (
     "padding:.5em 1em;border:1px solid rgba(128,128,128,.4);border-radius:6px;overflow-x:auto}"
     ".somcot-card p{margin:.25em 0}.somcot-card svg{display:block;margin:.3em 0}"
     ".somcot-card table{border-collapse:collapse;border:0;margin:.3em 0;font-size:13px;color:inherit}"
-    # Notebooks style tables too, and more specifically: alignment and stripes have to be insisted on.
+    # Notebooks style tables with more specific selectors, so alignment and stripes need !important.
     ".somcot-card tr{background:none!important}"
     ".somcot-card tr,.somcot-card td,.somcot-card th{border:0;color:inherit}"
     ".somcot-card td,.somcot-card th{text-align:left!important;padding:1px 12px 1px 0;vertical-align:top;"
@@ -271,7 +271,7 @@ _STYLE = (
 
 
 def card(title: str, facts: Iterable[tuple[str, str]] = (), *body: Item, sub: str = "") -> str:
-    """A box with a title, what is said beside it, facts below each other, and what else is to be shown.
+    """A box with a title and subtitle, a list of facts, and further contents.
 
     Examples
     --------
@@ -292,7 +292,7 @@ def record_card(record: Any) -> str:
 def grid(
     values: Floats, rows: Sequence[Hashable], columns: Sequence[Hashable], *, shape: tuple[int, int] | None = None
 ) -> Markup:
-    """A matrix with shaded cells, or its corner; `shape` is that of the whole where `values` is the corner."""
+    """A matrix with shaded cells, or its corner; `shape` is that of the full matrix if `values` is its corner."""
     shown = np.asarray(values, dtype=np.float64)[:SHOWN, :SHOWN]
     finite = shown[np.isfinite(shown)]
     top = max(float(np.abs(finite).max()) if finite.size else 0.0, 1e-300)
@@ -313,7 +313,7 @@ def _shaded(value: float, top: float) -> str:
 
 
 def scale(value: float, low: float, high: float, ends: tuple[float, float]) -> Markup:
-    """A number with its interval between the ends of what is possible."""
+    """A number and its interval on a scale between its smallest and largest possible value."""
     span = (ends[1] - ends[0]) or 1.0
 
     def at(number: float) -> float:
@@ -329,7 +329,7 @@ def scale(value: float, low: float, high: float, ends: tuple[float, float]) -> M
 
 
 def histogram(values: Floats, mark: float, *, bins: int = 30) -> Markup:
-    """How numbers are spread, and where one more stands among them."""
+    """A histogram of numbers with one value marked."""
     finite = values[np.isfinite(values)]
     if not len(finite) or not np.isfinite(mark):
         return Markup()
@@ -349,27 +349,27 @@ def histogram(values: Floats, mark: float, *, bins: int = 30) -> Markup:
     )
 
 
-# --- Where labels of points go, so that they cover neither each other nor the points.
+# --- Placement of point labels without overlaps.
 
-# Where a label stands beside its point, as readers expect it: above to the right first.
+# Preferred positions of a label relative to its point: above right first.
 _SIDES = np.array([(1, 1), (1, 0), (1, -1), (-1, 1), (-1, 0), (-1, -1), (0, 1), (0, -1)], dtype=np.float64)
-_RINGS = 6  # how many lines of text a label may move away
+_RINGS = 6  # maximal distance of a label from its point, in lines of text
 
 
 def place_labels(points: Floats, anchors: list[int], widths: Floats, height: float, frame: Floats) -> Floats:
-    """Lower left corners of labels, one after the other, each at the nearest place where it covers least.
+    """Lower left corners of labels, placed one by one at the nearest position with the least overlap.
 
     Parameters
     ----------
     points : array, shape (n, 2)
-        All points, in units of the paper; a dot of half a label's height is kept free around each.
+        All points, in drawing units; a dot of half a label's height is kept free around each.
     anchors : list of int, length k
         Which point each label belongs to.
     widths : array, shape (k,)
     height : float
-        Of every label, in the same units.
+        Height of every label, in the same units.
     frame : array, shape (4,)
-        Left, bottom, right and top of the paper; what hangs over counts as covered.
+        Left, bottom, right and top of the drawing; parts outside count as overlap.
 
     Returns
     -------
@@ -377,7 +377,7 @@ def place_labels(points: Floats, anchors: list[int], widths: Floats, height: flo
 
     Examples
     --------
-    Two points side by side; the label of the second goes where that of the first is not.
+    Two points side by side; the second label avoids the first.
 
     >>> points, paper = np.array([[0.0, 0.0], [5.0, 0.0]]), np.array([-60.0, -60.0, 60.0, 60.0])
     >>> place_labels(points, [0, 1], np.array([40.0, 40.0]), 10.0, paper).tolist()
@@ -393,7 +393,7 @@ def place_labels(points: Floats, anchors: list[int], widths: Floats, height: flo
         places = points[anchor] + reach[:, None] * sides + 0.5 * (sides - 1.0) * size
         boxes = np.hstack([places, places + size])
         covered = _overlap(boxes, np.array(taken)) + size.prod() - _overlap(boxes, frame[None])
-        # the first of the best, rounding aside: the nearest, on the side readers expect
+        # the first of the best positions up to rounding: the nearest one on the preferred side
         corners[k] = places[np.argmin(np.round(covered / height**2, 6))]
         taken.append(np.concatenate([corners[k], corners[k] + size]))
     return corners

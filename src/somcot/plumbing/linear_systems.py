@@ -1,20 +1,20 @@
-"""Linear systems at discounts close to 1, and at 1 itself: values and occupancies relative to reference rows.
+"""Linear systems for values and occupancies, also at discounts close to or equal to 1.
 
-Both are (I - discount * P) v = b, with P or its transpose. The stabilised bi-conjugate gradient method solves nearly
-all of them in a few dozen products; long cycles defeat it and go to a sparse factorisation or to plain fixed-point
-steps, which always converge, whichever is likely to be faster.
+Both are (I - discount * P) v = b, with P or its transpose. BiCGSTAB solves nearly all of them in a few dozen products.
+It fails on long cycles; these are solved by a sparse factorisation or by fixed-point steps, which always converge,
+whichever is expected to be faster.
 
-The value V = cost + discount * P V grows with 1 / (1 - discount), and its rounding with it. Split it into
+The value V = cost + discount * P V grows with 1 / (1 - discount), and so does its rounding error. Split it into
 V = h + gain / (1 - discount), h = 0 at a reference row. With P0 the kernel without the column of the reference (every
 visit to it ends the sum),
 
-    a = cost + discount * P0 a    expected cost until the reference is met again,
+    a = cost + discount * P0 a    expected cost until the return to the reference,
     b = 1 + discount * P0 b       expected time until then,
-    gain = a(ref) / b(ref),       h = a - gain * b,
+    gain = a(ref) / b(ref),       h = a - gain * b.
 
-which is as well conditioned as the reference is easily met, and as good at discount 1. A kernel has one reference in
-each of its closed sets of rows. Occupancies follow from the same systems, transposed: a cycle from reference to
-reference, as often as it takes place.
+These systems are well conditioned if the reference is visited often, even at discount 1. A kernel has one reference in
+each of its closed classes. Occupancies follow from the transposed systems: the occupancy of one cycle from reference
+to reference, times the frequency of cycles.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -50,16 +50,16 @@ __all__ = [
 ]
 
 
-# --- Discounted linear systems: the value of a transition coupling and the occupancy of a kernel.
+# --- Discounted linear systems.
 
 _EPS = float(np.finfo(np.float64).eps)
-_SMALL = 2000  # rows up to which a factorisation is quick whatever their pattern
-_PATIENCE = 2e9  # products that fixed-point steps may take before a factorisation is tried instead
-_FACTORISABLE = 2e7  # rows times the square of the entries per row: what a sparse factorisation may be asked
+_SMALL = 2000  # rows up to which a factorisation is fast for any sparsity pattern
+_PATIENCE = 2e9  # maximal products of fixed-point steps before a factorisation is tried
+_FACTORISABLE = 2e7  # rows times squared entries per row: limit of sparse factorisations
 
 
 class Kernel(NamedTuple):
-    """A square matrix in CSR form, bare of the checks and conversions that dominate small problems."""
+    """A square matrix in CSR form, without the checks and conversions that dominate small problems."""
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
@@ -103,19 +103,19 @@ def discounted_value(
         Rows sum to at most 1.
     cost : ndarray, shape (n,)
     discount : float
-        At most 1; at 1 every row must lead out of the kernel sooner or later.
+        At most 1; at 1 all rows must be transient.
     guess : ndarray, shape (n,), optional
-        Where to start.
+        Initial guess.
     accuracy : float, optional
-        Residual to stop at, relative to V; by default rounding.
+        Tolerance of the residual, relative to V; by default rounding.
     """
     return _solve(kernel, cost, discount, np.zeros_like(cost) if guess is None else guess.copy(), accuracy)
 
 
 def relative_value(kernel: Kernel, cost: Floats, discount: float, guess: Floats) -> tuple[Floats, float]:
-    """Solve for V less a constant, W = V - gain / (1 - discount); returns W and the gain.
+    """Solve for V minus a constant, W = V - gain / (1 - discount); returns W and the gain.
 
-    V grows with 1 / (1 - discount), and its rounding with it; W is only as large as the spread of V.
+    V and its rounding error grow with 1 / (1 - discount); W is only as large as the range of V.
     """
     V = discounted_value(kernel, cost, discount, guess)
     middle = float(V.max() / 2.0 + V.min() / 2.0)
@@ -124,9 +124,9 @@ def relative_value(kernel: Kernel, cost: Floats, discount: float, guess: Floats)
 
 
 def discounted_occupancy(kernel: Kernel, start: Floats, discount: float) -> Floats:
-    """Law of the state at a geometric time: (1 - discount) * sum_t discount^t * start @ kernel^t.
+    """Distribution of the state at a geometric time: (1 - discount) * sum_t discount^t * start @ kernel^t.
 
-    States the start cannot reach get exactly 0.
+    States not reachable from the initial distribution get exactly 0.
 
     Examples
     --------
@@ -134,26 +134,26 @@ def discounted_occupancy(kernel: Kernel, start: Floats, discount: float) -> Floa
     >>> discounted_occupancy(kernel, np.array([1.0, 0.0]), 0.9).round(12)
     array([0.1, 0.9])
     """
-    law = _solve(kernel.transpose(), (1.0 - discount) * start, discount, np.zeros(len(start)))
-    law[~reachable(kernel, start)] = 0.0
-    law = np.maximum(law, 0.0)
-    law /= law.sum()
-    return law
+    occupancy = _solve(kernel.transpose(), (1.0 - discount) * start, discount, np.zeros(len(start)))
+    occupancy[~reachable(kernel, start)] = 0.0
+    occupancy = np.maximum(occupancy, 0.0)
+    occupancy /= occupancy.sum()
+    return occupancy
 
 
 def discounted_blocks(kernel: Kernel, b: Floats, discounts: Floats, x: Floats, threads: int = 1) -> Floats:
-    """Solve (I - discount * kernel) x = b where the kernel falls into blocks of equal size, each with its discount.
+    """Solve (I - discount * kernel) x = b for a block-diagonal kernel with equal blocks, each with its discount.
 
     Parameters
     ----------
     kernel : Kernel, shape (n, n)
-        No block leads to another.
+        Block diagonal.
     b : ndarray, shape (n,)
     discounts : ndarray, shape (n_blocks,)
     x : ndarray, shape (n,)
-        Where to start; holds the solution in the end.
+        Initial guess, overwritten by the solution.
     threads : int
-        The result has the same bits whatever the number.
+        Number of threads; the result does not depend on it.
     """
     n_blocks = len(discounts)
     steps = np.ceil(np.log(_EPS) / np.log(discounts)).astype(np.int64)
@@ -171,12 +171,12 @@ def discounted_blocks(kernel: Kernel, b: Floats, discounts: Floats, x: Floats, t
 
 
 def _solve(kernel: Kernel, b: Floats, discount: float, x: Floats, accuracy: float = _EPS) -> Floats:
-    """Refine x until the residual is at the level asked for, with ever more robust methods."""
-    b = b if b.flags.writeable else b.copy()  # or all would be compiled once more, for arrays that cannot be written
+    """Refine x with increasingly robust methods until the residual meets the tolerance."""
+    b = b if b.flags.writeable else b.copy()  # read-only arrays would trigger another compilation
     if _krylov(*kernel, discount, b, x, min(2000, 200 + kernel.n), accuracy):
         return x
     density = max(len(kernel.data) / kernel.n, 1.0)
-    # Close to 1 the discount promises nothing, and patience is the limit: what is left over, brackets will show.
+    # Close to discount 1 convergence is not guaranteed, so steps are limited; brackets show any remaining error.
     limit = max(10.0 * _PATIENCE / max(len(kernel.data), 1), 1e5)
     steps = int(np.ceil(min(np.log(_EPS) / np.log(discount), limit) if discount < 1.0 else limit))
     factorise = kernel.n <= _SMALL or steps * len(kernel.data) > _PATIENCE
@@ -194,14 +194,14 @@ def _factorised(kernel: Kernel, b: Floats, discount: float, x: Floats) -> None:
     system = eye_array(kernel.n, format="csr") - discount * kernel.to_scipy()
     try:
         factor = splu(system.tocsc())
-    except RuntimeError:  # singular in floating point, at discount 1 only: x stays as good as it was
+    except RuntimeError:  # singular in floating point, at discount 1 only: keep x
         return
     x[:] = factor.solve(b)
     x += factor.solve(b - system @ x)
 
 
 def reachable(kernel: Kernel, start: Floats) -> NDArray[np.bool_]:
-    """Which states a process that starts in the law `start` can ever be in."""
+    """States reachable from the initial distribution `start`."""
     seen: NDArray[np.bool_] = start > 0
     _flood(kernel.indptr, kernel.indices, seen, np.flatnonzero(seen))
     return seen
@@ -240,7 +240,7 @@ def _flood(indptr, indices, seen, sources):
 
 @kernel
 def _residual(indptr, indices, data, discount, b, x, out):
-    """Out = b - (I - discount * P) x; returns its largest entry. Places are unsigned as in `_apply`."""
+    """Out = b - (I - discount * P) x; returns its largest entry. Indices are unsigned as in `_apply`."""
     worst = 0.0
     t = np.uint64(indptr[0])
     for i in range(np.uint64(b.size)):
@@ -258,7 +258,7 @@ def _residual(indptr, indices, data, discount, b, x, out):
 def _apply(indptr, indices, data, discount, x, out):
     """Out = (I - discount * P) x.
 
-    Places are unsigned: Numba tests signed ones for being counted from the end, which takes as long as the product.
+    Indices are unsigned: for signed ones Numba adds a test for negative values, which takes as long as the product.
     """
     t = np.uint64(indptr[0])
     for i in range(np.uint64(x.size)):
@@ -272,7 +272,7 @@ def _apply(indptr, indices, data, discount, x, out):
 
 @part(nan=True)
 def _dot(a, b):
-    """Inner product in a fixed order, in eight sums that make one vector: BLAS has other bits on other machines."""
+    """Inner product in a fixed order, in eight vectorised sums; the bits of BLAS depend on the machine."""
     s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
     whole = a.size - a.size % 8
     for i in range(0, whole, 8):
@@ -292,9 +292,9 @@ def _dot(a, b):
 
 @kernel(name="linear solver", seconds=1, shared=True)
 def _krylov(indptr, indices, data, discount, b, x, max_steps, accuracy):
-    """BiCGSTAB with restarts on the true residual; True once that is at rounding level, or as small as asked for.
+    """BiCGSTAB with restarts on the true residual; True once that meets the tolerance.
 
-    The method can break down and blow up within a step, so the best point so far is kept and returned to.
+    The method can break down or diverge within a step, so the best iterate is kept and restored.
     """
     n = b.size
     r, p, v, s, t = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
@@ -311,15 +311,15 @@ def _krylov(indptr, indices, data, discount, b, x, max_steps, accuracy):
             return True
         if steps >= max_steps or (mixed and not worst < 0.5 * last):
             return worst <= 16.0 * level
-        # A start that is not come back to is orthogonal to all that follows, and the method breaks down at once: then
-        # its shadow is mixed with something that is orthogonal to nothing.
+        # If the initial row is transient, the residual is orthogonal to all later ones and the method breaks down
+        # immediately; the shadow residual is then mixed with a pseudorandom vector.
         mixed = mixed or not worst < 0.5 * last
         last = worst
         smallest = worst
         copy_to(best, x)
         shadow = r.copy()
         if mixed:
-            # Multiples of the odd number next to 2^32 / golden ratio, modulo 2^32: spread evenly, the same every time.
+            # Multiples of the odd number next to 2^32 / golden ratio, modulo 2^32: equidistributed and deterministic.
             for i in range(n):
                 shadow[i] += worst * ((i * 2654435761) % 4294967296) / 4294967296.0
         copy_to(p, r)
@@ -376,7 +376,7 @@ def _blocks(lo, hi, indptr, indices, data, discounts, b, x, max_steps):
 
 @kernel
 def _fixed_point(indptr, indices, data, discount, b, x, max_steps):
-    """Gauss-Seidel steps, which contract by the discount at least."""
+    """Gauss-Seidel steps, which contract at least by the factor `discount`."""
     for _ in range(max_steps):
         change = 0.0
         largest = 0.0
@@ -396,26 +396,26 @@ def _fixed_point(indptr, indices, data, discount, b, x, max_steps):
             break
 
 
-# --- Linear systems at discounts close to 1, and at 1 itself: values and occupancies relative to reference rows.
+# --- Values and occupancies relative to reference rows, for discounts close to or equal to 1.
 
-CLOSE = 0.9995  # above this discount rounding shows in brackets, and references pay
+CLOSE = 0.9995  # above this discount rounding widens brackets, and references are worthwhile
 Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Anchored:
-    """A kernel with a reference row in each of its closed sets.
+    """A kernel with a reference row in each of its closed classes.
 
     Attributes
     ----------
     kernel : Kernel, shape (n, n)
     rest : Kernel, shape (n, n)
-        Without the columns of the references.
+        The kernel without the columns of the references.
     discount : float
         At most 1.
     references : ndarray, shape (k,)
     length : ndarray, shape (n,)
-        Expected discounted time until a reference is met: b above.
+        Expected discounted time until a reference is reached: b above.
     """
 
     kernel: Kernel
@@ -425,7 +425,7 @@ class Anchored:
     length: Floats
 
     def until(self, cost: Floats) -> Floats:
-        """Expected discounted cost until a reference is met: a above."""
+        """Expected discounted cost until a reference is reached: a above."""
         return discounted_value(self.rest, cost, self.discount)
 
     def step(self, values: Floats) -> Floats:
@@ -433,26 +433,26 @@ class Anchored:
         return np.asarray(self.kernel.to_scipy() @ values)
 
     def laws(self, start: Floats) -> tuple[Floats, Floats]:
-        """The occupancy (1 - discount) sum_t discount^t start P^t, at 1 its limit; and the visits until a reference.
+        """The occupancy (1 - discount) sum_t discount^t start P^t (at 1 its limit) and the visits until a reference.
 
         The first sums to 1. The second is the expected discounted number of visits to each row before the first
-        reference is met (its own row included when the start is one).
+        reference is reached (including the reference itself if the process starts there).
         """
         turned = self.rest.transpose()
         visits = np.maximum(discounted_value(turned, start, self.discount), 0.0)
         met = self.discount * (self.kernel.to_scipy().T @ visits)[self.references]
         cycles = np.zeros(len(start))
         cycles[self.references] = met / self.length[self.references]
-        law = np.maximum(discounted_value(turned, cycles, self.discount), 0.0) + (1.0 - self.discount) * visits
+        occupancy = np.maximum(discounted_value(turned, cycles, self.discount), 0.0) + (1.0 - self.discount) * visits
         reached = reachable(self.kernel, start)
-        law = np.where(reached, law, 0.0)
-        return law / law.sum(), np.where(reached, visits, 0.0)
+        occupancy = np.where(reached, occupancy, 0.0)
+        return occupancy / occupancy.sum(), np.where(reached, visits, 0.0)
 
 
 def anchored(kernel: Kernel, discount: float, weight: Floats) -> Anchored:
-    """Choose in each closed set of rows the one with the most weight.
+    """Choose in each closed class the row with the largest weight as its reference.
 
-    It has to be a row that is often met: sums until a rare one are large and cancel.
+    It has to be a frequently visited row: sums until a rare one are large and cancel.
     """
     references = _heaviest(closed_sets(kernel), weight)
     outside = np.ones(kernel.n)
@@ -462,7 +462,7 @@ def anchored(kernel: Kernel, discount: float, weight: Floats) -> Anchored:
 
 
 def occupancy_of(kernel: Kernel, start: Floats, discount: float) -> Floats:
-    """The share of discounted time spent in each row; at discount 1 in the long run.
+    """The share of discounted time spent in each row; at discount 1 the long-run share.
 
     Examples
     --------
@@ -476,12 +476,12 @@ def occupancy_of(kernel: Kernel, start: Floats, discount: float) -> Floats:
 
 
 def reference_rows(kernel: Kernel) -> Floats:
-    """How often each row occurs within its closed set, roughly: enough to choose references by."""
+    """Approximate frequency of each row within its closed class, for the choice of references."""
     return discounted_occupancy(kernel, np.full(kernel.n, 1.0 / kernel.n), 1.0 - 1e-6 / kernel.n)
 
 
 def closed_sets(kernel: Kernel) -> Integers:
-    """Number the closed sets of rows (strong components that are never left); -1 for all other rows."""
+    """Number the closed classes of rows (strong components without exits); -1 for transient rows."""
     from scipy.sparse.csgraph import connected_components
 
     component: Integers = connected_components(kernel.to_scipy(), connection="strong")[1].astype(np.int64)
@@ -491,7 +491,7 @@ def closed_sets(kernel: Kernel) -> Integers:
 
 
 def _heaviest(sets: Integers, weight: Floats) -> Integers:
-    """In each set the row with the most weight, the first of equals."""
+    """The row with the largest weight in each class; ties go to the first."""
     rows = np.flatnonzero(sets >= 0)
     order = rows[np.lexsort((rows, -weight[rows], sets[rows]))]
     first = np.append(True, sets[order[1:]] != sets[order[:-1]])

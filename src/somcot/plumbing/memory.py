@@ -1,4 +1,4 @@
-"""How much memory a computation may take, asked before anything is allocated."""
+"""Memory limits, checked before allocation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 __all__ = ["MemoryLimitError", "memory_limit", "require"]
 
-_ALWAYS_FITS = 16e6  # bytes; asking the machine takes longer than small problems do
+_ALWAYS_FITS = 16e6  # bytes; querying the system takes longer than small problems
 _UNITS = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _PROC, _CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 
@@ -21,16 +21,16 @@ class MemoryLimitError(MemoryError):
 def memory_limit() -> float:
     """Bytes that one computation may allocate.
 
-    The environment variable ``SOMCOT_MEMORY_LIMIT`` (``"4G"``, ``"500M"`` or plain bytes) decides; without it,
-    80 % of what is left now: of the machine's memory, of the container's (cgroup), and of the address space that the
-    process may use (``ulimit -v``).
+    The environment variable ``SOMCOT_MEMORY_LIMIT`` (``"4G"``, ``"500M"`` or plain bytes) sets it. The default is 80 %
+    of the memory available now: the minimum over the machine, the container (cgroup) and the address space of the
+    process (``ulimit -v``).
     """
-    wanted = os.environ.get("SOMCOT_MEMORY_LIMIT", "").strip()
-    return _parse(wanted) if wanted else 0.8 * min(_available(), _container(), _address_space())
+    setting = os.environ.get("SOMCOT_MEMORY_LIMIT", "").strip()
+    return _parse(setting) if setting else 0.8 * min(_available(), _container(), _address_space())
 
 
 def require(n_bytes: float, what: str, remedy: str) -> None:
-    """Refuse `what` with a clear error when it needs more than the limit."""
+    """Raise a `MemoryLimitError` if `what` needs more than the limit."""
     if n_bytes < _ALWAYS_FITS and not os.environ.get("SOMCOT_MEMORY_LIMIT"):
         return
     limit = memory_limit()
@@ -60,12 +60,12 @@ def _available() -> float:
     except (OSError, StopIteration, ValueError):
         try:
             return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-        except (AttributeError, OSError, ValueError):  # no way to ask: assume a small machine
+        except (AttributeError, OSError, ValueError):  # unknown: assume a small machine
             return 4e9
 
 
 def _address_space() -> float:
-    """What ``ulimit -v`` leaves to this process."""
+    """Remaining address space under ``ulimit -v``."""
     try:
         import resource
     except ImportError:
@@ -78,7 +78,7 @@ def _address_space() -> float:
 
 
 def _container() -> float:
-    """What the control groups of this process and those around them leave; infinity without a limit."""
+    """Memory left in the control groups of this process and their parents; infinity without a limit."""
     left = math.inf
     for folder, limit, usage in _groups():
         most, used = _number(folder / limit), _number(folder / usage)
@@ -101,14 +101,14 @@ def _groups() -> Iterator[tuple[Path, str, str]]:
             root, names = _CGROUPS / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes")
         else:
             continue
-        # Inside a container the path is often that of the machine, which is not there: the root is what counts.
+        # Inside a container the path is often that of the host and does not exist: use the root instead.
         inner = root / path.strip("/")
         for folder in dict.fromkeys([inner, *(p for p in inner.parents if p.is_relative_to(root)), root]):
             yield folder, *names
 
 
 def _reclaimable(folder: Path) -> float:
-    """Bytes that count as used but are only cached files, given back when they are needed."""
+    """Bytes counted as used that are only cached files and can be reclaimed."""
     try:
         lines = (folder / "memory.stat").read_text(encoding="ascii").split("\n")
         return next(
@@ -119,7 +119,7 @@ def _reclaimable(folder: Path) -> float:
 
 
 def _number(file: Path) -> float | None:
-    """The first number in a file of the system; None for ``max`` and where there is none."""
+    """The first number in a system file; None for ``max`` or if there is no number."""
     try:
         return float(file.read_text(encoding="ascii").split()[0])
     except (OSError, ValueError, IndexError):

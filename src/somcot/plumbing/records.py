@@ -1,7 +1,7 @@
-"""Results in files that hold no code: any tree of records, arrays, labels and numbers, there and back.
+"""Serialisation of records: trees of records, arrays, labels and numbers in files without executable code.
 
-A file is one line of text with a SHA-256 sum, then a safetensors block whose metadata hold a JSON record. It is put in
-place in one move (`plumbing.files`); whatever happens, the last complete file stays readable.
+A file is one line of text with a SHA-256 sum, then a safetensors block whose metadata contain a JSON record. It is
+replaced atomically (`plumbing.files`), so the last complete file always stays readable.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ __all__ = [
 ]
 
 
-# --- Files for work in progress: written whole or not at all, checked when read, and never holding code.
+# --- Checkpoint files: written atomically, verified when read, without executable code.
 
 MAGIC = b"somcot checkpoint 1 sha256 "
 HEAD = len(MAGIC) + 64 + 1
 
 
 class CheckpointError(ValueError):
-    """A file is no checkpoint, is damaged, or belongs to another run."""
+    """A file is not a checkpoint, is damaged, or belongs to another run."""
 
 
 def write_arrays(path: Path_, arrays: Mapping[str, NDArray[Any]], record: Mapping[str, Any]) -> None:
-    """Write arrays and a JSON record to `path`, replacing what is there in one move.
+    """Write arrays and a JSON record to `path`, replacing an existing file atomically.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def write_arrays(path: Path_, arrays: Mapping[str, NDArray[Any]], record: Mappin
 
 
 def read_arrays(path: Path_) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Read what `write` wrote; refuse anything else with a `CheckpointError`."""
+    """Read a file written by `write_arrays`; raise a `CheckpointError` for any other."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -85,7 +85,7 @@ def read_arrays(path: Path_) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         raise CheckpointError(f"{name}: not a somcot checkpoint")
     block = data[HEAD:]
     if hashlib.sha256(block).hexdigest().encode("ascii") != data[len(MAGIC) : HEAD - 1]:
-        raise CheckpointError(f"{name}: damaged (its SHA-256 sum does not fit); go back to an older copy")
+        raise CheckpointError(f"{name}: damaged (its SHA-256 sum does not match); restore an older copy")
     try:
         size = int.from_bytes(block[:8], "little")
         record = json.loads(json.loads(block[8 : 8 + size])["__metadata__"]["somcot"])
@@ -97,12 +97,12 @@ def read_arrays(path: Path_) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     return arrays, record
 
 
-# --- Functions named in tables and imported when used; functions whose options are the fields of a record.
+# --- Functions imported by name on demand; options of functions.
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-# Views of records that higher layers provide. The only imports that go upwards; a test loads every one.
+# Views of records that higher layers provide: the only upward imports, each loaded by a test.
 VIEWS = {
     "contributions": "somcot.inference.row_tests:contributions",
     "costs.emissions": "somcot.hidden:emission_cost",
@@ -115,12 +115,12 @@ VIEWS = {
 
 
 def view(name: str) -> Callable[..., Any]:
-    """A function of a higher layer that shows or examines a record."""
+    """A function of a higher layer that displays or examines a record."""
     return load_function(VIEWS[name])
 
 
 def load_function(where: str) -> Callable[..., Any]:
-    """Import the function called ``"module:function"``.
+    """Import a function specified as ``"module:function"``.
 
     Examples
     --------
@@ -128,12 +128,12 @@ def load_function(where: str) -> Callable[..., Any]:
     5.0
     """
     module, name = where.split(":")
-    found: Callable[..., Any] = getattr(import_module(module), name)
-    return found
+    function: Callable[..., Any] = getattr(import_module(module), name)
+    return function
 
 
 def takes(record: type) -> Callable[[F], F]:
-    """Have ``**options`` of a function shown as the fields of a dataclass, where it does not name them itself.
+    """Decorator: show ``**options`` in the signature of a function as the fields of a dataclass.
 
     Examples
     --------
@@ -150,20 +150,20 @@ def takes(record: type) -> Callable[[F], F]:
 
     def shown(function: F) -> F:
         signature = inspect.signature(function)
-        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         more = [
             inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type)
             for f in fields(record)
             if f.name not in signature.parameters
         ]
-        function.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+        function.__signature__ = signature.replace(parameters=[*named, *more])  # type: ignore[attr-defined]
         return function
 
     return shown
 
 
 def option_names(function: Callable[..., Any]) -> list[str]:
-    """The names a function takes as keywords only.
+    """Names of the keyword-only arguments of a function.
 
     Examples
     --------
@@ -175,18 +175,18 @@ def option_names(function: Callable[..., Any]) -> list[str]:
 
 @cache
 def _option_names(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Kept: reading a signature takes as long as a solve of ten states."""
+    """Cached, because reading a signature takes as long as solving a problem with ten states."""
     return tuple(p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY)
 
 
-# --- Results in files that hold no code: any tree of records, arrays, labels and numbers, there and back.
+# --- Saving and loading trees of records.
 
 Arrays = dict[str, NDArray[Any]]
-NAMES = {"ContributionInputs": "Makeup"}  # what classes that were renamed are called in files
+NAMES = {"ContributionInputs": "Makeup"}  # names of renamed classes in files
 
 
 def save(path: str | os.PathLike[str], record: Any, kind: str) -> None:
-    """Write a record to `path`, replacing what is there in one move.
+    """Write a record to `path`, replacing an existing file atomically.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def save(path: str | os.PathLike[str], record: Any, kind: str) -> None:
     record : dataclass instance
         Its fields, and theirs, may be arrays, numbers, text, None, tuples, mappings and further records.
     kind : str
-        What the file is, checked by `load`.
+        Kind of the file, checked by `load`.
     """
     arrays: Arrays = {}
     tree = _pack(record, "", arrays)
@@ -208,7 +208,7 @@ def load(path: str | os.PathLike[str], kind: str, records: tuple[type, ...]) -> 
     ----------
     path : path
     kind : str
-        What the file must be.
+        Expected kind of the file.
     records : tuple of types
         The record types that may occur; a file cannot name any other.
     """
@@ -228,7 +228,7 @@ def _by_name(records: tuple[type, ...]) -> dict[str, type]:
 
 
 def _pack(value: Any, place: str, arrays: Arrays) -> Any:
-    """JSON for `value`, with its arrays put aside under their place in the tree."""
+    """JSON for `value`; its arrays are stored separately under their path in the tree."""
     if isinstance(value, np.ndarray):
         arrays[place] = value
         return {"array": place}
@@ -275,7 +275,7 @@ def _unpack(tree: Any, arrays: Arrays, types: Mapping[str, type]) -> Any:
     record = types[tree["record"]]
     parts = {key: _unpack(part, arrays, types) for key, part in tree["fields"].items()}
     hints = get_type_hints(record)
-    for name, part in vars(hints.pop("details", object)).items():  # of a Result: they are among its fields in a file
+    for name, part in vars(hints.pop("details", object)).items():  # details of a Result are saved like its fields
         if isinstance(part, cached_property):
             hints[name] = get_type_hints(part.func)["return"]
     for key, part in parts.items():
@@ -285,9 +285,9 @@ def _unpack(tree: Any, arrays: Arrays, types: Mapping[str, type]) -> Any:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is what the annotation of its field says; the sum in a file is no proof of what it holds."""
+    """Whether a value matches the annotation of its field; the checksum of a file does not prove this."""
     kind, parts = get_origin(hint), get_args(hint)
-    while hasattr(kind, "__value__"):  # NDArray is the name of a type, and no type, from NumPy 2.5 on
+    while hasattr(kind, "__value__"):  # from NumPy 2.5 on, NDArray is a type alias
         kind = get_origin(kind.__value__)
     if kind in (Union, UnionType):
         return any(_fits(value, part) for part in parts)
@@ -299,6 +299,6 @@ def _fits(value: Any, hint: Any) -> bool:
         return isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
     if kind is Mapping:
         return isinstance(value, dict) and all(_fits(part, parts[1]) for part in value.values())
-    if hint is float:  # whole numbers as well, as far as they are exact
+    if hint is float:  # integers are accepted if they are exact as floats
         return isinstance(value, float) or (type(value) is int and abs(value) <= 2**53)
     return type(value) is int if hint is int else isinstance(value, kind or hint)

@@ -1,4 +1,4 @@
-"""A progress line on standard error, for those who ask for one."""
+"""Text for people: labels, numbers, records, durations, and a progress line."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ __all__ = [
 ]
 
 
-# --- Labels, numbers and records as people read them.
+# --- Labels, numbers and records as text.
 
 LONGEST = 18
-_LISTED = 6  # numbers of a tuple that are shown; more are counted
+_LISTED = 6  # tuples with more numbers are shown by their length
 
 
 def label_text(label: Hashable, longest: int = LONGEST) -> str:
@@ -42,7 +42,7 @@ def label_text(label: Hashable, longest: int = LONGEST) -> str:
     >>> label_text(("home", 3)), label_text("x" * 30, 8)
     ('home, 3', 'xxxxxxx…')
 
-    Blanks that nobody would see are put into quotes:
+    Leading and trailing blanks are made visible by quotes:
 
     >>> label_text(" home"), label_text("my home")
     ("' home'", 'my home')
@@ -58,7 +58,7 @@ def _visible(label: object) -> str:
 
 
 def listed_label(label: Hashable, longest: int = LONGEST) -> str:
-    """A label in a row of them: in quotes where a blank or a comma would take it apart.
+    """A label within a list: in quotes if it contains a blank or a comma.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def listed_label(label: Hashable, longest: int = LONGEST) -> str:
 
 
 def seconds(time: float) -> str:
-    """How long something took: two digits, and whole seconds from a hundred on.
+    """A duration in seconds: two digits, and whole seconds from 100 s.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def seconds(time: float) -> str:
 
 
 def figure(value: float) -> str:
-    """A number for people: four decimals, or four digits where that would say little.
+    """A number with four decimals, or four significant digits if it is very small or large.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def figure(value: float) -> str:
 
 
 def decimals(value: float) -> str:
-    """A number for a column: four decimals throughout, unless they would hide it or it is huge.
+    """A number for a column: four decimals, unless it is very small or large.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def decimals(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share for people: one decimal throughout, so that columns can be compared.
+    """A share in percent, always with one decimal, so that columns can be compared.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def percent(share: float) -> str:
 
 
 def brief(value: object) -> str:
-    """A value on a line: arrays by their shape, long tuples by their length.
+    """A value on one line: arrays by their shape, long tuples by their length.
 
     Examples
     --------
@@ -155,13 +155,13 @@ def brief_record(record: object) -> str:
 
 
 def shown_fields(record: Any) -> list[str]:
-    """Names of the fields of a named tuple or dataclass that are meant to be seen."""
+    """Names of the fields of a named tuple or dataclass that `repr` shows."""
     if isinstance(record, tuple):
         return list(getattr(record, "_fields", ()))
     return [field.name for field in fields(record) if field.repr]
 
 
-# --- Spans of time as people write them: 30m, 2 hours, a timedelta, or a plain number.
+# --- Durations such as 30m, 2 hours, a timedelta, or a plain number.
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SPELLED = {
@@ -172,7 +172,7 @@ _EXPECTED = "expected a time such as '30m' (units s, m, h, d), or a number where
 
 
 def check_duration(name: str, given: Any) -> float | timedelta:
-    """A number, or a span of time; refused otherwise.
+    """Parse a duration: a number or a timedelta.
 
     Examples
     --------
@@ -203,7 +203,7 @@ def check_duration(name: str, given: Any) -> float | timedelta:
 
 
 def _unit(text: str) -> str | None:
-    """Its letter, however it is spelled; None for what is no unit."""
+    """The letter of a unit in any spelling, or None."""
     letter = _SPELLED.get(text.removesuffix("s") or text, text)
     return letter if not letter or letter in _UNITS else None
 
@@ -215,16 +215,16 @@ def _number(name: str, given: Any, value: Any) -> float:
         raise TypeError(f"{name}: found {given!r}, {_EXPECTED}") from None
 
 
-# --- A progress line on standard error, for those who ask for one.
+# --- A progress line on standard error.
 
 Report = Callable[[int, int, float], None]
 
 
 def meter(n_steps: int, stream: TextIO | None = None, every: float = 0.2) -> Report:
-    r"""Make a function ``report(step, n_steps, value)`` that shows share done, value and time left.
+    r"""Make a function ``report(step, n_steps, value)`` that shows progress, value and remaining time.
 
-    At most one update every `every` seconds; on a terminal the line is rewritten in place, elsewhere there is a plain
-    line every ten seconds.
+    It updates at most every `every` seconds. On a terminal the line is rewritten in place; elsewhere a new line is
+    printed every ten seconds.
 
     Examples
     --------
