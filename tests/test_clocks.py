@@ -287,7 +287,7 @@ def test_the_coupling_of_a_horizon() -> None:
     tree = TimeChain([np.full((2, 2), 0.5)])
     with pytest.raises(ValueError, match="coupling: kernels change with time"):
         somcot.distance(tree, tree, horizon=2).coupling()
-    with pytest.raises(ValueError, match="contributions: not known for the first 2 steps"):
+    with pytest.raises(ValueError, match="contributions: not available for the first 2 steps"):
         somcot.distance(tree, tree, horizon=2).contributions()
 
 

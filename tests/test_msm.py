@@ -65,7 +65,7 @@ def test_episodes_stay_in_one_piece() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert from_dtrajs(WALKS, connected=True).n_transitions == 1198
-    with pytest.raises(ValueError, match="no state is come back to"):
+    with pytest.raises(ValueError, match="no recurrent state"):
         Samples.from_trajectories([[1, 2, 3]]).connected()
     with pytest.raises(ValueError, match="independent transitions"):
         Samples.from_transitions([0, 1], [1, 0], discount=0.9).connected()

@@ -222,7 +222,7 @@ def test_input_is_neither_changed_nor_shared() -> None:
         (
             lambda: from_trajectories([[0, 1]], initial=0).merge(from_trajectories([[0, 1]], initial=1)),
             ValueError,
-            "other: its known start law",
+            "other: its known initial distribution",
         ),
         (lambda: from_trajectories([[0, 1]]).merge(from_trajectories([["0", "1"]])), TypeError, "other: found 0 and"),
         (lambda: from_trajectories([[0, 1]]).merge(from_trajectories([[True, False]])), TypeError, "other: .*True"),

@@ -323,7 +323,7 @@ def test_options_that_make_no_sense(folder: Path, tmp_path: Path) -> None:
         ([log, "--broken", "mend"], "--broken: found 'mend'"),
         ([log, "--tidy"], "--tidy: not for a stream"),
         ([log, "--state-file", log], "is an input of this command"),
-        ([log, "--within", 5], "within: only together"),
+        ([log, "--within", 5], "within: needs false_alarm"),
         ([tmp_path / "none.csv"], "No such file"),
     ]
     for words, complaint in cases:

@@ -362,7 +362,9 @@ def test_known_start_laws_may_differ(seed: int) -> None:
     assert np.abs(a.initial - b.initial).max() == 0.5
     result = quiet(somcot.distance, a, b, cost, discount=0.9, confidence=0.9)
     assert result.confidence_interval.low <= result.distance <= result.confidence_interval.high
-    with pytest.raises(ValueError, match="y: its known start law differs from that of x, so the two are different"):
+    with pytest.raises(
+        ValueError, match="y: its known initial distribution differs from that of x, so the two are different"
+    ):
         somcot.same_process(a, b, cost, discount=0.9)
 
 
@@ -420,7 +422,7 @@ def test_confidence_where_there_is_no_interval() -> None:
 
 def test_one_episode_has_no_spread_between_episodes() -> None:
     f = family("rw5_0.7@0.9")
-    with pytest.raises(ValueError, match="one episode says nothing about the spread between episodes; use 'rows'"):
+    with pytest.raises(ValueError, match="one episode does not show the variance between episodes; use 'rows'"):
         somcot.distance(f.x.sample(1, 3000, rng=0), f.y, f.cost, discount=0.9, standard_error="episodes")
 
 

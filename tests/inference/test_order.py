@@ -104,7 +104,7 @@ def test_what_is_refused() -> None:
         walk.sample_occupancy(50, 0.9, rng=0).with_order(2)
     with pytest.raises(ValueError, match="k: no episode has the 4 states"):
         Samples.from_trajectories([[0, 1, 0]]).with_order(3)
-    with pytest.raises(ValueError, match="k: the known start law is one of single states"):
+    with pytest.raises(ValueError, match="k: the known initial distribution is over single states"):
         Samples.from_trajectories([[0, 1, 0]], initial=0).with_order(2)
     assert somcot.markov_order(Samples.from_trajectories([[0, 1]])).pvalues == (1.0, 1.0, 1.0)
 

@@ -214,7 +214,7 @@ def test_what_is_refused() -> None:
     with pytest.raises(ValueError, match="cost: found 'label', expected 'labels', 'features'"):
         somcot.same_process(a, a, "label", discount=0.9)
     starts = [Samples.from_trajectories([[0, 1], [1, 0]], initial=i) for i in (0, 1)]
-    with pytest.raises(ValueError, match=r"x\[1\]: its known start law differs from that of x\[0\]"):
+    with pytest.raises(ValueError, match=r"x\[1\]: its known initial distribution differs from that of x\[0\]"):
         somcot.same_process(starts, discount=0.9)
 
 
@@ -244,7 +244,7 @@ def test_it_prints_what_it_says() -> None:
     a, b, c = (somcot.random_walk(5, p).sample(40, 50, rng=k) for k, p in enumerate((0.5, 0.5, 0.8)))
     cost = 1.0 - np.eye(5)
     assert re.fullmatch(
-        r"p = [\d.]+, no difference shown, statistic [\d.]+, \d+ regroupings, stopped early",
+        r"p = [\d.]+, no difference shown, statistic [\d.]+, \d+ permutations, stopped early",
         str(somcot.same_process(a, b, cost, discount=0.9)),
     )
     assert str(somcot.same_process(a, c, cost, discount=0.9)).startswith("p = 0.005, the recordings differ, statistic ")

@@ -117,5 +117,5 @@ def test_the_record_is_its_distances_to_whatever_takes_an_array() -> None:
 
 def test_a_label_that_equals_nothing_is_refused() -> None:
     walk = somcot.random_walk(3)
-    with pytest.raises(ValueError, match="processes: a label is nan, which equals nothing"):
+    with pytest.raises(ValueError, match="processes: a label is nan, which does not equal itself"):
         somcot.distance_matrix({float("nan"): walk, "a": walk}, discount=0.9)

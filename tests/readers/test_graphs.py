@@ -45,7 +45,7 @@ def test_nodes_without_a_way_out() -> None:
     graph = nx.DiGraph([("a", "b")])
     assert dense(from_graph(graph)).tolist() == [[0, 1], [0, 1]]
     assert dense(from_graph(graph, dangling="restart")).tolist() == [[0, 1], [0.5, 0.5]]
-    with pytest.raises(ValueError, match=r"1 node\(s\) have no way out: 'b'"):
+    with pytest.raises(ValueError, match=r"1 node\(s\) have no outgoing edge: 'b'"):
         from_graph(graph, dangling="error")
 
 

@@ -102,7 +102,7 @@ def test_parts_that_go_back_in_time_or_name_sequences_otherwise_are_refused() ->
         early.merge(WALK.sample(2, 2, rng=0))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("kind", ["episodes", "occupancy", "stationary", "known start"])
+@pytest.mark.parametrize("kind", ["episodes", "occupancy", "stationary", "known initial"])
 def test_distances_are_those_of_the_recording(kind: str) -> None:
     if kind == "occupancy":
         x, y = (c.sample_occupancy(3000, 0.9, rng=i) for i, c in enumerate((WALK, OTHER)))
@@ -154,8 +154,8 @@ def test_counts_given_as_a_matrix() -> None:
         chain = counts.chain()
     assert chain.transition.tolist() == [[0.8, 0.2], [0.0, 1.0]]
     for bad, message in (
-        ([[0.5, 0.5], [0, 1]], "no whole numbers"),
-        ([[1, -1], [0, 1]], "no whole numbers"),
+        ([[0.5, 0.5], [0, 1]], "not whole numbers"),
+        ([[1, -1], [0, 1]], "not whole numbers"),
         ([[0, 0], [0, 0]], "all are 0"),
         ([[1, 2, 3]], r"shape is \(1, 3\)"),
     ):

@@ -160,9 +160,9 @@ def test_more_than_one_long_run_is_said() -> None:
 
 
 def test_no_long_run_is_refused() -> None:
-    with pytest.raises(ValueError, match="initial: no state"):
+    with pytest.raises(ValueError, match="initial: the data contain no recurrent state"):
         quiet(Samples.from_trajectories([[0, 1, 2]], initial="stationary").chain)
-    with pytest.raises(ValueError, match=r"goes on, .*2"):
+    with pytest.raises(ValueError, match=r"does not terminate, .*2"):
         Samples.from_trajectories([[0, 1, 0, 2]], terminated=True, initial="stationary")
     with pytest.raises(ValueError, match="'stationary' is for episodes"):
         Samples.from_transitions([0, 1], [1, 0], discount=0.9, initial="stationary")

@@ -1,1 +1,1 @@
-"""From data to an estimate with an interval, and tests."""
+"""Estimates from data with confidence intervals, and tests."""

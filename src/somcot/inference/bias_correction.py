@@ -1,20 +1,20 @@
-"""From what the splits and the pooled rows say to an estimate and its interval: the rules of docs/statistics.md.
+"""Cross-fitting on random halves, and the rules that turn it into an estimate and its interval (docs/statistics.md).
 
 The distance of estimated chains (the plug-in) is too high, because the optimal potentials fit the noise. Split the data
 into halves A and B. By the performance-difference identity
 
     d_B = d_A + <occ_B, delta_AB> + gap(A -> B),      delta_AB = c + discount (P_B phi_A + Q_B psi_A) - V_A,
 
-where phi_A, psi_A are A's transport potentials: the first two terms are B evaluated with A's frozen potentials, and
-gap(A -> B) >= 0 is what B gains by fitting its own noise. With A's own occupancy in place of B's the first two terms
+where phi_A, psi_A are A's transport potentials: the first two terms evaluate B with A's potentials held fixed, and
+gap(A -> B) >= 0 is what B gains by fitting its noise. With A's occupancy in place of B's, the first two terms
 are A's potentials evaluated on B to first order,
 
-    C_A = d_A + discount sum_xy occ_A(x, y) [(P_B - P_A)(x) phi_A + (Q_B - Q_A)(y) psi_A] + the same for the starts,
+    C_A = d_A + discount sum_xy occ_A(x, y) [(P_B - P_A)(x) phi_A + (Q_B - Q_A)(y) psi_A] + the same for initial rows,
 
-which is nearly unbiased where rows are equal. What is made of the two is in `somcot.inference.bias_correction`.
+which is nearly unbiased where rows are equal. `corrected` and `interval` combine the two.
 
-Everything is in units of the unit cost, where the least possible distance is 0. All constants were chosen once, on
-families of their own; none depends on the discount or on the number of states.
+All values are on the unit-cost scale, where the smallest possible distance is 0. All constants were chosen once, on
+separate families of problems; none depends on the discount or on the number of states.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ __all__ = [
 ]
 
 
-# --- Random halves of the data against each other: the cross-fit gap and the cross-fitted value.
+# --- Random halves of the data: the cross-fit gap and the cross-fitted value
 
 HALF_TOLERANCE = 1e-7  # of the cost range; sampling noise is far larger
 _NEGLIGIBLE = 1e-9  # occupancy below which a pair cannot move the gap
 
 
 class Plugin(NamedTuple):
-    """The problem of the estimated chains, solved, and what it was estimated from.
+    """The solved problem of the estimated chains, and the data behind it.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Plugin(NamedTuple):
     x, y : Model
     solution : Solution
     features : FeatureCost or None
-        Where the cost comes from, if that is estimated too.
+        Source of the cost, if the cost is estimated too.
     """
 
     problem: Problem
@@ -89,9 +89,9 @@ class Half(NamedTuple):
     problem : UnitProblem
     solution : Solution
     weight : ndarray, shape (n_pairs + 1,)
-        Of each pair under the half's own coupling, times the discount; of the start laws last.
+        Weight of each pair under the coupling of this half, times the discount; that of the initial distributions last.
     signed : ndarray, shape (n_x, n_y), or None
-        The differences of features whose sizes are the cost, up to a constant; None for a known cost.
+        The differences of features whose absolute values are the cost, up to a constant; None for a known cost.
     """
 
     problem: UnitProblem
@@ -101,7 +101,7 @@ class Half(NamedTuple):
 
     @classmethod
     def solve(cls, problem: UnitProblem, signed: Floats | None, plugin: Solution, guess: Floats) -> Half:
-        """From the potential and the prices of the plug-in, on its pairs."""
+        """Solve a half on the plug-in's pairs, warm-started with its potential and duals."""
         solution = iterate(problem, plugin.pairs, threads=1, guess=guess, tolerance=HALF_TOLERANCE, hints=plugin.sweep)
         if solution.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
@@ -109,18 +109,18 @@ class Half(NamedTuple):
 
     @classmethod
     def of(cls, problem: UnitProblem, solution: Solution) -> Half:
-        """With the occupancy of pairs under its own coupling."""
+        """A half with the occupancy of pairs under its coupling."""
         occupancy = discounted_occupancy(*solution.sweep.kernel(), problem.discount)
         occupancy = np.where(occupancy > _NEGLIGIBLE, occupancy, 0.0)
         return cls(problem, solution, np.append(problem.discount * occupancy, 1.0 - problem.discount))
 
     @property
     def V(self) -> Floats:  # noqa: N802 - the paper's letter
-        """Its potential as a table."""
+        """The potential as a table."""
         return self.solution.pairs.table(self.solution.V)
 
     def mean(self, table: Floats) -> float:
-        """Mean of a table of pairs under the half's own occupancy."""
+        """Mean of a table of pairs under the occupancy of this half."""
         pairs = self.solution.pairs
         return float(self.weight[:-1] @ table[pairs.x, pairs.y]) / self.problem.discount
 
@@ -128,8 +128,8 @@ class Half(NamedTuple):
 def cross_fit(plugin: Plugin, *, n_splits: int, rng: np.random.Generator, threads: int | None = None) -> Halves | None:
     """Split the data `n_splits` times and compare the halves; None for no split.
 
-    Each split costs two solves, which start from the plug-in's potential and live on its pairs. The result does not
-    depend on the number of threads.
+    Each split costs two solves, warm-started with the plug-in's potential and restricted to its pairs. The result
+    does not depend on the number of threads.
     """
     if n_splits == 0:
         return None
@@ -150,7 +150,7 @@ def cross_fit(plugin: Plugin, *, n_splits: int, rng: np.random.Generator, thread
 
 
 def _halves(plugin: Plugin, n_splits: int, rng: np.random.Generator) -> list[tuple[UnitProblem, Floats | None]]:
-    """The problems of both halves of every split, two after two, and the signed differences behind their costs."""
+    """The problems of both halves of every split, in pairs, and the signed differences behind their costs."""
     problem, features = plugin.problem, plugin.features
     halves_x, halves_y = (half_supports(model, n_splits, rng) for model in plugin.models)
     tasks: list[tuple[UnitProblem, Floats | None]] = []
@@ -159,7 +159,7 @@ def _halves(plugin: Plugin, n_splits: int, rng: np.random.Generator) -> list[tup
         if features is None:
             tasks.append((UnitProblem(x, y, problem.unit_cost, problem.discount), None))
             continue
-        noise = features.noise(rng) / problem.scale if k % 2 == 0 else -noise  # halves lie on either side of the whole
+        noise = features.noise(rng) / problem.scale if k % 2 == 0 else -noise  # the halves deviate in opposite ways
         signed = features.signed / problem.scale + noise
         tasks.append((UnitProblem(x, y, np.abs(signed) - problem.offset / problem.scale, problem.discount), signed))
     return tasks
@@ -168,8 +168,8 @@ def _halves(plugin: Plugin, n_splits: int, rng: np.random.Generator) -> list[tup
 def gap(a: Half, b: Half) -> float:
     """gap(A -> B): the mean loss of B's optimal coupling against A's potentials, at least 0.
 
-    Both on the same pairs, with supports of the same entries. With an estimated cost, how B fits the signs is part of
-    it.
+    Both halves have the same pairs and supports with the same entries. With an estimated cost, B's fit of the signs
+    is included.
     """
     loss = a.solution.sweep.gap_of(a.V, b.solution.sweep, b.weight)
     if a.signed is None or b.signed is None:
@@ -178,10 +178,10 @@ def gap(a: Half, b: Half) -> float:
 
 
 def cross_value(half: Half, whole: UnitProblem, signed: Floats | None = None) -> float:
-    """C: the half's potentials and occupancy evaluated on the other half, to first order.
+    """C: the potentials and occupancy of a half evaluated on the other half, to first order.
 
-    The other half is as far from the whole as this one, on the other side: P_other - P_half = 2 (P_whole - P_half).
-    `signed` are the differences of features of the whole, if the cost is made of them; the half's signs stay.
+    The other half deviates from the full data as much in the other direction: P_other - P_half = 2 (P_whole - P_half).
+    `signed` are the feature differences of the full data, if the cost is made of them; the half's signs stay.
     """
     own = half.problem
     slots_x, slots_y = half.solution.sweep.potential_sums(half.V, half.weight)
@@ -193,9 +193,9 @@ def cross_value(half: Half, whole: UnitProblem, signed: Floats | None = None) ->
 
 
 def half_supports(model: Model, n_splits: int, rng: np.random.Generator) -> list[Support]:
-    """Supports of the halves of `n_splits` random splits, two after two, all with the entries of the whole.
+    """Supports of the halves of `n_splits` random splits, in pairs, all with the entries of the full data.
 
-    Rows without observations of their own in a half keep the probabilities of the whole.
+    Rows without observations in a half keep the probabilities of the full data.
     """
     if model.samples is not None and model.samples.discount is not None:
         return _refitted_halves(model, n_splits, rng)
@@ -210,13 +210,13 @@ def half_supports(model: Model, n_splits: int, rng: np.random.Generator) -> list
 def _split_rows(
     counts: NDArray[np.int64], indptr: NDArray[np.int64], n_splits: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Half of every row's observations, drawn without replacement, (n_splits, n_entries); odd ones go either way."""
+    """Half of every row's observations, drawn without replacement, (n_splits, n_entries); odd ones at random."""
     totals = np.broadcast_to(np.add.reduceat(counts, indptr[:-1]), (n_splits, len(indptr) - 1))
     return split_rows(counts, indptr, totals // 2 + (totals % 2) * rng.integers(0, 2, size=totals.shape), rng)
 
 
 def _refitted_halves(model: Model, n_splits: int, rng: np.random.Generator) -> list[Support]:
-    """Random halves of independent samples, the chain fitted to each anew."""
+    """Random halves of independent samples, with the chain refitted to each."""
     assert model.samples is not None
     if isinstance(model.samples, Counts):
         parts = [half for _ in range(n_splits) for half in model.samples.halves(rng)]
@@ -232,21 +232,21 @@ def _refitted_halves(model: Model, n_splits: int, rng: np.random.Generator) -> l
     return [on_entries(model.chain.support, chain) for chain in chains]
 
 
-# --- From what the splits and the pooled rows say to an estimate and its interval: the rules of docs/statistics.md.
+# --- Rules for the estimate and its interval
 
-HALF_SAMPLE = 2.0 + math.sqrt(2.0)  # turns the rise from full to half samples into units of the gap
-SATURATED = 3.0  # accumulated error of the kernels above which data are too few
+HALF_SAMPLE = 2.0 + math.sqrt(2.0)  # converts the increase from full to half samples into units of the gap
+SATURATED = 3.0  # accumulated error of the kernels above which there are too few data
 
 
 class Halves(NamedTuple):
-    """What random halves of the data say, means over all of them.
+    """Statistics of random halves of the data, averaged over all halves.
 
     Attributes
     ----------
     gap : float
-        What one half's coupling loses against the other's potentials.
+        Mean loss of one half's coupling against the other's potentials.
     distance : float
-        Of a half.
+        Distance of a half.
     value : float
         Cross-fitted: one half's potentials evaluated on the other, to first order. May be negative.
     """
@@ -257,16 +257,16 @@ class Halves(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """All that the rules look at.
+    """All inputs of the rules.
 
     Attributes
     ----------
     plugin, error, saturation : float
-        The distance of the estimated chains, its standard error, and how far the data are too few.
+        The distance of the estimated chains, its standard error, and the accumulated error of the kernels.
     halves : Halves or None
-        None where the data were not split.
+        None if the data were not split.
     pooled : float or None
-        Distance of the pooled kernels; None where the states differ. One of the two is there.
+        Distance of the pooled kernels; None if the states differ. At least one of `halves` and `pooled` is not None.
     """
 
     plugin: float
@@ -277,7 +277,7 @@ class Evidence(NamedTuple):
 
     @property
     def gap(self) -> float:
-        """The effective gap; without splits, what it would be at a kink: sqrt(2) times what pooling takes off."""
+        """The effective gap; without splits, its value at a kink: sqrt(2) times the reduction by pooling."""
         if self.halves is None:
             assert self.pooled is not None
             return math.sqrt(2.0) * max(self.plugin - self.pooled, 0.0)
@@ -285,12 +285,12 @@ class Evidence(NamedTuple):
 
     @property
     def rho(self) -> float:
-        """The gap relative to the plug-in; 0 where that is 0."""
+        """The gap relative to the plug-in; 0 if the plug-in is 0."""
         return self.gap / self.plugin if self.plugin > 0.0 else 0.0
 
     @property
     def uncut(self) -> float:
-        """The corrected value without cuts and switches, for ranking: it may be negative."""
+        """The corrected value without truncation and switching, for ranking: it may be negative."""
         if self.halves is None:
             assert self.pooled is not None
             return self.pooled
@@ -298,7 +298,7 @@ class Evidence(NamedTuple):
 
 
 def corrected(evidence: Evidence) -> float:
-    """The estimate: between 0 and the plug-in.
+    """The corrected estimate, between 0 and the plug-in.
 
     Examples
     --------
@@ -318,7 +318,7 @@ def corrected(evidence: Evidence) -> float:
 
 
 def interval(evidence: Evidence, confidence: float) -> Bounds:
-    """Interval for the true distance, which holds the estimate.
+    """Interval for the true distance, which contains the estimate.
 
     Examples
     --------
@@ -334,7 +334,7 @@ def interval(evidence: Evidence, confidence: float) -> Bounds:
         return Bounds(_lowest(evidence, margin), max(0.0, plugin - quarter) + margin)
     estimate, pooled = corrected(evidence), min(evidence.pooled, plugin)
     high = estimate + (plugin - estimate) / 4.0
-    if evidence.halves is None:  # a quarter of what was taken off is in doubt, on either side
+    if evidence.halves is None:  # a quarter of the correction is uncertain, in both directions
         return Bounds(max(0.0, pooled - (plugin - pooled) / 4.0 - margin), high + margin)
     low = min(max(0.0, pooled - margin), _lowest(evidence, margin))
     return Bounds(low, max(high, plugin - quarter) + margin)
@@ -345,13 +345,13 @@ def _ramp(x: float, a: float, b: float) -> float:
 
 
 def _shift(evidence: Evidence) -> float:
-    """D: what the cross-fitted value is below the plug-in."""
+    """D: the difference between the plug-in and the cross-fitted value."""
     assert evidence.halves is not None
     return max(evidence.plugin - evidence.halves.value, 0.0)
 
 
 def _is_kinked(evidence: Evidence) -> float:
-    """Between 0 and 1: whether D is large enough against noise and gap to be the bias of a kink."""
+    """Between 0 and 1: whether D is large enough relative to noise and gap to be the bias at a kink."""
     assert evidence.halves is not None
     shift, gap = _shift(evidence), evidence.halves.gap
     if shift <= 0.0 or gap <= 0.0:
@@ -361,7 +361,7 @@ def _is_kinked(evidence: Evidence) -> float:
 
 
 def _taken_off(evidence: Evidence) -> float:
-    """B, where the states differ: a quarter of the gap where the distance is smooth, D at kinks, the gap near 0."""
+    """B, if the states differ: a quarter of the gap for a smooth distance, D at kinks, the gap near 0."""
     assert evidence.halves is not None
     gap, rho, shift = evidence.gap, evidence.rho, _shift(evidence)
     kinked = _is_kinked(evidence)
@@ -384,7 +384,7 @@ def _lowest(evidence: Evidence, margin: float) -> float:
 
 
 def _most_taken_off(evidence: Evidence) -> float:
-    """How far below the plug-in the pooled rows may go, for small shifts of many rows in the same direction."""
+    """Largest reduction below the plug-in by pooled rows, for small shifts of many rows in the same direction."""
     assert evidence.halves is not None
     most = 1.2 + 0.8 * _ramp(evidence.rho, 0.6, 0.9)
     return most * max(evidence.plugin - evidence.halves.value, evidence.gap / 4.0)

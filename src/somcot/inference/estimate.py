@@ -1,10 +1,10 @@
-"""The default answer for data: corrected distance, interval, warnings, and the plug-in they come from.
+"""The default estimate for data: corrected distance, interval, notes, and the underlying plug-in.
 
-A coupling of two estimated chains is exact for their noise as well: wherever two rows differ by chance, pairs that
-belong together part, and stay apart for a while. The paper's saddle point, solved only until the constraints hold to
-half the sampling noise, does not follow the noise that far. With costs that tell some pairs apart much better than
-others it may stop too early for the rest, and be blurred in its turn; so it is taken where it is the sharper of the two
-(docs/statistics.md, ``python -m benchmarks.maps``).
+An exact coupling of two estimated chains also follows their noise: wherever two rows differ by chance, matched pairs
+separate and stay apart for a while. The paper's saddle point, solved only until the constraints hold to half the
+sampling noise, follows the noise less. If the cost separates some pairs much better than others, it may stop too early
+for the rest and be blurred too; therefore the sharper of the two is used (docs/statistics.md,
+``python -m benchmarks.maps``).
 """
 
 from __future__ import annotations
@@ -54,32 +54,32 @@ __all__ = [
 ]
 
 
-# --- Encoder and decoder behind data, without the blur that sampling noise gives to an exact coupling.
+# --- Encoder and decoder for data, with less blur from sampling noise than an exact coupling
 
-BLUR = 0.3  # rho above which it is worth trying
-ENOUGH = 0.5  # violation to stop at, in units of the sampling noise
-TOLERABLE = 1.0  # violation that will do when steps run out
+BLUR = 0.3  # rho above which the saddle point is tried
+ENOUGH = 0.5  # target violation, in units of the sampling noise
+TOLERABLE = 1.0  # acceptable violation when steps run out
 MAX_STEPS = 32_000
 WORK = 400_000_000  # steps times pairs of transitions: a few seconds
 
 
 def noise_level(models: tuple[Model, Model], discount: float) -> float:
-    """Expected l1 error of the occupancy frequencies of both sides together; known chains have none."""
+    """Expected l1 error of the occupancy frequencies, both sides added; 0 for known chains."""
     return sum(saddle_maps.noise_level(m.chain, m.n_transitions, discount) for m in models if m.samples is not None)
 
 
 def _sharpest(problem: Problem, noise: float, own: Maps, state_law: Floats) -> Maps:
-    """The sharper of the maps `own`, of the coupling of the estimated chains, and those at the level of the noise."""
+    """The sharper of two pairs of maps: `own`, from the coupling of the estimated chains, and those stopped early."""
     best, to_beat = own, _sharpness(own, state_law)
     limit = min(MAX_STEPS, WORK // max(saddle_maps.n_cells(problem), 1))
     if limit < saddle_maps.FIRST_ROUND:
         return own
     max_steps = saddle_maps.FIRST_ROUND << (limit // saddle_maps.FIRST_ROUND).bit_length() - 1  # whole rounds only
     try:
-        for found in saddle_maps.rounds(problem, max_steps=max_steps):
-            if found.violation <= TOLERABLE * noise and _sharpness(found.maps, state_law) > to_beat:
-                best = found.maps._replace(at_noise_level=True)
-                if found.violation <= ENOUGH * noise:
+        for candidate in saddle_maps.rounds(problem, max_steps=max_steps):
+            if candidate.violation <= TOLERABLE * noise and _sharpness(candidate.maps, state_law) > to_beat:
+                best = candidate.maps._replace(at_noise_level=True)
+                if candidate.violation <= ENOUGH * noise:
                     break
     except MemoryLimitError:
         return own
@@ -87,22 +87,22 @@ def _sharpest(problem: Problem, noise: float, own: Maps, state_law: Floats) -> M
 
 
 def _sharpness(maps: Maps, state_law: Floats) -> float:
-    """Mean probability that two draws for one state agree, over states as often as they are visited."""
+    """Mean probability that two draws for one state agree, weighted by the visits of states."""
     agree_x, agree_y = ((law**2).sum(axis=1) for law in maps[:2])
     return float(agree_x @ state_law.sum(axis=1) + agree_y @ state_law.sum(axis=0))
 
 
-# --- What a user should know before trusting an estimate, each with what to do about it.
+# --- Notes for the user, each with a remedy
 
 _FEW_VISITS = 30
-_LISTED = 3  # states that a note names
-_HARDLY = 0.75  # rho above which the data hardly tell the distance from 0
+_LISTED = 3  # number of states named in a note
+_HARDLY = 0.75  # rho above which the distance is not distinguishable from 0
 
 
 def notes(whole: Plugin, evidence: Evidence, by: str = "rows", *, interval: bool = True) -> Iterator[Note]:
-    """Everything there is to say, in the order of importance.
+    """All notes about an estimate, most important first.
 
-    `by` is what the standard error was taken from, `interval` whether one was requested.
+    `by` is the basis of the standard error, `interval` whether one was requested.
     """
     for name, model in zip("xy", whole.models, strict=True):
         if model.samples is not None:
@@ -143,7 +143,7 @@ def _of_one_side(name: str, model: Model, discount: float, by: str, interval: bo
         yield Note("few-visits", name, counts=f"{', '.join(numbers)}{more}", effect=narrow)
 
 
-# --- The default answer for data: corrected distance, interval, warnings, and the plug-in they come from.
+# --- The estimate
 
 _GUARD_PERMUTATIONS = 39
 
@@ -158,9 +158,9 @@ def plugin(
     threads: int | None = None,
     max_sweeps: int = 200,
 ) -> Result:
-    """Distance of the chains estimated from data, solved exactly and not corrected; too high near 0.
+    """Distance of the chains estimated from data, solved exactly and not corrected; biased upward near 0.
 
-    Options as for `somcot.solvers.exact.solve`: ``method="exact"`` on data comes here too.
+    Options as for `somcot.solvers.exact.solve`; ``method="exact"`` on data calls this function.
     """
     began = time.perf_counter()
     models = fit(x, "x"), fit(y, "y")
@@ -193,9 +193,9 @@ def saddle(
     cost, discount
         As for `somcot.distance`.
     stop_at_noise : float, optional
-        For data: stop once the constraints are violated by no more than this multiple of the sampling noise (0.25 is
+        For data: stop once the constraints are violated by at most this multiple of the sampling noise (0.25 is
         sensible) instead of `tolerance`. That removes most of the upward bias near 0, and may bias downward elsewhere.
-        The distance is then an estimate of the truth; the bounds are those of the estimated chains, as ever.
+        The distance is then an estimate of the truth; the bounds are still those of the estimated chains.
     max_steps, tolerance, primal_step, dual_step
         See `somcot.solvers.saddle.solve`.
     """
@@ -237,32 +237,32 @@ def estimate(
     threads: int | None = None,
     pool_rows: bool = True,
 ) -> Result:
-    """Estimate the distance behind data without the plug-in's upward bias.
+    """Estimate a distance from data without the upward bias of the plug-in.
 
     Parameters
     ----------
     x, y : Samples or MarkovChain
-        At least one recorded; the other may be known.
+        At least one is recorded; the other may be known.
     cost, discount
         As for `somcot.distance`.
     confidence : float, optional
         Level of the interval, such as 0.9; None for no interval.
     rng : None, int or numpy.random.Generator
-        Seed of the random splits. None uses a fixed one, so that the same data give the same answer.
+        Seed of the random splits. None uses a fixed seed, so the same data give the same result.
     n_splits : int
-        Splits into halves; each costs two solves. More make the answer depend less on the seed. 0 leaves them out, a
+        Number of splits into halves; each costs two solves. More splits make the result depend less on the seed. 0 is a
         fast mode for processes with the same states: pooled rows only, two solves, no test behind the lower end.
     interval : {"delta", "bootstrap"}
         The delta method with the gap on the lower side, or a basic bootstrap of whole episodes, which fails near 0.
     standard_error : {"rows", "episodes"}
-        Transitions independent given the state left, or only whole episodes independent (data that are not Markov).
+        Transitions independent given the current state, or only whole episodes independent (non-Markov data).
     n_resamples : int
-        Of the bootstrap.
+        Number of bootstrap resamples.
     threads : int, optional
-        By default one per core; the result does not depend on it.
+        One per core by default; the result does not depend on it.
     pool_rows : bool
-        Where both have the same states, pull rows together that the data cannot tell apart. False where the states are
-        small pieces of something continuous: there many small differences in the same direction are the rule.
+        If both have the same states, shrink rows that the data cannot distinguish towards each other. Pass False if the
+        states are small cells of a continuous space, where many small differences in the same direction are common.
     """
     began = time.perf_counter()
     check_confidence(confidence)
@@ -307,7 +307,7 @@ def estimate(
         distance=distance,
         message=(
             f"Estimated from data: {bare.distance:.6g} for the estimated chains (solved exactly), minus "
-            f"{bare.distance - distance:.2g} for the bias that the data show."
+            f"{bare.distance - distance:.2g} for the estimated bias."
         ),
         plugin=bare.distance,
         estimate=_record(evidence, pooled, problem, 2 * n_splits + 1),
@@ -324,9 +324,9 @@ def _interval(problem: Problem, ends: Bounds | None, level: float | None) -> Con
 
 
 class EstimateDetails(policy_iteration.ExactDetails):
-    """Of two estimated chains: counts behind the rows, start laws that follow from them, and maps without blur."""
+    """Details for two estimated chains: counts per row, initial distributions derived from rows, sharper maps."""
 
-    blurred = False  # whether noise blurs the coupling, so that sharper maps are worth a try
+    blurred = False  # whether noise blurs the coupling, so that sharper maps are tried
 
     def __init__(
         self, problem: Problem, small: Reduced, solution: policy_iteration.Solution, models: tuple[Model, Model]
@@ -336,7 +336,7 @@ class EstimateDetails(policy_iteration.ExactDetails):
 
     @cached_property
     def maps(self) -> Maps:
-        """Those of the coupling, or sharper ones at the level of the noise."""
+        """The maps of the coupling, or sharper ones at the level of the noise."""
         if not self.blurred:
             return self.coupling_maps
         noise = noise_level(self.models, self.problem.discount)
@@ -344,7 +344,7 @@ class EstimateDetails(policy_iteration.ExactDetails):
 
     @cached_property
     def gradient(self) -> Gradient | None:
-        """With what the rows do to start laws that follow from them."""
+        """The gradient, including the effect of rows on initial distributions derived from them."""
         plain = super().gradient
         if plain is None or not any(model.starts_in_the_long_run for model in self.models):
             return plain
@@ -353,12 +353,12 @@ class EstimateDetails(policy_iteration.ExactDetails):
 
     @cached_property
     def makeup(self) -> ContributionInputs | None:
-        """With the counts behind each row."""
+        """Inputs of contributions, with the counts behind each row."""
         return contribution_inputs(self.problem, *self.models)
 
 
 def _matched(problem: Problem) -> NDArray[np.int64] | None:
-    """Where each state of X stands among Y's, if both have the same states and equal ones cost the least."""
+    """Position of each state of X among Y's, if both have the same states and equal states have minimum cost."""
     place = {label: j for j, label in enumerate(problem.y.states)}
     if len(problem.x.states) != len(place) or not all(label in place for label in problem.x.states):
         return None
@@ -367,7 +367,7 @@ def _matched(problem: Problem) -> NDArray[np.int64] | None:
 
 
 def _independent(models: tuple[Model, Model]) -> bool:
-    """Whether one side is independent samples of the occupancy: their state frequencies say more than row counts."""
+    """Whether one side is independent samples of the occupancy: state frequencies are then informative too."""
     return any(model.samples is not None and model.samples.discount is not None for model in models)
 
 
@@ -376,13 +376,13 @@ def _check_splits(n_splits: int, shared: NDArray[np.int64] | None) -> int:
     if n_splits == 0 and shared is None:
         raise ValueError(
             "n_splits: 0 leaves the correction to rows that both processes share, which needs episodes with the same "
-            "states on both sides and the least cost for equal ones; use 4"
+            "states on both sides and minimum cost for equal states; use 4"
         )
     return n_splits
 
 
 def _record(evidence: Evidence, pooled: Pooled | None, problem: Problem, n_solves: int) -> Estimate:
-    """What was found, in the units of the cost."""
+    """The estimate in the units of the cost."""
     gap, error = problem.scale * evidence.gap, problem.scale * evidence.error
     record = Estimate(gap, evidence.rho, error, evidence.saturation, n_solves, problem.to_user(evidence.uncut))
     if pooled is None or evidence.pooled is None:
@@ -396,26 +396,26 @@ def _record(evidence: Evidence, pooled: Pooled | None, problem: Problem, n_solve
 
 
 def _guarded(
-    found: Bounds,
+    bounds: Bounds,
     evidence: Evidence,
     whole: Plugin,
     order: NDArray[np.int64] | None,
     rng: np.random.Generator,
 ) -> Bounds:
-    """Let the interval reach down to 0 where a permutation test cannot tell the processes apart.
+    """Extend the interval to 0 if a permutation test does not distinguish the processes.
 
-    Only where the states are shared and equal states cost nothing, and only where the lower end is near enough to 0 for
-    the test to matter. Not where known start laws differ: then the two are different processes from the first state on.
-    Nor in the fast mode, which would no longer be fast.
+    This applies only if the states are shared, equal states cost nothing, and the lower end is near enough to 0 for the
+    test to matter. It does not apply if known initial distributions differ: then the processes differ from the first
+    state on. The fast mode skips it too, since the test takes time.
     """
     x, y = whole.x.samples, whole.y.samples
-    if found.low <= 0.0 or evidence.plugin - 1.25 * evidence.gap - 6.0 * evidence.error > 0.0:
-        return found
+    if bounds.low <= 0.0 or evidence.plugin - 1.25 * evidence.gap - 6.0 * evidence.error > 0.0:
+        return bounds
     if evidence.halves is None or order is None or x is None or y is None or x.discount != y.discount:
-        return found
+        return bounds
     if known_starts_differ(x, y):
-        return found
+        return bounds
     cost = np.ascontiguousarray(whole.problem.unit_cost[:, order])
     statistic, null = permutation_test(x, y, cost, whole.problem.discount, _GUARD_PERMUTATIONS, rng)
     p = (1 + int((null >= statistic - 1e-9).sum())) / (_GUARD_PERMUTATIONS + 1)
-    return found if p <= 0.05 else Bounds(0.0, found.high)
+    return bounds if p <= 0.05 else Bounds(0.0, bounds.high)

@@ -1,6 +1,6 @@
-"""How sure one can be of an estimated distance: standard errors, saturation and the bootstrap.
+"""Uncertainty of an estimated distance: standard errors, saturation and the bootstrap.
 
-Everything here is in units of the unit cost, where the least possible distance is 0.
+All values are on the unit-cost scale, where the smallest possible distance is 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from somcot.solvers.policy_iteration import iterate
 
 __all__ = ["bootstrap", "saturation", "standard_error"]
 
-_DENSE_INFORMATION = 1500  # parameters up to which the information matrix is solved in full
+_DENSE_INFORMATION = 1500  # largest number of parameters for a dense information matrix
 _RESAMPLE_TOLERANCE = 1e-6
 
 
@@ -34,12 +34,12 @@ def standard_error(x: Model, y: Model, gradient: Gradient, scale: float = 1.0, *
     ----------
     x, y : Model
     gradient : Gradient
-        Of the distance at the plug-in.
+        Gradient of the distance at the plug-in.
     scale : float
-        Unit to work in, such as the range of the cost, so that squares of huge or tiny costs do not overflow.
+        Unit of computation, such as the range of the cost, so that squares of huge or tiny costs do not overflow.
     by : {"rows", "episodes"}
-        Treat transitions as independent given the state left (rows), or only whole episodes as independent, which
-        holds for data that are not Markov too. Independent samples of the occupancy have their own formula.
+        Treat transitions as independent given the current state (rows), or only whole episodes as independent, which
+        is valid for non-Markov data too. Independent samples of the occupancy use a separate formula.
     """
     if by not in ("rows", "episodes"):
         raise ValueError(f"standard_error: found {by!r}, expected 'rows' or 'episodes'")
@@ -58,9 +58,9 @@ def standard_error(x: Model, y: Model, gradient: Gradient, scale: float = 1.0, *
 
 
 def saturation(models: tuple[Model, ...], discount: float, settling: float = np.inf) -> float:
-    """Expected total-variation error of the kernels, accumulated over the horizon; above 3 data are too few.
+    """Expected total-variation error of the kernels, accumulated over the horizon; above 3 there are too few data.
 
-    Close to discount 1 errors add up no longer than it takes to settle, `settling` steps.
+    Near discount 1, errors accumulate only until the processes mix, over `settling` steps.
     """
     steps = 1.0 / (1.0 - discount)
     steps = min(steps, settling) if discount > CLOSE else steps
@@ -74,10 +74,10 @@ def saturation(models: tuple[Model, ...], discount: float, settling: float = np.
 
 
 def bootstrap(whole: Plugin, plugin: float, confidence: float, n_resamples: int, rng: np.random.Generator) -> Bounds:
-    """Basic bootstrap interval of the plug-in, whole episodes (or independent transitions) resampled.
+    """Basic bootstrap interval of the plug-in; whole episodes (or independent transitions) are resampled.
 
-    It fails near distance 0: the plug-in is biased upward there and its resamples more so, and the interval covered the
-    truth in 0 to 53 % of cases at nominal 90 %. Use it for distances well above 0, as a check.
+    It fails near distance 0: the plug-in is biased upward there and its resamples more so; the interval covered the
+    truth in 0 to 53 % of cases at nominal 90 %. Use it as a check for distances well above 0.
     """
     problem, features = whole.problem, whole.features
     guess = whole.solution.pairs.table(whole.solution.V)
@@ -103,14 +103,14 @@ def bootstrap(whole: Plugin, plugin: float, confidence: float, n_resamples: int,
 
 
 def with_episodes(model: Model, purpose: str) -> Samples:
-    """The recording itself; counts have none left."""
+    """The recording itself; counts do not keep episodes."""
     if not isinstance(model.samples, Samples):
         raise TypeError(Note("needs-episodes", purpose=purpose))
     return model.samples
 
 
 def _row_variance(model: Model, slope: RowGradient) -> float:
-    """Sum over rows of Var_P[G(x, .)] / n_x, the start row included where it was estimated."""
+    """Sum over rows of Var_P[G(x, .)] / n_x, including the initial row if it was estimated."""
     return float((_entry_slopes(model, slope) ** 2 * _weights(model)).sum())
 
 
@@ -122,7 +122,7 @@ def _weights(model: Model) -> Floats:
 
 
 def _entry_slopes(model: Model, slope: RowGradient) -> Floats:
-    """Centred derivatives for every entry of the support, start row last."""
+    """Centred derivatives for every entry of the support, initial row last."""
     indptr, indices, _ = model.chain.support
     return np.concatenate([slope.values, slope.initial[indices[indptr[-2] :]]])
 
@@ -137,7 +137,7 @@ def _episode_variance(model: Model, slope: RowGradient) -> float:
         influence = influence + slope.initial[samples.now[samples.offsets[:-1]]] / samples.n_episodes
     m = samples.n_episodes
     if m < 2:
-        raise ValueError("standard_error: one episode says nothing about the spread between episodes; use 'rows'")
+        raise ValueError("standard_error: one episode does not show the variance between episodes; use 'rows'")
     return float((influence**2).sum() * m / (m - 1))
 
 
@@ -145,22 +145,22 @@ def _episode_variance(model: Model, slope: RowGradient) -> float:
 def _occupancy_variance(model: Model, slope: RowGradient, discount: float) -> float:
     """Variance of the flow-constrained maximum-likelihood fit, from its information matrix.
 
-    Parameters h are changes of the probabilities on the support with zero row sums (and of the start law when it was
-    fitted too); the score of a sample (x, x') is h(x, x') / P(x' | x) + dxi(x) / xi(x).
+    Parameters h are changes of the probabilities on the support with zero row sums (and of the initial distribution if
+    that was fitted too); the score of a sample (x, x') is h(x, x') / P(x' | x) + dxi(x) / xi(x).
     """
     assert model.samples is not None
     support, n = model.chain.support, model.chain.n_states
     fitted_start = not model.samples.starts_known
     n_entries = int(support.indptr[-1] if fitted_start else support.indptr[-2])
     if n_entries > _DENSE_INFORMATION:
-        return _row_variance(model, slope)  # ignores what state frequencies add, so on the safe side
+        return _row_variance(model, slope)  # ignores the information in state frequencies: conservative
     rows = support.rows[:n_entries]
     columns, P = support.indices[:n_entries], support.probabilities[:n_entries]
     xi = model.chain.state_occupancy(discount)
     inside = rows < n
     transition = np.zeros((n, n))
     transition[rows[inside], columns[inside]] = P[inside]
-    effect = np.zeros((n, n_entries))  # of each parameter on the inflow of each state
+    effect = np.zeros((n, n_entries))  # effect of each parameter on the inflow of each state
     effect[columns, np.arange(n_entries)] = np.where(inside, discount * np.append(xi, 0.0)[rows], 1.0 - discount)
     dxi = np.linalg.solve(np.eye(n) - discount * transition.T, effect)
     visited = inside & (np.append(xi, 0.0)[rows] > 1e-12)

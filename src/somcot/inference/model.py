@@ -1,4 +1,4 @@
-"""A process as estimated from data: a chain, and how much is known of each of its rows."""
+"""A process estimated from data: a chain, and the number of observations behind each row."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["Model", "fit", "on_entries", "split_rows"]
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """One process as estimated: a chain, and how often each of its probabilities was seen.
+    """An estimated process: a chain, and how often each of its transitions was observed.
 
     Attributes
     ----------
     chain : MarkovChain
     counts : ndarray of int64, shape (n_entries,)
-        For every entry of the chain's support (start row last); all 0 in rows that are known, not estimated.
+        For every entry of the chain's support (initial row last); all 0 in rows that are known, not estimated.
     samples : Samples, Counts or None
         The data; None for a known chain.
     """
@@ -35,27 +35,27 @@ class Model:
 
     @property
     def totals(self) -> NDArray[np.int64]:
-        """Observations behind each row, start row last; 0 for known rows."""
+        """Number of observations of each row, initial row last; 0 for known rows."""
         return self.chain.support.row_sums(self.counts)
 
     @property
     def known_rows(self) -> NDArray[np.bool_]:
-        """Which rows are known rather than estimated, start row last."""
+        """Which rows are known rather than estimated, initial row last."""
         known = np.full(self.chain.n_states + 1, self.samples is None)
         known[-1] |= self.samples is not None and self.samples.initial is not None
         return known
 
     def with_start(self, support: Support) -> Support:
-        """The same kernel with the start law that belongs to it, where that follows from the kernel."""
+        """The same kernel with its initial distribution, if that is derived from the kernel."""
         return with_long_run_start(support) if self.starts_in_the_long_run else support
 
     @property
     def starts_in_the_long_run(self) -> bool:
-        """Whether the start law is the long-run law of the kernel."""
+        """Whether the initial distribution is the stationary distribution of the kernel."""
         return self.samples is not None and self.samples.stationary
 
     def in_full(self, slope: RowGradient) -> RowGradient:
-        """The derivative along the rows with what they do to the start law, where that follows from them."""
+        """The derivative along the rows, including their effect on an initial distribution derived from them."""
         if not self.starts_in_the_long_run:
             return slope
         added = slopes(self.chain.support, self.chain.initial, slope.initial)
@@ -63,14 +63,14 @@ class Model:
 
     @property
     def n_transitions(self) -> int:
-        """Transitions observed; 0 for a known chain."""
+        """Number of observed transitions; 0 for a known chain."""
         return 0 if self.samples is None else self.samples.n_transitions
 
 
 def fit(process: ChainOrData, name: str = "") -> Model:
-    """Estimate the chain behind a process and count what is known of each of its rows.
+    """Estimate the chain behind a process, with the number of observations of each row.
 
-    Warnings about the data are prefixed with `name`, which says whose they are.
+    Warnings about the data are prefixed with `name`, the name of the argument.
     """
     if isinstance(process, MarkovChain):
         return Model(process, np.zeros(len(process.support.indices), dtype=np.int64), None)
@@ -88,7 +88,7 @@ def fit(process: ChainOrData, name: str = "") -> Model:
 
 
 def on_entries(support: Support, chain: MarkovChain) -> Support:
-    """Another chain's probabilities on given entries; rows it does not share keep theirs."""
+    """Another chain's probabilities on the entries of `support`; rows that it does not share keep theirs."""
     rows, own = support.rows, chain.support
     place = np.minimum(own.locate(rows, support.indices), len(own.indices) - 1)
     present = (own.rows[place] == rows) & (own.indices[place] == support.indices)
@@ -101,9 +101,9 @@ def on_entries(support: Support, chain: MarkovChain) -> Support:
 def split_rows(
     counts: NDArray[np.int64], indptr: NDArray[np.int64], sizes: NDArray[np.int64], rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Draw that many observations of every row without replacement, as often as `sizes` has rows.
+    """Draw observations of every row without replacement, `sizes[k]` per row in draw k.
 
-    All rows and draws at once, one entry of the row after the other (sequential hypergeometric draws).
+    All rows and draws together, one entry of the row after the other (sequential hypergeometric draws).
 
     Parameters
     ----------

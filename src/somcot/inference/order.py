@@ -1,9 +1,9 @@
-"""How much memory a process has: does the last state tell all that the past tells about the next one?
+"""The Markov order of a process: does the next state depend on more than the last k states?
 
-Order k holds if, given the last k states, the next state does not depend on the state before them. For every word of
-k states that occurs, the table of "state before" against "next state" is tested by Pearson's chi-squared; its law comes
-from dealing the next states of each word anew among its occurrences, which keeps both margins and so also holds for
-tables far too sparse for the chi-squared law.
+Order k holds if, given the last k states, the next state does not depend on the state before them. For every k-gram
+that occurs, the table of "state before" against "next state" is tested by Pearson's chi-squared. Its null distribution
+comes from permuting the next states among the occurrences of each k-gram, which keeps both margins and is therefore
+valid for tables far too sparse for the chi-squared distribution.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ __all__ = ["MarkovOrder", "has_memory", "markov_order"]
 
 _PERMUTATIONS = 399
 _LEVEL = 0.05
-_QUICK = 19  # permutations of the check that every comparison of data makes
+_QUICK = 19  # permutations of the check made in every comparison of data
 _CLEAR = 6.0  # standard deviations above chance
-_STRONG = 0.02  # mean squared relative change of the next state's law, about 0.01 nats of information
-_LOOKED_AT = 10_000  # transitions from the beginning of the recording that this check takes into account
+_STRONG = 0.02  # mean squared relative change of the next state's distribution, about 0.01 nats
+_LOOKED_AT = 10_000  # this check uses the first transitions of the recording, up to this number
 
 
 class MarkovOrder(NamedTuple):
-    """Outcome of `markov_order`.
+    """Result of `markov_order`.
 
     Attributes
     ----------
     order : int
-        The least order that is not rejected at 5 %; one more than the last that was tested when all are.
+        The smallest order not rejected at 5 %; one more than the last order tested if all are rejected.
     pvalues : tuple of float
-        Of order 1 against 2, 2 against 3, and so on.
+        P-values of order 1 against 2, 2 against 3, and so on.
     """
 
     order: int
@@ -49,7 +49,7 @@ class MarkovOrder(NamedTuple):
     def _repr_html_(self) -> str:
         more = " or more" if self.order > len(self.pvalues) else ""
         rows = [(f"{k} against {k + 1}", f"{p:.3g}") for k, p in enumerate(self.pvalues, 1)]
-        said = "the least order that is not rejected at 5 %"
+        said = "the smallest order not rejected at 5 %"
         return card(f"order {self.order}{more}", (), Table(("tested", "p-value"), rows, "lr"), sub=said)
 
     def __str__(self) -> str:
@@ -59,9 +59,9 @@ class MarkovOrder(NamedTuple):
 
 
 def markov_order(samples: Data, *, max_order: int = 3, rng: int | np.random.Generator | None = None) -> MarkovOrder:
-    """Test how many past states matter for the next one; see `somcot.markov_order`."""
+    """Test how many past states matter for the next state; see `somcot.markov_order`."""
     if isinstance(samples, Counts):
-        raise TypeError("samples: found Counts, which have forgotten their episodes; the order is tested on Samples")
+        raise TypeError("samples: found Counts, which do not keep episodes; pass the Samples to test the order")
     if not isinstance(samples, Samples):
         raise TypeError(f"samples: found {type(samples).__name__}, expected Samples{needs_cells(samples)}")
     if samples.offsets is None:
@@ -76,7 +76,7 @@ def markov_order(samples: Data, *, max_order: int = 3, rng: int | np.random.Gene
 
 
 def has_memory(samples: Samples) -> bool:
-    """Whether one state of memory clearly does not suffice: beyond chance, and by more than a trifle."""
+    """Whether order 1 is clearly violated: significantly, and by a relevant amount."""
     if samples.offsets is None:
         return False
     words = Occurrences.of(_steps(samples, _LOOKED_AT), 1)
@@ -89,14 +89,14 @@ def has_memory(samples: Samples) -> bool:
 
 
 class Occurrences(NamedTuple):
-    """Where words of k states occur with a state before and one after, sorted by word, then by the state before.
+    """Occurrences of k-grams with a preceding and a following state, sorted by k-gram, then by preceding state.
 
     Attributes
     ----------
     word : ndarray of int64
-        Word w fills the places ``word[w]`` to ``word[w + 1]``.
+        K-gram w has the positions ``word[w]`` to ``word[w + 1]``.
     block : ndarray of int64
-        The same for each pair of a word and the state before it.
+        The same for each pair of a k-gram and its preceding state.
     next : ndarray of int32
         The state after each occurrence.
     """
@@ -143,14 +143,14 @@ def _chi_squared(
     word: NDArray[np.int64], block: NDArray[np.int64], following: NDArray[np.int32], n: int, n_permutations: int,
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:  # fmt: skip
-    """Chi-squared of the data, first, and of `n_permutations` rearrangements."""
+    """Chi-squared of the data, first, and of `n_permutations` permutations."""
     values: NDArray[np.float64] = _permuted(word, block, following.copy(), n, n_permutations, rng)
     return values
 
 
 @kernel
 def _permuted(word, block, following, n, n_permutations, rng):  # type: ignore[no-untyped-def]
-    """Chi-squared, with n_w the occurrences of a word: sum_w n_w sum_ab n_awb^2 / (n_aw n_wb), minus the places."""
+    """Chi-squared, n_w counting occurrences of a k-gram: sum_w n_w sum_ab n_awb^2 / (n_aw n_wb), minus positions."""
     values = np.empty(n_permutations + 1)
     margin = np.zeros(n)
     cell = np.zeros(n)

@@ -1,4 +1,4 @@
-"""Tests of "the same process?": whole episodes dealt to groups at random."""
+"""Tests of "the same process?": whole episodes are permuted between groups."""
 
 from __future__ import annotations
 
@@ -34,50 +34,50 @@ __all__ = [
     "sequential_pvalue",
 ]
 
-MOST_PERMUTATIONS = 10_000_000  # each is kept in the result, and no p-value needs more
-_LEVEL = 0.05  # the level at which an answer counts as clear
-_ENOUGH = 10  # regroupings as far apart as the data that end the test at the earliest
-_ROUND = 20  # regroupings between two looks at the clock; part of no result
-_REFERENCE = 29  # regroupings that say how far each statistic is from chance
-_ALIKE = 999  # regroupings that must all be farther apart before recordings count as too alike
-_APART = 1 << 40  # numbers of the regroupings for these two; the test itself draws none of them
-_MOST = 5_000_000  # transitions above which nobody is asked to wait for that
+MOST_PERMUTATIONS = 10_000_000  # all are kept in the result, and no p-value needs more
+_LEVEL = 0.05  # significance level
+_ENOUGH = 10  # smallest number of permutations as extreme as the data that ends the test
+_ROUND = 20  # permutations between two progress updates; does not affect the result
+_REFERENCE = 29  # permutations that standardise each statistic
+_ALIKE = 999  # permutations that must all be farther apart for recordings to be suspiciously similar
+_APART = 1 << 40  # first index of the permutations for these two; the test itself uses smaller ones
+_MOST = 5_000_000  # transitions above which this check is skipped
 
 
 def verdict(pvalue: float) -> str:
-    """What a test of "the same process" says, and no more than that.
+    """The conclusion of a test of "the same process", and no more than that.
 
     Examples
     --------
     >>> verdict(0.6)
-    'No difference shown: the same process may well give recordings as different as these.'
+    'No difference shown: two recordings of the same process may well differ this much.'
     """
     if pvalue <= 0.05:
-        return "The recordings differ: the same process would rarely give recordings as different as these."
-    return "No difference shown: the same process may well give recordings as different as these."
+        return "The recordings differ: two recordings of the same process would rarely differ this much."
+    return "No difference shown: two recordings of the same process may well differ this much."
 
 
 @dataclass(frozen=True)
 class SameProcessResult:
-    """Outcome of a permutation test.
+    """Result of a permutation test.
 
     Attributes
     ----------
     statistic : float
-        Distance of the two estimated chains; for more than two, the squared distances to the chain of all together,
-        weighted by numbers of episodes; or Pearson's chi-squared.
+        Distance between the two estimated chains; for more than two recordings, the squared distances to the pooled
+        chain, weighted by numbers of episodes; or Pearson's chi-squared.
     pvalue : float
-        Share of random regroupings of the recordings at least as far apart, the data themselves included.
+        Fraction of random permutations of the episodes at least as far apart, including the data themselves.
     n_permutations : int
-        Regroupings that were drawn.
+        Number of permutations drawn.
     stopped_early : bool
-        Whether so many regroupings were as far apart as the data that the rest could not change the answer; the
-        p-value is then that of Besag and Clifford's sequential test, which has exact level too.
+        Whether the test stopped because enough permutations were as far apart as the data to settle the conclusion;
+        the p-value is then that of Besag and Clifford's sequential test, which has exact level too.
     observed : float
-        What the regroupings are compared with: the distance to first order at the pooled process or chi-squared,
-        whichever is more standard deviations above chance, in standard deviations; or chi-squared itself.
+        The value compared with the permutations: the larger of the first-order distance at the pooled process and
+        chi-squared, both in standard deviations above their permutation means; or chi-squared itself.
     null_distribution : ndarray, shape (n_permutations,)
-        The same for the regroupings.
+        The same for the permutations.
     """
 
     statistic: float
@@ -88,10 +88,10 @@ class SameProcessResult:
     null_distribution: Floats = field(repr=False)
 
     def _repr_html_(self) -> str:
-        early = "; more could not change the answer" if self.stopped_early else ""
+        early = "; more would not change the conclusion" if self.stopped_early else ""
         facts = [
             ("statistic", figure(self.statistic)),
-            ("compared", f"with {self.n_permutations:,} random regroupings of the recordings{early}"),
+            ("compared", f"with {self.n_permutations:,} random permutations of the episodes{early}"),
         ]
         picture = histogram(self.null_distribution, self.observed)
         return card(f"p = {self.pvalue:.3g}", facts, picture, sub=verdict(self.pvalue))
@@ -99,7 +99,7 @@ class SameProcessResult:
     def __str__(self) -> str:
         early = ", stopped early" if self.stopped_early else ""
         said = verdict(self.pvalue).partition(":")[0].lower()
-        figures = f"statistic {self.statistic:.4g}, {self.n_permutations} regroupings{early}"
+        figures = f"statistic {self.statistic:.4g}, {self.n_permutations} permutations{early}"
         return f"p = {self.pvalue:.3g}, {said}, {figures}"
 
 
@@ -146,10 +146,10 @@ def same_process(
 def permutation_test(
     x: Data, y: Data, cost: Floats, discount: float, n_permutations: int, rng: np.random.Generator
 ) -> tuple[float, Floats]:
-    """The distance of two recordings to first order, and that of random regroupings of their episodes.
+    """The first-order distance of two recordings, and that of random permutations of their episodes.
 
-    Where one of the two is counts, single transitions are dealt instead. `cost` is the unit cost between the states of
-    `x`.
+    If one of the two is Counts, single transitions are permuted instead. `cost` is the unit cost between the states
+    of `x`.
     """
     deck = deck_of_two(x, y)
     measure = slope(deck, cost, discount, threads=1)
@@ -159,16 +159,16 @@ def permutation_test(
 
 
 def sequential_pvalue(deck: AnyDeck, measure: Statistic, n_permutations: int) -> float:
-    """P-value of one statistic, with a fixed seed and in this thread."""
+    """P-value of one statistic, with a fixed seed, in this thread."""
     return _sequential(deck, measure, 0, n_permutations, threads=1).pvalue
 
 
 def looks_identical(x: Samples, y: Samples) -> Note | None:
-    """A sentence for recordings more alike than independent ones can be, such as a log and a copy of it.
+    """A note for recordings more similar than independent ones can be, such as a log and a copy of it.
 
-    Chi-squared of the main entries of the rows must be smaller than that of 999 regroupings of the episodes, so one
-    honest comparison in a thousand is suspected. The first regrouping that is as alike ends the search: seven on
-    average.
+    Chi-squared of the main entries of the rows must be smaller than in 999 permutations of the episodes, so one
+    valid comparison in a thousand is suspected. The search ends at the first permutation that is as similar: after
+    seven on average.
     """
     if x.discount != y.discount or known_starts_differ(x, y) or x.n_transitions + y.n_transitions > _MOST:
         return None
@@ -178,7 +178,7 @@ def looks_identical(x: Samples, y: Samples) -> Note | None:
 def _too_alike(deck: PooledEpisodes, seed: int) -> bool:
     rows = np.array([deck.support.row_sums(group) for group in deck.counts(deck.observed)])
     shares = rows / rows.sum(axis=1, keepdims=True)
-    if shares.min(axis=0).sum() < 0.5:  # hardly a row in common: chi-squared has nothing to compare
+    if shares.min(axis=0).sum() < 0.5:  # few rows in common: chi-squared has little to compare
         return False
     observed = main_pearson(deck, deck.observed)
     return all(main_pearson(deck, deck.shuffled(seed, b)) > observed for b in range(_APART, _APART + _ALIKE))
@@ -197,13 +197,13 @@ def _sequential(
 ) -> _Sequential:
     """Besag and Clifford's sequential Monte-Carlo test.
 
-    Stopping at the h-th regrouping as far apart as the data gives p = h / (regroupings so far), otherwise
-    p = (1 + as far apart) / (n + 1): both have exact level. With h at least 5 % of n a test that stops could not
-    have come out below 5 % any more.
+    Stopping at the h-th permutation as far apart as the data gives p = h / (permutations so far), otherwise
+    p = (1 + as far apart) / (n + 1): both have exact level. With h at least 5 % of n, a test that stops can no longer
+    give a p-value below 5 %.
     """
     enough = max(_ENOUGH, int(np.ceil(_LEVEL * (n + 1))))
     observed = measure(deck, deck.observed)
-    bar = observed - 1e-9 * max(abs(observed), 1e-3)  # the same grouping drawn again counts, whatever rounding says
+    bar = observed - 1e-9 * max(abs(observed), 1e-3)  # the observed grouping drawn again counts, despite rounding
     values: list[float] = []
     with ThreadPoolExecutor(thread_count(threads)) as pool:
         for begin in range(0, n, _ROUND):
@@ -232,7 +232,7 @@ def _recordings(x: Any, y: Any) -> list[Samples]:
 
 
 def _warn_few(deck: PooledEpisodes) -> None:
-    """Say so when there are too few ways to deal the episodes for a small p-value."""
+    """Warn if there are too few distinct permutations of the episodes for a small p-value."""
     ways, left = 1, len(deck.observed)
     for size in np.bincount(deck.observed):
         ways *= comb(left, int(size))
@@ -243,20 +243,20 @@ def _warn_few(deck: PooledEpisodes) -> None:
 
 
 def _warn_of_names(recordings: Sequence[Samples]) -> None:
-    """Say so when the p-value is about names: no episode of one recording could be one of another."""
+    """Warn if the p-value reflects names: no episode of one recording could belong to another."""
     if all(set(x.states).isdisjoint(y.states) for x, y in combinations(recordings, 2)):
         warn(Note("no-shared-states"), DataWarning)
 
 
 def _in_units(table: Floats, n_groups: int) -> tuple[float, float, Floats]:
-    """Offset and scale that give distances, or sums of squared distances, in the user's units; the cost in [0, 1]."""
+    """Offset and scale that convert distances, or sums of squares, to the user's units; the cost in [0, 1]."""
     least, spread = float(table.min()), float(table.max() - table.min()) or 1.0
     offset, scale = (least, spread) if n_groups == 2 else (0.0, spread**2)
     return offset, scale, (table - least) / spread
 
 
 def _table(cost: Any, recordings: Sequence[Samples], deck: PooledEpisodes) -> Floats:
-    """The cost between all states of all recordings, in the order of the pooled ones."""
+    """The cost between all states of all recordings, in the order of the pooled states."""
     pooled = deck.pooled
     n, states = pooled.n_states, pooled.states
     if isinstance(cost, str) and cost != "features":
@@ -274,24 +274,24 @@ def _table(cost: Any, recordings: Sequence[Samples], deck: PooledEpisodes) -> Fl
         return costs.check_cost(array, n, n)[:, order]
     if array.shape != (n, n):
         raise ValueError(
-            f"cost: shape is {array.shape}; episodes are dealt anew, so it must say what every state of all recordings "
-            f"costs against every other: shape {(n, n)}, states in the order in which they first occur, those of the "
+            f"cost: shape is {array.shape}; episodes are permuted, so it must have the cost between all states of all "
+            f"recordings: shape {(n, n)}, states in the order in which they first occur, those of the "
             "first recording before new ones of the next; or pass cost='labels' or a function of two Samples"
         )
     return costs.check_cost(array, n, n)
 
 
 def _doubt_features(cost: str | costs.FeatureCost, recordings: Sequence[Samples]) -> None:
-    """Say what a test of the steps does not see: rewards that differ in one state."""
+    """Refuse costs that the test cannot see: rewards that differ in one state."""
     if isinstance(cost, str):
         if len(recordings) > 2:
             return
         cost = costs.from_features(*recordings)
     if cost.kept_apart:
         raise ValueError(
-            "cost: pool=False counts rewards that differ in one state, but episodes are dealt anew by their states, "
+            "cost: pool=False counts rewards that differ in one state, but episodes are permuted by their states, "
             "and rewards are known for each state, not for each episode; somcot.distance(..., confidence=0.9) has an "
-            "interval that counts them, and cost='features' tests the steps alone"
+            "interval that counts them, and cost='features' tests the transitions alone"
         )
     note = cost.disagreement("features-differ-in-test")
     if note is not None:

@@ -1,4 +1,4 @@
-"""Recordings put together and dealt to groups again: what every permutation test here works on."""
+"""Pooled recordings whose episodes or transitions are permuted between groups: the basis of permutation tests."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class PooledEpisodes:
     Attributes
     ----------
     pooled : Samples
-        All recordings, one after the other.
+        All recordings, concatenated.
     observed : ndarray of int64, shape (n_units,)
-        The recording that each episode came from.
+        The recording of each episode.
     n_groups : int
     """
 
@@ -44,22 +44,23 @@ class PooledEpisodes:
 
     @classmethod
     def of(cls, recordings: Sequence[Samples]) -> PooledEpisodes:
-        """Put recordings together; equal labels are the same state."""
+        """Pool recordings; equal labels are the same state."""
         sizes = [recording.n_units for recording in recordings]
         return cls(reduce(Samples.merge, recordings), np.repeat(np.arange(len(sizes)), sizes), len(sizes))
 
     @cached_property
     def support(self) -> Support:
-        """The chain of all recordings together."""
+        """The chain of the pooled recordings."""
         support = self.pooled.chain(check=False).support
         return _starting_where_visited(support, self.pooled) if self.parted else support
 
     @cached_property
     def parted(self) -> bool:
-        """Whether long-run starts are asked for and there is no one long run: recordings of other states, say.
+        """Whether stationary initial distributions are used but the pooled chain has several recurrent classes.
 
-        The law of the largest part would then be everybody's start, and groups that never meet would be alike. So
-        groups start where they are seen, and their start row counts visits.
+        The stationary distribution of the largest class would then be the initial distribution of every group, and
+        groups that never meet would look equal. So groups start in the states they visit,
+        and their initial row counts visits.
         """
         return self.pooled.stationary and long_run_part(self.pooled.pair_counts).others > 0
 
@@ -69,14 +70,13 @@ class PooledEpisodes:
         return np.bincount(self.observed, minlength=self.n_groups) / len(self.observed)
 
     def shuffled(self, seed: int, index: int) -> Labels:
-        """Regrouping number `index`: its own random numbers, so that the order of the work does not matter."""
+        """Permutation number `index`, with a separate random stream, so that the order of the work does not matter."""
         return np.random.default_rng([seed, index]).permutation(self.observed)
 
     def counts(self, labels: Labels) -> Floats:
-        """How often each group shows each entry of the support, start row last, shape (n_groups, n_entries).
+        """Counts of each group for each entry of the support, initial row last, shape (n_groups, n_entries).
 
-        The start row stays 0 where the law of the first state is known, and holds visits where recordings are
-        `parted`.
+        The initial row is 0 if the initial distribution is known, and counts visits if recordings are `parted`.
         """
         slot, unit = self._entries
         size = len(self.support.indices)
@@ -84,7 +84,7 @@ class PooledEpisodes:
         return table.reshape(self.n_groups, size).astype(np.float64)
 
     def kernels(self, labels: Labels) -> list[Support]:
-        """The chain of each group; rows that a group never leaves take those of all together."""
+        """The chain of each group; rows that a group never leaves are those of the pooled chain."""
         if self.pooled.discount is not None:
             units = (np.flatnonzero(labels == g) for g in range(self.n_groups))
             return [on_entries(self.support, self.pooled.take(u).chain(check=False)) for u in units]
@@ -108,20 +108,20 @@ class PooledEpisodes:
 
 @dataclass(frozen=True, eq=False)
 class PooledRows:
-    """Two recordings as counts: single transitions are dealt anew, those out of each state among themselves.
+    """Two recordings as counts: single transitions are permuted, separately for each state that they leave.
 
-    For counts, which have forgotten their episodes. Exact where the process is Markov of order 1, which the counts take
-    for granted. A grouping is how often the first group shows each entry of the support, start row last.
+    This is for counts, which do not keep episodes. It is exact for Markov processes of order 1, which counts assume.
+    A grouping is the counts of the first group for each entry of the support, initial row last.
 
     Attributes
     ----------
     pooled : Counts
-        Both together.
+        Counts of both recordings.
     observed : ndarray of int64, shape (n_entries,)
     total : ndarray of int64, shape (n_entries,)
-        How often both together show each entry; 0 in the start row where the law of the first state is known.
+        Counts of both recordings for each entry; 0 in the initial row if the initial distribution is known.
     support : Support
-        The chain of both together.
+        The chain of both recordings.
     """
 
     pooled: Counts
@@ -132,7 +132,7 @@ class PooledRows:
 
     @classmethod
     def of(cls, x: Data, y: Data) -> PooledRows:
-        """Put two recordings together; equal labels are the same state."""
+        """Pool two recordings; equal labels are the same state."""
         one, other = (_counts(data) for data in (x, y))
         pooled = one.merge(other)
         support = pooled.chain(check=False).support
@@ -145,9 +145,9 @@ class PooledRows:
         return np.array([share, 1.0 - share])
 
     def shuffled(self, seed: int, index: int) -> Labels:
-        """Regrouping number `index`: as many transitions out of each state as observed, drawn without replacement."""
+        """Permutation number `index`: as many transitions from each state as observed, drawn without replacement."""
         rng = np.random.default_rng([seed, index])
-        if self.pooled.discount is not None:  # the samples are independent of each other, whatever state they leave
+        if self.pooled.discount is not None:  # the samples are independent, whichever state they leave
             drawn: Labels = rng.multivariate_hypergeometric(self.total, int(self.observed.sum()), method="marginals")
         else:
             sizes: Labels = self.support.row_sums(self.observed)
@@ -155,25 +155,25 @@ class PooledRows:
         return drawn
 
     def dealt(self, rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
-        """Probabilities of both groups in `n` regroupings, for episodes: two arrays of shape (n, n_entries)."""
+        """Probabilities of both groups in `n` permutations, for episodes: two arrays of shape (n, n_entries)."""
         support = self.support
         sizes = np.broadcast_to(support.row_sums(self.observed), (n, len(support.indptr) - 1))
         first = split_rows(self.total, support.indptr, sizes, rng)
         return self.shares_of(first), self.shares_of(self.total - first)
 
     def shares_of(self, counts: Labels) -> Floats:
-        """Counts of many groups divided by their row sums; rows without counts take those of both together."""
+        """Counts of many groups divided by their row sums; rows without counts are those of the pooled chain."""
         support = self.support
         totals = np.add.reduceat(counts, support.indptr[:-1], axis=1)[:, support.rows]
         shares: Floats = np.where(totals > 0, counts / np.maximum(totals, 1), support.probabilities)
         return shares
 
     def counts(self, grouping: Labels) -> Floats:
-        """How often each group shows each entry of the support, start row last, shape (2, n_entries)."""
+        """Counts of each group for each entry of the support, initial row last, shape (2, n_entries)."""
         return np.stack([grouping, self.total - grouping]).astype(np.float64)
 
     def kernels(self, grouping: Labels) -> list[Support]:
-        """The chain of each group; rows that a group never leaves take those of both together."""
+        """The chain of each group; rows that a group never leaves are those of the pooled chain."""
         if self.pooled.discount is not None:
             return [on_entries(self.support, self._part(g).chain(check=False)) for g in self.counts(grouping)]
         return [kernel_of(self.support, g, stationary=self.pooled.stationary) for g in self.counts(grouping)]
@@ -188,12 +188,12 @@ AnyDeck = PooledEpisodes | PooledRows
 
 
 def deck_of_two(x: Data, y: Data) -> AnyDeck:
-    """Whole episodes where both recordings have them, else single transitions."""
+    """Whole episodes if both recordings have them, else single transitions."""
     return PooledEpisodes.of([x, y]) if isinstance(x, Samples) and isinstance(y, Samples) else PooledRows.of(x, y)
 
 
 def kernel_of(support: Support, counts: Floats, *, stationary: bool) -> Support:
-    """Shares of each row; rows without counts keep theirs."""
+    """Counts divided by row sums; rows without counts keep the probabilities of `support`."""
     totals = support.row_sums(counts)[support.rows]
     shares = np.where(totals > 0, counts / np.maximum(totals, 1.0), support.probabilities)
     kernel = Support(support.indptr, support.indices, shares)
@@ -201,7 +201,7 @@ def kernel_of(support: Support, counts: Floats, *, stationary: bool) -> Support:
 
 
 def _starting_where_visited(support: Support, pooled: Samples) -> Support:
-    """The same chain with the visits of all states as its start law."""
+    """The same chain with the visits of all states as its initial distribution."""
     begin, visits = int(support.indptr[-2]), np.bincount(pooled.now, minlength=pooled.n_states)
     seen = np.flatnonzero(visits)
     return Support(
@@ -216,7 +216,7 @@ def _counts(data: Data) -> Counts:
 
 
 def _on_support(part: Counts, support: Support, pooled: Counts) -> Labels:
-    """Counts of a part for every entry of the support of the whole."""
+    """Counts of a part for every entry of the pooled support."""
     index = {label: i for i, label in enumerate(pooled.states)}
     places = np.array([index[label] for label in part.states], dtype=np.int64)
     counts = np.zeros(len(support.indices), dtype=np.int64)
@@ -231,7 +231,7 @@ def _on_support(part: Counts, support: Support, pooled: Counts) -> Labels:
 
 
 def check_recordings(recordings: Sequence[Any], name: Callable[[int], str]) -> None:
-    """Refuse, in a sentence each, what cannot be dealt to groups; `name` says what the user calls recording i."""
+    """Refuse recordings that cannot be permuted; `name` returns the user's name of recording i."""
     for i, data in enumerate(recordings):
         if isinstance(data, MarkovChain):
             raise TypeError(
@@ -240,8 +240,7 @@ def check_recordings(recordings: Sequence[Any], name: Callable[[int], str]) -> N
             )
         if isinstance(data, Counts):
             raise TypeError(
-                f"{name(i)}: found Counts, which have forgotten their episodes; whole episodes are dealt anew, so pass "
-                "the Samples"
+                f"{name(i)}: found Counts, which do not keep episodes; whole episodes are permuted, so pass the Samples"
             )
         if not isinstance(data, Samples):
             raise TypeError(f"{name(i)}: found {type(data).__name__}, expected Samples{how_to_wrap(data)}")
@@ -251,12 +250,12 @@ def check_recordings(recordings: Sequence[Any], name: Callable[[int], str]) -> N
             kinds = [_kind(d) for d in (first, data)]
             raise ValueError(
                 f"{name(i)}: holds {kinds[1]}, {name(0)} holds {kinds[0]}; only recordings of the same kind can be "
-                "dealt to groups"
+                "permuted"
             )
         if known_starts_differ(first, data):
             raise ValueError(
-                f"{name(i)}: its known start law differs from that of {name(0)}, so the two are different processes "
-                "whatever was recorded; leave out initial= on both sides to test the recordings alone"
+                f"{name(i)}: its known initial distribution differs from that of {name(0)}, so the two are different "
+                "processes regardless of the data; leave out initial= on both sides to test the recordings alone"
             )
 
 
@@ -267,7 +266,7 @@ def _kind(samples: Samples) -> str:
 
 
 def known_starts_differ(x: Data, y: Data) -> bool:
-    """Whether both start laws are known and not the same: then episodes of one may not be dealt to the other."""
+    """Whether both initial distributions are known and differ: then episodes cannot be permuted between the two."""
     if x.initial is None or y.initial is None:
         return False
     laws = [dict(zip(samples.states, law, strict=True)) for samples, law in ((x, x.initial), (y, y.initial))]

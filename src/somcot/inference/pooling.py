@@ -1,14 +1,14 @@
-"""Rows that two recordings cannot tell apart are pulled together: an empirical-Bayes estimate of both kernels.
+"""Pooled rows: an empirical-Bayes estimate that shrinks rows not distinguishable by the data towards each other.
 
-Row x of X is tested against row x of Y, states matched by label, the start row last. From the statistics of all rows
-together is learnt how many rows are equal and how large the other differences are: T ~ (1 + lam) chi2(df) with
+Row x of X is tested against row x of Y, states matched by label, the initial row last. The statistics of all rows
+determine how many rows are equal and how large the other differences are: T ~ (1 + lam) chi2(df) with
 lam = tau^2 / noise, tau^2 = 0 or on a grid, weights by expectation-maximisation. Each pair of rows then keeps a share h
 of its difference,
 
     h = sum_k w_k sqrt(lam_k / (lam_k + 1 - f_k / df)),     f = lam / (1 + lam),
 
-the share that gives differences of the right *size*: near 0 the distance is of degree 1, so a posterior mean, which is
-smaller, would not do (docs/statistics.md, "Pooled rows").
+the share that gives differences of the right *size*: near 0 the distance is homogeneous of degree 1, so a posterior
+mean, which is smaller, would be biased (docs/statistics.md, "Pooled rows").
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -31,19 +31,19 @@ from somcot.solvers.policy_iteration import iterate
 
 __all__ = ["Homogeneity", "Pooled", "homogeneity", "kept_shares", "pool", "pooled_distance"]
 
-LEAST = 0.5  # the smallest variance of a difference that is not 0, in units of the median noise of a row
-RATIO = 2.0  # of neighbouring variances on the grid
-LARGEST = 1e6  # statistics above are cut: something was seen that the known side rules out
-ROUNDS, CHANGE = 500, 1e-5  # where expectation-maximisation stops
+LEAST = 0.5  # the smallest non-zero variance of a difference, in units of the median noise of a row
+RATIO = 2.0  # ratio of neighbouring variances on the grid
+LARGEST = 1e6  # larger statistics are truncated: the known side excludes an observation
+ROUNDS, CHANGE = 500, 1e-5  # stopping rule of expectation-maximisation
 
 
 class Homogeneity(NamedTuple):
-    """Test of "row x is the same in both", one number per row.
+    """Test of "row x is the same in both processes", one number per row.
 
     Attributes
     ----------
     statistic, df : ndarray
-        Chi-square and its degrees of freedom; 0 where nothing can be tested.
+        Chi-squared and its degrees of freedom; 0 for rows that cannot be tested.
     noise : ndarray
         1/n + 1/m, the variance of the difference for one observation on each side.
     """
@@ -54,13 +54,13 @@ class Homogeneity(NamedTuple):
 
 
 class Pooled(NamedTuple):
-    """Both kernels pulled together, on the union of their entries, in the order of X's states.
+    """Both kernels shrunk towards each other, on the union of their entries, in the order of X's states.
 
     Attributes
     ----------
     x, y : Support
     kept : ndarray, shape (n + 1,)
-        The share of each row's difference that was kept, start row last; 1 where nothing can be tested.
+        The share of each row's difference that is kept, initial row last; 1 for rows that cannot be tested.
     equal : float
         Share of the tested rows that are judged equal; 0 if none can be tested.
     """
@@ -81,7 +81,7 @@ class _PooledSide(NamedTuple):
 
 
 def pool(x: Model, y: Model, order: NDArray[np.int64]) -> Pooled:
-    """Pull the rows of two processes together as far as the data cannot tell them apart.
+    """Shrink the rows of two processes towards each other as far as the data cannot distinguish them.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def pooled_distance(plugin: Plugin, pooled: Pooled, order: NDArray[np.int64], th
     """Distance of the pooled kernels, from the potential of the plug-in."""
     problem, solution = plugin.problem, plugin.solution
     task = UnitProblem(pooled.x, pooled.y, np.ascontiguousarray(problem.unit_cost[:, order]), problem.discount)
-    # Pairs only the union reaches look dear at first: a start that made them cheap would run to them.
+    # Pairs that only the union reaches start at the maximum: cheap ones would attract the first policy.
     guess = solution.pairs.table(solution.V, missing=float(solution.V.max()))[:, order]
     solved = iterate(task, reachable_pairs(task), threads=threads, guess=guess, tolerance=HALF_TOLERANCE)
     if solved.status is Status.INTERRUPTED:
@@ -135,9 +135,9 @@ def _side(
 
 
 def homogeneity(x: _PooledSide, y: _PooledSide, indptr: NDArray[np.int64]) -> Homogeneity:
-    """Two-sample chi-square of every row, times (N - 1) / N so that its mean under equality is df exactly.
+    """Two-sample chi-squared of every row, times (N - 1) / N so that its mean under equality is exactly df.
 
-    A row known on one side is tested against the other side's counts alone.
+    A row known on one side is tested against the counts of the other side alone.
     """
     first = indptr[:-1]
     spread = np.diff(indptr)
@@ -200,7 +200,7 @@ def kept_shares(tests: Homogeneity) -> tuple[Floats, float]:
 
 @kernel
 def _empirical_bayes(T, df, noise, variances, rounds, change, shares, equal):
-    """Learn the weights of the variances from all rows, then each row's kept share and chance of being equal."""
+    """Estimate the weights of the variances from all rows, then each row's kept share and probability of equality."""
     n, K = T.size, variances.size
     like = np.empty((n, K))
     for x in range(n):
@@ -241,7 +241,7 @@ def _empirical_bayes(T, df, noise, variances, rounds, change, shares, equal):
 
 
 def _pulled(x: _PooledSide, y: _PooledSide, kept: Floats, rows: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """Probabilities with the difference of each row shrunk around the weighted mean of the two."""
+    """Probabilities with the difference of each row shrunk around the weighted mean of the two rows."""
     n, m = x.totals[rows], y.totals[rows]
     middle = (n * x.probabilities + m * y.probabilities) / np.maximum(n + m, 1.0)
     middle = np.where(x.known[rows], x.probabilities, np.where(y.known[rows], y.probabilities, middle))

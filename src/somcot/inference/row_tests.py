@@ -1,16 +1,17 @@
-"""Where a distance comes from: pairs of states and transitions, each with its error and a mark if it is no accident.
+"""Contributions of pairs of states and transitions to a distance, with standard errors and significance marks.
 
-A pair contributes its occupancy under the optimal coupling times its cost. With the optimal bases held, the occupancy
-of one pair is a smooth function of the rows; its derivative is that of a distance whose cost is that pair's alone.
+A pair contributes its occupancy under the optimal coupling times its cost. With the optimal bases held fixed, the
+occupancy of one pair is a smooth function of the rows; its derivative is that of a distance whose cost is 1 at that
+pair and 0 elsewhere.
 
 A transition contributes the derivative of the distance along it times the difference of its probability in the two
-processes, half for each process. These add up to the distance where it is proportional to the difference of the rows,
-which it is near equality, and roughly elsewhere. They are told where equal names mean the same state: where namesakes
-cost less than half of what two states met at random do. Node 3 of one graph is not node 3 of another.
+processes, half for each process. These contributions sum to the distance if it is proportional to the difference of
+the rows, which holds near equality, and approximately otherwise. They are reported only if equal names mean the same
+state: if equal names cost less than half of what two random states do. Node 3 of one graph is not node 3 of another.
 
-Marks control the false discovery rate (Benjamini and Hochberg), and there is none at all where a permutation test of
-the rows (Pearson, whole episodes, 5 %) does not tell the processes apart: two recordings of one process get a mark in
-at most 5 % of all cases whatever else is approximate here.
+Marks control the false discovery rate (Benjamini and Hochberg), and there are none if a permutation test of the rows
+(Pearson, whole episodes, 5 %) does not reject: two recordings of one process get a mark in at most 5 % of all cases,
+whatever else is approximate here.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ def contributions(result: Result, n: int = 10) -> Contributions:
     if makeup is None:
         if result.clock.name != "discount":
             raise ValueError(
-                f"contributions: not known for {result.clock} where kernels or costs change with time or are rates; "
-                "result.state_law times the cost has those of pairs"
+                f"contributions: not available for {result.clock} if kernels or costs change with time or are rates; "
+                "the contributions of pairs are result.state_law times the cost"
             )
         raise ValueError(
             f"contributions: method {result.method!r} keeps no rows and costs; use 'auto', 'exact' or 'plugin'"
@@ -60,25 +61,25 @@ def contributions(result: Result, n: int = 10) -> Contributions:
 
 
 def contribution_inputs(problem: Problem, x: Model, y: Model) -> ContributionInputs:
-    """What contributions are computed from: the rows, how often each transition was seen, and how to test them."""
+    """Inputs of contributions: the rows, the counts of each transition, and a test of the rows."""
     rows = [RowCounts(*model.chain.support, model.counts) for model in (x, y)]
     return ContributionInputs(problem.cost, rows[0], rows[1], functools.partial(same_rows, x.samples, y.samples))
 
 
 def same_rows(x: Data | None, y: Data | None) -> float | None:
-    """P-value of "the same rows" by permutation of whole episodes; None where they cannot be exchanged.
+    """P-value of "the same rows" by permutation of whole episodes; None if they are not exchangeable.
 
-    Of single transitions where one of the two is counts.
+    Single transitions are permuted if one of the two is counts.
     """
     if x is None or y is None or x.discount != y.discount or known_starts_differ(x, y):
         return None
-    if set(x.states).isdisjoint(y.states):  # other names, not other rows: states of two clusterings, say
+    if set(x.states).isdisjoint(y.states):  # different names rather than rows, such as two clusterings
         return None
     return sequential_pvalue(deck_of_two(x, y), pearson, _PERMUTATIONS)
 
 
 def rows_pvalue(result: Result) -> float | None:
-    """The p-value of "the same rows"; None where there is none, or names do not say which rows to compare."""
+    """The p-value of "the same rows"; None if there is no test or names do not match rows."""
     makeup = result.makeup
     if makeup is None or not names_count(result.states_x, result.states_y, makeup.cost, result.state_law):
         return None
@@ -119,20 +120,20 @@ def _errors(result: Result, makeup: ContributionInputs, top: list[tuple[int, int
 
 
 def _judged(result: Result) -> bool:
-    """Whether errors are known: of known chains, and of data that have a discount."""
+    """Whether errors are defined: for known chains, and for data with a discount."""
     return result.n_samples == 0 or result.discount < 1.0
 
 
 def _above_noise(result: Result) -> bool:
-    """Whether the plug-in is above what fitting the noise gives, which also holds for processes with other states."""
-    found = result.estimate
-    if found is None or result.plugin is None:
+    """Whether the plug-in exceeds what fitting the noise gives; also valid for processes with different states."""
+    estimate = result.estimate
+    if estimate is None or result.plugin is None:
         return True
-    return result.plugin - 1.25 * found.gap - _LOW_END * found.standard_error > 0.0
+    return result.plugin - 1.25 * estimate.gap - _LOW_END * estimate.standard_error > 0.0
 
 
 def _pair_errors(result: Result, makeup: ContributionInputs, top: list[tuple[int, int]]) -> Floats:
-    """Standard errors of the contributions of pairs, by the delta method with the optimal bases held."""
+    """Standard errors of the contributions of pairs, by the delta method with the optimal bases held fixed."""
     supports = makeup.x.support, makeup.y.support
     scale = float(np.abs(makeup.cost).max()) or 1.0
     problem = UnitProblem(*supports, makeup.cost / scale, result.discount)
@@ -154,7 +155,7 @@ def _pair_errors(result: Result, makeup: ContributionInputs, top: list[tuple[int
 
 
 def _row_variance(rows: RowCounts, slopes: Floats) -> float:
-    """Sum over rows of the variance of the slopes, divided by the observations behind the row; 0 for known rows."""
+    """Sum over rows of the variance of the slopes, divided by the observations of the row; 0 for known rows."""
     support = rows.support
     centred = slopes - support.row_sums(support.probabilities * slopes)[support.rows]
     totals = support.row_sums(rows.counts)[support.rows]
@@ -162,7 +163,7 @@ def _row_variance(rows: RowCounts, slopes: Floats) -> float:
 
 
 class _Entries(NamedTuple):
-    """One number per transition that either process shows out of a state that both have, to any."""
+    """One number per transition, from a state that both processes have, that either process shows."""
 
     states: tuple[Hashable, ...]  # of X, then those that only Y has
     now: NDArray[np.int64]
@@ -180,26 +181,26 @@ def _transitions(result: Result, makeup: ContributionInputs, n: int, apart: bool
     named = names_count(result.states_x, result.states_y, makeup.cost, result.state_law)
     if result.gradient is None or not named:
         return ()
-    found = _shared_entries(result, makeup)
-    amount = found.slope * (found.p - found.q)
+    entries = _shared_entries(result, makeup)
+    amount = entries.slope * (entries.p - entries.q)
     with np.errstate(divide="ignore", invalid="ignore"):
-        variance = np.where(found.rows_x > 0, found.p * (1 - found.p) / found.rows_x, 0.0)
-        variance += np.where(found.rows_y > 0, found.q * (1 - found.q) / found.rows_y, 0.0)
-    error = np.abs(found.slope) * np.sqrt(variance if _judged(result) else np.full_like(variance, np.nan))
-    pvalues = _difference_pvalues(found)
+        variance = np.where(entries.rows_x > 0, entries.p * (1 - entries.p) / entries.rows_x, 0.0)
+        variance += np.where(entries.rows_y > 0, entries.q * (1 - entries.q) / entries.rows_y, 0.0)
+    error = np.abs(entries.slope) * np.sqrt(variance if _judged(result) else np.full_like(variance, np.nan))
+    pvalues = _difference_pvalues(entries)
     marked = benjamini_hochberg(pvalues, len(pvalues)) & apart
     order = [int(k) for k in np.argsort(-amount, kind="stable")[:n] if amount[k] > 0]
     return tuple(
         TransitionShare(
-            found.states[found.now[k]], found.states[found.following[k]], float(amount[k]), float(error[k]),
-            bool(marked[k]), float(found.p[k]), float(found.q[k]),
+            entries.states[entries.now[k]], entries.states[entries.following[k]], float(amount[k]), float(error[k]),
+            bool(marked[k]), float(entries.p[k]), float(entries.q[k]),
         )
         for k in order
     )  # fmt: skip
 
 
 def _shared_entries(result: Result, makeup: ContributionInputs) -> _Entries:
-    """Lay the rows of both processes side by side, on the union of their states."""
+    """Align the rows of both processes on the union of their states."""
     states = tuple(dict.fromkeys((*result.states_x, *result.states_y)))
     n, place = len(states), {label: i for i, label in enumerate(states)}
     own = np.arange(len(result.states_x))
@@ -210,7 +211,7 @@ def _shared_entries(result: Result, makeup: ContributionInputs) -> _Entries:
     both = np.isin(np.arange(n), own) & np.isin(np.arange(n), other)
     keys = np.union1d(x.keys, y.keys)
     keys = keys[both[keys // n]]
-    # A transition that one process never shows has no derivative there: the other's counts in full.
+    # A transition that one process never shows has no derivative there: the other process gets the full weight.
     shown = np.isin(keys, x.keys).astype(np.float64) + np.isin(keys, y.keys)
     slope = (_spread(keys, x.keys, x.slopes) - _spread(keys, y.keys, y.slopes)) / shown
     return _Entries(
@@ -220,7 +221,7 @@ def _shared_entries(result: Result, makeup: ContributionInputs) -> _Entries:
 
 
 class _RowErrors(NamedTuple):
-    """Transitions of one process, keyed by the numbers of their states in the union; totals per state of that."""
+    """Transitions of one process, keyed by the numbers of their states in the union; totals per state of the union."""
 
     keys: NDArray[np.int64]
     shares: Floats
@@ -230,7 +231,7 @@ class _RowErrors(NamedTuple):
 
     @classmethod
     def of(cls, rows: RowCounts, slopes: Floats, numbers: NDArray[np.int64], n: int) -> _RowErrors:
-        """States of this process have `numbers` among `n`."""
+        """The states of this process have `numbers` among `n` states."""
         support = rows.support
         size = int(support.indptr[-2])
         keys = numbers[support.rows[:size]] * n + numbers[support.indices[:size]]
@@ -240,33 +241,33 @@ class _RowErrors(NamedTuple):
 
 
 def _spread(keys: NDArray[np.int64], own: NDArray[np.int64], values: Floats) -> Floats:
-    """Values of a side on all keys, 0 where it has none."""
+    """Values of a side on all keys, 0 for keys that it does not have."""
     order = np.argsort(own, kind="stable")
     at = np.minimum(np.searchsorted(own, keys, sorter=order), max(len(own) - 1, 0))
-    found = own[order][at] == keys if len(own) else np.zeros(len(keys), np.bool_)
-    return np.where(found, values[order][at] if len(own) else 0.0, 0.0)
+    present = own[order][at] == keys if len(own) else np.zeros(len(keys), np.bool_)
+    return np.where(present, values[order][at] if len(own) else 0.0, 0.0)
 
 
-def _difference_pvalues(found: _Entries) -> Floats:
+def _difference_pvalues(entries: _Entries) -> Floats:
     """Exact two-sided p-values of equal probabilities: Fisher's for two recordings, binomial against a known chain."""
-    from scipy.stats import binom, hypergeom  # slow to import, and few sessions come here
+    from scipy.stats import binom, hypergeom  # slow to import and rarely needed
 
-    pvalues = np.ones(len(found.p))
-    two = (found.rows_x > 0) & (found.rows_y > 0)
+    pvalues = np.ones(len(entries.p))
+    two = (entries.rows_x > 0) & (entries.rows_y > 0)
     if two.any():
-        a, b, m, k = found.seen_x[two], found.seen_y[two], found.rows_x[two], found.rows_y[two]
+        a, b, m, k = entries.seen_x[two], entries.seen_y[two], entries.rows_x[two], entries.rows_y[two]
         tails = hypergeom.cdf(a, m + k, a + b, m), hypergeom.sf(a - 1, m + k, a + b, m)
         pvalues[two] = np.minimum(1.0, 2.0 * np.minimum(*tails))
     for seen, rows, other_rows, truth in (
-        (found.seen_x, found.rows_x, found.rows_y, found.q),
-        (found.seen_y, found.rows_y, found.rows_x, found.p),
+        (entries.seen_x, entries.rows_x, entries.rows_y, entries.q),
+        (entries.seen_y, entries.rows_y, entries.rows_x, entries.p),
     ):
         one = (rows > 0) & (other_rows == 0)
         if one.any():
             tails = binom.cdf(seen[one], rows[one], truth[one]), binom.sf(seen[one] - 1, rows[one], truth[one])
             pvalues[one] = np.minimum(1.0, 2.0 * np.minimum(*tails))
-    known = (found.rows_x == 0) & (found.rows_y == 0)
-    pvalues[known & (found.p != found.q)] = 0.0
+    known = (entries.rows_x == 0) & (entries.rows_y == 0)
+    pvalues[known & (entries.p != entries.q)] = 0.0
     return pvalues
 
 

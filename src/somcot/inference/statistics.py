@@ -1,13 +1,12 @@
-"""How far apart groups of episodes are: Pearson's chi-squared of the rows, and the distance to first order.
+"""Statistics for groups of episodes: Pearson's chi-squared of the rows, and the first-order distance.
 
-At the pooled process, with V its own metric and occ the occupancy of its coupling with itself (the diagonal where equal
-states cost least), the distance of two nearby kernels P and Q with start laws p and q is to first order
+At the pooled process, with V its metric and occ the occupancy of its coupling with itself (the diagonal if equal
+states have minimum cost), the distance of two nearby kernels P and Q with initial distributions p, q is to first order
 
     (1 - discount) OT(p, q; V) + sum_xy occ(x, y) [c(x, y) + discount OT(P(.|x), Q(.|y); V) - V(x, y)].
 
-It takes one transport problem per state instead of one per pair of states and round, and near equality, where a test
-has to decide, it is the distance. `LargestDifference` takes whichever of several such numbers is least
-likely under the null.
+It takes one transport problem per state instead of one per pair of states and iteration, and near equality, where a
+test has to decide, it equals the distance. `LargestDifference` uses the statistic that is least likely under the null.
 """
 
 from __future__ import annotations
@@ -45,18 +44,18 @@ __all__ = [
 Statistic = Callable[[AnyDeck, NDArray[np.int64]], float]
 
 _NEGLIGIBLE = 1e-12  # occupancy below which a pair cannot move the statistic
-METRIC_TOLERANCE = 1e-6  # of the pooled metric; any metric gives a test of exact level
+METRIC_TOLERANCE = 1e-6  # of the pooled metric; any metric gives an exact test
 
 
 def pearson(deck: AnyDeck, labels: NDArray[np.int64]) -> float:
-    """Chi-squared of "every group has the same rows", start laws included where they are estimated."""
+    """Chi-squared of "every group has the same rows", including initial distributions if they are estimated."""
     return _chi_squared(deck.counts(labels), deck.support)
 
 
 def main_pearson(deck: AnyDeck, labels: NDArray[np.int64]) -> float:
-    """The same among the main entries of each row, those at least a twentieth as frequent as its largest.
+    """Chi-squared of the main entries of each row, those at least a twentieth as frequent as its largest.
 
-    A copy with a few labels changed has new entries, all of them rare, and the same main ones.
+    A copy with a few labels changed has new entries, all rare, and the same main entries.
     """
     support = deck.support
     largest = np.maximum.reduceat(support.probabilities, support.indptr[:-1])[support.rows]
@@ -76,16 +75,16 @@ def _chi_squared(counts: Floats, support: Support) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Slope:
-    """The distance to first order at the pooled process, ready for any grouping.
+    """The first-order distance at the pooled process, for any grouping.
 
     Attributes
     ----------
     cost : ndarray, shape (n, n)
         Unit cost between the states of all recordings.
     V : ndarray, shape (n, n)
-        Metric of the pooled process, scaled so that the distance is (1 - discount) V(start pair).
+        Metric of the pooled process, scaled so that the distance is (1 - discount) V(initial pair).
     pairs : Pairs
-        Those its coupling with itself visits, with their `weight`.
+        Pairs that its coupling with itself visits, with their `weight`.
     constant : float
         The sum of occ (c - V).
     """
@@ -98,14 +97,14 @@ class Slope:
     constant: float
 
     def between(self, p: Support, q: Support) -> float:
-        """Of two kernels."""
+        """The first-order distance of two kernels."""
         task = UnitProblem(_positive(p), _positive(q), self.cost, self.discount)
         moved = Sweep(task, self.pairs, threads=1).improve(self.V).high
         inner = float(self.weight @ moved[:-1])
         return self.constant + self.discount * inner + (1.0 - self.discount) * float(moved[-1])
 
     def of_many(self, support: Support, p: Floats, q: Floats) -> Floats:
-        """Of many pairs of kernels with the entries of one support, a row of probabilities for each: one call."""
+        """The distances of many pairs of kernels on one support, one row of probabilities each, in one call."""
         n_kernels, n_rows = len(p), len(support.indptr) - 1
         own = np.append(self.pairs.x, n_rows - 1), np.append(self.pairs.y, n_rows - 1)
         shift = n_rows * np.arange(n_kernels)[:, None]
@@ -134,7 +133,7 @@ def slope(deck: AnyDeck, cost: Floats, discount: float, threads: int | None = No
 
 
 def slope_at(V: Floats, pooled: Support, cost: Floats, discount: float) -> Slope:
-    """The same where the metric of the pooled process is known and equal states cost 0: its coupling stays there."""
+    """`slope` if the metric of the pooled process is known and equal states cost 0: the coupling is the diagonal."""
     return _slope(V, np.diag(_occupancy(pooled, discount)), cost, discount)
 
 
@@ -149,27 +148,27 @@ def _slope(V: Floats, law: Floats, cost: Floats, discount: float) -> Slope:
 
 @dataclass(frozen=True, eq=False)
 class LargestDifference:
-    """The largest of several statistics, each in standard deviations above its mean over regroupings."""
+    """The largest of several statistics, each in standard deviations above its mean over permutations."""
 
     measures: Sequence[Statistic]
     mean: Floats
     spread: Floats
 
     def __call__(self, deck: AnyDeck, labels: NDArray[np.int64]) -> float:
-        """Of one grouping."""
+        """The statistic of one grouping."""
         values = np.array([measure(deck, labels) for measure in self.measures])
         return float(((values - self.mean) / self.spread).max())
 
 
 def loudest(deck: AnyDeck, measures: Sequence[Statistic], groupings: Sequence[NDArray[np.int64]]) -> LargestDifference:
-    """Learn mean and spread from random groupings, which say nothing about the observed one: the level stays exact."""
+    """Estimate means and deviations from random groupings, independent of the observed one: the test stays exact."""
     values = np.array([[measure(deck, labels) for measure in measures] for labels in groupings])
     spread = values.std(axis=0, ddof=1)
     return LargestDifference(measures, values.mean(axis=0), np.where(spread > 0, spread, 1.0))
 
 
 def exact(deck: AnyDeck, cost: Floats, discount: float, threads: int | None = None) -> float:
-    """The same quantity for the recordings as they are, with distances solved exactly."""
+    """The statistic of `Slope` for the observed groups, with distances solved exactly."""
     kernels = deck.kernels(deck.observed)
     sides = [(kernels[0], kernels[1])] if deck.n_groups == 2 else [(kernel, deck.support) for kernel in kernels]
     values = []
@@ -196,7 +195,7 @@ def _occupancy(support: Support, discount: float) -> Floats:
 
 
 def _stacked(support: Support, shares: Floats) -> Support:
-    """Kernels with the entries of one support laid end to end, without the entries of probability 0."""
+    """Kernels with the entries of one support laid end to end, without entries of probability 0."""
     keep = shares > 0
     lengths = np.add.reduceat(keep.astype(np.int64), support.indptr[:-1], axis=1)
     indptr = np.concatenate([[0], np.cumsum(lengths.ravel())]).astype(np.int64)
@@ -204,7 +203,7 @@ def _stacked(support: Support, shares: Floats) -> Support:
 
 
 def _positive(support: Support) -> Support:
-    """Without the entries of probability 0, which only make the transport problems larger."""
+    """The support without entries of probability 0, which only enlarge the transport problems."""
     keep = support.probabilities > 0
     lengths = support.row_sums(keep.astype(np.int64))
     indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -214,14 +213,14 @@ def _positive(support: Support) -> Support:
 def adjusted_pvalues(pvalues: Floats, *, any_dependence: bool = False) -> Floats:
     """Benjamini and Hochberg's adjusted p-values; Benjamini and Yekutieli's hold for any dependence.
 
-    Those that are not known (NaN) stay so, and count as tests all the same.
+    Unknown p-values (NaN) stay unknown, and still count as tests.
 
     Examples
     --------
     >>> adjusted_pvalues(np.array([0.01, 0.04, 0.03]))
     array([0.03, 0.04, 0.04])
     """
-    from scipy.stats import false_discovery_control  # slow to import, and few sessions come here
+    from scipy.stats import false_discovery_control  # slow to import and rarely needed
 
     unknown = np.isnan(pvalues)
     adjusted = false_discovery_control(np.where(unknown, 1.0, pvalues), method="by" if any_dependence else "bh")

@@ -1,1 +1,1 @@
-"""Watching a process live: has it changed since the reference, and by how much?"""
+"""Online monitoring: detecting that a process has changed since the reference, and by how much."""

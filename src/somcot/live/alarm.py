@@ -1,4 +1,4 @@
-"""The alarm: when, since when, with how much evidence, and which transitions moved."""
+"""The alarm record, the guarantee on false alarms, and the settings of a monitor."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ __all__ = [
 ]
 
 
-# --- What a monitor promises about false alarms, and what follows: where the alarm is raised, how starts are weighted.
+# --- The guarantee on false alarms, and the threshold and weights that follow from it
 
 DEFAULT = 1_000_000.0
 
 
 class Promise(NamedTuple):
-    """One of three promises; `threshold` is what the evidence has to reach.
+    """One of three guarantees on false alarms; the evidence has to reach `threshold`.
 
     Attributes
     ----------
     one_per : float or None
-        On average at most one false alarm in that many events.
+        On average at most one false alarm in this many events.
     level : float or None
         The probability of a false alarm is at most this, ...
     within : int or None
-        ... within that many events; None: however long the monitor runs.
+        ... within this many events; None: for as long as the monitor runs.
     """
 
     one_per: float | None = DEFAULT
@@ -49,14 +49,14 @@ class Promise(NamedTuple):
 
     @property
     def threshold(self) -> float:
-        """What the Shiryaev-Roberts sum has to reach: A by optional stopping, T / a by Doob, 1 / a by Ville."""
+        """Level that the Shiryaev-Roberts sum must reach: A by optional stopping, T / a by Doob, 1 / a by Ville."""
         if self.level is None:
             return float(self.one_per or DEFAULT)
         return (self.within or 1) / self.level
 
     @property
     def forever(self) -> bool:
-        """Whether possible starts of a change are weighted so that their weights sum to 1."""
+        """Whether possible change points are weighted with weights that sum to 1."""
         return self.level is not None and self.within is None
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class Promise(NamedTuple):
 
 
 def choose(one_per: float | None, level: float | None, within: int | None) -> Promise:
-    """The promise that was asked for; refused where two contradict each other.
+    """The guarantee for these arguments; contradicting arguments are refused.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def choose(one_per: float | None, level: float | None, within: int | None) -> Pr
     """
     if level is None:
         if within is not None:
-            raise ValueError("within: only together with false_alarm, the probability that is not to be exceeded")
+            raise ValueError("within: needs false_alarm as well, the probability that is not to be exceeded")
         value = DEFAULT if one_per is None else check_number("one_false_alarm_per", one_per)
         if not 1.0 <= value < 1e200:
             raise ValueError(f"one_false_alarm_per: found {value:g}, expected a number of events of at least 1")
@@ -92,13 +92,13 @@ def choose(one_per: float | None, level: float | None, within: int | None) -> Pr
     return Promise(None, share, None if within is None else check_count("within", within))
 
 
-# --- What a monitor was asked for.
+# --- Settings of a monitor
 
-_CONFIRM = 2000  # fresh transitions after an alarm from which on they alone are used
+_CONFIRM = 2000  # new transitions after an alarm that suffice to estimate the distance without earlier ones
 
 
 class MonitorSettings(NamedTuple):
-    """Options of a monitor, checked; the time-out is infinite where there is none."""
+    """Options of a monitor, checked; an infinite time-out means none."""
 
     discount: float
     promise: Promise
@@ -111,7 +111,7 @@ class MonitorSettings(NamedTuple):
     max_open: int
 
     def checked(self) -> MonitorSettings:
-        """The same, or an error that names the option; from users and from files alike."""
+        """The same settings, or an error that names the option; used for arguments and for files."""
         settings = MonitorSettings(
             check_discount(self.discount),
             choose(*self.promise),
@@ -131,28 +131,28 @@ class MonitorSettings(NamedTuple):
 
     @property
     def confirm(self) -> int:
-        """Fresh transitions that replace those before the alarm."""
+        """Number of new transitions that replace those before the alarm."""
         return min(_CONFIRM, self.window)
 
     def to_plain(self) -> dict[str, Any]:
-        """The record as JSON can hold it."""
+        """The record as JSON-compatible values."""
         return self._asdict() | {"promise": list(self.promise), "end": to_plain(self.end)}
 
     @classmethod
     def from_plain(cls, record: dict[str, Any]) -> MonitorSettings:
-        """What `to_plain` wrote."""
+        """The inverse of `to_plain`."""
         held = {**record, "promise": Promise(*record["promise"]), "end": from_plain(record["end"])}
         return cls(**held).checked()
 
 
-# --- The alarm: when, since when, with how much evidence, and which transitions moved.
+# --- The alarm
 
-FIRST = "(start)"  # stands for the row of first states
+FIRST = "(start)"  # denotes the row of first states
 _LISTED = 10
 
 
 class Moved(NamedTuple):
-    """A transition whose share changed; `source` is ``"(start)"`` for first states.
+    """A transition whose probability changed; `source` is ``"(start)"`` for first states.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class Moved(NamedTuple):
     before, now : float
         Share of the steps from `source`, in the reference and since the change.
     n_seen : int
-        How often it was seen since the change.
+        Number of occurrences since the change.
     surprise : float
         Difference in standard errors.
     """
@@ -177,28 +177,28 @@ class Moved(NamedTuple):
 
 
 class Alarm(NamedTuple):
-    """What a monitor reports when the process is no longer the reference.
+    """Report of a monitor that the process no longer follows the reference.
 
     Attributes
     ----------
     id : str
-        The same alarm has the same id in every run: whoever receives alarms drops repeats.
+        The same alarm has the same id in every run, so that receivers can drop duplicates.
     event : int
-        Number of the event that raised it, the first being 1.
+        Number of the event that raised the alarm, starting at 1.
     since : int
-        Event with which the change began, estimated.
+        Estimated event at which the change began.
     evidence : float
-        The Shiryaev-Roberts sum at that moment; `threshold` was enough.
+        The Shiryaev-Roberts sum at that event; at least `threshold`.
     threshold : float
     reason : str
-        "evidence", or "impossible transition" for one that the known reference excludes.
+        "evidence", or "impossible transition" for one that has probability 0 under a known reference.
     transitions : tuple of Moved
-        Those that changed most between `since` and `event`, most surprising first. They are chosen by the alarm itself,
+        Transitions that changed most between `since` and `event`, most surprising first. The alarm itself selects them,
         so their differences are somewhat too large.
     time : float or None
-        Time of the event where times are given, in their unit (dates: microseconds since 1970).
+        Time of the event if times are used, in their unit (dates: microseconds since 1970).
     scored, began : int
-        The same moments as `event` and `since`, counted in transitions that were scored.
+        The same events as `event` and `since`, counted in scored transitions.
     """
 
     id: str
@@ -217,7 +217,7 @@ class Alarm(NamedTuple):
         return f"alarm at event {self.event:,}, since about event {self.since:,}, {why}"
 
     def when(self, *, dated: bool) -> str | None:
-        """The date and time of the event, where times are dates (those with a zone: of UTC).
+        """The date and time of the event, if times are dates (UTC for those with a time zone).
 
         Examples
         --------
@@ -232,19 +232,19 @@ class Alarm(NamedTuple):
             return None
 
     def to_plain(self) -> dict[str, Any]:
-        """The record as JSON can hold it."""
+        """The record as JSON-compatible values."""
         rows = [[to_plain(m.source), to_plain(m.target), *m[2:]] for m in self.transitions]
         return self._asdict() | {"transitions": rows}
 
     @classmethod
     def from_plain(cls, record: dict[str, Any]) -> Alarm:
-        """What `to_plain` wrote."""
+        """The inverse of `to_plain`."""
         rows = tuple(Moved(from_plain(a), from_plain(b), *rest) for a, b, *rest in record["transitions"])
         return cls(**{**record, "transitions": rows})
 
 
 def moved(reference: Reference, now: Codes, following: Codes, states: list[Hashable]) -> tuple[Moved, ...]:
-    """Transitions that differ most from the reference, in standard errors; -1 in `now` is before a first state."""
+    """Transitions that differ most from the reference, in standard errors; -1 in `now` precedes a first state."""
     m = len(states)
     rows = np.where(now < 0, m, now).astype(np.int64)
     own = np.bincount(rows, minlength=m + 1)
@@ -257,7 +257,7 @@ def moved(reference: Reference, now: Codes, following: Codes, states: list[Hasha
     row, column = entries // m, entries % m
     before = reference.shares(np.where(row == m, -1, row), column)
     n_row = own[row]
-    mixed = (count + 0.5 + 8.0 * before) / (n_row + 8.5)  # never 0 or 1, so that the error is never 0
+    mixed = (count + 0.5 + 8.0 * before) / (n_row + 8.5)  # never 0 or 1, so the error is never 0
     surprise = (count - n_row * before) / np.sqrt(n_row * mixed * (1.0 - np.minimum(mixed, 0.999)))
     order = np.argsort(-np.abs(surprise), kind="stable")[:_LISTED]
     return tuple(

@@ -1,4 +1,4 @@
-"""A recording run against itself: is it a reference that a monitor can be held to?"""
+"""A recording checked against itself: is it suitable as the reference of a monitor?"""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ __all__ = ["Check", "check"]
 
 @dataclass(frozen=True)
 class Check:
-    """What became of a recording run against itself.
+    """Outcome of checking a recording against itself.
 
     Attributes
     ----------
     alarm : Alarm or None
-        Raised by the second half against the first; its events are counted within the second.
+        Raised by the second half against the first; its events are counted from the start of the second half.
     n_transitions : int
-        In the second half.
+        Number of transitions in the second half.
     evidence : float
-        At the end, 1 with an alarm.
+        Evidence at the end; 1 with an alarm.
     """
 
     alarm: Alarm | None
@@ -36,25 +36,25 @@ class Check:
 
     @property
     def stationary(self) -> bool:
-        """Whether nothing speaks against the recording as a reference."""
+        """Whether no alarm speaks against the recording as a reference."""
         return self.alarm is None
 
 
 def check(reference: object, *, false_alarm: float, say: bool) -> Check:
-    """Hold the second half of a recording against its first; see `Monitor.check`."""
+    """Monitor the second half of a recording against its first; see `Monitor.check`."""
     if not isinstance(reference, Samples) or reference.offsets is None:
         raise TypeError(
             f"reference: found {type(reference).__name__}, expected Samples of episodes in order of time: only those "
-            "can be cut in two"
+            "can be split in two"
         )
     half = reference.n_transitions // 2
     if half < 2:
-        raise ValueError(f"reference: {reference.n_transitions} transitions are too few to be cut in two")
+        raise ValueError(f"reference: {reference.n_transitions} transitions are too few to be split in two")
     first, second = _halves(reference, half)
     monitor = Monitor(first, discount=0.5, false_alarm=false_alarm, within=second.n_transitions + second.n_episodes)
     assert second.offsets is not None
     lengths = np.diff(second.offsets)
-    begins = second.offsets[:-1] + np.arange(len(lengths))  # each episode has one state more than transitions
+    begins = second.offsets[:-1] + np.arange(len(lengths))  # an episode has one more state than transitions
     states = np.empty(second.n_transitions + len(lengths), dtype=np.int32)
     keep = np.ones(len(states), dtype=np.bool_)
     keep[begins] = False
@@ -71,7 +71,7 @@ def check(reference: object, *, false_alarm: float, say: bool) -> Check:
 
 
 def _halves(samples: Samples, half: int) -> tuple[Samples, Samples]:
-    """The recording before and after the middle; an episode that straddles it is cut."""
+    """The recording before and after the middle; an episode across the middle is split."""
     offsets = samples.offsets
     assert offsets is not None
 

@@ -1,16 +1,17 @@
-"""The e-detector: a Shiryaev-Roberts sum of bets against the reference, one bet for each of five memories.
+"""The e-detector: a Shiryaev-Roberts sum of bets against the reference, one bet for each of five memory lengths.
 
-For an event i -> j and memories h of 16, 64, 256, 1024 visits and of all of them,
+For an event i -> j and memory lengths h of 16, 64, 256, 1024 and infinitely many visits,
 
     p   = P(j | i)                        reference known
     p   = (C_ij + k / n) / (C_i + k)      reference recorded: its counts, then the stream's events too; k = 0.5 / n
     q_h = (N_ij + s p) / (N_i + s)        N: counts of the stream, forgetting 1 - 1/h per visit of the row; s = 8
     R_h <- (R_h + w_t) q_h / p            alarm when the mean of the five reaches the threshold
 
-q_h is settled before the event, and E[q_h / p | past] <= 1 under the reference: R minus the sum of the weights w is a
-supermartingale. Counts are kept times a weight of the row that grows by 1 / (1 - 1/h) with each visit, so that an event
-touches one entry and not a row. Entries are found by a hash of (row, column): memory follows the transitions that are
-known or were seen. Beside R runs the sum's largest term (CUSUM), whose last start estimates since when.
+q_h is fixed before the event, and E[q_h / p | past] <= 1 under the reference: R minus the sum of the weights w is a
+supermartingale. Counts are stored times a weight of the row that grows by 1 / (1 - 1/h) with each visit, so that an
+event touches one entry and not a row. Entries are looked up by a hash of (row, column): memory is proportional to the
+number of known or observed transitions. The largest term of the sum (CUSUM) is tracked too; its start estimates the
+change point.
 """
 # mypy: disable-error-code="no-any-return"
 
@@ -30,15 +31,15 @@ __all__ = ["CROSSED", "DONE", "FULL", "IMPOSSIBLE", "Bets", "Setting", "bets_on"
 MEMORIES = (16.0, 64.0, 256.0, 1024.0, np.inf)
 GROWTH = np.array([1.0 / (1.0 - 1.0 / h) for h in MEMORIES])
 SHRINKAGE = 8.0
-PRIOR_MASS = 0.5  # over all rows of a recorded reference together, about
-LARGEST = 1e250  # evidence is not counted beyond
-HEAVIEST = 1e100  # weight of a row that is scaled back
+PRIOR_MASS = 0.5  # approximate total over all rows of a recorded reference
+LARGEST = 1e250  # evidence is capped here
+HEAVIEST = 1e100  # weight of a row above which the row is rescaled
 DONE, CROSSED, FULL, IMPOSSIBLE = 0, 1, 2, 3
-EVENTS, ENTRIES, STATUS = 0, 1, 2  # places in `Bets.number`
+EVENTS, ENTRIES, STATUS = 0, 1, 2  # indices of `Bets.number`
 
 
 class Setting(NamedTuple):
-    """What does not change: the threshold, the mass of a transition never seen, the number of states, the weights."""
+    """Constants: the threshold, the mass of a transition never seen, the number of states, the weights."""
 
     threshold: float
     prior: float
@@ -47,15 +48,15 @@ class Setting(NamedTuple):
 
 
 class Bets(NamedTuple):
-    """All that the detector remembers.
+    """The state of the detector.
 
-    Row and column n are for labels that the reference does not know, row n + 1 for first states.
+    Row and column n are for labels unknown to the reference, row n + 1 for first states.
     """
 
-    keys: Ints  # (capacity,), row * (n + 1) + column, -1 where nothing is
+    keys: Ints  # (capacity,), row * (n + 1) + column, -1 if empty
     places: Codes  # (capacity,), the entry
-    heads: Codes  # (n + 2,), first entry of a row
-    nexts: Codes  # (n_entries,), the entry after it in its row
+    heads: Codes  # (n + 2,), first entry of each row
+    nexts: Codes  # (n_entries,), the next entry of the same row
     columns: Codes  # (n_entries,)
     null: Floats  # (n_entries,), probability, or count with prior
     seen: Floats  # (n_entries, 5), N
@@ -65,13 +66,13 @@ class Bets(NamedTuple):
     sums: Floats  # (n + 2, 5), N_i
     R: Floats  # (5,)
     largest: Floats  # (5,), largest term of each sum
-    since: Ints  # (5, 2), where that term began: number among the scored, and event
-    number: Ints  # (3,), events scored, entries in use, why `watch` returned
+    since: Ints  # (5, 2), start of that term: scored transition and event
+    number: Ints  # (3,), events scored, entries in use, reason why `watch` returned
 
 
 @part
 def _find(keys: Ints, places: Codes, key: int) -> int:
-    """The entry of a key, or -1 - the place where it belongs."""
+    """The entry of a key, or -1 - the slot where it belongs."""
     mask = len(keys) - 1
     at = ((key * 0x9E3779B1) >> 7) & mask
     while keys[at] != key:
@@ -83,7 +84,7 @@ def _find(keys: Ints, places: Codes, key: int) -> int:
 
 @part
 def _scale_back(entry: int, nexts: Codes, seen: Floats, weights: Floats, sums: Floats, h: int) -> None:
-    """Divide the counts of a row by its weight, which becomes 1."""
+    """Divide the counts of a row by its weight, which is reset to 1."""
     factor = 1.0 / weights[h]
     while entry >= 0:
         seen[entry, h] *= factor
@@ -97,26 +98,26 @@ def watch(
     bets: Bets, setting: Setting, growth: Floats, armed: bool, now: Codes, following: Codes, origin: Ints,
     begin: int, end: int,
 ) -> int:  # fmt: skip
-    """Score the transitions from `begin` to `end`; return where it stopped, with the reason in ``bets.number[2]``.
+    """Score the transitions from `begin` to `end`; return the stopping index, with the reason in ``bets.number[2]``.
 
     Parameters
     ----------
     bets : Bets
-        Changed in place.
+        Modified in place.
     setting : Setting
     growth : ndarray, shape (5,)
         Factor of a row's weights at each visit.
     armed : bool
-        Stop at the event that reaches the threshold or is impossible. Otherwise all are scored.
+        Stop at an event that reaches the threshold or is impossible. Otherwise score all.
     now, following : ndarray of int32
-        States; -1 before a first one, n and above for labels that the reference does not know.
+        States; -1 before a first state, n and above for labels unknown to the reference.
     origin : ndarray of int64
-        Number of the event behind each transition.
+        Number of the event that gave each transition.
 
     Returns
     -------
     int
-        `end`, or the transition that was the reason to stop. It is scored already unless the table is full.
+        `end`, or the transition that stopped the loop. It has been scored unless the table is full.
     """
     n, width = setting.n, setting.n + 1
     keys, places, nexts, null, seen = bets.keys, bets.places, bets.nexts, bets.null, bets.seen
@@ -130,7 +131,7 @@ def watch(
             if bets.known[i]:
                 number[EVENTS] += 1
                 for h in range(5):
-                    if R[h] < LARGEST:  # evidence beyond doubt; its start is the event itself
+                    if R[h] < LARGEST:  # conclusive evidence; the change begins with this event
                         bets.since[h, 0], bets.since[h, 1] = number[EVENTS], origin[t]
                     R[h] = largest[h] = LARGEST
                 if armed:
@@ -182,18 +183,18 @@ def watch(
 
 
 def bets_on(rows: Ints, columns: NDArray[np.integer], null: Floats, known: Bools, n: int, prior_mass: float) -> Bets:
-    """A detector that has seen nothing yet.
+    """A detector before the first event.
 
     Parameters
     ----------
     rows, columns : ndarray, shape (n_entries,)
         Transitions of the reference; row n + 1 is for first states.
     null : ndarray, shape (n_entries,)
-        Probabilities in known rows, counts in others.
+        Probabilities in known rows, counts in the others.
     known : ndarray of bool, shape (n + 2,)
     n : int
     prior_mass : float
-        k, of every row that is not known.
+        k, for every row that is not known.
     """
     n_entries = len(rows)
     counts = np.bincount(rows, weights=null, minlength=n + 2)
@@ -216,7 +217,7 @@ def bets_on(rows: Ints, columns: NDArray[np.integer], null: Floats, known: Bools
 
 
 def grown(bets: Bets, n: int) -> Bets:
-    """The same with room for twice as many transitions."""
+    """The same detector with room for twice as many transitions."""
     used = int(bets.number[ENTRIES])
     larger = _empty(2 * max(len(bets.nexts), 1), n)
     for name in ("columns", "null", "seen", "nexts"):
@@ -229,14 +230,14 @@ def grown(bets: Bets, n: int) -> Bets:
 
 @kernel
 def place_all(keys: Ints, places: Codes, new: Ints, entries: Codes) -> None:
-    """Put keys that are not there yet into the table."""
+    """Insert new keys into the table."""
     for k in range(len(new)):
         at = -1 - _find(keys, places, new[k])
         keys[at], places[at] = new[k], entries[k]
 
 
 def _empty(room: int, n: int) -> Bets:
-    capacity = 1 << int(4 * room - 1).bit_length()  # at most a quarter is in use: almost every search hits at once
+    capacity = 1 << int(4 * room - 1).bit_length()  # load at most 1/4: almost every lookup takes one probe
     return Bets(
         keys=np.full(capacity, -1, dtype=np.int64),
         places=np.zeros(capacity, dtype=np.int32),

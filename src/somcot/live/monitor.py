@@ -1,4 +1,4 @@
-"""`Monitor`: feed it events, and it says when they no longer come from the reference, and how far away they are."""
+"""`Monitor`: raises an alarm when events no longer come from the reference, and estimates the distance."""
 
 from __future__ import annotations
 
@@ -33,42 +33,42 @@ from somcot.result import Result
 
 __all__ = ["Monitor"]
 
-_PIECE = 1 << 18  # events handed to compiled code at a time; no result depends on it
+_PIECE = 1 << 18  # events per compiled call; no result depends on it
 _NO_TIMES: Floats = np.zeros(0)
 
 
 class Monitor:
-    """Watch a process live: has it changed since the reference, with how much evidence, and by how much?
+    """Monitor a process online: has it changed since the reference, with how much evidence, and by how much?
 
     Parameters
     ----------
     reference : MarkovChain, Samples or Counts
-        Known, or recorded. A recorded one is not taken for the truth: what it leaves open is learnt on the way.
+        Known or recorded. The estimation error of a recorded reference is taken into account.
     cost : array_like, shape (n, n), str or function, optional
-        Between states of the reference, as for `somcot.distance`; symmetric use is up to the caller.
+        Between states of the reference, as for `somcot.distance`; it need not be symmetric.
     discount : float
         For the distance; see `somcot.distance`.
     one_false_alarm_per : float, optional
-        On average at most one false alarm in that many events. This is the default, with 1,000,000.
+        On average at most one false alarm in this many events. This is the default, with 1,000,000.
     false_alarm : float, optional
-        Instead: the probability of a false alarm is at most this, ...
+        Alternative guarantee: the probability of a false alarm is at most this, ...
     within : int, optional
-        ... within that many events, after which nothing is promised. Without it: however long the monitor runs.
+        ... within this many events, with no guarantee afterwards. By default for as long as the monitor runs.
     min_distance : float
-        Stay quiet about changes whose estimated distance is smaller; `notice` mentions them.
+        Raise no alarm for changes whose estimated distance is smaller; `notice` reports them.
     window : int
-        Transitions that are kept: a distance is computed from the last ones, at most so many.
+        Maximum number of recent transitions that are kept; distances are computed from them.
     starts : bool, optional
-        Whether first states of sequences count, against the start law of the reference. By default they do where
-        sequences have names. Pass False where sequences were under way before the monitor was.
+        Whether first states of sequences are compared with the initial distribution of the reference. By default they
+        are if sequences have names. Pass False if sequences were under way before the monitor started.
     end : label, optional
-        State of the reference that a sequence goes to when it times out, as ``end=`` of the readers has it. Steps are
-        then scored when the time-out has passed, not before, so that those that end a sequence are not late.
+        State of the reference that a sequence enters when it times out, as for ``end=`` of the readers. A step is
+        then scored only after the time-out has passed, so that steps and ends have the same delay.
     timeout : float, timedelta or text such as "30m", optional
-        A sequence that is silent for longer is over: a number in the unit of `times`, or of events where there are
-        none; a span of time where they are dates.
+        A sequence that is silent for longer has ended: a number in the unit of `times`, or of events without
+        `times`; a time span if `times` are dates.
     max_open : int
-        Sequences kept open at most; the one that was silent longest makes way.
+        Maximum number of open sequences; beyond it, the one silent for longest is dropped.
 
     Examples
     --------
@@ -110,13 +110,13 @@ class Monitor:
         self.fingerprint = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
 
     def _set_up(self, reference: Reference, settings: MonitorSettings) -> None:
-        """Begin with a reference: nothing seen, nothing open."""
+        """Start with a reference: nothing observed, no open sequences."""
         self.reference, self.settings = reference, settings
         self._labels = Labels(reference.states)
         if settings.end is not None and settings.end not in self._labels.states:
-            raise ValueError(f"end: {settings.end!r} is no state of the reference; read it with the same end")
+            raise ValueError(f"end: {settings.end!r} is not a state of the reference; use the same end for both")
         if settings.end is not None and settings.timeout == math.inf:
-            raise ValueError(f"end: {settings.end!r} is reached by time-out; pass timeout too")
+            raise ValueError(f"end: {settings.end!r} is reached by time-out; pass timeout as well")
         self._end = -1 if settings.end is None else self._labels.states.index(settings.end)
         self._bets = reference.bets()
         self._setting = detector.Setting(
@@ -126,7 +126,7 @@ class Monitor:
         self._open, self._last = opened(), -1
         self._dated: bool | None = None
         self._moment: float | None = None
-        self._check_at = -1  # transition at which the size of a change is looked at again
+        self._check_at = -1  # transition at which the size of a change is next computed
         self._checks = 0
         self._reason = "evidence"
         self.n_events = 0
@@ -135,11 +135,11 @@ class Monitor:
         self.alarms: tuple[Alarm, ...] = ()
         self.position: Any = None
 
-    # What is known so far
+    # Current state
 
     @property
     def evidence(self) -> float:
-        """Share of the evidence that an alarm takes, between 0 and 1; 1 after an alarm."""
+        """Evidence as a fraction of the threshold, between 0 and 1; 1 after an alarm."""
         return 1.0 if self.alarm is not None else min(float(self._bets.R.mean()) / self._setting.threshold, 1.0)
 
     @property
@@ -149,72 +149,72 @@ class Monitor:
 
     @property
     def since(self) -> int | None:
-        """Event with which the change began, estimated; None without an alarm."""
+        """Estimated event at which the change began; None without an alarm."""
         return None if self.alarm is None else self.alarm.since
 
     @property
     def states(self) -> tuple[Hashable, ...]:
-        """Labels of the reference, then new ones in the order in which they came."""
+        """Labels of the reference, then new labels in order of appearance."""
         return tuple(self._labels.states)
 
     @property
     def new_labels(self) -> tuple[Hashable, ...]:
-        """Labels that the reference does not know."""
+        """Labels unknown to the reference."""
         return tuple(self._labels.new)
 
     @property
     def n_scored(self) -> int:
-        """Transitions, first states included, that were compared with the reference."""
+        """Number of transitions, including first states, compared with the reference."""
         return int(self._bets.number[detector.EVENTS])
 
     @property
     def n_open(self) -> int:
-        """Sequences that are open; with `end`, events whose next step is outstanding."""
+        """Number of open sequences; with `end`, of events whose next step is pending."""
         return int(self._open.number[OPEN])
 
     @property
     def n_dropped(self) -> int:
-        """Sequences that had to make way because too many were open."""
+        """Number of sequences dropped because too many were open."""
         return int(self._open.number[DROPPED])
 
     @property
     def n_expired(self) -> int:
-        """Sequences that timed out."""
+        """Number of sequences that timed out."""
         return int(self._open.number[EXPIRED])
 
     @property
     def n_backwards(self) -> int:
-        """Events with an earlier time than one before them; they were taken in the order in which they came."""
+        """Number of events with an earlier time than a preceding event; they are processed in order of arrival."""
         return int(self._open.number[BACKWARDS])
 
     @property
     def n_fresh(self) -> int:
-        """Transitions since the alarm, 0 without one."""
+        """Number of transitions since the alarm, 0 without one."""
         return 0 if self.alarm is None else self.n_scored - self.alarm.scored
 
     @property
     def provisional(self) -> bool:
-        """Whether `distance` has to use events from before the alarm, which were chosen by it, or there is none."""
+        """Whether `distance` relies on events before the alarm, which selected them, or there is no alarm."""
         return self.alarm is None or self.n_fresh < self.settings.confirm
 
     # Events
 
     def update(self, states: Any, sequences: Any = None, *, times: ArrayLike | None = None) -> list[Alarm]:
-        """Take in events, in the order in which they came.
+        """Process events in order of arrival.
 
         Parameters
         ----------
         states : array_like of labels, shape (m,)
-            The state after each event. How events are cut into calls does not matter.
+            The state after each event. Splitting events into several calls does not change the result.
         sequences : array_like of int, text or hashable, shape (m,), optional
-            Which sequence (user, machine) each event belongs to; without it, all are one sequence.
+            The sequence (user, machine) of each event; without it, all events form one sequence.
         times : array_like of numbers or dates, shape (m,), optional
             For time-outs.
 
         Returns
         -------
         list of Alarm
-            The new alarm, if there is one. It stays in `alarm`, and no other is raised, until `accept`.
+            The new alarm, if any. It stays in `alarm`, and no other is raised until `accept` is called.
         """
         n = len(states) if hasattr(states, "__len__") else -1
         if n < 0:
@@ -228,7 +228,7 @@ class Monitor:
         return self.take(self._labels.encode(states), keys, moments, dated=dated)
 
     def take(self, codes: Codes, keys: Keys | None, times: Floats, *, dated: bool | None = None) -> list[Alarm]:
-        """The same with states as `codes` has them, names as 64 bits, times as numbers; arrays are not checked."""
+        """`update` for states encoded by `codes`, names as 64-bit keys and times as numbers; inputs are not checked."""
         self._check_clock(dated, timed=len(times) > 0, n=len(codes))
         alarms: list[Alarm] = []
         for begin in range(0, len(codes), _PIECE):
@@ -240,33 +240,33 @@ class Monitor:
         return alarms
 
     def codes(self, labels: list[Hashable]) -> Codes:
-        """Positions of labels in `states`; labels never seen are added."""
+        """Positions of labels in `states`; new labels are added."""
         return self._labels.codes(labels)
 
     def _check_clock(self, dated: bool | None, *, timed: bool, n: int) -> None:
-        """Time-outs need times of one kind."""
+        """Check that all times are of one kind, as time-outs need."""
         if n == 0:
             return
         if timed and self._dated is None:
             if self.n_events and self.settings.timeout < math.inf:
-                raise ValueError("times: none were given before; give them always, or never")
+                raise ValueError("times: earlier calls had none; pass times in every call or in none")
             self._dated = dated
         if self.settings.timeout == math.inf:
             return
         if timed != (self._dated is not None) or (timed and dated != self._dated):
-            raise ValueError("times: not as in the calls before; give dates always, numbers always, or none")
+            raise ValueError("times: not of the same kind as in earlier calls; always pass dates, numbers or none")
         if timed and bool(dated) != self.settings.timeout_dated:
             kinds = ("plain numbers", "a number in their unit"), ("dates", "a span of time, such as '1h'")
             what, how = kinds[bool(dated)]
-            raise ValueError(f"timeout: times are {what}, so give timeout as {how}")
+            raise ValueError(f"timeout: times are {what}, so pass timeout as {how}")
         if not timed and self.settings.timeout_dated:
-            raise ValueError("timeout: it is a span of time, so give times, which are dates")
+            raise ValueError("timeout: it is a time span, so pass times, as dates")
 
     def _steps(self, codes: Codes, keys: Keys | None, times: Floats) -> tuple[Codes, Codes, Ints]:
-        """Transitions behind a piece of events, with the numbers of the events."""
+        """Transitions that result from a piece of events, with the numbers of the events."""
         terminal = self.reference.terminal
         ends = self.settings.timeout < math.inf or bool(terminal.any())
-        if keys is None and not ends and not self.settings.starts:  # one sequence that never ends
+        if keys is None and not ends and not self.settings.starts:  # a single sequence that never ends
             now = np.empty_like(codes)
             now[1:], now[0] = codes[:-1], self._last
             skip = 1 if self._last < 0 else 0
@@ -308,7 +308,7 @@ class Monitor:
         return alarms
 
     def _crossed(self, event: int) -> list[Alarm]:
-        """The threshold was reached: raise the alarm, unless the change is too small to matter so far."""
+        """Raise the alarm after the threshold was reached, unless the change is too small so far."""
         number, since = (int(k) for k in self._bets.since[int(self._bets.largest.argmax())])
         now, following = self._window.after(number - 1)
         if self.settings.min_distance > 0.0:
@@ -334,7 +334,7 @@ class Monitor:
         return [self.alarm]
 
     def _warn_of_ends(self) -> None:
-        """Say so when the stream never comes to where the reference ends: its ends may be no events at all."""
+        """Warn if the stream never enters the final states of the reference: its ends may not be events."""
         terminal = self.reference.terminal
         following = self._window.after(0)[1]
         if not terminal.any() or terminal[following[following < len(terminal)]].any():
@@ -342,20 +342,19 @@ class Monitor:
         where = listing(self._labels.states[k] for k in np.flatnonzero(terminal))
         warn(Note("ends-not-in-stream", states=where), DataWarning)
 
-    # How far
+    # Distance
 
     def distance(self, confidence: float | None = 0.9) -> Result:
-        """How far the stream is from the reference now, in the units of the cost.
+        """The current distance of the stream from the reference, in the units of the cost.
 
-        Both are started from the states that the stream visited, and rows that it did not visit are those of the
-        reference. After an alarm, events from before it were chosen by it; as soon as there are enough fresh ones
-        (2,000, or the window), those alone are used. Until then, and without an alarm, the answer is provisional and
-        its first note says so.
+        Both start from the states that the stream visited, and rows that it did not visit are taken from the reference.
+        The events before an alarm were selected by it; as soon as there are enough new ones (2,000, or the window),
+        only those are used. Before that, and without an alarm, the result is provisional and its first note says so.
 
         Parameters
         ----------
         confidence : float, optional
-            Level of the interval; None for none.
+            Level of the interval; None for no interval.
         """
         check_confidence(confidence)
         now, following, note = self._present()
@@ -366,7 +365,7 @@ class Monitor:
         return result if note is None else replace(result, notes=(note, *result.notes))
 
     def _present(self) -> tuple[Codes, Codes, Note | None]:
-        """The transitions that say how the process is now, and what to know about them."""
+        """The transitions that describe the current process, and a note about them."""
         if self.alarm is None:
             now, following = self._window.after(0)
             return now, following, Note("provisional", n=len(now))
@@ -381,18 +380,18 @@ class Monitor:
             return None
         x, y, cost = self.reference.sides(now[kept], following[kept], self._labels.states)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what there is to know is in the notes; unseen rows are so on purpose
+            warnings.simplefilter("ignore")  # the notes say the same, and rows not visited are expected here
             return distance(x, y, cost, discount=self.settings.discount, confidence=confidence, rng=0)
 
     def accept(self) -> None:
-        """Make the present the reference, and watch for changes from it; open sequences and new labels stay.
+        """Make the current process the reference, and monitor changes from it; open sequences and new labels are kept.
 
-        The present is what came after the alarm (or since the change, while that is fewer than 2,000 transitions;
-        without an alarm, the window). It is taken as recorded, not as known; rows not visited keep the old reference.
+        The current process is what followed the alarm (or the change, as long as that is fewer than 2,000 transitions;
+        without an alarm, the window). It is treated as recorded, not known; rows not visited keep the old reference.
         """
         now, following, _ = self._present()
         if not (now >= 0).any():
-            raise ValueError("accept: no transitions yet, so there is no present to accept")
+            raise ValueError("accept: no transitions yet to accept; feed events with update() first")
         if len(now) < 500:
             warn(Note("small-reference", "accept", n=len(now)), DataWarning)
         kept = self.n_events, self.alarms, self._open, self._last, self._dated, self.position, self.fingerprint
@@ -402,31 +401,31 @@ class Monitor:
     # Files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all there is to a file, in one move; `load` goes on bit for bit. The file holds no code."""
+        """Write the complete state to a file atomically; `load` continues bit for bit. The file holds no code."""
         from somcot.live.saving import save
 
         save(self, path)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Monitor:
-        """Read what `save` wrote."""
+        """Read a file written by `save`."""
         from somcot.live.saving import load
 
         return load(path)
 
     @staticmethod
     def check(reference: object, *, false_alarm: float = 0.05, warn: bool = True) -> Any:
-        """Run a recording against itself: would its second half raise an alarm against its first?
+        """Check a recording against itself: would its second half raise an alarm against its first?
 
         If so, it is not stationary, or its next state depends on more than the last one, and a monitor with this
-        reference will raise alarms that are right but not news. A `DataWarning` says so.
+        reference will raise alarms that are correct but expected. A `DataWarning` says so.
 
         Parameters
         ----------
         reference : Samples
             Episodes in order of time.
         false_alarm : float
-            Probability of an alarm from a recording that is in order, at most.
+            Maximum probability of an alarm if the recording is stationary and Markov.
         warn : bool
             Whether to warn.
 
@@ -446,7 +445,7 @@ class Monitor:
 
 
 def _as_number(timeout: object) -> tuple[Any, bool]:
-    """The time-out as a number, and whether it is a span of time, in microseconds."""
+    """The time-out as a number, and whether it is a time span, in microseconds."""
     if timeout is not None and not isinstance(timeout, (int, float)):
         timeout = check_duration("timeout", timeout)
     if isinstance(timeout, timedelta):

@@ -1,4 +1,4 @@
-"""The reference of a monitor: a known chain or counts, as bets against it and as one side of a distance."""
+"""The reference of a monitor: a known chain or counts, for the bets against it and for the distance."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ __all__ = [
 ]
 
 
-# --- Labels of a stream as numbers: those of the reference first, then new ones in the order in which they come.
+# --- Labels of a stream as numbers: those of the reference first, then new ones in order of appearance
 
-MOST_NEW = 1000  # labels that the reference does not know and that are told apart: memory stays flat
+MOST_NEW = 1000  # number of distinct new labels that are kept, to bound memory
 OTHER = "(other new labels)"
-_SPAN = 1 << 20  # whole numbers as labels are looked up in a table up to this size
+_SPAN = 1 << 20  # largest lookup table for labels that are integers
 
 
 class Labels:
-    """From labels to numbers.
+    """Mapping from labels to numbers.
 
     Attributes
     ----------
     known : int
-        Labels of the reference, which come first.
+        Number of labels of the reference, which come first.
     states : list
         All labels.
     """
@@ -58,7 +58,7 @@ class Labels:
         self._low, self._table = self._lookup()
 
     def _lookup(self) -> tuple[int, Codes | None]:
-        """A table from whole numbers to codes, where labels are such numbers and close to each other."""
+        """A table from integers to codes, if labels are integers in a narrow range."""
         numbers = [label for label in self.states if type(label) is int]
         if len(numbers) < len(self.states) or max(numbers) - min(numbers) >= _SPAN:
             return 0, None
@@ -69,18 +69,18 @@ class Labels:
 
     @property
     def new(self) -> list[Hashable]:
-        """Labels that the reference does not know."""
+        """Labels unknown to the reference."""
         return self.states[self.known :]
 
     def encode(self, values: object) -> Codes:
-        """The number of each label; labels never seen get new ones."""
+        """The number of each label; new labels get new numbers."""
         labels = column("states", values)
         if isinstance(labels, np.ndarray):
             return self._encode_integers(labels)
         return self.codes(labels)
 
     def codes(self, labels: Sequence[Hashable]) -> Codes:
-        """The same for a list of labels."""
+        """The same as `encode` for a list of labels."""
         code = self._code
         try:
             codes = np.fromiter(map(code.get, labels, [-1] * len(labels)), np.int32, len(labels))
@@ -104,7 +104,7 @@ class Labels:
         return self.codes(labels.tolist())
 
     def _admit(self, known: dict[Hashable, int]) -> None:
-        """Take in labels never seen before, in the order of the events that brought them."""
+        """Add new labels in the order of their first events."""
         refuse_lookalikes("states", [*self.states, *known], {type(label) for label in [*self.states, *known]})
         for label, i in sorted(known.items(), key=lambda item: item[1]):
             if is_missing(label):
@@ -146,7 +146,7 @@ def times_of(times: object, n: int) -> tuple[Floats, bool]:
 
 
 def to_plain(label: object) -> Any:
-    """A label as JSON can hold it."""
+    """A label as a JSON-compatible value."""
     if isinstance(label, tuple):
         return {"tuple": [to_plain(part) for part in label]}
     if label is None or isinstance(label, (str, bool, int, float)):
@@ -155,23 +155,23 @@ def to_plain(label: object) -> Any:
 
 
 def from_plain(value: object) -> Any:
-    """The label that `to_plain` took apart."""
+    """The inverse of `to_plain`."""
     return tuple(from_plain(part) for part in value["tuple"]) if isinstance(value, dict) else value
 
 
-# --- The reference of a monitor: a known chain or counts, as bets against it and as one side of a distance.
+# --- The reference
 
-_AS_GOOD_AS_KNOWN = 1_000_000  # visits that stand for a known row where only counts will do
+_AS_GOOD_AS_KNOWN = 1_000_000  # visits that represent a known row where counts are needed
 
 
 class Reference:
-    """What the stream is compared with.
+    """The process that the stream is compared with.
 
     Attributes
     ----------
     process : MarkovChain or Counts
     cost : str or ndarray, shape (n, n)
-        "labels", or what it costs to be in one state instead of another.
+        "labels", or the cost of being in one state instead of another.
     """
 
     def __init__(self, process: object, cost: costs.Cost) -> None:
@@ -209,17 +209,17 @@ class Reference:
 
     @property
     def prior_mass(self) -> float:
-        """K: the mass, in transitions, that each row keeps for what was never seen."""
+        """K: the mass, in transitions, that each row reserves for transitions never seen."""
         return PRIOR_MASS / self.n
 
     @cached_property
     def terminal(self) -> Bools:
-        """States that end a sequence for good, shape (n + 1,); the last entry is for labels not known."""
+        """Absorbing states, which end a sequence, shape (n + 1,); the last entry is for unknown labels."""
         ends = np.zeros(self.n, np.bool_) if isinstance(self.process, MarkovChain) else self.process.terminal
         return np.append(ends, False)
 
     def bets(self) -> Bets:
-        """A detector that has seen nothing yet; the start law is one more row."""
+        """A detector before the first event; the initial distribution is one more row."""
         n, process = self.n, self.process
         known = np.full(n + 2, self.known)
         if isinstance(process, MarkovChain):
@@ -236,7 +236,7 @@ class Reference:
         return bets_on(rows, columns, null, known, n, self.prior_mass)
 
     def shares(self, rows: Ints, columns: Ints) -> Floats:
-        """Probability of transitions under the reference, as recorded or known; row -1 is the start law."""
+        """Probability of transitions under the reference, recorded or known; row -1 is the initial distribution."""
         n = self.n
         chain = self.chain
         place = np.where(rows < 0, n, rows)
@@ -245,7 +245,7 @@ class Reference:
         entries = support.locate(np.where(inside, place, 0), np.where(inside, columns, 0))
         entries = np.minimum(entries, len(support.indices) - 1)
         hit = inside & (support.rows[entries] == place) & (support.indices[entries] == columns)
-        if isinstance(self.process, Counts):  # rows never left tell nothing
+        if isinstance(self.process, Counts):  # rows never left have no data
             visits = np.append(self.process.visits, self.process.start_counts.sum() + self.process.starts_known)
             hit &= visits[np.minimum(place, n)] > 0
         return np.where(hit, support.probabilities[entries], 0.0)
@@ -260,19 +260,19 @@ class Reference:
         return self.process.chain(check=False)
 
     def sides(self, now: Codes, following: Codes, states: list[Hashable]) -> tuple[Any, Counts, Any]:
-        """The reference, the stream and their cost: both start in the states visited, and share rows not visited.
+        """The reference, the stream and their cost: both start in the visited states and share rows not visited.
 
         Parameters
         ----------
         now, following : ndarray of int32
-            Transitions of the stream, first states left out; at least one.
+            Transitions of the stream without first states; at least one.
         states : list
             Labels of all codes.
         """
         n, m = self.n, len(states)
         visits = np.bincount(now, minlength=m)
         law = visits[:n] / max(visits[:n].sum(), 1)
-        if not visits[:n].any():  # only labels that the reference does not know
+        if not visits[:n].any():  # only labels unknown to the reference
             law = self.chain.initial
         pairs = added([count_pairs(now, following, m), self._rows(np.flatnonzero(visits[:n] == 0), m)])
         ended = np.append(self.terminal[:n], np.zeros(m - n, np.bool_))
@@ -285,7 +285,7 @@ class Reference:
         return x, stream, self._cost(tuple(states))
 
     def accepted(self, now: Codes, following: Codes, states: list[Hashable]) -> Reference:
-        """The stream as the new reference: its rows, and those of this reference that it did not visit."""
+        """The stream as the new reference: its rows, and for states not visited those of this reference."""
         first = now < 0
         _, stream, cost = self.sides(now[~first], following[~first], states)
         starts = np.bincount(following[first], minlength=len(states))
@@ -318,7 +318,7 @@ class Reference:
         )
 
     def _cost(self, states: tuple[Hashable, ...]) -> Any:
-        """The cost between the reference and the stream; labels that the reference does not know cost the most."""
+        """The cost between the reference and the stream; unknown labels have the maximum cost."""
         if isinstance(self.cost, str):
             return "labels"
         more = len(states) - self.n
@@ -333,7 +333,7 @@ class Reference:
         return h.hexdigest()
 
     def parts(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Arrays and a record that `from_parts` puts together again."""
+        """Arrays and a record that `from_parts` reassembles."""
         process = self.process
         arrays: dict[str, Array] = {} if isinstance(self.cost, str) else {"cost": self.cost}
         if isinstance(process, MarkovChain):
@@ -351,7 +351,7 @@ class Reference:
 
     @classmethod
     def from_parts(cls, arrays: dict[str, Array], record: dict[str, Any], states: tuple[Hashable, ...]) -> Reference:
-        """What `parts` took apart."""
+        """The inverse of `parts`."""
         from scipy.sparse import csr_array
 
         n = len(states)
@@ -379,14 +379,14 @@ class Reference:
 
 
 def _check_rows(indptr: Array, indices: Array, values: Array, n: int) -> None:
-    """Refuse rows that lie outside their entries: what reads them believes them."""
+    """Refuse rows that point outside their entries, since compiled code trusts them."""
     if indptr.shape != (n + 2,) or indptr.dtype.kind not in "iu" or indices.shape != values.shape:
-        raise ValueError("the reference has rows of another shape")
+        raise ValueError("the rows of the reference have the wrong shape")
     if indptr[0] != 0 or (np.diff(indptr) < 0).any() or indptr[-1] != len(indices):
-        raise ValueError("the rows of the reference lie outside its entries")
+        raise ValueError("the rows of the reference point outside its entries")
     _check_places(indices, n)
 
 
 def _check_places(states: Array, n: int) -> None:
     if states.dtype.kind not in "iu" or (len(states) and not 0 <= states.min() <= states.max() < n):
-        raise ValueError("the reference names states that it does not have")
+        raise ValueError("the reference refers to states that do not exist")

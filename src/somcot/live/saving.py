@@ -1,4 +1,4 @@
-"""A monitor as arrays and a JSON record, and back, bit for bit."""
+"""Saving a monitor as arrays and a JSON record, and loading it bit for bit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PLAIN = ("_last", "_dated", "_check_at", "_checks", "_reason", "n_events", "not
 
 
 def save(monitor: Monitor, path: str | os.PathLike[str]) -> None:
-    """Write a monitor to a file, replacing what is there in one move."""
+    """Write a monitor to a file, replacing an existing file atomically."""
     held, about = monitor.reference.parts()
     arrays: dict[str, Array] = {f"reference.{name}": array for name, array in held.items()}
     for part, kind in _PARTS.items():
@@ -48,18 +48,16 @@ def save(monitor: Monitor, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> Monitor:
-    """Read a monitor; anything else is refused with a `CheckpointError`."""
+    """Read a monitor; any other file is refused with a `CheckpointError`."""
     arrays, record = container.read_arrays(path)
     if record.get("format") != _FORMAT:
-        raise CheckpointError(f"{os.fspath(path)}: not a file of a monitor; name another file")
+        raise CheckpointError(f"{os.fspath(path)}: not a monitor file; name another file")
     try:
         return _put_together(arrays, record)
     except MemoryError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise CheckpointError(
-            f"{os.fspath(path)}: does not hold together ({error}); go back to an older copy"
-        ) from None
+        raise CheckpointError(f"{os.fspath(path)}: is damaged ({error}); restore an older copy") from None
 
 
 def _put_together(arrays: dict[str, Array], record: dict[str, Any]) -> Monitor:
@@ -83,7 +81,7 @@ def _put_together(arrays: dict[str, Array], record: dict[str, Any]) -> Monitor:
 
 
 def _plain(name: str, value: object, m: int) -> Any:
-    """A number, text or flag of the kind that belongs there."""
+    """A number, text or flag of the expected kind."""
     if name in _RANGES:
         low, high = _RANGES[name]
         return check_count(name, value, at_least=low, at_most=m - 1 if high is None else high)
@@ -102,12 +100,12 @@ def _alarm(record: dict[str, object]) -> Alarm:
         check_number("alarms", value)
     texts: tuple[object, ...] = (alarm.id, alarm.reason)
     if not all(isinstance(text, str) for text in texts):
-        raise TypeError("alarms: an id or a reason is no text")
+        raise TypeError("alarms: an id or a reason is not text")
     return alarm
 
 
 def _compare(part: str, fresh: Any, saved: Any) -> None:
-    """Kinds, dimensions and lengths that follow from the settings are as in a fresh monitor."""
+    """Check that types, dimensions and lengths match those of a new monitor with the same settings."""
     for name in fresh._fields:
         one, other = getattr(fresh, name), getattr(saved, name)
         if one.dtype != other.dtype or one.ndim != other.ndim:
@@ -118,7 +116,7 @@ def _compare(part: str, fresh: Any, saved: Any) -> None:
 
 
 def _check(monitor: Monitor) -> None:
-    """Refuse what no monitor could have written, before compiled code believes it."""
+    """Refuse a state that no monitor could have written, before compiled code uses it."""
     bets, known, n = monitor._bets, monitor._open, monitor.reference.n
     room, slots, m = len(bets.nexts), len(known.last), len(monitor._labels.states)
     powers = all(len(keys) & (len(keys) - 1) == 0 and len(keys) > 0 for keys in (bets.keys, known.keys))
@@ -135,4 +133,4 @@ def _check(monitor: Monitor) -> None:
     inside = all(len(a) == 0 or (a.min() >= low and a.max() < high) for a, low, high in ranges)
     empty = np.count_nonzero(bets.keys < 0) > 0 and np.count_nonzero(known.places < 0) > 0
     if not (powers and same and lengths and inside and empty):
-        raise ValueError("its tables contradict each other")
+        raise ValueError("its tables are inconsistent")

@@ -1,12 +1,12 @@
-"""The last transitions of a stream, as many as a window holds.
+"""Open sequences of a stream, and a window of its most recent transitions.
 
-Sequences are known by 64 bits made of their names. They stand in a list in the order of their last event, so that
-those that time out, or are dropped, are at its head: what happens depends on the events alone, never on how they were
-cut into calls.
+Sequences are identified by 64-bit keys made from their names. They are kept in a list ordered by their last event, so
+those that time out or are dropped are at its head: the outcome depends on the events alone, not on how they were split
+into calls.
 
-Where sequences that time out go to an end state, a step is scored when the time-out of the event before it has passed,
-whether or not it came at once: scored as they come, steps that go on would be early, ends late, and a stream whose
-ends are all outstanding would look changed. Then the list holds the events whose steps are outstanding.
+If sequences that time out enter an end state, a step is scored only after the time-out of the preceding event has
+passed, even if it occurred earlier. If steps were scored as they arrive, ordinary steps would be early and ends late,
+and a stream whose ends are all pending would look changed. In this mode the list holds the events with pending steps.
 """
 # mypy: disable-error-code="no-any-return"
 
@@ -34,14 +34,14 @@ __all__ = [
 ]
 
 
-# --- Open sequences: which state each was in last, who is silent for too long, who has to go when there are too many.
+# --- Open sequences: their last states, time-outs and evictions
 
 Keys = NDArray[np.uint64]
-HEAD, TAIL, OPEN, FREE, DROPPED, EXPIRED, BACKWARDS = range(7)  # places in `Open.number`
+HEAD, TAIL, OPEN, FREE, DROPPED, EXPIRED, BACKWARDS = range(7)  # indices of `Open.number`
 
 
 class Rules(NamedTuple):
-    """How sequences begin and end: the state after a time-out (-1: none), the time-out, and how many may be open."""
+    """How sequences begin and end: the state after a time-out (-1: none), the time-out, and the maximum number open."""
 
     end: int
     timeout: float
@@ -50,16 +50,16 @@ class Rules(NamedTuple):
 
 
 class Open(NamedTuple):
-    """The sequences that are open."""
+    """The open sequences."""
 
     keys: Keys  # (capacity,)
-    places: Codes  # (capacity,), slot, -1 where nothing is
+    places: Codes  # (capacity,), slot, -1 if empty
     names: Keys  # (n_slots,)
     last: Codes  # (n_slots,), state
-    step: Codes  # (n_slots,), where it went from there, to be scored later; -1: nowhere so far
+    step: Codes  # (n_slots,), next state, to be scored later; -1: none yet
     seen: Floats  # (n_slots,), time
     before: Codes  # (n_slots,), neighbours in the order of the last event
-    after: Codes  # (n_slots,), of free slots: the next free one
+    after: Codes  # (n_slots,), for free slots: the next free one
     number: Ints  # (7,)
     clock: Floats  # (1,), the latest time so far
 
@@ -72,7 +72,7 @@ def _hashed(key: int, mask: int) -> int:
 
 @part
 def _place(keys: Keys, places: Codes, key: int) -> int:
-    """Where a key is in the table, or would be."""
+    """The slot of a key in the table, or the slot where it belongs."""
     mask = len(keys) - 1
     at = _hashed(key, mask)
     while places[at] >= 0 and keys[at] != key:
@@ -82,7 +82,7 @@ def _place(keys: Keys, places: Codes, key: int) -> int:
 
 @part
 def _forget(keys: Keys, places: Codes, key: int) -> None:
-    """Take a key out and move back those that had to make way for it."""
+    """Remove a key and move back the keys that it displaced."""
     mask = len(keys) - 1
     hole = _place(keys, places, key)
     at = (hole + 1) & mask
@@ -123,21 +123,21 @@ def link(
     known: Open, rules: Rules, terminal: Bools, codes: Codes, keys: Keys, times: Floats, first: int,
     now: Codes, following: Codes, origin: Ints,
 ) -> int:  # fmt: skip
-    """Turn events of mixed sequences into transitions; return how many there are.
+    """Turn events of interleaved sequences into transitions; return their number.
 
     Parameters
     ----------
     known : Open
-        Changed in place; has room for all that may come.
+        Modified in place; must have room for all new sequences.
     rules : Rules
     terminal : ndarray of bool, shape (n + 1,)
-        States that end a sequence; the last entry is for labels that the reference does not know.
+        States that end a sequence; the last entry is for labels unknown to the reference.
     codes, keys, times : ndarray, shape (m,)
-        State, sequence and time of each event; no times: events are counted instead.
+        State, sequence and time of each event; without times, events are counted instead.
     first : int
         Number of the first event.
     now, following, origin : ndarray
-        Filled: the transitions (-1 is before a first state) and the numbers of the events behind them.
+        Output: the transitions (-1 precedes a first state) and the numbers of their events.
     """
     before, after, number = known.before, known.after, known.number
     n, made, timed, late = len(terminal) - 1, 0, len(times) > 0, rules.end >= 0
@@ -170,7 +170,7 @@ def link(
         elif rules.starts:
             now[made], following[made], origin[made] = -1, codes[t], first + t
             made += 1
-        if terminal[min(codes[t], n)]:  # this sequence is over
+        if terminal[min(codes[t], n)]:  # this sequence has ended
             if not fresh:
                 _forget(known.keys, known.places, keys[t])
                 if not late:
@@ -205,7 +205,7 @@ def _release(before: Codes, after: Codes, number: Ints, slot: int) -> None:
 
 
 def opened(n_slots: int = 64) -> Open:
-    """No sequences yet, and room for some."""
+    """A table without sequences, with room for some."""
     capacity = 1 << int(3 * n_slots).bit_length()
     number = np.array([-1, -1, 0, 0, 0, 0, 0], dtype=np.int64)
     return Open(
@@ -223,7 +223,7 @@ def opened(n_slots: int = 64) -> Open:
 
 
 def with_room(known: Open, n_slots: int) -> Open:
-    """The same with room for at least that many sequences."""
+    """The same table with room for at least this many sequences."""
     had = len(known.last)
     if n_slots <= had:
         return known
@@ -246,7 +246,7 @@ def _place_all(keys: Keys, places: Codes, new: Keys, slots: Codes) -> None:
 
 
 def keys_of(sequences: Any) -> Keys:
-    """64 bits for each name of a sequence: whole numbers as they are, texts and other names hashed.
+    """A 64-bit key for each name of a sequence: integers as they are, texts and other names hashed.
 
     Examples
     --------
@@ -270,13 +270,13 @@ def keys_of(sequences: Any) -> Keys:
         return text_keys(pyarrow.array(names, pyarrow.large_string()))
     for i, name in enumerate(names):
         if name is None or name != name:
-            raise ValueError(f"sequences: entry {i} is {name!r}; say which sequence each event belongs to")
+            raise ValueError(f"sequences: entry {i} is {name!r}; name the sequence of every event")
     digests = [hashlib.blake2b(repr(name).encode(), digest_size=8).digest() for name in names]
     return np.frombuffer(b"".join(digests), dtype=np.uint64).copy()
 
 
 def text_keys(texts: Any) -> Keys:
-    """The same for an Arrow array of texts without gaps."""
+    """The same as `keys_of` for an Arrow array of texts without missing values."""
     _, offsets, data = texts.buffers()
     size = np.int64 if str(texts.type) == "large_string" else np.int32
     ends = np.frombuffer(offsets, dtype=size)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
@@ -288,7 +288,7 @@ def text_keys(texts: Any) -> Keys:
 
 @kernel
 def _hash_texts(ends: Ints, content: NDArray[np.uint8], keys: Keys) -> None:
-    """FNV-1a with a last stir, so that all bits depend on all letters."""
+    """FNV-1a with a final mixing step, so that all bits depend on all characters."""
     for k in range(len(keys)):
         key = np.uint64(0xCBF29CE484222325)
         for at in range(ends[k], ends[k + 1]):
@@ -297,11 +297,11 @@ def _hash_texts(ends: Ints, content: NDArray[np.uint8], keys: Keys) -> None:
         keys[k] = key ^ (key >> np.uint64(33))
 
 
-# --- The last transitions of a stream, as many as a window holds.
+# --- A window of the most recent transitions
 
 
 class Window(NamedTuple):
-    """A ring: transition number k, from 1 on, is at place (k - 1) modulo the size."""
+    """A ring buffer: transition number k, starting at 1, is at position (k - 1) modulo the size."""
 
     now: Codes
     following: Codes
@@ -317,7 +317,7 @@ class Window(NamedTuple):
         self.number[0] += n
 
     def after(self, number: int) -> tuple[Codes, Codes]:
-        """Transitions that came after the one of that number, as far as the window reaches back."""
+        """Transitions after this number that are still in the window."""
         last = int(self.number[0])
         places = np.arange(max(number, last - len(self.now), 0), last) % len(self.now)
         return self.now[places], self.following[places]

@@ -1,1 +1,1 @@
-"""Many processes at once: matrices of distances, groups, model selection, clusters of machines."""
+"""Many processes: distance matrices, drift between periods, model selection, and computation on a cluster."""

@@ -1,15 +1,15 @@
-"""Many small problems in one compiled call: the exact distance, and all that an estimate from data is made of.
+"""Many small problems in one compiled call: exact distances and all terms of the estimate from data.
 
-Every task is a pair of supports with a cost. What is done is what `solvers.policy_iteration.iterate` and
-`inference.crossfit` do, on the kernels they use, without Python in between:
+Every task is a pair of supports with a cost. The computation is that of `solvers.policy_iteration.iterate` and
+`inference.bias_correction`, on the same kernels, without Python in between:
 
-1. The whole problem is solved exactly, for all pairs of start laws asked for, with a bracket for each.
-2. For data: the occupancy of pairs, the variance of the distance by the delta method, and from halves of the data the
-   gap, their distance and the cross-fitted value (`inference.crossfit` has the formulas).
-3. Where rows were pooled: the distance of the pooled kernels.
+1. The full problem is solved exactly for all requested pairs of initial distributions, with a bracket for each.
+2. For data: the occupancy of pairs, the variance of the distance by the delta method and, from halves of the data, the
+   gap, the distance of the halves and the cross-fitted value (`inference.bias_correction` has the formulas).
+3. For pooled rows: the distance of the pooled kernels.
 
-Each task owns its results and starts cold, so they do not depend on which others are in the call. A task that does not
-end well says so in `status`, and the ordinary path takes it.
+Each task owns its results and starts cold, so they do not depend on the other tasks of the call. A task that fails
+sets `status`; `many.work.single_pair` then solves it again.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -47,16 +47,16 @@ __all__ = [
 ]
 
 
-# --- Supports of many chains laid end to end, so that one compiled call can work on all of them.
+# --- Supports laid end to end
 
 
 class Pack(NamedTuple):
-    """Supports one after the other.
+    """Supports stored one after the other.
 
     Attributes
     ----------
     n : ndarray, shape (k,)
-        States of each; all further rows of a support are start laws.
+        Number of states of each; all further rows of a support are initial distributions.
     pointers, entries : ndarray, shape (k + 1,)
         Support c has ``indptr[pointers[c]:pointers[c + 1]]``, counted from its own first entry, and the entries
         ``entries[c]:entries[c + 1]``.
@@ -79,7 +79,7 @@ class Tables(NamedTuple):
 
 
 def pack(supports: Sequence[Support], n_starts: Sequence[int] | None = None) -> Pack:
-    """Lay supports end to end; each has one start row, or as many as `n_starts` says.
+    """Lay supports end to end; each has one initial row, or the number in `n_starts`.
 
     Examples
     --------
@@ -114,28 +114,28 @@ def _joined(parts: Sequence[Array], kind: type) -> Array:
     return np.concatenate([np.asarray(p, dtype=kind) for p in parts]) if parts else np.empty(0, dtype=kind)
 
 
-# --- Many small problems in one compiled call: the exact distance, and all that an estimate from data is made of.
+# --- Many small problems in one call
 
 _TARGET = 1e-9  # width of a bracket, relative to the range of the cost, as for the exact solver
-_TOLERANCE = 1e-7  # of halves and pooled kernels, as for cross-fitting
+_TOLERANCE = 1e-7  # for halves and pooled kernels, as in cross-fitting
 _NEGLIGIBLE = 1e-9  # occupancy below which a pair cannot move the gap
 
 
 class Tasks(NamedTuple):
-    """What to compare.
+    """The comparisons to make.
 
     Attributes
     ----------
     x, y : ndarray of int64, shape (n_tasks,)
-        Supports, as numbers of `whole`.
+        Indices of supports in `whole`.
     cost : ndarray of int64, shape (n_tasks,)
-        Their unit costs, as numbers of `costs`.
+        Indices of unit costs in `costs`.
     pooled : ndarray of int64, shape (n_tasks,)
         The first of two supports of `pooled_rows`; -1 where nothing was pooled.
     begin : ndarray of int64, shape (n_tasks,)
-        Where the results of the first pair of start laws go; those of the others follow, the laws of y running faster.
+        Position of the result of the first pair of initial distributions; the others follow, y varying fastest.
     whole, halves, pooled_rows : Pack
-        `halves` has 2 n_splits supports for each of `whole`, all with its entries.
+        `halves` has 2 n_splits supports for each support of `whole`, all with the same entries.
     counts : ndarray of float64
         Observations behind each entry of `whole`; 0 where the row is known.
     costs : Tables
@@ -154,16 +154,16 @@ class Tasks(NamedTuple):
 
 
 class BatchValues(NamedTuple):
-    """Results, in units of the unit cost; one number for each pair of start laws of each task.
+    """Results on the unit-cost scale; one number for each pair of initial distributions of each task.
 
     Attributes
     ----------
     distance, low, high : ndarray
-        The distance and its bracket.
+        The distance and its lower and upper bounds.
     status : ndarray
-        0 where all went well.
+        0 for success.
     variance, gap, half, value, pooled : ndarray
-        Of the estimate (`inference.rules.Evidence`); NaN where there is none.
+        Terms of the estimate (`inference.bias_correction.Evidence`); NaN where not computed.
     """
 
     distance: Floats
@@ -179,7 +179,7 @@ class BatchValues(NamedTuple):
 
 @kernel(name="many distances", seconds=7)
 def compare(lo, hi, tasks, discount, n_splits, careful, out):
-    """Do tasks lo..hi-1; with `careful` the distance is the cost of the coupling, else (1 - discount) V(start)."""
+    """Run tasks lo..hi-1; with `careful` the distance is the cost of the coupling, else (1 - discount) V(start)."""
     for t in range(lo, hi):
         c, d = tasks.x[t], tasks.y[t]
         n_x, n_y = tasks.whole.n[c], tasks.whole.n[d]
@@ -237,7 +237,7 @@ def compare(lo, hi, tasks, discount, n_splits, careful, out):
 
 @kernel
 def _weights(law, discount, negligible):
-    """Weight of each pair in a derivative, that of the start laws last."""
+    """Weight of each pair in a derivative; the weight of the initial distributions comes last."""
     weight = np.empty(law.size + 1)
     for k in range(law.size):
         weight[k] = discount * law[k] if law[k] > negligible else 0.0
@@ -264,7 +264,7 @@ def _variance(c, tasks, rows, slots):
 
 @kernel
 def _half(p, V, law, hints, x, y):
-    """One half from the potential, occupancy and prices of the whole.
+    """Solve one half, warm-started with the potential, occupancy and duals of the full problem.
 
     Returns its status, potential, bases, weights, distance and cross-fitted value.
     """
@@ -290,7 +290,7 @@ def _half(p, V, law, hints, x, y):
 
 @kernel
 def _pooled(tasks, t, cost, table, V, whole, out, k):
-    """Distance of the pooled kernels, from the potential of the whole; new pairs look dear at first."""
+    """Distance of the pooled kernels, from the potential of the full problem; unseen pairs start at the maximum."""
     c = tasks.pooled[t]
     n_x, n_y = cost.shape
     unit = unit_of(c, tasks.pooled_rows)

@@ -1,8 +1,8 @@
-"""Has a process changed from period to period? Each against a reference and against the one before.
+"""Change of a process from period to period: each period against a reference and against its predecessor.
 
 Every comparison has a distance with its interval and a permutation test of "the same process". The p-values are
-corrected together by Holm's rule, which holds whatever depends on what (comparisons share recordings): where nothing
-changed, the chance that any of them is marked is at most `level`.
+corrected together by Holm's method, which is valid under any dependence (comparisons share recordings): if nothing
+changed, the probability that any comparison is marked is at most `level`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from somcot.samples import Samples
 
 __all__ = ["Change", "Drift", "drift", "holm", "short"]
 
-LEAST = 30  # transitions without which a period says nothing
-# Of each distance on its own; here every one comes with a test, and states are those of all periods.
+LEAST = 30  # transitions; shorter periods are left out
+# Notes about single distances that do not apply here: every distance has a test, and all periods share their states.
 _NO_NEWS = ("never-seen", "near-minimum", "near-minimum-testable")
-_PER_TEST = 40  # regroupings for each comparison: the least p-value, times their number, is then half of 5 %
+_PER_TEST = 40  # permutations per comparison: the smallest p-value times the number of comparisons is then 2.5 %
 
 
 class Change(NamedTuple):
@@ -41,13 +41,13 @@ class Change(NamedTuple):
     Attributes
     ----------
     period, against : hashable
-        Labels.
+        Labels of the two periods.
     of_reference, of_before : bool
-        Whether `against` is the reference, and whether it is the period before; it may be both.
+        Whether `against` is the reference, and whether it is the preceding period; both may hold.
     distance, low, high : float
-        With the ends of its interval.
+        The distance and the ends of its interval.
     pvalue, adjusted : float
-        Of "the same process", as tested, and corrected for the number of comparisons.
+        P-value of "the same process", and the same corrected for the number of comparisons.
     """
 
     period: Hashable
@@ -63,24 +63,24 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Drift:
-    """Periods compared with a reference and with the one before.
+    """Periods compared with a reference and with their predecessors.
 
     Attributes
     ----------
     periods : tuple
         Labels, in order.
     transitions : tuple of int
-        Of each.
+        Number of transitions in each period.
     reference : hashable
-        Label of the period that others are held against.
+        Label of the period that the others are compared with.
     changes : tuple of Change
-        Against the reference and against the period before; a comparison that is both is made once.
+        Comparisons with the reference and with the preceding period; a comparison that is both is made once.
     result : Result
-        Of the largest change, for its contributions.
+        Result of the largest change, for its contributions.
     confidence, level, discount : float
-        Of the intervals; at which corrected p-values count as a change; of the distances.
+        Level of the intervals; level up to which a corrected p-value counts as a change; discount of the distances.
     left_out : mapping of label to int
-        Periods with too few transitions, and how many they have.
+        Periods with too few transitions, and their numbers of transitions.
     notes : tuple of str
     seconds : float
     """
@@ -99,25 +99,25 @@ class Drift:
 
     @property
     def alarms(self) -> tuple[Change, ...]:
-        """The comparisons that chance does not explain."""
+        """The statistically significant comparisons."""
         return tuple(change for change in self.changes if change.adjusted <= self.level)
 
     @property
     def alarm(self) -> bool:
-        """Whether anything changed; where nothing did, this is False in all but `level` of the cases."""
+        """Whether any comparison is significant; if nothing changed, this is True with probability at most `level`."""
         return bool(self.alarms)
 
     @property
     def largest(self) -> Change:
-        """The largest of the changes that chance does not explain, or of all when it explains all."""
+        """The largest significant change, or the largest of all if none is significant."""
         return max(self.alarms or self.changes, key=lambda change: change.distance)
 
     def against_reference(self) -> list[Change]:
-        """One for each period but the reference."""
+        """Comparisons with the reference, one for each other period."""
         return [change for change in self.changes if change.of_reference]
 
     def against_before(self) -> list[Change]:
-        """One for each period but the first."""
+        """Comparisons with the preceding period, one for each period but the first."""
         return [change for change in self.changes if change.of_before]
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -126,7 +126,7 @@ class Drift:
             yield change._asdict() | {"changed": change.adjusted <= self.level}
 
     def plot(self, ax: object = None) -> Any:
-        """Draw the distances with their intervals over the periods; matplotlib's Axes in and out."""
+        """Plot the distances with their intervals over the periods; takes and returns matplotlib's Axes."""
         return view("drift.plot")(self, ax=ax)
 
     def report(self, path: str | os.PathLike[str], **details: Any) -> None:
@@ -134,14 +134,14 @@ class Drift:
         view("drift.page")(path, self, **details)
 
     def sentence(self) -> str:
-        """The answer in words."""
+        """The conclusion as a sentence."""
         n, alarms = len(self.periods), self.alarms
         if not alarms:
-            return f"No change shown over {n} periods: chance explains differences as large as these."
+            return f"No change shown over {n} periods: no comparison is statistically significant."
         top = self.largest
         first = next(change for change in self.changes if change in alarms)
         return (
-            f"It changed: {len(alarms)} of {len(self.changes)} comparisons over {n} periods are more than chance. "
+            f"It changed: {len(alarms)} of {len(self.changes)} comparisons over {n} periods are significant. "
             f"The first is {_name(first.period)} against {_name(first.against)}; the largest is {_name(top.period)} "
             f"against {_name(top.against)}, at distance {short(top.distance)} ({short(top.low)} to {short(top.high)})."
         )
@@ -166,24 +166,25 @@ def drift(
     rng: int | None = None,
     progress: bool = False,
 ) -> Drift:
-    """Hold each period of a recording against a reference period and against the one before.
+    """Compare each period of a recording with a reference period and with its predecessor.
 
     Parameters
     ----------
     periods : mapping of label to Samples
-        In their order, as `somcot.readers.split_periods` and `split_table` return them. Periods with fewer than 30
+        In order of time, as `somcot.readers.split_periods` and `split_table` return them. Periods with fewer than 30
         transitions are left out and listed.
     cost : "labels", "features" or array_like
         As for `distance`.
     discount : float
     reference : label, optional
-        The period to hold all others against; the first by default.
+        Period that all others are compared with; the first by default.
     confidence : float
         Level of each interval.
     level : float
-        Corrected p-values up to this count as a change. Where nothing changed, the chance of any such is at most this.
+        Corrected p-values up to this count as a change. If nothing changed, any does with at most this probability.
     n_permutations : int, optional
-        Regroupings for each test at most; by default enough that a clear change stands out among all comparisons.
+        Maximum number of permutations per test; by default enough for a clear change to be significant among all
+        comparisons.
     rng : None or int
         Seed; None uses a fixed one.
     progress : bool
@@ -217,7 +218,7 @@ def drift(
     n, seed = max(199, wanted) if n_permutations is None else wanted, check_count("rng", rng or 0, at_least=0)
     report = meter(len(pairs)) if progress else None
     comparisons: list[tuple[Result, float]] = []
-    where: dict[Note, list[str]] = {}  # the comparisons that a note is about
+    where: dict[Note, list[str]] = {}  # the comparisons that each note concerns
     for k, (one, other) in enumerate(pairs):
         with collected() as about_pair:
             place = [seed, labels.index(one), labels.index(other)]  # each comparison has its own random numbers
@@ -241,7 +242,7 @@ def drift(
 
 
 def holm(pvalues: Sequence[float]) -> Floats:
-    """P-values corrected by Holm's rule: at level a, the chance of any false one among those at most a is at most a.
+    """P-values corrected by Holm's method: rejecting those up to a keeps the family-wise error rate at most a.
 
     Examples
     --------
@@ -257,7 +258,7 @@ def holm(pvalues: Sequence[float]) -> Floats:
 
 
 def _checked(periods: object, level: object) -> tuple[dict[Hashable, Samples], dict[Hashable, int]]:
-    """The periods that can be compared, and how many transitions the others have."""
+    """The periods that can be compared, and the numbers of transitions of the others."""
     if not isinstance(periods, Mapping):
         raise TypeError(f"periods: found {type(periods).__name__}, expected a mapping of label to Samples")
     if not (isinstance(level, (int, float)) and 0.0 < level < 1.0):
@@ -274,17 +275,17 @@ def _checked(periods: object, level: object) -> tuple[dict[Hashable, Samples], d
 
 
 def _pairs(labels: list[Hashable], reference: Hashable) -> list[tuple[Hashable, Hashable]]:
-    """Each period and what it is held against, in the order of the periods."""
+    """Each period with the periods that it is compared with, in the order of the periods."""
     pairs: list[tuple[Hashable, Hashable]] = []
     for i, label in enumerate(labels):
         against = ([reference] if label != reference else []) + ([labels[i - 1]] if i else [])
         pairs += [(label, other) for other in dict.fromkeys(against)]
-    # A period right after which the reference comes has been compared with it already.
+    # A period directly before the reference has been compared with it already.
     return [pair for k, pair in enumerate(pairs) if pair[::-1] not in pairs[:k]]
 
 
 def _follows(labels: list[Hashable], before: Hashable, after: Hashable) -> bool:
-    """Whether two periods are neighbours (where the reference comes later, its neighbour is compared once)."""
+    """Whether two periods are neighbours (if the reference comes later, its neighbour is compared once)."""
     return abs(labels.index(after) - labels.index(before)) == 1
 
 
@@ -299,7 +300,7 @@ def _compared(
 
 
 def _notes(few: Mapping[Hashable, int], where: Mapping[Note, Sequence[str]]) -> Iterator[Note]:
-    """What the reader should know; the same of several comparisons once."""
+    """Notes for the reader; a note shared by several comparisons appears once."""
     if few:
         shown = ", ".join(f"{_name(label)} ({n})" for label, n in list(few.items())[:10])
         more = f" and {len(few) - 10} more" if len(few) > 10 else ""
@@ -310,7 +311,7 @@ def _notes(few: Mapping[Hashable, int], where: Mapping[Note, Sequence[str]]) -> 
 
 
 def short(value: float) -> str:
-    """Four decimals: what is below is nothing to anyone who looks at a table.
+    """A number with four decimals, enough for a table.
 
     Examples
     --------

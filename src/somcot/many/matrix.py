@@ -1,7 +1,7 @@
-"""Distances between many processes: one call, on one core, all cores or a cluster, with the same bits.
+"""Distances between many processes: one call, on one core, all cores or a cluster, with identical results.
 
-Tasks carry all they need, so a worker that dies costs the tasks it had; they are done again elsewhere. Where no worker
-is left for a minute, the rest is done in this process.
+Tasks are self-contained, so if a worker dies, its tasks are run again elsewhere. If no worker is left for a minute,
+the remaining tasks run in this process.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ __all__ = [
 ]
 
 
-# --- Jobs on a Dask cluster: the user's own client, chunks that are pure functions, results as they come.
+# --- Jobs on a Dask cluster
 
-PATIENCE = 60.0  # seconds without any worker before the rest is done here
-_AGAIN = 20  # times that a chunk is sent anew because its worker died
-_AHEAD = 4  # chunks per worker that wait there, so that none is idle
+PATIENCE = 60.0  # seconds without any worker before the remaining jobs run in this process
+_AGAIN = 20  # times that a chunk is resubmitted because its worker died
+_AHEAD = 4  # chunks queued per worker, so that none is idle
 
 Keep = Callable[[list[tuple[int, MatrixCells]]], None]
 Jobs = Sequence[int]
 
 
 def on_cluster(plan: JobPlan, chunks: Sequence[Jobs], client: Any, keep: Keep) -> list[Jobs]:
-    """Do chunks of jobs; those that no worker was left for are returned."""
+    """Run chunks of jobs; return those for which no worker was left."""
     wait = importlib.import_module("distributed").wait
     waiting = list(reversed(list(chunks)))
     running: dict[Any, Jobs] = {}
@@ -84,11 +84,11 @@ def on_cluster(plan: JobPlan, chunks: Sequence[Jobs], client: Any, keep: Keep) -
                     continue
                 failures[jobs[0]] = failures.get(jobs[0], 0) + 1
                 if (future.status == "error" and not _died(future)) or failures[jobs[0]] > _AGAIN:
-                    future.result()  # raises what went wrong there
+                    future.result()  # raises the worker's exception
                 waiting.append(jobs)
     finally:
         for future in running:
-            with contextlib.suppress(Exception):  # there may be nobody left to tell
+            with contextlib.suppress(Exception):  # the scheduler may be gone
                 future.cancel()
     return [*running.values(), *reversed(waiting)]
 
@@ -112,12 +112,12 @@ def _n_workers(client: Any) -> int:
         return 0
     try:
         return len(client.scheduler_info(n_workers=-1)["workers"])
-    except OSError:  # the scheduler is gone; perhaps it comes back
+    except OSError:  # the scheduler is gone; it may return
         return 0
 
 
 def local_client(n_workers: int) -> Any:
-    """A cluster of processes on this machine that starts workers anew when they die."""
+    """A cluster of processes on this machine that restarts workers when they die."""
     try:
         distributed: Any = importlib.import_module("distributed")
     except ImportError:
@@ -125,18 +125,18 @@ def local_client(n_workers: int) -> Any:
     cluster = distributed.LocalCluster(
         n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=None
     )
-    cluster.adapt(minimum=n_workers, maximum=n_workers)  # a plain cluster loses killed workers for good
+    cluster.adapt(minimum=n_workers, maximum=n_workers)  # by default killed workers are not replaced
     return distributed.Client(cluster)
 
 
-# --- The chunk file of a matrix: what is done so far, written whole or not at all, good for one plan only.
+# --- The checkpoint file of a matrix: finished cells, replaced atomically, valid for one plan only
 
 _FORMAT = "somcot.matrix/1"
 _EVERY = 5.0  # seconds between two writes
 
 
 class MatrixCheckpoint:
-    """The matrix as far as it is known, job by job; with a path it outlives the process.
+    """The finished part of the matrix, job by job; with a path it is kept in a file.
 
     Attributes
     ----------
@@ -159,12 +159,12 @@ class MatrixCheckpoint:
                 raise ValueError(f"checkpoint: {self.path} is no ordinary file; name another")
             if not resume:
                 raise ValueError(
-                    f"checkpoint: {self.path} exists already; pass resume=True to go on, or remove the file"
+                    f"checkpoint: {self.path} exists already; pass resume=True to continue, or remove the file"
                 )
             self._restore(self.path)
 
     def keep(self, finished: list[tuple[int, MatrixCells]]) -> None:
-        """Take note of finished jobs; now and then, write all there is."""
+        """Store finished jobs; every few seconds, write the file."""
         for job, cells in finished:
             self._place(cells.i, cells.j, cells)
             if self.plan.options.symmetric:
@@ -179,7 +179,7 @@ class MatrixCheckpoint:
             self.reasons[int(i[k]), int(j[k])] = text
 
     def save(self) -> None:
-        """Write the file; a disk that fails costs the file, not the run."""
+        """Write the file; a disk failure loses the file, not the run."""
         if self.path is None:
             return
         self._written = time.monotonic()
@@ -200,26 +200,26 @@ class MatrixCheckpoint:
             raise CheckpointError(f"checkpoint: {path} is no file of a distance matrix; name another file")
         if record.get("plan") != self._print:
             raise CheckpointError(
-                f"checkpoint: {path} belongs to a matrix of other processes or options; pass the same ones as then, or "
+                f"checkpoint: {path} belongs to a matrix of other processes or options; pass the same ones, or "
                 "name another file"
             )
         fields, done = arrays.get("fields"), arrays.get("done")
         if fields is None or done is None or fields.shape != self.fields.shape or done.shape != self.done.shape:
-            raise CheckpointError(f"checkpoint: {path} does not hold together; go back to an older copy")
+            raise CheckpointError(f"checkpoint: {path} is damaged; restore an older copy")
         try:
             self.reasons = {
                 (int(i), int(j)): restored(str(text), *code) if code else str(text)
                 for i, j, text, *code in record["reasons"]
             }
         except (KeyError, TypeError, ValueError):
-            raise CheckpointError(f"checkpoint: {path} does not hold together; go back to an older copy") from None
+            raise CheckpointError(f"checkpoint: {path} is damaged; restore an older copy") from None
         self.fields, self.done = fields.astype(np.float64), done.astype(np.bool_)
 
 
-# --- Distances between many processes: one call, on one core, all cores or a cluster, with the same bits.
+# --- Distances between many processes
 
 Processes = Mapping[Any, ChainOrData | Trajectories] | Sequence[ChainOrData | Trajectories]
-_CHUNK, _TASK = 0.25, 1.5  # seconds of work: between two looks at the clock here, and in a task for a cluster
+_CHUNK, _TASK = 0.25, 1.5  # seconds of work in a local chunk, and in a task for a cluster
 
 
 def distance_matrix(
@@ -243,49 +243,49 @@ def distance_matrix(
 ) -> DistanceMatrix:
     """Distances between many processes.
 
-    Each cell is what `distance` would find, within 1e-12 of the cost's range for known chains; for data every recording
-    is fitted and split once, not once for each pair. Chains with equal kernels are solved together. The bits do not
-    depend on threads, chunks or a cluster.
+    Each cell is what `distance` would return, within 1e-12 of the cost's range for known chains; for data, every
+    recording is fitted and split once, not once per pair. Chains with equal kernels are solved together. The result
+    does not depend on the number of threads, on chunks or on the cluster, to the last bit.
 
     Parameters
     ----------
     processes : mapping of label to process, or sequence
         MarkovChain, Samples or Counts, also mixed; or Trajectories only. A sequence gets the labels 0, 1, ...
     cost : {"labels", "features"}, array_like or function
-        An array where all share their states; or a function of two processes that returns one. Further names as for
-        `costs.between`. For Trajectories as for `distance`.
+        An array if all processes share their states, or a function of two processes that returns one. Further names as
+        for `costs.between`. For Trajectories as for `distance`.
     discount : float
         As for `distance`.
     others : mapping or sequence, optional
         Processes for the columns; by default the same as the rows.
     confidence : float, optional
-        Level of the intervals for data, such as 0.9. Their lower ends are checked by dealing single transitions anew.
+        Level of the intervals for data, such as 0.9. Lower ends are checked by permuting single transitions.
     simultaneous : bool
-        Let all intervals hold together at that level (Bonferroni); about 2.7 times as wide for 100 processes.
+        Whether all intervals hold jointly at that level (Bonferroni); about 2.7 times as wide for 100 processes.
     tests : {None, "bh", "by"}
-        Permutation p-values of "the same process" for all pairs of Samples, corrected for their number: by Benjamini
-        and Hochberg, or by Benjamini and Yekutieli (any dependence). Each takes as long as `same_process`.
+        Permutation p-values of "the same process" for all pairs of Samples, corrected for multiple testing by Benjamini
+        and Hochberg or by Benjamini and Yekutieli (any dependence). Each takes as long as `same_process`.
     method : str
-        As for `distance`; "auto", "exact" and "plugin" are done in batches, others pair by pair.
+        As for `distance`; "auto", "exact" and "plugin" run in batches, others pair by pair.
     rng : None, int or numpy.random.Generator
-        Seed of the splits; None uses a fixed one.
+        Seed of the splits; None uses a fixed seed.
     scale, n_cells
-        For Trajectories, as for `discretise`; the scale is that of all recordings together.
+        For Trajectories, as for `discretise`; all recordings together determine the scale.
     threads : int, optional
         By default one per core.
     client : dask.distributed.Client, optional
-        Do the work on this cluster.
+        Run the jobs on this cluster.
     checkpoint : path, optional
-        File to keep finished cells in; a later call with the same arguments goes on from there.
+        File for finished cells; a later call with the same arguments continues from it.
     resume : bool
-        False: refuse a checkpoint that exists.
+        False: refuse an existing checkpoint.
     progress : bool
         Show a progress line on standard error.
 
     Returns
     -------
     DistanceMatrix
-        After Ctrl-C too, with NaN in the cells that are missing.
+        Also after Ctrl-C, with NaN in the missing cells.
 
     Examples
     --------
@@ -317,7 +317,7 @@ def compute(
     resume: bool = True,
     progress: bool = False,
 ) -> DistanceMatrix:
-    """Do all jobs of a plan; arguments as for `distance_matrix`."""
+    """Run all jobs of a plan; arguments as for `distance_matrix`."""
     began = time.perf_counter()
     if client is not None:
         check_client(client)
@@ -345,7 +345,7 @@ def _run(plan: JobPlan, board: MatrixCheckpoint, threads: int | None, client: ob
             interrupted = True
     board.save()
     for note in notes:
-        if note.code in ("checkpoint-not-written", "client-lost"):  # of the run; the others are those of single pairs
+        if note.code in ("checkpoint-not-written", "client-lost"):  # about the run; the others concern single pairs
             warn(note, DataWarning)
     reasons = _reasons(plan, board)
     _diagonal(plan, board)
@@ -378,7 +378,7 @@ def _chunks(plan: JobPlan, jobs: Any, seconds: float) -> list[Any]:
 
 
 def _here(plan: JobPlan, board: MatrixCheckpoint, left: Any, n_threads: int, report: Report | None) -> None:
-    """Batches on threads, then what takes the ordinary way, which has threads of its own."""
+    """Batches on threads, then the pairs solved one by one, which use threads themselves."""
     batched, ordinary = (left[plan.kind[left] != ORDINARY], left[plan.kind[left] == ORDINARY])
     chunks = _chunks(plan, batched, _CHUNK)
     if n_threads == 1 or len(chunks) == 1:
@@ -420,7 +420,7 @@ def _keep(board: MatrixCheckpoint, finished: list[tuple[int, MatrixCells]], repo
 
 
 def _reasons(plan: JobPlan, board: MatrixCheckpoint) -> tuple[Reason, ...]:
-    """Why cells are NaN: what went wrong there, a process that could not be fitted, or no time."""
+    """Why cells are NaN: an error, a process that could not be fitted, or an interrupted run."""
     reasons = dict(board.reasons)
     for i, x in enumerate(plan.rows):
         for j, y in enumerate(plan.columns):
@@ -434,14 +434,14 @@ def _reasons(plan: JobPlan, board: MatrixCheckpoint) -> tuple[Reason, ...]:
 
 
 def _approximations(plan: JobPlan, reasons: Sequence[Reason]) -> list[Note]:
-    """How many pairs of vectors have a value without an interval, if any."""
+    """The number of pairs of vectors whose value has no interval, if any."""
     once = [reason for reason in reasons if reason.i < reason.j or not plan.options.symmetric]
     n = codes(reason.text for reason in once).count("approximate-pair")
     return [Note("approximate-pairs", share=Share(n, len(plan.kind)))] if n else []
 
 
 def _diagonal(plan: JobPlan, board: MatrixCheckpoint) -> None:
-    """A recording is at the least distance from itself; there is nothing to estimate."""
+    """A recording is at the minimum distance from itself; nothing is estimated."""
     if plan.rows is not plan.columns:
         return
     for i, member in enumerate(plan.rows):

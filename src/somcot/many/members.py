@@ -1,4 +1,4 @@
-"""Recordings of real vectors: on cells that all share for what is counted and tested, as they are for distances."""
+"""The processes of a matrix, fitted once; recordings of real vectors share cells for counts and tests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-# --- What is to be compared: processes and their names, fitted once each, and which of them share a kernel.
+# --- The processes to compare, with their labels and shared kernels
 
 Cost = Any  # an array, a name, or a function of two processes: `costs.between`
 
@@ -55,16 +55,16 @@ class Member:
     label : hashable
     process : MarkovChain, Samples or Counts
     model : Model or None
-        None where it could not be fitted; `reason` says why.
+        None if it could not be fitted; `reason` says why.
     halves : ndarray, shape (2 n_splits, n_entries)
-        Probabilities of the halves of every split, on the entries of the whole; empty for a known chain.
+        Probabilities of the halves of every split, on the entries of the full fit; empty for a known chain.
     saturation : float
-        Its part of the accumulated error of the kernels.
+        Contribution to the accumulated error of the kernels.
     reason : str
     notes : tuple of str
-        What to know of these data before trusting an estimate.
+        Caveats about these data.
     vectors : Trajectories, optional
-        What was recorded, where states are real vectors; `process` has them on cells that all members share.
+        The recorded vectors, if states are real vectors; `process` has them on cells that all members share.
     """
 
     label: Hashable
@@ -78,23 +78,23 @@ class Member:
 
     @property
     def is_data(self) -> bool:
-        """Whether it was recorded."""
+        """Whether this process is recorded data."""
         return isinstance(self.process, Data)
 
     @property
     def is_plain(self) -> bool:
-        """Whether the compiled batch knows all about it: a chain, or episodes whose start law is counted or known."""
+        """Whether the compiled batch handles it: a chain, or episodes with a counted or known initial distribution."""
         return not isinstance(self.process, Data) or (self.process.discount is None and not self.process.stationary)
 
     @property
     def support(self) -> Support:
-        """Of its chain."""
+        """The support of its chain."""
         assert self.model is not None
         return self.model.chain.support
 
 
 def labelled(name: str, processes: Any, *, vectors: bool = False) -> dict[Hashable, Any]:
-    """Processes by their labels: a mapping, or a sequence that is numbered; with ``vectors=True`` also Trajectories."""
+    """Processes by label: a mapping, or a numbered sequence; with ``vectors=True`` also Trajectories."""
     if isinstance(processes, MarkovChain | Data | Trajectories):
         raise TypeError(f"{name}: found one {type(processes).__name__}, expected several; put them into a list")
     if isinstance(processes, Mapping):
@@ -114,7 +114,7 @@ def labelled(name: str, processes: Any, *, vectors: bool = False) -> dict[Hashab
         raise ValueError(f"{name}: empty; give at least one MarkovChain, Samples or Counts")
     for label, process in by_label.items():
         if label != label:
-            raise ValueError(f"{name}: a label is {label!r}, which equals nothing; give that process a name")
+            raise ValueError(f"{name}: a label is {label!r}, which does not equal itself; give that process a name")
         if not isinstance(process, MarkovChain | Data) and not (vectors and isinstance(process, Trajectories)):
             raise TypeError(
                 f"{name}[{label!r}]: found {type(process).__name__}, expected a MarkovChain, Samples or Counts"
@@ -129,7 +129,7 @@ def _from_pairs(name: str, items: Sequence[tuple[Any, Any]]) -> dict[Hashable, C
         if not isinstance(label, Hashable):
             raise TypeError(f"{name}: found the label {label!r}, expected text, a number or a tuple of them")
         if label in by_label:
-            raise ValueError(f"{name}: the label {label!r} occurs twice; give every process a label of its own")
+            raise ValueError(f"{name}: the label {label!r} occurs twice; give every process a different label")
         by_label[label] = process
     return by_label
 
@@ -142,9 +142,9 @@ def members(
     seeds: Iterable[list[int]],
     orders: dict[frozenset[Hashable], tuple[Hashable, ...]],
 ) -> list[Member]:
-    """Fit each process and split its data, once, with random numbers of its own.
+    """Fit each process and split its data, once, each with a separate random stream.
 
-    Processes with the same states get them in the same order, that of the first which has them (`orders`).
+    Processes with the same states get them in the same order, that of the first process with these states (`orders`).
     """
     fitted = []
     for (label, process), seed in zip(processes.items(), seeds, strict=False):
@@ -178,7 +178,7 @@ def _member(
 
 
 def in_order(model: Model, order: tuple[Hashable, ...]) -> Model:
-    """The same model with its states in another order, so that equal states have equal numbers everywhere."""
+    """The same model with its states in another order, so that equal states have equal numbers in all models."""
     chain = model.chain
     if tuple(chain.states) == order:
         return model
@@ -193,12 +193,12 @@ def in_order(model: Model, order: tuple[Hashable, ...]) -> Model:
 
 
 def check_cost_shape(cost: Cost, groups: Sequence[Sequence[Member]]) -> None:
-    """An array is for processes that share their states, in the same order."""
+    """Check that an array is used only for processes that share their states, in the same order."""
     rows, columns = groups[0], groups[-1]
     if callable(cost):
         return
     if isinstance(cost, str):
-        costs.between(cost, rows[0].process, columns[-1].process)  # a name that says nothing here is refused at once
+        costs.between(cost, rows[0].process, columns[-1].process)  # an unsuitable name is refused before any work
         return
     for side in (rows, columns):
         first = side[0]
@@ -233,16 +233,16 @@ def cost_between(cost: Cost, x: Member, y: Member) -> Floats | costs.FeatureCost
 
 @dataclass(frozen=True, eq=False)
 class SharedKernel:
-    """Chains with one kernel and start laws of their own.
+    """Chains with one kernel and several initial distributions.
 
     Attributes
     ----------
     members : tuple of int
-        Which they are.
+        Indices of the chains.
     starts : tuple of int
-        The start row of each, among those of `support`.
+        The initial row of each chain, among those of `support`.
     support : Support
-        The kernel, and one more row for each different start law.
+        The kernel, and one more row for each distinct initial distribution.
     n_starts : int
     """
 
@@ -253,7 +253,7 @@ class SharedKernel:
 
 
 def equal_kernels(fitted: Sequence[Member], chosen: Sequence[int], *, group: bool) -> list[SharedKernel]:
-    """Known chains by their kernels; with ``group=False`` each stands alone."""
+    """Known chains grouped by their kernels; with ``group=False`` each chain is a group."""
     together: dict[Hashable, list[int]] = {}
     for i in chosen:
         together.setdefault(_kernel_key(fitted[i]) if group else i, []).append(i)
@@ -289,11 +289,11 @@ def _kernel(fitted: Sequence[Member], rows: list[int]) -> SharedKernel:
     return SharedKernel(tuple(rows), tuple(starts), support, len(new))
 
 
-# --- Recordings of real vectors: on cells that all share for what is counted and tested, as they are for distances.
+# --- Recordings of real vectors on shared cells
 
 
 class Points(NamedTuple):
-    """How vectors are compared: what differences cost, what coordinates are divided by, and how many cells."""
+    """How vectors are compared: the cost of differences, the scale of coordinates, and the number of cells."""
 
     cost: PointCost
     scale: Floats
@@ -301,7 +301,7 @@ class Points(NamedTuple):
 
 
 class SharedCells(NamedTuple):
-    """Members on shared cells, the cost between these, and how their vectors are compared."""
+    """Members on shared cells, the cost between the cells, and how their vectors are compared."""
 
     rows: list[Member]
     columns: list[Member]
@@ -320,7 +320,7 @@ def shared(
     n_cells: int | str = "auto",
 ) -> SharedCells:
     """Fit cells to all recordings together; `scale` and `n_cells` as for `somcot.discretise`."""
-    from somcot.continuous.discretise import check_recordings, discretise, scale_of  # k-means, which chains do without
+    from somcot.continuous.discretise import check_recordings, discretise, scale_of  # k-means, not needed for chains
 
     sides = [("processes", given), *([] if across is None else [("others", across)])]
     data = [one for _, side in sides for one in side.values()]
@@ -336,12 +336,12 @@ def shared(
 
 
 def _member_vectors(label: Hashable, samples: Samples, data: Trajectories) -> Member:
-    with warnings.catch_warnings():  # cells where this recording never is are nothing to speak of
+    with warnings.catch_warnings():  # cells that this recording never visits are expected
         warnings.simplefilter("ignore")
         model = fit(samples)
     return Member(label, samples, model, np.empty((0, 0)), vectors=data)
 
 
 def seconds_of(x: Trajectories, y: Trajectories) -> float:
-    """About how long a pair takes on one core."""
+    """Approximate time for a pair on one core, in seconds."""
     return 1.5 + 8e-6 * (x.n_transitions + y.n_transitions)

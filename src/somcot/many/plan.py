@@ -1,4 +1,4 @@
-"""Before anything is computed: what was asked is checked, every process fitted, the jobs listed."""
+"""The plan of a matrix: arguments are checked, every process is fitted, and the jobs are listed."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ __all__ = [
 ]
 
 
-# --- The plan of a matrix: which jobs there are, what each will take, and all they need, ready to be sent elsewhere.
+# --- The jobs with their expected times and all data they need
 
-EXACT, DATA, ORDINARY = 0, 1, 2  # kinds of jobs: equal kernels, one pair of recordings, whatever else there is
+EXACT, DATA, ORDINARY = 0, 1, 2  # kinds of jobs: equal kernels, one pair of recordings, any other pair
 _LARGEST = 2500  # pairs of states up to which problems are solved in batches
-_METHODS = ("auto", "exact", "plugin")  # those that batches know
+_METHODS = ("auto", "exact", "plugin")  # methods that batches support
 
 
 class MatrixSettings(NamedTuple):
-    """What was asked for; `level` is that of a single interval and `seed` that of all random numbers."""
+    """The options of the call; `level` is that of a single interval and `seed` that of all random numbers."""
 
     discount: float
     method: str
@@ -73,21 +73,21 @@ class MatrixSettings(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class JobPlan:
-    """All jobs of a matrix and what they need; a pure function of it and a range of jobs is all that is ever run.
+    """All jobs of a matrix and their data; every computation is a pure function of the plan and a range of jobs.
 
     Attributes
     ----------
     rows, columns : list of Member
-        The same list where processes are compared with each other.
+        The same list if processes are compared with each other.
     cost : array, str or function
     options : Options
     kernels_x, kernels_y : list of Kernel
     kind, a, b : ndarray of int64, shape (n_jobs,)
         Kernels for exact jobs, members for the others.
     seconds : ndarray, shape (n_jobs,)
-        About how long each takes on one core.
+        Approximate time of each job on one core.
     points : Points, optional
-        How vectors are compared, where states are such.
+        How vectors are compared, if states are vectors.
     """
 
     rows: list[Member]
@@ -104,12 +104,12 @@ class JobPlan:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the matrix."""
+        """The shape of the matrix."""
         return len(self.rows), len(self.columns)
 
     def fingerprint(self) -> str:
-        """A hash of all that the results depend on."""
-        # The text that earlier versions hashed, whatever the class is called now: their checkpoints stay valid.
+        """A hash of everything that the results depend on."""
+        # The text that earlier versions hashed, whatever the class is called now: this keeps their checkpoints valid.
         options = ", ".join(f"{name}={value!r}" for name, value in self.options._asdict().items())
         digest = hashlib.sha256(f"(Options({options}), {self.shape!r})".encode())
         for member in [*self.rows, *self.columns]:
@@ -126,7 +126,7 @@ class JobPlan:
         return digest.hexdigest()
 
     def _prices(self) -> Iterator[bytes]:
-        """All that costs are made of: the array, or the name, or what a name or a function says of every pair."""
+        """Everything that determines the costs: the array, the name, or the table of every pair."""
         if not callable(self.cost) and not isinstance(self.cost, str):
             yield np.ascontiguousarray(np.asarray(self.cost, dtype=np.float64)).tobytes()
         elif self.cost == "labels":
@@ -140,18 +140,18 @@ class JobPlan:
                         yield b"".join(
                             a.tobytes() for side in (table.x, table.y) for a in (side.variances, side.numbers)
                         )
-                except Exception as error:  # whatever a user's function raises: the cell of that pair will say so
+                except Exception as error:  # from a user's function; reported in the cell of that pair
                     yield str(error).encode()
 
     def part(self, jobs: Sequence[int]) -> JobPlan:
-        """The same plan with the processes of some jobs only, to be sent elsewhere."""
+        """The same plan with the processes of some jobs only, to be sent to a worker."""
         used = [{k for job in jobs for k in {cell[side] for cell in self.cells(job)}} for side in (0, 1)]
         rows = [m if k in used[0] else _ABSENT for k, m in enumerate(self.rows)]
         columns = [m if k in used[1] else _ABSENT for k, m in enumerate(self.columns)]
         return replace(self, rows=[self._packed(m) for m in rows], columns=[self._packed(m) for m in columns])
 
     def _packed(self, member: Member) -> Member:
-        """Without what only the ordinary way and tests look at, where neither is needed."""
+        """The member without the fields that only single pairs and tests use, if neither is needed."""
         if self.options.tests or (self.kind == ORDINARY).any() or not isinstance(member.process, Samples):
             return member
         counts = member.process.counted
@@ -159,7 +159,7 @@ class JobPlan:
         return replace(member, process=counts, model=replace(member.model, samples=counts))
 
     def cells(self, job: int) -> Iterable[tuple[int, int]]:
-        """The cells that a job fills, its own order; the transposed ones of a symmetric matrix not named."""
+        """The cells that a job fills, in the job's order; a symmetric matrix omits the transposed cells."""
         a, b = int(self.a[job]), int(self.b[job])
         if self.kind[job] != EXACT:
             return [(a, b)]
@@ -172,7 +172,7 @@ _ABSENT = Member(None, MarkovChain([[1.0]]), None, np.empty((0, 0)))
 
 
 class Units(NamedTuple):
-    """A cost scaled to [0, 1], and the way back."""
+    """A cost scaled to [0, 1], and the inverse transformation."""
 
     offset: float
     scale: float
@@ -185,7 +185,7 @@ class Units(NamedTuple):
 
 
 def units_of(table: Floats) -> Units:
-    """As `somcot.Problem` does it."""
+    """The same scaling as in `somcot.Problem`."""
     least, most = float(table.min()), float(table.max())
     scale = float(most - least) or abs(most) or 1.0
     return Units(least, scale, most, np.ascontiguousarray((table - least) / scale))
@@ -194,7 +194,7 @@ def units_of(table: Floats) -> Units:
 def make_plan(
     rows: list[Member], columns: list[Member], cost: Cost, options: MatrixSettings, points: Points | None = None
 ) -> JobPlan:
-    """List the jobs: pairs of kernels among known chains, pairs of recordings, and those that batches cannot do."""
+    """List the jobs: pairs of kernels among known chains, pairs of recordings, and those that batches cannot run."""
     group = not callable(cost) and (not isinstance(cost, str) or cost == "labels")
     within = columns is rows
     batched = options.method in _METHODS and cost_is_known(cost, rows, columns)
@@ -214,12 +214,12 @@ def make_plan(
 
 
 def cost_is_known(cost: Cost, rows: list[Member], columns: list[Member]) -> bool:
-    """Whether the cost is no estimate."""
+    """Whether the cost is known rather than estimated."""
     if not callable(cost):
         return not isinstance(cost, costs.FeatureCost) and not (isinstance(cost, str) and cost == "features")
     try:
         return not isinstance(costs.between(cost, rows[0].process, columns[-1].process), costs.FeatureCost)
-    except Exception:  # whatever a user's function raises: the cell of that pair will say so
+    except Exception:  # from a user's function; reported in the cell of that pair
         return True
 
 
@@ -282,14 +282,14 @@ def _work(x: tuple[int, float], y: tuple[int, float]) -> float:
 
 
 def _episodes(process: ChainOrData) -> list[Array]:
-    """What tests and the ordinary way look at beside the counts."""
+    """The arrays beyond the counts that tests and single pairs use."""
     if not isinstance(process, Samples):
         return []
     return [part for part in (process.now, process.following, process.offsets, process.terminated) if part is not None]
 
 
 def is_symmetric(cost: Cost, members: Sequence[Member]) -> bool:
-    """Whether the cost from x to y is that from y to x: then so is the distance."""
+    """Whether the cost from x to y equals that from y to x; then the distance is symmetric too."""
     if isinstance(cost, str):
         return True
     if not callable(cost):
@@ -302,22 +302,22 @@ def is_symmetric(cost: Cost, members: Sequence[Member]) -> bool:
             for k, x in enumerate(fitted)
             for y in fitted[k:]
         )
-    except Exception:  # whatever a user's function raises: the cell of that pair will say so
+    except Exception:  # from a user's function; reported in the cell of that pair
         return False
 
 
-# --- Before anything is computed: what was asked is checked, every process fitted, the jobs listed.
+# --- Preparing a plan from the arguments of a call
 
 _SPLITS = 4
 
 
 def forecast(plan: JobPlan, threads: int | None = None) -> float:
-    """About how many seconds a plan takes, within a factor of about three."""
+    """Approximate running time of a plan in seconds, within a factor of about three."""
     return float(plan.seconds.sum()) / thread_count(threads)
 
 
 def prepare(processes: Any, cost: Any, asked: MatrixSettings, *, others: Any = None, **of_vectors: Any) -> JobPlan:
-    """Check what was asked, fit every process, and list the jobs; `of_vectors` is for Trajectories."""
+    """Check the arguments, fit every process, and list the jobs; `of_vectors` is for Trajectories."""
     discount = _checked(asked)
     if cost is None:
         raise TypeError("cost: found None, expected an array, a name such as 'labels', or a function")
@@ -352,7 +352,7 @@ def _splits(asked: MatrixSettings) -> int:
 def _fitted(
     given: dict[Hashable, ChainOrData], across: dict[Hashable, ChainOrData] | None, asked: MatrixSettings
 ) -> tuple[list[Member], list[Member]]:
-    """Rows and columns; the same list where processes are compared with each other."""
+    """Rows and columns; the same list if processes are compared with each other."""
     orders: dict[frozenset[Hashable], tuple[Hashable, ...]] = {}
     n_splits = _splits(asked)
     seeds = ([asked.seed, i] for i in count())
@@ -366,7 +366,7 @@ def _checked(asked: MatrixSettings) -> float:
     discount = check_discount(asked.discount)
     check_confidence(asked.confidence)
     if check_flag("simultaneous", asked.simultaneous) and asked.confidence is None:
-        raise ValueError("simultaneous: there are no intervals without a level; pass confidence=0.9, say")
+        raise ValueError("simultaneous: intervals need a level; pass confidence as well, such as confidence=0.9")
     method: object = asked.method
     if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"method: found {asked.method!r}, expected one of {', '.join(map(repr, METHODS))}")
@@ -376,9 +376,9 @@ def _checked(asked: MatrixSettings) -> float:
 
 
 def _fitting(asked: MatrixSettings, processes: Sequence[ChainOrData]) -> MatrixSettings:
-    """What can be had of these processes: intervals and p-values are for data."""
+    """The settings adapted to these processes: intervals and p-values are for data."""
     if asked.tests is not None and sum(isinstance(p, Samples) for p in processes) < 2:
-        raise ValueError("tests: whole episodes are dealt anew, but no two processes are Samples; leave it out")
+        raise ValueError("tests: whole episodes are permuted, but no two processes are Samples; leave it out")
     if asked.confidence is None:
         return asked
     data = any(isinstance(p, Data) for p in processes)

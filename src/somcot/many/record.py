@@ -1,4 +1,4 @@
-"""The answer of `distance_matrix`: distances with intervals, and what one usually does with them."""
+"""The result of `distance_matrix`: distances with intervals, and common uses of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["DistanceMatrix", "Reason", "adjusted_pvalues", "joint_labels"]
 
 
 class Reason(NamedTuple):
-    """Why there is no number in row i, column j."""
+    """Why the cell in row i, column j is NaN."""
 
     i: int
     j: int
@@ -33,38 +33,38 @@ class Reason(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DistanceMatrix:
-    """Distances between many processes, as `somcot.distance_matrix` returns them.
+    """Distances between many processes, as returned by `somcot.distance_matrix`.
 
     Attributes
     ----------
     labels, other_labels : tuple of hashable
-        Of the rows, n of them, and of the columns, m; the same where processes are compared with each other.
+        Labels of the n rows and the m columns; the same if processes are compared with each other.
     values : ndarray, shape (n, m)
         The distances: exact for known chains, corrected estimates for data (0 on their diagonal). NaN where a pair
-        failed; `status` says why.
+        failed; `status` gives the reason.
     plugin : ndarray, shape (n, m)
         Distances of the estimated chains, not corrected: these form a metric. NaN for known chains.
     low, high : ndarray, shape (n, m)
-        Confidence interval of each cell for data, the proved bracket for known chains. NaN where nothing was asked.
+        Confidence interval of each cell for data, proved bounds for known chains. NaN if no interval was requested.
     standard_error : ndarray, shape (n, m)
-        Of the plug-in; NaN for known chains.
+        Standard error of the plug-in distance; NaN for known chains.
     uncut : ndarray, shape (n, m)
-        The corrected values without cuts and switches, for ranking and clustering: they may be negative, but processes
-        that are alike do not all get the same 0.
+        The corrected values without truncation and switching, for ranking and clustering: they may be negative, but
+        similar processes do not all get the same 0.
     pvalues : ndarray, shape (n, m)
-        Permutation p-values of "the same process" where they were asked for; `adjusted` has them corrected.
+        Permutation p-values of "the same process", if requested; `adjusted` has them corrected.
     discount, method, confidence, simultaneous, tests
-        What was asked for.
+        The arguments of the call.
     square : bool
-        Whether processes are compared with each other.
+        Whether processes are compared with each other (no `others`).
     symmetric : bool
-        Whether the matrix is, so that only one triangle was computed.
+        Whether the matrix is symmetric, so that only one triangle was computed.
     interrupted : bool
-        Whether Ctrl-C came first; the cells that are missing are NaN.
+        Whether the run was stopped by Ctrl-C; missing cells are NaN.
     reasons : tuple of Reason
         Why cells are NaN.
     notes : tuple of str
-        What to know of the data, each prefixed with its label.
+        Caveats about the data, each prefixed with its label.
     seconds : float
 
     Examples
@@ -110,7 +110,7 @@ class DistanceMatrix:
 
     @property
     def status(self) -> NDArray[np.object_]:
-        """Why a cell is NaN, empty where it is not, shape (n, m)."""
+        """Why a cell is NaN, empty for other cells, shape (n, m)."""
         table = np.full(self.shape, "", dtype=object)
         for i, j, text in self.reasons:
             table[i, j] = text
@@ -118,14 +118,14 @@ class DistanceMatrix:
 
     @property
     def n_failed(self) -> int:
-        """How many cells are NaN."""
+        """Number of cells that are NaN."""
         return int(np.isnan(self.values).sum())
 
     @property
     def apart(self) -> tuple[int, int] | None:
-        """How many pairs have an interval that leaves the least distance out, and of how many; None without intervals.
+        """Number of pairs whose interval excludes the minimum distance, and number of pairs; None without intervals.
 
-        Least is the diagonal where processes are compared with each other, else 0.
+        The minimum is the diagonal if processes are compared with each other, else 0.
         """
         if self.confidence is None:
             return None
@@ -137,7 +137,7 @@ class DistanceMatrix:
 
     @property
     def adjusted(self) -> Floats:
-        """P-values corrected for their number (Benjamini-Hochberg, or Benjamini-Yekutieli), shape (n, m)."""
+        """P-values corrected for multiple testing (Benjamini-Hochberg, or Benjamini-Yekutieli), shape (n, m)."""
         if self.tests is None:
             return self.pvalues
         chosen = ~np.isnan(self.pvalues)
@@ -151,7 +151,7 @@ class DistanceMatrix:
 
     @property
     def uncertainty(self) -> Floats:
-        """Half the mean width of the intervals of each row; 0 where there are none, shape (n,)."""
+        """Half the mean width of the intervals of each row; 0 without intervals, shape (n,)."""
         wide = self.high - self.low
         if self.square:
             wide = np.where(np.eye(len(self.labels), dtype=np.bool_), np.nan, wide)
@@ -161,20 +161,20 @@ class DistanceMatrix:
         return np.asarray(0.5 * np.where(known, wide, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
-        """The distances: the record may be handed to whatever takes an array, such as a precomputed metric."""
+        """The distances: the record can be used as an array, for example as a precomputed metric."""
         if copy is False and dtype is not None and np.dtype(dtype) != self.values.dtype:
             raise ValueError("copy: the distances are float64; another type needs a copy")
         values: Floats = self.values if dtype is None else self.values.astype(dtype, copy=False)
         return values.copy() if copy else values
 
     def to_pandas(self) -> pd.DataFrame:
-        """The distances as a frame with labels."""
+        """The distances as a data frame with labels."""
         import pandas
 
         return pandas.DataFrame(self.values, index=list(self.labels), columns=list(self.other_labels))
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """One record for each pair, the diagonal and the lower triangle of a symmetric matrix left out."""
+        """One record for each pair, without the diagonal and the lower triangle of a symmetric matrix."""
         status, adjusted = self.status, self.adjusted
         for i, x in enumerate(self.labels):
             for j, y in enumerate(self.other_labels):
@@ -192,7 +192,7 @@ class DistanceMatrix:
     def linkage(self, method: str = "average") -> Floats:
         """Hierarchical clustering, in the form of `scipy.cluster.hierarchy`.
 
-        On the uncut values, where the least one, if negative, is added to all: that changes no comparison.
+        Uses the uncut values; if the minimum is negative, all are shifted by it, which changes no comparison.
 
         Parameters
         ----------
@@ -209,7 +209,7 @@ class DistanceMatrix:
         return tree
 
     def clusters(self, k: int, method: str = "average") -> NDArray[np.int64]:
-        """Cut the clustering into at most k groups: a number for each label, in the order in which they occur."""
+        """Cut the clustering into at most k groups: a group number for each label, numbered by first occurrence."""
         from scipy.cluster.hierarchy import fcluster
 
         k = check_count("k", k)
@@ -220,7 +220,7 @@ class DistanceMatrix:
         return np.array([names.setdefault(c, len(names)) for c in raw.tolist()], dtype=np.int64)
 
     def embedding(self, n_dimensions: int = 2) -> Floats:
-        """Points whose distances are as near to these as can be (classical scaling), shape (n, n_dimensions)."""
+        """Points whose distances approximate these (classical scaling), shape (n, n_dimensions)."""
         d = self._comparable()
         n, k = len(d), check_count("n_dimensions", n_dimensions)
         centre = np.eye(n) - 1.0 / n
@@ -228,14 +228,14 @@ class DistanceMatrix:
         order = np.argsort(-values, kind="stable")[:k]
         points = vectors[:, order] * np.sqrt(np.maximum(values[order], 0.0))
         points = np.pad(points, ((0, 0), (0, k - points.shape[1])))
-        # Eigenvectors have no sign of their own: the entry farthest from 0 is positive.
+        # The sign of an eigenvector is arbitrary: the entry of largest magnitude is made positive.
         signs = np.sign(points[np.abs(points).argmax(axis=0), np.arange(k)])
         return np.asarray(points * np.where(signs == 0, 1.0, signs))
 
     def _comparable(self) -> Floats:
-        """Symmetric values without negative ones and NaN, 0 on the diagonal."""
+        """Symmetric values without negative values and NaN, 0 on the diagonal."""
         if not self.square:
-            raise ValueError("others: clusters and maps are for processes compared with each other; leave out others=")
+            raise ValueError("others: clusters and embeddings compare processes with each other; leave out others=")
         table = 0.5 * (self.uncut + self.uncut.T)
         np.fill_diagonal(table, 0.0)
         bad = np.isnan(table)
@@ -250,12 +250,12 @@ class DistanceMatrix:
         return np.where(off, table - min(least, 0.0), 0.0)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to a file that holds no code; labels must be text, numbers, dates or tuples of them."""
+        """Write a file that contains no code; labels must be text, numbers, dates or tuples of them."""
         save(path, self, "distance matrix")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> DistanceMatrix:
-        """Read what `save` wrote."""
+        """Read a file written by `save`."""
         matrix = load(path, "distance matrix", (cls, Reason))
         if not isinstance(matrix, cls):
             raise ValueError(f"{os.fspath(path)}: not a somcot distance matrix file")
@@ -275,7 +275,7 @@ class DistanceMatrix:
 
 
 def joint_labels(points: Floats, names: list[str], near: float) -> list[tuple[int, str]]:
-    """Labels for points of a map, one for those that lie together: closer than a share `near` of its size.
+    """Labels for points of a map; points closer than a fraction `near` of its size share one label.
 
     Examples
     --------

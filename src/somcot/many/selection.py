@@ -1,13 +1,13 @@
-"""Which candidate explains the data: distances with intervals, the nearest, and a set that holds it.
+"""Model selection: distances from data to candidates with intervals, the nearest, and a confidence set for it.
 
 All candidates are compared with the same data, so most of the noise is shared and intervals of single distances overlap
-far too much. What counts is the noise of differences. With G_m the derivative of d_m along the rows of the data
+far too much. The relevant noise is that of differences. With G_m the derivative of d_m along the rows of the data
 (centred) and w = P / n per entry, to first order
 
     Var(d_m - d_l) = sum_entries w (G_m - G_l)^2   (+ the candidates' own variances where they are recorded).
 
 Candidate m stays in the set if d_m - d_best <= q se(m, best), with q the quantile of the largest such difference, in
-standard errors, over candidates that are all equally good (500 Gaussian draws with a fixed seed).
+standard errors, when all candidates are equally good (500 Gaussian draws with a fixed seed).
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ _SHOWN = 20  # candidates on a card
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Selection:
-    """Which candidates explain the data, as `somcot.select_model` returns it.
+    """Which candidates explain the data, as returned by `somcot.select_model`.
 
     Attributes
     ----------
     best : hashable
         Name of the nearest candidate.
     confidence_set : tuple of hashable
-        Candidates that the data cannot tell from the nearest one; holds the truly nearest with about `confidence`.
+        Candidates not distinguishable from the nearest; contains the true nearest with probability about `confidence`.
     table : tuple of Candidate
-        All candidates in the order given: name, distance, low, high, inside; the plug-in distance, and the standard
+        All candidates in input order: name, distance, low, high, inside; the plug-in distance, and the standard
         error of its difference from that of the best.
     confidence, discount : float
     notes : tuple of str
-        What to know of the data.
+        Caveats about the data.
     """
 
     best: Hashable
@@ -79,7 +79,7 @@ class Selection:
 
     @property
     def curve(self) -> tuple[Floats, Floats] | None:
-        """Names as numbers in increasing order and the distances there, where all names are numbers; else None."""
+        """Names as numbers in increasing order and the distances, if all names are numbers; else None."""
         if not all(isinstance(row.name, (int, float, np.number)) for row in self.table):
             return None
         rows = sorted(self.table, key=lambda row: float(row.name))  # type: ignore[arg-type]
@@ -108,17 +108,17 @@ def select_model(
     confidence: float = 0.9,
     rng: int | np.random.Generator | None = None,
 ) -> Selection:
-    """Find out which candidate explains the data, and which others may.
+    """Select the candidate nearest to the data, and a confidence set of candidates that may be nearest.
 
     Parameters
     ----------
     data : Samples or Counts
     candidates : mapping of name to MarkovChain, Samples or Counts
-        Known or recorded; numbers as names give a curve.
+        Known chains or recordings; numbers as names give a curve.
     cost, discount, rng
         As for `distance_matrix`; rows of the cost are the states of the data.
     confidence : float
-        Level of the intervals and of the set.
+        Level of the intervals and of the confidence set.
 
     Returns
     -------
@@ -146,7 +146,7 @@ def prepare_selection(
     confidence: float,
     rng: int | np.random.Generator | None,
 ) -> JobPlan:
-    """Check what was asked, fit every process, and list the jobs; arguments as for `select_model`."""
+    """Check the arguments, fit every process, and list the jobs; arguments as for `select_model`."""
     check_discount(discount)
     check_confidence(confidence)
     if not isinstance(data, Data):
@@ -158,7 +158,7 @@ def prepare_selection(
 
 
 def choose(plan: JobPlan, *, progress: bool = False) -> Selection:
-    """Do the jobs and find the set."""
+    """Run the jobs and compute the confidence set."""
     data, given = plan.rows[0].process, {member.label: member.process for member in plan.columns}
     cost, discount, confidence = plan.cost, plan.options.discount, plan.options.confidence
     assert isinstance(data, Data)
@@ -186,7 +186,7 @@ def choose(plan: JobPlan, *, progress: bool = False) -> Selection:
 
 
 class _Slopes(NamedTuple):
-    """How each distance moves with the data, per entry, (n_candidates, n_entries); the noise of an entry; own noise."""
+    """Derivative of each distance per entry of the data, (n_candidates, n_entries); noise per entry; other noise."""
 
     values: Floats
     weights: Floats
@@ -198,7 +198,7 @@ class _Slopes(NamedTuple):
         rows, own = [], []
         for process in candidates.values():
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # said already, by the matrix
+                warnings.simplefilter("ignore")  # the matrix has warned already
                 gradient = plugin(data, process, _table(cost, data, process), discount=discount).gradient
             assert gradient is not None
             rows.append(intervals._entry_slopes(model, gradient.x))
@@ -207,7 +207,7 @@ class _Slopes(NamedTuple):
         return cls(np.array(rows), intervals._weights(model), np.array(own))
 
     def near(self, score: Floats, best: int, confidence: float) -> tuple[Floats, Bools]:
-        """Standard errors of the differences from the best, and which candidates cannot be told from it."""
+        """Standard errors of the differences from the best, and which candidates are not distinguishable from it."""
         apart = self.values - self.values[best]
         own = np.where(np.arange(len(score)) == best, 0.0, self.own + self.own[best])
         error = np.sqrt((apart**2 * self.weights).sum(axis=1) + own)
@@ -218,8 +218,8 @@ class _Slopes(NamedTuple):
         largest = (moved / np.where(error > 0, error, 1.0)).max(axis=1)
         q = max(float(np.quantile(largest, confidence)), 0.0)
         near = score - score[best] <= q * error + 1e-12
-        # Two candidates on one side of the data have nearly equal slopes, and their difference hardly an error. Whoever
-        # is nearer than one that cannot be told from the best cannot be told from it either.
+        # Two candidates on the same side of the data have nearly equal slopes, so their difference has little error.
+        # A candidate nearer than one not distinguishable from the best is therefore kept as well.
         return error, score <= score[near].max()
 
 

@@ -1,7 +1,7 @@
 """One small problem solved in compiled code, without Python in between.
 
-What is done is what `solvers.policy_iteration.iterate` does, on the same kernels. All is a part of `many.batch`, which
-calls it for one pair of supports after the other.
+The computation is that of `solvers.policy_iteration.iterate`, on the same kernels. Everything is called by `many.batch`
+for one pair of supports after the other.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -29,7 +29,7 @@ _SWEEPS = 200
 
 
 class Small(NamedTuple):
-    """One pair of kernels: rows, the pairs of states (start pairs last), their place, and the cost."""
+    """One pair of kernels: rows, the pairs of states (initial pairs last), their positions, and the cost."""
 
     x: Rows
     y: Rows
@@ -44,7 +44,7 @@ class Small(NamedTuple):
 
 @kernel
 def unit_of(c, pack):
-    """The unit of masses that the widest row asks for, as in `bellman.sweep`."""
+    """The unit of masses that the widest row needs, as in `core.sweep`."""
     indptr = pack.indptr[pack.pointers[c] : pack.pointers[c + 1]]
     widest = np.int64(0)
     for i in range(indptr.size - 1):
@@ -58,7 +58,7 @@ def unit_of(c, pack):
 
 @kernel
 def rows_of(c, pack, total):
-    """The rows of one support with their integer masses, as in `bellman.sweep`."""
+    """The rows of one support with their integer masses, as in `core.sweep`."""
     indptr = pack.indptr[pack.pointers[c] : pack.pointers[c + 1]]
     probabilities = pack.probabilities[pack.entries[c] : pack.entries[c + 1]]
     masses = np.empty(probabilities.size, np.int64)
@@ -71,7 +71,7 @@ def rows_of(c, pack, total):
 
 @kernel
 def small_problem(x, y, unit, n_x, n_y, cost, discount):
-    """The pairs that the start can reach; with several start laws, all pairs."""
+    """The pairs reachable from the initial pair; with several initial distributions, all pairs."""
     starts_x, starts_y = x.indptr.size - 1 - n_x, y.indptr.size - 1 - n_y
     mask = np.zeros((n_x, n_y), np.bool_)
     if starts_x * starts_y == 1:
@@ -104,7 +104,7 @@ def with_rows(p, x, y):
 
 @kernel
 def new_bases(p):
-    """A basis to be for every pair."""
+    """An uninitialised basis for every pair."""
     ptr = np.zeros(p.pair_x.size + 1, np.int64)
     for k in range(p.pair_x.size):
         i, j = p.pair_x[k], p.pair_y[k]
@@ -115,9 +115,9 @@ def new_bases(p):
 
 @kernel
 def iterate_small(p, table, V, bases, hints, tolerance, low, high):
-    """Policy iteration from the potential in `table`; V, bases and the brackets of the start pairs are filled in.
+    """Policy iteration from the potential in `table`; fills in V, bases and the bounds of the initial pairs.
 
-    Returns 0 if it converged, the transport values of the last sweep, and its kernel, start rows last.
+    Returns 0 if it converged, the transport values of the last sweep, and its kernel, initial rows last.
     """
     n, size = p.n, p.pair_x.size
     below, above, value = np.empty(size), np.empty(size), np.empty(size)
@@ -158,7 +158,7 @@ def iterate_small(p, table, V, bases, hints, tolerance, low, high):
 
 @kernel
 def _by_width(p):
-    """Pairs for either simplex of `bellman.sweep`; wide ones in an order that keeps y for as long as possible."""
+    """Pairs for each simplex of `core.sweep`; wide pairs are ordered to keep y for as long as possible."""
     size = p.pair_x.size
     order = np.empty(size, np.int64)
     n_narrow, n_wide = 0, 0
@@ -189,7 +189,7 @@ def _is_wide(p, k):
 
 @kernel
 def _evaluate(indptr, indices, data, discount, b, x, accuracy):
-    """Solve (I - discount P) x = b from x on; where the quick method fails, by plain steps, which always converge."""
+    """Solve (I - discount P) x = b starting from x; if BiCGSTAB fails, by fixed-point steps, which always converge."""
     m = indptr[indptr.size - 1]
     if not _krylov(indptr, indices[:m], data[:m], discount, b, x, min(2000, 200 + b.size), accuracy):
         _fixed_point(indptr, indices[:m], data[:m], discount, b, x, np.int64(np.ceil(np.log(_EPS) / np.log(discount))))
@@ -197,7 +197,7 @@ def _evaluate(indptr, indices, data, discount, b, x, accuracy):
 
 @kernel
 def occupancy(n, s, indptr, indices, data, discount, accuracy, law):
-    """Discounted occupancy of pairs from start pair s, sought from `law` on; exactly 0 where it does not come."""
+    """Discounted occupancy of pairs from initial pair s, starting from `law`; exactly 0 for unreachable pairs."""
     m = indptr[n]
     b, seen = np.zeros(n), np.zeros(n, np.bool_)
     for t in range(indptr[n + s], indptr[n + s + 1]):
@@ -217,7 +217,7 @@ def occupancy(n, s, indptr, indices, data, discount, accuracy, law):
 
 @kernel
 def mean_cost(law, p):
-    """Mean cost under a law of pairs."""
+    """Mean cost under a distribution of pairs."""
     total = 0.0
     for k in range(p.n):
         if law[k] > 0.0:
@@ -227,7 +227,7 @@ def mean_cost(law, p):
 
 @kernel
 def start_value(p, s, indptr, indices, data, value):
-    """The value of a start pair; exactly 0 where the coupling comes through pairs of cost 0 only."""
+    """The value of an initial pair; exactly 0 if the coupling visits only pairs of cost 0."""
     if value > 1e-9:
         return value
     seen = np.zeros(p.n, np.bool_)

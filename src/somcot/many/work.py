@@ -1,4 +1,4 @@
-"""Doing jobs of a plan: a pure function of the plan and a range of jobs, wherever it runs."""
+"""Running the jobs of a plan: a pure function of the plan and a range of jobs."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ __all__ = [
 ]
 
 
-# --- Whether an interval that ends near 0 may leave 0 out: transitions are dealt anew, row by row.
+# --- Permutation test behind the lower end of an interval: transitions are permuted row by row
 
-_GUARD = 39  # regroupings behind the lower end of an interval, as for a single distance
+_GUARD = 39  # permutations behind the lower end of an interval, as for a single distance
 
 
 def needs_guard(ends: Bounds, evidence: Evidence) -> bool:
-    """Whether the lower end is above 0, but not so far that there could be no doubt."""
+    """Whether the lower end is above 0, but close enough to need a test."""
     return ends.low > 0.0 and evidence.plugin - 1.25 * evidence.gap - 6.0 * evidence.error <= 0.0
 
 
 def guarded(
     ends: Bounds, x: Member, y: Member, cost: Floats, options: MatrixSettings, where: tuple[int, int]
 ) -> Bounds:
-    """Let the interval reach down to 0 where regrouping transitions row by row cannot tell the processes apart.
+    """Extend the interval to 0 if a row-wise permutation test does not distinguish the processes.
 
-    As for a single distance, with single transitions in place of whole episodes: what was counted once per data set is
-    enough for that.
+    As for a single distance, with single transitions in place of whole episodes: the counts, which are made once per
+    data set, suffice for that.
     """
     assert x.model is not None
     assert y.model is not None
@@ -97,13 +97,13 @@ def _in_order_of(deck: PooledRows, x: Member, cost: Floats) -> Floats:
     return np.ascontiguousarray(cost[np.ix_(order, order)])
 
 
-# --- Cells of the matrix that a job filled: numbers, and reasons where there are none.
+# --- Cells of the matrix filled by a job
 
 FIELDS = ("values", "plugin", "low", "high", "standard_error", "uncut", "pvalues")
 
 
 class MatrixCells(NamedTuple):
-    """Cells of the matrix that were filled: where, one row of `FIELDS` each, and why where there is nothing."""
+    """Cells of the matrix that were filled: positions, one row of `FIELDS` each, and reasons for missing values."""
 
     i: Ints
     j: Ints
@@ -117,22 +117,22 @@ def single(i: int, j: int, row: Floats, reason: str = "") -> MatrixCells:
 
 
 def empty(i: int, j: int, error: Exception) -> MatrixCells:
-    """One cell without a number, and why."""
+    """One cell without a number, with the reason."""
     return single(i, j, np.full(len(FIELDS), np.nan), f"{type(error).__name__}: {error}")
 
 
 def joined(parts: list[MatrixCells]) -> MatrixCells:
-    """Single cells, one after the other."""
+    """Single cells joined to one record."""
     reasons = {k: text for k, part in enumerate(parts) for text in part.reasons.values()}
     i, j, fields = (np.concatenate([getattr(p, name) for p in parts]) for name in ("i", "j", "fields"))
     return MatrixCells(i, j, fields, reasons)
 
 
-# --- Costs between the members of a plan, each different one worked out and scaled once.
+# --- Costs between the members of a plan
 
 
 class CostBook:
-    """Costs of a run of jobs, each different one once."""
+    """Costs for a run of jobs; each distinct cost is computed and scaled once."""
 
     def __init__(self, plan: JobPlan) -> None:
         self.plan = plan
@@ -140,7 +140,7 @@ class CostBook:
         self._known: dict[object, int] = {}
 
     def number(self, x: Member, y: Member) -> int:
-        """Where the cost between two members stands."""
+        """Index of the cost between two members."""
         assert x.model is not None
         assert y.model is not None
         shared = not callable(self.plan.cost)
@@ -153,13 +153,13 @@ class CostBook:
         return self._known[key]
 
 
-# --- One pair as `somcot.distance` does it: what is too large for a batch, or of another kind; and p-values of a pair.
+# --- Single pairs, as in `somcot.distance`: large problems, other kinds, and p-values
 
-_PERMUTATIONS = 999  # regroupings behind a p-value at most; a pair that is alike stops after a few dozen
+_PERMUTATIONS = 999  # maximum number behind a p-value; a pair of equal processes stops after a few dozen
 
 
 def single_pair(plan: JobPlan, i: int, j: int) -> MatrixCells:
-    """One pair as `somcot.distance` does it; what goes wrong is the cell's own affair."""
+    """One pair solved by `somcot.distance`; an error is recorded in its cell."""
     options, x, y = plan.options, plan.rows[i], plan.columns[j]
     row = np.full(len(FIELDS), np.nan)
     data = x.is_data or y.is_data
@@ -172,7 +172,7 @@ def single_pair(plan: JobPlan, i: int, j: int) -> MatrixCells:
             rng=np.random.default_rng([options.seed, 1 + i, 1 + j]),
             **_of_vectors(plan),
         )
-    except Exception as error:  # the solver's, or whatever a user's function raises
+    except Exception as error:  # from the solver or from a user's function
         return empty(i, j, error)
     if result.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
@@ -182,7 +182,7 @@ def single_pair(plan: JobPlan, i: int, j: int) -> MatrixCells:
     row[2], row[3] = ends if data else result.bounds
     if result.estimate is not None:
         row[4] = result.estimate.standard_error
-        if result.estimate.uncut is not None and result.continuous is None:  # which is that of cells, not corrected
+        if result.estimate.uncut is not None and result.continuous is None:  # whose `uncut` is not corrected
             row[5] = result.estimate.uncut
     return with_pvalue(plan, single(i, j, row, _doubt(result)), x, y)
 
@@ -195,23 +195,23 @@ def _compared(plan: JobPlan, x: Member, y: Member) -> tuple[Any, Any, Any]:
 
 
 def _of_vectors(plan: JobPlan) -> dict[str, Any]:
-    """What recordings of real vectors take beside the rest."""
+    """Further arguments for recordings of real vectors."""
     return {} if plan.points is None else {"scale": plan.points.scale, "n_cells": plan.points.n_cells}
 
 
 def _doubt(result: Result) -> str:
-    """What to know of a number that is there but not as good as was asked for."""
+    """Why a number may be less accurate than requested."""
     if result.continuous is not None and result.continuous.route == "approximate":
         return Note("approximate-pair", reason=result.continuous.twin.reason)
     return "" if result.status in (Status.CONVERGED, Status.FINISHED) else f"{result.status}: {result.message}"
 
 
 def with_pvalue(plan: JobPlan, cell: MatrixCells, x: Member, y: Member) -> MatrixCells:
-    """Add a permutation p-value where that was asked for and both sides have episodes."""
+    """Add a permutation p-value if requested and if both sides have episodes."""
     if not plan.options.tests:
         return cell
     if not isinstance(x.process, Samples) or not isinstance(y.process, Samples):
-        return cell._replace(reasons=cell.reasons or {0: "no p-value: whole episodes are dealt anew; pass Samples"})
+        return cell._replace(reasons=cell.reasons or {0: "no p-value: whole episodes are permuted; pass Samples"})
     rng = np.random.default_rng([plan.options.seed, 1 + int(cell.i[0]), 1 + int(cell.j[0]), 1])
     try:
         test = same_process(
@@ -223,22 +223,22 @@ def with_pvalue(plan: JobPlan, cell: MatrixCells, x: Member, y: Member) -> Matri
             rng=rng,
             threads=1,
         )
-    except Exception as error:  # the cell has its distance all the same
+    except Exception as error:  # the cell keeps its distance
         return cell._replace(reasons={0: f"no p-value: {error}"})
     cell.fields[0, FIELDS.index("pvalues")] = test.pvalue
     return cell
 
 
-# --- Doing jobs of a plan: a pure function of the plan and a range of jobs, wherever it runs.
+# --- Running jobs
 
-_SLICE = 100_000  # microseconds of compiled work between two looks at whether to stop
-_CAREFUL = 0.99  # discount above which the distance is read off the coupling rather than off V
+_SLICE = 100_000  # microseconds of compiled work between two checks for a stop request
+_CAREFUL = 0.99  # discount above which the distance is computed from the coupling rather than from V
 
 Stop = Callable[[], bool]
 
 
 def run(plan: JobPlan, jobs: Sequence[int], stop: Stop = lambda: False) -> list[tuple[int, MatrixCells]]:
-    """Do some jobs, each on its own; fewer when told to stop."""
+    """Run some jobs, each independently; fewer if `stop` returns True."""
     chosen = np.asarray(jobs, dtype=np.int64)
     kind = plan.kind[chosen]
     finished: list[tuple[int, MatrixCells]] = []
@@ -258,7 +258,7 @@ def run(plan: JobPlan, jobs: Sequence[int], stop: Stop = lambda: False) -> list[
 
 
 def _with_costs(plan: JobPlan, jobs: Ints) -> tuple[Ints, list[tuple[int, MatrixCells]]]:
-    """Jobs whose cost can be had, and the empty cells of the others: functions and names may know some pairs only."""
+    """Jobs whose cost is defined, and the empty cells of the others: a function may fail for some pairs."""
     if not callable(plan.cost) and (not isinstance(plan.cost, str) or plan.cost == "labels"):
         return jobs, []
     failed: list[tuple[int, MatrixCells]] = []
@@ -268,13 +268,13 @@ def _with_costs(plan: JobPlan, jobs: Ints) -> tuple[Ints, list[tuple[int, Matrix
         try:
             CostBook(plan).number(plan.rows[i], plan.columns[j])
             kept.append(job)
-        except Exception as error:  # whatever a user's function raises is the cell's own affair
+        except Exception as error:  # from a user's function; reported in the cell
             failed.append((int(job), empty(i, j, error)))
     return np.array(kept, dtype=np.int64), failed
 
 
 def _exact(plan: JobPlan, jobs: Ints) -> list[tuple[int, MatrixCells]]:
-    """Known chains: all start laws of a pair of kernels at once."""
+    """Known chains: all initial distributions of a pair of kernels in one task."""
     book = CostBook(plan)
     supports: list[Support] = []
     n_starts: list[int] = []
@@ -301,7 +301,7 @@ def _exact(plan: JobPlan, jobs: Ints) -> list[tuple[int, MatrixCells]]:
 
 def _exact_cells(plan: JobPlan, job: int, spots: Ints, solved: BatchValues, units: Units) -> MatrixCells:
     cells = list(plan.cells(job))
-    if solved.status[spots].any():  # rounding, or too many rounds: the ordinary way knows what to do
+    if solved.status[spots].any():  # rounding, or too many iterations: solve the pair separately
         return joined([single_pair(plan, i, j) for i, j in cells])
     fields = np.full((len(cells), len(FIELDS)), np.nan)
     data = plan.options.n_splits == 0
@@ -318,7 +318,7 @@ def _exact_cells(plan: JobPlan, job: int, spots: Ints, solved: BatchValues, unit
 
 
 def _data(plan: JobPlan, jobs: Ints) -> list[tuple[int, MatrixCells]]:
-    """Recordings against recordings or chains: the corrected estimate, as `distance` makes it."""
+    """Recordings against recordings or chains: the corrected estimate, as in `distance`."""
     book = CostBook(plan)
     place: dict[int, int] = {}
     members: list[Member] = []
@@ -339,7 +339,7 @@ def _data(plan: JobPlan, jobs: Ints) -> list[tuple[int, MatrixCells]]:
     for k, job in enumerate(jobs):
         try:
             cell = _data_cell(plan, int(job), values, k, book.units[cost[k]], pooled[k] is not None)
-        except Exception as error:  # whatever goes wrong with one pair must not end the run
+        except Exception as error:  # a failure of one pair must not end the run
             cell = empty(int(plan.a[job]), int(plan.b[job]), error)
         answers.append((int(job), cell))
     return answers

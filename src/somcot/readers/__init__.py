@@ -1,13 +1,13 @@
 """Readers: from files, frames, trajectories, environments and graphs to `Samples` or `MarkovChain`.
 
-One module per world; packages they need are imported when used.
+One module per kind of source; optional packages are imported on use.
 """
 
 import importlib as _importlib
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-if _TYPE_CHECKING:  # for readers and type checkers; at run time `__getattr__` does it
+if _TYPE_CHECKING:  # for type checkers; at run time `__getattr__` imports
     from somcot.readers.array_files import from_dtrajs, from_model, read_arrays
     from somcot.readers.graphs import from_graph, read_graph
     from somcot.readers.opening import read
@@ -43,7 +43,7 @@ __all__ = [
     "tidy_labels",
 ]
 
-# Loaded on first use: the table of formats, which `somcot --help` shows, needs none of them.
+# Loaded on first use: the table of formats, shown by `somcot --help`, needs none of them.
 _HOMES = {
     "array_files": ("from_dtrajs", "from_model", "read_arrays"),
     "opening": ("read",),

@@ -36,9 +36,9 @@ __all__ = [
 ]
 
 
-# --- NumPy files, held against what they claim before they are read: no pickles, no zip bombs, no header that lies.
+# --- NumPy files, checked before they are read: no pickles, no zip bombs, no false headers
 
-_SUSPICIOUS = 100e6  # bytes: below this, a high compression ratio cannot hurt
+_SUSPICIOUS = 100e6  # bytes: below this, a high compression ratio is harmless
 _RATIO = 200
 
 
@@ -61,7 +61,7 @@ def _read_npz(name: str, stream: IO[bytes]) -> dict[str, Array]:
     with zipfile.ZipFile(stream) as archive:
         members = [m for m in archive.infolist() if m.filename.endswith(".npy")]
         if not members:
-            raise ValueError(f"{name}: the archive holds no array; write it with numpy.savez")
+            raise ValueError(f"{name}: the archive contains no array; write it with numpy.savez")
         unpacked, packed = (float(sum(getattr(m, what) for m in members)) for what in ("file_size", "compress_size"))
         if unpacked > _SUSPICIOUS and unpacked > _RATIO * packed:
             raise ValueError(
@@ -78,11 +78,11 @@ def _read_npz(name: str, stream: IO[bytes]) -> dict[str, Array]:
 
 
 def _read_npy(name: str, stream: IO[bytes], size: int | None) -> Array:
-    """One array, after its header has been held against the number of bytes there are."""
+    """One array, after its header has been checked against the number of available bytes."""
     try:
         head = stream.read(10)
         if head[:6] != b"\x93NUMPY":
-            raise ValueError("it does not begin like a NumPy file")
+            raise ValueError("it does not begin with the signature of a NumPy file")
         width = 2 if head[6] == 1 else 4
         prefix = head if width == 2 else head + stream.read(2)
         length = int.from_bytes(prefix[8 : 8 + width], "little")
@@ -111,7 +111,7 @@ def _read_npy(name: str, stream: IO[bytes], size: int | None) -> Array:
             "with numpy.savez, one array each"
         )
     if size is not None and n_bytes > size:
-        raise ValueError(f"{name}: its header claims {n_bytes:,} bytes, more than there are; save or copy it again")
+        raise ValueError(f"{name}: its header claims {n_bytes:,} bytes, more than the file has; save or copy it again")
     require(n_bytes, name, "split the file")
     data = stream.read(n_bytes)
     if len(data) < n_bytes:
@@ -122,7 +122,7 @@ def _read_npy(name: str, stream: IO[bytes], size: int | None) -> Array:
         raise ValueError(f"{name}: not a readable NumPy file ({error}); write it with numpy.save") from None
 
 
-# --- Discrete trajectories of molecular kinetics (deeptime, PyEMMA) and estimated models, in memory or in NumPy files.
+# --- Discrete trajectories of molecular kinetics (deeptime, PyEMMA) and estimated models
 
 _MATRIX_NAMES = ("transition_matrix", "transition", "P", "T")
 
@@ -144,22 +144,22 @@ def from_dtrajs(
     Parameters
     ----------
     dtrajs : array of int or list of such
-        One state number per frame; -1 (any negative number) is unassigned and cuts the trajectory.
+        One state number per frame; -1 (any negative number) means unassigned and splits the trajectory.
     lag : int
         Frames per step.
     sliding : bool
-        Count steps from every frame. By default only from every `lag`-th one: the others add little information, and
-        intervals that treat them as independent are too narrow. `somcot.distance` warns of that.
+        Count steps from every frame. By default only from every `lag`-th frame: the others add little information, and
+        intervals that treat them as independent are too narrow. `somcot.distance` warns about that.
     states : sequence of hashable, optional
         A label for each state number; by default the numbers.
     initial : label, mapping, array_like or "stationary", optional
-        The start law, as for `Samples.from_trajectories`. Trajectories begin where somebody put the simulation:
-        ``"stationary"`` compares the processes in their long-run laws instead.
+        The initial distribution, as for `Samples.from_trajectories`. Trajectories begin where the simulation was
+        started; ``"stationary"`` compares the processes in their stationary distributions instead.
     connected : bool
-        Keep the largest set of states that were all seen to lead to each other (`Samples.connected`), and say what is
-        left out.
+        Keep the largest strongly connected set of observed states (`Samples.connected`), and report what is left
+        out.
     source : str
-        What to call the data in messages.
+        Name of the data in messages.
 
     Examples
     --------
@@ -195,14 +195,14 @@ def from_dtrajs(
 def from_model(
     model: object, *, initial: Hashable | ArrayLike | None = None, states: Iterable[Hashable] | None = None
 ) -> MarkovChain:
-    """Take an estimated model as a chain: anything with a ``transition_matrix``, such as deeptime's.
+    """Convert an estimated model to a chain: any object with a ``transition_matrix``, such as deeptime's.
 
     Parameters
     ----------
     model : object
         With ``transition_matrix``, dense or sparse.
     initial : state or array_like, optional
-        Start; by default the model's ``stationary_distribution``, otherwise every state alike.
+        Initial distribution; by default the model's ``stationary_distribution``, otherwise uniform.
     states : sequence of hashable, optional
         Labels; by default the state numbers of the model's ``count_model``, otherwise 0, 1, ...
 
@@ -237,15 +237,15 @@ def read_arrays(
     connected: bool = False,
     format: str | None = None,  # noqa: A002
 ) -> Samples | MarkovChain | ContinuousChain:
-    """Read a .npy or .npz file: trajectories of whole numbers, or a chain.
+    """Read a .npy or .npz file: trajectories of integers, or a chain.
 
     A square matrix of fractions is a transition matrix; in a .npz file it is called ``transition_matrix`` and may
-    come with ``initial`` and ``states``. One with a negative diagonal holds rates, of a chain in continuous time; in a
-    .npz file it is called ``rates``. Everything else is trajectories: one per one-dimensional array, one per row
-    of a two-dimensional one.
+    be accompanied by ``initial`` and ``states``. A matrix with a negative diagonal holds the rates of a chain in
+    continuous time; in a .npz file it is called ``rates``. All other arrays are trajectories: one per one-dimensional
+    array, one per row of a two-dimensional array.
 
-    Files are checked before they are read: pickled objects are refused, and so are archives that claim to unpack
-    into more than they plausibly hold or than fits into memory.
+    Files are checked before they are read: pickled objects are refused, as are archives that claim to unpack
+    into more than they plausibly contain or than fits into memory.
 
     Examples
     --------
@@ -270,16 +270,14 @@ def read_arrays(
         )
     several = [name for name in _MATRIX_NAMES if name in arrays]
     if len(several) > 1:
-        raise ValueError(
-            f"{source.name}: holds several chains, {' and '.join(several)}; save each in a file of its own"
-        )
+        raise ValueError(f"{source.name}: holds several chains, {' and '.join(several)}; save each in a separate file")
     if check_count("lag", lag) > 1 or check_flag("sliding", sliding):
         warn(Note("lag-not-applicable", "lag, sliding", source=source.name), DataWarning)
     try:
         return _chain(matrix, arrays, initial)
     except (TypeError, ValueError) as error:
         note = error.args[0]
-        if isinstance(note, Note) and note.code == "row-sum":  # who reads a file cannot pass normalize
+        if isinstance(note, Note) and note.code == "row-sum":  # normalize cannot be passed for a file
             raise ValueError(Note("file-row-sum", note.about, **note.values).within(source.name)) from None
         raise ValueError(f"{source.name}: {error}") from None
 
@@ -362,7 +360,7 @@ def _whole(source: str, i: int, array: Array) -> Ints:
 
 
 def _pieces(trajectory: Ints, lag: int, sliding: bool) -> list[Ints]:
-    """Runs without unassigned frames, taken every `lag` frames; those without a step are left out."""
+    """Runs without unassigned frames, taken every `lag` frames; runs without a step are left out."""
     cuts = np.flatnonzero(trajectory < 0)
     runs = [run[run >= 0] for run in np.split(trajectory, cuts)]
     offsets = range(lag) if sliding else range(1)

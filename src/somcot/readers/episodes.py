@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-# --- From one long column of state codes, cut into sequences, to `Samples`: the last step of every reader.
+# --- From a column of state codes to `Samples`: the last step of every reader
 
 
 def join(
@@ -50,22 +50,22 @@ def join(
     rewards: Floats | None = None,
     source: str,
 ) -> Samples:
-    """Turn sequences laid end to end into episodes.
+    """Turn concatenated sequences into episodes.
 
     Parameters
     ----------
     codes : ndarray of int, shape (n,)
-        Positions among `states`, sequence after sequence.
+        Indices of `states`, sequence after sequence.
     begins : ndarray of int, shape (m,)
-        Where each sequence begins, ascending, the first at 0.
+        Start of each sequence, ascending, the first at 0.
     states : tuple of hashable
         Labels.
     terminated : bool or ndarray of bool, shape (m,)
-        Which sequences ended for good.
+        Which sequences terminated (reached an absorbing end).
     rewards : ndarray, shape (n,), optional
-        Reward of each entry, which belongs to its state; NaN where there is none.
+        Reward of each entry, which belongs to its state; NaN for no reward.
     source : str
-        What to call the data in messages.
+        Name of the data in messages.
 
     Examples
     --------
@@ -93,14 +93,14 @@ def join(
 
 def _report_short(source: str, n_given: int, n_kept: int) -> None:
     if n_kept == 0:
-        raise ValueError(Note("no-step", source, sequences=f" (there are {n_given} sequence(s))"))
+        raise ValueError(Note("no-step", source, sequences=f" (of {n_given} sequence(s))"))
     if n_kept < n_given:
         warn(Note("single-rows", source, share=Share(n_given - n_kept, n_given)), DataWarning)
 
 
-# --- Episodes of observations become `Samples`: labels or bins, and ends that are absorbing or not.
+# --- Episodes of observations as `Samples`: labels or bins, absorbing ends
 
-Space: TypeAlias = Any  # of Gymnasium
+Space: TypeAlias = Any  # a Gymnasium space
 Observations: TypeAlias = Any  # an array, or a dictionary or tuple of them
 Transform: TypeAlias = Callable[[Observations], ArrayLike] | None
 BinNumbers: TypeAlias = int | Sequence[int] | Bins | None
@@ -108,7 +108,7 @@ BinNumbers: TypeAlias = int | Sequence[int] | Bins | None
 
 @dataclass
 class Episode:
-    """T + 1 observations, T rewards, and how it ended."""
+    """T + 1 observations, T rewards, and how the episode ended."""
 
     observations: list[object]
     rewards: list[float] = field(default_factory=list)
@@ -117,7 +117,7 @@ class Episode:
 
 
 class Labelled(NamedTuple):
-    """The states of all observations in a row: codes, where episodes begin, how long they are, whether they ended."""
+    """The states of all observations: codes, starts and lengths of episodes, and whether they terminated."""
 
     codes: Array
     labels: tuple[Hashable, ...]
@@ -137,7 +137,7 @@ def to_samples(
 
 
 def to_trajectories(name: str, episodes: list[Episode], transform: Transform) -> Trajectories:
-    """The observations as they are, flat, with the ends of terminated episodes marked."""
+    """The unchanged observations, flattened, with the ends of terminated episodes marked."""
     stepped = [e for e in episodes if e.rewards]
     if not stepped:
         raise ValueError(f"{name}: no episode has a step; record longer")
@@ -192,7 +192,7 @@ def _stacked(name: str, episodes: list[Episode]) -> Array:
     if stacked.dtype.kind not in "biufUS":
         raise ValueError(
             f"{name}: observations are {type(episodes[0].observations[0]).__name__} objects, not arrays of one shape; "
-            "pick numbers out of them before: wrap the environment"
+            "wrap the environment so that it returns arrays"
         )
     return stacked
 
@@ -214,7 +214,7 @@ def _states(name: str, values: Array, space: Space, bins: BinNumbers) -> tuple[A
 
 
 def _grid(table: Floats, space: Space, n: int | Sequence[int]) -> Bins:
-    """Equal bins over the bounds of the space, or the range of the data where it is unbounded."""
+    """Equal bins over the bounds of the space, or over the range of the data if the space is unbounded."""
     low, high = table.min(axis=0), table.max(axis=0)
     if space is not None and getattr(space, "low", None) is not None:
         bounds = np.ravel(space.low).astype(np.float64), np.ravel(space.high).astype(np.float64)
@@ -224,7 +224,7 @@ def _grid(table: Floats, space: Space, n: int | Sequence[int]) -> Bins:
 
 
 def _seen(bins: Bins, table: Floats) -> tuple[Array, tuple[Hashable, ...]]:
-    """Codes among the bins that occur: a fine grid has far more than are ever visited."""
+    """Codes among the bins that occur: a fine grid has far more bins than are visited."""
     cells, codes = np.unique(bins.codes(table), return_inverse=True)
     return codes, bins.labels_of(cells)
 
@@ -232,7 +232,7 @@ def _seen(bins: Bins, table: Floats) -> tuple[Array, tuple[Hashable, ...]]:
 def _mark_ends(
     codes: Array, labels: tuple[Hashable, ...], ends: Array, terminal: Hashable
 ) -> tuple[Array, tuple[Hashable, ...]]:
-    """Give the ends of terminated episodes a state of their own, and drop states that only occurred there."""
+    """Give the ends of terminated episodes a separate state, and drop states that occurred only there."""
     check_labels("terminal", [terminal])
     if terminal in labels:
         raise ValueError(f"terminal: {terminal!r} is a state of the data already; choose another label")
@@ -243,7 +243,7 @@ def _mark_ends(
     return compact, tuple(names[i] for i in kept)
 
 
-# --- Recorded episodes with actions, counted into a decision process.
+# --- Recorded episodes with actions as a decision process
 
 
 def check_actions(name: str, space: Space) -> int:
@@ -257,8 +257,8 @@ def check_actions(name: str, space: Space) -> int:
 def to_mdp(name: str, episodes: list[Episode], labelled: Labelled, space: Space) -> MDP:
     """Relative frequencies of successors and mean rewards, for every action in every state.
 
-    What was never tried is assumed to stay in place and earn nothing, and that is said. Ends of terminated episodes are
-    not left.
+    State-action pairs never tried are assumed to stay in place and earn nothing, with a warning. Ends of terminated
+    episodes are absorbing.
     """
     n, n_actions = len(labelled.labels), check_actions(name, space)
     require(24.0 * n * n_actions * n, f"{name}: a table of {n} states and {n_actions} actions", "use fewer bins")

@@ -1,7 +1,7 @@
-"""The table of file formats: read by readers, the command line, its help and the tests.
+"""The table of file formats, used by the readers, the command line, its help and the tests.
 
-A new format is one row of `FORMATS`; a new kind of file is one file with its reader, a row of `KINDS` and a row for
-each format. Rows hold text only, and a reader is imported when used. The options of a kind are those of its reader's
+A new format is one row of `FORMATS`; a new kind of file is one module with its reader, a row of `KINDS` and a row for
+each format. Rows contain text only, and a reader is imported on use. The options of a kind are those of its reader's
 signature.
 """
 
@@ -22,14 +22,14 @@ __all__ = ["ENDINGS", "FORMATS", "KINDS", "MAGIC", "Format", "Kind", "endings_of
 
 
 class Kind(NamedTuple):
-    """Files with one reader: what they are called, and ``"module:function"``, which takes an `Input` and options."""
+    """Files with one reader: their name, and ``"module:function"``, which takes an `Input` and options."""
 
     name: str
     plural: str
     reader: str
 
     def load(self) -> Callable[..., Samples | MarkovChain | ContinuousChain]:
-        """The reader, imported now."""
+        """The reader, imported on this call."""
         return load(self.reader)
 
     def options(self) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ class Kind(NamedTuple):
 
 
 class Format(NamedTuple):
-    """A format: its name for ``--format``, the endings of its files, its kind, and first bytes that give it away."""
+    """A format: its name for ``--format``, the extensions of its files, its kind, and its identifying first bytes."""
 
     name: str
     endings: tuple[str, ...]
@@ -73,7 +73,7 @@ MAGIC = {first: row.name for row in _FORMATS for first in row.magic}
 
 
 def kind_of(format: str) -> Kind:  # noqa: A002
-    """The kind of file a format belongs to.
+    """The kind of file that a format belongs to.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def kind_of(format: str) -> Kind:  # noqa: A002
 
 
 def endings_of(kind: str) -> list[str]:
-    """The first ending of every format of a kind, for people.
+    """The first extension of every format of a kind, for messages.
 
     Examples
     --------

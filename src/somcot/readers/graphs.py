@@ -24,9 +24,9 @@ from somcot.recorded.stationary import is_stationary_start, stationary_distribut
 __all__ = ["from_graph", "read_graph"]
 
 Edge = tuple[Hashable, Hashable, float]
-Graph: TypeAlias = Any  # of networkx
+Graph: TypeAlias = Any  # a networkx graph
 _LINE = 1 << 16
-_BYTES = 120.0  # for each entry of a row that leads everywhere, while it is a list of Python numbers
+_BYTES = 120.0  # per entry of a full row, while it is a list of Python numbers
 
 
 def from_graph(
@@ -46,11 +46,11 @@ def from_graph(
     graph : networkx graph
         Directed or not; parallel edges add up.
     weight : str or None
-        Edge attribute with nonnegative weights, 1 where an edge has none; None ignores weights.
+        Edge attribute with nonnegative weights, 1 for edges without it; None ignores weights.
     initial : node, array_like or "stationary", optional
-        Where the walk begins; by default every node alike. "stationary" is the long run of the walk.
+        Initial distribution of the walk; uniform by default. "stationary" is the stationary distribution of the walk.
     dangling : {"self-loop", "restart", "error"}
-        What the walk does in a node without a way out: stay for good, jump to any node, or refuse the graph.
+        How to treat nodes without outgoing edges: make them absorbing, jump to a random node, or refuse the graph.
 
     Examples
     --------
@@ -86,15 +86,15 @@ def read_graph(
 ) -> MarkovChain:
     r"""Read a GraphML or GML file (both need networkx) or an edge list as a random walk.
 
-    An edge list has a line ``from to [weight]`` per edge, separated by spaces, tabs or commas; ``#`` begins a comment.
+    An edge list has a line ``from to [weight]`` per edge, separated by spaces, tabs or commas; ``#`` starts a comment.
     The lines of ``networkx.write_edgelist``, ``from to {'weight': 2.0}``, are read too.
 
     Parameters
     ----------
     path : path
-        Ending in .graphml, .gml, .edges or .edgelist, or with `format` given; gzipped too.
+        Ending in .graphml, .gml, .edges or .edgelist, or any file with `format`; may be gzipped.
     directed : bool
-        Whether the edges of an edge list have a direction; the other files say so themselves.
+        Whether the edges of an edge list are directed; other formats specify that in the file.
     weight, initial, dangling
         As for `from_graph`.
 
@@ -127,7 +127,7 @@ def _walk(
     initial: Start,
     dangling: str,
 ) -> MarkovChain:
-    """The walk on the nodes, each with its attributes."""
+    """The walk on the nodes, with their attributes."""
     from scipy.sparse import coo_array
 
     if dangling not in ("self-loop", "restart", "error"):
@@ -148,7 +148,7 @@ def _walk(
     stuck = np.flatnonzero(out == 0)
     if stuck.size and dangling == "error":
         raise ValueError(
-            f"{name}: {stuck.size} node(s) have no way out: {listing(nodes[i] for i in stuck)}; pass dangling"
+            f"{name}: {stuck.size} node(s) have no outgoing edge: {listing(nodes[i] for i in stuck)}; pass dangling"
         )
     if dangling == "self-loop":
         rows, columns, weights = [*rows, *stuck], [*columns, *stuck], [*weights, *np.ones(stuck.size)]
@@ -179,7 +179,7 @@ def _weight(name: str, u: Hashable, v: Hashable, weight: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         value = math.nan
     if not 0.0 <= value < math.inf:
-        raise ValueError(f"{name}: the edge from {u!r} to {v!r} weighs {weight!r}, expected a number of at least 0")
+        raise ValueError(f"{name}: the edge from {u!r} to {v!r} has weight {weight!r}, expected a number of at least 0")
     return value
 
 
@@ -208,7 +208,7 @@ def _gml(source: Input) -> Graph:
     except ImportError:
         raise ImportError("reading GML needs networkx: pip install networkx") from None
     try:
-        text = whole(source, 1e9).read().decode("ascii")  # GML is ASCII; other signs are escaped
+        text = whole(source, 1e9).read().decode("ascii")  # GML is ASCII; other characters are escaped
         named = re.search(r"^\s*label\b", text, re.MULTILINE) is not None  # nodes need not have names
         return networkx.parse_gml(text.splitlines(), label="label" if named else "id")
     except UnicodeDecodeError:
@@ -218,11 +218,11 @@ def _gml(source: Input) -> Graph:
 
 
 class _GraphMLError(Exception):
-    """Something that networkx would pass over in silence."""
+    """An error that networkx would silently ignore."""
 
 
 def _check_graphml(name: str, content: io.BytesIO) -> None:
-    """Refuse edges without ends, which would lead to a node called None, and all but a single graph."""
+    """Refuse edges without end points, which would lead to a node called None, and files with several graphs."""
     from xml.etree.ElementTree import iterparse
 
     n_graphs = n_edges = 0
@@ -231,7 +231,7 @@ def _check_graphml(name: str, content: io.BytesIO) -> None:
         n_graphs += tag == "graph"
         n_edges += tag == "edge"
         if n_graphs > 1:
-            raise _GraphMLError(f"{name}: holds several graphs; expected one, write each into a file of its own")
+            raise _GraphMLError(f"{name}: contains several graphs, expected one; write each into a separate file")
         direction = element.get("edgedefault", "undirected") if tag == "graph" else "directed"
         if direction not in ("directed", "undirected"):
             raise _GraphMLError(f"{name}: edgedefault is {direction!r}, expected 'directed' or 'undirected'")
@@ -261,7 +261,7 @@ def _edge_lines(source: Input, weight: str | None) -> Iterator[Edge]:
 
 
 def _with_facts(place: str, text: str) -> tuple[str, dict[str, object]]:
-    """The line without what networkx writes behind its edges, ``{}`` or ``{'weight': 2.0}``, and that."""
+    """The line without the attributes that networkx appends, ``{}`` or ``{'weight': 2.0}``, and the attributes."""
     if not text.endswith("}") or " {" not in text:
         return text, {}
     head, _, facts = text.partition(" {")

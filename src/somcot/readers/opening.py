@@ -1,4 +1,4 @@
-"""Any file a user may name: table, event log, arrays or graph, told apart by ending or first bytes."""
+"""Reading any supported file: table, event log, arrays or graph, recognised by extension or first bytes."""
 
 from __future__ import annotations
 
@@ -54,21 +54,21 @@ __all__ = [
 ]
 
 
-# --- Names for what has no types of its own: pyarrow's objects, and arrays of whatever numbers.
+# --- Type aliases for pyarrow's objects and data frames
 
 Array: TypeAlias = NDArray[Any]
 ArrowType: TypeAlias = Any
 ArrowTable: TypeAlias = Any
-Frame: TypeAlias = Any  # of pandas, polars or whoever has columns; what it can do is found out by trying
+Frame: TypeAlias = Any  # of pandas, polars or any library with columns; its methods are found by duck typing
 
 
 class ArrowArray(Protocol):
-    """What is used of an Arrow array, or of one in several chunks."""
+    """The methods used of an Arrow array or chunked array."""
 
     type: ArrowType
     null_count: int
     chunks: list[ArrowArray]
-    dictionary: ArrowArray  # of arrays that are dictionary encoded
+    dictionary: ArrowArray  # for dictionary-encoded arrays
     indices: ArrowArray
     cast: Callable[..., ArrowArray]
     combine_chunks: Callable[[], ArrowArray]
@@ -86,12 +86,12 @@ class ArrowArray(Protocol):
     def __iter__(self) -> Iterator[Entry]: ...
 
 
-Entry: TypeAlias = Any  # of a column: text, a number, a date, a list, None
-Batch: TypeAlias = Sequence[Entry] | ArrowArray  # entries of a column, some of them at a time
+Entry: TypeAlias = Any  # entry of a column: text, a number, a date, a list, None
+Batch: TypeAlias = Sequence[Entry] | ArrowArray  # a batch of entries of a column
 Rows: TypeAlias = Mapping[str, Batch]
 
 
-# --- The record that every source of rows becomes before its columns are read.
+# --- The common record of all sources of rows
 
 
 def _row(number: int) -> str:
@@ -99,23 +99,23 @@ def _row(number: int) -> str:
 
 
 class Table(NamedTuple):
-    """A table that is not read yet: its columns by name, and how to get batches of some of them.
+    """A table before reading: its columns by name, and a function that yields batches of some of them.
 
     Attributes
     ----------
     name : str
-        What to call it in messages.
+        Name of the table in messages.
     columns : list of str
     is_text : bool
-        Whether entries are text that may mean numbers.
+        Whether entries are text that may represent numbers.
     batches : callable
-        ``batches(wanted)`` yields mappings of the names wanted to lists or Arrow arrays of one length.
+        ``batches(wanted)`` yields mappings from the requested names to lists or Arrow arrays of one length.
     place : callable
-        ``place(k)`` names the k-th row read, from 1 on, in a message.
+        ``place(k)`` names the k-th row read, starting at 1, in a message.
     complete : bool
-        Whether `columns` are all there are; otherwise `batches` complains of those that do not exist.
+        Whether `columns` is exhaustive; otherwise `batches` reports columns that do not exist.
     classifiers : mapping
-        Names for several columns that make up a state, which event logs may have.
+        Names for combinations of columns that form a state, as in event logs.
     """
 
     name: str
@@ -127,14 +127,14 @@ class Table(NamedTuple):
     classifiers: Mapping[str, list[str]] = MappingProxyType({})
 
 
-# --- A folder of files as one table: parts of one format, and ``key=value`` in the names of folders as columns.
+# --- A folder of files as one table; folders named ``key=value`` add columns
 
 _NOTHING = "__HIVE_DEFAULT_PARTITION__"
 _MANY = 100_000
 
 
 class FolderPart(NamedTuple):
-    """One file of a folder, and what the names of the folders above it say."""
+    """One file of a folder, and the keys in the names of the folders above it."""
 
     path: Path
     format: str
@@ -142,7 +142,7 @@ class FolderPart(NamedTuple):
 
 
 def parts_of(folder: Path) -> list[FolderPart]:
-    """All tables below a folder, in the order of their names, except hidden ones and those that begin with _."""
+    """All tables below a folder, ordered by name, except hidden ones and those that begin with _."""
     parts: list[FolderPart] = []
     for where, folders, files in os.walk(folder, onerror=_refuse):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
@@ -166,7 +166,7 @@ def _keys(inner: Path) -> dict[str, str | None]:
 
 
 def format_of_folder(folder: Path) -> str:
-    """The one format of the tables in a folder."""
+    """The format of the tables in a folder; all must have the same."""
     parts = parts_of(folder)
     if not parts:
         known = ", ".join(ending for row in FORMATS.values() if row.kind == "table" for ending in row.endings)
@@ -181,9 +181,9 @@ def format_of_folder(folder: Path) -> str:
 
 
 def open_folder(folder: Path, opened: Callable[[Path, str], AbstractContextManager[Table]]) -> Table:
-    """All files below a folder as one table; `opened` opens one of them."""
+    """All files below a folder as one table; `opened` opens one file."""
     parts = parts_of(folder)
-    begins: list[int] = []  # how many rows were read before each part
+    begins: list[int] = []  # number of rows before each part
     with opened(parts[0].path, parts[0].format) as first:
         columns, is_text = list(first.columns), first.is_text
     keys = [key for key in parts[0].keys if key not in columns]
@@ -211,23 +211,23 @@ def _check_part(folder: Path, part: FolderPart, table: Table, own: list[str], ke
     for name in own:
         if table.columns.count(name) != 1:
             raise ValueError(
-                f"{part.path}: there is no single column {name!r}, which other files in {folder} have; write them alike"
+                f"{part.path}: there is no single column {name!r}, as in other files of {folder}; use the same columns"
             )
     for key in keys:
         if key not in part.keys:
             raise ValueError(f"{part.path}: no folder above it is called {key}=..., as with other files in {folder}")
 
 
-# --- Opening what a user points at: files by their ending or first bytes, gzip, standard input, text encodings.
+# --- Opening files by extension or first bytes, gzip, standard input, text encodings
 
 _STDIN = "standard input"
 _GZIP = b"\x1f\x8b"
-_TO_THE_END = 1 << 28  # bytes that are unpacked to find out whether data are damaged
+_TO_THE_END = 1 << 28  # bytes that are unpacked to check whether data are damaged
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 class Input(NamedTuple):
-    """A file, or a stream that can be read only once, when `path` is None: what to call it and what it holds."""
+    """A file, or a stream that can be read only once if `path` is None: its name and its format."""
 
     name: str
     format: str
@@ -236,7 +236,7 @@ class Input(NamedTuple):
 
 
 def identify(path: str | os.PathLike[str], format: str | None = None) -> Input:  # noqa: A002
-    """Find out what a file holds, from `format`, its ending, or its first bytes. Pipes are opened here, once.
+    """Determine the format of a file from `format`, its extension, or its first bytes. Pipes are opened here, once.
 
     Examples
     --------
@@ -249,7 +249,7 @@ def identify(path: str | os.PathLike[str], format: str | None = None) -> Input: 
         return _of_stream(_STDIN, _stdin(), format)
     _refuse_address(os.fspath(path))
     if "\0" in os.fspath(path):
-        raise ValueError(f"{os.fspath(path)!r}: no file can be called so (it holds a NUL); check the name")
+        raise ValueError(f"{os.fspath(path)!r}: not a valid file name (it contains a NUL character); check the name")
     file = _expanded(path)
     if file.is_dir():
         return _of_folder(file, format)
@@ -263,15 +263,15 @@ def identify(path: str | os.PathLike[str], format: str | None = None) -> Input: 
 
 
 def _of_folder(folder: Path, format: str | None) -> Input:  # noqa: A002
-    """A folder of tables is one table; other kinds of files have to be named."""
+    """A folder of tables is one table; files of other kinds must be named one by one."""
     kind = format_of_folder(folder)
     if format not in (None, kind):
-        raise ValueError(f"{folder}: a folder of {kind} files, and format asks for {format}; leave it out")
+        raise ValueError(f"{folder}: a folder of {kind} files, but format is {format}; leave it out")
     return Input(str(folder), kind, folder)
 
 
 def format_of(path: str | os.PathLike[str]) -> str | None:
-    """The format that the ending of a name tells, if it does.
+    """The format implied by the extension of a name, if any.
 
     Examples
     --------
@@ -284,7 +284,7 @@ def format_of(path: str | os.PathLike[str]) -> str | None:
 def _of_stream(name: str, stream: io.BufferedReader, format: str | None) -> Input:  # noqa: A002
     with contextlib.ExitStack() as stack:
         if name != _STDIN:
-            stack.enter_context(stream)  # closed unless it is handed over
+            stack.enter_context(stream)  # closed unless it is returned
         head = _peek(name, stream)
         wanted = () if format is None else FORMATS[format].magic
         if wanted and not head.startswith((_GZIP, *wanted)):  # an endless stream would be read until memory is full
@@ -300,7 +300,7 @@ def _refuse_address(name: str) -> None:
 
 
 def _expanded(path: str | os.PathLike[str]) -> Path:
-    """With ~ replaced by the home folder, as shells do only at the beginning of a word."""
+    """The path with ~ replaced by the home folder, which shells do only at the beginning of a word."""
     file = Path(path)
     try:
         return file.expanduser() if not file.exists() else file
@@ -310,7 +310,7 @@ def _expanded(path: str | os.PathLike[str]) -> Path:
 
 @contextlib.contextmanager
 def open_bytes(source: Input) -> Iterator[IO[bytes]]:
-    """Open for reading, gunzipping on the way; what is missing, empty or unreadable is named."""
+    """Open for reading, decompressing gzip; missing, empty and unreadable files raise errors with their names."""
     with contextlib.ExitStack() as stack:
         opened = source.stream if source.path is None else _opened(source.path)
         assert opened is not None
@@ -329,15 +329,15 @@ def open_bytes(source: Input) -> Iterator[IO[bytes]]:
                 raise
             raise ValueError(Note("gzip-damaged", source.name, where="", reason=str(damage))) from None
         except OSError as error:
-            if error.errno is None:  # of a package, which says it in words of its own
+            if error.errno is None:  # raised by a package with its own message
                 raise
             raise ValueError(f"{source.name}: cannot be read ({error.strerror}); check the disk") from None
 
 
 def _damage(stream: IO[bytes]) -> str | None:
-    """What is wrong with packed data, if their end is near enough to look; damaged ones are nonsense before they end.
+    """The damage of compressed data, if their end is near enough to check; damaged data look malformed earlier.
 
-    Only at the end a checksum tells them from nonsense that was packed as it is.
+    Only the checksum at the end tells them from malformed data that were compressed correctly.
     """
     try:
         left = _TO_THE_END
@@ -345,18 +345,18 @@ def _damage(stream: IO[bytes]) -> str | None:
             left -= len(data)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         return str(error)
-    except (OSError, ValueError):  # closed by whoever read it
+    except (OSError, ValueError):  # closed by the reader
         return None
     return None
 
 
 def is_zipped(stream: IO[bytes]) -> bool:
-    """Whether a stream of `open_bytes` unpacks on the way, so that the size of the file says nothing."""
+    """Whether a stream of `open_bytes` is compressed, so that the size of the file is not that of the data."""
     return isinstance(getattr(stream, "raw", None), gzip.GzipFile)
 
 
 def whole(source: Input, limit: float) -> io.BytesIO:
-    """All bytes at once, for formats that must be read from their end."""
+    """All bytes, for formats that must be read from the end."""
     limit = min(limit, 0.5 * memory_limit())
     with open_bytes(source) as stream:
         data = stream.read(int(limit) + 1)
@@ -366,7 +366,7 @@ def whole(source: Input, limit: float) -> io.BytesIO:
 
 
 def as_utf8(stream: IO[bytes], encoding: str) -> IO[bytes]:
-    """The same text in UTF-8, whatever its encoding."""
+    """The same text in UTF-8, converted from its encoding."""
     if encoding.lower().replace("_", "-") in ("utf-8", "utf8"):
         return stream
     try:
@@ -443,7 +443,7 @@ def _sniff(name: str, head: bytes, otherwise: str | None) -> str:
     raise ValueError(Note("unknown-ending", name, known=known))
 
 
-# --- Any file a user may name: table, event log, arrays or graph, told apart by ending or first bytes.
+# --- Reading any file
 
 
 def read(
@@ -452,7 +452,7 @@ def read(
     format: str | None = None,  # noqa: A002
     **options: object,
 ) -> Samples | MarkovChain | ContinuousChain:
-    r"""Read a process from a file, whatever its kind.
+    r"""Read a process from a file of any supported kind.
 
     Parameters
     ----------
@@ -460,10 +460,10 @@ def read(
         Tables (.csv .tsv .jsonl .parquet) or a folder of them, event logs (.xes), arrays (.npy .npz), graphs
         (.graphml .gml .edges) or PRISM files (.tra); "-" is standard input.
     format : str, optional
-        One of csv, tsv, jsonl, parquet, xes, npy, npz, graphml, gml, edges, tra, where the ending does not tell.
+        One of csv, tsv, jsonl, parquet, xes, npy, npz, graphml, gml, edges, tra; needed if the extension is unknown.
     **options
-        Those of `from_table`, `from_xes`, `read_arrays`, `read_graph` or `read_prism`; the ones of other kinds of file
-        are refused.
+        Options of `from_table`, `from_xes`, `read_arrays`, `read_graph` or `read_prism`, depending on the kind of file;
+        options of other kinds are refused.
 
     Examples
     --------

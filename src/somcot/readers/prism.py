@@ -1,4 +1,4 @@
-"""Explicit files of PRISM: transitions (.tra), labels (.lab) and state rewards (.srew) of DTMCs and MDPs."""
+"""PRISM's explicit files: transitions (.tra), labels (.lab) and state rewards (.srew) of DTMCs and MDPs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = ["from_prism", "read_prism"]
 
 Path_ = str | os.PathLike[str]
 _LINE = 1 << 16
-_ROW_TOLERANCE = 1e-5  # PRISM writes as few as six digits
+_ROW_TOLERANCE = 1e-5  # PRISM may write only six digits
 
 
 class _PrismRows(NamedTuple):
-    """The transitions of a .tra file: choices are None for a DTMC."""
+    """The transitions of a .tra file; choices are None for a DTMC."""
 
     name: str
     n: int
@@ -46,25 +46,25 @@ def from_prism(
     initial: Hashable | ArrayLike | None = None,
     missing: str = "error",
 ) -> MarkovChain | MDP:
-    r"""Read explicit files of PRISM (``-exportmodel``): a DTMC as a chain, an MDP as a decision process.
+    r"""Read PRISM's explicit files (``-exportmodel``): a DTMC as a chain, an MDP as a decision process.
 
     Parameters
     ----------
     transitions : path
         The .tra file. States keep their numbers.
     labels, rewards : path, optional
-        The .lab and .srew files; by default those beside it with the same name, if there.
+        The .lab and .srew files; by default those with the same name in the same folder, if any.
     initial : state or array_like, optional
-        Where it begins; by default in the states labelled "init", all alike, or else in state 0.
+        Initial distribution; by default uniform over the states labelled "init", or else state 0.
     missing : {"error", "repeat"}
-        What to do where states of an MDP have different choices: refuse, or let a state repeat its first choice for
-        each that it lacks. That changes no best value, but the metric compares the repeated choice with the real one.
+        What to do if states of an MDP have different choices: refuse, or let a state repeat its first choice for
+        each missing one. That changes no optimal value, but the metric compares the repeated choice with the real one.
 
     Returns
     -------
     MarkovChain or MDP
-        Rewards are the ``features`` of a chain, and of an MDP what every action earns in a state. Each label is one of
-        the ``attributes`` of a chain, 1 where a state has it and 0 elsewhere.
+        Rewards become the ``features`` of a chain, or the rewards of all actions of an MDP in a state. Each label
+        becomes one of the ``attributes`` of a chain, 1 for states with the label and 0 for others.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def read_prism(
     initial: Hashable | ArrayLike | None = None,
     format: str | None = None,  # noqa: A002
 ) -> MarkovChain:
-    """Read the .tra file of a DTMC, with the .lab and .srew files beside it; see `from_prism`."""
+    """Read the .tra file of a DTMC, with .lab and .srew files of the same name; see `from_prism`."""
     source = path if isinstance(path, Input) else identify(path, format)
     process = from_prism(source, initial=initial, missing="repeat")
     if isinstance(process, MDP):
@@ -110,7 +110,7 @@ def read_prism(
 
 
 def _beside(source: Input, given: Path_ | None, ending: str) -> Input | None:
-    """The file given, or the one of the same name with this ending."""
+    """The named file, or the one of the same name with this extension."""
     if given is not None:
         return identify(given, "tra")
     if source.path is None:
@@ -120,7 +120,7 @@ def _beside(source: Input, given: Path_ | None, ending: str) -> Input | None:
 
 
 def _lines(source: Input) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers, without comments and empty ones."""
+    """Lines with their numbers, without comments and empty lines."""
     with open_bytes(source) as stream:
         number = 0
         while line := stream.readline(_LINE):
@@ -136,7 +136,7 @@ def _lines(source: Input) -> Iterator[tuple[int, str]]:
 
 
 def _numbers(name: str, number: int, words: list[str], n_whole: int) -> tuple[list[int], float]:
-    """The first words as whole numbers, the next as a number."""
+    """The first words as integers, the next as a number."""
     try:
         whole = [int(word) for word in words[:n_whole]]
         value = float(words[n_whole]) if len(words) > n_whole else 0.0
@@ -148,7 +148,7 @@ def _numbers(name: str, number: int, words: list[str], n_whole: int) -> tuple[li
 
 
 def _are_sizes(words: list[str]) -> bool:
-    """Whether all are whole numbers that an index can hold."""
+    """Whether all words are integers that an index can hold."""
     return all(re.fullmatch("[0-9]{1,18}", word) for word in words)
 
 
@@ -195,7 +195,7 @@ def _transitions(source: Input) -> _PrismRows:
         raise ValueError(
             f"{source.name}: has {len(sources)} transitions and its first line says {n_transitions}; is it complete?"
         )
-    if len(sources) < n:  # before anything of that size is allocated
+    if len(sources) < n:  # checked before arrays of that size are allocated
         stuck = next(state for state, source_state in enumerate([*sorted(set(sources)), -1]) if state != source_state)
         raise ValueError(f"{source.name}: no transition leaves state {stuck}; PRISM adds loops with -fixdl")
     kept = np.array(choices, dtype=np.int64) if is_mdp else None
@@ -204,7 +204,7 @@ def _transitions(source: Input) -> _PrismRows:
 
 
 def _labels(source: Input | None, n: int) -> dict[str, tuple[int, ...]]:
-    """Which states have which label."""
+    """The states of each label."""
     if source is None:
         return {}
     lines = _lines(source)
@@ -247,7 +247,7 @@ def _rewards(source: Input | None, n: int) -> Floats | None:
 
 def _start(initial: Start, marks: dict[str, tuple[int, ...]], n: int) -> Start:
     if initial is not None:
-        if isinstance(initial, str) and initial.lstrip("-").isdigit():  # the command line has text only
+        if isinstance(initial, str) and initial.lstrip("-").isdigit():  # the command line passes text
             return state_index("initial", int(initial), tuple(range(n)))
         return initial
     first = np.array(marks.get("init", ()), dtype=np.float64)
@@ -264,7 +264,7 @@ def _check_sums(name: str, sums: Floats, place: Callable[[int], str]) -> None:
 
 
 def _mdp(rows: _PrismRows, earned: Floats | None, start: Start, missing: str) -> MDP:
-    """Choices become actions: by their names where all have one, or else by their numbers."""
+    """Choices become actions: identified by their names if all have one, else by their numbers."""
     assert rows.choices is not None
     pairs = sorted(set(zip(rows.sources.tolist(), rows.choices.tolist(), strict=True)))
     named = all(pair in rows.actions for pair in pairs)

@@ -1,4 +1,4 @@
-"""Gymnasium environments that know their own table of transitions, as decision processes."""
+"""Gymnasium environments, rolled out under a policy or as transition tables, and Minari datasets."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ __all__ = [
 ]
 
 
-# --- Reinforcement learning: Gymnasium environments rolled out under a policy, and Minari datasets.
+# --- Environments rolled out under a policy, and Minari datasets
 
-Environment: TypeAlias = Any  # of Gymnasium, or its id
-Dataset: TypeAlias = Any  # of Minari, or its id
+Environment: TypeAlias = Any  # a Gymnasium environment, or its id
+Dataset: TypeAlias = Any  # a Minari dataset, or its id
 Policy: TypeAlias = Any  # a function of observations, or an object with predict()
 Act: TypeAlias = Callable[[Observations], Array]
 
@@ -73,40 +73,40 @@ def from_env(  # type: ignore[misc]  # the options are those below
     Parameters
     ----------
     env : str, gymnasium.Env or gymnasium.vector.VectorEnv
-        An id is made into `n_envs` environments that run side by side.
+        For an id, `n_envs` environments are created and run in parallel.
     policy : callable, stable-baselines3 model or None
-        ``policy(observation)`` returns an action; a model is asked by ``predict(observations, deterministic=True)``;
+        ``policy(observation)`` returns an action; a model is called as ``predict(observations, deterministic=True)``;
         None acts at random.
     n_steps : int
-        Steps to record, all environments together.
+        Number of steps to record, over all environments.
     n_envs : int
-        Environments side by side, when `env` is an id.
+        Number of parallel environments if `env` is an id.
     bins : int, sequence of int, or Bins, optional
-        Bins for continuous observations: a number per dimension, or for all. They divide the bounds of the
-        observation space, or the range of the data where it has none: then give the same `Bins` to both processes.
+        Bins for continuous observations: a number per dimension, or one for all. They divide the bounds of the
+        observation space, or the range of the data if it is unbounded: then pass the same `Bins` for both processes.
     transform : callable, optional
-        Turns a batch of observations, shape (n, ...), into what is binned or used as a label, shape (n, ...).
+        Maps a batch of observations, shape (n, ...), to the values that are binned or used as labels, shape (n, ...).
     terminal : hashable, optional
-        Label of the state that terminated episodes end in. By default "terminated" with `bins` (a bin may hold both
-        final and other observations) and the final observation itself without.
+        Label of the state in which terminated episodes end. By default "terminated" with `bins` (a bin may hold both
+        final and other observations), and the final observation itself without `bins`.
     batched : bool
-        Whether the policy takes all observations at once, shape (n_envs, ...), and returns as many actions.
+        Whether the policy takes a batch of observations, shape (n_envs, ...), and returns as many actions.
     rng : int, optional
         Seed of environments and random actions.
     env_options : mapping, optional
-        Passed on to ``gymnasium.make_vec``, such as ``{"g": 9.81}``.
+        Passed to ``gymnasium.make_vec``, such as ``{"g": 9.81}``.
 
     actions : bool
-        Keep the actions and count a decision process, for environments with discrete actions. The policy should try
-        all of them everywhere, as acting at random does; what it never tried is assumed to stay in place.
+        Keep the actions and estimate a decision process, for environments with discrete actions. The policy should try
+        all of them in every state, as random actions do; those never tried are assumed to stay in place.
     vectors : bool
-        Keep the observations as they are, vectors of real numbers, without bins.
+        Keep the observations as vectors of real numbers, without bins.
 
     Returns
     -------
     Samples, or MDP with ``actions=True``, or Trajectories with ``vectors=True``
-        A terminated end is absorbing, a truncated one only stops the episode. ``features`` is the mean reward on
-        leaving each state. In an MDP, terminated episodes always end in a state of their own.
+        A terminated end is absorbing; a truncated one only stops the episode. ``features`` is the mean reward on
+        leaving each state. In an MDP, terminated episodes always end in a separate state.
 
     Examples
     --------
@@ -182,7 +182,7 @@ def from_minari(  # type: ignore[misc]  # the options are those below
                 "expected as many"
             )
         ended = bool(recorded.terminations[-1]) if len(rewards) else False
-        observations = recorded.observations  # those of several parts are stored part by part
+        observations = recorded.observations  # Dict and Tuple observations are stored by component
         seen = list(zip(*observations, strict=True)) if isinstance(observations, tuple) else list(observations)
         episodes.append(Episode(seen, rewards, ended))
     if check_flag("vectors", vectors):
@@ -211,7 +211,7 @@ def _load_minari(name: str) -> Dataset:
 
 
 def _vector_env(env: Environment, n_envs: int, options: dict[str, Any]) -> tuple[Environment, bool]:
-    """As a vector environment that resets itself in the step after an episode's end, and whether it was made here."""
+    """The environment as a vector environment with next-step autoreset, and whether it was created here."""
     try:
         import gymnasium
     except ImportError:
@@ -233,20 +233,20 @@ def _vector_env(env: Environment, n_envs: int, options: dict[str, Any]) -> tuple
 
 
 def _refuse_loose(name: str, space: Space) -> None:
-    """Refuse observations without a fixed shape, which a batch keeps as objects of its own, and those of many parts."""
+    """Refuse observations without a fixed shape, which a batch keeps as objects, and composite observations."""
     kind = type(space).__name__
     if kind == "Tuple" and all(type(part).__name__ == "Discrete" for part in space.spaces):
-        return  # a tuple of whole numbers is a label, as in Blackjack
+        return  # a tuple of integers is a label, as in Blackjack
     if kind in ("Dict", "Tuple"):
         parts = ", ".join(map(str, space.spaces)) if kind == "Dict" else f"{len(space.spaces)} parts"
         raise ValueError(
-            f"{name}: observations are of a {kind} space ({parts[:80]}), expected one array; pick numbers out of them "
-            "before: gymnasium.wrappers.FlattenObservation makes one array of all parts"
+            f"{name}: observations are of a {kind} space ({parts[:80]}), expected one array; select numbers "
+            "first: gymnasium.wrappers.FlattenObservation makes one array of all parts"
         )
     if kind in ("Graph", "Sequence", "Text", "OneOf"):
         raise ValueError(
-            f"{name}: observations are of a {kind} space, not arrays of one shape; pick numbers out of them before: "
-            "wrap the environment"
+            f"{name}: observations are of a {kind} space, not arrays of one shape; "
+            "wrap the environment so that it returns arrays"
         )
 
 
@@ -273,7 +273,7 @@ def _actor(vector: Environment, policy: Policy | None, batched: bool) -> Act:
             actions = np.asarray(given, dtype=space.dtype)
         except (TypeError, ValueError):
             raise TypeError(f"policy: returned {given!r}, expected actions of type {space.dtype}") from None
-        # Whole numbers only where the space has them: 1.5 would become 1.
+        # Integers only if the space has integers: 1.5 would become 1.
         if actions.dtype.kind in "iu" and not np.array_equal(actions, np.asarray(given)):
             raise TypeError(f"policy: returned {given!r:.60}, expected actions of type {space.dtype}")
         if actions.size != n * int(np.prod(space.shape)):
@@ -284,7 +284,7 @@ def _actor(vector: Environment, policy: Policy | None, batched: bool) -> Act:
 
 
 def _predicted(answer: object) -> ArrayLike:
-    """The actions of what a model says: them and its state."""
+    """The actions in the return value of `predict`: a pair of actions and a state."""
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise TypeError(f"policy: predict() returned {answer!r:.60}, expected a pair of actions and a state")
     actions: ArrayLike = answer[0]
@@ -301,7 +301,7 @@ def _pick(observations: Observations, i: int) -> Observations:
 
 
 def _roll_out(vector: Environment, act: Act, n_steps: int, rng: int | None) -> list[Episode]:
-    """Record until there are enough steps; those of environments that are being reset do not count."""
+    """Record until there are enough steps; reset steps do not count."""
     n = vector.num_envs
     observations, _ = vector.reset(seed=rng)
     running: list[Episode | None] = [Episode([_copied(observations, i)]) for i in range(n)]
@@ -332,28 +332,28 @@ def _copied(observations: Observations, i: int) -> Observations:
     return np.array(_pick(observations, i))
 
 
-# --- Gymnasium environments that know their own table of transitions, as decision processes.
+# --- Environments with a transition table, as decision processes
 
 
 def from_tabular(
     env: Environment, *, initial: Hashable | ArrayLike | None = None, env_options: Mapping[str, object] | None = None
 ) -> MDP:
-    """Read the table ``P`` of an environment such as FrozenLake, Taxi or CliffWalking.
+    """Read the transition table ``P`` of an environment such as FrozenLake, Taxi or CliffWalking.
 
     Parameters
     ----------
     env : str or gymnasium.Env
         An id, or an environment with a list ``P[s][a]`` of (probability, next state, reward, terminated).
     initial : state or array_like, optional
-        Where it begins; by default as the environment says (``initial_state_distrib``), or else in state 0.
+        Initial distribution; by default the environment's ``initial_state_distrib``, or else state 0.
     env_options : mapping, optional
-        For the environment that an id names: ``{"is_slippery": False}``.
+        Options for creating the environment from an id: ``{"is_slippery": False}``.
 
     Returns
     -------
     MDP
-        Rewards are those expected on leaving a state. Steps that terminate lead to one more state, called "terminated",
-        which is never left and earns nothing.
+        Rewards are the expected rewards on leaving a state. Steps that terminate lead to an additional state,
+        "terminated", which is absorbing and earns nothing.
 
     Examples
     --------
@@ -362,7 +362,7 @@ def from_tabular(
     """
     own = isinstance(env, str)
     if env_options and not own:
-        raise ValueError("env_options: an environment is given, which has its options already; pass its id with them")
+        raise ValueError("env_options: env is an environment that already has its options; pass its id instead")
     made = _make(env, dict(env_options or {})) if own else env
     try:
         bare = getattr(made, "unwrapped", made)
@@ -396,7 +396,7 @@ def _make(name: str, options: dict[str, Any]) -> Environment:
 
 
 def _read(table: Mapping[int, Mapping[int, list[tuple[float, int, float, bool]]]]) -> tuple[Floats, Floats]:
-    """Transitions and expected rewards, with one last state for steps that terminate."""
+    """Transitions and expected rewards, with an additional last state for steps that terminate."""
     if not len(table):
         raise ValueError("env: its table P has no states")
     n, n_actions = len(table), len(table[0])
@@ -417,6 +417,6 @@ def _read(table: Mapping[int, Mapping[int, list[tuple[float, int, float, bool]]]
 
 
 def _start(initial: Any, n: int, ends: bool) -> Start:
-    """A law over the states of the table gets a 0 for the last one."""
+    """A distribution over the states of the table gets a 0 for the additional state."""
     is_law = not isinstance(initial, (str, bytes)) and np.ndim(initial) == 1 and len(initial) == n
     return np.append(initial, 0.0) if is_law and ends else initial

@@ -1,12 +1,12 @@
 """Event logs in XES (IEEE 1849), as tables: a row per event, the attributes of its trace as columns ``case:NAME``.
 
-The events of a trace are plain if they hold nothing but ``<type key="..." value="..."/>``. Cut at the quotes, they are
-then keys and values in turn, and what lies between two attributes is one of a few texts, each looked at once. Whatever
-is not plain passes through unchanged, so that expat judges it; events inside of a comment are never announced by expat,
-hence never counted. Line numbers stay.
+The events of a trace are plain if they contain only ``<type key="..." value="..."/>``. Split at the quotes, they are
+alternating keys and values, and the text between two attributes is one of a few texts, each checked once. All other
+input passes through unchanged to expat; events inside a comment are never announced by expat, so they are not counted.
+Line numbers are preserved.
 
-The names are those that pm4py gives to the columns of its frames. Files are read as a stream by expat, which follows no
-reference out of the file; a DOCTYPE, the only place where entities can be declared, is refused.
+The names are those of the columns in pm4py's frames. Files are read as a stream by expat, which follows no reference
+out of the file; a DOCTYPE, the only place where entities can be declared, is refused.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ __all__ = [
 ]
 
 
-# --- Fast path for large event logs: plain traces are split at their quotes; expat sees one element for each.
+# --- Fast path for large event logs: plain traces are split at their quotes; expat sees one element for each
 
-MARK = "plain-events"  # attribute of the element that stands for the events of a trace
+MARK = "plain-events"  # attribute of the element that replaces the events of a trace
 Columns = list[list[str | None]]  # one list for each slot, an entry for each event
-_LONG = 1 << 21  # bytes of a trace that are not waited for
+_LONG = 1 << 21  # bytes; longer traces are passed on before they are complete
 _BEGIN, _END, _TRACE = b"<event>", b"</event>", b"</trace>"
 _FIRST = re.compile(rb"<event>\s*<[A-Za-z]+ key=")
 _LAST = re.compile(rb"\s*/>\s*</event>")
@@ -51,12 +51,12 @@ _ALLOWED = bytes(set(range(32, 256)) - set(b"<&"))  # in values: no references, 
 
 
 class PlainEvents:
-    """Takes in the bytes of a log, hands on what expat has to see.
+    """Takes the bytes of a log and returns those that expat has to parse.
 
     Attributes
     ----------
     slots : dict
-        The keys wanted, with their numbers.
+        The requested keys, with their numbers.
     runs : dict of str to Columns
         Events of traces that expat has not announced yet.
     """
@@ -64,12 +64,12 @@ class PlainEvents:
     def __init__(self, slots: Mapping[str, int], n_slots: int) -> None:
         self.slots, self.n_slots = {key.encode(): k for key, k in slots.items()}, n_slots
         self.runs: dict[str, Columns] = {}
-        self._within: set[bytes] = set()  # texts seen between two attributes of an event
-        self._across: set[bytes] = set()  # and between two events
+        self._within: set[bytes] = set()  # texts between two attributes of an event
+        self._across: set[bytes] = set()  # texts between two events
         self._left, self._n_runs = b"", 0
 
     def shortened(self, data: bytes) -> bytes:
-        """The next bytes without the events of plain traces; a trace that is not complete waits for more."""
+        """The next bytes without the events of plain traces; an incomplete trace waits for more."""
         *traces, self._left = (self._left + data).split(_TRACE)
         out = [part for trace in traces for part in (*self._without_events(trace), _TRACE)]
         if len(self._left) > _LONG:
@@ -77,7 +77,7 @@ class PlainEvents:
         return b"".join(out)
 
     def rest(self) -> bytes:
-        """What is left, as it is: the end of the log, or a trace that is too long."""
+        """The unchanged remainder: the end of the log, or a trace that is too long."""
         left, self._left = self._left, b""
         return left
 
@@ -93,7 +93,7 @@ class PlainEvents:
         return trace[:begin], mark, b"\n" * body.count(b"\n"), trace[end:]
 
     def _run(self, body: bytes) -> Columns | None:
-        """The values of plain events; None where there is anything else between the first and the last."""
+        """The values of plain events; None if there is anything else between the first and the last."""
         parts = body.split(b'"')
         keys, values, seams = parts[1::4], parts[3::4], parts[4:-1:4]
         if len(parts) % 4 != 1 or set(parts[2::4]) != {b" value="} or not self._knows(seams):
@@ -108,9 +108,9 @@ class PlainEvents:
         return self._columns(keys, texts, seams)
 
     def _knows(self, seams: list[bytes]) -> bool:
-        """Whether all that stands between attributes is ends and beginnings of elements."""
+        """Whether the texts between attributes consist only of ends and beginnings of elements."""
         for seam in set(seams) - self._within - self._across:
-            if len(seam) > 1000:  # they are kept, and nobody shall fill the memory with them
+            if len(seam) > 1000:  # they are kept, so bound their memory
                 return False
             if _WITHIN.fullmatch(seam):
                 self._within.add(seam)
@@ -125,7 +125,7 @@ class PlainEvents:
         n_events = 1 + sum(map(is_across, seams))
         width, rest = divmod(len(keys), n_events)
         if not rest and keys == keys[:width] * n_events and all(map(is_across, seams[width - 1 :: width])):
-            places = {self.slots.get(key): k for k, key in enumerate(keys[:width])}  # all events are made alike
+            places = {self.slots.get(key): k for k, key in enumerate(keys[:width])}  # all events have one structure
             nothing: list[str | None] = [None] * n_events
             return [[*texts[places[k] :: width]] if k in places else nothing for k in range(self.n_slots)]
         columns: Columns = [[None] * n_events for _ in range(self.n_slots)]
@@ -137,13 +137,13 @@ class PlainEvents:
         return columns
 
 
-# --- Event logs in XES (IEEE 1849), as tables: a row per event, the attributes of its trace as columns ``case:NAME``.
+# --- Event logs as tables
 
 CASE, ACTIVITY, TIME, TRANSITION = "case:concept:name", "concept:name", "time:timestamp", "lifecycle:transition"
 _UTF8 = ("utf-8", "us-ascii")
-_HEAD = 1 << 20  # bytes that are looked at for the names of columns
+_HEAD = 1 << 20  # bytes that are searched for the names of columns
 _CHUNK = 1 << 18
-_ELEMENT = 1 << 24  # bytes without the end of an element
+_ELEMENT = 1 << 24  # largest size of an element, in bytes
 _ROWS = 1 << 16
 
 
@@ -153,10 +153,10 @@ def open_log(source: Input, stream: IO[bytes], lifecycle: str | None = None) -> 
     Parameters
     ----------
     source, stream
-        Where it comes from, unpacked already.
+        The source and its decompressed stream.
     lifecycle : str, optional
-        Keep events with this ``lifecycle:transition``, whatever its case, and those without any; "all" keeps all. By
-        default "complete", unless the transition is asked for as a column.
+        Keep events with this ``lifecycle:transition``, case-insensitive, and those without any; "all" keeps all. By
+        default "complete", unless the transition is requested as a column.
     """
     head = _read(source, stream, _HEAD, 0)
     names = _Names(source)
@@ -167,7 +167,7 @@ def open_log(source: Input, stream: IO[bytes], lifecycle: str | None = None) -> 
         chosen = lifecycle or ("all" if TRANSITION in wanted else "complete")
         events = _Events(source, wanted, chosen.lower(), places)
         if names.encoding not in _UTF8:
-            events.plain = None  # the pattern reads UTF-8
+            events.plain = None  # the fast path reads UTF-8 only
         return _batches(events, source, head, stream)
 
     return Table(source.name, list(names.columns), True, batches, places.name, False, names.classifiers)
@@ -194,22 +194,22 @@ def _batches(events: _Events, source: Input, head: bytes, stream: IO[bytes]) -> 
 
 
 class _Parser:
-    """Expat with its errors in our words."""
+    """Expat with error messages of this package."""
 
     def __init__(self, source: Input) -> None:
         self.source, self.n_bytes = source, 0
         self.parser = expat.ParserCreate()
-        self.parser.ordered_attributes = True  # a list is made faster than a dictionary
+        self.parser.ordered_attributes = True  # faster than a dictionary
         self.parser.StartDoctypeDeclHandler = self._refuse_doctype
 
     def feed(self, data: bytes, *, final: bool = False) -> None:
-        """Parse some more."""
+        """Parse more bytes."""
         self.n_bytes += len(data)
         try:
             self.parser.Parse(data, final)
         except expat.ExpatError as error:
             raise ValueError(f"{self.source.name}: {self._explained(error)}; export the log again") from None
-        except (LookupError, UnicodeError) as error:  # an encoding that Python does not know, or cannot give to expat
+        except (LookupError, UnicodeError) as error:  # an encoding unknown to Python or not usable by expat
             raise self.refused(f"the declared encoding cannot be read ({error})", "write the log in UTF-8") from None
         if self.n_bytes - max(self.parser.CurrentByteIndex, 0) > _ELEMENT and not final:
             raise self.refused(f"an element is longer than {_ELEMENT >> 20} MB", "check how the log was written")
@@ -230,13 +230,13 @@ class _Parser:
 
 
 def _pair(attributes: Sequence[str]) -> tuple[str | None, str | None]:
-    """Key and value of an attribute, in whatever order they stand."""
+    """Key and value of an attribute, in either order."""
     attribute = dict(zip(attributes[::2], attributes[1::2], strict=True))
     return attribute.get("key"), attribute.get("value")
 
 
 class _Names(_Parser):
-    """The attributes that the beginning of a log names, and its classifiers."""
+    """The attributes that occur at the beginning of a log, and its classifiers."""
 
     def __init__(self, source: Input) -> None:
         super().__init__(source)
@@ -266,12 +266,12 @@ class _Names(_Parser):
 
 
 class _TracePlaces:
-    """Where the rows stand in the file, for messages."""
+    """Positions of the rows in the file, for messages."""
 
     def __init__(self) -> None:
-        self.events: list[int] = []  # their numbers within their traces
-        self.ends: list[int] = []  # rows up to the end of each trace
-        self.traces: list[tuple[int, str | None]] = []  # their lines and names
+        self.events: list[int] = []  # number of each event within its trace
+        self.ends: list[int] = []  # number of rows up to the end of each trace
+        self.traces: list[tuple[int, str | None]] = []  # line and name of each trace
 
     def name(self, row: int) -> str:
         k = bisect.bisect_left(self.ends, row)
@@ -280,7 +280,7 @@ class _TracePlaces:
 
 
 class _Events(_Parser):
-    """The columns wanted, in the order of the file; the last column is the transition where it is not wanted."""
+    """The requested columns, in file order; the transition is added as a last column if it was not requested."""
 
     def __init__(self, source: Input, wanted: Sequence[str], lifecycle: str, places: _TracePlaces) -> None:
         super().__init__(source)
@@ -293,9 +293,9 @@ class _Events(_Parser):
         self.columns: Columns = [[] for _ in range(self.n_slots)]
         self.left_out: Counter[str] = Counter()
         self.n_events = self.n_empty = self.n_lost = 0
-        self.again: dict[str, int] = {}  # cases with several traces, and the line of the second
+        self.again: dict[str, int] = {}  # cases with several traces, with the line of the second
         self._cases: set[str | None] = set()
-        self.seen: set[int] = set()  # columns that some event has
+        self.seen: set[int] = set()  # columns that occur in some event
         self._path: list[str] = []
         self._row: list[str | None] | None = None
         self._begin_trace()
@@ -303,15 +303,15 @@ class _Events(_Parser):
 
     @property
     def n_rows(self) -> int:
-        """Rows collected and not handed over yet."""
+        """Number of rows collected and not yet returned."""
         return len(self.columns[-1])
 
     def take(self, data: bytes) -> None:
-        """Parse some more, plain events by the short cut."""
+        """Parse more bytes, plain events by the fast path."""
         self.feed(data if self.plain is None else self.plain.shortened(data))
 
     def batch(self) -> Rows:
-        """The rows collected so far; times as Arrow text, which is parsed at once."""
+        """The rows collected so far; times as Arrow text, parsed in one call."""
         import pyarrow as pa
 
         rows = dict(zip(self.wanted, self.columns, strict=False))
@@ -323,7 +323,7 @@ class _Events(_Parser):
         self.seen.update(k for k, column in enumerate(self.columns) if column.count(None) < len(column))
 
     def finish(self) -> None:
-        """After the last byte: complain of what is missing, and say what was left out."""
+        """After the last byte: report missing columns and what was left out."""
         self.feed(b"" if self.plain is None else self.plain.rest(), final=True)
         name, n = self.source.name, sum(self.left_out.values())
         if not self.n_events:
@@ -353,7 +353,7 @@ class _Events(_Parser):
                 )
 
     def _start(self, tag: str, attributes: list[str]) -> None:
-        """Log, trace, event and attribute stand at depths 0, 1, 2 and 3; what is further in describes attributes."""
+        """Log, trace, event and attribute have depths 0, 1, 2 and 3; deeper elements describe attributes."""
         tag, depth = tag.rpartition(":")[2], len(self._path)
         self._path.append(tag)
         if depth == 3 and self._row is not None:
@@ -390,7 +390,7 @@ class _Events(_Parser):
         self._line = self.parser.CurrentLineNumber
 
     def _announced(self, number: str) -> None:
-        """The plain events of this trace."""
+        """Add the plain events of this trace."""
         run = None if self.plain is None else self.plain.runs.pop(number, None)
         if run is None:
             raise self.refused(f"an event has the attribute {MARK}", "remove it")
@@ -398,7 +398,7 @@ class _Events(_Parser):
             column += values
 
     def _end_trace(self) -> None:
-        """Take the events of the trace in, except those whose transition is not asked for."""
+        """Add the events of the trace, except those with other transitions."""
         members, transitions = self._members, self._members[self.slots[TRANSITION]]
         n = len(transitions)
         numbers: Iterable[int] = range(1, n + 1)

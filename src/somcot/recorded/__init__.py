@@ -1,1 +1,1 @@
-"""Behind `Samples`: from labels and rows to counts and fitted chains."""
+"""From labels and rows to counts and fitted chains: the implementation behind `Samples`."""

@@ -1,4 +1,4 @@
-"""Transitions counted and episodes forgotten: all that a distance needs of a recording, however long that was."""
+"""Transition counts without episodes: sufficient for distances, in memory independent of the recording's length."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ __all__ = [
 ]
 
 
-# --- Recordings and their counts as notebooks show them.
+# --- Recordings and counts in notebooks
 
 
 def counts_card(title: str, counts: Counts, ended: int | None = None) -> str:
-    """What was recorded, and the states that were left most often; `ended` episodes ended for good, where known."""
+    """A summary of the data and the most visited states; `ended` is the number of terminated episodes, if known."""
     visits = counts.visits
     rows = [
         (label_text(counts.states[k], 40), f"{visits[k]:,}", percent(visits[k] / max(counts.n_transitions, 1)))
@@ -51,7 +51,7 @@ def counts_card(title: str, counts: Counts, ended: int | None = None) -> str:
     if counts.discount is not None:
         facts.append(("drawn", f"independently, at discount {counts.discount:g}"))
     else:
-        of_them = "" if ended is None else f", of which {ended:,} ended for good"
+        of_them = "" if ended is None else f", of which {ended:,} terminated"
         facts.append(("episodes", f"{counts.n_episodes:,}{of_them}"))
     known = None if counts.rewards is None else counts.features
     if known is not None and np.isfinite(known).any():
@@ -59,36 +59,36 @@ def counts_card(title: str, counts: Counts, ended: int | None = None) -> str:
     return card(title, facts, Table(("most visited", "steps from it", "share"), rows, "lrr"))
 
 
-# --- Transitions counted and episodes forgotten: all that a distance needs of a recording, however long that was.
+# --- Transition counts
 
 Start = Hashable | ArrayLike | Mapping[Any, float] | None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Counts:
-    """How often each transition of a process was seen; made by `from_samples`, `from_matrix` or `readers.count_table`.
+    """Transition counts of a process; made by `from_samples`, `from_matrix` or `readers.count_table`.
 
-    Enough for distances, their correction, standard errors and intervals. What needs whole episodes, such as
-    `same_process`, `markov_order` or the bootstrap, takes `Samples` only and says so. Counts of parts of a recording
-    are put together with `merge`, in order of time: where the parts know their sequences by name, the steps from one
+    They suffice for distances, bias correction, standard errors and intervals. Methods that need whole episodes, such
+    as `same_process`, `markov_order` or the bootstrap, accept `Samples` only. Counts of parts of a recording
+    are combined with `merge`, in order of time: if the parts know their sequences by name, the steps from one
     part to the next are counted too.
 
     Attributes
     ----------
     states : tuple of hashable
-        Labels, n of them.
+        The n labels.
     pair_counts : PairCounts
-        How often each transition was seen, those that were seen only.
+        Counts of the observed transitions.
     starts : ndarray of int64, shape (n,)
-        How many episodes began in each state, those of `edges` apart.
+        Number of episodes that began in each state, without those of `edges`.
     ended : ndarray of bool, shape (n,)
-        States in which an episode ended for good, those of `edges` apart.
+        States in which an episode terminated, without those of `edges`.
     n_closed : int
-        Number of episodes, those of `edges` apart.
+        Number of episodes, without those of `edges`.
     initial, discount, rewards, n_gaps, overlap, stationary
         As for `Samples`.
     edges : SequenceEnds or None
-        First and last states of the sequences that may go on in another part.
+        First and last states of the sequences that may continue in another part.
 
     Examples
     --------
@@ -116,7 +116,7 @@ class Counts:
 
     @classmethod
     def from_samples(cls, samples: Samples) -> Counts:
-        """Count a recording and forget its episodes.
+        """Count the transitions of a recording, without its episodes.
 
         Examples
         --------
@@ -138,18 +138,18 @@ class Counts:
         initial: Start = None,
         terminated: Iterable[Hashable] = (),
     ) -> Counts:
-        """Take counts that someone else made.
+        """Make counts from a matrix.
 
         Parameters
         ----------
         counts : array_like or scipy.sparse matrix of int, shape (n, n)
-            How often state i was followed by state j.
+            Number of times that state i was followed by state j.
         states : iterable of hashable, optional
             Labels; by default 0, 1, ..., n - 1.
         initial : label, mapping, array_like or "stationary"
-            The law of the first state, as for `Samples.from_trajectories`; needed, since counts do not tell it.
+            The initial distribution, as for `Samples.from_trajectories`; required, since counts do not contain it.
         terminated : iterable of hashable
-            States in which the process ends for good.
+            States in which the process terminates.
 
         Examples
         --------
@@ -160,7 +160,7 @@ class Counts:
         pairs = from_matrix(counts)
         labels = tuple(range(pairs.n)) if states is None else check_labels("states", states, pairs.n)
         if initial is None:
-            raise TypeError("initial: missing; counts do not tell how the process starts: give a law, or 'stationary'")
+            raise TypeError("initial: missing; counts do not contain it: pass a distribution, or 'stationary'")
         ends = set(terminated)
         unknown = [label for label in ends if label not in labels]
         if unknown:
@@ -169,10 +169,10 @@ class Counts:
         return cls(labels, pairs, np.zeros(pairs.n, np.int64), mask).with_start(initial)
 
     def merge(self, other: Counts) -> Counts:
-        """Put the counts of a later part of the same process after these; equal labels are the same state.
+        """Append the counts of a later part of the same process; equal labels are the same state.
 
-        Sequences that both parts know by name go on: the step across the border is counted, and they count once.
-        Otherwise episodes of the two are different ones. The order matters for such sequences only, and
+        Sequences that both parts know by name continue: the step across the border is counted, and they count once.
+        Otherwise the episodes of the two parts are distinct. The order matters for such sequences only, and
         ``a.merge(b).merge(c)`` equals ``a.merge(b.merge(c))``.
         """
         if not isinstance(other, Counts):
@@ -212,13 +212,13 @@ class Counts:
         )
 
     def closed(self) -> Counts:
-        """The same counts with all sequences at an end: another part has sequences of its own, whatever their names."""
+        """The same counts with all sequences ended: sequences of another part are new, even if names are equal."""
         if self.edges is None:
             return self
         return replace(self, starts=self.start_counts, ended=self.all_ended, n_closed=self.n_episodes, edges=None)
 
     def with_start(self, initial: Start) -> Counts:
-        """The same counts with another start law, given as for `Samples.from_trajectories`; None: as counted."""
+        """The same counts with another initial distribution, as for `Samples.from_trajectories`; None: as counted."""
         if initial is None and not self.starts_known:
             return self
         law, stationary = choose_start(initial, self.states, self.discount, lambda: self.terminal)
@@ -226,7 +226,7 @@ class Counts:
 
     @property
     def n_states(self) -> int:
-        """Number of states, those never seen included."""
+        """Number of states, including those never seen."""
         return len(self.states)
 
     @cached_property
@@ -240,29 +240,29 @@ class Counts:
         return self.n_closed + (0 if self.edges is None else int((self.edges.rows > 1).sum()))
 
     def counts(self) -> Ints | csr_array:
-        """How often each transition was seen, shape (n, n); sparse when there are many states and few entries."""
+        """Transition counts, shape (n, n); sparse if there are many states and few entries."""
         return self.pair_counts.matrix()
 
     @cached_property
     def visits(self) -> Ints:
-        """How often each state was left, itself included as a target, shape (n,)."""
+        """Number of steps from each state, including steps to itself, shape (n,)."""
         return self.pair_counts.row_sums()
 
     @cached_property
     def start_counts(self) -> Ints:
-        """How many episodes began in each state, shape (n,); zeros for independent samples."""
+        """Number of episodes that began in each state, shape (n,); zeros for independent samples."""
         if self.edges is None:
             return self.starts
         return self.starts + np.bincount(self.edges.first[self.edges.rows > 1], minlength=self.n_states)
 
     @property
     def starts_known(self) -> bool:
-        """Whether the law of the first state is given, or follows from the transitions, rather than counted."""
+        """Whether the initial distribution is known or derived from the transitions rather than counted."""
         return self.initial is not None or self.stationary
 
     @cached_property
     def all_ended(self) -> Bools:
-        """States in which any episode ended for good."""
+        """States in which any episode terminated."""
         mask = self.ended.copy()
         if self.edges is not None:
             mask[self.edges.last[self.edges.ended & (self.edges.rows > 1)]] = True
@@ -270,7 +270,7 @@ class Counts:
 
     @cached_property
     def terminal(self) -> Bools:
-        """States that ended an episode for good and were never left for another: known to be absorbing."""
+        """States that terminated an episode and were never left for another: known to be absorbing."""
         never_left: Bools = self.visits == self.pair_counts.diagonal()
         return self.all_ended & never_left
 
@@ -283,19 +283,19 @@ class Counts:
 
     @property
     def features(self) -> Floats | None:
-        """Mean reward of each state, shape (n,); 0 in terminal states without one, NaN where none is known."""
+        """Mean reward of each state, shape (n,); 0 in terminal states without one, NaN if unknown."""
         return None if self.rewards is None else self.rewards.means(absorbing=self.terminal)
 
     @property
     def feature_means(self) -> costs.FeatureMeans | None:
-        """The same with what the noise of a mean follows from: variances and numbers of the rewards."""
+        """The mean rewards with the variances and numbers of rewards, which determine their noise."""
         if self.rewards is None:
             return None
         means = self.rewards.means(absorbing=self.terminal)
         return costs.FeatureMeans(self.states, means, self.rewards.variances(), self.rewards.number)
 
     def chain(self, *, check: bool = True) -> MarkovChain:
-        """Estimate the chain behind the counts, as `Samples.chain` does."""
+        """Estimate the chain from the counts, as in `Samples.chain`."""
         if check_flag("check", check):
             self._warn()
         if self.discount is not None:
@@ -337,16 +337,16 @@ class Counts:
             warn(Note("starts-guessed", share=Share(self.n_gaps, self.n_transitions)), DataWarning)
 
     def _never_left(self, never_left: Bools) -> str:
-        """The code of the note: whether all episodes may have ended, which would contradict nothing, or not."""
+        """The code of the note: whether all episodes may have terminated consistently, or not."""
         entered = np.zeros(self.n_states, dtype=np.int64)
         np.add.at(entered, self.pair_counts.columns, self.pair_counts.values)
-        last = self.start_counts + entered - self.visits  # how many episodes stopped in each state
+        last = self.start_counts + entered - self.visits  # number of episodes that stopped in each state
         if self.n_episodes == 0 or not last[~never_left].any():
             return "never-left"
         return "never-left-open"
 
     def halves(self, rng: np.random.Generator) -> tuple[Counts, Counts]:
-        """A random half of the transitions and the rest: for independent samples, whose order says nothing."""
+        """A random half of the transitions and the rest, for independent samples, whose order is irrelevant."""
         values = self.pair_counts.values
         n = self.n_transitions
         taken = rng.multivariate_hypergeometric(values, n // 2 + int(rng.integers(0, 2)) * (n % 2), method="marginals")
@@ -364,19 +364,19 @@ class Counts:
 def choose_start(
     initial: Start, states: tuple[Hashable, ...], discount: float | None, terminal: Callable[[], Bools]
 ) -> tuple[Floats | None, bool]:
-    """The law of the first state where it is given, and whether it is to be the long-run law."""
+    """The initial distribution if it is known, and whether it is to be the stationary distribution."""
     if not isinstance(initial, str) or initial != "stationary" or "stationary" in states:
         return recording.initial_distribution(initial, states), False
     if discount is not None:
         raise ValueError(
-            "initial: 'stationary' is for episodes; samples of the occupancy come from a start law of their own, "
-            "which is fitted; leave initial out, or give the law"
+            "initial: 'stationary' is for episodes; samples of the occupancy have their own initial distribution, "
+            "which is fitted; leave initial out, or pass the distribution"
         )
     if terminal().any():
         ends = listing(states[i] for i in np.flatnonzero(terminal()))
         raise ValueError(
-            f"initial: 'stationary' needs a process that goes on, but episodes end for good in {ends}; leave out "
-            "terminated, or initial"
+            f"initial: 'stationary' needs a process that does not terminate, but episodes terminate in {ends}; "
+            "leave out terminated, or initial"
         )
     return None, True
 

@@ -1,7 +1,7 @@
-"""The most likely chain behind independent samples of its discounted occupancy.
+"""Maximum-likelihood estimate of a chain from independent samples of its discounted occupancy.
 
-Such samples say how often states are visited, which counts divided by row sums ignore. Here the whole
-occupancy nu is fitted: maximise sum_xx' n(x, x') log nu(x, x') over the laws that some chain with this
+Such samples show how often states are visited, which counts divided by row sums ignore. Here the
+occupancy nu is fitted: maximise sum_xx' n(x, x') log nu(x, x') over the occupancies that a chain with this
 discount g can have,
 
     sum_x' nu(x, x') = g sum_x' nu(x', x) + (1 - g) nu_0(x)   for every x.
@@ -11,8 +11,8 @@ With w = n / N the dual is a smooth convex problem in one number z(x) per state,
     minimise  -sum w(x, x') log s(x, x') - (1 - g) <nu_0, z>,   s(x, x') = 1 - z(x) + g z(x'),   nu = w / s,
 
 whose gradient is the violation of the flow constraint. (The multiplier of that constraint is u = 1/(1-g) - z;
-working with z keeps s accurate when g is close to 1.) When nu_0 is unknown it is part of the fit: the linear
-term goes and z >= 0 comes instead, with (1 - g) nu_0 as the multiplier of that bound.
+working with z keeps s accurate when g is close to 1.) If nu_0 is unknown, it is part of the fit: the linear
+term is replaced by the constraint z >= 0, with (1 - g) nu_0 as its multiplier.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ __all__ = [
 ]
 
 
-# --- Newton's method for the flow-constrained likelihood; `somcot.recorded.flow` states the problem.
+# --- Newton's method for the flow-constrained likelihood
 
-TARGET = 1e-12  # flow violation at which the iteration stops, relative to the start mass 1 - discount
+TARGET = 1e-12  # flow violation at which the iteration stops, relative to the initial mass 1 - discount
 ACCEPTED = 1e-7  # flow violation that rounding may leave behind when the data contradict the flow
 DENSE_LIMIT = 200
 
@@ -81,7 +81,7 @@ class WeightedEdges(NamedTuple):
         return 1.0 - z[self.rows] + discount * z[self.columns]
 
     def net_outflow(self, nu: Floats, discount: float) -> Floats:
-        """Subtract the discounted inflow of each state from what leaves it; the flow wants (1 - discount) nu_0."""
+        """Outflow minus discounted inflow of each state; the flow constraint requires (1 - discount) nu_0."""
         inflow = np.bincount(self.columns, nu, self.n)
         result: Floats = np.bincount(self.rows, nu, self.n) - discount * inflow
         return result
@@ -91,7 +91,7 @@ class WeightedEdges(NamedTuple):
         return np.asarray(np.bincount(self.rows, self.weights, self.n), dtype=np.float64)
 
     def has_exit(self) -> NDArray[np.bool_]:
-        """Which states have a transition of their own, be it to themselves."""
+        """Which states have an outgoing transition, including to themselves."""
         result: NDArray[np.bool_] = np.bincount(self.rows, minlength=self.n) > 0
         return result
 
@@ -105,7 +105,7 @@ class WeightedEdges(NamedTuple):
         )
 
     def restricted(self, kept: NDArray[np.bool_]) -> WeightedEdges:
-        """Leave out states and the transitions out of them, and scale the weights to sum 1."""
+        """Remove states and the transitions from them, and rescale the weights to sum 1."""
         position = np.cumsum(kept) - 1
         inside = kept[self.rows]
         weights = self.weights[inside]
@@ -117,7 +117,7 @@ class WeightedEdges(NamedTuple):
         )
 
     def reachable(self, begin: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """States that paths of transitions lead to from where they may begin."""
+        """States that are reachable from `begin`."""
         if self.n <= DENSE_LIMIT:
             return self._spread(begin)
         from scipy.sparse import csr_array
@@ -131,7 +131,7 @@ class WeightedEdges(NamedTuple):
         return reached[:-1]
 
     def _spread(self, begin: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Do the same step by step, which is faster on few states."""
+        """`reachable` step by step, which is faster on few states."""
         reached, n_before = begin.copy(), -1
         while (n_found := int(np.count_nonzero(reached))) > n_before:
             n_before = n_found
@@ -140,7 +140,7 @@ class WeightedEdges(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """Where a fit ended: multipliers z, source = (1 - discount) nu_0, and how."""
+    """The end of a fit: multipliers z, source = (1 - discount) nu_0, and status."""
 
     z: Floats
     source: Floats
@@ -150,7 +150,7 @@ class Fit(NamedTuple):
 
 
 def fit_flow(edges: WeightedEdges, start: Floats, discount: float, limit: int) -> Fit:
-    """Damped Newton from z = 0 with a known start law."""
+    """Damped Newton method from z = 0 with a known initial distribution."""
     source = (1.0 - discount) * start
     target = TARGET * (1.0 - discount)
     z, best = np.zeros(edges.n), np.inf
@@ -178,7 +178,7 @@ def fit_flow(edges: WeightedEdges, start: Floats, discount: float, limit: int) -
 
 
 def _line_search(objective: Callable[[Floats], float], z: Floats, move: Floats, slope: float) -> Floats | None:
-    """Halve the step until the objective falls enough; None when it never does."""
+    """Halve the step until the objective decreases enough; None if it never does."""
     value = objective(z)
     rounding = 1e-14 * (1.0 + abs(value))
     length = 1.0
@@ -191,7 +191,7 @@ def _line_search(objective: Callable[[Floats], float], z: Floats, move: Floats, 
 
 
 def fit_flow_and_start(edges: WeightedEdges, discount: float, limit: int) -> Fit:
-    """Primal-dual interior point in (z, source) with z >= 0: the start law is fitted too."""
+    """Primal-dual interior point method in (z, source) with z >= 0: the initial distribution is fitted too."""
     z, source = np.full(edges.n, 0.5), np.full(edges.n, 1.0 / edges.n)
     target, best = TARGET * (1.0 - discount), np.inf
     for step in range(limit + 1):
@@ -260,25 +260,25 @@ def _solve_sparse(rows: NDArray[np.int64], columns: NDArray[np.int64], values: F
     return np.asarray(factor.solve(target))
 
 
-# --- The most likely chain behind independent samples of its discounted occupancy.
+# --- The estimate
 
 MOST_CANDIDATES = 20_000
 
 
 @dataclass(frozen=True, eq=False)
 class FlowEstimate:
-    """The fitted chain and how the fit went.
+    """The fitted chain and the status of the fit.
 
     Attributes
     ----------
     chain : MarkovChain
-        The most likely chain; counts divided by row sums when the fit failed.
+        The maximum-likelihood chain; counts divided by row sums if the fit failed.
     nu : ndarray or scipy.sparse.csr_array, shape (n, n)
         Fitted occupancy of transitions; its row sums are the occupancy of states.
     u : ndarray, shape (n,)
         Multipliers of the flow constraint; NaN for states that were never seen.
     assumed : ndarray of int, shape (k, 2)
-        Transitions nobody saw, added because no path of transitions seen led from the start to states seen.
+        Unobserved transitions, added because no path of observed transitions led from the start to observed states.
     status : FlowStatus
         Whether the fit converged.
     residual : float
@@ -305,33 +305,31 @@ def flow_mle(
     states: Iterable[Hashable] | None = None,
     max_iterations: int = 200,
 ) -> FlowEstimate:
-    """Fit the most likely chain to counts of independent samples of its discounted occupancy.
+    """Fit the maximum-likelihood chain to counts of independent samples of its discounted occupancy.
 
     Parameters
     ----------
     counts : array_like or scipy.sparse matrix, shape (n, n)
-        How often each transition was drawn. States that are entered or carry start mass, but were never
-        left, are given one transition to themselves; states never seen stay out of the fit and keep to
-        themselves.
+        Number of draws of each transition. States that are entered or have initial mass, but were never left, get one
+        transition to themselves; states never seen are left out of the fit and get a self-loop.
     initial : array_like, shape (n,), or None
-        The law of the first state. None fits it too, at the price of an error that grows like
-        1 / (1 - discount).
+        The initial distribution. None fits it too, with an error that grows like 1 / (1 - discount).
     discount : float
-        Discount of the occupancy that was sampled.
+        Discount of the sampled occupancy.
     states : sequence of hashable, optional
         Labels for the chain.
     max_iterations : int, optional
-        Limit of Newton steps.
+        Maximum number of Newton steps.
 
     Returns
     -------
     FlowEstimate
-        With the chain, its occupancy and the status. A fit that fails gives the counts divided by their row
+        The chain, its occupancy and the status. If the fit fails, the chain is the counts divided by their row
         sums, with a `ConvergenceWarning`.
 
     Examples
     --------
-    Moving on once in six visits would put 60 % of the samples into the second state; there are only 50 %:
+    Leaving once in six visits would put 60 % of the samples into the second state; the data have only 50 %:
 
     >>> fit = flow_mle([[5, 1], [0, 6]], [1, 0], 0.9)
     >>> fit.status.value
@@ -357,7 +355,7 @@ def flow_mle(
 
 
 def is_sparse_enough(n: int, n_entries: int) -> bool:
-    """Whether an (n, n) matrix with so many nonzero entries is better kept sparse."""
+    """Whether an (n, n) matrix with this many nonzero entries is better stored sparse."""
     return n > DENSE_LIMIT and n_entries < 0.1 * n * n
 
 
@@ -388,7 +386,7 @@ def _transitions(counts: object) -> tuple[NDArray[np.int64], NDArray[np.int64], 
 
 
 def _with_loops(edges: WeightedEdges, start: Floats | None) -> WeightedEdges:
-    """Add one self-loop where a state is entered or begun in but never left: else the fit is unbounded."""
+    """Add one self-loop to states that are entered or started in but never left: else the fit is unbounded."""
     entered = np.bincount(edges.columns, minlength=edges.n) > 0
     if start is not None:
         entered |= start > 0
@@ -397,10 +395,10 @@ def _with_loops(edges: WeightedEdges, start: Floats | None) -> WeightedEdges:
 
 
 def _missing_links(edges: WeightedEdges, start: Floats, discount: float, limit: int) -> NDArray[np.int64]:
-    """Transitions to assume so that every state seen can be reached from the start, the likeliest first.
+    """Transitions to assume so that every observed state is reachable from the start, the most likely first.
 
-    No law on the transitions seen has mass where they do not lead, so the likelihood would have no maximum.
-    One more sample, spread over all transitions into the part that is cut off, lets the fit say which of
+    No distribution on the observed transitions has mass where they do not lead, so the likelihood has no maximum.
+    One more sample, spread over all transitions into the unreachable part, lets the fit determine which of
     them is missing.
     """
     reached = edges.reachable(start > 0)
@@ -409,7 +407,7 @@ def _missing_links(edges: WeightedEdges, start: Floats, discount: float, limit: 
         return np.empty((0, 2), dtype=np.int64)
     targets = np.flatnonzero(cut_off)
     sources = np.flatnonzero(reached)
-    rarest = np.argsort(edges.out_weight()[sources], kind="stable")  # rows seen rarely miss most
+    rarest = np.argsort(edges.out_weight()[sources], kind="stable")  # rarely observed rows miss most transitions
     sources = sources[rarest[: max(1, MOST_CANDIDATES // len(targets))]]
     pairs = np.stack(np.meshgrid(sources, targets, indexing="ij"), axis=-1).reshape(-1, 2)
     trial = edges.extended(pairs, 1.0 / len(pairs)).restricted(edges.has_exit())
@@ -424,7 +422,7 @@ def _missing_links(edges: WeightedEdges, start: Floats, discount: float, limit: 
 
 
 def _raw_frequencies(core: WeightedEdges, fit: Fit, discount: float, *, start_known: bool) -> Fit:
-    """Replace a fit that failed by the frequencies themselves (z = 0), with a warning."""
+    """Replace a failed fit by the frequencies themselves (z = 0), with a warning."""
     note = Note("flow-fit-failed", status=fit.status.value, iterations=fit.iterations, violation=float(fit.residual))
     warn(note, ConvergenceWarning)
     source = fit.source if start_known else np.maximum(core.net_outflow(core.weights, discount), 0.0)
@@ -439,7 +437,7 @@ def _estimate(
     labels: tuple[Hashable, ...],
     assumed: NDArray[np.int64],
 ) -> FlowEstimate:
-    """Put the fit back among all states; those never seen keep to themselves."""
+    """Extend the fit to all states; those never seen get a self-loop."""
     n = len(seen)
     nu = core.weights / core.slack(fit.z, discount)
     initial, u = np.zeros(n), np.full(n, np.nan)
@@ -453,7 +451,7 @@ def _estimate(
 
 
 def _occupancy(chain: MarkovChain, discount: float) -> Floats | csr_array:
-    """Occupancy of the fitted kernel: equal to the fitted one, but with the flow exact to rounding."""
+    """Occupancy of the fitted kernel: equal to the fitted one, but satisfies the flow constraint to rounding."""
     if not isinstance(chain.transition, np.ndarray):
         return chain.occupancy(discount)
     system = np.eye(chain.n_states) - discount * chain.transition.T

@@ -14,11 +14,11 @@ from somcot.plumbing.checks import check_labels, is_missing, refuse_masks
 __all__ = ["Column", "column", "encode", "listing", "refuse_lookalikes"]
 
 Column: TypeAlias = "NDArray[np.int64] | list[Hashable]"
-Place: TypeAlias = Callable[[int, int], str]  # (column, row) -> how to call that entry in an error
+Place: TypeAlias = Callable[[int, int], str]  # (column, row) -> name of that entry in an error
 
 
 def listing(labels: Iterable[Hashable], most: int = 10) -> str:
-    """Write labels out for a message, the first few of them.
+    """Labels as text for a message, the first few of them.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def listing(labels: Iterable[Hashable], most: int = 10) -> str:
 
 
 def column(name: str, values: Any) -> Column:
-    """Turn one sequence of labels into an integer array where that loses nothing, otherwise into a list."""
+    """Turn one sequence of labels into an integer array if that is lossless, otherwise into a list."""
     refuse_masks(name, values)
     if isinstance(values, np.ndarray):
         return _from_array(name, values)
@@ -58,7 +58,7 @@ def _from_list(name: str, items: list[object]) -> Column:
     if all(issubclass(kind, (int, np.integer)) and kind is not bool for kind in kinds):
         try:
             return np.array(items, dtype=np.int64)
-        except OverflowError:  # labels beyond 64 bits are as good as any other
+        except OverflowError:  # labels beyond 64 bits stay Python integers
             return items
     if all(issubclass(kind, (float, np.floating)) for kind in kinds):
         return _from_floats(name, np.array(items, dtype=np.float64))
@@ -87,7 +87,7 @@ def _from_array(name: str, array: Array) -> Column:
 
 
 def _from_floats(name: str, array: NDArray[np.floating[Any]]) -> Column:
-    """Whole numbers are integers that went through a float column; others stay what they are."""
+    """Convert integers stored as floats to integers; others stay floats."""
     bad = ~np.isfinite(array)
     if bad.any():
         i = int(bad.argmax())
@@ -109,9 +109,9 @@ def encode(
     Parameters
     ----------
     columns : sequence of Column
-        Labels as `column` returns them.
+        Labels as returned by `column`.
     states : iterable of hashable or None
-        All labels in their order; by default those found, sorted where they can be.
+        All labels in order; by default those in the data, sorted if possible.
     place : callable
         ``place(k, i)`` names entry i of column k in an error.
 
@@ -140,7 +140,7 @@ def _encode_integers(
 ) -> tuple[list[Codes], tuple[Hashable, ...]]:
     low = min(int(c.min()) for c in columns)
     span = max(int(c.max()) for c in columns) - low + 1
-    if span > 4 * sum(c.size for c in columns) + 1_000_000:  # a lookup table would dwarf the data
+    if span > 4 * sum(c.size for c in columns) + 1_000_000:  # a lookup table would be far larger than the data
         values = np.unique(np.concatenate([np.unique(c) for c in columns]))
         positions, labels = _positions(values.tolist(), given, columns, place)
         return [positions[np.searchsorted(values, c)] for c in columns], labels
@@ -169,7 +169,7 @@ def _encode_objects(
         _refuse_unusable(label, columns, place, is_given=given is not None)
     try:
         ordered = sorted(distinct)  # type: ignore[type-var]
-    except TypeError:  # no order among them: that of their first appearance
+    except TypeError:  # not comparable: order of first appearance
         ordered = list(distinct)
     positions, labels = _positions(ordered, given, columns, place)
     index = dict(zip(ordered, positions.tolist(), strict=True))
@@ -179,7 +179,7 @@ def _encode_objects(
 def _positions(
     distinct: Sequence[object], given: tuple[Hashable, ...] | None, columns: Sequence[Column], place: Place
 ) -> tuple[Codes, tuple[Hashable, ...]]:
-    """Where each label that was found stands among the states."""
+    """Position of each label of the data among the states."""
     if given is None:
         return np.arange(len(distinct), dtype=np.int32), check_labels("states", distinct)
     refuse_lookalikes("states", [*distinct, *given], {type(label) for label in [*distinct, *given]})
@@ -187,7 +187,7 @@ def _positions(
     unknown = [label for label in distinct if label not in index]
     if unknown:
         raise ValueError(
-            f"states: {len(unknown)} label(s) in the data are not among the {len(given)} states given: "
+            f"states: {len(unknown)} label(s) in the data are not among the {len(given)} states: "
             f"{listing(unknown)}, first at {_first(unknown[0], columns, place)}; "
             f"the states are {listing(given, 5)}; add the labels to states or correct the data"
         )
@@ -195,7 +195,7 @@ def _positions(
 
 
 def refuse_lookalikes(name: str, labels: Collection[Hashable], kinds: set[type]) -> None:
-    """Refuse labels that Python or a reader may confuse: True with 1, the text '1' with the number 1."""
+    """Refuse labels that Python or a reader may confuse: True and 1, the text '1' and the number 1."""
     if any(issubclass(kind, (bool, np.bool_)) for kind in kinds) and any(
         issubclass(kind, (int, float, np.number)) and kind is not bool for kind in kinds
     ):
@@ -220,7 +220,7 @@ def _refuse_unusable(label: Hashable, columns: Sequence[Column], place: Place, *
 
 
 def _first(label: Hashable, columns: Sequence[Column], place: Place) -> str:
-    """Name the first entry that holds a label; identity counts, since NaN differs from itself."""
+    """Name the first entry with this label; compares identity, since NaN differs from itself."""
     for k, values in enumerate(columns):
         entries = values.tolist() if isinstance(values, np.ndarray) else values
         for i, entry in enumerate(entries):

@@ -1,8 +1,7 @@
-"""Sequences that may go on in the next part of a table: where each began and where it stands.
+"""Transition counts as pairs, and the ends of sequences that may continue in the next part of a table.
 
-Parts of a table are counted on their own. What is lost between two of them is one step for each sequence that both
-have, from its last state in the first part to its first state in the second; with the first and the last state of every
-sequence at hand, it is found again.
+Parts of a table are counted separately. The step from the last state of a sequence in one part to its first state in
+the next would be lost; it is reconstructed from the first and the last state of every sequence.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ __all__ = [
 ]
 
 
-# --- Counting pairs of state indices in memory proportional to the data.
+# --- Counting pairs of state indices in memory proportional to the data
 
-CHUNK = 1 << 20  # pairs whose keys are held at a time
+CHUNK = 1 << 20  # pairs whose keys are in memory together
 
 
 class PairCounts(NamedTuple):
-    """Pairs of states with how often they were seen, ordered by row, then column."""
+    """Pairs of states with their counts, ordered by row, then column."""
 
     rows: NDArray[np.int64]
     columns: NDArray[np.int64]
@@ -44,16 +43,16 @@ class PairCounts(NamedTuple):
     n: int
 
     def row_sums(self) -> NDArray[np.int64]:
-        """How often each state was left."""
+        """Number of steps from each state."""
         return self._sum_by(self.rows, self.values)
 
     def diagonal(self) -> NDArray[np.int64]:
-        """How often each state was followed by itself."""
+        """Number of steps from each state to itself."""
         loops = self.rows == self.columns
         return self._sum_by(self.rows[loops], self.values[loops])
 
     def matrix(self) -> NDArray[np.int64] | csr_array:
-        """All counts as an (n, n) array, sparse when that is smaller by far."""
+        """All counts as an (n, n) array, sparse if that is much smaller."""
         if is_sparse_enough(self.n, len(self.values)):
             from scipy.sparse import csr_array
 
@@ -63,7 +62,7 @@ class PairCounts(NamedTuple):
         return table
 
     def kernel(self) -> Floats | csr_array:
-        """Counts divided by their row sums; states never left keep to themselves."""
+        """Counts divided by their row sums; states never left get a self-loop."""
         sums = self.row_sums()
         alone = np.flatnonzero(sums == 0)
         shares = np.append(self.values / sums[self.rows], np.ones(len(alone)))
@@ -77,22 +76,22 @@ class PairCounts(NamedTuple):
         return table
 
     def at(self, places: Codes, n: int) -> PairCounts:
-        """Between other states, n of them: state i becomes ``places[i]``; the order of the pairs may be lost."""
+        """The counts among n other states: state i becomes ``places[i]``; the order of the pairs may be lost."""
         return PairCounts(places[self.rows].astype(np.int64), places[self.columns].astype(np.int64), self.values, n)
 
     def with_values(self, values: NDArray[np.int64]) -> PairCounts:
-        """The same pairs seen as often as `values` says; those never seen are left out."""
+        """The same pairs with other counts; pairs with count 0 are left out."""
         seen = values > 0
         return PairCounts(self.rows[seen], self.columns[seen], values[seen], self.n)
 
     def _sum_by(self, rows: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64]:
         total = np.zeros(self.n, dtype=np.int64)
-        np.add.at(total, rows, values)  # whole numbers: bincount would go through floats
+        np.add.at(total, rows, values)  # integers: bincount would convert to floats
         return total
 
 
 def count_pairs(now: Codes, following: Codes, n: int) -> PairCounts:
-    """Count how often each pair of indices below n occurs.
+    """Count the occurrences of each pair of indices below n.
 
     Examples
     --------
@@ -102,12 +101,12 @@ def count_pairs(now: Codes, following: Codes, n: int) -> PairCounts:
     """
     if n * n <= max(len(now) // 4, 1 << 16):
         table = np.zeros(n * n, dtype=np.int64)
-        chunk = max(CHUNK, n * n)  # adding up tables must not cost more than counting
+        chunk = max(CHUNK, n * n)  # adding tables must not cost more than counting
         for i in range(0, len(now), chunk):
             keys = now[i : i + chunk].astype(np.int64) * n + following[i : i + chunk]
             table += np.bincount(keys, minlength=n * n)
         return from_table(table, n)
-    # A full table would be slower to fill than the pairs are to sort.
+    # A full table would take longer to fill than the pairs to sort.
     ordered = now.astype(np.int64) * n + following
     ordered.sort()
     first = np.flatnonzero(np.diff(ordered, prepend=-1))
@@ -122,7 +121,7 @@ def from_table(table: NDArray[np.int64], n: int) -> PairCounts:
 
 
 def added(parts: Sequence[PairCounts]) -> PairCounts:
-    """Counts between the same states added up.
+    """The sum of counts between the same states.
 
     Examples
     --------
@@ -141,7 +140,7 @@ def added(parts: Sequence[PairCounts]) -> PairCounts:
 
 
 def from_matrix(counts: object) -> PairCounts:
-    """Counts given as a square matrix of whole numbers, dense or sparse.
+    """Counts from a square matrix of integers, dense or sparse.
 
     Examples
     --------
@@ -157,34 +156,34 @@ def from_matrix(counts: object) -> PairCounts:
     values = np.asarray(matrix.data)
     if not np.isfinite(values).all() or (values < 0).any() or (values != np.floor(values)).any():
         raise ValueError(
-            "counts: found entries that are no whole numbers of at least 0; give how often, not how likely"
+            "counts: found entries that are not whole numbers of at least 0; pass counts, not probabilities"
         )
     if not values.any():
-        raise ValueError("counts: all are 0, so nothing was recorded")
+        raise ValueError("counts: all are 0; at least one transition is needed")
     rows, columns = (np.asarray(c).astype(np.int64) for c in matrix.coords)
     order = np.lexsort((columns, rows))
     pairs = PairCounts(rows[order], columns[order], values[order].astype(np.int64), int(matrix.shape[0]))
     return pairs.with_values(pairs.values)
 
 
-# --- Sequences that may go on in the next part of a table: where each began and where it stands.
+# --- Sequences that may continue in the next part of a table
 
 
 class SequenceEnds(NamedTuple):
-    """First and last state of every sequence, in the order of their names.
+    """First and last state of every sequence, ordered by name.
 
     Attributes
     ----------
     ids : ndarray, shape (m,)
-        Names of the sequences, sorted, each once: whole numbers or text.
+        Distinct names of the sequences, sorted: integers or text.
     first, last : ndarray of int32, shape (m,)
-        States, as positions.
+        Indices of states.
     rows : ndarray of int64, shape (m,)
-        How many rows each has; one row has no step yet.
+        Number of rows of each sequence; a single row has no step yet.
     ended : ndarray of bool, shape (m,)
-        Whether the last row ended the process for good.
+        Whether the last row terminated the process.
     begin, finish : ndarray, shape (m,), or None
-        Times of the first and the last row, where the table has times.
+        Times of the first and the last row, if the table has times.
     """
 
     ids: Array
@@ -196,11 +195,11 @@ class SequenceEnds(NamedTuple):
     finish: Array | None = None
 
     def moved(self, places: Codes) -> SequenceEnds:
-        """With states renamed: state i becomes ``places[i]``."""
+        """The same sequences with renamed states: state i becomes ``places[i]``."""
         return self._replace(first=places[self.first], last=places[self.last])
 
     def then(self, later: SequenceEnds) -> tuple[SequenceEnds, Codes, Codes]:
-        """Go on with a later part; also returns the steps across the border, where each begins and where it ends.
+        """Continue with a later part; also return the states before and after the steps across the border.
 
         Examples
         --------
@@ -246,7 +245,7 @@ class SequenceEnds(NamedTuple):
         )
 
     def _all_go_on(self, later: SequenceEnds) -> tuple[SequenceEnds, Codes, Codes]:
-        """The same where both parts have the same sequences: there is nothing to look up."""
+        """`then` for parts with the same sequences, without a lookup."""
         everyone = np.arange(len(self.ids))
         self._refuse_times(later, everyone, everyone)
         rows = self.rows + later.rows
@@ -254,15 +253,15 @@ class SequenceEnds(NamedTuple):
         return joined, self.last, later.first
 
     def _refuse_names(self, later: SequenceEnds) -> None:
-        """Names of another type are no continuation."""
+        """Refuse names of another type, which cannot be continuations."""
         if (self.ids.dtype.kind in "iu") != (later.ids.dtype.kind in "iu") and len(self.ids) and len(later.ids):
             raise ValueError(
-                f"other: its sequences are called {later.ids[0].item()!r} and the like, these {self.ids[0].item()!r}: "
+                f"other: its sequences have names such as {later.ids[0].item()!r}, these {self.ids[0].item()!r}: "
                 "numbers on one side, text on the other; use one kind"
             )
 
     def _refuse_times(self, later: SequenceEnds, i: Ints, j: Ints) -> None:
-        """Sequences that go back in time are none either; i and j are where those that both have stand."""
+        """Refuse sequences that go back in time; i and j are the positions of the common sequences."""
         if self.finish is None or later.begin is None:
             return
         back = np.flatnonzero(later.begin[j] < self.finish[i])

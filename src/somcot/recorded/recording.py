@@ -1,4 +1,4 @@
-"""Reading what was recorded: where episodes begin and end, first states and rewards."""
+"""Reading recorded data: boundaries of episodes, first states and rewards."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = [
 ]
 
 
-# --- The end of a sequence as a state of its own.
+# --- The end of a sequence as a separate state
 
 
 def check_end(end: object, states: tuple[Hashable, ...]) -> None:
-    """Refuse a label for the end that is none, or that the data have already."""
+    """Refuse a label for the end that is not valid, or that occurs in the data."""
     check_labels("end", [end])
     if end in states:
         raise ValueError(Note("end-is-a-state", "end", end=repr(end)))
@@ -33,7 +33,7 @@ def check_end(end: object, states: tuple[Hashable, ...]) -> None:
 
 
 def insert_after(values: Array, places: Array, value: Any) -> Array:
-    """The array with one more value after each of these places.
+    """The array with an additional value after each of these positions.
 
     Examples
     --------
@@ -44,15 +44,15 @@ def insert_after(values: Array, places: Array, value: Any) -> Array:
     return longer
 
 
-# --- Reading what was recorded: where episodes begin and end, first states and rewards.
+# --- Episodes, first states and rewards
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-KNOWN = 1 << 40  # a reward that is known counts as one recorded so often: more than any recording
+KNOWN = 1 << 40  # count that represents a known reward: more than any recording has
 
 
 class RewardSums(NamedTuple):
-    """Sum, number and centred sum of squares of the rewards recorded in each state, so that recordings can be added."""
+    """Sum, number and centred sum of squares of the rewards in each state, so that recordings can be added."""
 
     total: Floats
     number: Integers
@@ -60,7 +60,7 @@ class RewardSums(NamedTuple):
 
     @classmethod
     def of(cls, rewards: Floats, codes: Array, n: int) -> RewardSums:
-        """Add up one reward per code, NaN where there is none."""
+        """Add up one reward per code, NaN for none."""
         known = ~np.isnan(rewards)
         codes, rewards = codes[known], rewards[known]
         total: Floats = np.bincount(codes, rewards, n).astype(np.float64)
@@ -69,7 +69,7 @@ class RewardSums(NamedTuple):
         return cls(total, number, np.bincount(codes, apart * apart, n).astype(np.float64))
 
     def joined(self, places: Codes, n: int) -> RewardSums:
-        """Those of n states, of which number places[k] takes in state k."""
+        """The sums for n states, where state k is merged into state places[k]."""
         total: Floats = np.bincount(places, self.total, n).astype(np.float64)
         number = np.zeros(n, dtype=np.int64)
         np.add.at(number, places, self.number)
@@ -78,7 +78,7 @@ class RewardSums(NamedTuple):
         return RewardSums(total, number, squares)
 
     def at(self, states: Codes) -> RewardSums:
-        """Those of given states, for states made from these."""
+        """The sums of some states, for states derived from these."""
         return RewardSums(self.total[states], self.number[states], self.squares[states])
 
     def means(self, absorbing: Flags) -> Floats:
@@ -87,7 +87,7 @@ class RewardSums(NamedTuple):
         return np.where(self.number > 0, self.total / np.maximum(self.number, 1), nothing)
 
     def variances(self) -> Floats:
-        """Variance of a reward in each state; the mean over states where there are fewer than two."""
+        """Variance of a reward in each state; the mean over states for states with fewer than two rewards."""
         degrees = np.maximum(self.number - 1, 0)
         shared = float(self.squares.sum() / max(int(degrees[self.number < KNOWN].sum()), 1))
         own = np.where(degrees > 0, self.squares / np.maximum(degrees, 1), shared)
@@ -95,7 +95,7 @@ class RewardSums(NamedTuple):
 
 
 class Episodes(NamedTuple):
-    """Trajectories laid end to end; number i of those kept was `source[i]` of those given."""
+    """Concatenated trajectories; trajectory i of those kept is `source[i]` of the input."""
 
     labels: Column
     boundaries: Integers
@@ -104,14 +104,14 @@ class Episodes(NamedTuple):
     n_given: int
 
     def place(self, _: int, row: int) -> str:
-        """Name an entry the way the user indexes it."""
+        """Name an entry by the user's indices."""
         i = int(np.searchsorted(self.boundaries, row, side="right")) - 1
         return f"trajectories[{self.source[i]}][{row - self.boundaries[i]}]"
 
     def with_end(
         self, end: Hashable, codes: Codes, labels: tuple[Hashable, ...]
     ) -> tuple[Episodes, Codes, tuple[Hashable, ...]]:
-        """One more state for each of those that ended, a new one or the one of that name; and the codes with it."""
+        """Append the end state `end`, new or existing, to each terminated trajectory; return the codes with it too."""
         check_end(end, tuple(labels[k] for k in np.unique(codes)))
         states = labels if end in labels else (*labels, end)
         where = self.boundaries[1:] - 1 if self.terminated is None else self.boundaries[1:][self.terminated] - 1
@@ -121,7 +121,7 @@ class Episodes(NamedTuple):
         return self._replace(boundaries=boundaries, terminated=ended), longer, states
 
     def reward_sums(self, rewards: Any, codes: Codes, labels: tuple[Hashable, ...]) -> RewardSums | None:
-        """Add up rewards given per label, or per trajectory with one for each state or each step."""
+        """Add up rewards passed per label, or per trajectory with one for each state or each step."""
         if rewards is None or isinstance(rewards, Mapping):
             return _known_rewards(rewards, labels)
         given = list(rewards)
@@ -140,7 +140,7 @@ class Episodes(NamedTuple):
 
 
 class RecordedSteps(NamedTuple):
-    """Single steps cut into episodes; `order` sorts them by episode, None when they are."""
+    """Single steps split into episodes; `order` sorts them by episode, None if they are sorted."""
 
     order: Integers | None
     offsets: Integers
@@ -149,9 +149,9 @@ class RecordedSteps(NamedTuple):
 
 
 def read_trajectories(trajectories: Iterable[object], terminated: object, *, end: Hashable | None = None) -> Episodes:
-    """Check trajectories, drop those without a step and lay the rest end to end.
+    """Check trajectories, drop those without a step and concatenate the rest.
 
-    With an `end`, which those that ended are to get, one state is enough for a step. `terminated` then says who ended.
+    With `end`, terminated trajectories get an additional state, so one state suffices for a step.
     """
     if isinstance(trajectories, (str, bytes, Mapping)):
         raise TypeError(f"trajectories: found a {type(trajectories).__name__}, expected a list of sequences")
@@ -187,7 +187,7 @@ def _report_short(n_given: int, n_kept: int) -> None:
 
 
 def episode_flags(terminated: Any, n: int) -> Flags | None:
-    """Which trajectories ended for good, one flag for all or one for each; None where none did."""
+    """Which trajectories terminated, one flag for all or one for each; None if none did."""
     if terminated is None or (np.ndim(terminated) == 0 and terminated in (True, False)):
         return np.ones(n, dtype=np.bool_) if terminated else None
     return _flags("terminated", terminated, n, "trajectories")
@@ -224,7 +224,7 @@ def place_of_pair(k: int, row: int) -> str:
 def independent_ends(
     now: Codes, following: Codes, terminated: object, truncated: object, episode: object
 ) -> Flags | None:
-    """Check what goes with independent samples, and warn when they look like steps of a trajectory."""
+    """Check the options of independent samples, and warn if they look like steps of a trajectory."""
     for name, value in (("episode", episode), ("truncated", truncated)):
         if value is not None:
             raise ValueError(f"{name}: independent samples have no episodes; leave out {name} or discount")
@@ -246,7 +246,7 @@ def _step_flags(name: str, values: object, n: int) -> Flags | None:
 
 
 def cut_episodes(now: Codes, following: Codes, terminated: object, truncated: object, episode: object) -> RecordedSteps:
-    """Find the episodes: by their names, by flags, and without names wherever steps do not join."""
+    """Split steps into episodes: by name, by flags, and without names wherever steps do not join."""
     n = len(now)
     names = None if episode is None else _episode_numbers(episode, n)
     order = None if names is None or (names[1:] >= names[:-1]).all() else np.argsort(names, kind="stable")
@@ -255,7 +255,7 @@ def cut_episodes(now: Codes, following: Codes, terminated: object, truncated: ob
     if order is not None:
         now, following, names = now[order], following[order], names[order] if names is not None else None
         ended, stopped = (None if f is None else f[order] for f in (ended, stopped))
-    begins = np.ones(n + 1, dtype=np.bool_)  # the end of the data counts as one more beginning
+    begins = np.ones(n + 1, dtype=np.bool_)  # the end of the data counts as a beginning
     inner = begins[1:-1]
     inner[:] = False
     for flags in (ended, stopped):
@@ -282,7 +282,7 @@ def _episode_numbers(episode: object, n: int) -> Codes:
 
 
 def initial_distribution(initial: Any, labels: tuple[Hashable, ...]) -> Floats | None:
-    """Turn a label, label-probability pairs or probabilities into a law over the states."""
+    """Turn a label, label-probability pairs or probabilities into a distribution over the states."""
     if initial is None:
         return None
     whole = isinstance(initial, (int, np.integer))
@@ -309,7 +309,7 @@ def _known_rewards(rewards: Mapping[Hashable, float] | None, labels: tuple[Hasha
 
 
 def step_reward_sums(rewards: object, now: Codes, labels: tuple[Hashable, ...]) -> RewardSums | None:
-    """Add up rewards given per label, or one per transition, which belongs to the state left."""
+    """Add up rewards passed per label, or one per transition, which belongs to the state left."""
     if rewards is None or isinstance(rewards, Mapping):
         return _known_rewards(rewards, labels)
     values = real_array("rewards", rewards, 1)
@@ -319,12 +319,12 @@ def step_reward_sums(rewards: object, now: Codes, labels: tuple[Hashable, ...]) 
 
 
 def joined_offsets(a: Integers | None, b: Integers | None) -> Integers | None:
-    """Offsets of two recordings laid end to end."""
+    """Offsets of two concatenated recordings."""
     return None if a is None or b is None else np.concatenate([a, a[-1] + b[1:]])
 
 
 def joined_flags(a: Flags | None, n_a: int, b: Flags | None, n_b: int) -> Flags | None:
-    """Flags of two recordings laid end to end; None means that none is set."""
+    """Flags of two concatenated recordings; None means that none is set."""
     if a is None and b is None:
         return None
     parts = [np.zeros(n, dtype=np.bool_) if flags is None else flags for flags, n in ((a, n_a), (b, n_b))]
@@ -332,19 +332,19 @@ def joined_flags(a: Flags | None, n_a: int, b: Flags | None, n_b: int) -> Flags 
 
 
 def joined_start(a: Floats | None, at_a: Codes, b: Floats | None, at_b: Codes, n: int) -> Floats | None:
-    """The start law known to either side, placed among n states; two that differ are refused."""
+    """The initial distribution known to either side, placed among n states; conflicting ones are refused."""
     laws = []
     for law, places in ((a, at_a), (b, at_b)):
         if law is not None:
             laws.append(np.zeros(n))
             laws[-1][places] = law
     if len(laws) == 2 and np.abs(laws[0] - laws[1]).max() > 1e-12:
-        raise ValueError("other: its known start law differs from this one's; only the same process can be merged")
+        raise ValueError("other: its known initial distribution differs; only the same process can be merged")
     return laws[0] if laws else None
 
 
 def joined_rewards(a: RewardSums | None, at_a: Codes, b: RewardSums | None, at_b: Codes, n: int) -> RewardSums | None:
-    """Rewards of both sides added up, placed among n states."""
+    """Sum of the rewards of both sides, placed among n states."""
     if a is None and b is None:
         return None
     parts = [np.zeros((3, n)), np.zeros((3, n))]

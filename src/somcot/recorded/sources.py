@@ -1,4 +1,4 @@
-"""Geometric stopping in compiled code: many independent transitions (X_G, X_{G+1}) of a known chain."""
+"""Streams of transitions: the protocol, blocks, checks, and geometric stopping in compiled code."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ __all__ = [
 ]
 
 
-# --- What all streams share: the protocol, blocks handed out piece by piece, positions to go back to, checks.
+# --- Common parts of streams: the protocol, blocks, positions, checks
 
-Pairs = tuple[Any, Any]  # states and next states: arrays, or what a user's own stream returns
-Position = Mapping[str, Any]  # plain numbers and text, as JSON holds them
+Pairs = tuple[Any, Any]  # states and next states: arrays, or the return value of a user's stream
+Position = Mapping[str, Any]  # JSON-compatible numbers and text
 MOST_MOVES = 1e7  # per transition drawn, on average
 
 
 class StreamError(ValueError):
-    """A stream handed over something that is no transition.
+    """A stream returned something that is not a transition.
 
-    `partial` is the result of the steps before, or None when there were none.
+    `partial` is the result of the steps before, or None if there were none.
     """
 
     partial: Any = None
@@ -55,39 +55,39 @@ class StreamError(ValueError):
 
 @runtime_checkable
 class Stream(Protocol):
-    """Anything with `draw`; the streams of this module carry more (see `Source`)."""
+    """Any object with `draw`; the streams of this module have more attributes (see `Source`)."""
 
     def draw(self, n: int, /) -> Pairs:
-        """Hand over at most n transitions as (states, next_states); fewer mean the end."""
+        """Return at most n transitions as (states, next_states); fewer mean the end."""
         ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Source:
-    """A stream that knows about itself; `somcot.streams.as_source` makes one of any process.
+    """A stream with metadata; `somcot.streams.as_source` makes one from any process.
 
     Attributes
     ----------
     draw : callable
-        ``draw(n)`` hands over the next n transitions, or what is left of them.
+        ``draw(n)`` returns the next n transitions, or the remaining ones if fewer.
     state, restore : callable
-        ``state()`` says where the stream is, as plain numbers, and ``restore(state)`` goes there; None where it cannot
-        go back.
+        ``state()`` returns the position of the stream as JSON-compatible values, and ``restore(state)`` goes there;
+        None if the stream cannot go back.
     n_states : int or None
     states : tuple or None
         Labels.
     initial : ndarray or None
-        Law of the first state.
+        Initial distribution.
     discount : float or None
-        Discount of the occupancy it draws from.
+        Discount of the sampled occupancy.
     chain : MarkovChain or None
-        The kernel behind it, where it is known.
+        The kernel of the stream, if known.
     transitions : ndarray of bool, shape (n, n), or None
-        Which transitions can come, where that is known.
+        Which transitions are possible, if known.
     n_pairs : int or None
-        How many transitions there are in all; None for endless.
+        Total number of transitions; None for an endless stream.
     quick : bool
-        Whether drawing takes no noticeable time and calls nobody else's code.
+        Whether drawing takes no noticeable time and calls no user code.
     """
 
     draw: Callable[[int], Pairs]
@@ -109,14 +109,14 @@ class Source:
 
 
 class Ready(NamedTuple):
-    """A block of transitions that are all there."""
+    """A block of precomputed transitions."""
 
     now: Any
     following: Any
 
     @property
     def size(self) -> int:
-        """How many they are."""
+        """Number of transitions."""
         return len(self.now)
 
     def part(self, first: int, last: int) -> Pairs:
@@ -125,18 +125,18 @@ class Ready(NamedTuple):
 
 
 class TransitionBlock(Protocol):
-    """A block of transitions; those that nobody asks for may never be worked out."""
+    """A block of transitions; those not requested may never be computed."""
 
     @property
     def size(self) -> int:
-        """How many they are."""
+        """Number of transitions."""
 
     def part(self, first: int, last: int) -> Pairs:
         """Transitions first, ..., last - 1."""
 
 
 class Blocks:
-    """Transitions made a block at a time and handed out piece by piece, however they are asked for."""
+    """Transitions made in blocks and returned in pieces of any size."""
 
     def __init__(self, refill: Callable[[int], TransitionBlock], rng: np.random.Generator | None = None) -> None:
         self._refill, self._rng = refill, rng
@@ -146,7 +146,7 @@ class Blocks:
         self._before = _generator_state(rng)
 
     def draw(self, n: int) -> Pairs:
-        """Hand over the next n transitions, or what is left of them."""
+        """Return the next n transitions, or the remaining ones if fewer."""
         parts: list[Pairs] = []
         wanted = check_count("n", n, at_least=0)
         while wanted > 0:
@@ -170,14 +170,14 @@ class Blocks:
         return True
 
     def state(self) -> dict[str, Any]:
-        """Where the stream is, as plain numbers; `restore` goes back there."""
+        """The position of the stream as JSON-compatible values, for `restore`."""
         return {"blocks": self._blocks, "place": self._place, "generator": self._before}
 
     def restore(self, state: Position) -> None:
-        """Go to where another stream of the same making was.
+        """Go to the position of an identically constructed stream.
 
-        Streams with a generator of their own jump; others (an iterable, a simulator with hidden randomness) are read
-        again from their beginning, which has to be the same.
+        Streams with a random generator jump; others (an iterable, a simulator with hidden randomness) are read
+        again from the beginning, which has to be the same.
         """
         blocks, place = int(state["blocks"]), int(state["place"])
         if self._rng is not None and state["generator"] is not None:
@@ -190,12 +190,12 @@ class Blocks:
 
 
 def block_size(discount: float) -> int:
-    """How many transitions to draw at once: some 50 ms and 30 MB, since each takes 1 / (1 - discount) moves."""
+    """Number of transitions to draw in a block: about 50 ms and 30 MB, since each takes 1 / (1 - discount) moves."""
     return max(1, min(4096, int(4e6 * (1 - discount))))
 
 
 def check_moves(discount: float) -> float:
-    """Refuse a discount at which one transition takes more moves than anyone would wait for."""
+    """Refuse a discount at which one transition takes too many moves."""
     if 1.0 - discount < 1.0 / MOST_MOVES:
         raise ValueError(
             f"discount: found {discount!r}; drawing a transition takes 1 / (1 - discount) = {1 / (1 - discount):.1g} "
@@ -222,7 +222,7 @@ def check_pairs(name: str, pairs: object, n_states: int) -> tuple[Ints, Ints]:
 
 
 def whole_numbers(name: str, what: str, values: object) -> Array:
-    """Turn states that someone else handed over into an array of whole numbers."""
+    """Turn states from user code into an array of integers."""
     try:
         array = np.asarray(values)
     except ValueError:
@@ -257,11 +257,11 @@ def _from_json(value: object) -> Any:
     return value
 
 
-# --- What someone else's code hands over: states, pairs, start laws, callables that want a generator.
+# --- Checks of user code: states, pairs, initial distributions, callables that take a generator
 
 
 def with_rng(function: Callable[..., object], rng: np.random.Generator, n_arguments: int) -> Callable[..., Any]:
-    """Hand the generator over to callables that ask for it, by name or as one more required argument."""
+    """Pass the generator to callables that accept it, by name or as an additional required argument."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -273,7 +273,7 @@ def with_rng(function: Callable[..., object], rng: np.random.Generator, n_argume
 
 
 def reset_law(begin: Callable[[], object], place: Mapping[Hashable, int] | None) -> Floats:
-    """The law of the first state, read off 1,000 calls."""
+    """The initial distribution, estimated from 1,000 calls."""
     states = whole_numbers("reset", "states", indices_of([begin() for _ in range(1000)], place))
     if states.min() < 0:
         raise StreamError(f"reset: found state {states.min()}, expected a state index of at least 0")
@@ -282,7 +282,7 @@ def reset_law(begin: Callable[[], object], place: Mapping[Hashable, int] | None)
 
 
 def given_law(initial: Any, labels: tuple[Hashable, ...] | None, n: int | None = None) -> Floats:
-    """A start law as a vector, no longer than it has to be when the number of states is not known yet."""
+    """An initial distribution as a vector, as short as possible while the number of states is unknown."""
     if labels is not None:
         return check_start_law(initial, labels, normalize=False)
     if np.ndim(initial) == 1:
@@ -296,7 +296,7 @@ def given_law(initial: Any, labels: tuple[Hashable, ...] | None, n: int | None =
 
 
 def indices_of(values: list[object], place: Mapping[Hashable, int] | None) -> Any:
-    """States as someone else's code names them, as indices."""
+    """States from user code as indices."""
     if place is None:
         try:
             return np.asarray(values, dtype=None if values else np.int64)
@@ -320,17 +320,17 @@ def unzip(pairs: list[Any]) -> tuple[list[Any], list[Any]]:
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
 
-# --- Geometric stopping in compiled code: many independent transitions (X_G, X_{G+1}) of a known chain.
+# --- Geometric stopping in compiled code: many independent transitions (X_G, X_{G+1}) of a known chain
 
 
 @kernel
 def stopped_transitions(
     indptr: Ints, indices: Codes, cumulative: Floats, waiting: Ints, uniform: Floats
 ) -> tuple[Ints, Ints]:
-    """One transition for each waiting time G: from the start law (last row), G moves, then one more.
+    """One transition for each waiting time G: from the initial distribution (last row), G moves, then one more.
 
-    Takes ``waiting[i] + 2`` of the uniform numbers for transition i, in order. `cumulative` holds the running sums of
-    each row by itself.
+    Uses ``waiting[i] + 2`` of the uniform numbers for transition i, in order. `cumulative` holds the cumulative sums of
+    each row separately.
     """
     n = len(waiting)
     states, following = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)

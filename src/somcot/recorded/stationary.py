@@ -1,10 +1,10 @@
-"""The long-run law of a kernel: which part it lives on, the law itself, and how it moves with the kernel.
+"""The stationary distribution of a kernel: its recurrent class, the distribution, and its derivatives.
 
-With P the kernel on the part, pi its law and g any numbers, a change dP of the rows moves pi by
+With P the kernel on the class, pi its distribution and g any function, a change dP of the rows changes pi by
 
     d(pi g) = sum_x pi(x) sum_x' dP(x, x') h(x'),     h = sum_t P^t (g - pi g),
 
-so pi(x) h(x') adds to the derivative along row x of whatever depends on pi through g.
+so pi(x) h(x') is added to the derivative along row x of any function that depends on pi through g.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ __all__ = [
 ]
 
 
-# --- The part of a recording whose states all lead to each other.
+# --- The largest strongly connected set of a recording
 
 
 class Kept(NamedTuple):
-    """Steps between the states that are kept, renumbered, and which episodes are left and how long they are."""
+    """Steps between the kept states, renumbered, and the remaining episodes with their lengths."""
 
     now: Codes
     following: Codes
@@ -52,7 +52,7 @@ class Kept(NamedTuple):
 
 
 def largest_connected(counts: PairCounts) -> NDArray[np.bool_]:
-    """The largest set of states that were all seen to lead to each other; of equally large ones that with most steps.
+    """The largest strongly connected set of observed states; ties are resolved by the number of steps.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def largest_connected(counts: PairCounts) -> NDArray[np.bool_]:
 
 
 def restricted(now: Codes, following: Codes, offsets: NDArray[np.int64], members: NDArray[np.bool_]) -> Kept:
-    """Steps inside of the set. An episode that leaves it does not come back, so it stays in one piece."""
+    """Steps inside the set. An episode that leaves it does not return, so it stays in one piece."""
     inside = members[now] & members[following]
     episode = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))[inside]
     lengths = np.bincount(episode, minlength=len(offsets) - 1)
@@ -86,21 +86,21 @@ def restricted(now: Codes, following: Codes, offsets: NDArray[np.int64], members
     )
 
 
-# --- The long-run law of a kernel: which part it lives on, the law itself, and how it moves with the kernel.
+# --- The stationary distribution
 
-_NEARLY_ONE = 1.0 - 1e-8  # discount at which the occupancy is the long-run law, whatever the period
+_NEARLY_ONE = 1.0 - 1e-8  # discount at which the occupancy is the stationary distribution, for any period
 
 
 class RecurrentPart(NamedTuple):
-    """The part of the states where a process stays for good, as far as the data show.
+    """A recurrent class of the process, according to the data.
 
     Attributes
     ----------
     members : ndarray of bool, shape (n,)
     others : int
-        Further parts that are never left; with any, the long-run law is not unique.
+        Number of other recurrent classes; with any, the stationary distribution is not unique.
     share : float
-        Share of the recorded transitions inside.
+        Share of the recorded transitions inside the class.
     """
 
     members: NDArray[np.bool_]
@@ -108,7 +108,7 @@ class RecurrentPart(NamedTuple):
     share: float
 
     def report(self, states: tuple[Hashable, ...]) -> None:
-        """Warn where the choice of the part matters."""
+        """Warn if the choice of the class matters."""
         inside = listing(states[i] for i in np.flatnonzero(self.members))
         if self.others:
             kind = Note("stationary-not-unique", "initial", n=self.others + 1, percent=100 * self.share, states=inside)
@@ -118,7 +118,7 @@ class RecurrentPart(NamedTuple):
 
 
 def long_run_part(counts: PairCounts) -> RecurrentPart:
-    """The closed part with the most transitions; states that were entered but never left say nothing and do not count.
+    """The closed class with the most transitions; states that were entered but never left are ignored.
 
     Examples
     --------
@@ -146,17 +146,17 @@ def long_run_part(counts: PairCounts) -> RecurrentPart:
     closed = np.flatnonzero(kept & ~left)
     if not len(closed):
         raise ValueError(
-            "initial: no state is come back to in the data, so there is no long-run law to start in; record longer, or "
-            "give initial as a law"
+            "initial: the data contain no recurrent state, so no stationary distribution exists; record longer, or "
+            "pass initial as a distribution"
         )
     best = closed[inner[closed].argmax()]
     return RecurrentPart(part == best, len(closed) - 1, float(inner[best] / counts.values.sum()))
 
 
 def with_long_run_start(support: Support) -> Support:
-    """Replace the start law by the long-run law of the kernel on the states that it names with mass.
+    """Replace the initial distribution by the stationary distribution on the states where it is positive.
 
-    Where the kernel falls apart there, as that of half the data may, it is the law that is reached from the old one.
+    If the kernel is reducible there, as for half of the data, use the distribution reached from the old one.
     """
     begin = int(support.indptr[-2])
     start = support.probabilities[begin:]
@@ -174,12 +174,12 @@ def with_long_run_start(support: Support) -> Support:
 
 
 def is_stationary_start(initial: object, states: Iterable[Hashable]) -> bool:
-    """Whether a start is the word "stationary", and no state is called so."""
+    """Whether `initial` is the word "stationary", and no state has that name."""
     return isinstance(initial, str) and initial == "stationary" and "stationary" not in states
 
 
 def stationary_distribution(chain: MarkovChain) -> Floats:
-    """The long-run law of a known chain; where it is not unique, that of the largest part that is never left.
+    """The stationary distribution of a known chain; if it is not unique, that of the largest recurrent class.
 
     Examples
     --------
@@ -196,28 +196,28 @@ def stationary_distribution(chain: MarkovChain) -> Floats:
 
 
 def law_on(support: Support, members: NDArray[np.bool_]) -> Floats:
-    """The long-run law of the kernel on some of its states, for all of them."""
+    """The stationary distribution of the kernel on some of its states, as a vector over all states."""
     law = np.zeros(len(members))
     law[members] = law_of(_restricted(support, members)[0], np.ones(int(members.sum())))
     return law
 
 
 def law_of(kernel: Kernel, first: Floats) -> Floats:
-    """The long-run law of a kernel from a first one; exact to rounding, since the second round starts next to it."""
+    """The stationary distribution of a kernel from an initial guess; exact to rounding, by one refinement."""
     from somcot.plumbing.linear_systems import discounted_occupancy
 
     return discounted_occupancy(kernel, discounted_occupancy(kernel, first / first.sum(), _NEARLY_ONE), _NEARLY_ONE)
 
 
 def slopes(support: Support, law: Floats, g: Floats) -> Floats:
-    """What the start law adds to the derivative along each row, one number per entry of the kernel (no start row).
+    """Effect of the initial distribution on the derivative along each row, per entry of the kernel (no initial row).
 
     Parameters
     ----------
     support : Support
-        With the long-run law as its start row.
+        With the stationary distribution as its initial row.
     law, g : ndarray, shape (n,)
-        That law, and the derivative with respect to it.
+        The stationary distribution, and the derivative with respect to it.
     """
     from somcot.plumbing.linear_systems import discounted_value
 
@@ -235,14 +235,14 @@ def slopes(support: Support, law: Floats, g: Floats) -> Floats:
 
 
 def _restricted(support: Support, inside: NDArray[np.bool_]) -> tuple[Kernel, Floats]:
-    """The kernel on some states, rows divided by what they keep of their mass, and that mass for every state."""
+    """The kernel on some states, rows divided by the mass they keep, and that mass for every state."""
     from somcot.plumbing.linear_systems import Kernel
 
     n_entries = int(support.indptr[-2])
     rows, columns, P = support.rows[:n_entries], support.indices[:n_entries], support.probabilities[:n_entries]
     taken = inside[rows] & inside[columns]
     mass: Floats = np.bincount(rows[taken], P[taken], len(inside)).astype(np.float64)
-    lost = np.flatnonzero(inside & (mass == 0.0))  # rows that lead out altogether, in half the data: stay
+    lost = np.flatnonzero(inside & (mass == 0.0))  # rows that lead only outside, in half of the data: add a self-loop
     place = np.cumsum(inside) - 1
     rows, columns, P = (
         np.append(rows[taken], lost),

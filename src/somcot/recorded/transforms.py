@@ -1,4 +1,4 @@
-"""Samples made of other samples: states renamed, joined or left out, words as states, recordings put together."""
+"""Samples derived from other samples: states renamed, merged or removed, n-grams as states, recordings joined."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ __all__ = [
 ]
 
 
-# --- Words of k states in episodes: where they are, and the steps between them.
+# --- N-grams (words) of k states in episodes, and the steps between them
 
 Integers = NDArray[np.int64]
 
 
 class EpisodeSteps(NamedTuple):
-    """Steps of episodes, as `Samples` keeps them."""
+    """Steps of episodes, as stored in `Samples`."""
 
     now: Codes
     following: Codes
@@ -44,7 +44,7 @@ class EpisodeSteps(NamedTuple):
     n_states: int
 
     def numbered(self, letters: list[Codes]) -> Integers:
-        """One number per word, 0, 1, ... in lexicographic order; made letter by letter so that none overflows."""
+        """One number per word, 0, 1, ... in lexicographic order; built letter by letter to avoid overflow."""
         numbers = np.zeros(len(letters[0]), dtype=np.int64)
         for letter in letters:
             numbers = np.unique(numbers * self.n_states + letter, return_inverse=True)[1]
@@ -52,7 +52,7 @@ class EpisodeSteps(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where the words of k states that are followed by a state lie among the steps.
+    """Positions among the steps of words of k states that are followed by a state.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Places(NamedTuple):
 
 
 class WordSteps(NamedTuple):
-    """Steps from word to word.
+    """Steps between words.
 
     Attributes
     ----------
@@ -77,9 +77,9 @@ class WordSteps(NamedTuple):
     now, following : ndarray of int32
         Positions among `words`.
     offsets : ndarray of int64
-        Where the episodes that have such a step begin.
+        Start of each episode that has such a step.
     kept : ndarray of int64
-        Which episodes those are.
+        Indices of those episodes.
     """
 
     words: Codes
@@ -90,8 +90,8 @@ class WordSteps(NamedTuple):
 
 
 def find_words(steps: EpisodeSteps, k: int) -> Places:
-    """Find the words of k states; steps that do not begin where the one before ended make none together."""
-    joined = np.zeros(len(steps.now), dtype=np.bool_)  # whether each step continues the one before it
+    """Find the words of k states; steps that do not continue the previous step form no word with it."""
+    joined = np.zeros(len(steps.now), dtype=np.bool_)  # whether each step continues the previous one
     joined[1:] = steps.following[:-1] == steps.now[1:]
     joined[steps.offsets[:-1]] = False
     whole = np.ones(len(joined), dtype=np.bool_)  # whether k states end here
@@ -104,7 +104,7 @@ def find_words(steps: EpisodeSteps, k: int) -> Places:
 
 
 def steps_between_words(steps: EpisodeSteps, k: int) -> WordSteps:
-    """Let words of k states be the states."""
+    """Make words of k states the new states."""
     at = find_words(steps, k)
     letters = [steps.now[at.first + i] for i in range(k)] + [steps.following[at.last]]
     both = [np.concatenate(pair) for pair in pairwise(letters)]
@@ -118,7 +118,7 @@ def steps_between_words(steps: EpisodeSteps, k: int) -> WordSteps:
     return WordSteps(spelled, codes[: len(episode)], codes[len(episode) :], offsets, episode[offsets[:-1]])
 
 
-# --- Samples made of other samples: states renamed, joined or left out, words as states, recordings put together.
+# --- Derived samples
 
 
 def with_order(samples: Samples, k: int) -> Samples:
@@ -129,7 +129,7 @@ def with_order(samples: Samples, k: int) -> Samples:
     if samples.offsets is None:
         raise ValueError("k: independent transitions have no words of more than one state; record whole episodes")
     if samples.initial is not None:
-        raise ValueError("k: the known start law is one of single states, not of words; leave out initial=")
+        raise ValueError("k: the known initial distribution is over single states, not over words; leave out initial=")
     longer = steps_between_words(EpisodeSteps(samples.now, samples.following, samples.offsets, samples.n_states), k)
     dropped = samples.n_episodes - len(longer.kept)
     if dropped == samples.n_episodes:
@@ -169,7 +169,7 @@ def relabelled(samples: Samples, names: Mapping[Any, Hashable] | Callable[[Any],
 
 
 def connected(samples: Samples, name: str = "connected") -> Samples:
-    """See `Samples.connected`; `name` is what to call the recording in the warning."""
+    """See `Samples.connected`; `name` is the name of the recording in the warning."""
     if samples.offsets is None:
         raise ValueError("connected: independent transitions have no path from state to state; record episodes")
     members = largest_connected(samples.pair_counts)
@@ -177,7 +177,7 @@ def connected(samples: Samples, name: str = "connected") -> Samples:
         return samples
     kept = restricted(samples.now, samples.following, samples.offsets, members)
     if not len(kept.now):
-        raise ValueError("connected: no state is come back to in the data, so no set is connected; record longer")
+        raise ValueError("connected: the data contain no recurrent state, so no set is connected; record longer")
     n_out = samples.n_transitions - len(kept.now)
     states, steps = Share(int(np.count_nonzero(~members)), samples.n_states), Share(n_out, samples.n_transitions)
     warn(Note("outside-connected", name, share=f"{states} states and {steps}"), DataWarning)

@@ -188,11 +188,11 @@ def _backward(problem: Finite, steps: _Steps) -> _Backward:
     below = above = 4.0 * np.finfo(np.float64).eps  # of the unit cost itself
     for t in reversed(range(T - 1)):
         pairs, cost = steps.pairs[t], V[t][steps.pairs[t].x, steps.pairs[t].y]
-        found = steps.sweep(t).improve(np.ascontiguousarray(V[t + 1]))
-        now = cost + found.value[:-1]
+        improvement = steps.sweep(t).improve(np.ascontiguousarray(V[t + 1]))
+        now = cost + improvement.value[:-1]
         charged = rounding(now)
-        below += max(float((now - (cost + found.low[:-1])).max()), 0.0) + charged
-        above += max(float((cost + found.high[:-1] - now).max()), 0.0) + charged
+        below += max(float((now - (cost + improvement.low[:-1])).max()), 0.0) + charged
+        above += max(float((cost + improvement.high[:-1] - now).max()), 0.0) + charged
         V[t] = pairs.table(now)
     return _Backward(V, below, above)
 
@@ -220,10 +220,10 @@ def _forward(problem: Finite, steps: _Steps, back: _Backward) -> _Forward:
         sweep.improve(V)
         kernel, _ = sweep.kernel()
         now = laws[-1][pairs.x, pairs.y]
-        found = sweep.potential_sums(V, np.append(now, 0.0))
+        sums = sweep.potential_sums(V, np.append(now, 0.0))
         margin = _least(margin, sweep.margins(V, np.append(now > 0.0, False)))
-        slots_x.append(found[0])
-        slots_y.append(found[1])
+        slots_x.append(sums[0])
+        slots_y.append(sums[1])
         rows = np.repeat(now, np.diff(kernel.indptr)) * kernel.data
         following = np.bincount(kernel.indices, weights=rows, minlength=len(sweep.targets))
         laws.append(sweep.targets.table(np.asarray(following, dtype=np.float64)))
@@ -238,8 +238,8 @@ def _added(joint: csr_array | None, kernel: Kernel, mass: Floats) -> csr_array:
     from scipy.sparse import csr_array
 
     shape = (kernel.n, kernel.n)
-    found = csr_array((mass, kernel.indices.copy(), kernel.indptr.copy()), shape=shape)
-    return found if joint is None else csr_array(joint + found)
+    total = csr_array((mass, kernel.indices.copy(), kernel.indptr.copy()), shape=shape)
+    return total if joint is None else csr_array(joint + total)
 
 
 def _coupling(problem: Finite, steps: _Steps, back: _Backward, joint: csr_array | None, laws: list[Floats]) -> Coupling:
@@ -257,9 +257,9 @@ def _coupling(problem: Finite, steps: _Steps, back: _Backward, joint: csr_array 
     )
 
 
-def _least(margin: Margin, found: tuple[Floats, Floats]) -> Margin:
+def _least(margin: Margin, minima: tuple[Floats, Floats]) -> Margin:
     """Of two margins, the smaller parts."""
-    return Margin(min(margin.mass, float(found[0].min())), min(margin.cost, max(float(found[1].min()), 0.0)))
+    return Margin(min(margin.mass, float(minima[0].min())), min(margin.cost, max(float(minima[1].min()), 0.0)))
 
 
 class _Start(NamedTuple):
@@ -278,9 +278,9 @@ def _start(problem: Finite, steps: _Steps, back: _Backward) -> _Start:
     everything = pairs_where(np.ones((n_x, n_y), dtype=np.bool_))
     sweep = Sweep(unit, none, 1, targets=everything)
     V = np.ascontiguousarray(back.V[0])
-    found = sweep.improve(V)
-    charged = rounding(found.high)
-    ends = float(found.low[-1]) - back.below - charged, float(found.high[-1]) + back.above + charged
+    improvement = sweep.improve(V)
+    charged = rounding(improvement.high)
+    ends = float(improvement.low[-1]) - back.below - charged, float(improvement.high[-1]) + back.above + charged
     margin = _least(Margin(1.0, np.inf), sweep.margins(V, np.ones(1, dtype=np.bool_)))
     return _Start(everything.table(sweep.kernel()[1]), ends, sweep.potential_sums(V, np.ones(1)), margin)
 
@@ -309,13 +309,13 @@ def _reached(problem: Finite) -> list[Pairs]:
     if problem.repeats:
         return [reachable_pairs(problem.step(0))] * problem.n_times
     mask = np.outer(problem.x.initial > 0, problem.y.initial > 0)
-    found = [pairs_where(mask)]
+    reached = [pairs_where(mask)]
     for t in range(problem.n_times - 1):
         steps_x, steps_y = (_edges(chain, t) for chain in (problem.x, problem.y))
         half = steps_x.T @ mask.astype(np.float64)
         mask = np.asarray((steps_y.T @ half.T).T) > 0
-        found.append(pairs_where(mask))
-    return found
+        reached.append(pairs_where(mask))
+    return reached
 
 
 def _edges(chain: Chain, t: int) -> csr_array:

@@ -251,9 +251,9 @@ def advance(layout, point, discount, primal_step, dual_step, n_steps, averaging)
 def _move_alpha(offset, kernel, mass, log_lambda, lambda_, marginal, old, alpha, step, radius):
     """Alpha -= step * (marginal of mu - nu lambda) at 2 new - old; brings `lambda_`, the old one, up to date."""
     for k in range(lambda_.size):
-        found = exp(log_lambda[k])
-        wanted = mass[k] * (2.0 * found - lambda_[k])
-        lambda_[k] = found
+        weight = exp(log_lambda[k])
+        wanted = mass[k] * (2.0 * weight - lambda_[k])
+        lambda_[k] = weight
         for t in range(offset[k], offset[k + 1]):
             slope = 2.0 * marginal[t] - old[t] - wanted * kernel[t]
             alpha[t] = min(max(alpha[t] - step * slope, -radius), radius)

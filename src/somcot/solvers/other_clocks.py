@@ -72,14 +72,14 @@ def distance_by_clock(x: Any, y: Any, cost: Any, clock: Clock, **options: Any) -
         return solve(x, y, costs.between(cost, x, y), clock.value, **options)
     chains, data = (_chain(x), _chain(y)), any(isinstance(process, Data) for process in (x, y))
     if clock.name == "horizon":
-        found = horizon.solve(*chains, _costs(cost, clock, x, y), **options)
+        result = horizon.solve(*chains, _costs(cost, clock, x, y), **options)
     else:
-        found = exact.solve(Problem(*chains, costs.between(cost, x, y), clock), **options)
+        result = exact.solve(Problem(*chains, costs.between(cost, x, y), clock), **options)
     if not data:
-        return found
+        return result
     warn(Note("no-correction", clock=clock.asked), DataWarning)
     sizes = [process.n_transitions if isinstance(process, Data) else 0 for process in (x, y)]
-    return replace(found, method="plugin", samples=(sizes[0], sizes[1]), plugin=found.distance)
+    return replace(result, method="plugin", samples=(sizes[0], sizes[1]), plugin=result.distance)
 
 
 def metric_by_clock(x: Any, y: Any, cost: Any, clock: Clock, threads: int | None = None) -> Floats:
@@ -214,17 +214,17 @@ def solve(
     derivative for every jump that occurs, with its time taken from staying.
     """
     problem, steps = uniformised(x, y, cost, rate)
-    found = exact.solve(problem, pairs=pairs, threads=threads, max_sweeps=max_sweeps)
-    assert found.gradient is not None
-    sides = [_in_rates(side, steps) for side in (found.gradient.x, found.gradient.y)]
+    result = exact.solve(problem, pairs=pairs, threads=threads, max_sweeps=max_sweeps)
+    assert result.gradient is not None
+    sides = [_in_rates(side, steps) for side in (result.gradient.x, result.gradient.y)]
     return replace(
-        found,
-        bounds=_widened(found.bounds, problem, steps / rate),
-        potential=found.potential * ((1.0 - problem.discount) / rate),
+        result,
+        bounds=_widened(result.bounds, problem, steps / rate),
+        potential=result.potential * ((1.0 - problem.discount) / rate),
         gradient=replace(
-            found.gradient, x=sides[0], y=sides[1], discount=-found.gradient.discount * problem.discount**2 / steps
+            result.gradient, x=sides[0], y=sides[1], discount=-result.gradient.discount * problem.discount**2 / steps
         ),
-        settling=None if found.settling is None else found.settling / steps,
+        settling=None if result.settling is None else result.settling / steps,
         clock=Clock("rate", rate),
         makeup=None,  # its rows would be those of the uniformised chains
     )

@@ -59,7 +59,7 @@ class Solution:
     pairs: Pairs
     sweep: Sweep
     V: Floats
-    found: Improvement | None = None
+    last: Improvement | None = None
     bounds: Bounds = field(default_factory=lambda: Bounds(0.0, 1.0))
     status: Status = Status.STEP_LIMIT
     trace: dict[str, list[float]] = field(default_factory=lambda: {"step": [], "distance": [], "residual": []})
@@ -76,8 +76,8 @@ class Solution:
 
     def distance(self, discount: float) -> float:
         """The distance as of the last sweep: an upper bound up to its bracket."""
-        assert self.found is not None
-        return (1.0 - discount) * float(self.found.value[-1])
+        assert self.last is not None
+        return (1.0 - discount) * float(self.last.value[-1])
 
 
 def solve(
@@ -162,16 +162,16 @@ def iterate(
     try:
         for step in range(check_count("max_sweeps", max_sweeps)):
             pairs.put(table, solution.V)
-            found = solution.sweep.improve(table)
-            solution.found = found
-            residual = (_residual if rough else _record)(problem, solution, cost, solution.V, found)
+            improvement = solution.sweep.improve(table)
+            solution.last = improvement
+            residual = (_residual if rough else _record)(problem, solution, cost, solution.V, improvement)
             settled = step > 0 and residual <= max(tolerance, 64.0 * _EPS * (1.0 + float(solution.V.max())))
-            if settled or (step > 0 and left == 0.0 and found.changed == 0):
+            if settled or (step > 0 and left == 0.0 and improvement.changed == 0):
                 solution.status = Status.CONVERGED if rough else _polish(problem, solution, cost)
                 break
             kernel, _ = solution.sweep.kernel()
             # Where few plans changed, or only what was left out of the last evaluation shows, this policy will do.
-            early = thrifty and (step == 0 or (found.changed > _FEW * len(cost) and residual > 4.0 * left))
+            early = thrifty and (step == 0 or (improvement.changed > _FEW * len(cost) and residual > 4.0 * left))
             left = _LEFT * residual if early else 0.0
             goal = max(accuracy, _relative(left, problem.discount, solution.V, residual))
             solution.V = discounted_value(kernel, cost, problem.discount, solution.V, goal)
@@ -180,7 +180,7 @@ def iterate(
                 solution.V = discounted_value(kernel, cost, problem.discount, solution.V, accuracy)
             del kernel  # before the next one is made: on wide supports the two would be half of all memory
     except KeyboardInterrupt:
-        if solution.found is None:
+        if solution.last is None:
             raise
         solution.status = Status.INTERRUPTED
     return solution
@@ -199,8 +199,8 @@ def _looks_solved(problem: UnitProblem, solution: Solution, cost: Floats, left: 
     """
     pairs = solution.pairs
     sample = Pairs(pairs.x[::_SAMPLE], pairs.y[::_SAMPLE], pairs.index, pairs.folded)
-    found = Sweep(problem, sample, solution.sweep.threads).improve(pairs.table(solution.V))
-    return _residual(problem, solution, cost[::_SAMPLE], solution.V[::_SAMPLE], found) <= 4.0 * left
+    improvement = Sweep(problem, sample, solution.sweep.threads).improve(pairs.table(solution.V))
+    return _residual(problem, solution, cost[::_SAMPLE], solution.V[::_SAMPLE], improvement) <= 4.0 * left
 
 
 def _polish(problem: UnitProblem, solution: Solution, cost: Floats) -> Status:
@@ -213,42 +213,44 @@ def _polish(problem: UnitProblem, solution: Solution, cost: Floats) -> Status:
     if solution.width <= TARGET:
         return Status.CONVERGED
     W, gain, table, pairs = solution.V, 0.0, np.zeros(problem.shape), solution.pairs
-    found = solution.found
-    assert found is not None
+    improvement = solution.last
+    assert improvement is not None
     for _ in range(_POLISHES):
         if solution.width <= TARGET:
             break
         W, more = relative_value(solution.sweep.kernel()[0], cost - gain, problem.discount, W)
         gain += more
         pairs.put(table, W)
-        found = solution.sweep.improve(table)
-        _record(problem, solution, cost, W, found, gain)
+        improvement = solution.sweep.improve(table)
+        _record(problem, solution, cost, W, improvement, gain)
         level = gain / (1.0 - problem.discount)
         solution.V = W + level
-        solution.found = Improvement(found.low + level, found.high + level, found.value + level, found.changed)
-    # Of the sweep itself: `solution.found` is at the level of V, whose rounding may swallow the difference.
-    allowed = 8.0 * rounding(W) + 4.0 * float((found.high - found.low).max())
+        solution.last = Improvement(
+            improvement.low + level, improvement.high + level, improvement.value + level, improvement.changed
+        )
+    # Of the sweep itself: `solution.last` is at the level of V, whose rounding may swallow the difference.
+    allowed = 8.0 * rounding(W) + 4.0 * float((improvement.high - improvement.low).max())
     return Status.CONVERGED if solution.width <= max(TARGET, min(WIDEST, allowed)) else Status.ROUNDING
 
 
 def _record(
-    problem: UnitProblem, solution: Solution, cost: Floats, V: Floats, found: Improvement, gain: float = 0.0
+    problem: UnitProblem, solution: Solution, cost: Floats, V: Floats, improvement: Improvement, gain: float = 0.0
 ) -> float:
     """Take note of a sweep against V; returns the largest Bellman residual, the gain apart."""
-    latest = bounds_from(problem.discount, V, cost, found, problem.slack)
+    latest = bounds_from(problem.discount, V, cost, improvement, problem.slack)
     # Every sweep gives a valid bracket, so the tightest ends seen so far hold.
     solution.bounds = Bounds(max(solution.bounds.low, latest.low), min(solution.bounds.high, latest.high))
-    residual = _residual(problem, solution, cost, V, found, gain)
+    residual = _residual(problem, solution, cost, V, improvement, gain)
     solution.trace["step"].append(solution.n_steps + 1)
-    solution.trace["distance"].append((1.0 - problem.discount) * float(found.value[-1]) + gain)
+    solution.trace["distance"].append((1.0 - problem.discount) * float(improvement.value[-1]) + gain)
     solution.trace["residual"].append(residual)
     return residual
 
 
 def _residual(
-    problem: UnitProblem, _: Solution, cost: Floats, V: Floats, found: Improvement, gain: float = 0.0
+    problem: UnitProblem, _: Solution, cost: Floats, V: Floats, improvement: Improvement, gain: float = 0.0
 ) -> float:
-    return float(np.abs(cost - gain + problem.discount * found.value[:-1] - V).max())
+    return float(np.abs(cost - gain + problem.discount * improvement.value[:-1] - V).max())
 
 
 def _message(solution: Solution, small: Reduced) -> str:
@@ -406,9 +408,9 @@ def _row_gradient(
     whole = np.zeros(len(columns))
     where = support.locate(np.append(place, n + 1)[rows[known]], place[columns[known]])
     whole[known] = slots[where]
-    found = row_gradient(chain, whole, problem.scale)
+    gradient = row_gradient(chain, whole, problem.scale)
     # A potential is off by the chance of getting to a state left out, and weighs as much as its row is visited.
     visits = chain.state_occupancy(problem.discount)
-    off = visits[rows[: len(found.values)]] * side.arrival[found.indices] / (1.0 - problem.discount)
-    found.values[off > max(_UNKNOWN, 1e4 * side.lost)] = np.nan
-    return found
+    off = visits[rows[: len(gradient.values)]] * side.arrival[gradient.indices] / (1.0 - problem.discount)
+    gradient.values[off > max(_UNKNOWN, 1e4 * side.lost)] = np.nan
+    return gradient

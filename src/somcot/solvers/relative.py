@@ -134,31 +134,32 @@ def solve(
 ) -> Result:
     """Solve exactly; as `policy_iteration.solve`, for discounts close to 1 and for the long-run average."""
     began = time.perf_counter()
-    found = relative_solution(problem.unit, choose(problem.unit, pairs), threads=threads, max_sweeps=max_sweeps)
-    kernel, start = found.policy()
-    weight = _usual(problem.unit, found.pairs)
+    solution = relative_solution(problem.unit, choose(problem.unit, pairs), threads=threads, max_sweeps=max_sweeps)
+    kernel, start = solution.policy()
+    weight = _usual(problem.unit, solution.pairs)
     law, visits = anchored(kernel, problem.discount, weight).laws(start)
-    coupling = coupling_of(problem.shape, found.pairs, kernel, law, start)
-    trace = found.ergodic.trace
+    coupling = coupling_of(problem.shape, solution.pairs, kernel, law, start)
+    trace = solution.ergodic.trace
     details = CouplingDetails(
         problem,
         coupling,
-        _potential(problem, found),
-        gradient=_gradient(problem, found, (kernel, start), law, visits),
+        _potential(problem, solution),
+        gradient=_gradient(problem, solution, (kernel, start), law, visits),
         makeup=ContributionInputs.known(problem.cost, problem.x.support, problem.y.support),
     )
     return build_result(
-        problem, details, unit_bounds=found.settled.bounds, method="exact", status=found.status,
-        message=_message(found, trace), n_steps=len(trace["step"]), began=began, trace=trace, settling=found.settling,
+        problem, details, unit_bounds=solution.settled.bounds, method="exact", status=solution.status,
+        message=_message(solution, trace), n_steps=len(trace["step"]), began=began, trace=trace,
+        settling=solution.settling,
     )  # fmt: skip
 
 
 def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 200) -> Floats:
     """Exact distance from every pair of states, (n_x, n_y)."""
-    found = relative_solution(problem.unit, choose(problem.unit, "all"), threads=threads, max_sweeps=max_sweeps)
-    if found.status is Status.INTERRUPTED:
+    solution = relative_solution(problem.unit, choose(problem.unit, "all"), threads=threads, max_sweeps=max_sweeps)
+    if solution.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
-    return np.clip(problem.offset + problem.scale * found.D, problem.cost.min(), problem.cost.max())
+    return np.clip(problem.offset + problem.scale * solution.D, problem.cost.min(), problem.cost.max())
 
 
 def relative_solution(
@@ -226,17 +227,17 @@ def _improve(problem: UnitProblem, state: Ergodic) -> int:
     """A sweep against h; returns how many pairs got another plan."""
     pairs, groups = state.sweep.pairs, state.groups
     state.h = groups.centred(state.h)
-    found = state.sweep.improve(pairs.table(state.h))
-    low, high = class_gains(problem.discount, state.h, state.cost, found, groups)
+    improvement = state.sweep.improve(pairs.table(state.h))
+    low, high = class_gains(problem.discount, state.h, state.cost, improvement, groups)
     before = state.width
     # Every sweep bounds the gains, so the tightest ends seen so far hold.
     state.low, state.high = np.maximum(state.low, low), np.minimum(state.high, high)
     state.waited = 0 if state.width < 0.9 * before else state.waited + 1
-    residual = state.cost + problem.discount * found.value[:-1] - state.h - state.gain[groups.label]
-    state.gap = float((found.high - found.low)[:-1].max())
+    residual = state.cost + problem.discount * improvement.value[:-1] - state.h - state.gain[groups.label]
+    state.gap = float((improvement.high - improvement.low)[:-1].max())
     state.trace["step"].append(len(state.trace["step"]) + 1.0)
     state.trace["residual"].append(float(np.abs(residual).max()))
-    return found.changed
+    return improvement.changed
 
 
 def _evaluate(state: Ergodic, far: float) -> Floats:
@@ -267,58 +268,58 @@ def _evaluate(state: Ergodic, far: float) -> Floats:
 
 
 def _gradient(
-    problem: Problem, found: Relative, policy: tuple[Kernel, Floats], law: Floats, visits: Floats
+    problem: Problem, solution: Relative, policy: tuple[Kernel, Floats], law: Floats, visits: Floats
 ) -> Gradient:
     """Derivatives of the distance: long-run weights where pairs are come back to, visits before that."""
-    pairs, here, rest = found.pairs, found.ergodic.sweep.pairs, found.passing.pairs
+    pairs, here, rest = solution.pairs, solution.ergodic.sweep.pairs, solution.passing.pairs
     at, before = pairs.index[here.x, here.y], pairs.index[rest.x, rest.y]
-    h = here.table(found.ergodic.h)
-    settled = found.ergodic.sweep.potential_sums(h, np.append(problem.discount * law[at], 0.0))
-    passing = found.passing.potential_sums(found.D, np.append(problem.discount * visits[before], 1.0))
+    h = here.table(solution.ergodic.h)
+    settled = solution.ergodic.sweep.potential_sums(h, np.append(problem.discount * law[at], 0.0))
+    passing = solution.passing.potential_sums(solution.D, np.append(problem.discount * visits[before], 1.0))
     side_x = row_gradient(problem.x, settled[0] + passing[0], problem.scale)
     side_y = row_gradient(problem.y, settled[1] + passing[1], problem.scale)
-    D = np.where(pairs.index >= 0, found.D, np.nan)
-    slope = problem.scale * _discount_slope(problem, found, policy, law, visits)
-    margin = _margin(problem, found, law[at] > 0.0, visits[before] > 0.0)
+    D = np.where(pairs.index >= 0, solution.D, np.nan)
+    slope = problem.scale * _discount_slope(problem, solution, policy, law, visits)
+    margin = _margin(problem, solution, law[at] > 0.0, visits[before] > 0.0)
     return Gradient(side_x, side_y, pairs.table(law), problem.offset + problem.scale * D, slope, margin)
 
 
 def _discount_slope(
-    problem: Problem, found: Relative, policy: tuple[Kernel, Floats], law: Floats, visits: Floats
+    problem: Problem, solution: Relative, policy: tuple[Kernel, Floats], law: Floats, visits: Floats
 ) -> float:
     """Derivative in the discount g (from below, at 1).
 
     Where pairs are come back to, D(s) = (1 - g) h(s) + gain has the slope (E h - h(s)) / g, E over the time from s on;
     before that D = (1 - g) c + g K D gives K D - c for every visit.
     """
-    pairs, here, rest = found.pairs, found.ergodic.sweep.pairs, found.passing.pairs
+    pairs, here, rest = solution.pairs, solution.ergodic.sweep.pairs, solution.passing.pairs
     at, before = pairs.index[here.x, here.y], pairs.index[rest.x, rest.y]
     kernel, start = policy
     only = np.zeros(len(pairs))
     only[before] = visits[before]
     steps = kernel.to_scipy()
     entered = (start + problem.discount * (steps.T @ only))[at]
-    settled = float((law[at] * found.ergodic.h).sum() - (entered * found.ergodic.h).sum()) / problem.discount
-    moved = (steps @ found.D[pairs.x, pairs.y])[before] - problem.unit_cost[rest.x, rest.y]
+    settled = float((law[at] * solution.ergodic.h).sum() - (entered * solution.ergodic.h).sum()) / problem.discount
+    moved = (steps @ solution.D[pairs.x, pairs.y])[before] - problem.unit_cost[rest.x, rest.y]
     return settled + float((visits[before] * moved).sum())
 
 
-def _margin(problem: Problem, found: Relative, often: NDArray[np.bool_], passed: NDArray[np.bool_]) -> Margin:
+def _margin(problem: Problem, solution: Relative, often: NDArray[np.bool_], passed: NDArray[np.bool_]) -> Margin:
     """How far from another coupling, in masses and in costs summed over time; at discount 1 D counts infinitely."""
-    h = found.ergodic.sweep.pairs.table(found.ergodic.h)
-    mass, cost = found.ergodic.sweep.margins(h, np.append(often, False))
-    first_mass, first_cost = found.passing.margins(found.D, np.append(passed, True))
+    h = solution.ergodic.sweep.pairs.table(solution.ergodic.h)
+    mass, cost = solution.ergodic.sweep.margins(h, np.append(often, False))
+    first_mass, first_cost = solution.passing.margins(solution.D, np.append(passed, True))
     per_time = 1.0 / (1.0 - problem.discount) if problem.discount < 1.0 else np.inf
     before = max(float(first_cost.min()), 0.0)
     least = min(float(cost.min()), before * per_time if before > 0.0 else 0.0)
     return Margin(min(float(mass.min()), float(first_mass.min())), problem.scale * max(least, 0.0))
 
 
-def _potential(problem: Problem, found: Relative) -> Floats:
+def _potential(problem: Problem, solution: Relative) -> Floats:
     """V of the unit problem; at discount 1 h alone, where it is defined."""
     if problem.discount < 1.0:
-        return np.where(found.pairs.index >= 0, found.D / (1.0 - problem.discount), np.nan)
-    return found.ergodic.sweep.pairs.table(found.ergodic.h, np.nan)
+        return np.where(solution.pairs.index >= 0, solution.D / (1.0 - problem.discount), np.nan)
+    return solution.ergodic.sweep.pairs.table(solution.ergodic.h, np.nan)
 
 
 def _usual(problem: UnitProblem, pairs: Pairs) -> Floats:
@@ -327,13 +328,13 @@ def _usual(problem: UnitProblem, pairs: Pairs) -> Floats:
     return np.minimum(x[pairs.x], y[pairs.y])
 
 
-def _message(found: Relative, trace: dict[str, list[float]]) -> str:
-    proof = f"the bracket is {found.settled.width:.1g} of the cost range wide after {len(trace['step'])} sweeps"
+def _message(solution: Relative, trace: dict[str, list[float]]) -> str:
+    proof = f"the bracket is {solution.settled.width:.1g} of the cost range wide after {len(trace['step'])} sweeps"
     return {
         Status.CONVERGED: f"Solved exactly: {proof}.",
         Status.ROUNDING: (
-            f"Solved as far as floating point allows: {proof}; it takes about {found.settling:.2g} steps to settle, "
+            f"Solved as far as floating point allows: {proof}; it takes about {solution.settling:.2g} steps to settle, "
             "and a smaller discount gives more digits."
         ),
         Status.STEP_LIMIT: f"Stopped before the optimum was proved: {proof}; raise max_sweeps.",
-    }[found.status]
+    }[solution.status]

@@ -67,8 +67,8 @@ def lower_bound(problem: Problem, pairs: Pairs, V: Floats) -> float:
     """
     g = problem.discount
     V = centred(V)
-    found = Sweep(problem.unit, pairs).improve(pairs.table(V))
-    residual = problem.unit_cost[pairs.x, pairs.y] + g * found.low[:-1] - V
+    improvement = Sweep(problem.unit, pairs).improve(pairs.table(V))
+    residual = problem.unit_cost[pairs.x, pairs.y] + g * improvement.low[:-1] - V
     far = residual.max() + _FORBIDDEN * float(np.ptp(residual))
     occupancies = [MarkovChain(c.transition, c.state_occupancy(g), normalize=True) for c in (problem.x, problem.y)]
     support_x, support_y = (chain.support for chain in occupancies)
@@ -77,7 +77,7 @@ def lower_bound(problem: Problem, pairs: Pairs, V: Floats) -> float:
     between = Sweep(UnitProblem(support_x, support_y, problem.unit_cost, g), no_pairs)
     least = between.improve(pairs.table(residual, far)).low[-1]
     off = sum(_occupancy_error(c, law.initial, g) for c, law in zip((problem.x, problem.y), occupancies, strict=True))
-    low = float(least + (1.0 - g) * found.low[-1]) - 4.0 * rounding(V) - off / 2.0 * float(far - residual.min())
+    low = float(least + (1.0 - g) * improvement.low[-1]) - 4.0 * rounding(V) - off / 2.0 * float(far - residual.min())
     return low if np.isfinite(low) else 0.0
 
 
@@ -107,8 +107,8 @@ def upper_bound(problem: Problem, pairs: Pairs, layout: Layout, mu: Floats) -> f
 def value_bound(problem: Problem, pairs: Pairs, V: Floats) -> float:
     """Upper bound of the distance from the value of any coupling that can be run, in units of the unit cost."""
     V = centred(V)
-    found = Sweep(problem.unit, pairs).improve(pairs.table(V))
-    return bounds_from(problem.discount, V, problem.unit_cost[pairs.x, pairs.y], found).high
+    improvement = Sweep(problem.unit, pairs).improve(pairs.table(V))
+    return bounds_from(problem.discount, V, problem.unit_cost[pairs.x, pairs.y], improvement).high
 
 
 def rounded(layout: Layout, mu: Floats) -> Floats:
@@ -121,9 +121,9 @@ def rounded(layout: Layout, mu: Floats) -> Floats:
     product = layout.kernel_x[layout.row] * layout.kernel_y[layout.column]
     plan = np.divide(mu, law, out=product, where=law > 0)
     for slot, wanted in ((layout.row, layout.kernel_x), (layout.column, layout.kernel_y)):
-        found = _sums(slot, plan, wanted)
+        sums = _sums(slot, plan, wanted)
         with np.errstate(over="ignore"):  # more than 1 is 1
-            plan *= np.minimum(np.divide(wanted, found, out=np.ones_like(found), where=found > 0), 1.0)[slot]
+            plan *= np.minimum(np.divide(wanted, sums, out=np.ones_like(sums), where=sums > 0), 1.0)[slot]
     missing_x = np.maximum(layout.kernel_x - _sums(layout.row, plan, layout.kernel_x), 0.0)
     missing_y = np.maximum(layout.kernel_y - _sums(layout.column, plan, layout.kernel_y), 0.0)
     total = np.add.reduceat(missing_x, layout.offset_x[:-1].astype(np.int64))[pair]
@@ -330,12 +330,12 @@ class _SaddleRun:
         decoder[pairs.x, pairs.y] = self.point.sum_lambda_y[:n] / self.n_averaged
         maps = Maps(conditional(encoder), conditional(decoder.T))
         nu_x, nu_y = problem.x.occupancy(problem.discount), problem.y.occupancy(problem.discount)
-        found = residuals(coupling, nu_x, nu_y, problem.discount, maps.encoder, maps.decoder)
+        residual = residuals(coupling, nu_x, nu_y, problem.discount, maps.encoder, maps.decoder)
         potential = np.full(problem.shape, np.nan)
         potential[pairs.x, pairs.y] = self.point.sum_V[:n] / self.n_averaged
         value = problem.to_user(float((coupling.state_law() * problem.unit_cost).sum()))
         proved = partial(self._bounds, mu, potential[pairs.x, pairs.y])
-        return Round(n_steps, value, float(sum(found)), coupling, maps, potential, found, proved)
+        return Round(n_steps, value, float(sum(residual)), coupling, maps, potential, residual, proved)
 
     def _bounds(self, mu: Floats, V: Floats) -> Bounds:
         """What the averaged point proves, from nothing but its own potential and coupling."""

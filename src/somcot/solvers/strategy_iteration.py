@@ -94,9 +94,9 @@ def solve(game: Game, *, threads: int | None = None, max_sweeps: int = 1000) -> 
     with np.errstate(over="ignore"):
         cost = np.abs(game.rewards_x[first] - game.rewards_y[second])
     scale = scale_of(cost)
-    U, cost, found = _iterate(game, _sweep(game, first, second, index, threads), cost / scale, max_sweeps)
-    least = _values(game.discount, cost, found.low).max(axis=1) - U
-    most = _values(game.discount, cost, found.high).max(axis=1) - U
+    U, cost, improvement = _iterate(game, _sweep(game, first, second, index, threads), cost / scale, max_sweeps)
+    least = _values(game.discount, cost, improvement.low).max(axis=1) - U
+    most = _values(game.discount, cost, improvement.high).max(axis=1) - U
     return settled(game, U, (float(least.min()), float(most.max())), scale)
 
 
@@ -157,15 +157,15 @@ def _iterate(game: Game, sweep: Sweep, cost: Floats, max_sweeps: int) -> tuple[F
     U = cost.max(axis=1)
     actions = cost.argmax(axis=1)
     for step in range(max_sweeps):
-        found = sweep.improve(U[index])
-        values = _values(game.discount, cost, found.value)
+        improvement = sweep.improve(U[index])
+        values = _values(game.discount, cost, improvement.value)
         tolerance = 64.0 * EPS * (1.0 + float(U.max()))
         current = values[pairs, actions]
         # Only couplings that are best against the actions tell which actions are better.
-        if step > 0 and (found.changed == 0 or np.abs(current - U).max() <= tolerance):
+        if step > 0 and (improvement.changed == 0 or np.abs(current - U).max() <= tolerance):
             better = values.max(axis=1) > current + tolerance
             if not better.any():
-                return U, cost, found
+                return U, cost, improvement
             actions = np.where(better, values.argmax(axis=1), actions)
         U = discounted_value(chosen_rows(sweep, actions), cost[pairs, actions], game.discount, U)
     warn(Note("not-solved", "max_sweeps", sweeps=max_sweeps), ConvergenceWarning)
@@ -222,8 +222,10 @@ def solve_lax(game: Game, *, threads: int | None = None, max_sweeps: int = 1000)
         cost = np.abs(game.rewards_x[first][:, :, None] - game.rewards_y[second][:, None, :])
     scale = scale_of(cost)
     cost = cost / scale
-    U, found = _iterate_lax(game, _sweep_lax(game, (first, second), index, threads), cost, max_sweeps)
-    least, most = (_Replies.best(_values_lax(game, cost, end)).worth.max(axis=1) - U for end in (found.low, found.high))
+    U, improvement = _iterate_lax(game, _sweep_lax(game, (first, second), index, threads), cost, max_sweeps)
+    least, most = (
+        _Replies.best(_values_lax(game, cost, end)).worth.max(axis=1) - U for end in (improvement.low, improvement.high)
+    )
     return settled(game, U, (float(least.min()), float(most.max())), scale)
 
 
@@ -246,15 +248,15 @@ def _iterate_lax(game: Game, sweep: Sweep, cost: Floats, max_sweeps: int) -> tup
     before = _Replies.best(cost)
     U, choice = before.worth.max(axis=1), before.worth.argmax(axis=1)
     for step in range(max_sweeps):
-        found = sweep.improve(U[index])
-        replies = _Replies.best(_values_lax(game, cost, found.value))
+        improvement = sweep.improve(U[index])
+        replies = _Replies.best(_values_lax(game, cost, improvement.value))
         tolerance = 64.0 * EPS * (1.0 + float(U.max()))
         current = replies.worth[pairs, choice]
         # Only replies that are best against the choices tell which choices are better.
         if step > 0 and np.abs(current - U).max() <= tolerance:
             better = replies.worth.max(axis=1) > current + tolerance
             if not better.any():
-                return U, found
+                return U, improvement
             choice = np.where(better, replies.worth.argmax(axis=1), choice)
         cell = replies.cell[pairs, choice]
         U = discounted_value(chosen_rows(sweep, cell), flat[pairs, cell], game.discount, U)

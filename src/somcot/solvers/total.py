@@ -74,11 +74,11 @@ def absorb(sweep: Sweep, V: Floats, cost: Floats, discount: float, first: Settle
     """
     pairs, best = sweep.pairs, first
     for step in range(max_sweeps):
-        found = sweep.improve(V)
+        improvement = sweep.improve(V)
         slack = first.slack + rounding(V)
-        latest = recurrent_bounds(discount, cost, V[pairs.x, pairs.y], found, first._replace(slack=slack))
+        latest = recurrent_bounds(discount, cost, V[pairs.x, pairs.y], improvement, first._replace(slack=slack))
         best = best.tighter(latest)
-        if len(pairs) == 0 or (step > 0 and found.changed == 0):
+        if len(pairs) == 0 or (step > 0 and improvement.changed == 0):
             break
         # Values fall from policy to policy; when they no longer do, ties are being turned over by rounding.
         if _evaluate(sweep, V, cost, discount) <= 64.0 * _EPS * (1.0 + float(np.abs(V).max())) and step > 0:
@@ -107,9 +107,9 @@ def _evaluate(sweep: Sweep, V: Floats, cost: Floats, discount: float) -> float:
     values = V[targets.x, targets.y]
     values[places] = cost
     kernel = merged(len(targets), (places, sweep.kernel()[0]))
-    found = discounted_value(kernel, values, discount, V[targets.x, targets.y])[places]
+    value = discounted_value(kernel, values, discount, V[targets.x, targets.y])[places]
     before = V[pairs.x, pairs.y]
-    V[pairs.x, pairs.y] = np.where(np.isfinite(found), found, before)
+    V[pairs.x, pairs.y] = np.where(np.isfinite(value), value, before)
     return float(np.abs(V[pairs.x, pairs.y] - before).max())
 
 
@@ -135,28 +135,28 @@ def solve(
     The state law is the expected number of visits to each pair before that, the potential the total from each pair.
     """
     began = time.perf_counter()
-    found = _solution(problem, pairs, threads, max_sweeps)
-    kernel, start = found.sweep.kernel()
-    places = found.pairs.index[found.sweep.pairs.x, found.sweep.pairs.y]
-    full = merged(len(found.pairs), (places, kernel))
-    visits = np.zeros(len(found.pairs))
+    solution = _solution(problem, pairs, threads, max_sweeps)
+    kernel, start = solution.sweep.kernel()
+    places = solution.pairs.index[solution.sweep.pairs.x, solution.sweep.pairs.y]
+    full = merged(len(solution.pairs), (places, kernel))
+    visits = np.zeros(len(solution.pairs))
     visits[places] = _visits(full, start)[places]
-    coupling = coupling_of(problem.shape, found.pairs, full, visits, start)
-    low, high = (float(problem.scale * end) for end in found.settled.bounds)
-    law = found.pairs.table(visits)
-    n_sweeps = found.settled.n_sweeps
+    coupling = coupling_of(problem.shape, solution.pairs, full, visits, start)
+    low, high = (float(problem.scale * end) for end in solution.settled.bounds)
+    law = solution.pairs.table(visits)
+    n_sweeps = solution.settled.n_sweeps
     details = Details(
         bounds=Bounds(float(np.nextafter(low, -np.inf)), float(np.nextafter(high, np.inf))),
         maps=law_maps(law),
-        potential=np.where(found.pairs.index >= 0, problem.scale * found.V, np.nan),
+        potential=np.where(solution.pairs.index >= 0, problem.scale * solution.V, np.nan),
         state_law=law,
-        residuals=_residuals(problem, coupling, law, found),
+        residuals=_residuals(problem, coupling, law, solution),
         trace=trace_arrays({"step": np.arange(1.0, n_sweeps + 1)}),
         plan=coupling,
-        gradient=_gradient(problem, found, visits),
+        gradient=_gradient(problem, solution, visits),
         makeup=ContributionInputs.known(problem.cost, problem.x.support, problem.y.support),
     )
-    status, message = _ending(found)
+    status, message = _ending(solution)
     return plain_result(
         problem, details, distance=min(max(float((law * problem.cost).sum()), low), high), method="exact",
         status=status, message=message, n_steps=n_sweeps, began=began,
@@ -203,31 +203,31 @@ def _ended(name: str, chain: MarkovChain, kernel: Kernel, *, everywhere: bool) -
 
 def _visits(kernel: Kernel, start: Floats) -> Floats:
     """Expected visits to each pair, those that are never left apart (their rows are empty)."""
-    found = np.maximum(discounted_value(kernel.transpose(), start, 1.0), 0.0)
-    return np.where(reachable(kernel, start), found, 0.0)
+    visits = np.maximum(discounted_value(kernel.transpose(), start, 1.0), 0.0)
+    return np.where(reachable(kernel, start), visits, 0.0)
 
 
-def _gradient(problem: Problem, found: _Total, visits: Floats) -> Gradient:
-    rest = found.sweep.pairs
-    weight = np.append(visits[found.pairs.index[rest.x, rest.y]], 1.0)
-    slots_x, slots_y = found.sweep.potential_sums(found.V, weight)
-    mass, cost = found.sweep.margins(found.V, weight > 0.0)
+def _gradient(problem: Problem, solution: _Total, visits: Floats) -> Gradient:
+    rest = solution.sweep.pairs
+    weight = np.append(visits[solution.pairs.index[rest.x, rest.y]], 1.0)
+    slots_x, slots_y = solution.sweep.potential_sums(solution.V, weight)
+    mass, cost = solution.sweep.margins(solution.V, weight > 0.0)
     return Gradient(
         row_gradient(problem.x, slots_x, problem.scale),
         row_gradient(problem.y, slots_y, problem.scale),
-        found.pairs.table(visits),
-        np.where(found.pairs.index >= 0, problem.scale * found.V, np.nan),
+        solution.pairs.table(visits),
+        np.where(solution.pairs.index >= 0, problem.scale * solution.V, np.nan),
         np.nan,
         Margin(float(mass.min()), problem.scale * max(float(cost.min()), 0.0)),
     )
 
 
-def _residuals(problem: Problem, coupling: Coupling, law: Floats, found: _Total) -> Residuals:
+def _residuals(problem: Problem, coupling: Coupling, law: Floats, solution: _Total) -> Residuals:
     """Flow on the pairs that go on; causality with the visits of this coupling, whose number is its own choice."""
     sides = (law.sum(axis=1), law.sum(axis=0))
     nu = [_weighted(chain, side) for chain, side in zip((problem.x, problem.y), sides, strict=True)]
     _, causal_x, causal_y = residuals(coupling, nu[0], nu[1], 1.0)
-    goes_on = found.sweep.pairs.index >= 0
+    goes_on = solution.sweep.pairs.index >= 0
     flow = np.abs(law - coupling.next_law() - coupling.start)[goes_on].sum()
     return Residuals(float(flow), causal_x, causal_y)
 
@@ -241,11 +241,11 @@ def _weighted(chain: MarkovChain, weight: Floats) -> Floats | csr_array:
     return rows
 
 
-def _ending(found: _Total) -> tuple[Status, str]:
-    width = found.settled.width
-    size = 1.0 + float(np.abs(found.V).max())
-    close = width <= max(TARGET, 64.0 * _EPS * (1.0 + found.settled.time)) * size
+def _ending(solution: _Total) -> tuple[Status, str]:
+    width = solution.settled.width
+    size = 1.0 + float(np.abs(solution.V).max())
+    close = width <= max(TARGET, 64.0 * _EPS * (1.0 + solution.settled.time)) * size
     status = Status.CONVERGED if close else Status.ROUNDING
     how = "Solved exactly" if close else "Solved as far as floating point allows"
-    n_sweeps = found.settled.n_sweeps
+    n_sweeps = solution.settled.n_sweeps
     return status, f"{how}: the bracket is {width:.1g} of the largest cost wide after {n_sweeps} sweeps."
