@@ -379,7 +379,7 @@ def test_stiff_rates_keep_their_bracket() -> None:
     assert found.converged
     assert found.bounds.high - found.bounds.low <= 1e-8
     assert found.settling is not None
-    with pytest.raises(ValueError, match="rate: found 1e-20, which is nothing against exit rates"):
+    with pytest.raises(ValueError, match="rate: found 1e-20, which is negligible relative to exit rates"):
         somcot.distance(x, y, THREE, rate=1e-20)
 
 

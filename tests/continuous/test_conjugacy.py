@@ -121,7 +121,7 @@ def test_without_its_tests_the_verdict_would_be_false(monkeypatch: pytest.Monkey
 def test_too_little_or_too_wide_is_refused() -> None:
     rng = np.random.default_rng(0)
     few = compared(spin(8, rng), spin(8, rng))
-    assert (few.verdict, few.reasons) == ("refused", ("a map needs 20 episodes on each side to be tested, found 8",))
+    assert (few.verdict, few.reasons) == ("refused", ("testing a map needs 20 episodes on each side, found 8",))
 
 
 @pytest.mark.statistical

@@ -155,7 +155,7 @@ def test_a_cost_of_ones_own_is_asked_in_the_users_units() -> None:
     found = distance(x, y, first, discount=0.9, confidence=0.9)
     assert 0.1 < found.distance < 0.6
     assert found.twin is not None
-    assert "cost of one's own" in found.twin.reason
+    assert "user-defined cost" in found.twin.reason
     assert found.shift_check is None
     assert found.confidence_interval is None
 

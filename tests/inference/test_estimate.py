@@ -84,11 +84,11 @@ def test_performance_difference_identity(seed: int, shape: tuple[int, int]) -> N
     phi0 = a.sweep.potential_sums(V, np.r_[np.zeros(len(pairs)), 1.0])
     frozen_start = start[0] @ phi0[0][n_x * n_x :] + start[1] @ phi0[1][n_y * n_y :] + V[0, 0]
     found = gap(Half.of(problems[0], a), Half.of(problems[1], b))
-    assert a.found is not None
-    assert b.found is not None
+    assert a.last is not None
+    assert b.last is not None
     d_a = (1 - discount) * frozen_start
-    d_b = (1 - discount) * b.found.high[-1]
-    assert d_a == pytest.approx((1 - discount) * a.found.high[-1], abs=1e-9)
+    d_b = (1 - discount) * b.last.high[-1]
+    assert d_a == pytest.approx((1 - discount) * a.last.high[-1], abs=1e-9)
     assert d_b == pytest.approx(d_a + total + found, abs=1e-6)
     assert found >= 0.0
     assert gap(Half.of(problems[0], a), Half.of(problems[0], a)) == pytest.approx(0.0, abs=1e-10)

@@ -86,7 +86,7 @@ def test_refused_graphs() -> None:
         from_graph([[0, 1]])
     graph = nx.Graph()
     graph.add_edge("a", "b", weight=-1)
-    with pytest.raises(ValueError, match="from 'a' to 'b' weighs -1"):
+    with pytest.raises(ValueError, match="from 'a' to 'b' has weight -1"):
         from_graph(graph)
 
 

@@ -339,7 +339,7 @@ def test_numbers_beyond_floating_point() -> None:
         somcot.distance(walk, walk, [[10**400, 0], [0, 1]], discount=0.5)
     graph = networkx.Graph()
     graph.add_edge("a", "b", weight=10**400)
-    with pytest.raises(ValueError, match="the edge from 'a' to 'b' weighs"):
+    with pytest.raises(ValueError, match="the edge from 'a' to 'b' has weight"):
         from_graph(graph)
 
 

@@ -102,7 +102,7 @@ def test_parts_that_go_back_in_time_or_name_sequences_otherwise_are_refused() ->
         early.merge(WALK.sample(2, 2, rng=0))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("kind", ["episodes", "occupancy", "stationary", "known initial"])
+@pytest.mark.parametrize("kind", ["episodes", "occupancy", "stationary", "known start"])
 def test_distances_are_those_of_the_recording(kind: str) -> None:
     if kind == "occupancy":
         x, y = (c.sample_occupancy(3000, 0.9, rng=i) for i, c in enumerate((WALK, OTHER)))
@@ -143,7 +143,7 @@ def test_what_needs_episodes_says_so() -> None:
         lambda: somcot.distance(x, y, COST, discount=0.9, standard_error="episodes"),
         lambda: streams.as_source("x", x, 0.9),
     ):
-        with pytest.raises(TypeError, match=r"Counts.* forgotten.*Samples"):
+        with pytest.raises(TypeError, match=r"Counts.* do not keep episodes.*Samples"):
             ask()
 
 

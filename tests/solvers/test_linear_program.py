@@ -78,7 +78,7 @@ def test_the_bracket_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scipy.optimize.linprog", wrong)
     lp = somcot.distance(x, y, cost, discount=0.9, method="lp")
     assert not lp.converged
-    assert "method='exact' does better" in lp.message
+    assert "method='exact' is more accurate" in lp.message
     assert lp.bounds.low <= somcot.distance(x, y, cost, discount=0.9).distance <= lp.bounds.high
     assert lp.bounds.high - lp.bounds.low > 1e-3
 

@@ -1,1 +1,1 @@
-"""Behind Trajectories: cells, linear twins, checks and the answer."""
+"""Distances between recordings of real vectors: cells, linear twins, checks and the estimate."""

@@ -1,7 +1,7 @@
-"""Maps y = T(x) between two systems: identity, shift, scaling of coordinates, affine; found by what steps do.
+"""Maps y = T(x) between two systems: identity, shift, scaling of coordinates, affine; fitted to one-step behaviour.
 
-The mean of a step alone says little about a system near a point of rest, where every stretch of a linear map is one,
-and nothing about a symmetry. So T also has to carry the scatter of a step and the starts of x into those of y.
+The mean of a step determines little near a fixed point, where any rescaling of a linear map fits equally well,
+and nothing about a symmetry. So T must also carry the noise of a step and the initial points of x into those of y.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ __all__ = [
 ]
 
 
-# --- What a map between two systems has to carry over beside the mean of a step: its scatter, and where episodes start.
+# --- Constraints on a map beyond the mean of a step: its noise, and the initial points
 
-_FLOOR = 1e-3  # share of the variance of places and moves below which starts and noise say nothing about a map
+_FLOOR = 1e-3  # fraction of the variance below which initial points and noise do not constrain a map
 
 
 class _Law(NamedTuple):
-    """A law that T has to carry from x to y, by its covariance: expected in x, and how well it is known of y."""
+    """A distribution that T must carry from x to y, by its covariance: expected from x, with its precision in y."""
 
     covariance: Floats
-    floor: Floats  # diagonal
+    floor: Floats  # diagonal matrix
     n: int
-    tails: float  # variance of a squared standardised coordinate: 2 for normal laws
+    tails: float  # variance of a squared standardised coordinate: 2 for normal distributions
 
     @classmethod
     def of(cls, values: Floats, n: int, unit: Floats, inflated: float = 1.0) -> _Law:
-        """Of values of x about 0; `n` of y will be compared with them."""
+        """From values of x about 0; `n` values of y will be compared with them."""
         covariance = inflated * values.T @ values / len(values)
         floor = _FLOOR * np.square(unit)
         standard = values @ np.linalg.inv(np.linalg.cholesky(covariance + np.diag(floor))).T
@@ -48,11 +48,11 @@ class _Law(NamedTuple):
 
     @property
     def white(self) -> Floats:
-        """What makes it standard."""
+        """The whitening matrix."""
         return np.linalg.inv(np.linalg.cholesky(self.covariance + np.diag(self.floor)))
 
     def misfit(self, pulled: Floats) -> Floats:
-        """How far the covariance of the pulled-back y is from that of x, in standard errors."""
+        """Deviation of the covariance of the pulled-back y from that of x, in standard errors."""
         white = self.white
         S = white @ (pulled + np.diag(self.floor)) @ white.T - np.eye(len(pulled))
         i, j = np.triu_indices(len(S))
@@ -60,19 +60,19 @@ class _Law(NamedTuple):
 
 
 class MapConstraints(NamedTuple):
-    """What T has to carry over beside the mean of a step: its scatter, and where episodes start."""
+    """Constraints on T beyond the mean of a step: its noise, and the initial points."""
 
     noise: _Law
     starts: _Law
-    start: Floats  # mean start of x
-    of_y: tuple[Floats, Floats]  # mean and covariance of the starts of y
+    start: Floats  # mean initial point of x
+    of_y: tuple[Floats, Floats]  # mean and covariance of the initial points of y
 
     @classmethod
     def of(cls, x: Trajectories, y: Trajectories, step: OneStep) -> MapConstraints:
-        """From both recordings and the model of a step of x."""
+        """From both recordings and the one-step model of x."""
         n, free = x.n_transitions, min(step.freedom, 0.5 * x.n_transitions)
         left = x.following - step.mean(x.now)
-        # The model was fitted to the steps of x: it leaves less of them than there is, and more of others.
+        # The model was fitted to the steps of x: its residuals there are too small, and larger on other steps.
         moves = (x.following - x.now).std(axis=0) + 1e-12
         noise = _Law.of(left, y.n_transitions, moves, inflated=n / (n - free) * (1.0 + free / n))
         middle = y.starts.mean(axis=0)
@@ -82,7 +82,7 @@ class MapConstraints(NamedTuple):
         return cls(noise, starts, begin, (middle, centred.T @ centred / len(centred)))
 
     def misfit(self, matrix: Floats, shift: Floats, left: Floats) -> Floats:
-        """Of y = matrix x + shift, in standard errors; `left` is the covariance of what is left of the steps of y."""
+        """Misfit of y = matrix x + shift, in standard errors; `left` is the residual covariance of the steps of y."""
         back = np.linalg.inv(matrix)
         middle, spread = self.of_y
         off = self.starts.white @ (back @ (middle - shift) - self.start)
@@ -95,13 +95,13 @@ class MapConstraints(NamedTuple):
         )
 
 
-# --- Maps y = T(x) between two systems: identity, shift, scaling of coordinates, affine; found by what steps do.
+# --- Fitting a map
 
 KINDS = ("identity", "shift", "scaling", "affine")
-_POINTS = 3000  # steps of y that the map is fitted to at first
+_POINTS = 3000  # steps of y for the first fit
 _ROUNDS = 8
-_CLOSE = 1e-5  # change of the numbers that ends the search; points are standardised
-_NUDGE = 1e-6  # of the numbers, for slopes
+_CLOSE = 1e-5  # change of the parameters that ends the search; points are standardised
+_NUDGE = 1e-6  # of the parameters, for finite differences
 _TRUST = 3.0  # standard deviation of the prior about the first guess, times 1 / sqrt(episodes)
 
 
@@ -112,26 +112,26 @@ class Affine(NamedTuple):
     shift: Floats
 
     def apply(self, points: Floats) -> Floats:
-        """The y of each x."""
+        """The image y of each x."""
         return np.asarray(points @ self.matrix.T + self.shift)
 
     def inverse(self, points: Floats) -> Floats:
-        """The x of each y."""
+        """The preimage x of each y."""
         return np.asarray(np.linalg.solve(self.matrix, (points - self.shift).T).T, dtype=np.float64)
 
     def in_units(self, scale: Floats) -> Affine:
-        """The same map of coordinates that were not divided by `scale`."""
+        """The same map in coordinates that were not divided by `scale`."""
         return Affine(scale[:, None] * self.matrix / scale, scale * self.shift)
 
     @property
     def sane(self) -> bool:
-        """Whether it neither flattens nor blows up any direction."""
+        """Whether the map is well conditioned: it neither collapses nor inflates any direction."""
         sizes = np.linalg.svd(self.matrix, compute_uv=False)
         return bool(np.isfinite(sizes).all() and sizes[-1] > 0.2 and sizes[0] < 5.0)
 
 
 class Fitted(NamedTuple):
-    """A map, its numbers, and their covariance."""
+    """A map, its parameters, and their covariance."""
 
     kind: str
     map: Affine
@@ -141,10 +141,10 @@ class Fitted(NamedTuple):
 
 
 def fit_map(kind: str, x: Trajectories, y: Trajectories, step: OneStep, rng: np.random.Generator) -> Fitted:
-    """Find T so that y' = T(f(T^-1 y)) on average, f being a step of x: Gauss-Newton from matched moments.
+    """Fit T so that y' = T(f(T^-1 y)) on average, with f the mean step of x: Gauss-Newton from matched moments.
 
-    First on the means of some steps of y, then on everything: the tests that follow would see the error of a map that
-    some alone give.
+    First on the means of some steps of y, then on all: the tests that follow would detect the error of a map fitted
+    to some alone.
     """
     make, first = _family(kind, x, y)
     if not len(first):
@@ -156,13 +156,13 @@ def fit_map(kind: str, x: Trajectories, y: Trajectories, step: OneStep, rng: np.
         search = _Search(make, first, prior, step, also, y.now[part], y.following[part])
         numbers = search.best(numbers)
     spread = np.linalg.inv(search.quadratic(numbers)[0])
-    # The model of x is as uncertain as its own steps.
+    # The model of x is as uncertain as the steps of x.
     covariance = np.asarray(spread * (1.0 + y.n_transitions / x.n_transitions), dtype=np.float64)
     return Fitted(kind, make(numbers), numbers, covariance, make)
 
 
 class _Search(NamedTuple):
-    """Least squares of what a map leaves of the steps of y, with a prior about the first guess."""
+    """Least squares of the residuals of a map on the steps of y, with a prior about the first guess."""
 
     make: Callable[[Floats], Affine]
     first: Floats
@@ -173,7 +173,7 @@ class _Search(NamedTuple):
     following: Floats
 
     def best(self, numbers: Floats) -> Floats:
-        """Gauss-Newton rounds, each step halved until it helps."""
+        """Gauss-Newton iterations, with each step halved until it improves the fit."""
         for _ in range(_ROUNDS):
             if not self.make(numbers).sane:
                 break
@@ -190,7 +190,7 @@ class _Search(NamedTuple):
         return numbers
 
     def quadratic(self, numbers: Floats) -> tuple[Floats, Floats, Floats, float]:
-        """Curvature and slope of half the sum of squares, what makes errors white, and the sum."""
+        """Curvature and gradient of half the sum of squares, the whitening matrix of errors, and the sum."""
         T, d = self.make(numbers), self.now.shape[1]
         before = T.inverse(self.now)
         after, slope = self.step.mean_and_slope(before)
@@ -199,7 +199,7 @@ class _Search(NamedTuple):
         white = np.linalg.inv(np.linalg.cholesky(left + 1e-12 * (1.0 + np.trace(left)) * np.eye(d))).T
         back = np.linalg.inv(T.matrix)
         columns = []
-        for axis in np.eye(len(numbers)):  # make is affine in the numbers
+        for axis in np.eye(len(numbers)):  # make is affine in the parameters
             one, none = self.make(axis), self.make(np.zeros(len(numbers)))
             M, s = one.matrix - none.matrix, one.shift - none.shift
             pulled = np.einsum("ikl,il->ik", slope, (before @ M.T + s) @ back.T)
@@ -250,14 +250,14 @@ def describe_map(kind: str, T: Affine, names: tuple[str, ...]) -> str:
 
 
 def _family(kind: str, x: Trajectories, y: Trajectories) -> tuple[Callable[[Floats], Affine], Floats]:
-    """How numbers make a map, and those that match means and covariances."""
+    """The map as a function of parameters, and the parameters that match means and covariances."""
     d = x.d
     (mx, Cx), (my, Cy) = (_moments(data) for data in (x, y))
     if kind == "identity":
         return (lambda numbers: Affine(np.eye(d), np.zeros(d))), np.zeros(0)
     if kind == "shift":
         return (lambda numbers: Affine(np.eye(d), numbers)), my - mx
-    # The shift is told at the centre of x: there it and the matrix are nearly independent of each other.
+    # The shift is defined at the centre of x: there it is nearly uncorrelated with the matrix.
     if kind == "scaling":
         ratio = np.sqrt(np.diag(Cy) / np.diag(Cx))
 

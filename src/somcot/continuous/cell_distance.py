@@ -1,4 +1,4 @@
-"""Tests of "the same process?" for recordings of real vectors: on cells that do not know which episode is whose."""
+"""Distances on cells, and tests of "the same process?" for recordings of real vectors on pooled cells."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ __all__ = [
 ]
 
 
-# --- Cells alone: the distance of recordings counted on them, uncorrected, as often as it is needed.
+# --- The uncorrected distance of recordings on cells
 
-_TOLERANCE = 1e-6  # of the range of the cost; sampling noise is far larger
+_TOLERANCE = 1e-6  # relative to the range of the cost; sampling noise is far larger
 
 
 @dataclass(frozen=True, eq=False)
 class CellCounts:
-    """Two recordings on given cells, with centres averaged over their own points.
+    """Two recordings on fixed cells, with centres averaged over their points.
 
     Attributes
     ----------
     deck : PooledEpisodes
-        Both, episode by episode.
+        Both recordings, episode by episode.
     cost : ndarray, shape (k, k)
-        Between the centres.
+        Cost between the centres.
     codes : tuple of ndarray
-        Of all points.
+        Cells of all points.
     """
 
     deck: PooledEpisodes
@@ -68,7 +68,7 @@ class CellCounts:
         return cls(PooledEpisodes.of(samples), apart(cost, centres, centres, cells.scale), codes)
 
     def observed(self, discount: float) -> float:
-        """The distance of the two recordings as they are."""
+        """The distance of the two observed recordings."""
         return self.distance(_kernels(self.deck, self.deck.observed), discount)
 
     def shares(self) -> Floats:
@@ -76,7 +76,7 @@ class CellCounts:
         return np.stack([np.bincount(codes, minlength=len(self.cost)) / len(codes) for codes in self.codes])
 
     def distance(self, kernels: tuple[Support, Support], discount: float) -> float:
-        """Of two kernels on the cells, in the units of the cost."""
+        """The distance of two kernels on the cells, in the units of the cost."""
         least, spread = float(self.cost.min()), float(np.ptp(self.cost)) or 1.0
         problem = UnitProblem(*kernels, (self.cost - least) / spread, discount)
         solution = iterate(problem, reachable_pairs(problem), threads=1, tolerance=_TOLERANCE)
@@ -86,7 +86,7 @@ class CellCounts:
 
 
 def raw(cells: Cells, x: Trajectories, y: Trajectories, cost: PointCost, discount: float) -> float:
-    """The distance of the chains that two recordings give on the cells: too high by noise, and off by the cells."""
+    """The distance of the chains on the cells: biased upward by noise, and by the size of the cells."""
     return CellCounts.of(cells, x, y, cost).observed(discount)
 
 
@@ -100,9 +100,9 @@ def pvalue(
     n_permutations: int = 39,
     rng: np.random.Generator,
 ) -> float:
-    """Permutation test of "the same process": whole episodes dealt anew, distances to first order.
+    """Permutation test of "the same process": whole episodes permuted, first-order distances.
 
-    Exact level as long as the cells do not know which episode belongs to whom, as those fitted to both together do.
+    The level is exact if the cells do not depend on which recording an episode belongs to, as for cells fitted to both.
     """
     counted = CellCounts.of(cells, x, y, cost)
     pooled = counted.cost - counted.cost.min()
@@ -115,14 +115,14 @@ def pvalue(
 def null_distances(
     cells: Cells, x: Trajectories, y: Trajectories, cost: PointCost, discount: float, *, n: int, seed: int
 ) -> Floats:
-    """Distances of random regroupings of the episodes: what cells say where there is no difference at all."""
+    """Distances of random permutations of the episodes: the distance on cells without any difference."""
     counted = CellCounts.of(cells, x, y, cost)
     deck = counted.deck
     return np.array([counted.distance(_kernels(deck, deck.shuffled(seed, b)), discount) for b in range(n)])
 
 
 def _kernels(deck: PooledEpisodes, labels: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tuple[Support, Support]:
-    """The two chains, without the entries of probability 0, which only make the transport problems larger."""
+    """The two chains, without entries of probability 0, which only enlarge the transport problems."""
     supports = []
     for support in deck.kernels(labels):
         keep = support.probabilities > 0
@@ -132,9 +132,9 @@ def _kernels(deck: PooledEpisodes, labels: np.ndarray[tuple[int], np.dtype[np.in
     return supports[0], supports[1]
 
 
-# --- Tests of "the same process?" for recordings of real vectors: on cells that do not know which episode is whose.
+# --- Tests of "the same process?" on pooled cells
 
-_WITHOUT_DISCOUNT = 0.95  # for the number of cells, where the statistic has none
+_WITHOUT_DISCOUNT = 0.95  # for the number of cells, if the statistic has no discount
 
 
 @one_blas_thread
@@ -151,8 +151,8 @@ def same_process(
 ) -> SameProcessResult:
     """See `somcot.same_process`; `scale` and `n_cells` as for `somcot.discretise`.
 
-    Cells, their number and the scale are found for all recordings taken as one, so they would be the same however the
-    episodes are dealt, and the level of the test is exact.
+    The cells, their number and the scale are fitted to all recordings pooled, so they are invariant under permutation
+    of the episodes, and the level of the test is exact.
     """
     many = isinstance(x, (list, tuple))
     if many and y is not None:
@@ -177,7 +177,7 @@ def _of_all(recordings: Sequence[Trajectories], scale: Any, n_cells: int | str, 
         np.concatenate([data.terminated for data in recordings]),
         recordings[0].names,
     )
-    # In an order of their own, so that not even the random numbers of k-means tell whose an episode is.
+    # Episodes are sorted, so that not even the random numbers of k-means depend on their recordings.
     contents = [episode.tobytes() for episode in together.episodes]
     together = together.take(np.array(sorted(range(together.n_episodes), key=contents.__getitem__)))
     return discretise(together, n_cells=n_cells, scale=divisor, discount=discount, rng=seed)

@@ -1,14 +1,14 @@
-"""Is y nothing but x seen through a map? Then the distance is what the map costs, however chaotic both are.
+"""Conjugacy: is y the image of x under a map? Then the distance is the cost of the map, even for chaotic systems.
 
-A map T is sought with Y ~ T(X'), X' an independent run of x. If there is one, the pair (x_t, T x_t) is a coupling of
-both processes, and where T moves mass at least cost no coupling is cheaper: the distance is the discounted mean of
+We look for a map T with Y ~ T(X'), X' an independent run of x. If it exists, the pair (x_t, T x_t) is a coupling of
+both processes, and if T is an optimal transport map, no coupling is cheaper: the distance is the discounted mean of
 c(x, T x). Cells cannot represent that coupling, and linear models do not fit such systems.
 
-A false verdict gives an answer that is far too low, so y is pulled back by T and compared with x, by exact permutation
-tests of whole episodes: where they start, where they are, where one step leads from there, and how much that scatters.
-T was fitted to both, which makes them more alike; so further guards must agree: the test on cells, and the distance on
-cells of x and y against that of x and T(x). What these tests cannot see goes into the interval: by the triangle
-inequality the distance is within d(T x, y) of the cost of T, and cells say how large that may be.
+A false positive gives an estimate that is far too low, so y is pulled back by T and compared with x, by exact
+permutation tests of whole episodes: of their initial points, positions, mean steps and noise.
+T was fitted to both, which makes them more similar; so further checks must agree: the test on cells, and the distance
+on cells of x and y against that of x and T(x). The interval covers what these tests cannot detect: by the triangle
+inequality the distance is within d(T x, y) of the cost of T, and cells bound how large that may be.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ __all__ = [
 ]
 
 
-# --- Are two recordings the same process? Permutation tests of whole episodes: starts, places, steps and their scatter.
+# --- Permutation tests of whole episodes: initial points, positions, steps and their noise
 
 _PERMUTATIONS = 399
-_BLUR = 0.02  # of the size of a move: a difference in every step of a hundredth of that would still be seen
-_FEATURES = 40  # bumps that steps and places are tested on
+_BLUR = 0.02  # relative to the size of a move: a difference of a hundredth of it in every step is still detected
+_FEATURES = 40  # radial basis functions on which steps and positions are tested
 _STEPS = ("now", "following")
 
 
 def episode_tests(x: Trajectories, y: Trajectories, rng: np.random.Generator) -> dict[str, float]:
-    """P-values of four comparisons of episodes, each exact as long as the features do not know the sides."""
+    """P-values of four comparisons of episodes, each exact if the features do not depend on the sides."""
     both = [x, y]
     now, following = (np.concatenate([getattr(side, name) for side in both]) for name in _STEPS)
     episode = np.repeat(np.arange(x.n_episodes + y.n_episodes), np.concatenate([s.lengths for s in both]))
     model = OneStep.fit(now, following, rng)
-    # A little noise of our own: or else a coordinate that moves by a rule would be tested to its last digit.
+    # Add a little noise: otherwise a deterministic coordinate would be tested to its last digit.
     blur = _BLUR * (following - now).std(axis=0) * rng.standard_normal(now.shape)
     e = following - model.mean(now) + blur
     e /= e.std(axis=0) + 1e-12
@@ -70,7 +70,7 @@ def episode_tests(x: Trajectories, y: Trajectories, rng: np.random.Generator) ->
 
 
 def _sums(values: Floats, episode: Ints, mean: bool = False) -> Floats:
-    """Columns added up over each episode, or averaged."""
+    """Columns summed over each episode, or averaged."""
     edges = np.concatenate([[0], np.flatnonzero(np.diff(episode)) + 1])
     sums = np.add.reduceat(values, edges, axis=0)
     return np.asarray(sums / np.diff(np.append(edges, len(episode)))[:, None] if mean else sums)
@@ -81,7 +81,7 @@ def _permuted(values: Floats, side: Bools, rng: np.random.Generator) -> float:
     centred = values - values.mean(axis=0)
     centred = centred / (centred.std(axis=0) + 1e-9)
     U, s, _ = np.linalg.svd(centred, full_matrices=False)
-    # Small directions are noise: they are damped, not divided by.
+    # Small directions are noise: they are damped rather than divided by.
     white = U * (s / np.sqrt(np.square(s) + 0.1 * np.square(s[0])))
     n = len(side)
     labels = np.stack([side, *(side[rng.permutation(n)] for _ in range(_PERMUTATIONS))]).astype(np.float64)
@@ -90,35 +90,35 @@ def _permuted(values: Floats, side: Bools, rng: np.random.Generator) -> float:
     return float((statistic >= statistic[0] - 1e-12).mean())
 
 
-# --- Is y nothing but x seen through a map? Then the distance is what the map costs, however chaotic both are.
+# --- The comparison
 
-LEVEL = 0.05  # of the four permutation tests of episodes together, and of the one on cells
-AGREEMENT = 0.2  # share by which the two distances on cells may differ
-TIGHT = 0.97  # share of the cost of T that the best matching of the same points must cost
+LEVEL = 0.05  # of the four permutation tests of episodes jointly, and of the one on cells
+AGREEMENT = 0.2  # relative difference allowed between the two distances on cells
+TIGHT = 0.97  # fraction of the cost of T that an optimal matching of the same points must reach
 _ON_CELLS = 99
-_LEAST_EPISODES = 20  # on each side; with fewer the tests say nothing
+_LEAST_EPISODES = 20  # on each side; with fewer the tests have no power
 _MOST_COORDINATES = 6
-_MOST_STEPS = 20_000  # of each side that are looked at
-_SPLITS = 4  # into halves, of the two distances on cells: a single one is mostly noise where both are 0
-_NULL = 8  # regroupings behind what may be undetected
+_MOST_STEPS = 20_000  # used of each side
+_SPLITS = 4  # into halves, for the two distances on cells: a single one is mostly noise if both are 0
+_NULL = 8  # permutations behind the bound of undetected differences
 _MATCHED = 300  # points of the static check
 
 
 class MapComparison(NamedTuple):
-    """What the search for a map found.
+    """Result of the search for a map.
 
     Attributes
     ----------
     verdict : {"conjugate", "different", "refused"}
-        "different": a test told x and the pulled-back y apart. "refused": nothing can be said.
+        "different": a test distinguishes x and the pulled-back y. "refused": no conclusion is possible.
     distance : float or None
         None unless conjugate.
     interval : (float, float) or None
     words : str
-        The map.
+        Description of the map.
     reasons : tuple of str
     pvalues : dict of str to float
-        Of each test.
+        P-value of each test.
     kind : str
     """
 
@@ -142,21 +142,21 @@ def compare(
     rng: np.random.Generator,
     scale: Floats | None = None,
 ) -> MapComparison:
-    """Look for a map between two recordings.
+    """Search for a map between two recordings.
 
     Parameters
     ----------
     x, y : Trajectories
-        With coordinates of standard deviation near 1.
+        With coordinates scaled to a standard deviation near 1.
     cost : {"euclidean", "sqeuclidean"} or callable
     discount : float
     cells : Cells
         Fitted to both.
     confidence : float
-        Of the interval.
+        Level of the interval.
     rng : Generator
     scale : ndarray, shape (d,), optional
-        What coordinates were divided by: the map is told in the units before that.
+        Scale that coordinates were divided by: the map is described in the original units.
     """
     unable = _unable(x, y)
     if unable:
@@ -167,8 +167,8 @@ def compare(
     fits = [fit_map(kind, x, y, step, rng) for kind in KINDS if x.d > 1 or kind != "affine"]
     best = min(fits, key=_Rank(x, y, step))
     first = _judged(pair, best, fits[1])
-    # The model of a step is a model: it may favour a map that data tell apart from a simpler one that they do not. Who
-    # tries again must pass with so much more ease.
+    # The one-step model is approximate: it may prefer a map that the data reject to a simpler one that they do not.
+    # Further maps must pass at a stricter level, as for multiple tests.
     for other in fits if first.verdict == "different" else []:
         judged = _judged(pair, other, fits[1], len(KINDS) * LEVEL) if other is not best and other.map.sane else first
         if judged.verdict == "conjugate":
@@ -177,7 +177,7 @@ def compare(
 
 
 class _Pair(NamedTuple):
-    """What is compared, and how."""
+    """The recordings and the settings of a comparison."""
 
     x: Trajectories
     y: Trajectories
@@ -190,7 +190,7 @@ class _Pair(NamedTuple):
 
 
 def _judged(pair: _Pair, fitted: Fitted, shift: Fitted, level: float = LEVEL) -> MapComparison:
-    """The verdict about a map: tests of x against the pulled-back y, then the guards, then what it costs."""
+    """The verdict about a map: tests of x against the pulled-back y, then the checks, then its cost."""
     x, y, cost, discount, cells, confidence, rng, scale = pair
     back = y.mapped(fitted.map.inverse)
     words = describe_map(fitted.kind, fitted.map.in_units(scale), x.names)
@@ -198,7 +198,7 @@ def _judged(pair: _Pair, fitted: Fitted, shift: Fitted, level: float = LEVEL) ->
     different = _differences(pvalues, level)
     if different:
         return MapComparison("different", None, None, words, different, pvalues, fitted.kind)
-    # Cells of x and y would know which is which: y was somewhere else when they were fitted.
+    # Cells fitted to x and y would depend on the sides: y was elsewhere when they were fitted.
     own = discretise(x, back, n_cells=cells.n_cells, scale=1.0, discount=discount, rng=int(rng.integers(2**31)))
     pvalues["cells"] = pvalue(own, x, back, "euclidean", discount, n_permutations=_ON_CELLS, rng=rng)
     different = _differences(pvalues, level)
@@ -208,7 +208,7 @@ def _judged(pair: _Pair, fitted: Fitted, shift: Fitted, level: float = LEVEL) ->
     if reasons:
         return MapComparison("refused", None, None, words, reasons, pvalues, fitted.kind)
     value, interval = _measured(x, back, cost, discount, fitted, confidence)
-    if fitted.kind == "identity":  # how far a shift may be without having been chosen
+    if fitted.kind == "identity":  # the uncertainty of a shift that was not selected
         interval = (0.0, _measured(x, y, cost, discount, shift, confidence)[1][1])
     stretch = float(np.linalg.norm(fitted.map.matrix, 2))
     hidden = stretch * _undetected(x, back, discount, own, int(rng.integers(2**31)))
@@ -226,18 +226,18 @@ def _differences(pvalues: dict[str, float], level: float) -> tuple[str, ...]:
 def _unable(x: Trajectories, y: Trajectories) -> str:
     few = min(x.n_episodes, y.n_episodes)
     if few < _LEAST_EPISODES:
-        return f"a map needs {_LEAST_EPISODES} episodes on each side to be tested, found {few}"
+        return f"testing a map needs {_LEAST_EPISODES} episodes on each side, found {few}"
     if x.d > _MOST_COORDINATES:
-        return f"maps are sought for up to {_MOST_COORDINATES} coordinates, found {x.d}"
+        return f"maps are fitted for up to {_MOST_COORDINATES} coordinates, found {x.d}"
     if min(x.n_transitions, y.n_transitions) < 200:
         return "a map needs 200 transitions on each side"
     if x.terminated.any() or y.terminated.any():
-        return "maps are not sought where episodes ended for good"
+        return "maps are not fitted if episodes terminated"
     return ""
 
 
 class _Rank:
-    """Bayesian information of a map: how well one model of steps and starts explains x and the pulled-back y."""
+    """Bayesian information criterion of a map: how well one model explains x and the pulled-back y."""
 
     def __init__(self, x: Trajectories, y: Trajectories, step: OneStep) -> None:
         self.x, self.y, self.step, self.own = x, y, step, step.moments(x.now, x.following)
@@ -250,11 +250,11 @@ class _Rank:
         model = self.step.solved(moments)
         left = moments.left(model.weights) * self.step.scale[:, None] * self.step.scale
         n = moments.n
-        # Steps that are all but deterministic must not decide by their rounding.
+        # Rounding must not decide for steps that are nearly deterministic.
         floor = 1e-6 * np.diag(moments.moves) / n * np.square(self.step.scale) + 1e-14
         fit = n * np.linalg.slogdet(left / n + np.diag(floor))[1]
         starts = np.concatenate([self.x.starts, back.starts])
-        known = np.cov(starts.T) + 1e-3 * np.diag(self.x.points.var(axis=0))  # places are not told any better by it
+        known = np.cov(starts.T) + 1e-3 * np.diag(self.x.points.var(axis=0))  # a floor
         fit += len(starts) * np.linalg.slogdet(known)[1]
         stretched = 2.0 * len(back.points) * np.linalg.slogdet(fitted.map.matrix)[1]
         return float(fit + stretched + (len(fitted.numbers) + model.freedom) * np.log(n))
@@ -264,11 +264,11 @@ def _guards(
     x: Trajectories, y: Trajectories, cost: PointCost, discount: float, cells: Cells, T: Affine,
     rng: np.random.Generator,
 ) -> tuple[str, ...]:  # fmt: skip
-    """What speaks against the cost of the map as the distance."""
+    """Reasons why the cost of the map may not be the distance."""
     reasons = []
     seen = np.array([_seen(x, y, cost, discount, cells, T, rng) for _ in range(_SPLITS)])
     observed, expected = (float(value) for value in seen.mean(axis=0))
-    root = 0.5 if cost == "sqeuclidean" else 1.0  # lengths, not squares
+    root = 0.5 if cost == "sqeuclidean" else 1.0  # compare lengths, not squares
     if abs(observed**root - expected**root) > AGREEMENT * max(observed, expected) ** root:
         reasons.append(f"cells see {observed:.3g} between x and y, but {expected:.3g} between x and the map of x")
     points = x.points[rng.choice(len(x.points), min(_MATCHED, len(x.points)), replace=False, p=_weights(x, discount))]
@@ -283,7 +283,7 @@ def _seen(
     x: Trajectories, y: Trajectories, cost: PointCost, discount: float, cells: Cells, T: Affine,
     rng: np.random.Generator,
 ) -> tuple[float, float]:  # fmt: skip
-    """What cells say of a half of x and a half of y, and of a half of x and the map of the other half."""
+    """Distances on cells of a half of x and a half of y, and of a half of x and the image of the other half."""
     halves = [side.take(np.sort(rng.permutation(side.n_episodes)[: side.n_episodes // 2])) for side in (x, y)]
     one, other = (x.take(np.sort(part)) for part in np.array_split(rng.permutation(x.n_episodes), 2))
     other = other.take(np.arange(min(other.n_episodes, halves[1].n_episodes)))
@@ -291,14 +291,14 @@ def _seen(
 
 
 def _undetected(x: Trajectories, back: Trajectories, discount: float, cells: Cells, seed: int) -> float:
-    """How far x and the pulled-back y may be apart although no test rejects: noise and distance add in quadrature."""
+    """Possible distance of x and the pulled-back y if no test rejects: noise and distance add in quadrature."""
     null = null_distances(cells, x, back, "euclidean", discount, n=_NULL, seed=seed)
     most = raw(cells, x, back, "euclidean", discount) + 1.645 * float(null.std(ddof=1))
     return float(np.sqrt(max(0.0, max(most, float(null.max())) ** 2 - float(null.mean()) ** 2)))
 
 
 def _widened(interval: tuple[float, float], hidden: float, cost: PointCost) -> tuple[float, float]:
-    """By the triangle inequality: d(x, y) is within d(T x, y) of d(x, T x), for squared costs in their roots."""
+    """Widen by the triangle inequality: d(x, y) is within d(T x, y) of d(x, T x), for squared costs in roots."""
     if cost != "sqeuclidean":
         return max(0.0, interval[0] - hidden), interval[1] + hidden
     low, high = (float(np.sqrt(end)) for end in interval)
@@ -312,7 +312,7 @@ def _matched(costs: Floats) -> float:
 
 
 def _weights(data: Trajectories, discount: float) -> Floats:
-    """Of each point in the discounted occupancy; the last of an episode stands for all that would follow."""
+    """Weight of each point in the discounted occupancy; the last point of an episode represents all that follow."""
     time = np.arange(len(data.points)) - np.repeat(data.boundaries[:-1], np.diff(data.boundaries))
     weights = (1.0 - discount) * discount**time
     weights[data.boundaries[1:] - 1] /= 1.0 - discount

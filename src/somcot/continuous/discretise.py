@@ -28,17 +28,17 @@ __all__ = [
 ]
 
 
-# --- Where cells are put: k-means, and coordinates that tell most about the next state.
+# --- Placing cells: k-means, and coordinates that predict the next state best
 
-_MOST_POINTS = 20_000  # more do not move the centres by anything that matters
+_MOST_POINTS = 20_000  # more points hardly move the centres
 _ROUNDS = 30
 _KEPT = 0.1  # singular values kept, relative to the largest
 
 
 def kmeans(points: Floats, k: int, rng: np.random.Generator) -> Floats:
-    """Centres of `k` clusters, or of fewer where there are fewer distinct points; sorted along their main axis.
+    """Centres of `k` clusters, fewer if there are fewer distinct points; sorted along their main axis.
 
-    k-means++ starts, then Lloyd's rounds, on a sample of the points.
+    k-means++ initialisation, then Lloyd's iterations, on a sample of the points.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def kmeans(points: Floats, k: int, rng: np.random.Generator) -> Floats:
 
 
 def _spread_out(points: Floats, k: int, rng: np.random.Generator) -> Floats:
-    """First centres: each with probability proportional to its squared distance to those before."""
+    """Initial centres: each chosen with probability proportional to its squared distance to the previous ones."""
     chosen = [points[int(rng.integers(len(points)))]]
     squares = ((points - chosen[0]) ** 2).sum(axis=1)
     while len(chosen) < k and squares.max() > 0.0:
@@ -76,17 +76,17 @@ def _spread_out(points: Floats, k: int, rng: np.random.Generator) -> Floats:
 
 
 def _sorted(centres: Floats) -> Floats:
-    """Along the first principal axis, whose direction is that of its largest entry, so that it does not flip."""
+    """Sort along the first principal axis, whose sign is that of its largest entry, for reproducibility."""
     axis = np.linalg.svd(centres - centres.mean(axis=0), full_matrices=False)[2][0]
     axis = axis * (1.0 if axis[np.abs(axis).argmax()] > 0 else -1.0)
     return centres[np.argsort(centres @ axis, kind="stable")]
 
 
 def lag_coordinates(recordings: Sequence[Trajectories]) -> Floats | None:
-    """VAMP: directions in which states tell most about the next ones, times how much, (d, q).
+    """VAMP: the directions in which states predict the next ones best, times their singular values, (d, q).
 
-    Singular vectors of the correlation between states and their successors, both made white; those below a tenth of
-    the largest singular value are left out. None where states tell nothing, as those of a single step.
+    Singular vectors of the correlation between states and their successors, both whitened; those below a tenth of
+    the largest singular value are left out. None if states predict nothing, as with a single step.
     """
     now = np.concatenate([data.now for data in recordings])
     following = np.concatenate([data.following for data in recordings])
@@ -107,15 +107,15 @@ def _whitening(points: Floats) -> Floats:
     return white
 
 
-# --- From recordings of real vectors to recordings of cells: `discretise`.
+# --- Discretising recordings
 
-# More cells than these make the estimate worse, not better: measured in docs/continuous.md.
+# More cells than these make the estimate worse: measured in docs/continuous.md.
 CANDIDATES = (8, 12, 16, 24, 32)
 _MOST = {1: 32}
 _MOST_ELSE = 24
 _MOST_ENDS = 6
 _LARGEST = 1e100
-_LAGS_FROM = 3  # dimensions from which on cells lie in lag coordinates
+_LAGS_FROM = 3  # dimensions from which lag coordinates are used
 
 
 @one_blas_thread
@@ -127,29 +127,29 @@ def discretise(
     discount: float = 0.95,
     rng: int | np.random.Generator | None = None,
 ) -> Cells:
-    """Put the states of recordings into shared cells (k-means), so that everything for finite states applies.
+    """Assign the states of recordings to shared cells (k-means), so that all methods for finite states apply.
 
     Parameters
     ----------
     *recordings : Trajectories
-        One or more, with the same coordinates. Cells are fitted to all together.
+        One or more, with the same coordinates. Cells are fitted to all of them.
     n_cells : int or "auto"
-        How many. By default the largest of 8, 12, 16, 24 (and 32 in one dimension) for which the data suffice
-        (`Cells.saturation` at most 3). Cells for the ends of episodes come on top.
+        Number of cells. By default the largest of 8, 12, 16, 24 (and 32 in one dimension) for which the data suffice
+        (`Cells.saturation` at most 3). Cells for the ends of episodes are additional.
     scale : "std", float or array_like, shape (d,)
-        What coordinates are divided by: by default their standard deviation over all recordings. 1 leaves them.
+        Divisor of the coordinates: by default their standard deviation over all recordings. 1 leaves them unchanged.
     lag_coordinates : bool or "auto"
-        Whether nearness is that of the directions that tell most about the next state (VAMP). By default from three
+        Whether to measure proximity in the directions that predict the next state best (VAMP). By default from three
         dimensions on.
     discount : float
-        For `saturation`: how long errors of the kernels add up.
+        For `saturation`: the horizon over which errors of the kernels accumulate.
     rng : None, int or numpy.random.Generator
         None uses a fixed seed.
 
     Returns
     -------
     Cells
-        With the recordings on the cells (``.x``, ``.y``, ``.recordings``), ``.centres``, ``.assign(points)`` for new
+        The recordings on the cells (``.x``, ``.y``, ``.recordings``), ``.centres``, ``.assign(points)`` for new
         points and ``.cost("euclidean")``.
 
     Examples
@@ -184,7 +184,7 @@ def discretise(
 
 
 class _Draft:
-    """What all numbers of cells have in common."""
+    """The parts common to all numbers of cells."""
 
     def __init__(
         self,
@@ -201,14 +201,14 @@ class _Draft:
 
     @property
     def n_distinct(self) -> int:
-        """Distinct points, as far as a few thousand show it."""
+        """Number of distinct points, in a sample of a few thousand."""
         points = np.concatenate(self.inner)
         some = points[:: max(1, len(points) // 5000)]
         n = len(np.unique(some, axis=0))
         return n if n > 100 else len(np.unique(points, axis=0))
 
     def largest(self, candidates: Sequence[int]) -> Cells:
-        """The most cells for which the data suffice, and the fewest if they suffice for none."""
+        """The largest number of cells for which the data suffice, or the smallest if they suffice for none."""
         best: Cells | None = None
         for k in candidates:
             cells = self.made(k)
@@ -219,7 +219,7 @@ class _Draft:
         return best
 
     def made(self, k: int) -> Cells:
-        """Cells of a given number, as far as there are distinct points."""
+        """Cells of this number, fewer if there are fewer distinct points."""
         rng = np.random.default_rng(self.seed)
         sites = kmeans(np.concatenate(self.inner), k, rng)
         ends = np.concatenate(self.ends)
@@ -235,7 +235,7 @@ class _Draft:
 
 
 def _filled(bare: Cells, recordings: Sequence[Trajectories], discount: float) -> Cells:
-    """Centres, visits and recordings on cells whose sites are known; sites that nobody visits are dropped."""
+    """Centres, visits and recordings on cells with known sites; sites without visits are dropped."""
     codes = [bare.codes(data) for data in recordings]
     every, points = np.concatenate(codes), np.concatenate([data.points for data in recordings])
     seen = np.bincount(every, minlength=len(bare.sites)) > 0
@@ -255,7 +255,7 @@ def _filled(bare: Cells, recordings: Sequence[Trajectories], discount: float) ->
     visits = np.stack([np.bincount(c, minlength=k) for c in codes])
     filled = replace(bare, centres=centres, radius=radius, visits=visits)
     samples = tuple(filled.samples(data) for data in recordings)
-    with warnings.catch_warnings():  # for every number of cells that is tried; the distance speaks of it once
+    with warnings.catch_warnings():  # repeated for every number of cells; the distance warns once
         warnings.simplefilter("ignore", UnseenStateWarning)
         models = tuple(fit(part) for part in samples)
     return replace(filled, recordings=samples, saturation=saturation(models[:2], discount))
@@ -266,7 +266,7 @@ def _turned(points: Floats, projection: Floats | None) -> Floats:
 
 
 def _inner_and_ends(scaled: Sequence[Trajectories]) -> tuple[list[Floats], list[Floats]]:
-    """Points that are left again or where the recording just stopped, and places where episodes ended for good."""
+    """Points that are left again or where the recording stopped, and final points of terminated episodes."""
     inner = [np.delete(data.points, data.boundaries[1:][data.terminated] - 1, axis=0) for data in scaled]
     return inner, [data.ends for data in scaled]
 
@@ -278,7 +278,7 @@ def _projection(wanted: bool | str, scaled: Sequence[Trajectories], d: int) -> F
 
 
 def check_recordings(recordings: Sequence[Any], names: Sequence[str] | None = None) -> None:
-    """Refuse what are not Trajectories with the same coordinates."""
+    """Refuse recordings that are not Trajectories with the same coordinates."""
     if not recordings:
         raise TypeError("recordings: found none, expected one or more Trajectories")
     for i, data in enumerate(recordings):
@@ -288,23 +288,23 @@ def check_recordings(recordings: Sequence[Any], names: Sequence[str] | None = No
         first = recordings[0]
         if data.d != first.d:
             other = "recordings[0]" if names is None else names[0]
-            raise ValueError(f"{name}: has {data.d} coordinates, but {other} has {first.d}; give both the same")
+            raise ValueError(f"{name}: has {data.d} coordinates, but {other} has {first.d}; use the same for both")
         if data.names != first.names and sorted(data.names) == sorted(first.names):
             raise ValueError(
                 f"{name}: its coordinates are {', '.join(data.names)}, in another order than {', '.join(first.names)}; "
-                "give both the same order"
+                "use the same order for both"
             )
 
 
 def scale_of(scale: Any, recordings: Sequence[Trajectories]) -> Floats:
-    """What to divide coordinates by; a constant coordinate has no standard deviation."""
+    """Divisor of the coordinates; a constant coordinate has no standard deviation."""
     points = np.concatenate([data.points for data in recordings])
     names, d = recordings[0].names, points.shape[1]
     if isinstance(scale, str):
         if scale != "std":
             raise ValueError(f"scale: found {scale!r}, expected 'std', a number or one number per coordinate")
-        centred = points - points[0]  # a constant far from 0 must come out as one
-        size = np.abs(centred).max(axis=0)  # squares of very large and very small numbers are none
+        centred = points - points[0]  # a constant far from 0 must be recognised as constant
+        size = np.abs(centred).max(axis=0)  # avoids overflow and underflow of squares
         spread: Floats = size * (centred / np.where(size > 0, size, 1.0)).std(axis=0)
         constant = np.flatnonzero(spread <= 1e-12 * np.abs(points).max(axis=0))
         if len(constant):

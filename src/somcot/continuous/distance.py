@@ -1,8 +1,9 @@
-"""The distance between two recordings of real vectors: cells, their correction, and what can be said about both.
+"""The distance between two recordings of real vectors: the value on cells, its correction, and its checks.
 
-What cells say, less the bias that linear twins show, and the hull of both intervals. Where linear models do not fit: in
-one dimension the estimate on cells and its interval; in more the map between the two systems, if there is one, and else
-the value of the cells, or what curved models say it is at most, as an approximation without an interval.
+The value on cells is corrected by the bias measured on linear twins, and the interval is the hull of both intervals. If
+linear models do not fit: in one dimension the estimate on cells with its interval; in more dimensions the map between
+the two systems, if there is one, and otherwise the value on cells or the upper bound from curved models, as an
+approximation without an interval.
 """
 
 from __future__ import annotations
@@ -43,18 +44,18 @@ __all__ = [
 ]
 
 
-# --- Checks that need no model: a shift of the user's own recordings, and fewer cells.
+# --- Model-free checks: a shift of the user's recordings, and fewer cells
 
 _SHIFT = 0.5  # in standard deviations, at least
 _SHIFT_TWINS = 6
-_NOISE = 2.0  # standard deviations of chance, as the twins show it, that are no error
+_NOISE = 2.0  # standard deviations of the twins within which a deviation is not an error
 
 
 def shift_check(question: CellProblem, answer: float, *, calibrate: bool) -> ShiftCheck | None:
-    """Halves of each recording against each other, one of them moved: their distance is that of the shift.
+    """Compare halves of each recording, one of them shifted: their distance is that of the shift.
 
-    Common noise attains it and Jensen's inequality forbids less, for any process, as long as the cost is a norm of the
-    difference or its square. None where the cost is neither, a recording has no two halves, or all is one point.
+    Common noise attains it and Jensen's inequality shows that it is minimal, for any process, if the cost is a norm of
+    the difference or its square. None for other costs, recordings without two halves, or a single point.
     """
     if not isinstance(question.cost, str):
         return None
@@ -85,7 +86,7 @@ def shift_check(question: CellProblem, answer: float, *, calibrate: bool) -> Shi
 
 
 def _said_of_twins(question: CellProblem, pair: tuple[Trajectories, Trajectories], move: Floats, side: int) -> Floats:
-    """What cells say of halves of linear twins, one of them moved."""
+    """Distances on cells of halves of linear twins, one of them shifted."""
     rng = question.rng(2 + side)
     model = fit((question.x, question.y)[side])
     return np.array(
@@ -97,7 +98,7 @@ def _said_of_twins(question: CellProblem, pair: tuple[Trajectories, Trajectories
 
 
 def _halves(data: Trajectories) -> tuple[Trajectories, Trajectories] | None:
-    """Every other episode; of a single one, its beginning and its end."""
+    """Every other episode; for a single episode, its first and second half."""
     if data.n_episodes > 1:
         order = np.arange(data.n_episodes)
         return data.take(order[::2]), data.take(order[1::2])
@@ -112,7 +113,7 @@ def _halves(data: Trajectories) -> tuple[Trajectories, Trajectories] | None:
 
 
 def _direction(d: int, side: int) -> Floats:
-    """A unit vector with all coordinates in it, of alternating sign for the second side."""
+    """A unit vector with equal absolute coordinates, of alternating sign for the second side."""
     signs = np.ones(d) if side == 0 else np.where(np.arange(d) % 2 == 0, 1.0, -1.0)
     return np.asarray(signs / np.sqrt(d))
 
@@ -124,10 +125,10 @@ def _moved(data: Trajectories, move: Floats) -> Trajectories:
 def on_cells(
     cells: Cells, cost: Floats, *, discount: float, confidence: float | None, seed: int, threads: int | None
 ) -> Result:
-    """The library's estimate for the recordings on cells.
+    """The estimate for the recordings on cells.
 
-    Its remarks on single states are not the user's, who knows no cells; that cells forget where in them a point was is
-    the subject of the twins.
+    Its notes on single states are dropped, since users do not know the cells; the twins measure the effect of
+    forgetting the position inside a cell.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -137,7 +138,7 @@ def on_cells(
 
 
 def resolution(sizes: list[Cells], cost: PointCost, discount: float, full: Result, threads: int | None) -> Resolution:
-    """The answer of cells alone for fewer cells; that of the last is known."""
+    """The value on cells for fewer cells; that for the last number is known."""
     results = [
         on_cells(cells, cells.cost(cost), discount=discount, confidence=None, seed=0, threads=threads)
         for cells in sizes[:-1]
@@ -150,18 +151,18 @@ def resolution(sizes: list[Cells], cost: PointCost, discount: float, full: Resul
     )
 
 
-# --- What an answer says about itself, in sentences.
+# --- Messages and notes
 
-FEWEST = 20  # transitions of each side without which no interval means anything
+FEWEST = 20  # transitions of each side below which an interval is meaningless
 
 
 def message(value: float, plain: float, continuous: Continuous) -> str:
-    """The sentence for people."""
+    """The summary sentence."""
     return f"Estimated from recordings of real vectors: {value:.6g}; {continuous.summary(plain)}."
 
 
 def notes(continuous: Continuous, suspicion: Note | None, plain: float, *, interval: bool = True) -> Iterator[Note]:
-    """Everything there is to warn of, in the order of importance; `interval`: whether one was asked for."""
+    """All notes, most important first; `interval`: whether one was requested."""
     check = continuous.shift_check
     failed = check is not None and not check.passed and continuous.route != "map"
     if continuous.route == "approximate":
@@ -197,17 +198,17 @@ def _without_bound(continuous: Continuous) -> str:
     return f"{', '.join(why)}. What helps: {help_}"
 
 
-# --- The distance between two recordings of real vectors: cells, their correction, and what can be said about both.
+# --- The distance
 
-_LEVEL = 0.9  # of the interval that decides about the null where none is asked for
-_MOST_OFF = 0.5  # relative error of the shift check from which on a correction is not believed
-_MAP, _DEALT, _CURVED = 7, 8, 9  # purposes of random numbers
-_TELLING = 2_000  # transitions of each side below which a map is not looked for: its tests see too little
-_NULL = 5  # regroupings behind what cells say of no difference
+_LEVEL = 0.9  # of the interval that decides about the null if none is requested
+_MOST_OFF = 0.5  # relative error of the shift check above which a correction is rejected
+_MAP, _DEALT, _CURVED = 7, 8, 9  # numbers of random streams
+_TELLING = 2_000  # transitions of each side below which no map is fitted: its tests have little power
+_NULL = 5  # permutations behind the null value on cells
 
 
 class _Answer(NamedTuple):
-    """A value, its interval and how it was found."""
+    """A value, its interval and the method that gave it."""
 
     value: float
     interval: tuple[float, float] | None
@@ -274,7 +275,7 @@ def distance(
 def _question(
     cells: Cells, x: Trajectories, y: Trajectories, cost: PointCost, discount: float, seed: int
 ) -> CellProblem:
-    """In units of the scale, so that norms are plain; a cost of one's own keeps the user's units."""
+    """The problem in units of the scale, for closed-form norms; a user-defined cost keeps the user's units."""
     if callable(cost):
         return CellProblem(cells, x, y, cost, discount, seed)
     unit = replace(cells, centres=cells.centres / cells.scale, scale=np.ones(x.d))
@@ -285,10 +286,10 @@ def _question(
 def _confirmed(
     twin: Twin, check: ShiftCheck | None, question: CellProblem, value: float
 ) -> tuple[Twin, ShiftCheck | None]:
-    """A twin that cannot repair a known shift of the user's own recordings is not believed."""
+    """Reject a twin that cannot correct a known shift of the user's recordings."""
     if not twin.used or check is None or check.worst <= _MOST_OFF:
         return twin, check
-    said = f"a shift of {check.distance:.3g} of one's own recording comes out as {check.final:.3g} after it"
+    said = f"a known shift of {check.distance:.3g} is estimated as {check.final:.3g} after it"
     refused = twin._replace(used=False, reason=f"the correction by linear models fails its check: {said}")
     return refused, shift_check(question, value, calibrate=False)
 
@@ -299,12 +300,12 @@ class _Mapped(NamedTuple):
 
 
 def _map(question: CellProblem, twin: Twin, level: float, scale: Floats) -> _Mapped | None:
-    """The map between the two systems, where linear models were tried and do not fit."""
+    """The map between the two systems, if linear models were tried and do not fit."""
     if twin.used or question.x.d == 1 or callable(question.cost):
         return None
     few = min(question.x.n_transitions, question.y.n_transitions)
     if few < _TELLING:
-        reason = f"{_TELLING:,} transitions on each side can tell a map from a near miss, found {few:,}"
+        reason = f"{_TELLING:,} transitions on each side are needed to test a map, found {few:,}"
         return _Mapped(MapFit("refused", None, "", (reason,)), None)
     cells, x, y, cost, discount, _ = question
     rng = question.rng(_MAP)
@@ -312,7 +313,7 @@ def _map(question: CellProblem, twin: Twin, level: float, scale: Floats) -> _Map
         comparison = conjugacy.compare(
             x, y, cost, discount=discount, cells=cells, confidence=level, rng=rng, scale=scale
         )
-    except np.linalg.LinAlgError:  # numbers of very different sizes, of a process that blows up
+    except np.linalg.LinAlgError:  # numbers of very different sizes, from a process that diverges
         comparison = conjugacy.MapComparison("refused", None, None, "", ("the steps are too uneven for a model",), {})
     fit = MapFit(comparison.verdict, comparison.distance, comparison.words, comparison.reasons)
     return _Mapped(fit, comparison.interval)
@@ -327,22 +328,22 @@ def _answer(question: CellProblem, bare: Result, twin: Twin, mapped: _Mapped | N
     value, ends, route = bare.distance, (low, high), "cells"
     if twin.used:
         value, ends, route = *_calibrated(bare, twin, level), "twin"
-    if low <= 0.0 and question.x.d > 1 and not _differ(question):  # no test rejects: what regroupings say is bias
+    if low <= 0.0 and question.x.d > 1 and not _differ(question):  # no test rejects: the value of permutations is bias
         null = null_distances(*question[:5], n=_NULL, seed=question.seed)
         value = min(value, max(0.0, bare.plugin - float(null.mean())))
     hull = min(low, ends[0], value), max(high, ends[1], value)
-    if twin.rough:  # the bias that rough models show may not be there at all
+    if twin.rough:  # the bias of rough models may not apply to the data
         assert bare.estimate is not None
         hull = hull[0], max(hull[1], bare.plugin + _quantile(level) * bare.estimate.standard_error)
     if not twin.used and question.x.d > 1 and question.cells.radius.any():
-        return _approximate(question, value)  # a shift that comes out right is not every difference
+        return _approximate(question, value)  # a correct shift does not cover other differences
     if min(question.x.n_transitions, question.y.n_transitions) < FEWEST:
         return _Answer(value, None, "approximate")
     return _Answer(value, hull, route)
 
 
 def _as_wrong_as(check: ShiftCheck | None, answer: _Answer, *, square: bool) -> _Answer:
-    """An interval that reaches to where the truth is if the answer is as wrong as that about the known shift."""
+    """An interval wide enough for an error as large as that of the known shift."""
     if answer.route != "twin" or answer.interval is None or check is None or check.passed:
         return answer
     low, high = answer.interval
@@ -355,23 +356,23 @@ def _as_wrong_as(check: ShiftCheck | None, answer: _Answer, *, square: bool) -> 
 
 
 def _approximate(question: CellProblem, value: float) -> _Answer:
-    """What cells say, unless curved models can be coupled for less."""
+    """The value on cells, or the cost of coupled curved models if that is lower."""
     if not curved.possible(question):
         return _Answer(value, None, "approximate")
     try:
         most = curved.upper(question, question.rng(_CURVED))
-    except (np.linalg.LinAlgError, ValueError):  # a model that leads nowhere
+    except (np.linalg.LinAlgError, ValueError):  # a degenerate model
         return _Answer(value, None, "approximate")
     return _Answer(min(value, most), None, "approximate", most)
 
 
 def _differ(question: CellProblem) -> bool:
-    """Whether linear models tell apart what cells do not: a shift, say, that stays inside them."""
+    """Whether linear models detect a difference that cells do not, such as a shift within cells."""
     return linear_models_differ(question.x, question.y, question.discount, question.rng(_DEALT))
 
 
 def _calibrated(bare: Result, twin: Twin, level: float) -> tuple[float, tuple[float, float]]:
-    """What cells say less the bias of the twins, and its interval."""
+    """The value on cells minus the bias of the twins, and its interval."""
     assert bare.plugin is not None
     assert bare.estimate is not None
     assert twin.bias is not None

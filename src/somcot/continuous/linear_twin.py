@@ -1,11 +1,12 @@
-"""Linear twins: models of the recordings whose distance is known, on which the bias of cells can be measured.
+"""Linear twins: models of the recordings with known distance, on which the bias of cells is measured.
 
-A second opinion beside the test on cells, which sees little where many cells are visited in the same way from both
-sides: of a shift by half a cell, for instance. Whole episodes are dealt anew, so it is exact for any process.
+A permutation test of linear models complements the test on cells, which has little power if both sides visit many
+cells equally often: for a shift by half a cell, for instance. Whole episodes are permuted, so it is exact for any
+process.
 
-A linear-Gaussian model is fitted to each recording, recordings of the same shape are drawn from both, and the same
-cells are asked for their distance, which is known in closed form. What they say too much on average, they say too much
-of the data too: noise of few visits and the coarseness of the cells together.
+A linear-Gaussian model is fitted to each recording, recordings of the same shape are drawn from both, and their
+distance on the same cells is compared with the closed form. The mean difference estimates the bias for the data:
+noise of few visits and the coarseness of the cells together.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ __all__ = [
 ]
 
 
-# --- Is a linear one-step model adequate? How much of what it leaves unexplained a curved one explains.
+# --- Adequacy of a linear one-step model: how much of its residual a curved model explains
 
 _BUMPS = 60
 _MOST_STEPS = 20_000
@@ -42,10 +43,10 @@ _RIDGE = 1e-4
 
 
 def curvature(data: Trajectories, rng: np.random.Generator) -> float:
-    """Share, between 0 and 1, of the residual of the linear model that bumps explain in steps not used for the fit.
+    """Share, between 0 and 1, of the residual of the linear model that radial basis functions explain out of sample.
 
-    In the direction in which it is largest, so that no change of coordinates matters. Near 0: the rest is noise, and a
-    linear model has all there is to know; near 1: a curved and nearly deterministic system.
+    In the direction in which it is largest, so that it is invariant under linear maps. Near 0: the residual is noise,
+    and a linear model is adequate; near 1: a curved and nearly deterministic system.
 
     Examples
     --------
@@ -60,7 +61,7 @@ def curvature(data: Trajectories, rng: np.random.Generator) -> float:
         kept = np.sort(rng.choice(len(now), _MOST_STEPS, replace=False))
         now, following = now[kept], following[kept]
     spread = now.std(axis=0)
-    if not spread.any():  # it stays where it is, which is linear
+    if not spread.any():  # constant, which is linear
         return 0.0
     now = (now - now.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     bumps = _bumps(now, rng)
@@ -76,7 +77,7 @@ def curvature(data: Trajectories, rng: np.random.Generator) -> float:
 
 
 def _bumps(points: Floats, rng: np.random.Generator) -> Floats:
-    """Gaussian bumps at cluster centres, as wide as it is to the next centres."""
+    """Gaussian radial basis functions at cluster centres, as wide as the distance to the next centres."""
     centres = kmeans(points[:: max(1, len(points) // 5000)], min(_BUMPS, max(2, len(points) // 20)), rng)
     squares = ((centres[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2)
     near = np.sort(squares, axis=1)[:, 1 : 2 + points.shape[1]]
@@ -86,21 +87,21 @@ def _bumps(points: Floats, rng: np.random.Generator) -> Floats:
 
 
 def _residuals(features: Floats, targets: Floats, train: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Floats:
-    """Of a ridge fit on some rows, in the others."""
+    """Residuals of a ridge fit on some rows, in the other rows."""
     F = features[train]
     gram = F.T @ F + _RIDGE * len(F) * np.eye(F.shape[1]) * 1e-2
     return np.asarray(targets[~train] - features[~train] @ np.linalg.solve(gram, F.T @ targets[train]))
 
 
-# --- Do linear models of two recordings differ by more than those of the same episodes dealt at random?
+# --- Permutation test of the distance between linear models
 
 LEVEL = 0.05
 _DEALS = 39
-_MOST_STEPS = 20_000  # of each side
+_MOST_STEPS = 20_000  # used of each side
 
 
 def linear_models_differ(x: Trajectories, y: Trajectories, discount: float, rng: np.random.Generator) -> bool:
-    """Whether the distance of linear models of x and y is among the largest of random deals of the episodes.
+    """Whether the distance of linear models of x and y is among the largest over random permutations of the episodes.
 
     Examples
     --------
@@ -112,21 +113,21 @@ def linear_models_differ(x: Trajectories, y: Trajectories, discount: float, rng:
     """
     table = _Table.of(some_episodes(x, _MOST_STEPS, rng), some_episodes(y, _MOST_STEPS, rng))
     observed = table.distance(table.first, discount)
-    if not np.isfinite(observed):  # no linear model has a distance here, so nothing can be said
+    if not np.isfinite(observed):  # no linear model has a distance here, so no conclusion
         return False
     deals = [table.distance(rng.permutation(table.first), discount) for _ in range(_DEALS)]
     return bool((1 + np.sum(np.array(deals) >= observed)) / (_DEALS + 1) <= LEVEL)
 
 
 def some_episodes(data: Trajectories, most: int, rng: np.random.Generator, least: int = 1) -> Trajectories:
-    """Episodes chosen at random, up to so many steps; at least so many episodes."""
+    """Random episodes with at most `most` steps, but at least `least` episodes."""
     order = rng.permutation(data.n_episodes)
     n = max(least, int(np.searchsorted(np.cumsum(data.lengths[order]), most, side="right")))
     return data if n >= data.n_episodes else data.take(np.sort(order[:n]))
 
 
 class _Table(NamedTuple):
-    """The steps (1, x, x') and starts (1, x) of all episodes, standardised, and whose they are."""
+    """The steps (1, x, x') and initial points (1, x) of all episodes, standardised, with group labels."""
 
     steps: Floats
     starts: Floats
@@ -149,7 +150,7 @@ class _Table(NamedTuple):
         )
 
     def distance(self, first: Bools, discount: float) -> float:
-        """Squared distance of the linear models of those episodes and of the rest; infinite where there is none."""
+        """Squared distance of the linear models of these episodes and of the others; infinite if undefined."""
         try:
             models = [self._model(side) for side in (first, ~first)]
             return between(models[0], models[1], discount=discount).distance
@@ -171,19 +172,19 @@ class _Table(NamedTuple):
         return Linear(np.ascontiguousarray(slopes.T), mean[y] - mean[x] @ slopes, factor(left), start, covariance)
 
 
-# --- Linear twins: models of the recordings whose distance is known, on which the bias of cells can be measured.
+# --- Linear twins
 
 N_TWINS = 12
-_FEW_TWINS = 6  # of recordings so long that each says as much
+_FEW_TWINS = 6  # of long recordings, each of which is as informative
 _LONG = 200_000
 MOST_OUTSIDE = 0.1
 MOST_CURVATURE = 0.3
-_STRAIGHT = 0.05  # up to which a linear model has all there is to know, however large the correction
+_STRAIGHT = 0.05  # curvature up to which a linear model is adequate for any correction
 _MOST_ENDED = 0.05
 
 
 class CellProblem(NamedTuple):
-    """What is asked about two recordings; coordinates are divided by the scale already."""
+    """The comparison of two recordings; coordinates are divided by the scale already."""
 
     cells: Cells
     x: Trajectories
@@ -193,23 +194,23 @@ class CellProblem(NamedTuple):
     seed: int
 
     def raw(self, x: Trajectories | None = None, y: Trajectories | None = None) -> float:
-        """What cells alone say of these, or of other recordings."""
+        """The uncorrected distance on cells of these, or of other recordings."""
         return raw(self.cells, self.x if x is None else x, self.y if y is None else y, self.cost, self.discount)
 
     def rng(self, purpose: int) -> np.random.Generator:
-        """Random numbers of their own for each purpose, so that none depends on what else was asked."""
+        """A separate random stream for each purpose, so that results do not depend on other computations."""
         return np.random.default_rng([self.seed, purpose])
 
 
 def drawn(model: Linear, like: Trajectories, rng: np.random.Generator) -> Trajectories:
-    """A recording of the same shape from a linear model; nothing ends in it."""
+    """A recording of the same shape drawn from a linear model; no episode terminates."""
     return Trajectories(
         np.concatenate(model.record(like.lengths, rng)), like.boundaries, np.zeros_like(like.terminated), like.names
     )
 
 
 def compare(question: CellProblem) -> Twin:
-    """Measure the bias, if linear models can be had; `judged` decides whether it is used."""
+    """Measure the bias, if linear models exist; `judged` decides whether it is used."""
     refused = _refused(question)
     if refused:
         return Twin(False, refused)
@@ -220,7 +221,7 @@ def compare(question: CellProblem) -> Twin:
         models = fit(x), fit(y)
         truth = between(*models, str(question.cost), discount=question.discount).distance
     except ValueError as error:
-        return Twin(False, f"there is no linear model with a distance: {error}", curvature=bend)
+        return Twin(False, f"no linear model with a distance exists: {error}", curvature=bend)
     n = N_TWINS if x.n_transitions + y.n_transitions <= _LONG else _FEW_TWINS
     own = _shares(question.cells, x, y)
     errors, outside, shares = [], [], []
@@ -237,7 +238,7 @@ def compare(question: CellProblem) -> Twin:
 
 
 def judged(twin: Twin, plain: float) -> Twin:
-    """Whether the models are near enough to the data to correct what cells say, `plain`."""
+    """Whether the models are close enough to the data to correct the value on cells, `plain`."""
     if not twin.used or twin.bias is None or twin.outside is None or twin.curvature is None:
         return twin
     reason = ""
@@ -253,11 +254,11 @@ def judged(twin: Twin, plain: float) -> Twin:
 
 
 def _refused(question: CellProblem) -> str:
-    """Why there can be no twin, if so."""
+    """Why there can be no twin, or an empty string."""
     if not isinstance(question.cost, str):
-        return "there is no closed form for a cost of one's own"
+        return "a user-defined cost has no closed form"
     if not question.cells.radius.any():
-        return "every point is a cell of its own"
+        return "every point is a separate cell"
     if min(question.x.n_transitions, question.y.n_transitions) < 4 * question.x.d:
         return "there are too few steps for a linear model"
     ended = max(_ended(question.cells, side, question.discount) for side in (0, 1))
@@ -267,7 +268,7 @@ def _refused(question: CellProblem) -> str:
 
 
 def _ended(cells: Cells, side: int, discount: float) -> float:
-    """Share of the discounted time in cells of ends."""
+    """Share of the discounted time in cells of terminated ends."""
     if not cells.n_ends:
         return 0.0
     chain = cells.recordings[side].chain(check=False)
@@ -275,7 +276,7 @@ def _ended(cells: Cells, side: int, discount: float) -> float:
 
 
 def _outside(twin: Trajectories, data: Trajectories) -> float:
-    """Share of points outside the box of the recording."""
+    """Share of points outside the bounding box of the recording."""
     low, high = data.points.min(axis=0), data.points.max(axis=0)
     return float(((twin.points < low) | (twin.points > high)).any(axis=1).mean())
 

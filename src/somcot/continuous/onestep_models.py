@@ -1,10 +1,10 @@
-"""An approximate distance where nothing vouches for one: curved models of both sides, coupled by common noise.
+"""Smooth one-step models, and an approximate upper bound of the distance without guarantee by common noise.
 
-Each recording has a model: a curved one-step mean, and noise whose size depends on the place. Fed with the same noise,
-from starts that are matched by what the pairs then cost, the two models are coupled, and what that costs, D, is at
-least their distance. Models are not the data: what cells say of the data and what they say of recordings drawn from the
-models differ by about what the models miss. So D + cells(data) - cells(models) estimates an upper bound of the
-distance. No proof comes with it, and no interval.
+Each recording has a model: a curved one-step mean, and noise whose covariance depends on the position. Driven by the
+same noise, from initial points matched by the cost of the resulting pairs, the two models are coupled, and the cost of
+that coupling, D, is at least their distance. Models are not the data: the distances on cells of the data and of
+recordings drawn from the models differ by about what the models miss. So D + cells(data) - cells(models) estimates an
+upper bound of the distance. It has no guarantee and no interval.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ __all__ = [
 ]
 
 
-# --- A smooth model of one step, x' = x + f(x) + noise: affine terms and bumps, fitted by ridge regression.
+# --- A smooth one-step model, x' = x + f(x) + noise: affine terms and radial basis functions, by ridge regression
 
 _MOST_BUMPS = 150
 _WIDTHS = (0.6, 1.0, 1.8, 3.5)  # times the root of the dimension, in standard deviations
 _PENALTIES = (1e-4, 1e-2, 0.1, 1.0, 10.0)
 _CHARGE = 1.2  # of degrees of freedom, in generalised cross-validation: above 1 it seldom overfits
-_TUNED = 3000  # steps that the width of the bumps is chosen on
+_TUNED = 3000  # steps used to choose the width of the bumps
 
 
 class Moments(NamedTuple):
-    """Sums over steps that a fit needs: of features with features, with moves, and of moves with moves."""
+    """Sums over steps for a fit: products of features with features, features with moves, and moves with moves."""
 
     n: int
     features: Floats
@@ -47,12 +47,12 @@ class Moments(NamedTuple):
     moves: Floats
 
     def plus(self, other: Moments) -> Moments:
-        """Those of the steps of both."""
+        """The moments of the steps of both."""
         n, features, mixed, moves = other
         return Moments(self.n + n, self.features + features, self.mixed + mixed, self.moves + moves)
 
     def left(self, weights: Floats) -> Floats:
-        """Squares and products of what weights leave of the moves, (d, d), summed."""
+        """Sums of squares and products of the residuals of the moves, (d, d)."""
         explained = weights.T @ self.mixed
         return np.asarray(self.moves - explained - explained.T + weights.T @ self.features @ weights)
 
@@ -64,9 +64,9 @@ class OneStep:
     Attributes
     ----------
     centre, scale : ndarray, shape (d,)
-        Of the points, which are standardised.
+        Mean and scale of the points, which are standardised.
     bumps : ndarray, shape (m, d)
-        Where the bumps are, standardised.
+        Centres of the radial basis functions ("bumps"), standardised.
     width : float
     weights : ndarray, shape (1 + d + m, d)
     freedom : float
@@ -93,16 +93,16 @@ class OneStep:
         return blanks[int(np.argmin(widths))].refitted(now, following)
 
     def moments(self, now: Floats, following: Floats) -> Moments:
-        """Of steps, moves in units of `scale`."""
+        """The moments of steps, with moves in units of `scale`."""
         H, moves = self.features(now), (following - now) / self.scale
         return Moments(len(now), H.T @ H, H.T @ moves, moves.T @ moves)
 
     def refitted(self, now: Floats, following: Floats) -> OneStep:
-        """The same bumps, other steps."""
+        """A model with the same bumps for other steps."""
         return self.solved(self.moments(now, following))
 
     def solved(self, moments: Moments) -> OneStep:
-        """The same bumps, weights by the moments of steps."""
+        """A model with the same bumps and weights from the moments of steps."""
         _, weights, freedom = _ridge(moments, len(self.centre))
         return OneStep(self.centre, self.scale, self.bumps, self.width, weights, freedom)
 
@@ -116,11 +116,11 @@ class OneStep:
         return H
 
     def mean(self, points: Floats) -> Floats:
-        """Where a step from each point leads on average."""
+        """The mean of the next point from each point."""
         return np.asarray(points + self.features(points) @ self.weights * self.scale)
 
     def mean_and_slope(self, points: Floats) -> tuple[Floats, Floats]:
-        """The same, and its derivative: entry (i, k, l) is that of coordinate k by coordinate l at point i."""
+        """`mean` and its derivative: entry (i, k, l) is that of coordinate k in coordinate l at point i."""
         d = points.shape[1]
         H = self.features(points)
         u, heights, own = H[:, 1 : 1 + d], H[:, 1 + d :], self.weights[1 + d :]
@@ -159,29 +159,29 @@ def _ridge(moments: Moments, d: int) -> tuple[float, Floats, float]:
     return best
 
 
-# --- An approximate distance where nothing vouches for one: curved models of both sides, coupled by common noise.
+# --- An approximate upper bound without guarantee: curved models coupled by common noise
 
-_MOST_STEPS = 20_000  # of each side that are looked at
+_MOST_STEPS = 20_000  # used of each side
 _STARTS = 80
-_NOISES = 6  # runs of the noise: a half to match starts by, a half to measure on, and the other way round
-_DRAWN = 4  # recordings from the models
-_PLACES = 30  # with noise of their own
-_SHARED = 10  # steps of the average noise that each place's is mixed with
-_LATE = 0.01  # weight of the steps that the last of a run stands for
-_LONGEST = 300  # steps of a run
-_FEWEST = 200  # transitions of each side
+_NOISES = 6  # runs of the noise: half to match initial points, half to measure on, and vice versa
+_DRAWN = 4  # recordings drawn from the models
+_PLACES = 30  # number of positions with separate noise covariances
+_SHARED = 10  # weight of the average noise, in steps, in the covariance of each position
+_LATE = 0.01  # discount weight after which a run is cut; its last step represents the rest
+_LONGEST = 300  # maximum number of steps of a run
+_FEWEST = 200  # minimum number of transitions of each side
 _MOST_COORDINATES = 6
 
 
 def possible(question: CellProblem) -> bool:
-    """Whether curved models can be had: enough steps in few coordinates, no ends for good, a cost with a name."""
+    """Whether curved models apply: enough steps, few coordinates, no terminated episodes, a named cost."""
     sides = question.x, question.y
     enough = min(side.n_transitions for side in sides) >= _FEWEST and question.x.d <= _MOST_COORDINATES
     return enough and isinstance(question.cost, str) and not any(side.terminated.any() for side in sides)
 
 
 def upper(question: CellProblem, rng: np.random.Generator) -> float:
-    """What curved models say the distance is at most, less what they miss."""
+    """Estimated upper bound of the distance from curved models, corrected for what they miss."""
     x, y = (some_episodes(side, _MOST_STEPS, rng) for side in (question.x, question.y))
     models = Curved.of(x, rng), Curved.of(y, rng)
     said = [question.raw(models[0].drawn(x, rng), models[1].drawn(y, rng)) for _ in range(_DRAWN)]
@@ -189,7 +189,7 @@ def upper(question: CellProblem, rng: np.random.Generator) -> float:
 
 
 class _Nearest:
-    """The nearest of some points, in units of their spread."""
+    """Nearest-neighbour search among some points, in units of their spread."""
 
     def __init__(self, points: Floats, unit: Floats) -> None:
         self.points, self.unit = points / unit, unit
@@ -201,7 +201,7 @@ class _Nearest:
         return cKDTree(self.points)
 
     def to(self, points: Floats) -> Any:
-        """Distance and number of it."""
+        """Distance and index of the nearest point."""
         return self.tree.query(points / self.unit)
 
 
@@ -214,9 +214,9 @@ class Curved(NamedTuple):
     places : _Nearest
         Centres of clusters.
     roots : ndarray, shape (n_places, d, d)
-        Symmetric root of the covariance of the noise there.
+        Symmetric root of the covariance of the noise at each position.
     data : _Nearest
-        All points: a model is not believed farther from them than `reach`.
+        All points: the model is not used farther from them than `reach`.
     reach : float
     starts : ndarray, shape (n_episodes, d)
     """
@@ -250,7 +250,7 @@ class Curved(NamedTuple):
         return cls(step, places, roots, data, reach, recording.starts)
 
     def after(self, points: Floats, noise: Floats) -> Floats:
-        """Where a step with that standard normal noise leads."""
+        """The next points for this standard normal noise."""
         here = self.roots[self.places.to(points)[1]]
         new = self.step.mean(points) + np.einsum("nij,nj->ni", here, noise)
         far, nearest = self.data.to(new)
@@ -272,7 +272,7 @@ class Curved(NamedTuple):
 
 
 def _coupled(models: tuple[Curved, Curved], cost: PointCost, discount: float, rng: np.random.Generator) -> float:
-    """What the coupling by common noise costs, starts matched on some runs of the noise and measured on others."""
+    """Cost of the coupling by common noise, initial points matched on some runs of the noise and measured on others."""
     from scipy.optimize import linear_sum_assignment
 
     first = [model.starts[rng.integers(len(model.starts), size=_STARTS)] for model in models]
@@ -281,7 +281,7 @@ def _coupled(models: tuple[Curved, Curved], cost: PointCost, discount: float, rn
     for run in range(_NOISES):
         x, y = first
         for t in range(n + 1):
-            weight = (1.0 - discount) * discount**t if t < n else discount**t  # the last stands for all that follow
+            weight = (1.0 - discount) * discount**t if t < n else discount**t  # the last represents all that follow
             costs[run % 2] += weight / (_NOISES // 2) * apart(cost, x, y, np.ones(x.shape[1]))
             noise = np.broadcast_to(rng.standard_normal((1, x.shape[1])), x.shape)
             x, y = models[0].after(x, noise), models[1].after(y, noise)

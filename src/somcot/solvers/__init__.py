@@ -1,8 +1,8 @@
-"""The table of methods: what `somcot.distance` can be asked for, read by the API, the command line, reports and tests.
+"""The table of methods of `somcot.distance`, used by the API, the command line, reports and tests.
 
-A new solver is one file and one row here. Rows hold text only: a module is imported when its method is used, since
-compiled code takes a moment to load. Its options (and `confidence`, `rng`, ... where it has them) are the keyword-only
-arguments of the function.
+A new solver is one file and one row here. Rows contain text only: a module is imported when its method is used, since
+compiled code takes a moment to load. The options of a method (and `confidence`, `rng`, ... if it has them) are the
+keyword-only arguments of its function.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Method(NamedTuple):
         ``"module:function"``.
     takes : {"chains", "data", "streams"}
         ``function(problem)`` of two chains (data are counted first), ``function(x, y, cost)`` of chains or data, or the
-        same of anything one can draw from.
+        same of any source of transitions.
     summary : str
-        For people who read a report or a help page.
+        Description for reports and help pages.
     when : str
-        What one has at hand when this is the method to choose, as in the table of docs/choosing.md.
+        When to choose this method, as in the table of docs/choosing.md.
     """
 
     name: str
@@ -42,14 +42,14 @@ class Method(NamedTuple):
     summary: str
     when: str
 
-    @cache  # noqa: B019 - rows are few and stay
+    @cache  # noqa: B019 - rows are few and permanent
     def load(self) -> Callable[..., Result]:
-        """The function, imported when it is first used."""
+        """The function, imported on first use."""
         return load_function(self.where)
 
     @cache  # noqa: B019
     def options(self) -> tuple[str, ...]:
-        """What it takes as keywords only; reading a signature takes as long as a solve of ten states."""
+        """Names of the keyword-only options; cached, since reading a signature takes as long as solving ten states."""
         return tuple(option_names(self.load()))
 
 
@@ -73,28 +73,28 @@ _ROWS = (
         "somcot.inference.estimate:plugin",
         "data",
         "exact distance of the chains estimated from the data",
-        "recorded data, and no wish for correction",
+        "recorded data, without bias correction",
     ),
     Method(
         "saddle",
         "somcot.inference.estimate:saddle",
         "data",
         "the paper's saddle point on the observed occupancies",
-        "interest in the paper's saddle point itself",
+        "the paper's saddle point itself",
     ),
     Method(
         "somcot",
         "somcot.solvers.somcot:solve",
         "streams",
         "SOMCOT, the paper's stochastic algorithm",
-        "a source to draw from, or a wish for the paper's algorithm",
+        "a source to draw from, or the paper's algorithm",
     ),
     Method(
         "sinkhorn",
         "somcot.solvers.sinkhorn:solve",
         "chains",
         "Sinkhorn value iteration, an upper bound",
-        "a wish to reproduce Sinkhorn value iteration",
+        "reproducing Sinkhorn value iteration",
     ),
     Method(
         "lp",
@@ -108,7 +108,7 @@ METHODS = {row.name: row for row in _ROWS}
 
 
 def describe(name: str) -> str:
-    """What a method is, for people; the name itself where the table does not know it.
+    """The description of a method; the name itself if the table does not contain it.
 
     Examples
     --------

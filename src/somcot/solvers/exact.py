@@ -1,4 +1,4 @@
-"""Exact distances between known chains, whatever the clock: chooses the solver."""
+"""Exact distances between known chains for any clock: selects the solver."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def solve(
     ----------
     problem : Problem
     pairs : {"reachable", "all"}
-        Work on the pairs the start can reach (enough for the distance) or on all of them (the whole potential).
+        Solve on the pairs reachable from the initial pairs (enough for the distance), or on all pairs (full potential).
     threads : int, optional
         Threads for the transport problems, by default one per core; the result does not depend on it.
     max_sweeps : int
-        Rounds of improvement to allow; a handful is normal.
+        Maximum number of improvement sweeps; a handful is normal.
     tolerance : float
-        What leaving out states that hardly occur may add to the bracket, relative to the range of the cost. Larger
-        values leave out more and are faster on local chains; 0 keeps all states. At discounts up to 0.9995; close to 1
-        every state may count.
+        Maximum increase of the bracket by removing rare states, relative to the range of the cost. Larger values
+        remove more states and are faster on local chains; 0 keeps all states. Applies at discounts up to 0.9995; closer
+        to 1 every state may matter.
     reduce : bool
-        Solve the smallest problem with the same answer: rare states left out, states that behave alike merged, each
-        pair once where a chain is compared with itself. At discounts up to 0.9995.
+        Solve the smallest problem with the same solution: rare states removed, equivalent states merged, each
+        pair once if a chain is compared with itself. Applies at discounts up to 0.9995.
     """
     if problem.clock.name == "discount" and problem.discount <= CLOSE:
         return policy_iteration.solve(

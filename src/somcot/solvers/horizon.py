@@ -1,13 +1,13 @@
-"""Finite horizons, kernels and costs that may change with time: one backward pass, nothing to iterate.
+"""Finite horizons, with kernels and costs that may change with time: one backward pass, without iteration.
 
-V_{T-1} = c_{T-1} and V_t = c_t + OT(P_t, Q_t; V_{t+1}); the distance is OT(start laws; V_0) / T. Every sweep gives
-bounds of its transports, and what they leave open adds up from the end to the start:
+V_{T-1} = c_{T-1} and V_t = c_t + OT(P_t, Q_t; V_{t+1}); the distance is OT(initial distributions; V_0) / T. Every
+sweep bounds its transport problems, and the errors accumulate from the end to the start:
 
-    low_t = V_t - e_t,    e_t = e_{t+1} + max(V_t - c_t - low OT(V_{t+1})) + rounding,    likewise above,
+    low_t = V_t - e_t,    e_t = e_{t+1} + max(V_t - c_t - low OT(V_{t+1})) + rounding,    and similarly above,
 
-since OT moves by no more than its costs do. A forward pass then follows the plans, which the same sweeps find again.
-Where kernels stay the same, the coupling of the Result is the mean over the T times of (pair, next pair); the step
-after the last time costs nothing, so any plan will do for it.
+since OT is 1-Lipschitz in its costs. A forward pass then follows the plans, which the same sweeps compute again.
+If kernels are constant, the coupling of the Result is the mean over the T times of (pair, next pair); the step
+after the last time costs nothing, so any plan is optimal for it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Finite", "metric", "solve"]
 
-_KEPT = 2e8  # bytes that the bases of all steps may take, roughly, to be kept for the way back
+_KEPT = 2e8  # approximate maximum size in bytes of all bases, to keep them for the forward pass
 _WIDEST = 1e-4  # width of a bracket, relative to the range of the cost, that still counts as solved
 Chain = MarkovChain | TimeChain
 
@@ -61,18 +61,18 @@ class Finite:
 
     @cached_property
     def offset(self) -> float:
-        """The least cost of all times."""
+        """The smallest cost over all times."""
         return min(float(cost.min()) for cost in self.costs)
 
     @cached_property
     def scale(self) -> float:
-        """The range of the costs; their size where they are constant, or 1 where they are 0."""
+        """The range of the costs; their magnitude if they are constant, or 1 if they are 0."""
         most = max(float(cost.max()) for cost in self.costs)
         return most - self.offset or abs(most) or 1.0
 
     @property
     def repeats(self) -> bool:
-        """Whether both kernels stay the same."""
+        """Whether both kernels are constant."""
         return isinstance(self.x, MarkovChain) and isinstance(self.y, MarkovChain)
 
     def unit_cost(self, t: int) -> Floats:
@@ -86,7 +86,7 @@ class Finite:
 
 @dataclass(eq=False)
 class _Steps:
-    """The sweep of each step; where nothing changes with time, the same one with its bases."""
+    """The sweep of each step; if nothing changes with time, a single sweep with its bases."""
 
     problem: Finite
     pairs: list[Pairs]
@@ -95,7 +95,7 @@ class _Steps:
 
     @cached_property
     def small(self) -> bool:
-        """Whether the bases of all steps may be kept."""
+        """Whether the bases of all steps fit into memory."""
         chains = self.problem.x, self.problem.y
         entries = [
             len(pairs) * sum(_width(_support(chain, t)) for chain in chains) for t, pairs in enumerate(self.pairs[:-1])
@@ -103,18 +103,18 @@ class _Steps:
         return 100.0 * sum(entries) <= _KEPT
 
     def sweep(self, t: int) -> Sweep:
-        """Of the step from time t."""
+        """The sweep of the step from time t."""
         place = 0 if self.problem.repeats else t
         if place not in self.known:
             if not self.problem.repeats and not self.small:
-                self.known.clear()  # bases of many steps would fill the memory; finding them again is one more sweep
+                self.known.clear()  # bases of many steps would fill the memory; recomputing takes one more sweep
             following = self.pairs[min(t + 1, len(self.pairs) - 1)]
             self.known[place] = Sweep(self.problem.step(t), self.pairs[t], self.threads, targets=following)
         return self.known[place]
 
 
 class _Backward(NamedTuple):
-    """What the backward pass found: V of every time, in units of the unit cost, and by how much it may be off."""
+    """Result of the backward pass: V of every time, on the unit-cost scale, and its error bounds."""
 
     V: list[Floats]
     below: float
@@ -122,7 +122,7 @@ class _Backward(NamedTuple):
 
 
 def solve(x: Chain, y: Chain, costs: tuple[Floats, ...], *, threads: int | None = None) -> Result:
-    """The least mean cost of the first T moments, with its bracket, coupling and gradient."""
+    """The minimum mean cost over the first T times, with its bracket, coupling and gradient."""
     began = time.perf_counter()
     problem = Finite(x, y, costs)
     steps = _Steps(problem, _reached(problem), threads)
@@ -163,7 +163,7 @@ def solve(x: Chain, y: Chain, costs: tuple[Floats, ...], *, threads: int | None 
 
 
 def _makeup(problem: Finite) -> ContributionInputs | None:
-    """What contributions need; they add up where the cost stays the same."""
+    """Inputs of contributions; they sum to the distance if the cost is constant."""
     cost = problem.costs[0]
     if not (isinstance(problem.x, MarkovChain) and isinstance(problem.y, MarkovChain)):
         return None
@@ -173,7 +173,7 @@ def _makeup(problem: Finite) -> ContributionInputs | None:
 
 
 def metric(x: Chain, y: Chain, costs: tuple[Floats, ...], *, threads: int | None = None) -> Floats:
-    """The mean cost of the first T moments from every pair of states of time 0."""
+    """The mean cost over the first T times from every pair of states at time 0."""
     problem = Finite(x, y, costs)
     everything = [pairs_where(np.ones(cost.shape, dtype=np.bool_)) for cost in costs]
     back = _backward(problem, _Steps(problem, everything, threads))
@@ -185,7 +185,7 @@ def _backward(problem: Finite, steps: _Steps) -> _Backward:
     T = problem.n_times
     require(8.0 * sum(cost.size for cost in problem.costs), f"tables of {T} times", "choose a shorter horizon")
     V = [problem.unit_cost(t) for t in range(T)]
-    below = above = 4.0 * np.finfo(np.float64).eps  # of the unit cost itself
+    below = above = 4.0 * np.finfo(np.float64).eps  # rounding of the unit cost
     for t in reversed(range(T - 1)):
         pairs, cost = steps.pairs[t], V[t][steps.pairs[t].x, steps.pairs[t].y]
         improvement = steps.sweep(t).improve(np.ascontiguousarray(V[t + 1]))
@@ -198,7 +198,7 @@ def _backward(problem: Finite, steps: _Steps) -> _Backward:
 
 
 class _Forward(NamedTuple):
-    """What the forward pass found: the law of pairs at every time, bounds of the total, and slopes of the kernels."""
+    """Result of the forward pass: the distribution of pairs at every time, bounds of the total, kernel slopes."""
 
     laws: list[Floats]
     ends: tuple[float, float]
@@ -209,7 +209,7 @@ class _Forward(NamedTuple):
 
 
 def _forward(problem: Finite, steps: _Steps, back: _Backward) -> _Forward:
-    """Follow the plans from the start; at discount 1 the weight of a pair is its probability."""
+    """Follow the plans from the initial pairs; at discount 1 the weight of a pair is its probability."""
     T = problem.n_times
     start = _start(problem, steps, back)
     laws, slots_x, slots_y, margin = [start.law], [start.slots[0]], [start.slots[1]], start.margin
@@ -243,7 +243,7 @@ def _added(joint: csr_array | None, kernel: Kernel, mass: Floats) -> csr_array:
 
 
 def _coupling(problem: Finite, steps: _Steps, back: _Backward, joint: csr_array | None, laws: list[Floats]) -> Coupling:
-    """The mean over time of (pair, next pair); after the last time by the plans of the step before."""
+    """The mean over time of (pair, next pair); after the last time with the plans of the preceding step."""
     pairs, sweep, T = steps.pairs[0], steps.sweep(0), problem.n_times
     if T == 1:
         sweep.improve(np.ascontiguousarray(back.V[0]))
@@ -258,7 +258,7 @@ def _coupling(problem: Finite, steps: _Steps, back: _Backward, joint: csr_array 
 
 
 def _least(margin: Margin, minima: tuple[Floats, Floats]) -> Margin:
-    """Of two margins, the smaller parts."""
+    """The smaller parts of two margins."""
     return Margin(min(margin.mass, float(minima[0].min())), min(margin.cost, max(float(minima[1].min()), 0.0)))
 
 
@@ -270,7 +270,7 @@ class _Start(NamedTuple):
 
 
 def _start(problem: Finite, steps: _Steps, back: _Backward) -> _Start:
-    """The coupling of the start laws against V_0: one transport problem."""
+    """The coupling of the initial distributions against V_0: one transport problem."""
     n_x, n_y = problem.costs[0].shape
     supports = [_start_only(chain.initial) for chain in (problem.x, problem.y)]
     unit = UnitProblem(supports[0], supports[1], np.zeros((1, 1)), 1.0)
@@ -286,7 +286,7 @@ def _start(problem: Finite, steps: _Steps, back: _Backward) -> _Start:
 
 
 def _start_only(initial: Floats) -> Support:
-    """A support of one state that leads nowhere in particular, and the start law as its last row."""
+    """A support of one state with a self-loop, and the initial distribution as its last row."""
     first = np.flatnonzero(initial)
     return Support(
         np.array([0, 1, 1 + len(first)], dtype=np.int64),
@@ -305,7 +305,7 @@ def _width(support: Support) -> float:
 
 
 def _reached(problem: Finite) -> list[Pairs]:
-    """The pairs that any coupling can be in at each time (where nothing changes with time: at any time)."""
+    """The pairs that any coupling can reach at each time (if nothing changes with time: at any time)."""
     if problem.repeats:
         return [reachable_pairs(problem.step(0))] * problem.n_times
     mask = np.outer(problem.x.initial > 0, problem.y.initial > 0)
@@ -349,7 +349,7 @@ def _together(problem: Finite, tables: list[Floats], labels: list[tuple[Hashable
 
 
 def _residuals(problem: Finite, laws: list[Floats]) -> Residuals:
-    """Mean absolute difference between the sides of the coupling and the chains' own laws, time by time."""
+    """Mean absolute difference between the marginals of the coupling and the chains' distributions, time by time."""
     T = len(laws)
     own = [_own_laws(chain, T) for chain in (problem.x, problem.y)]
     gaps = [
@@ -368,7 +368,7 @@ def _own_laws(chain: Chain, n_times: int) -> list[Floats]:
 
 
 def _gradient(problem: Finite, forward: _Forward, initial: Floats) -> Gradient:
-    """Where nothing changes with time: slopes of all steps together, and of a cost that is added at every time."""
+    """If nothing changes with time: slopes summed over all steps, and of a cost that is added at every time."""
     T = problem.n_times
     sides = [
         row_gradient(chain, np.sum([_padded(chain.support, slots[0]), *slots[1:]], axis=0), problem.scale / T)
@@ -380,7 +380,7 @@ def _gradient(problem: Finite, forward: _Forward, initial: Floats) -> Gradient:
 
 
 def _padded(support: Support, slots: Floats) -> Floats:
-    """Slopes of the start row among those of all rows."""
+    """Slopes of the initial row, padded to all rows."""
     return np.append(np.zeros(int(support.indptr[-2])), slots[1:])
 
 
@@ -399,7 +399,7 @@ def _time_gradient(problem: Finite, forward: _Forward, initial: Floats) -> TimeG
 
 
 def _matrix(support: Support, values: Floats, n_columns: int) -> Floats:
-    """Numbers per entry of one step, start row apart, as a dense matrix."""
+    """Numbers per entry of one step, without the initial row, as a dense matrix."""
     from scipy.sparse import csr_array
 
     n = int(support.indptr[-2])

@@ -3,13 +3,13 @@
 L = <mu, c - alpha_X - alpha_Y + gamma V' - V> + <nu_X lambda_X, alpha_X> + <nu_Y lambda_Y, alpha_Y>
         + (1 - gamma) <nu_0, V>
 
-with the signs of Algorithm 2 (the paper's printed Lagrangian has alpha the other way round). Everything is a full
-array, for checking and teaching; SOMCOT itself never builds mu.
+with the signs of Algorithm 2 (the paper's printed Lagrangian has the opposite sign of alpha). All variables are full
+arrays, for checking and teaching; SOMCOT itself never builds mu.
 
 L = <mu, c - alpha_X - alpha_Y + g V' - V> + <nu_X lambda_X, alpha_X> + <nu_Y lambda_Y, alpha_Y> + (1 - g) <nu_0, V>
 
 mu and lambda take entropic steps, in logs; lambda's step is divided by the mass of its state, which makes it an
-entropic step on the joint law nu(x) lambda(y | x). The duals take gradient steps at the point 2 m_{k+1} - m_k.
+entropic step on the joint distribution nu(x) lambda(y | x). The duals take gradient steps at the point 2 m_{k+1} - m_k.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-# --- The saddle point behind SOMCOT as plain functions: Lagrangian, gradients, duality gap.
+# --- The saddle point of SOMCOT as functions: Lagrangian, gradients, duality gap
 
 
 class Instance(NamedTuple):
@@ -49,7 +49,7 @@ class Instance(NamedTuple):
     cost: Floats  # (n_x, n_y)
     nu_x: Floats  # (n_x, n_x)
     nu_y: Floats  # (n_y, n_y)
-    start: Floats  # (n_x, n_y), law of the first pair
+    start: Floats  # (n_x, n_y), distribution of the first pair
     discount: float
 
 
@@ -82,9 +82,9 @@ def value(instance: Instance, primal: Primal, dual: Dual) -> float:
 
 
 def gradients(instance: Instance, primal: Primal, dual: Dual) -> tuple[Primal, Dual]:
-    """Derivatives of the Lagrangian by its six variables (Eqs. 10-15 of the paper, in expectation).
+    """Derivatives of the Lagrangian in its six variables (Eqs. 10-15 of the paper, in expectation).
 
-    The dual part is what the maximising player adds; Algorithm 2 writes its negative.
+    The dual part is the ascent direction; Algorithm 2 writes its negative.
     """
     cost, nu_x, nu_y, start, discount = instance
     mu, lambda_x, lambda_y = primal
@@ -102,15 +102,15 @@ def gradients(instance: Instance, primal: Primal, dual: Dual) -> tuple[Primal, D
 
 
 def duality_gap(instance: Instance, primal: Primal, dual: Dual, best_primal: Primal, best_dual: Dual) -> float:
-    """The gap of averaged iterates against given comparators, G_K of the paper.
+    """The gap of averaged iterates against fixed comparators, G_K of the paper.
 
-    L is linear in either player, so the mean over iterates is the value at their mean.
+    L is linear in each player, so the mean over iterates is the value at their mean.
     """
     return value(instance, primal, best_dual) - value(instance, best_primal, dual)
 
 
 def best_dual(instance: Instance, primal: Primal) -> Dual:
-    """The comparator (alpha*, V*) of Lemma 1: the duals within the radii that punish `primal` most."""
+    """The comparator (alpha*, V*) of Lemma 1: the duals within the radii that penalise `primal` most."""
     radius = float(np.abs(instance.cost).max()) / (1 - instance.discount)
     zero = Dual(*(np.zeros(shape) for shape in _dual_shapes(instance)))
     _, by_dual = gradients(instance, primal, zero)
@@ -125,7 +125,7 @@ def _dual_shapes(instance: Instance) -> tuple[tuple[int, ...], ...]:
 
 
 def _reduced_cost(cost: Floats, discount: float, dual: Dual) -> Floats:
-    """The gradient by mu, c - alpha_X - alpha_Y + gamma V' - V, (n_x, n_y, n_x, n_y)."""
+    """The gradient in mu, c - alpha_X - alpha_Y + gamma V' - V, (n_x, n_y, n_x, n_y)."""
     return np.asarray(
         (cost - dual.V)[:, :, None, None]
         - dual.alpha_x.transpose(0, 2, 1)[:, :, :, None]
@@ -134,20 +134,20 @@ def _reduced_cost(cost: Floats, discount: float, dual: Dual) -> Floats:
     )
 
 
-# --- Primal-dual steps for the paper's Lagrangian with known occupancies, on the supports only.
+# --- Primal-dual steps on the supports
 
 Slots = NDArray[np.uint32]
 
 
 class Layout(NamedTuple):
-    """State pairs and their cells: where each pair's rows, columns and cells begin, and what they stand for."""
+    """State pairs and their cells: offsets of the rows, columns and cells of each pair, and their states."""
 
     pair_x: NDArray[np.int32]
     pair_y: NDArray[np.int32]
     offset_x: Places
     offset_y: Places
     cells: NDArray[np.int64]
-    row: Slots  # of each cell: where its row, its column and its next pair stand
+    row: Slots  # index of the row, the column and the next pair of each cell
     column: Slots
     following: Slots
     kernel_x: Floats  # P(x' | x) of each row of each pair
@@ -161,7 +161,7 @@ class Layout(NamedTuple):
 
 
 class Point(NamedTuple):
-    """Where the iteration stands: logs of the primal variables, duals, marginals of mu, and sums for averages."""
+    """State of the iteration: logs of the primal variables, duals, marginals of mu, and sums for averages."""
 
     log_mu: Floats
     log_lambda_x: Floats
@@ -173,7 +173,7 @@ class Point(NamedTuple):
     marginal_y: Floats
     state_law: Floats
     next_law: Floats
-    mass: Floats  # mu before it is normalised
+    mass: Floats  # mu before normalisation
     sum_mu: Floats
     sum_lambda_x: Floats
     sum_lambda_y: Floats
@@ -189,7 +189,7 @@ def start_point(layout: Layout) -> Point:
     per_y = np.bincount(layout.pair_y, minlength=layout.n_y)[layout.pair_y]
     return Point(
         np.full(n_cells, -math.log(n_cells)),
-        -np.array([math.log(count) for count in per_x]),  # np.log has other bits on other machines
+        -np.array([math.log(count) for count in per_x]),  # the bits of np.log depend on the machine
         -np.array([math.log(count) for count in per_y]),
         np.zeros(int(layout.offset_x[-1])),
         np.zeros(int(layout.offset_y[-1])),
@@ -249,7 +249,7 @@ def advance(layout, point, discount, primal_step, dual_step, n_steps, averaging)
 
 @part
 def _move_alpha(offset, kernel, mass, log_lambda, lambda_, marginal, old, alpha, step, radius):
-    """Alpha -= step * (marginal of mu - nu lambda) at 2 new - old; brings `lambda_`, the old one, up to date."""
+    """Alpha -= step * (marginal of mu - nu lambda) at 2 new - old; updates `lambda_`, the old value."""
     for k in range(lambda_.size):
         weight = exp(log_lambda[k])
         wanted = mass[k] * (2.0 * weight - lambda_[k])
@@ -261,7 +261,7 @@ def _move_alpha(offset, kernel, mass, log_lambda, lambda_, marginal, old, alpha,
 
 @part
 def _move_mu(layout, point, discount, step, averaging):
-    """Log mu -= step * (c - alpha_X - alpha_Y + g V' - V), normalised; refreshes the marginals."""
+    """Log mu -= step * (c - alpha_X - alpha_Y + g V' - V), normalised; updates the marginals."""
     n = layout.cost.size
     up_x, up_y, down = np.empty(point.alpha_x.size), np.empty(point.alpha_y.size), np.empty(point.V.size)
     for t in range(up_y.size):
@@ -302,7 +302,7 @@ def _move_mu(layout, point, discount, step, averaging):
 
 @part
 def _add_gathered(logs, row, up_x, column, up_y, following, down):
-    """Add up to every log what its row, column and next pair say; the largest of all."""
+    """Add the terms of its row, column and next pair to every log; return the maximum."""
     largest = -np.inf
     for t in range(logs.size):
         logs[t] += up_x[row[t]] + up_y[column[t]] - down[following[t]]

@@ -1,15 +1,15 @@
-"""The distance as a linear program, through SciPy's HiGHS: the independent check of everything else.
+"""The distance as a linear program, solved by SciPy's HiGHS: an independent check of the other solvers.
 
 Both programs have a variable mu(x, y, x', y') >= 0 for every reachable pair and every pair of successors, a coupling of
-the start laws, and the flow condition. They differ in how they say that mu is causal:
+the initial distributions, and the flow constraint. They differ in how they express that mu is causal:
 
-* "lambda", Proposition 1 of the paper: sum_y' mu = nu_X(x, x') lambda_X(y | x), with the conditional laws lambda as
-  variables of their own for X and for Y. No kernel appears, only occupancies. The column of lambda_X(y | x) is scaled
-  to the size of nu_X(x), because HiGHS calls the program infeasible when rarely visited states have tiny coefficients.
+* "lambda", Proposition 1 of the paper: sum_y' mu = nu_X(x, x') lambda_X(y | x), with the conditional distributions
+  lambda as separate variables for X and for Y. No kernel appears, only occupancies. The column of lambda_X(y | x) is
+  scaled by nu_X(x), because HiGHS reports the program infeasible if rarely visited states have tiny coefficients.
 * "kernel", Calo et al. 2024: sum_y' mu = P_X(x' | x) s(x, y), with s(x, y) the mass of the pair.
 
-HiGHS takes coefficients below 1e-9 for 0 and refuses those above 1e15: probabilities below 1e-18 are left out of the
-program. Its answer is bracketed for the whole problem, from nothing but its own prices and coupling.
+HiGHS treats coefficients below 1e-9 as 0 and refuses those above 1e15: probabilities below 1e-18 are left out of the
+program. Its solution is bracketed for the full problem, from its dual prices and its coupling alone.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 __all__ = ["MAX_VARIABLES", "solve"]
 
 MAX_VARIABLES = 30_000
-_NEGLIGIBLE = 1e-18  # probabilities that the program leaves out
+_NEGLIGIBLE = 1e-18  # smaller probabilities are left out of the program
 _TARGET = 1e-6  # width of the bracket, relative to the range of the cost, that counts as converged
-_TOLERANCES = (1e-10, 1e-7)  # of HiGHS: its least and its usual one
-_BYTES = 2000  # per variable, HiGHS and its factorisation included (1,700 to 1,900 measured)
+_TOLERANCES = (1e-10, 1e-7)  # of HiGHS: its smallest and its default
+_BYTES = 2000  # per variable, including HiGHS and its factorisation (1,700 to 1,900 measured)
 
 Formulation = Literal["lambda", "kernel"]
 Integers = NDArray[np.int64]
 
 
 class _LpSide(NamedTuple):
-    """What one chain contributes to each variable mu: the causality row it enters, and that row's coefficient."""
+    """One chain's part in each variable mu: its causality row, and its coefficient there."""
 
     row: Integers
     pair: Integers
@@ -61,7 +61,7 @@ class _LpSide(NamedTuple):
 
 
 class _Cells(NamedTuple):
-    """One entry per variable mu: its pair, its next pair, and the two successors' places in the supports."""
+    """One entry per variable mu: its pair, its next pair, and the positions of the two successors in the supports."""
 
     pair: Integers
     following: Integers
@@ -77,9 +77,9 @@ def solve(problem: Problem, *, formulation: Formulation = "lambda", time_limit: 
     problem : Problem
         Refused above `MAX_VARIABLES` variables.
     formulation : {"lambda", "kernel"}
-        The paper's program without kernels, or the earlier one with them.
+        The paper's program without kernels, or the earlier one with kernels.
     time_limit : float
-        Seconds to give HiGHS.
+        Time limit of HiGHS in seconds.
     """
     began = time.perf_counter()
     if not check_number("time_limit", time_limit) > 0:
@@ -91,7 +91,7 @@ def solve(problem: Problem, *, formulation: Formulation = "lambda", time_limit: 
     starts = np.argwhere(np.outer(problem.x.initial >= _NEGLIGIBLE, problem.y.initial >= _NEGLIGIBLE))
     objective, matrix, right = _program(problem, pairs, cells, starts, formulation)
     answer = _highs(objective, matrix, right, time_limit)
-    # The cost is at least 0, so 0 is below the potential everywhere, and so is the larger of two potentials that are.
+    # The cost is at least 0, so 0 is a lower bound of the potential, and so is the maximum of two lower bounds.
     V = np.maximum(np.asarray(answer.eqlin.marginals[: len(pairs)]), 0.0)
     coupling = _coupling(problem, pairs, cells, starts, np.maximum(answer.x, 0.0))
     bounds = _bounds(problem, pairs, V, cells, np.maximum(answer.x, 0.0))
@@ -99,7 +99,7 @@ def solve(problem: Problem, *, formulation: Formulation = "lambda", time_limit: 
     status = Status.CONVERGED if width <= _TARGET else Status.ROUNDING
     message = f"HiGHS on the {formulation} program with {len(objective):,} variables: {answer.message.strip()}"
     if width > _TARGET:
-        message += f" Its answer is proved to {width:.1g} of the cost range only; method='exact' does better."
+        message += f" Its bracket is {width:.1g} of the cost range wide; method='exact' is more accurate."
     details = CouplingDetails(problem, coupling, pairs.table(V, np.nan))
     return build_result(
         problem, details, unit_bounds=bounds, method="lp", status=status, message=message, n_steps=int(answer.nit),
@@ -108,9 +108,9 @@ def solve(problem: Problem, *, formulation: Formulation = "lambda", time_limit: 
 
 
 def _highs(objective: Floats, matrix: csr_array, right: Floats, time_limit: float) -> Any:
-    """Interior point for large programs, dual simplex for small ones and where the other gives up.
+    """Interior point for large programs, dual simplex for small ones and if interior point fails.
 
-    Where both give up at the tightest tolerance they get their usual one: the bracket tells what the answer is worth.
+    If both fail at the tightest tolerance, they run at the default: the bracket shows the accuracy of the solution.
     """
     from scipy.optimize import linprog
 
@@ -134,7 +134,7 @@ def _highs(objective: Floats, matrix: csr_array, right: Floats, time_limit: floa
 
 
 def _cells(problem: Problem, pairs: Pairs) -> _Cells:
-    """Number the variables mu, negligible transitions apart; refuse programs that are too large."""
+    """Number the variables mu, without negligible transitions; refuse programs that are too large."""
     support_x, support_y = problem.x.support, problem.y.support
     rows, columns = np.diff(support_x.indptr)[pairs.x], np.diff(support_y.indptr)[pairs.y]
     size = rows * columns
@@ -164,7 +164,7 @@ def _program(
 ) -> tuple[Floats, csr_array, Floats]:
     """Objective, equality matrix and right-hand side; the flow rows come first, so their duals are V.
 
-    Columns: mu, the start coupling, then lambda_X and lambda_Y (or s) for every pair.
+    Columns: mu, the initial coupling, then lambda_X and lambda_Y (or s) for every pair.
     """
     from scipy.sparse import block_array, coo_array
 
@@ -183,7 +183,7 @@ def _program(
         _side(problem.x, pairs.x, cells.slot_x, cells.pair, problem.discount, formulation),
         _side(problem.y, pairs.y, cells.slot_y, cells.pair, problem.discount, formulation),
     ]
-    # Rows are divided by the root of their coefficient: HiGHS drops coefficients below 1e-9.
+    # Rows are divided by the square root of their coefficient: HiGHS drops coefficients below 1e-9.
     roots = [np.sqrt(side.weight) for side in sides]
     causal = [
         sparse(1.0 / root[side.row], side.row, everything, (side.n_rows, n_cells))
@@ -225,7 +225,7 @@ def _side(
     discount: float,
     formulation: Formulation,
 ) -> _LpSide:
-    """Causality rows of one chain: one for every pair and successor of its own state."""
+    """Causality rows of one chain: one for every pair and successor of the chain's state."""
     probabilities = chain.support.probabilities
     key = pair * len(probabilities) + slot
     kept, row = np.unique(key, return_inverse=True)
@@ -233,7 +233,7 @@ def _side(
     weight = probabilities[row_slot]
     if formulation == "lambda":
         occupancy = np.maximum(chain.state_occupancy(discount), np.finfo(np.float64).tiny)
-        # nu_X(x, x') over the power of two next to nu_X(x): a column scaling without rounding.
+        # nu_X(x, x') divided by the power of two nearest to nu_X(x): a column scaling without rounding.
         weight = weight * np.ldexp(occupancy, -np.frexp(occupancy)[1])[states[row_pair]]
     return _LpSide(row, row_pair, weight, len(kept))
 
@@ -250,7 +250,7 @@ def _coupling(problem: Problem, pairs: Pairs, cells: _Cells, starts: NDArray[Any
 
 
 def _bounds(problem: Problem, pairs: Pairs, V: Floats, cells: _Cells, x: Floats) -> Bounds:
-    """Below, what the dual prices prove; above, the value of the coupling once rounded to the exact marginals.
+    """A lower bound from the dual prices; an upper bound from the coupling rounded to the exact marginals.
 
     (Dual prices of pairs that the optimum does not visit may lie below the potential, so they give no upper bound.)
     """
@@ -263,7 +263,7 @@ def _bounds(problem: Problem, pairs: Pairs, V: Floats, cells: _Cells, x: Floats)
 
 
 def _rounded_kernel(problem: Problem, pairs: Pairs, cells: _Cells, mu: Floats) -> Kernel:
-    """The transition coupling of mu, rounded pair by pair; the product of the rows where mu has no mass."""
+    """The transition coupling of mu, rounded pair by pair; the product of the rows if mu has no mass."""
     x, y = problem.x.support, problem.y.support
     ends = np.searchsorted(cells.pair, np.arange(len(pairs) + 1))
     indices, data, lengths = [], [], []

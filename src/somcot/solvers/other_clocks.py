@@ -1,10 +1,11 @@
-"""Continuous time: two chains seen at the jumps of one common clock.
+"""Distances with other clocks than a discount below 1, and continuous time by uniformisation.
 
-From (x, y) a coupling chooses joint jump rates whose sides are those of the two chains; jumping alone and together are
-both allowed. Uniformised at one rate L, a coupling of the rows I + Q_x / L and I + Q_y / L is such a choice divided by
-L, with what is left over on (x, y) itself. That is never negative for L >= the largest exit rate of X plus that of Y,
-since jumps that never coincide take place at the sum of both. From there on the distance does not depend on L. Below
-(at the textbook's L, the larger of the two), some jumps are forced to coincide, and the distance is too large.
+From (x, y) a coupling chooses joint jump rates whose marginals are those of the two chains; separate and simultaneous
+jumps are both allowed. Uniformised at one rate L, a coupling of the rows I + Q_x / L and I + Q_y / L is such a choice
+divided by L, with the remainder on (x, y) itself. The remainder is never negative for L >= the largest exit rate of X
+plus that of Y, since jumps that never coincide occur at the sum of both rates. For such L the distance does not depend
+on L. For smaller L (such as the textbook's, the larger of the two), some jumps are forced to coincide, and the distance
+is too large.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ __all__ = [
 ]
 
 
-# --- Questions with another clock than a discount below 1: who may ask them, and who answers.
+# --- Clocks other than a discount below 1
 
-DATA_DISCOUNT = 1.0 - 1e-4  # stands for the long run where kernels are estimated
+DATA_DISCOUNT = 1.0 - 1e-4  # approximates the long-run average if kernels are estimated
 _TAKEN = {
     "discount": (MarkovChain, Samples, Counts),
     "average": (MarkovChain, Samples, Counts),
@@ -56,7 +57,7 @@ _TAKEN = {
 
 
 def check_clock(clock: Clock, method: str, x: Any, y: Any) -> None:
-    """Refuse processes and methods that the clock has no answer for."""
+    """Refuse processes and methods that do not support the clock."""
     for name, process in (("x", x), ("y", y)):
         if not isinstance(process, _TAKEN[clock.name]):
             _refuse(name, process, clock)
@@ -67,7 +68,7 @@ def check_clock(clock: Clock, method: str, x: Any, y: Any) -> None:
 
 
 def distance_by_clock(x: Any, y: Any, cost: Any, clock: Clock, **options: Any) -> Result:
-    """The distance at a horizon, rate or total, or in the long run, between chains; of data, their estimated chains."""
+    """The distance for a horizon, rate, total or long-run average between chains; for data, of the estimated chains."""
     if clock.name == "rate":
         return solve(x, y, costs.between(cost, x, y), clock.value, **options)
     chains, data = (_chain(x), _chain(y)), any(isinstance(process, Data) for process in (x, y))
@@ -83,7 +84,7 @@ def distance_by_clock(x: Any, y: Any, cost: Any, clock: Clock, **options: Any) -
 
 
 def metric_by_clock(x: Any, y: Any, cost: Any, clock: Clock, threads: int | None = None) -> Floats:
-    """The same from every pair of states."""
+    """The same distance from every pair of states."""
     if clock.name == "rate":
         return metric(x, y, costs.between(cost, x, y), clock.value, threads=threads)
     chains = _chain(x), _chain(y)
@@ -93,7 +94,7 @@ def metric_by_clock(x: Any, y: Any, cost: Any, clock: Clock, threads: int | None
 
 
 def settling_warning(result: Result) -> Result:
-    """Say how long the estimated chains take to settle: the average may jump where the kernel hardly changes."""
+    """Note how long the estimated chains take to mix: the average may jump under small changes of the kernel."""
     assert result.makeup is not None
     inside = np.isfinite(result.potential)
     spread = float(np.ptp(result.potential[inside])) / (float(np.ptp(result.makeup.cost)) or 1.0)
@@ -120,26 +121,26 @@ def _chain(process: Any) -> Any:
 
 
 def _costs(cost: Any, clock: Clock, x: Any, y: Any) -> tuple[Floats, ...]:
-    """One cost for each of the times 0, ..., T - 1, of the shapes that the chains have then."""
+    """One cost for each of the times 0, ..., T - 1, with the shape of the chains at that time."""
     T, given = int(clock.value), cost
     cost = cost(x, y) if callable(cost) else cost
     for name, chain in (("x", x), ("y", y)):
         if isinstance(chain, TimeChain) and chain.n_steps + 1 < T:
             raise ValueError(
-                f"horizon: found {T}, but {name} has {chain.n_steps} steps, so {chain.n_steps + 1} times; give it more "
+                f"horizon: found {T}, but {name} has {chain.n_steps} steps, so {chain.n_steps + 1} times; add "
                 "steps, or choose a shorter horizon"
             )
     shapes = [(_size(x, t), _size(y, t)) for t in range(T)]
     several = np.ndim(cost) == 3 if isinstance(cost, np.ndarray) else _is_list_of_tables(cost)
     if several:
         if len(cost) != T:
-            raise ValueError(f"cost: found {len(cost)} tables for {T} times; give one for each, or one for all")
+            raise ValueError(f"cost: found {len(cost)} tables for {T} times; pass one for each, or one for all")
         return tuple(costs.check_cost(table, *shape) for table, shape in zip(cost, shapes, strict=True))
     if len(set(shapes)) > 1:
         t = next(t for t in range(T) if shapes[t] != shapes[0])
         raise ValueError(
             f"cost: found one table, but the states change with time ({shapes[0]} at time 0, {shapes[t]} at time {t}); "
-            f"give a list of {T} tables"
+            f"pass a list of {T} tables"
         )
     if any(isinstance(chain, TimeChain) for chain in (x, y)):
         labels = [chain.states[0] if isinstance(chain, TimeChain) else chain.states for chain in (x, y)]
@@ -157,7 +158,7 @@ def _is_list_of_tables(cost: Any) -> bool:
     return isinstance(cost, (list, tuple)) and len(cost) > 0 and np.ndim(cost[0]) == 2
 
 
-# --- Continuous time: two chains seen at the jumps of one common clock.
+# --- Continuous time: two chains observed at the jumps of a common clock
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -179,22 +180,22 @@ def uniformised(x: ContinuousChain, y: ContinuousChain, cost: ArrayLike, rate: f
     """The problem in discrete time, and the rate of its steps."""
     least = common_rate(x, y)
     discount = least / (least + rate)
-    # The rate of the steps follows from the discount as rounded, so that both fit to the last digits.
+    # The rate of the steps is computed from the rounded discount, so that both agree to the last digits.
     steps = _steps(discount, rate)
     if steps < least:
         discount = float(np.nextafter(discount, 1.0))
         steps = _steps(discount, rate)
     if not discount < 1.0:
         raise ValueError(
-            f"rate: found {rate:g}, which is nothing against exit rates of up to {least:g} in floating point; compare "
-            "x.uniformised(L) and y.uniformised(L) with discount=1 and an L of at least their sum"
+            f"rate: found {rate:g}, which is negligible relative to exit rates of up to {least:g} in floating point; "
+            "compare x.uniformised(L) and y.uniformised(L) with discount=1 and an L of at least their sum"
         )
     smallest = float(np.finfo(np.float64).tiny)
     return Problem(x.uniformised(steps), y.uniformised(steps), cost, max(discount, smallest)), steps
 
 
 def _steps(discount: float, rate: float) -> float:
-    """L with discount = L / (L + rate); 1 - discount has no rounding from 1/2 on."""
+    """L with discount = L / (L + rate); 1 - discount is exact for discounts of at least 1/2."""
     return rate * discount / (1.0 - discount) if discount < 1.0 else np.inf
 
 
@@ -208,10 +209,10 @@ def solve(
     threads: int | None = None,
     max_sweeps: int = 200,
 ) -> Result:
-    """The least E[integral of r e^(-r t) c(X_t, Y_t) dt]; as `exact.solve`.
+    """The minimum of E[integral of r e^(-r t) c(X_t, Y_t) dt]; options as for `exact.solve`.
 
-    The potential is the distance from each pair divided by the rate. Kernels of the gradient are those of rates: a
-    derivative for every jump that occurs, with its time taken from staying.
+    The potential is the distance from each pair divided by the rate. Kernel gradients are with respect to rates: a
+    derivative for every jump that occurs, compensated on the diagonal.
     """
     problem, steps = uniformised(x, y, cost, rate)
     result = exact.solve(problem, pairs=pairs, threads=threads, max_sweeps=max_sweeps)
@@ -226,7 +227,7 @@ def solve(
         ),
         settling=None if result.settling is None else result.settling / steps,
         clock=Clock("rate", rate),
-        makeup=None,  # its rows would be those of the uniformised chains
+        makeup=None,  # rows would be those of the uniformised chains
     )
 
 
@@ -238,14 +239,14 @@ def metric(
 
 
 def _widened(bounds: Bounds, problem: Problem, jumps: float) -> Bounds:
-    """Charge the rounding of the rows and of the discount.
+    """Widen the bounds by the rounding of the rows and of the discount.
 
-    The rows solved are those of chains whose rates are off by a share e: L by at most three roundings (half an epsilon
-    each) of the quotient that it is, an entry by one when divided by L, and by two when its row, whose diagonal is
-    rounded too, is made to sum to 1 (what all entries of a row have in common the solver's own bracket covers): six
-    roundings, charged as eight. Chains whose rates differ by a share e can be run together until a jump of one alone,
-    which comes at a rate of at most e times the exit rates of both, that is e L; it comes before time runs out with
-    probability at most e L / r, and `jumps` is L / r.
+    The rows solved are those of chains whose rates have a relative error e: L has at most three roundings (half an
+    epsilon each) from its quotient, an entry one from the division by L, and two from normalising its row, whose
+    diagonal is rounded too (the solver's bracket covers errors common to all entries of a row): six roundings, charged
+    as eight. Chains whose rates differ by a relative error e can be coupled until one jumps alone, which happens at a
+    rate of at most e times the exit rates of both, that is e L; the probability that this happens before the time ends
+    is at most e L / r, and `jumps` is L / r.
     """
     charge = 4.0 * _EPS * (1.0 + jumps) * problem.scale
     low, high = float(problem.cost.min()), float(problem.cost.max())
@@ -253,7 +254,7 @@ def _widened(bounds: Bounds, problem: Problem, jumps: float) -> Bounds:
 
 
 def _in_rates(side: RowGradient, steps: float) -> RowGradient:
-    """Derivatives along rates: more of a jump is less of staying."""
+    """Derivatives along rates: a higher jump rate lowers the diagonal."""
     rows = np.repeat(np.arange(len(side.indptr) - 1), np.diff(side.indptr))
     own = rows == side.indices
     staying = np.zeros(len(side.indptr) - 1)

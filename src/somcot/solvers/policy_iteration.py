@@ -1,11 +1,11 @@
 """Exact distances between known chains: Howard's policy iteration over state pairs.
 
 A policy chooses, for every pair (x, y), a coupling of P(.|x) and Q(.|y). Improvement solves one exact transport problem
-per pair (`bellman.transport`), evaluation one sparse linear system (`discounting`). Three to six rounds end at the
-optimum, and the last sweep proves it.
+per pair (`core.transport`), evaluation one sparse linear system (`plumbing.linear_systems`). Three to six iterations
+reach the optimum, and the last sweep proves it.
 
-The distance and its bracket are there at once. The potential, the coupling and what follows from it (maps, residuals,
-gradient) are computed when first read: mapping them back can take longer than solving the smaller problem did.
+The distance and its bracket are available immediately. The potential, the coupling and its derived quantities (maps,
+residuals, gradient) are computed on first access: mapping them back can take longer than solving the smaller problem.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ __all__ = ["ExactDetails", "Solution", "iterate", "metric", "result_of", "soluti
 
 _EPS = float(np.finfo(np.float64).eps)
 TARGET = 1e-9  # width of the bracket, relative to the range of the cost, that counts as converged
-WIDEST = 1e-4  # ... and the most it may be where rounding allows no less
-_SMALL_SUPPORTS = 30.0  # cells of the transport problem of a pair, on average, up to which evaluation is the dear part
-_LEFT = 1e-2  # ... and the part of the Bellman residual that early evaluations leave
-_FEW = 1e-4  # share of the plans that changed, up to which the next evaluation is in full
-_MANY = 10_000  # pairs from which on that is worth a thought
-_SAMPLE = 61  # one pair in so many tells whether the first policy is the last
-_POLISHES = 8  # rounds in centred potentials, where the plain ones end above the target
+WIDEST = 1e-4  # ... and the largest width that counts as solved if rounding is the limit
+_SMALL_SUPPORTS = 30.0  # mean cells per transport problem up to which evaluation is the costly part
+_LEFT = 1e-2  # ... and the fraction of the Bellman residual that early evaluations leave
+_FEW = 1e-4  # fraction of changed plans up to which the next evaluation is exact
+_MANY = 10_000  # number of pairs above which that is considered
+_SAMPLE = 61  # every 61st pair is sampled to check whether the first policy is optimal
+_POLISHES = 8  # iterations in centred potentials, if the others end above the target
 
 
 @dataclass(eq=False)
 class Solution:
-    """Where policy iteration stands: potential on the pairs, its last sweep and the record of the rounds.
+    """State of policy iteration: potential on the pairs, its last sweep and the trace.
 
-    Everything is in units of the unit cost.
+    All values are on the unit-cost scale.
     """
 
     pairs: Pairs
@@ -66,16 +66,16 @@ class Solution:
 
     @property
     def n_steps(self) -> int:
-        """Improvement sweeps done."""
+        """Number of improvement sweeps."""
         return len(self.trace["step"])
 
     @property
     def width(self) -> float:
-        """Width of the bracket so far."""
+        """Current width of the bracket."""
         return self.bounds.high - self.bounds.low
 
     def distance(self, discount: float) -> float:
-        """The distance as of the last sweep: an upper bound up to its bracket."""
+        """The distance after the last sweep: an upper bound up to its bracket."""
         assert self.last is not None
         return (1.0 - discount) * float(self.last.value[-1])
 
@@ -112,7 +112,7 @@ def solution_of(
     tolerance: float = LEFT_OUT,
     reduce: bool = True,
 ) -> tuple[Reduced, Solution]:
-    """The smaller problem that is solved in place of this one, and its solution; options as for `solve`."""
+    """The reduced problem that is solved in place of this one, and its solution; options as for `solve`."""
     check_flag("reduce", reduce)
     if not 0.0 <= check_number("tolerance", tolerance) < 1.0:
         raise ValueError(f"tolerance: found {tolerance}, expected a share of the cost's range, at least 0 and below 1")
@@ -145,11 +145,11 @@ def iterate(
 ) -> Solution:
     """Improve and evaluate until the Bellman residual is at rounding level, or at most `tolerance`.
 
-    With a tolerance nothing is proved: no bracket is kept, and potentials are a thousandth of it accurate. `guess` is a
-    potential to start from and `hints` a sweep of it on the same entries, whose prices help the first one.
+    With a tolerance nothing is proved: no bracket is kept, and potentials have a thousandth of it as their accuracy.
+    `guess` is an initial potential and `hints` a sweep for it on the same entries, whose duals start the first sweep.
 
     Policies that will change anyway are not evaluated to rounding: a hundredth of the Bellman residual is left. This
-    takes a sweep or two more, so it pays where a sweep costs less than an evaluation, which it does on small supports.
+    takes one or two more sweeps, so it pays if a sweep costs less than an evaluation, as on small supports.
     """
     cost = np.ascontiguousarray(problem.cost[pairs.x, pairs.y])
     V = cost.copy() if guess is None else guess[pairs.x, pairs.y]
@@ -170,7 +170,7 @@ def iterate(
                 solution.status = Status.CONVERGED if rough else _polish(problem, solution, cost)
                 break
             kernel, _ = solution.sweep.kernel()
-            # Where few plans changed, or only what was left out of the last evaluation shows, this policy will do.
+            # If few plans changed, or the residual is only that of the last evaluation, evaluate this policy exactly.
             early = thrifty and (step == 0 or (improvement.changed > _FEW * len(cost) and residual > 4.0 * left))
             left = _LEFT * residual if early else 0.0
             goal = max(accuracy, _relative(left, problem.discount, solution.V, residual))
@@ -178,7 +178,7 @@ def iterate(
             if step == 0 and left > 0.0 and _looks_solved(problem, solution, cost, left):
                 thrifty, left = False, 0.0
                 solution.V = discounted_value(kernel, cost, problem.discount, solution.V, accuracy)
-            del kernel  # before the next one is made: on wide supports the two would be half of all memory
+            del kernel  # freed before the next is built: on wide supports two kernels would be half of all memory
     except KeyboardInterrupt:
         if solution.last is None:
             raise
@@ -187,15 +187,15 @@ def iterate(
 
 
 def _relative(left: float, discount: float, V: Floats, residual: float) -> float:
-    """A residual to leave, relative to the value to come as `discounted_value` has it."""
+    """The residual to leave, relative to the next value as `discounted_value` expects it."""
     largest = float(V.max()) + residual / (1.0 - discount)
     return left / (4.0 * largest) if largest > 0.0 else 0.0
 
 
 def _looks_solved(problem: UnitProblem, solution: Solution, cost: Floats, left: float) -> bool:
-    """Whether a sample of the pairs shows no more than the residual that was left: the first policy may be the last.
+    """Whether a sample of the pairs shows no larger residual than the evaluation left: the first policy may be optimal.
 
-    It is on walks, where a sweep against a rough potential would only take plans that are as good for worse ones.
+    That is so on random walks, where a sweep against a rough potential would only mistake optimal plans for worse ones.
     """
     pairs = solution.pairs
     sample = Pairs(pairs.x[::_SAMPLE], pairs.y[::_SAMPLE], pairs.index, pairs.folded)
@@ -204,11 +204,11 @@ def _looks_solved(problem: UnitProblem, solution: Solution, cost: Floats, left: 
 
 
 def _polish(problem: UnitProblem, solution: Solution, cost: Floats) -> Status:
-    """Go on in potentials without their constant part where rounding keeps the bracket above the target.
+    """Continue in centred potentials if rounding keeps the bracket above the target.
 
-    V is about distance / (1 - discount), and so is its rounding. With V = W + gain / (1 - discount), W solves the same
-    equation for the cost less the gain and is only as large as the spread of V. Where that is large too (processes that
-    never meet), rounding sets the target.
+    V is about distance / (1 - discount), and its rounding is proportional to it. With V = W + gain / (1 - discount), W
+    solves the same equation for the cost minus the gain and is only as large as the spread of V. If that is large too
+    (processes that never meet), rounding sets the target.
     """
     if solution.width <= TARGET:
         return Status.CONVERGED
@@ -228,7 +228,7 @@ def _polish(problem: UnitProblem, solution: Solution, cost: Floats) -> Status:
         solution.last = Improvement(
             improvement.low + level, improvement.high + level, improvement.value + level, improvement.changed
         )
-    # Of the sweep itself: `solution.last` is at the level of V, whose rounding may swallow the difference.
+    # The residual of the sweep itself: `solution.last` is at the level of V, whose rounding may hide the difference.
     allowed = 8.0 * rounding(W) + 4.0 * float((improvement.high - improvement.low).max())
     return Status.CONVERGED if solution.width <= max(TARGET, min(WIDEST, allowed)) else Status.ROUNDING
 
@@ -236,9 +236,9 @@ def _polish(problem: UnitProblem, solution: Solution, cost: Floats) -> Status:
 def _record(
     problem: UnitProblem, solution: Solution, cost: Floats, V: Floats, improvement: Improvement, gain: float = 0.0
 ) -> float:
-    """Take note of a sweep against V; returns the largest Bellman residual, the gain apart."""
+    """Record a sweep against V; return the largest Bellman residual, excluding the gain."""
     latest = bounds_from(problem.discount, V, cost, improvement, problem.slack)
-    # Every sweep gives a valid bracket, so the tightest ends seen so far hold.
+    # Every sweep gives a valid bracket, so the tightest bounds so far are valid.
     solution.bounds = Bounds(max(solution.bounds.low, latest.low), min(solution.bounds.high, latest.high))
     residual = _residual(problem, solution, cost, V, improvement, gain)
     solution.trace["step"].append(solution.n_steps + 1)
@@ -268,14 +268,14 @@ def _ending(solution: Solution) -> str:
     }[solution.status]
 
 
-# --- From the solution of a smaller problem to the Result for all states.
+# --- From the solution of a reduced problem to the Result for all states
 
-_UNKNOWN = 1e4 * LEFT_OUT  # what leaving states out may change a potential by for it to be told, relative to the range
+_UNKNOWN = 1e4 * LEFT_OUT  # largest error from removed states for a potential to be reported, relative to the range
 
 
 def result_of(details: ExactDetails, solution: Solution, began: float, method: str = "exact", **more: Any) -> Result:
     """The Result of a solution; `more` are further attributes."""
-    unit_distance = None  # where it has not converged, the coupling is what there is to show
+    unit_distance = None  # without convergence, report the cost of the coupling
     if solution.status is Status.CONVERGED:
         unit_distance = _unit_distance(details.small.problem, solution)
     return build_result(
@@ -294,7 +294,7 @@ def result_of(details: ExactDetails, solution: Solution, began: float, method: s
 
 
 def _unit_distance(problem: UnitProblem, solution: Solution) -> float:
-    """What the potential says, or exactly 0 where the coupling never leaves the pairs of least cost."""
+    """The distance from the potential, or exactly 0 if the coupling stays in the pairs of minimum cost."""
     if solution.bounds.low <= 0.0:
         pairs = solution.pairs
         seen = reachable(*solution.sweep.kernel())
@@ -304,13 +304,13 @@ def _unit_distance(problem: UnitProblem, solution: Solution) -> float:
 
 
 class ExactDetails(CouplingDetails):
-    """What the plans and the potential of a smaller problem say about all states.
+    """Details for all states, computed from the plans and the potential of a reduced problem.
 
     Parameters
     ----------
     problem : Problem
     small : Reduced
-        The problem that was solved in its place.
+        The reduced problem that was solved.
     solution : Solution
     """
 
@@ -323,7 +323,7 @@ class ExactDetails(CouplingDetails):
         return self.problem.potential_to_user(self._unit_potential())
 
     def _unit_potential(self) -> Floats:
-        """The potential of all pairs, NaN where it is not known: not reached, left out, or next to such states."""
+        """The potential of all pairs, NaN if unknown: for unreached and removed states and their neighbours."""
         small = self.small
         table = small.spread(self.sweep.pairs.table(self.V, np.nan))
         if small.lost > 0.0:
@@ -350,7 +350,7 @@ class ExactDetails(CouplingDetails):
 
     @cached_property
     def makeup(self) -> ContributionInputs | None:
-        """What contributions are computed from."""
+        """Inputs of contributions."""
         return ContributionInputs.known(self.problem.cost, self.problem.x.support, self.problem.y.support)
 
     @cached_property
@@ -382,7 +382,7 @@ class ExactDetails(CouplingDetails):
         )
 
     def _margin(self, sweep: Sweep) -> Margin:
-        """How far the coupling is from another one; states that behave alike can always be exchanged."""
+        """Margin to another coupling; equivalent states can always be exchanged."""
         small = self.small
         if small.x.quotient is not None or small.y.quotient is not None:
             return Margin(0.0, 0.0)
@@ -397,7 +397,7 @@ class ExactDetails(CouplingDetails):
 def _row_gradient(
     chain: MarkovChain, side: ReducedSide, support: Support, slots: Floats, problem: Problem
 ) -> RowGradient:
-    """Derivatives along the rows of one chain; NaN where they hang on states left out, 0 in those states' own rows."""
+    """Derivatives along the rows of one chain; NaN if they depend on removed states, 0 in the rows of those."""
     if side.cut is None:
         return row_gradient(chain, slots, problem.scale)
     n = len(side.kept)
@@ -409,7 +409,7 @@ def _row_gradient(
     where = support.locate(np.append(place, n + 1)[rows[known]], place[columns[known]])
     whole[known] = slots[where]
     gradient = row_gradient(chain, whole, problem.scale)
-    # A potential is off by the chance of getting to a state left out, and weighs as much as its row is visited.
+    # The error of a potential is the probability of reaching a removed state, weighted by the visits of its row.
     visits = chain.state_occupancy(problem.discount)
     off = visits[rows[: len(gradient.values)]] * side.arrival[gradient.indices] / (1.0 - problem.discount)
     gradient.values[off > max(_UNKNOWN, 1e4 * side.lost)] = np.nan

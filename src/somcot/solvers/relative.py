@@ -1,11 +1,11 @@
-"""Exact distances at discounts close to 1 and for the long-run average: policy iteration relative to reference pairs.
+"""Exact distances at discounts near 1 and for the long-run average: policy iteration relative to reference pairs.
 
-Each class of pairs (`bellman.classes`) has one gain in the long run, so there
+Each recurrent class of pairs (`core.pairs`) has one long-run gain, so on it
 
     V = h + gain / (1 - discount),        h + gain = c + discount * OT(h),
 
-and h is only as large as it takes to settle, whatever the discount; at discount 1 the gain is the long-run average.
-Pairs that are left for good have D = (1 - discount) c + discount * OT(D), where D = (1 - discount) V is the distance
+and h is bounded by the mixing time, for any discount; at discount 1 the gain is the long-run average.
+Transient pairs satisfy D = (1 - discount) c + discount * OT(D), where D = (1 - discount) V is the distance
 from the pair. Both are solved by Howard's method, and each has its bracket (`certificates`).
 """
 
@@ -46,18 +46,18 @@ from somcot.solvers.total import absorb, merged
 __all__ = ["Relative", "metric", "relative_solution", "solve"]
 
 _EPS = float(np.finfo(np.float64).eps)
-_WARM = 0.99  # discount of the rough solution that policies start from: most of them are nearly right already
+_WARM = 0.99  # discount of the approximate solution that initialises the policies
 _ROUGH = 0.01  # ... and its accuracy
-_PATIENCE = 8  # sweeps without a better bracket or another potential after which rounding is held to be the limit
-_FAR = 1e6  # at discount 1: how much further apart than their gains closed sets of one class are taken to be
+_PATIENCE = 8  # sweeps without a better bracket or another potential until rounding is assumed the limit
+_FAR = 1e6  # at discount 1: steps that stand for infinity between closed sets of one class
 Integers = NDArray[np.int64]
 
 
 @dataclass(eq=False)
 class Ergodic:
-    """Policy iteration on the pairs that are come back to for ever; units of the unit cost.
+    """Policy iteration on the recurrent pairs, on the unit-cost scale.
 
-    `low` and `high` bound the gain of each class; `gap` is what the last transports leave open.
+    `low` and `high` bound the gain of each class; `gap` is the duality gap of the last transport problems.
     """
 
     sweep: Sweep
@@ -73,7 +73,7 @@ class Ergodic:
 
     @property
     def width(self) -> float:
-        """Of the widest bracket of a class."""
+        """Width of the widest bracket of a class."""
         return float((self.high - self.low).max())
 
     @property
@@ -83,7 +83,7 @@ class Ergodic:
 
     @property
     def gain(self) -> Floats:
-        """The middle of the bounds of each class."""
+        """The midpoint of the bounds of each class."""
         return self.low + (self.high - self.low) / 2.0
 
 
@@ -95,11 +95,11 @@ class Relative(NamedTuple):
     pairs : Pairs
         All pairs that take part.
     ergodic : Ergodic
-        On those that are come back to.
+        On the recurrent pairs.
     passing : Sweep
-        On those that are left for good, and the start; steps lead to `pairs`.
+        On the transient pairs and the initial pair; steps lead to `pairs`.
     D : ndarray, shape (n_x, n_y)
-        The distance from each pair, in units of the unit cost; 0 where a pair takes no part.
+        The distance from each pair, on the unit-cost scale; 0 for pairs that take no part.
     settled : Settled
     status : Status
     """
@@ -113,11 +113,11 @@ class Relative(NamedTuple):
 
     @property
     def settling(self) -> float:
-        """Steps until the start is forgotten: the spread of h within a class, per range of the cost."""
+        """Approximate mixing time in steps: the spread of h within a class, per range of the cost."""
         return float(self.ergodic.groups.spread(self.ergodic.h).max())
 
     def policy(self) -> tuple[Kernel, Floats]:
-        """The transition coupling over all pairs, and the law of the first one."""
+        """The transition coupling over all pairs, and the distribution of the first pair."""
         mine = self.ergodic.sweep.kernel()[0]
         here, pairs = self.ergodic.sweep.pairs, self.pairs
         theirs, start = self.passing.kernel()
@@ -132,7 +132,7 @@ class Relative(NamedTuple):
 def solve(
     problem: Problem, *, pairs: PairChoice = "reachable", threads: int | None = None, max_sweeps: int = 200
 ) -> Result:
-    """Solve exactly; as `policy_iteration.solve`, for discounts close to 1 and for the long-run average."""
+    """Solve exactly; as `policy_iteration.solve`, for discounts near 1 and for the long-run average."""
     began = time.perf_counter()
     solution = relative_solution(problem.unit, choose(problem.unit, pairs), threads=threads, max_sweeps=max_sweeps)
     kernel, start = solution.policy()
@@ -165,7 +165,7 @@ def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 20
 def relative_solution(
     problem: UnitProblem, pairs: Pairs, *, threads: int | None = None, max_sweeps: int = 200
 ) -> Relative:
-    """Solve on the classes of pairs, then on the pairs that lead to them."""
+    """Solve on the recurrent classes of pairs, then on the pairs that lead to them."""
     check_count("max_sweeps", max_sweeps)
     chains = [transitions(support) for support in (problem.support_x, problem.support_y)]
     classes = [chain_classes(chain) for chain in chains]
@@ -191,7 +191,7 @@ def relative_solution(
 def _ergodic(
     problem: UnitProblem, pairs: Pairs, label: Integers, threads: int | None, max_sweeps: int
 ) -> tuple[Ergodic, Status]:
-    """Improve and evaluate until no class can get a better bracket."""
+    """Improve and evaluate until no class has a better bracket."""
     groups, cost = Groups.of(label), np.ascontiguousarray(problem.cost[pairs.x, pairs.y])
     rough = replace(problem, discount=min(_WARM, problem.discount))
     warm = iterate(rough, pairs, threads=threads, max_sweeps=max_sweeps, tolerance=_ROUGH)
@@ -224,13 +224,13 @@ def _ergodic(
 
 
 def _improve(problem: UnitProblem, state: Ergodic) -> int:
-    """A sweep against h; returns how many pairs got another plan."""
+    """A sweep against h; returns the number of pairs whose plan changed."""
     pairs, groups = state.sweep.pairs, state.groups
     state.h = groups.centred(state.h)
     improvement = state.sweep.improve(pairs.table(state.h))
     low, high = class_gains(problem.discount, state.h, state.cost, improvement, groups)
     before = state.width
-    # Every sweep bounds the gains, so the tightest ends seen so far hold.
+    # Every sweep bounds the gains, so the tightest bounds so far are valid.
     state.low, state.high = np.maximum(state.low, low), np.minimum(state.high, high)
     state.waited = 0 if state.width < 0.9 * before else state.waited + 1
     residual = state.cost + problem.discount * improvement.value[:-1] - state.h - state.gain[groups.label]
@@ -244,8 +244,9 @@ def _evaluate(state: Ergodic, far: float) -> Floats:
     """The relative value of the current policy.
 
     A policy may have several closed sets inside one class of pairs, some better than others. The best one is the
-    measure of its class; the others stand higher by what they lose in gain, as long as the discount lets it count. So
-    the next improvement leads from them to the best. At discount 1 that would be infinitely high; `far` steps will do.
+    reference of its class; the value of the others is higher by their loss in gain, accumulated over the discounted
+    horizon. So the next improvement leads from them to the best. At discount 1 that would be infinite; `far` steps
+    replace it.
     """
     assert state.policy is not None
     policy, label = state.policy, state.groups.label
@@ -253,7 +254,7 @@ def _evaluate(state: Ergodic, far: float) -> Floats:
     until = policy.until(state.cost)
     own = until[references] / length[references]
     best = references[np.lexsort((own, label[references]))]
-    best = best[np.append(True, label[best[1:]] != label[best[:-1]])]  # one for each class, in their order
+    best = best[np.append(True, label[best[1:]] != label[best[:-1]])]  # one for each class, in class order
     gain = until[best] / length[best]
     h = until - gain[label] * length
     if not state.is_single:
@@ -262,7 +263,7 @@ def _evaluate(state: Ergodic, far: float) -> Floats:
         h += policy.until(discount * policy.step(level))
         if discount == 1.0:
             return np.asarray(h)
-    # One step of refinement: without it the rounding of `until` and `length`, which cancel, stays in h.
+    # One step of refinement: otherwise the rounding of `until` and `length`, which cancel, stays in h.
     more = policy.until(state.cost - gain[label] + discount * policy.step(h) - h)
     return np.asarray(h + more - (more[best] / length[best])[label] * length)
 
@@ -270,7 +271,7 @@ def _evaluate(state: Ergodic, far: float) -> Floats:
 def _gradient(
     problem: Problem, solution: Relative, policy: tuple[Kernel, Floats], law: Floats, visits: Floats
 ) -> Gradient:
-    """Derivatives of the distance: long-run weights where pairs are come back to, visits before that."""
+    """Derivatives of the distance: long-run weights of recurrent pairs, visits of transient pairs."""
     pairs, here, rest = solution.pairs, solution.ergodic.sweep.pairs, solution.passing.pairs
     at, before = pairs.index[here.x, here.y], pairs.index[rest.x, rest.y]
     h = here.table(solution.ergodic.h)
@@ -289,8 +290,8 @@ def _discount_slope(
 ) -> float:
     """Derivative in the discount g (from below, at 1).
 
-    Where pairs are come back to, D(s) = (1 - g) h(s) + gain has the slope (E h - h(s)) / g, E over the time from s on;
-    before that D = (1 - g) c + g K D gives K D - c for every visit.
+    For recurrent pairs, D(s) = (1 - g) h(s) + gain has the slope (E h - h(s)) / g, E over the time from s on;
+    for transient pairs, D = (1 - g) c + g K D gives K D - c for every visit.
     """
     pairs, here, rest = solution.pairs, solution.ergodic.sweep.pairs, solution.passing.pairs
     at, before = pairs.index[here.x, here.y], pairs.index[rest.x, rest.y]
@@ -305,7 +306,7 @@ def _discount_slope(
 
 
 def _margin(problem: Problem, solution: Relative, often: NDArray[np.bool_], passed: NDArray[np.bool_]) -> Margin:
-    """How far from another coupling, in masses and in costs summed over time; at discount 1 D counts infinitely."""
+    """Margin to another coupling, in masses and in costs summed over time; at discount 1 D has infinite weight."""
     h = solution.ergodic.sweep.pairs.table(solution.ergodic.h)
     mass, cost = solution.ergodic.sweep.margins(h, np.append(often, False))
     first_mass, first_cost = solution.passing.margins(solution.D, np.append(passed, True))
@@ -316,14 +317,14 @@ def _margin(problem: Problem, solution: Relative, often: NDArray[np.bool_], pass
 
 
 def _potential(problem: Problem, solution: Relative) -> Floats:
-    """V of the unit problem; at discount 1 h alone, where it is defined."""
+    """V of the unit problem; at discount 1 only h, where it is defined."""
     if problem.discount < 1.0:
         return np.where(solution.pairs.index >= 0, solution.D / (1.0 - problem.discount), np.nan)
     return solution.ergodic.sweep.pairs.table(solution.ergodic.h, np.nan)
 
 
 def _usual(problem: UnitProblem, pairs: Pairs) -> Floats:
-    """How often each pair can at most occur: references are chosen among those that occur often."""
+    """Upper bound of the frequency of each pair: references are chosen among frequent pairs."""
     x, y = (reference_rows(transitions(support)) for support in (problem.support_x, problem.support_y))
     return np.minimum(x[pairs.x], y[pairs.y])
 

@@ -1,4 +1,4 @@
-"""From what a solver computed to a Result."""
+"""Building a Result from the output of a solver."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ def coupling_of(shape: tuple[int, int], pairs: Pairs, kernel: Kernel, law: Float
 
 
 def law_maps(law: Floats) -> Maps:
-    """Encoder and decoder of a law of state pairs."""
+    """Encoder and decoder of a distribution of state pairs."""
     return Maps(conditional(law), conditional(law.T))
 
 
 class CouplingDetails(Details):
-    """What follows from a coupling and a potential.
+    """Details derived from a coupling and a potential.
 
     Parameters
     ----------
     problem : Problem
     plan : Coupling
     V : ndarray, shape (n_x, n_y)
-        The potential, in units of the unit cost.
+        The potential, on the unit-cost scale.
     **known
-        Details that need not be computed, such as ``gradient=``.
+        Details that are known already, such as ``gradient=``.
     """
 
     def __init__(self, problem: Problem, plan: Coupling, V: Floats, **known: object) -> None:
@@ -76,7 +76,7 @@ class CouplingDetails(Details):
 
     @cached_property
     def maps(self) -> Maps:
-        """Encoder and decoder to show."""
+        """The encoder and decoder that are reported."""
         return self.coupling_maps
 
     @cached_property
@@ -106,22 +106,22 @@ def build_result(
     trace: Mapping[str, Sequence[float] | Floats] | None = None,
     **more: Any,
 ) -> Result:
-    """The Result of a solver: undo the scaling of the cost and stop the clock.
+    """The Result of a solver: undo the scaling of the cost and measure the time.
 
     Parameters
     ----------
     problem : Problem
     details : Details
-        What is read off later; its `bounds` and `trace` are set here.
+        Computed on access; its `bounds` and `trace` are set here.
     unit_bounds : Bounds
-        The bracket, in units of the unit cost as are `unit_distance` and the distances of the trace.
+        The bracket, on the unit-cost scale, as are `unit_distance` and the distances of the trace.
     method, status, message, n_steps
         See `Result`.
     began : float
-        When the work started, by `time.perf_counter`.
+        Start time, by `time.perf_counter`.
     unit_distance : float, optional
-        By default <mu, c>, the cost of the coupling itself, which is exactly the least cost when the coupling only
-        visits pairs of least cost. Where rounding takes it out of its bracket, it is the nearest end.
+        By default <mu, c>, the cost of the coupling, which is exactly the minimum cost if the coupling only
+        visits pairs of minimum cost. If rounding moves it out of its bracket, it is the nearest end.
     trace : mapping of str to numbers, optional
     **more
         Further attributes of the Result.
@@ -129,7 +129,7 @@ def build_result(
     if unit_distance is None:
         visited = details.state_law > 0
         law, cost = details.state_law[visited], problem.unit_cost[visited]
-        unit_distance = float((law * cost).sum())  # BLAS has other bits on other machines
+        unit_distance = float((law * cost).sum())  # the bits of BLAS depend on the machine
     low, high = (float(end) for end in problem.bounds_to_user(*unit_bounds))
     columns = trace_arrays(trace or {})
     if "distance" in columns:
@@ -143,7 +143,7 @@ def build_result(
 
 
 def plain_result(problem: Problem, details: Details, *, distance: float, began: float, **more: Any) -> Result:
-    """The Result of a solver whose distance and details are in the units of the user's cost already."""
+    """The Result of a solver whose distance and details are already in the units of the user's cost."""
     return Result(
         distance=distance,
         discount=problem.discount,

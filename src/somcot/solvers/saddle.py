@@ -1,20 +1,20 @@
-"""The paper's saddle point with full occupancies: deterministic, the bridge between SOMCOT and the exact solution.
+"""The paper's saddle point with full occupancies: deterministic, between SOMCOT and the exact solution.
 
-Lower. A coupling with state law m, whose marginals are the state occupancies nu_X and nu_Y whatever the coupling, costs
+Lower bound. A coupling with pair distribution m, whose marginals are the state occupancies nu_X and nu_Y, costs
 
-    <m, c> = <m, c + g E[V'] - V> + (1 - g) E[V(first pair)]  >=  OT(nu_X, nu_Y; T V - V) + (1 - g) OT(start laws; V)
+    <m, c> = <m, c + g E[V'] - V> + (1 - g) E[V(first pair)]  >=  OT(nu_X, nu_Y; T V - V) + (1 - g) OT(initial; V)
 
-for any V, by the flow constraint. Where V is the potential of a saddle point the right side is its value, even if
-T V - V is far from 0 at pairs that no good coupling visits; the least residual of `certificates` would be ruined by
-those.
+for any V, by the flow constraint. If V is the potential of a saddle point, the right side is its value, even if
+T V - V is far from 0 at pairs that no good coupling visits; the smallest residual used by `certificates` would be
+dominated by those.
 
-Upper. The coupling, rounded pair by pair to the right marginals (the paper's r), is one that can be run; what it costs
-is computed by a linear system.
+Upper bound. The coupling, rounded pair by pair to the exact marginals (the paper's r), is feasible; a linear system
+gives its cost.
 
 SOMCOT takes stochastic steps on the Lagrangian of Proposition 1. With the occupancies of known or estimated chains the
-gradients are exact, and primal-dual hybrid gradient steps (`bellman.primal_dual`) converge to the distance of those
+gradients are exact, and primal-dual hybrid gradient steps (`solvers.lagrangian`) converge to the distance of those
 chains. Stopped at the level of the sampling noise instead, they estimate the distance with less upward bias than
-solving to the end, at the price of a downward bias on some families.
+solving to the end, with a downward bias on some families.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ __all__ = [
 ]
 
 
-# --- What a saddle point proves by itself: a lower bound from its potential, an upper bound from its coupling.
+# --- Bounds from a saddle point: a lower bound from its potential, an upper bound from its coupling
 
 _EPS = float(np.finfo(np.float64).eps)
-_FORBIDDEN = 10.0  # cost of pairs that cannot be met, in units of the range of the others; any number keeps the bound
+_FORBIDDEN = 10.0  # cost of unreachable pairs, in units of the range of the others; the bound holds for any value
 
 
 def lower_bound(problem: Problem, pairs: Pairs, V: Floats) -> float:
-    """Lower bound of the distance from a potential on the reachable pairs, in units of the unit cost.
+    """Lower bound of the distance from a potential on the reachable pairs, on the unit-cost scale.
 
-    Rounding is charged as in `certificates`; occupancies that are off by e in total cost at most e / 2 times the spread
-    of what is transported between them.
+    Rounding is charged as in `certificates`; occupancies with a total error e cost at most e / 2 times the spread
+    of the cost transported between them.
     """
     g = problem.discount
     V = centred(V)
@@ -82,22 +82,22 @@ def lower_bound(problem: Problem, pairs: Pairs, V: Floats) -> float:
 
 
 def _occupancy_error(chain: MarkovChain, law: Floats, discount: float) -> float:
-    """Bound of the l1 error of a computed state occupancy: its flow residual over 1 - discount, rounding included.
+    """Bound of the l1 error of a computed state occupancy: its flow residual over 1 - discount, including rounding.
 
-    Each entry of the residual sums as many terms as its column has, and rows sum to 1 up to a unit for each entry.
+    Each entry of the residual sums the terms of its column, and rows sum to 1 up to one rounding unit per entry.
     """
     n, support = chain.n_states, chain.support
     moved = np.append(discount * law, 1.0 - discount)[support.rows] * support.probabilities
-    flow = np.bincount(support.indices, moved, n) - law  # in order: BLAS has other bits on other machines
+    flow = np.bincount(support.indices, moved, n) - law  # in order: the bits of BLAS depend on the machine
     longest = max(int(np.bincount(support.indices, minlength=n).max()), support.max_row)
     slack = 4.0 * _EPS * (longest + 2) + 4.0 * _EPS
     return (float(np.abs(flow).sum()) * (1.0 + n * _EPS) + slack) / (1.0 - discount)
 
 
 def upper_bound(problem: Problem, pairs: Pairs, layout: Layout, mu: Floats) -> float:
-    """Upper bound of the distance from an approximate coupling of the layout's cells, in units of the unit cost.
+    """Upper bound of the distance from an approximate coupling of the layout's cells, on the unit-cost scale.
 
-    The value V of the rounded coupling is one that T does not raise, so the sweep of `certificates` proves it.
+    T does not increase the value V of the rounded coupling, so the sweep of `certificates` proves it.
     """
     kernel = Kernel(layout.cells, layout.following.astype(np.int32), rounded(layout, mu))
     V = discounted_value(kernel, layout.cost, problem.discount)[: len(pairs)]
@@ -105,7 +105,7 @@ def upper_bound(problem: Problem, pairs: Pairs, layout: Layout, mu: Floats) -> f
 
 
 def value_bound(problem: Problem, pairs: Pairs, V: Floats) -> float:
-    """Upper bound of the distance from the value of any coupling that can be run, in units of the unit cost."""
+    """Upper bound of the distance from the value of any feasible coupling, on the unit-cost scale."""
     V = centred(V)
     improvement = Sweep(problem.unit, pairs).improve(pairs.table(V))
     return bounds_from(problem.discount, V, problem.unit_cost[pairs.x, pairs.y], improvement).high
@@ -114,7 +114,7 @@ def value_bound(problem: Problem, pairs: Pairs, V: Floats) -> float:
 def rounded(layout: Layout, mu: Floats) -> Floats:
     """The transition coupling of `mu` with marginals P(.|x) and Q(.|y) at every pair (`couplings.round_to_marginals`).
 
-    The product of the two where `mu` has no mass.
+    The product of the two if `mu` has no mass.
     """
     pair = np.repeat(np.arange(len(layout.cost)), np.diff(layout.cells))
     law = np.bincount(pair, mu, len(layout.cost))[pair]
@@ -122,7 +122,7 @@ def rounded(layout: Layout, mu: Floats) -> Floats:
     plan = np.divide(mu, law, out=product, where=law > 0)
     for slot, wanted in ((layout.row, layout.kernel_x), (layout.column, layout.kernel_y)):
         sums = _sums(slot, plan, wanted)
-        with np.errstate(over="ignore"):  # more than 1 is 1
+        with np.errstate(over="ignore"):  # factors above 1 become 1
             plan *= np.minimum(np.divide(wanted, sums, out=np.ones_like(sums), where=sums > 0), 1.0)[slot]
     missing_x = np.maximum(layout.kernel_x - _sums(layout.row, plan, layout.kernel_x), 0.0)
     missing_y = np.maximum(layout.kernel_y - _sums(layout.column, plan, layout.kernel_y), 0.0)
@@ -137,7 +137,7 @@ def _sums(slot: NDArray[np.uint32], plan: Floats, like: Floats) -> Floats:
     return sums
 
 
-# --- The paper's saddle point with full occupancies: deterministic, the bridge between SOMCOT and the exact solution.
+# --- The primal-dual iteration
 
 PRIMAL_STEP = 0.3
 DUAL_STEP = 0.83  # primal_step * dual_step = 1/4: columns of the constraints have norm at most 2
@@ -147,9 +147,9 @@ _WORK = 3_000_000  # cells per slice: about 50 ms
 
 
 class Round(NamedTuple):
-    """The average of one round of steps: how many were taken so far, its distance, its total violation (l1).
+    """The average of one round of steps: total number of steps, its distance, its total violation (l1).
 
-    `bounds` computes what it proves, by two exact sweeps and a linear system.
+    `bounds` computes its bounds, by two exact sweeps and a linear system.
     """
 
     n_steps: int
@@ -176,7 +176,7 @@ def solve(
     ----------
     problem : Problem
     max_steps : int
-        Steps to allow. Rounds of 500, 1000, 2000, ... steps are run, and the points of each are averaged.
+        Maximum number of steps. Rounds of 500, 1000, 2000, ... steps are run, and the points of each are averaged.
     tolerance : float
         Stop after a round whose average violates the constraints by less than this in total (l1).
     primal_step, dual_step : float
@@ -185,8 +185,8 @@ def solve(
     Returns
     -------
     Result
-        Its bounds are proved by the averaged potential and coupling alone (`saddle.bounds`), and the distance is the
-        cost of the averaged coupling, taken to the nearer bound where a violation of the constraints leads it outside.
+        The bounds are proved by the averaged potential and coupling alone (`lower_bound`, `upper_bound`); the distance
+        is the cost of the averaged coupling, moved to the nearer bound if constraint violation puts it outside.
     """
     began = time.perf_counter()
     max_steps = check_count("max_steps", max_steps)
@@ -225,21 +225,21 @@ def rounds(
 
 
 def n_cells(problem: Problem) -> int:
-    """Pairs of transitions that some coupling can use: the work of one step."""
+    """Number of pairs of transitions that some coupling can use: the work of one step."""
     pairs = reachable_pairs(problem.unit)
     rows, columns = np.diff(problem.x.support.indptr), np.diff(problem.y.support.indptr)
     return int(rows[pairs.x] @ columns[pairs.y])
 
 
 def noise_level(chain: MarkovChain, n_transitions: int, discount: float) -> float:
-    """Expected l1 error of the occupancy frequencies of so many independent transitions."""
+    """Expected l1 error of the occupancy frequencies of this many independent transitions."""
     nu = chain.occupancy(discount)
     values = nu if isinstance(nu, np.ndarray) else nu.data
     return float(np.sqrt(2.0 / np.pi) * np.sqrt(values * (1.0 - values) / max(n_transitions, 1)).sum())
 
 
 class _SaddleRun:
-    """The iteration on one problem. General start laws go through one extra start state on each side."""
+    """The iteration on one problem. General initial distributions use one extra initial state on each side."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -260,7 +260,7 @@ class _SaddleRun:
         cells = _offsets(rows * columns)
         n_cells = int(cells[-1])
         require(
-            120.0 * n_cells,  # measured at the peak, as the layout is made
+            120.0 * n_cells,  # measured peak, while the layout is built
             f"the saddle point on {len(pair_x):,} state pairs with {n_cells:,} pairs of transitions",
             "use method='exact'",
         )
@@ -268,7 +268,7 @@ class _SaddleRun:
         place = np.arange(n_cells) - cells[pair]
         slot_x = x.indptr[pair_x[pair]] + place // columns[pair]
         slot_y = y.indptr[pair_y[pair]] + place % columns[pair]
-        weight = g if self.extra else 1.0  # the extra state takes the first step, so the rest comes one step later
+        weight = g if self.extra else 1.0  # the extra state takes the first step, which delays the rest by one step
         mass_x, mass_y = (weight * chain.state_occupancy(g) for chain in (problem.x, problem.y))
         start = np.zeros(len(pair_x))
         first = len(pairs) if self.extra else pairs.index[problem.x.initial.argmax(), problem.y.initial.argmax()]
@@ -293,7 +293,7 @@ class _SaddleRun:
         )
 
     def round(self, n_steps: int, primal_step: float, dual_step: float) -> None:
-        """One round; its points, and no earlier ones, make the average."""
+        """One round; the average contains only its points."""
         for total in (self.point.sum_mu, self.point.sum_lambda_x, self.point.sum_lambda_y, self.point.sum_V):
             total[:] = 0.0
         at_once = max(1, _WORK // max(int(self.layout.cells[-1]), 1))
@@ -338,7 +338,7 @@ class _SaddleRun:
         return Round(n_steps, value, float(sum(residual)), coupling, maps, potential, residual, proved)
 
     def _bounds(self, mu: Floats, V: Floats) -> Bounds:
-        """What the averaged point proves, from nothing but its own potential and coupling."""
+        """Bounds from the averaged point, by its potential and coupling alone."""
         low = max(lower_bound(self.problem, self.pairs, V), 0.0)
         high = upper_bound(self.problem, self.pairs, self.layout, mu)
         return Bounds(*(float(end) for end in self.problem.bounds_to_user(low, max(low, high))))
@@ -353,9 +353,9 @@ def _result(
         status = Status.STEP_LIMIT
     steps, violation = last.n_steps, last.violation
     ended = {
-        Status.CONVERGED: f"violation {violation:.2g} after {steps} steps, at most {tolerance:.2g} was asked",
-        Status.STEP_LIMIT: f"violation {violation:.2g} after {steps} steps, {tolerance:.2g} was asked; raise max_steps"
-        + (" and lower tolerance, which proved too little here" if violation <= tolerance else ""),
+        Status.CONVERGED: f"violation {violation:.2g} after {steps} steps, tolerance {tolerance:.2g}",
+        Status.STEP_LIMIT: f"violation {violation:.2g} after {steps} steps, tolerance {tolerance:.2g}; raise max_steps"
+        + (" and lower tolerance, since the bounds are too wide" if violation <= tolerance else ""),
         Status.INTERRUPTED: f"interrupted at violation {violation:.2g} after {steps} steps",
     }[status]
     details = Details(
@@ -373,7 +373,7 @@ def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _per_row(indptr: NDArray[np.int64], values: Floats, rows: NDArray[np.int32]) -> Floats:
-    """The entries of the given rows, one row after the other."""
+    """The entries of these rows, one row after the other."""
     lengths = np.diff(indptr)[rows]
     ends = np.cumsum(lengths)
     place = np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths) + np.repeat(indptr[rows], lengths)

@@ -1,9 +1,9 @@
-"""Sinkhorn value iteration: the paper's own ground truth (Calo et al. 2024), an upper bound with a stated error.
+"""Sinkhorn value iteration: the paper's ground truth (Calo et al. 2024), an upper bound with a proved error.
 
 Every sweep replaces the exact transport problem of each pair by a few Sinkhorn steps at temperature epsilon, in the log
-domain and from where the last sweep ended, and takes one Bellman step with the plans found. Epsilon falls geometrically
+domain and warm-started from the last sweep, and takes one Bellman step with these plans. Epsilon falls geometrically
 to its final value. At the end the plans are rounded to exact marginals (the paper's appendix) and evaluated exactly, so
-the value is the cost of a feasible coupling: never below the distance. One exact Bellman sweep says how far above.
+the value is the cost of a feasible coupling: never below the distance. One exact Bellman sweep bounds the difference.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-# --- Entropic transport for many pairs: Sinkhorn steps in the log domain, and rounding to exact marginals.
+# --- Entropic transport for many pairs: Sinkhorn steps in the log domain, and rounding to exact marginals
 
 
 @kernel(name="Sinkhorn steps", seconds=2)
@@ -68,12 +68,12 @@ def sinkhorn_steps(lo, hi, V, pair_x, pair_y, x, y, epsilon, offset_x, offset_y,
             if error <= tolerance:
                 break
             _scale_columns(turned, g, f, p, scratch)
-        _scale_columns(turned, g, f, p, scratch)  # however the loop ended, the rows are exact
+        _scale_columns(turned, g, f, p, scratch)  # the rows are exact, with or without convergence
         plan = np.empty_like(C)
         for i in range(f.size):
             for j in range(g.size):
-                plan[i, j] = exp(min(f[i] + g[j] - C[i, j], 0.0))  # rows hold at most 1; rounding may say more
-        # Rounded, the plan is feasible however few steps were taken: values never fall below the exact ones.
+                plan[i, j] = exp(min(f[i] + g[j] - C[i, j], 0.0))  # a row sums to at most 1, apart from rounding
+        # The rounded plan is feasible after any number of steps: values are never below the exact ones.
         rounded, mean = rounded_plan(plan, p, q), 0.0
         for i in range(f.size):
             for j in range(g.size):
@@ -89,9 +89,9 @@ def sinkhorn_steps(lo, hi, V, pair_x, pair_y, x, y, epsilon, offset_x, offset_y,
 
 @part
 def _scale_columns(C, f, g, q, scratch):
-    """Set g so that column j of exp(f_i + g_j - C_ij) sums to q_j; returns the l1 error there was before.
+    """Set g so that column j of exp(f_i + g_j - C_ij) sums to q_j; returns the previous l1 error.
 
-    Rows are gone through one by one, across all columns: vector code in which every sum keeps its order.
+    The loop is over rows, across all columns: vector code in which every sum keeps its order.
     """
     n, m = C.shape
     largest, total = scratch[0], scratch[1]
@@ -144,7 +144,7 @@ def rounded_plan(plan, p, q):
 
 @kernel
 def _turned(table):
-    """The transpose, as an array of its own."""
+    """The transpose, as a contiguous array."""
     n, m = table.shape
     out = np.empty((m, n))
     for i in range(n):
@@ -155,9 +155,9 @@ def _turned(table):
 
 @kernel
 def _rounded(plan, p, q):
-    """Shrink rows, then columns, that are too heavy; spread what is missing as a product.
+    """Scale down rows, then columns, that exceed their marginals; add the missing mass as a product.
 
-    Loops, because a sum or product of slices takes the compiler longer than all of this.
+    Written as loops, because sums and products of slices take much longer to compile.
     """
     n, m = plan.shape
     out, rows, columns = np.empty((n, m)), np.empty(n), np.empty(m)
@@ -198,15 +198,15 @@ def _sum_columns(table, total):
             total[j] += table[i, j]
 
 
-# --- Sinkhorn value iteration: the paper's own ground truth (Calo et al. 2024), an upper bound with a stated error.
+# --- Sinkhorn value iteration
 
 _SLICE = 20_000  # cells per slice, and
-_STEPS = 50  # Sinkhorn steps at a time: about 50 ms, so that signals get through
+_STEPS = 50  # Sinkhorn steps per call: about 50 ms, so that signals are handled
 _COOLING = 0.9
-_POLISH = 40  # how many times more steps the last plans get
-_COLDEST = 1e-200  # a temperature that is 0 for every difference of floats, and that no potential overflows by
+_POLISH = 40  # factor by which the last plans get more steps
+_COLDEST = 1e-200  # a temperature below every difference of floats at which no potential overflows
 _TARGET = 10.0  # width of the bracket, in units of epsilon + tolerance, that counts as converged
-_AT_ONCE = 3_000_000  # cells of plans that are finished within half a second after Ctrl-C; larger ones are given up
+_AT_ONCE = 3_000_000  # cells of plans that are finished (in half a second) after Ctrl-C; larger ones are not
 
 
 def solve(
@@ -225,14 +225,14 @@ def solve(
     ----------
     problem : Problem
     epsilon : float
-        Final temperature, relative to the range of the cost. Smaller is closer to the exact distance and slower.
+        Final temperature, relative to the range of the cost. Smaller values are more accurate and slower.
     tolerance : float
-        Stop when a sweep moves the potential by less than this, relative to the range of the cost (a constant shift
-        does not count).
+        Stop when a sweep changes the potential by less than this, relative to the range of the cost (not counting a
+        constant shift).
     max_sweeps : int
-        Sweeps to allow.
+        Maximum number of sweeps.
     inner_steps : int
-        Sinkhorn steps per pair and sweep, at most.
+        Maximum number of Sinkhorn steps per pair and sweep.
     pairs, threads
         As for the exact solver.
     """
@@ -259,7 +259,7 @@ def solve(
 
 @dataclass(eq=False)
 class _Plans:
-    """The entropic plans of all pairs, the start laws last: potentials F and G against the table V of costs."""
+    """The entropic plans of all pairs, the initial distributions last: potentials F and G against the costs V."""
 
     problem: Problem
     pairs: Pairs
@@ -277,7 +277,7 @@ class _Plans:
         columns = np.diff(self.problem.y.support.indptr)[self.pair_y]
         n_cells = int((rows * columns).sum())
         require(
-            66.0 * n_cells,  # measured at the peak, when plans become a coupling
+            66.0 * n_cells,  # measured peak, when plans become a coupling
             f"Sinkhorn plans on {len(self.pairs):,} state pairs with {n_cells:,} entries",
             "use method='exact', whose plans are sparse",
         )
@@ -290,8 +290,8 @@ class _Plans:
         self.value = np.empty(len(rows))
 
     def transport(self, max_steps: int, tolerance: float) -> None:
-        """Sinkhorn steps for every pair against V; leaves the values of the rounded plans in `value`."""
-        # A pair of long rows is a slice of its own: fewer steps at a time then.
+        """Sinkhorn steps for every pair against V; stores the values of the rounded plans in `value`."""
+        # A pair of long rows is a separate slice: then with fewer steps per call.
         at_once = max(1, min(_STEPS, _STEPS * _SLICE // int(np.diff(self.cells).max())))
         for begin in range(0, max_steps, at_once):
             run = partial(self._steps, steps=min(at_once, max_steps - begin), tolerance=tolerance)
@@ -306,13 +306,13 @@ class _Plans:
         return error
 
     def bellman_step(self, inner_steps: int, tolerance: float) -> float:
-        """One sweep; returns how unevenly it moved the potential."""
+        """One sweep; returns the change of the potential apart from a constant shift."""
         self.transport(inner_steps, tolerance)
         discount = self.problem.discount
         V = self.V[self.pairs.x, self.pairs.y]
         change = self.cost + discount * self.value[:-1] - V
         spread = float(change.max() - change.min())
-        # Most of a Bellman step is a constant shift that would go on for ever; take all of it at once.
+        # Most of a Bellman step is a constant shift that would continue forever; take all of it in one step.
         shift = discount / (1.0 - discount) * float(change.max() + change.min()) / 2.0
         self.V[self.pairs.x, self.pairs.y] = V + change + shift
         self.trace["step"].append(len(self.trace["step"]) + 1)
@@ -322,7 +322,7 @@ class _Plans:
         return spread
 
     def rounded_kernel(self) -> tuple[Kernel, Floats]:
-        """The plans rounded to exact marginals: the transition coupling over pairs and the law of the first pair."""
+        """The plans rounded to exact marginals: the transition coupling over pairs and the initial distribution."""
         indices, data = np.empty(int(self.cells[-1]), dtype=np.int32), np.empty(int(self.cells[-1]))
         common = (self.V, self.pair_x, self.pair_y, self.problem.x.support, self.problem.y.support, self.temperature)
         potentials = (self.offset_x, self.offset_y, self.F, self.G)
@@ -343,7 +343,7 @@ def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _finish(problem: Problem, plans: _Plans, status: Status, target: float, began: float) -> Result:
-    """Round the plans, evaluate them exactly, and bracket the truth by one exact Bellman sweep."""
+    """Round the plans, evaluate them exactly, and bracket the distance by one exact Bellman sweep."""
     pairs, discount = plans.pairs, problem.discount
     kernel, start = plans.rounded_kernel()
     W, gain = relative_value(kernel, plans.cost, discount, plans.V[pairs.x, pairs.y])
@@ -351,8 +351,8 @@ def _finish(problem: Problem, plans: _Plans, status: Status, target: float, bega
     width = bounds.high - bounds.low
     wide = status is Status.CONVERGED and width > target
     ended = {
-        Status.CONVERGED: f"Sinkhorn sweeps settled at epsilon {plans.temperature:.1g}"
-        + (f", but prove the value to {width:.1g} of the cost range only; raise inner_steps" if wide else ""),
+        Status.CONVERGED: f"Sinkhorn sweeps converged at epsilon {plans.temperature:.1g}"
+        + (f", but the bracket is {width:.1g} of the cost range wide; raise inner_steps" if wide else ""),
         Status.INTERRUPTED: f"Interrupted at epsilon {plans.temperature:.1g}",
         Status.STEP_LIMIT: f"The limit of sweeps was reached at epsilon {plans.temperature:.1g}; raise max_sweeps",
     }[status]

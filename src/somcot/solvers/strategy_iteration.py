@@ -1,25 +1,25 @@
-r"""Exact metrics of decision processes whose actions need not correspond: Hausdorff over actions.
+r"""Exact metrics of decision processes, with the same actions or with a Hausdorff distance over actions.
 
-Ferns, Panangaden and Precup ask of two states s, t
+Ferns, Panangaden and Precup define, for two states s, t,
 
     U(s, t) = max_a  \|r(s, a) - r(t, a)\| + discount * OT(P(.|s, a), P(.|t, a); U).
 
-The actions maximise and the couplings minimise. Against fixed actions the best couplings are found by policy iteration,
-as between chains; then every pair takes an action that is strictly better, and so on (Hoffman and Karp). U rises with
-every change of actions, there are finitely many of them, and so it ends at the solution. All actions are rows of one
-sweep, (s, a) against (t, a).
+The actions maximise and the couplings minimise. Against fixed actions the optimal couplings are found by policy
+iteration, as between chains; then every pair takes an action that is strictly better, and so on (Hoffman and Karp). U
+increases with every change of actions, and there are finitely many, so the iteration ends at the solution. All actions
+are rows of one sweep, (s, a) against (t, a).
 
-The bracket follows as in `somcot.certificates`: the operator on the right is monotone, and raising U by a constant k
-raises it by discount * k, so that U + l / (1 - discount) <= U* <= U + h / (1 - discount) where its residual lies
+The bracket follows as in `somcot.certificates`: the operator on the right is monotone, and adding a constant k to U
+adds discount * k to it, so U + l / (1 - discount) <= U* <= U + h / (1 - discount) if its residual lies
 between l and h. The same roundings are charged.
 
-Taylor, Precup and Panangaden ask of two states s, t
+Taylor, Precup and Panangaden define, for two states s, t,
 
     U(s, t) = max( max_a min_b W(a, b), max_b min_a W(a, b) ),
     W(a, b) = \|r(s, a) - r(t, b)\| + discount * OT(P(.|s, a), P(.|t, b); U).
 
-One player names a state of the two and an action there; the other replies with an action of the other state and a
-coupling. The first maximises, and all is as in `strategy_iteration`: policy iteration over replies against fixed
+One player chooses one of the two states and an action there; the other replies with an action of the other state and a
+coupling. The first maximises, and the method is the same: policy iteration over replies against fixed
 choices, then better choices, and the bracket of a monotone operator. All pairs of actions are rows of one sweep.
 """
 
@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 
-# --- Exact metrics of decision processes: strategy iteration for the game between actions and couplings.
+# --- Strategy iteration for the game between actions and couplings
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -65,11 +65,11 @@ class Game(NamedTuple):
     Attributes
     ----------
     support_x, support_y : Support
-        Row ``s * n_actions + a`` is the law after action a in state s; the start law stands last.
+        Row ``s * n_actions + a`` is the distribution after action a in state s; the initial distribution is last.
     rewards_x, rewards_y : ndarray, shape (n_x, n_actions) and (n_y, n_actions)
     discount : float
     same : bool
-        Whether both are one process: then (s, t) and (t, s) are one pair.
+        Whether both are the same process: then (s, t) and (t, s) are one pair.
     """
 
     support_x: Support
@@ -89,7 +89,7 @@ class StrategySolution(NamedTuple):
 
 
 def solve(game: Game, *, threads: int | None = None, max_sweeps: int = 1000) -> StrategySolution:
-    """Solve exactly; the bounds are as close as floating point allows."""
+    """Solve exactly; the bounds are tight up to rounding."""
     first, second, index = state_pairs(game)
     with np.errstate(over="ignore"):
         cost = np.abs(game.rewards_x[first] - game.rewards_y[second])
@@ -101,7 +101,7 @@ def solve(game: Game, *, threads: int | None = None, max_sweeps: int = 1000) -> 
 
 
 def scale_of(cost: Floats) -> float:
-    """The largest difference of rewards, 1 where there is none."""
+    """The largest difference of rewards, 1 if all are equal."""
     scale = float(cost.max()) or 1.0
     if not np.isfinite(scale):
         raise ValueError("rewards: differences are too large for floating point; rescale")
@@ -109,20 +109,20 @@ def scale_of(cost: Floats) -> float:
 
 
 def settled(game: Game, U: Floats, residual: tuple[float, float], scale: float) -> StrategySolution:
-    """The metric and its bounds from U on the pairs of states and the least and largest residual."""
+    """The metric and its bounds from U on the pairs of states and the smallest and largest residual."""
     first, second, index = state_pairs(game)
     level = (1.0 - game.discount) * U
     low, high = level + (residual[0] - rounding(U)), level + (residual[1] + rounding(U))
     low, high = np.nextafter(scale * np.maximum(low, 0.0), 0.0), np.nextafter(scale * np.minimum(high, 1.0), np.inf)
     metric = np.clip(scale * level, low, high)
-    if game.same:  # equal states are at distance 0
+    if game.same:  # equal states have distance 0
         for table in (metric, low, high):
             table[first == second] = 0.0
     return StrategySolution(metric[index], low[index], high[index])
 
 
 def state_pairs(game: Game) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
-    """The pairs (first, second) and the place of each pair of states among them, (n_x, n_y)."""
+    """The pairs (first, second) and the index of each pair of states among them, (n_x, n_y)."""
     (n_x, n_actions), n_y = game.rewards_x.shape, len(game.rewards_y)
     require(
         96.0 * n_x * n_y * n_actions,
@@ -141,7 +141,7 @@ def state_pairs(game: Game) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArr
 def _sweep(
     game: Game, first: NDArray[np.int64], second: NDArray[np.int64], index: NDArray[np.int32], threads: int | None
 ) -> Sweep:
-    """The transport problems of all pairs under all actions, those of one pair side by side."""
+    """The transport problems of all pairs under all actions, those of one pair adjacent."""
     n_actions = game.rewards_x.shape[1]
     x, y = (
         np.add.outer(states * n_actions, np.arange(n_actions)).ravel().astype(np.int32) for states in (first, second)
@@ -152,7 +152,7 @@ def _sweep(
 
 
 def _iterate(game: Game, sweep: Sweep, cost: Floats, max_sweeps: int) -> tuple[Floats, Floats, Improvement]:
-    """Strategy iteration; returns U on the pairs of states, the cost and the last sweep, which was against U."""
+    """Strategy iteration; returns U on the pairs of states, the cost and the last sweep, made against U."""
     index, pairs = sweep.pairs.index, np.arange(len(cost))
     U = cost.max(axis=1)
     actions = cost.argmax(axis=1)
@@ -161,7 +161,7 @@ def _iterate(game: Game, sweep: Sweep, cost: Floats, max_sweeps: int) -> tuple[F
         values = _values(game.discount, cost, improvement.value)
         tolerance = 64.0 * EPS * (1.0 + float(U.max()))
         current = values[pairs, actions]
-        # Only couplings that are best against the actions tell which actions are better.
+        # Only optimal couplings for the current actions show which actions are better.
         if step > 0 and (improvement.changed == 0 or np.abs(current - U).max() <= tolerance):
             better = values.max(axis=1) > current + tolerance
             if not better.any():
@@ -173,12 +173,12 @@ def _iterate(game: Game, sweep: Sweep, cost: Floats, max_sweeps: int) -> tuple[F
 
 
 def _values(discount: float, cost: Floats, transport: Floats) -> Floats:
-    """What each action is worth in each pair of states, (n_pairs, n_actions)."""
+    """The value of each action in each pair of states, (n_pairs, n_actions)."""
     return cost + discount * transport[:-1].reshape(cost.shape)
 
 
 def chosen_rows(sweep: Sweep, actions: NDArray[np.int64]) -> Kernel:
-    """The transition coupling that follows these choices, one of the rows of the sweep for each pair of states."""
+    """The transition coupling of these choices, one row of the sweep for each pair of states."""
     from scipy.sparse import csr_array
 
     kernel, _ = sweep.kernel()
@@ -187,13 +187,13 @@ def chosen_rows(sweep: Sweep, actions: NDArray[np.int64]) -> Kernel:
     return Kernel.from_matrix(every[np.arange(n) * (kernel.n // n) + actions])
 
 
-# --- Exact metrics of decision processes whose actions need not correspond: Hausdorff over actions.
+# --- Hausdorff distance over actions (lax bisimulation)
 
 Integers = NDArray[np.int64]
 
 
 class _Replies(NamedTuple):
-    """What each choice of the first player is worth, and the cell (a, b) of the best reply: (n_pairs, n_a + n_b)."""
+    """The value of each choice of the first player, and the cell (a, b) of the best reply: (n_pairs, n_a + n_b)."""
 
     worth: Floats
     cell: Integers
@@ -209,7 +209,7 @@ class _Replies(NamedTuple):
 
 
 def solve_lax(game: Game, *, threads: int | None = None, max_sweeps: int = 1000) -> StrategySolution:
-    """Solve exactly; the bounds are as close as floating point allows."""
+    """Solve exactly; the bounds are tight up to rounding."""
     n_cells = game.rewards_x.shape[1] * game.rewards_y.shape[1]
     n_pairs = len(game.rewards_x) * len(game.rewards_y)
     require(
@@ -230,7 +230,7 @@ def solve_lax(game: Game, *, threads: int | None = None, max_sweeps: int = 1000)
 
 
 def _sweep_lax(game: Game, states: tuple[Integers, Integers], index: NDArray[np.int32], threads: int | None) -> Sweep:
-    """The transport problems of all pairs of states under all pairs of actions, those of one pair side by side."""
+    """The transport problems of all pairs of states under all pairs of actions, those of one pair adjacent."""
     n_a, n_b = game.rewards_x.shape[1], game.rewards_y.shape[1]
     cells = np.repeat(np.arange(n_a), n_b), np.tile(np.arange(n_b), n_a)
     x, y = (
@@ -242,7 +242,7 @@ def _sweep_lax(game: Game, states: tuple[Integers, Integers], index: NDArray[np.
 
 
 def _iterate_lax(game: Game, sweep: Sweep, cost: Floats, max_sweeps: int) -> tuple[Floats, Improvement]:
-    """Strategy iteration; returns U on the pairs of states and the last sweep, which was against U."""
+    """Strategy iteration; returns U on the pairs of states and the last sweep, made against U."""
     index, pairs = sweep.pairs.index, np.arange(len(cost))
     flat = cost.reshape(len(cost), -1)
     before = _Replies.best(cost)
@@ -252,7 +252,7 @@ def _iterate_lax(game: Game, sweep: Sweep, cost: Floats, max_sweeps: int) -> tup
         replies = _Replies.best(_values_lax(game, cost, improvement.value))
         tolerance = 64.0 * EPS * (1.0 + float(U.max()))
         current = replies.worth[pairs, choice]
-        # Only replies that are best against the choices tell which choices are better.
+        # Only optimal replies to the current choices show which choices are better.
         if step > 0 and np.abs(current - U).max() <= tolerance:
             better = replies.worth.max(axis=1) > current + tolerance
             if not better.any():
@@ -265,5 +265,5 @@ def _iterate_lax(game: Game, sweep: Sweep, cost: Floats, max_sweeps: int) -> tup
 
 
 def _values_lax(game: Game, cost: Floats, transport: Floats) -> Floats:
-    """What each pair of actions is worth in each pair of states, (n_pairs, n_a, n_b)."""
+    """The value of each pair of actions in each pair of states, (n_pairs, n_a, n_b)."""
     return np.asarray(cost + game.discount * transport[:-1].reshape(cost.shape))

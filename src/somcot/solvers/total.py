@@ -1,10 +1,10 @@
-"""Total cost until both processes have ended: no discount, no horizon.
+"""Total cost until both processes have been absorbed: no discount, no horizon.
 
-V = c + discount * OT(V) on these pairs, with V given on all others. Every coupling leaves them, so every policy has a
-value, at discount 1 too.
+On transient pairs V = c + discount * OT(V), with V fixed on all others. Every coupling leaves these pairs, so every
+policy has a value, even at discount 1.
 
-V = c + OT(V) on pairs that have not both ended, V = 0 where both have. Every state leads to one that is never left, so
-every coupling ends; the bracket is that of pairs that are left for good (`certificates`, 7).
+For the total cost V = c + OT(V), with V = 0 once both chains are absorbed. Every state leads to an absorbing one, so
+every coupling ends; the bracket is that of transient pairs (`certificates`, 7).
 """
 
 from __future__ import annotations
@@ -51,25 +51,25 @@ __all__ = [
 ]
 
 
-# --- Pairs of states that are left for good: their value by policy iteration, and the bracket it gives.
+# --- Transient pairs: their value by policy iteration, and its bracket
 
 _EPS = float(np.finfo(np.float64).eps)
 
 
 def absorb(sweep: Sweep, V: Floats, cost: Floats, discount: float, first: Settled, max_sweeps: int) -> Settled:
-    """Find V on the pairs of a sweep, whose steps lead to its targets; returns a bracket of the start's value.
+    """Solve for V on the pairs of a sweep, whose steps lead to its targets; returns a bracket of the initial value.
 
     Parameters
     ----------
     sweep : Sweep
     V : ndarray, shape (n_x, n_y)
-        Known on the targets that are no pairs of the sweep, a guess on those that are; written to.
+        Known on the targets that are not pairs of the sweep, a guess on the others; modified in place.
     cost : ndarray, shape (n_pairs,)
-        What a visit costs.
+        Cost of a visit.
     discount : float
         At most 1.
     first : Settled
-        What is known before: the bracket, the expected time of leaving, how far `V` may be off outside.
+        Initial values: the bracket, the expected absorption time, and the error of `V` outside.
     max_sweeps : int
     """
     pairs, best = sweep.pairs, first
@@ -80,14 +80,14 @@ def absorb(sweep: Sweep, V: Floats, cost: Floats, discount: float, first: Settle
         best = best.tighter(latest)
         if len(pairs) == 0 or (step > 0 and improvement.changed == 0):
             break
-        # Values fall from policy to policy; when they no longer do, ties are being turned over by rounding.
+        # Values decrease from policy to policy; when they no longer do, rounding only changes ties.
         if _evaluate(sweep, V, cost, discount) <= 64.0 * _EPS * (1.0 + float(np.abs(V).max())) and step > 0:
             break
     return best
 
 
 def merged(n: int, *parts: tuple[NDArray[np.int32], Kernel]) -> Kernel:
-    """One square kernel from blocks of rows, each with the places of its rows; all other rows are empty."""
+    """One square kernel from blocks of rows, each with the positions of its rows; all other rows are empty."""
     lengths = np.zeros(n, dtype=np.int64)
     for places, block in parts:
         lengths[places] = np.diff(block.indptr)
@@ -101,7 +101,7 @@ def merged(n: int, *parts: tuple[NDArray[np.int32], Kernel]) -> Kernel:
 
 
 def _evaluate(sweep: Sweep, V: Floats, cost: Floats, discount: float) -> float:
-    """Write the value of the current plans to V; returns the largest change. What is not finite is left as it was."""
+    """Write the value of the current plans to V; return the largest change. Non-finite values are not written."""
     pairs, targets = sweep.pairs, sweep.targets
     places = targets.index[pairs.x, pairs.y]
     values = V[targets.x, targets.y]
@@ -113,13 +113,13 @@ def _evaluate(sweep: Sweep, V: Floats, cost: Floats, discount: float) -> float:
     return float(np.abs(V[pairs.x, pairs.y] - before).max())
 
 
-# --- Total cost until both processes have ended: no discount, no horizon.
+# --- Total cost
 
 _EPS = float(np.finfo(np.float64).eps)
 
 
 class _Total(NamedTuple):
-    """The solution in units of the largest cost: V on all pairs, and the sweep of those that go on."""
+    """The solution in units of the largest cost: V on all pairs, and the sweep of the transient pairs."""
 
     pairs: Pairs
     sweep: Sweep
@@ -130,7 +130,7 @@ class _Total(NamedTuple):
 def solve(
     problem: Problem, *, pairs: PairChoice = "reachable", threads: int | None = None, max_sweeps: int = 200
 ) -> Result:
-    """The least expected total cost until both chains have ended.
+    """The minimum expected total cost until both chains have been absorbed.
 
     The state law is the expected number of visits to each pair before that, the potential the total from each pair.
     """
@@ -164,7 +164,7 @@ def solve(
 
 
 def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 200) -> Floats:
-    """The total from every pair of states, (n_x, n_y)."""
+    """The total cost from every pair of states, (n_x, n_y)."""
     return problem.scale * _solution(problem, "all", threads, max_sweeps).V
 
 
@@ -186,7 +186,7 @@ def _solution(problem: Problem, choice: PairChoice, threads: int | None, max_swe
 
 
 def _ended(name: str, chain: MarkovChain, kernel: Kernel, *, everywhere: bool) -> NDArray[np.bool_]:
-    """Which states are never left; refuses chains that may go on for ever."""
+    """Which states are absorbing; refuses chains that may never be absorbed."""
     classes = chain_classes(kernel)
     stays = np.zeros(kernel.n)
     rows = np.repeat(np.arange(kernel.n), np.diff(kernel.indptr))
@@ -202,7 +202,7 @@ def _ended(name: str, chain: MarkovChain, kernel: Kernel, *, everywhere: bool) -
 
 
 def _visits(kernel: Kernel, start: Floats) -> Floats:
-    """Expected visits to each pair, those that are never left apart (their rows are empty)."""
+    """Expected visits to each pair, except absorbing ones (their rows are empty)."""
     visits = np.maximum(discounted_value(kernel.transpose(), start, 1.0), 0.0)
     return np.where(reachable(kernel, start), visits, 0.0)
 
@@ -223,7 +223,7 @@ def _gradient(problem: Problem, solution: _Total, visits: Floats) -> Gradient:
 
 
 def _residuals(problem: Problem, coupling: Coupling, law: Floats, solution: _Total) -> Residuals:
-    """Flow on the pairs that go on; causality with the visits of this coupling, whose number is its own choice."""
+    """Flow on the transient pairs; causality with the visits of this coupling, whose number it determines."""
     sides = (law.sum(axis=1), law.sum(axis=0))
     nu = [_weighted(chain, side) for chain, side in zip((problem.x, problem.y), sides, strict=True)]
     _, causal_x, causal_y = residuals(coupling, nu[0], nu[1], 1.0)
