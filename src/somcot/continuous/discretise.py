@@ -311,12 +311,12 @@ def scale_of(scale: Any, recordings: Sequence[Trajectories]) -> Floats:
             listed = ", ".join(names[k] for k in constant[:5])
             raise ValueError(Note("constant-coordinate", "scale", names=listed))
         return spread
-    given = real_array("scale", np.atleast_1d(scale), 1)
-    if len(given) not in (1, d) or (given <= 0).any():
+    divisor = real_array("scale", np.atleast_1d(scale), 1)
+    if len(divisor) not in (1, d) or (divisor <= 0).any():
         raise ValueError(f"scale: found {scale!r}, expected 'std', a number above 0 or one for each of {d} coordinates")
-    if (np.abs(points).max(axis=0) / given).max() > _LARGEST:
+    if (np.abs(points).max(axis=0) / divisor).max() > _LARGEST:
         raise ValueError(
-            f"scale: coordinates divided by {scale!r} reach {(np.abs(points).max(axis=0) / given).max():.2g}, which "
+            f"scale: coordinates divided by {scale!r} reach {(np.abs(points).max(axis=0) / divisor).max():.2g}, which "
             "cannot be squared; pass scale='std', or a larger number"
         )
-    return np.broadcast_to(given, (d,)).copy()
+    return np.broadcast_to(divisor, (d,)).copy()

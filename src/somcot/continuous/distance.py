@@ -75,9 +75,9 @@ def shift_check(question: CellProblem, answer: float, *, calibrate: bool) -> Shi
         shifted = question.raw(pair[0], _moved(pair[1], move))
         plain.append(shifted)
         if calibrate:
-            said = _said_of_twins(question, pair, move, side)
-            corrected.append(shifted - float(said.mean()) + truth)
-            noise = max(noise, _NOISE * float(said.std(ddof=1)))
+            on_twins = _said_of_twins(question, pair, move, side)
+            corrected.append(shifted - float(on_twins.mean()) + truth)
+            noise = max(noise, _NOISE * float(on_twins.std(ddof=1)))
     final = corrected if calibrate else plain
     off = [max(abs(value - truth) - noise, 0.0) * (1.0 if value > truth else -1.0) for value in final]
     shares = [max(truth + error, 0.0) / truth for error in off]
@@ -258,15 +258,17 @@ def distance(
         cells, resolution([*coarser, cells], cost, discount, bare, threads), twin, check,
         None if mapped is None else mapped.fit, answer.route, answer.curved,
     )  # fmt: skip
-    said = tuple(notes(continuous, looks_identical(cells.x, cells.y), bare.plugin, interval=confidence is not None))
-    for note in said:
+    all_notes = tuple(
+        notes(continuous, looks_identical(cells.x, cells.y), bare.plugin, interval=confidence is not None)
+    )
+    for note in all_notes:
         warn(note, DataWarning)
     return replace(
         bare,
         distance=answer.value,
         confidence_interval=None if answer.interval is None else ConfidenceInterval(*answer.interval, level),
         message=message(answer.value, bare.plugin, continuous),
-        notes=said,
+        notes=all_notes,
         continuous=continuous,
         seconds=time.perf_counter() - began,
     )
@@ -289,8 +291,8 @@ def _confirmed(
     """Reject a twin that cannot correct a known shift of the user's recordings."""
     if not twin.used or check is None or check.worst <= _MOST_OFF:
         return twin, check
-    said = f"a known shift of {check.distance:.3g} is estimated as {check.final:.3g} after it"
-    refused = twin._replace(used=False, reason=f"the correction by linear models fails its check: {said}")
+    outcome = f"a known shift of {check.distance:.3g} is estimated as {check.final:.3g} after it"
+    refused = twin._replace(used=False, reason=f"the correction by linear models fails its check: {outcome}")
     return refused, shift_check(question, value, calibrate=False)
 
 

@@ -184,8 +184,10 @@ def upper(question: CellProblem, rng: np.random.Generator) -> float:
     """Estimated upper bound of the distance from curved models, corrected for what they miss."""
     x, y = (some_episodes(side, _MOST_STEPS, rng) for side in (question.x, question.y))
     models = Curved.of(x, rng), Curved.of(y, rng)
-    said = [question.raw(models[0].drawn(x, rng), models[1].drawn(y, rng)) for _ in range(_DRAWN)]
-    return max(0.0, _coupled(models, question.cost, question.discount, rng) + question.raw(x, y) - float(np.mean(said)))
+    on_cells = [question.raw(models[0].drawn(x, rng), models[1].drawn(y, rng)) for _ in range(_DRAWN)]
+    return max(
+        0.0, _coupled(models, question.cost, question.discount, rng) + question.raw(x, y) - float(np.mean(on_cells))
+    )
 
 
 class _Nearest:

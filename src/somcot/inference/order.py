@@ -49,8 +49,8 @@ class MarkovOrder(NamedTuple):
     def _repr_html_(self) -> str:
         more = " or more" if self.order > len(self.pvalues) else ""
         rows = [(f"{k} against {k + 1}", f"{p:.3g}") for k, p in enumerate(self.pvalues, 1)]
-        said = "the smallest order not rejected at 5 %"
-        return card(f"order {self.order}{more}", (), Table(("tested", "p-value"), rows, "lr"), sub=said)
+        subtitle = "the smallest order not rejected at 5 %"
+        return card(f"order {self.order}{more}", (), Table(("tested", "p-value"), rows, "lr"), sub=subtitle)
 
     def __str__(self) -> str:
         tests = ", ".join(f"{k} against {k + 1}: p = {p:.3g}" for k, p in enumerate(self.pvalues, 1))

@@ -98,9 +98,9 @@ class SameProcessResult:
 
     def __str__(self) -> str:
         early = ", stopped early" if self.stopped_early else ""
-        said = verdict(self.pvalue).partition(":")[0].lower()
+        conclusion = verdict(self.pvalue).partition(":")[0].lower()
         figures = f"statistic {self.statistic:.4g}, {self.n_permutations} permutations{early}"
-        return f"p = {self.pvalue:.3g}, {said}, {figures}"
+        return f"p = {self.pvalue:.3g}, {conclusion}, {figures}"
 
 
 @one_blas_thread
@@ -224,11 +224,11 @@ def _recordings(x: Any, y: Any) -> list[Samples]:
         raise TypeError("y: x is a list of recordings already; put y into it, and name cost= and discount=")
     if not many and y is None:
         raise TypeError("y: missing; give two recordings, or a list of them as x")
-    given = list(x) if many else [x, y]
-    if len(given) < 2:
-        raise ValueError(f"x: found a list of {len(given)} recording(s), expected at least 2")
-    check_recordings(given, (lambda i: f"x[{i}]") if many else (lambda i: "xy"[i]))
-    return given
+    recordings = list(x) if many else [x, y]
+    if len(recordings) < 2:
+        raise ValueError(f"x: found a list of {len(recordings)} recording(s), expected at least 2")
+    check_recordings(recordings, (lambda i: f"x[{i}]") if many else (lambda i: "xy"[i]))
+    return recordings
 
 
 def _warn_few(deck: PooledEpisodes) -> None:

@@ -249,10 +249,10 @@ def holm(pvalues: Sequence[float]) -> Floats:
     >>> holm([0.01, 0.04, 0.03]).tolist()
     [0.03, 0.06, 0.06]
     """
-    given = np.asarray(pvalues, dtype=np.float64)
-    order = np.argsort(given, kind="stable")
-    steps = np.maximum.accumulate(given[order] * np.arange(len(given), 0, -1))
-    adjusted = np.empty(len(given))
+    raw = np.asarray(pvalues, dtype=np.float64)
+    order = np.argsort(raw, kind="stable")
+    steps = np.maximum.accumulate(raw[order] * np.arange(len(raw), 0, -1))
+    adjusted = np.empty(len(raw))
     adjusted[order] = np.minimum(steps, 1.0)
     return adjusted
 
@@ -294,8 +294,8 @@ def _compared(
 ) -> tuple[Result, float]:
     estimated, tested = (np.random.default_rng([*seed, what]) for what in (0, 1))
     result = distance(x, y, cost, discount=discount, confidence=confidence, rng=estimated)
-    given = costs.between(cost, x, y) if isinstance(cost, str) else cost
-    test = same_process(x, y, given, discount=discount, n_permutations=n, rng=tested)
+    table = costs.between(cost, x, y) if isinstance(cost, str) else cost
+    test = same_process(x, y, table, discount=discount, n_permutations=n, rng=tested)
     return result, float(test.pvalue)
 
 

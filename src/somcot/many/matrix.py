@@ -301,9 +301,9 @@ def distance_matrix(
     """
     began = time.perf_counter()
     seed = int(check_rng(0 if rng is None else rng).integers(2**62))
-    asked = MatrixSettings(discount, method, confidence, simultaneous, tests, seed)
+    settings = MatrixSettings(discount, method, confidence, simultaneous, tests, seed)
     of_vectors = {name: value for name, value in (("scale", scale), ("n_cells", n_cells)) if value is not None}
-    plan = prepare(processes, cost, asked, others=others, **of_vectors)
+    plan = prepare(processes, cost, settings, others=others, **of_vectors)
     distances = compute(plan, threads=threads, client=client, checkpoint=checkpoint, resume=resume, progress=progress)
     return replace(distances, seconds=time.perf_counter() - began)
 

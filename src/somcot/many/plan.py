@@ -316,72 +316,74 @@ def forecast(plan: JobPlan, threads: int | None = None) -> float:
     return float(plan.seconds.sum()) / thread_count(threads)
 
 
-def prepare(processes: Any, cost: Any, asked: MatrixSettings, *, others: Any = None, **of_vectors: Any) -> JobPlan:
+def prepare(processes: Any, cost: Any, settings: MatrixSettings, *, others: Any = None, **of_vectors: Any) -> JobPlan:
     """Check the arguments, fit every process, and list the jobs; `of_vectors` is for Trajectories."""
-    discount = _checked(asked)
+    discount = _checked(settings)
     if cost is None:
         raise TypeError("cost: found None, expected an array, a name such as 'labels', or a function")
-    given = labelled("processes", processes, vectors=True)
+    labelled_rows = labelled("processes", processes, vectors=True)
     across = None if others is None else labelled("others", others, vectors=True)
-    if across is None and len(given) < 2:
+    if across is None and len(labelled_rows) < 2:
         raise ValueError("processes: found one, expected at least two; or give others= to compare it with")
     points = None
-    if any(isinstance(p, Trajectories) for p in [*given.values(), *(across or {}).values()]):
-        if asked.method != "auto":
-            raise ValueError(Note("vectors-need-auto", "method", instead=f"method={asked.method!r}"))
-        rows, columns, cost, points = shared(given, across, cost, discount=discount, seed=asked.seed, **of_vectors)
+    if any(isinstance(p, Trajectories) for p in [*labelled_rows.values(), *(across or {}).values()]):
+        if settings.method != "auto":
+            raise ValueError(Note("vectors-need-auto", "method", instead=f"method={settings.method!r}"))
+        rows, columns, cost, points = shared(
+            labelled_rows, across, cost, discount=discount, seed=settings.seed, **of_vectors
+        )
     else:
         for name in of_vectors:
             raise TypeError(f"{name}: only for Trajectories; leave it out")
-        rows, columns = _fitted(given, across, asked)
-    asked = _fitting(asked, [m.process for m in (*rows, *columns)])
+        rows, columns = _fitted(labelled_rows, across, settings)
+    settings = _fitting(settings, [m.process for m in (*rows, *columns)])
     check_cost_shape(cost, (rows, columns))
     symmetric = across is None and is_symmetric(cost, rows)
     n_cells = len(rows) * (len(rows) - 1) // 2 if symmetric else len(rows) * len(columns)
-    level = asked.confidence
-    if level is not None and asked.simultaneous:
+    level = settings.confidence
+    if level is not None and settings.simultaneous:
         level = 1.0 - (1.0 - level) / max(n_cells, 1)
-    asked = asked._replace(n_splits=_splits(asked), level=level, symmetric=symmetric)
-    return make_plan(rows, columns, cost, asked, points)
+    settings = settings._replace(n_splits=_splits(settings), level=level, symmetric=symmetric)
+    return make_plan(rows, columns, cost, settings, points)
 
 
-def _splits(asked: MatrixSettings) -> int:
-    return _SPLITS if asked.method == "auto" else 0
+def _splits(settings: MatrixSettings) -> int:
+    return _SPLITS if settings.method == "auto" else 0
 
 
 def _fitted(
-    given: dict[Hashable, ChainOrData], across: dict[Hashable, ChainOrData] | None, asked: MatrixSettings
+    labelled_rows: dict[Hashable, ChainOrData], across: dict[Hashable, ChainOrData] | None, settings: MatrixSettings
 ) -> tuple[list[Member], list[Member]]:
     """Rows and columns; the same list if processes are compared with each other."""
     orders: dict[frozenset[Hashable], tuple[Hashable, ...]] = {}
-    n_splits = _splits(asked)
-    seeds = ([asked.seed, i] for i in count())
-    rows = members("processes", given, asked.discount, n_splits, islice(seeds, len(given)), orders)
+    n_splits = _splits(settings)
+    seeds = ([settings.seed, i] for i in count())
+    rows = members("processes", labelled_rows, settings.discount, n_splits, islice(seeds, len(labelled_rows)), orders)
     if across is None:
         return rows, rows
-    return rows, members("others", across, asked.discount, n_splits, seeds, orders)
+    return rows, members("others", across, settings.discount, n_splits, seeds, orders)
 
 
-def _checked(asked: MatrixSettings) -> float:
-    discount = check_discount(asked.discount)
-    check_confidence(asked.confidence)
-    if check_flag("simultaneous", asked.simultaneous) and asked.confidence is None:
+def _checked(settings: MatrixSettings) -> float:
+    discount = check_discount(settings.discount)
+    check_confidence(settings.confidence)
+    if check_flag("simultaneous", settings.simultaneous) and settings.confidence is None:
         raise ValueError("simultaneous: intervals need a level; pass confidence as well, such as confidence=0.9")
-    method: object = asked.method
+    method: object = settings.method
     if not isinstance(method, str) or method not in METHODS:
-        raise ValueError(f"method: found {asked.method!r}, expected one of {', '.join(map(repr, METHODS))}")
-    if asked.tests not in (None, "bh", "by"):
-        raise ValueError(f"tests: found {asked.tests!r}, expected None, 'bh' or 'by'")
+        raise ValueError(f"method: found {settings.method!r}, expected one of {', '.join(map(repr, METHODS))}")
+    if settings.tests not in (None, "bh", "by"):
+        raise ValueError(f"tests: found {settings.tests!r}, expected None, 'bh' or 'by'")
     return discount
 
 
-def _fitting(asked: MatrixSettings, processes: Sequence[ChainOrData]) -> MatrixSettings:
+def _fitting(settings: MatrixSettings, processes: Sequence[ChainOrData]) -> MatrixSettings:
     """The settings adapted to these processes: intervals and p-values are for data."""
-    if asked.tests is not None and sum(isinstance(p, Samples) for p in processes) < 2:
+    if settings.tests is not None and sum(isinstance(p, Samples) for p in processes) < 2:
         raise ValueError("tests: whole episodes are permuted, but no two processes are Samples; leave it out")
-    if asked.confidence is None:
-        return asked
+    if settings.confidence is None:
+        return settings
     data = any(isinstance(p, Data) for p in processes)
-    if data and asked.method != "auto":
-        warn(Note("no-interval", "confidence", method=repr(asked.method)), DataWarning)
-    return asked if data and asked.method == "auto" else asked._replace(confidence=None, simultaneous=False)
+    if data and settings.method != "auto":
+        warn(Note("no-interval", "confidence", method=repr(settings.method)), DataWarning)
+    return settings if data and settings.method == "auto" else settings._replace(confidence=None, simultaneous=False)

@@ -151,15 +151,15 @@ def prepare_selection(
     check_confidence(confidence)
     if not isinstance(data, Data):
         raise TypeError(f"data: found {type(data).__name__}, expected Samples or Counts{needs_cells(data)}")
-    given = labelled("candidates", candidates)
+    labelled_candidates = labelled("candidates", candidates)
     seed = int(check_rng(0 if rng is None else rng).integers(2**62))
-    asked = MatrixSettings(discount, "auto", confidence, simultaneous=False, tests=None, seed=seed)
-    return prepare({"data": data}, cost, asked, others=given)
+    settings = MatrixSettings(discount, "auto", confidence, simultaneous=False, tests=None, seed=seed)
+    return prepare({"data": data}, cost, settings, others=labelled_candidates)
 
 
 def choose(plan: JobPlan, *, progress: bool = False) -> Selection:
     """Run the jobs and compute the confidence set."""
-    data, given = plan.rows[0].process, {member.label: member.process for member in plan.columns}
+    data, processes = plan.rows[0].process, {member.label: member.process for member in plan.columns}
     cost, discount, confidence = plan.cost, plan.options.discount, plan.options.confidence
     assert isinstance(data, Data)
     assert confidence is not None
@@ -169,16 +169,16 @@ def choose(plan: JobPlan, *, progress: bool = False) -> Selection:
     if distances.n_failed:
         first = distances.reasons[0]
         raise ValueError(f"candidates[{distances.other_labels[first.j]!r}]: {first.text}")
-    slopes = _Slopes.of(data, given, cost, discount)
-    score = distances.uncut[0] if any(isinstance(c, Data) for c in given.values()) else distances.plugin[0]
+    slopes = _Slopes.of(data, processes, cost, discount)
+    score = distances.uncut[0] if any(isinstance(c, Data) for c in processes.values()) else distances.plugin[0]
     best = int(np.argmin(score))
     error, inside = slopes.near(score, best, confidence)
     plugins = np.where(np.isnan(distances.plugin[0]), distances.values[0], distances.plugin[0])
     table = tuple(
         Candidate(*row)
         for row in zip(
-            given, distances.values[0].tolist(), distances.low[0].tolist(), distances.high[0].tolist(), inside.tolist(),
-            plugins.tolist(), error.tolist(), strict=True,
+            processes, distances.values[0].tolist(), distances.low[0].tolist(), distances.high[0].tolist(),
+            inside.tolist(), plugins.tolist(), error.tolist(), strict=True,
         )
     )  # fmt: skip
     kept = tuple(row.name for row in table if row.inside)

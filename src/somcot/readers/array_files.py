@@ -331,11 +331,11 @@ def _trajectories(source: str, dtrajs: Arrays) -> list[Ints]:
     if isinstance(dtrajs, (str, bytes)):
         raise TypeError(f"{source}: found text, expected arrays of whole numbers; read files with read_arrays")
     refuse_masks(source, dtrajs)
-    given = [dtrajs] if getattr(dtrajs, "ndim", 0) == 1 else list(dtrajs)
-    if given and all(np.ndim(item) == 0 for item in given):
-        given = [given]
+    items = [dtrajs] if getattr(dtrajs, "ndim", 0) == 1 else list(dtrajs)
+    if items and all(np.ndim(item) == 0 for item in items):
+        items = [items]
     trajectories: list[Ints] = []
-    for i, trajectory in enumerate(given):
+    for i, trajectory in enumerate(items):
         refuse_masks(f"{source}: trajectory {i}", trajectory)
         array = np.asarray(trajectory)
         rows = [array] if array.ndim == 1 else list(array) if array.ndim == 2 else None

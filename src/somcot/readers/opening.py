@@ -460,7 +460,7 @@ def read(
         Tables (.csv .tsv .jsonl .parquet) or a folder of them, event logs (.xes), arrays (.npy .npz), graphs
         (.graphml .gml .edges) or PRISM files (.tra); "-" is standard input.
     format : str, optional
-        One of csv, tsv, jsonl, parquet, xes, npy, npz, graphml, gml, edges, tra; needed if the extension is unknown.
+        One of csv, tsv, jsonl, parquet, xes, npy, npz, graphml, gml, edges, tra, if the extension does not tell.
     **options
         Options of `from_table`, `from_xes`, `read_arrays`, `read_graph` or `read_prism`, depending on the kind of file;
         options of other kinds are refused.

@@ -109,10 +109,10 @@ def read_prism(
     return process
 
 
-def _beside(source: Input, given: Path_ | None, ending: str) -> Input | None:
+def _beside(source: Input, path: Path_ | None, ending: str) -> Input | None:
     """The named file, or the one of the same name with this extension."""
-    if given is not None:
-        return identify(given, "tra")
+    if path is not None:
+        return identify(path, "tra")
     if source.path is None:
         return None
     file = Path(str(source.path).removesuffix(".gz")).with_suffix(ending)
@@ -214,9 +214,9 @@ def _labels(source: Input | None, n: int) -> dict[str, tuple[int, ...]]:
         raise ValueError(f'{source.name}: line {number} is {first!r}, expected names of labels such as 0="init"')
     marks = {name: np.zeros(n, dtype=np.int64) for name in names.values()}
     for number, text in lines:
-        state, colon, given = text.partition(":")
+        state, colon, numbers = text.partition(":")
         *_, _ = _numbers(source.name, number, [state.strip()], 1)
-        for key in given.split():
+        for key in numbers.split():
             if not colon or key not in names:
                 raise ValueError(
                     f"{source.name}: line {number} is {text!r}, expected a state, a colon and label numbers"

@@ -266,16 +266,16 @@ def _actor(vector: Environment, policy: Policy | None, batched: bool) -> Act:
 
     def act(observations: Observations) -> Array:
         if has_model:
-            given = _predicted(policy.predict(observations, deterministic=True))
+            returned = _predicted(policy.predict(observations, deterministic=True))
         else:
-            given = policy(observations) if batched else [policy(_pick(observations, i)) for i in range(n)]
+            returned = policy(observations) if batched else [policy(_pick(observations, i)) for i in range(n)]
         try:
-            actions = np.asarray(given, dtype=space.dtype)
+            actions = np.asarray(returned, dtype=space.dtype)
         except (TypeError, ValueError):
-            raise TypeError(f"policy: returned {given!r}, expected actions of type {space.dtype}") from None
+            raise TypeError(f"policy: returned {returned!r}, expected actions of type {space.dtype}") from None
         # Integers only if the space has integers: 1.5 would become 1.
-        if actions.dtype.kind in "iu" and not np.array_equal(actions, np.asarray(given)):
-            raise TypeError(f"policy: returned {given!r:.60}, expected actions of type {space.dtype}")
+        if actions.dtype.kind in "iu" and not np.array_equal(actions, np.asarray(returned)):
+            raise TypeError(f"policy: returned {returned!r:.60}, expected actions of type {space.dtype}")
         if actions.size != n * int(np.prod(space.shape)):
             raise ValueError(f"policy: returned actions of shape {actions.shape[1:]}, expected {space.shape}")
         return actions.reshape(n, *space.shape)

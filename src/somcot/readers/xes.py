@@ -258,8 +258,8 @@ class _Names(_Parser):
         above = self._path[-1] if self._path else ""
         self._path.append(tag)
         if tag == "classifier":
-            given = dict(zip(attributes[::2], attributes[1::2], strict=True))
-            self.classifiers[given.get("name", "")] = given.get("keys", "").split()
+            values = dict(zip(attributes[::2], attributes[1::2], strict=True))
+            self.classifiers[values.get("name", "")] = values.get("keys", "").split()
         key = _pair(attributes)[0]
         if key is not None and tag != "event" and above in ("event", "trace"):
             self.columns[key if above == "event" else f"case:{key}"] = None

@@ -128,35 +128,35 @@ def encode(
     >>> codes, labels
     ([array([1, 0, 1], dtype=int32)], ('a', 'b'))
     """
-    given = None if states is None else check_labels("states", states)
+    known = None if states is None else check_labels("states", states)
     arrays = [c for c in columns if isinstance(c, np.ndarray)]
     if len(arrays) == len(columns):
-        return _encode_integers(arrays, given, place)
-    return _encode_objects([c.tolist() if isinstance(c, np.ndarray) else c for c in columns], given, place)
+        return _encode_integers(arrays, known, place)
+    return _encode_objects([c.tolist() if isinstance(c, np.ndarray) else c for c in columns], known, place)
 
 
 def _encode_integers(
-    columns: list[NDArray[np.int64]], given: tuple[Hashable, ...] | None, place: Place
+    columns: list[NDArray[np.int64]], known: tuple[Hashable, ...] | None, place: Place
 ) -> tuple[list[Codes], tuple[Hashable, ...]]:
     low = min(int(c.min()) for c in columns)
     span = max(int(c.max()) for c in columns) - low + 1
     if span > 4 * sum(c.size for c in columns) + 1_000_000:  # a lookup table would be far larger than the data
         values = np.unique(np.concatenate([np.unique(c) for c in columns]))
-        positions, labels = _positions(values.tolist(), given, columns, place)
+        positions, labels = _positions(values.tolist(), known, columns, place)
         return [positions[np.searchsorted(values, c)] for c in columns], labels
     shifted = [c - low if low else c for c in columns]
     seen = np.zeros(span, dtype=np.bool_)
     for c in shifted:
         seen[c] = True
     values = np.flatnonzero(seen)
-    positions, labels = _positions((values + low).tolist(), given, columns, place)
+    positions, labels = _positions((values + low).tolist(), known, columns, place)
     table = np.zeros(span, dtype=np.int32)
     table[values] = positions
     return [table[c] for c in shifted], labels
 
 
 def _encode_objects(
-    columns: list[list[Hashable]], given: tuple[Hashable, ...] | None, place: Place
+    columns: list[list[Hashable]], known: tuple[Hashable, ...] | None, place: Place
 ) -> tuple[list[Codes], tuple[Hashable, ...]]:
     distinct: dict[Hashable, None] = {}
     for k, values in enumerate(columns):
@@ -166,32 +166,32 @@ def _encode_objects(
             raise _unhashable(k, values, place) from None
     refuse_lookalikes("states", distinct, {kind for values in columns for kind in set(map(type, values))})
     for label in distinct:
-        _refuse_unusable(label, columns, place, is_given=given is not None)
+        _refuse_unusable(label, columns, place, is_given=known is not None)
     try:
         ordered = sorted(distinct)  # type: ignore[type-var]
     except TypeError:  # not comparable: order of first appearance
         ordered = list(distinct)
-    positions, labels = _positions(ordered, given, columns, place)
+    positions, labels = _positions(ordered, known, columns, place)
     index = dict(zip(ordered, positions.tolist(), strict=True))
     return [np.fromiter(map(index.__getitem__, values), np.int32, len(values)) for values in columns], labels
 
 
 def _positions(
-    distinct: Sequence[object], given: tuple[Hashable, ...] | None, columns: Sequence[Column], place: Place
+    distinct: Sequence[object], known: tuple[Hashable, ...] | None, columns: Sequence[Column], place: Place
 ) -> tuple[Codes, tuple[Hashable, ...]]:
     """Position of each label of the data among the states."""
-    if given is None:
+    if known is None:
         return np.arange(len(distinct), dtype=np.int32), check_labels("states", distinct)
-    refuse_lookalikes("states", [*distinct, *given], {type(label) for label in [*distinct, *given]})
-    index = {label: i for i, label in enumerate(given)}
+    refuse_lookalikes("states", [*distinct, *known], {type(label) for label in [*distinct, *known]})
+    index = {label: i for i, label in enumerate(known)}
     unknown = [label for label in distinct if label not in index]
     if unknown:
         raise ValueError(
-            f"states: {len(unknown)} label(s) in the data are not among the {len(given)} states: "
+            f"states: {len(unknown)} label(s) in the data are not among the {len(known)} states: "
             f"{listing(unknown)}, first at {_first(unknown[0], columns, place)}; "
-            f"the states are {listing(given, 5)}; add the labels to states or correct the data"
+            f"the states are {listing(known, 5)}; add the labels to states or correct the data"
         )
-    return np.array([index[label] for label in distinct], dtype=np.int32), given
+    return np.array([index[label] for label in distinct], dtype=np.int32), known
 
 
 def refuse_lookalikes(name: str, labels: Collection[Hashable], kinds: set[type]) -> None:

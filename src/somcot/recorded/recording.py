@@ -124,12 +124,14 @@ class Episodes(NamedTuple):
         """Add up rewards passed per label, or per trajectory with one for each state or each step."""
         if rewards is None or isinstance(rewards, Mapping):
             return _known_rewards(rewards, labels)
-        given = list(rewards)
-        if len(given) != self.n_given:
-            raise ValueError(f"rewards: found {len(given)} arrays for {self.n_given} trajectories; give one for each")
+        per_trajectory = list(rewards)
+        if len(per_trajectory) != self.n_given:
+            raise ValueError(
+                f"rewards: found {len(per_trajectory)} arrays for {self.n_given} trajectories; give one for each"
+            )
         flat = np.full(len(codes), np.nan)
         for i, (begin, end) in enumerate(zip(self.boundaries[:-1], self.boundaries[1:], strict=True)):
-            values = real_array(f"rewards[{self.source[i]}]", given[self.source[i]], 1)
+            values = real_array(f"rewards[{self.source[i]}]", per_trajectory[self.source[i]], 1)
             if len(values) not in (end - begin, end - begin - 1):
                 raise ValueError(
                     f"rewards[{self.source[i]}]: found {len(values)} rewards for {end - begin} states; give one for "
@@ -156,20 +158,20 @@ def read_trajectories(trajectories: Iterable[object], terminated: object, *, end
     if isinstance(trajectories, (str, bytes, Mapping)):
         raise TypeError(f"trajectories: found a {type(trajectories).__name__}, expected a list of sequences")
     try:
-        given = list(trajectories)
+        sequences = list(trajectories)
     except TypeError:
         raise TypeError(f"trajectories: found {trajectories!r}, expected a list of sequences") from None
-    columns = [column(f"trajectories[{i}]", values) for i, values in enumerate(given)]
+    columns = [column(f"trajectories[{i}]", values) for i, values in enumerate(sequences)]
     lengths = np.array([len(c) for c in columns], dtype=np.int64)
-    ends = episode_flags(terminated, len(given))
-    closed = np.ones(len(given), np.bool_) if ends is None or terminated is True else ends
+    ends = episode_flags(terminated, len(sequences))
+    closed = np.ones(len(sequences), np.bool_) if ends is None or terminated is True else ends
     source = np.flatnonzero(lengths + (closed if end is not None else 0) >= np.where(lengths, 2, 3))
-    _report_short(len(given), len(source))
+    _report_short(len(sequences), len(source))
     arrays = [c for c in (columns[i] for i in source) if isinstance(c, np.ndarray)]
     whole = len(arrays) == len(source)
     flat = np.concatenate(arrays) if whole else list(chain.from_iterable(_plain(columns[i]) for i in source))
     boundaries = np.concatenate([[0], np.cumsum(lengths[source])])
-    return Episodes(flat, boundaries, None if ends is None else ends[source], source, len(given))
+    return Episodes(flat, boundaries, None if ends is None else ends[source], source, len(sequences))
 
 
 def _plain(values: Column) -> list[Hashable]:

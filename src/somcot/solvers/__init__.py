@@ -80,28 +80,28 @@ _ROWS = (
         "somcot.inference.estimate:saddle",
         "data",
         "the paper's saddle point on the observed occupancies",
-        "the paper's saddle point itself",
+        "the paper's saddle-point problem",
     ),
     Method(
         "somcot",
         "somcot.solvers.somcot:solve",
         "streams",
         "SOMCOT, the paper's stochastic algorithm",
-        "a source to draw from, or the paper's algorithm",
+        "a source to sample from, or the paper's algorithm itself",
     ),
     Method(
         "sinkhorn",
         "somcot.solvers.sinkhorn:solve",
         "chains",
         "Sinkhorn value iteration, an upper bound",
-        "reproducing Sinkhorn value iteration",
+        "Sinkhorn value iteration",
     ),
     Method(
         "lp",
         "somcot.solvers.linear_program:solve",
         "chains",
         "linear program",
-        "a second opinion on a small problem",
+        "an independent check on a small problem",
     ),
 )
 METHODS = {row.name: row for row in _ROWS}

@@ -1,1 +1,1 @@
-"""Event tables: rows of any source to sequences, counts, groups and vectors."""
+"""Event tables: from rows of any source to sequences, counts, groups and vectors."""

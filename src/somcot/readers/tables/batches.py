@@ -41,19 +41,19 @@ __all__ = [
 ]
 
 
-# --- Tables in memory, or not read yet: pandas and polars frames, lazy ones, relations, whatever Arrow can stream.
+# --- Tables in memory or lazy: pandas and polars frames, relations, any Arrow stream
 
 _STREAMS = ("__arrow_c_stream__", "__arrow_c_array__", "scanner", "collect_schema")
 
 
 def is_frame(data: object) -> bool:
-    """Whether something holds columns: it streams them to Arrow, or is a mapping, an Arrow dataset or a lazy frame."""
+    """Whether an object has columns: an Arrow stream, a mapping, an Arrow dataset or a lazy frame."""
     return isinstance(data, Mapping) or any(hasattr(data, name) for name in _STREAMS) or hasattr(data, "collect")
 
 
 @contextlib.contextmanager
 def open_frame(data: Frame) -> Iterator[Table]:
-    """Open a frame; where it can tell columns apart, only those that are wanted are converted."""
+    """Open a frame; if columns can be selected, only the requested ones are converted."""
     name = f"{type(data).__module__.split('.')[0]} {type(data).__name__}"
     with _named(name):
         yield _table(name, data)
@@ -69,7 +69,7 @@ def _table(name: str, data: Frame) -> Table:
         return _chosen(name, list(data.columns), lambda wanted: _exportable(name, data.select(list(wanted))))
     if hasattr(data, "scanner") and hasattr(data, "schema"):  # an Arrow dataset
         return _chosen(name, list(data.schema.names), lambda wanted: data.scanner(columns=list(wanted)).to_reader())
-    if hasattr(data, "iloc") and hasattr(data, "columns"):  # pandas: columns that nobody asked for may be anything
+    if hasattr(data, "iloc") and hasattr(data, "columns"):  # pandas: columns that are not requested may hold anything
         known = {str(column): column for column in reversed(list(data.columns))}
         return _chosen(name, [str(c) for c in data.columns], lambda wanted: data[[known[c] for c in wanted]])
     if isinstance(data, Mapping):
@@ -82,7 +82,7 @@ def _table(name: str, data: Frame) -> Table:
 
 
 def _chosen(name: str, columns: list[str], select: Callable[[Sequence[str]], Frame]) -> Table:
-    """A table of which any columns can be had on their own."""
+    """A table whose columns can be selected individually."""
 
     def batches(wanted: Sequence[str]) -> Iterator[Rows]:
         import pyarrow as pa
@@ -100,7 +100,7 @@ def _chosen(name: str, columns: list[str], select: Callable[[Sequence[str]], Fra
 
 
 def _fails(frame: Frame) -> bool:
-    """Whether Arrow cannot take a frame; of polars' objects it takes the addresses."""
+    """Whether Arrow cannot convert a frame; for polars' objects it would use the addresses."""
     import pyarrow as pa
 
     try:
@@ -116,7 +116,7 @@ def _words(error: Exception) -> str:
 
 
 def _exportable(name: str, frame: Frame) -> Frame:
-    """A polars frame without whole numbers of 128 bits, of which Arrow knows nothing: they become 64 bits wide."""
+    """A polars frame without 128-bit integers, which Arrow does not support: they become 64 bits wide."""
     for column, kind in dict(frame.schema).items():
         if str(kind) in ("Int128", "UInt128"):
             narrow = frame[column].cast(type(frame.schema[column]).from_python(int), strict=False)
@@ -142,14 +142,14 @@ def _batches(name: str, reader: ArrowTable, wanted: Sequence[str], objects: set[
 
 
 def _object_columns(data: Frame) -> set[str]:
-    """Columns of a polars frame with Python objects, which Arrow would take for the bytes of their addresses."""
+    """Columns of a polars frame with Python objects, which Arrow would read as the bytes of their addresses."""
     schema = getattr(data, "schema", None) if type(data).__module__.startswith("polars") else None
     return set() if schema is None else {column for column, kind in dict(schema).items() if str(kind) == "Object"}
 
 
 @contextlib.contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Give errors of Arrow about a frame in memory the name of the frame and a remedy."""
+    """Add the name of the frame and a remedy to Arrow's errors about a frame in memory."""
     import pyarrow as pa
 
     try:
@@ -158,15 +158,15 @@ def _named(name: str) -> Iterator[None]:
         raise ValueError(f"{name}: a column {_words(error)}") from None
 
 
-# --- Tables as batches of columns: CSV, TSV, JSON lines, Parquet and XES files, folders of them, frames.
+# --- Files as batches of columns: CSV, TSV, JSON lines, Parquet, XES, and folders
 
-_BLOCK = LONGEST_LINE  # bytes of CSV read at a time, hence the longest line
+_BLOCK = LONGEST_LINE  # bytes of CSV per read, hence the longest line
 _ROWS = 1 << 16
 _STDIN_LIMIT = 4e9
 
 
 def arrow() -> ModuleType:
-    """The pyarrow package, imported only now: it takes a moment to load."""
+    """The pyarrow package, imported on use, since it takes a moment to load."""
     return importlib.import_module("pyarrow")
 
 
@@ -179,7 +179,7 @@ def open_table(
     delimiter: str | None = None,
     lifecycle: str | None = None,
 ) -> Iterator[Table]:
-    """Open a file, a folder of files, a frame or anything that Arrow can stream; a table is open already."""
+    """Open a file, a folder of files, a frame or any Arrow stream; an open table is returned unchanged."""
     if isinstance(data, Table):
         yield data
         return
@@ -208,7 +208,7 @@ def open_table(
 
 
 def is_arrow_integer(values: Batch) -> bool:
-    """Whether a batch is an Arrow array of whole numbers."""
+    """Whether a batch is an Arrow array of integers."""
     return is_arrow(values) and bool(arrow().types.is_integer(values.type))
 
 
@@ -222,13 +222,13 @@ def _open_file(source: Input, stream: IO[bytes], encoding: str, delimiter: str |
     if source.format in ("csv", "tsv"):
         return _csv(source, as_utf8(stream, encoding), delimiter)
     raise ValueError(
-        f"{source.name}: a {source.format} file is no table; expected CSV, TSV, Parquet, JSON lines or XES"
+        f"{source.name}: a {source.format} file is not a table; expected CSV, TSV, Parquet, JSON lines or XES"
     )
 
 
 @contextlib.contextmanager
 def _named_batches(source: Input) -> Iterator[None]:
-    """Give errors of packages the name of the file, the place and a remedy."""
+    """Add the name of the file, the place and a remedy to errors of packages."""
     pa = arrow()
     try:
         yield
@@ -237,13 +237,13 @@ def _named_batches(source: Input) -> Iterator[None]:
             f"{source.name}: not valid {error.encoding} at byte {error.start}; pass the right encoding"
         ) from None
     except UnicodeError as error:
-        raise ValueError(f"{source.name}: not in the encoding given ({error}); pass the right one") from None
+        raise ValueError(f"{source.name}: does not have this encoding ({error}); pass the right one") from None
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{source.name}: {_translated(source, str(error))}") from None
 
 
 def _translated(source: Input, text: str) -> str:
-    """What pyarrow found, in one line with a place and a remedy."""
+    """Pyarrow's error in one line with a place and a remedy."""
     row, what = explain(text)
     if row is not None:
         return f"line {row + 1} has {what}; correct the line, or pass the right delimiter"
@@ -252,14 +252,14 @@ def _translated(source: Input, text: str) -> str:
     if what == "not valid UTF-8":
         return f"{_bad_line(source)} is {what}; pass the right encoding, such as latin-1 or cp1252"
     if source.format == "parquet":
-        if "crypt" in text.lower():  # of the whole file, or of its columns alone
+        if "crypt" in text.lower():  # the file or some columns
             return f"an encrypted Parquet file ({what[:120]}); write it without encryption"
         return f"not a readable Parquet file ({what[:120]}); it may be cut short: write or copy it again"
     return f"cannot be read ({what}); check the file"
 
 
 def _bad_line(source: Input) -> str:
-    """Find the first line that is not UTF-8, where the file can be read again."""
+    """Find the first line that is not UTF-8, if the file can be read again."""
     if source.path is not None:
         with open_bytes(source) as stream:
             for number, line in enumerate(iter(lambda: stream.readline(_BLOCK), b""), 1):
@@ -294,9 +294,9 @@ def _csv_batches(source: Input, stream: IO[bytes], header: Header, wanted: Seque
 
 
 def _check_quotes(source: Input, mark: str) -> None:
-    """Refuse a quotation mark that is never closed: all rows after it would be one field, and nobody would know.
+    """Refuse a quotation mark that is never closed: all rows after it would silently become one field.
 
-    Marks within a field, as in 5" pipe, are allowed, so an odd number of them proves nothing.
+    Marks within a field, as in 5" pipe, are allowed, so an odd number of marks proves nothing.
     """
     if source.path is None:
         warn(Note("odd-quotes", source.name), DataWarning)
@@ -318,7 +318,7 @@ def _check_quotes(source: Input, mark: str) -> None:
 
 
 class _Prefixed(io.RawIOBase):
-    """A stream with a few bytes in front of it, which counts quotation marks on the way."""
+    """A stream with a few bytes prepended, which counts quotation marks while reading."""
 
     def __init__(self, head: bytes, stream: IO[bytes]) -> None:
         self._head, self._stream, self.quotes = head, stream, 0
@@ -346,11 +346,11 @@ def _json_rows(source: Input, stream: IO[bytes]) -> Iterator[tuple[int, dict[str
 
 
 class _RepeatedError(Exception):
-    """A name that an object has twice."""
+    """An object has a name twice."""
 
 
 def _once(pairs: list[tuple[str, Entry]]) -> dict[str, Entry]:
-    """A JSON object; of two entries with one name, one would be lost without a word."""
+    """A JSON object; duplicate names are refused, since one entry would be lost silently."""
     entries = dict(pairs)
     if len(entries) < len(pairs):
         raise _RepeatedError(next(name for k, (name, _) in enumerate(pairs) if name in dict(pairs[:k])))

@@ -1,4 +1,4 @@
-"""Which column plays which part; columns collected batch by batch, as codes and arrays, so that no batch is kept."""
+"""The roles of columns; columns collected batch by batch as codes and arrays, so that no batch is kept."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ __all__ = [
 ]
 
 
-# --- Which column plays which part: as named by the user, or by its usual name.
+# --- The roles of columns: as named by the user, or by default names
 
-USUAL = {  # names looked for when a column is not named; the last ones are those of event logs
+USUAL = {  # default names of columns; the last ones are those of event logs
     "state": ("state", ACTIVITY),
     "sequence": ("sequence", "episode", "trajectory", CASE),
     "time": ("time", "timestamp", "step", TIME),
 }
-_IN_ORDER = "file"  # what to say instead of a column of times when the order of the rows is meant
+_IN_ORDER = "file"  # value of `time` that means the order of the rows
 
 
 class ColumnNames(Protocol):
@@ -50,20 +50,20 @@ class ColumnNames(Protocol):
 
     @property
     def name(self) -> str:
-        """What to call it in messages."""
+        """Name of the source in messages."""
 
     @property
     def columns(self) -> list[str]:
-        """Names of columns."""
+        """Names of the columns."""
 
     @property
     def complete(self) -> bool:
-        """Whether these are all there are."""
+        """Whether `columns` is exhaustive."""
 
 
 @dataclass(frozen=True)
 class ColumnRoles:
-    """Which column plays which part: as the user named them, then, with `among`, as a table has them.
+    """The roles of columns: as named by the user, then, with `among`, as present in a table.
 
     Examples
     --------
@@ -80,12 +80,12 @@ class ColumnRoles:
 
     @property
     def wanted(self) -> list[str]:
-        """Every column that must be read, once."""
+        """Every column that must be read, without repetition."""
         others = (self.sequence, self.time, self.reward, self.terminated)
         return list(dict.fromkeys([*self.state, *(name for name in others if name is not None)]))
 
     def among(self, header: ColumnNames) -> ColumnRoles:
-        """The same with columns that were not named looked up by their usual names; all must be there, once."""
+        """The same roles with default names for columns that were not named; each must occur exactly once."""
         states = self.state
         if not states:
             state = _usual(header, "state") or (header.columns[0] if len(header.columns) == 1 else None)
@@ -107,7 +107,7 @@ def _usual(header: ColumnNames, role: str) -> str | None:
 
 
 def check_present(header: ColumnNames, wanted: Sequence[str]) -> None:
-    """Refuse columns that are not there, or several times."""
+    """Refuse columns that do not exist, or exist several times."""
     for name in wanted:
         if not isinstance(name, str):
             raise TypeError(f"column names: found {name!r}, expected text")
@@ -126,7 +126,7 @@ def _listed(columns: list[str]) -> str:
     return f"the columns are {shown}" + (f" and {len(columns) - 12} more" if len(columns) > 12 else "")
 
 
-# --- Columns collected batch by batch.
+# --- Columns collected batch by batch
 
 NUMBERS_OR_TIMES = "numbers or times such as 2026-05-01T12:00:00"
 
@@ -142,9 +142,9 @@ def is_arrow(values: object) -> TypeGuard[ArrowArray]:
 
 
 def plain(values: ArrowArray, *, times: bool = False) -> ArrowArray:
-    """An Arrow array without extension types: a UUID as text, a bool8 as a truth value, others as they are stored.
+    """An Arrow array without extension types: a UUID as text, a bool8 as a truth value, others as stored.
 
-    A period of pandas is stored as a number that means nothing without its unit: it becomes its name, or its beginning.
+    A pandas period is stored as a number that depends on its unit: it is replaced by its name, or its beginning.
     """
     import pyarrow as pa
 
@@ -158,13 +158,13 @@ def plain(values: ArrowArray, *, times: bool = False) -> ArrowArray:
             beginnings: ArrowArray = pa.array(names)
             return beginnings
         return values.storage.cast(pa.bool_()) if name == "arrow.bool8" else plain(values.storage)
-    if pa.types.is_decimal(values.type):  # the narrow ones know few operations
+    if pa.types.is_decimal(values.type):  # narrow decimals support few operations
         return values.cast(pa.decimal256(values.type.precision, values.type.scale))
     return values
 
 
 def _as_text(values: ArrowArray) -> ArrowArray:
-    """Times as Arrow writes them; durations, which it would write as bare numbers, as Python does."""
+    """Times as formatted by Arrow; durations, which it would write as bare numbers, as formatted by Python."""
     import pyarrow as pa
 
     if not pa.types.is_duration(values.type):
@@ -181,7 +181,7 @@ def _texts(texts: list[str | None]) -> ArrowArray:
 
 
 def time_types(units: Sequence[str]) -> list[tuple[ArrowType, str]]:
-    """Arrow types that times may have as text, in the order in which they are tried, and what they are then called."""
+    """Arrow types of times as text, in the order in which they are tried, with their descriptions."""
     import pyarrow as pa
 
     zones = ((None, _TIMES), ("UTC", _ZONED))
@@ -189,7 +189,7 @@ def time_types(units: Sequence[str]) -> list[tuple[ArrowType, str]]:
 
 
 class LabelColumn:
-    """A column of labels: each distinct one gets the next code, missing ones get -1."""
+    """A column of labels: each distinct label gets the next code, missing ones get -1."""
 
     def __init__(self, source: str, name: str, *, is_text: bool) -> None:
         self.source, self.name, self.is_text = source, name, is_text
@@ -197,7 +197,7 @@ class LabelColumn:
         self.parts: list[NDArray[np.int32]] = []
 
     def add(self, values: Batch) -> None:
-        """Take in one batch."""
+        """Add one batch."""
         self.parts.append(self._from_arrow(values) if is_arrow(values) else self._from_list(values))
 
     def _from_list(self, values: Batch) -> NDArray[np.int32]:
@@ -243,7 +243,7 @@ class LabelColumn:
             ) from None
 
     def finish(self) -> tuple[NDArray[np.int32], list[Hashable]]:
-        """Codes of all rows, -1 where missing, and the labels in sorted order where they have one."""
+        """Codes of all rows, -1 if missing, and the labels, sorted if possible."""
         codes = np.concatenate(self.parts) if self.parts else np.empty(0, np.int32)
         self.parts = []
         labels = self._clean()
@@ -257,7 +257,7 @@ class LabelColumn:
         return table[codes], order
 
     def _clean(self) -> list[Entry]:
-        """Missing becomes None; whole numbers that went through text or floats become integers."""
+        """Missing labels become None; integers that were stored as text or floats become integers."""
         labels: list[Entry] = [None if _is_missing(label) else label for label in self.index]
         known = [label for label in labels if label is not None]
         if self.is_text and all(isinstance(v, str) for v in known):
@@ -283,7 +283,7 @@ class LabelColumn:
         return labels
 
     def _refuse_fractions(self, fractions: list[Entry], n_labels: int) -> None:
-        """Measurements are no labels: hundreds of distinct fractions would each become a state."""
+        """Refuse measurements as labels: hundreds of distinct fractions would each become a state."""
         if fractions and len(fractions) >= n_labels // 2:
             raise ValueError(Note("measurements", self.source, column=self.name, example=str(fractions[0])))
 
@@ -300,7 +300,7 @@ class NumberColumn:
         self.kind: str | None = None  # of times: numbers, or times with or without a zone
 
     def add(self, values: Batch) -> None:
-        """Take in one batch."""
+        """Add one batch."""
         part = self._from_arrow(plain(values, times=self.times)) if is_arrow(values) else self._from_list(values)
         infinite = np.isinf(part) if part.dtype.kind == "f" else np.zeros(0, dtype=np.bool_)
         if infinite.any():
@@ -385,7 +385,7 @@ class NumberColumn:
         return self._parsed(i, value)
 
     def _parsed(self, i: int, value: Entry) -> float:
-        given = value
+        entry = value
         if self.times and isinstance(value, str):
             value = day_first(value)
         for convert in (_integer, _float, *((_microseconds,) if self.times else ())):
@@ -396,10 +396,10 @@ class NumberColumn:
             zoned = convert is _microseconds and datetime.fromisoformat(value).tzinfo is not None
             self._is_of_kind(i, _NUMBERS if convert is not _microseconds else _ZONED if zoned else _TIMES, value)
             return float(number) if convert is _float else int(number)
-        raise self._refused(i, f"found {_shown(given)}, expected {self._wanted}{_ambiguous(given)}")
+        raise self._refused(i, f"found {_shown(entry)}, expected {self._wanted}{_ambiguous(entry)}")
 
     def _is_of_kind(self, i: int, kind: str, value: Entry) -> None:
-        """Refuse a time of another kind than those before: they have no order among each other."""
+        """Refuse a time of another kind than earlier ones, since they cannot be ordered."""
         if self.times and self.kind not in (None, kind):
             raise self._refused(i, f"found {_shown(value)} among {self.kind}; write all times in the same way")
         self.kind = kind
@@ -412,7 +412,7 @@ class NumberColumn:
 
     @property
     def holds_times(self) -> bool:
-        """Whether its numbers are microseconds rather than what the user wrote."""
+        """Whether its numbers are microseconds rather than the user's values."""
         return self.kind in (_TIMES, _ZONED)
 
     @property
@@ -426,7 +426,7 @@ class NumberColumn:
         return self._refused(i, f"the entry is missing ({_shown(value)}); fill it in or remove the row")
 
     def finish(self) -> Array:
-        """All rows: int64 where every batch is, float64 otherwise."""
+        """All rows: int64 if every batch is, float64 otherwise."""
         parts, self.parts = self.parts, []
         return np.concatenate(parts) if parts else np.empty(0)
 
@@ -451,7 +451,7 @@ class FlagColumn(NumberColumn):
 
 
 def day_first(text: str) -> str:
-    """A date such as 1.5.2026, which is day, month and year wherever it is written, as 2026-05-01; others as they are.
+    """A date such as 1.5.2026, which is always day, month and year, as 2026-05-01; other texts unchanged.
 
     Examples
     --------
@@ -468,14 +468,14 @@ def day_first(text: str) -> str:
 
 
 def _ambiguous(value: Entry) -> str:
-    """A remedy for dates whose order nobody can tell."""
+    """A remedy for dates whose order of day and month is ambiguous."""
     if not isinstance(value, str) or re.match(r"\d+[/-]\d+[/-]\d{2,4}\b", value) is None:
         return ""
-    return "; whether day or month comes first cannot be told: pandas.to_datetime(column, dayfirst=True) can be"
+    return "; the order of day and month is ambiguous: use pandas.to_datetime(column, dayfirst=True)"
 
 
 def _nested(source: str, column: str, kind: str, shown: str) -> ValueError:
-    """Refuse a column of lists, which may be vectors, or of other things that are no labels."""
+    """Refuse a column of lists, which may be vectors, or of other values that are not labels."""
     if "list" in kind:
         return ValueError(Note("nested-column", source, column=column, kind=shown))
     return ValueError(f"{source}: column {column!r} holds {shown}, expected text or numbers; pick another column")
@@ -486,7 +486,7 @@ def _is_missing(label: object) -> bool:
 
 
 def is_whole(text: str) -> bool:
-    """Whether a label is a whole number, written as numbers are: 7 and -7, not 07 or 7.0."""
+    """Whether a label is an integer in standard form: 7 and -7, not 07 or 7.0."""
     digits = text.removeprefix("-")
     return digits.isascii() and digits.isdigit() and str(int(text)) == text if len(text) < 19 else False
 
@@ -506,7 +506,7 @@ def _integer(text: str) -> int:
 
 
 def _float(number: Entry) -> float:
-    """As a float, infinity where it is too large; underscores are for programs."""
+    """As a float, infinity if it is too large; underscores are not accepted."""
     try:
         return float("" if isinstance(number, str) and "_" in number else number)
     except OverflowError:

@@ -1,8 +1,8 @@
-"""Tables larger than memory: counted part by part, here or on a cluster, and put together exactly.
+"""Tables larger than memory: counted in parts, locally or on a cluster, and combined exactly.
 
-A part is one file, read in blocks of some hundred thousand rows (`readers.passing`). Of a file remain its counts and,
-for every sequence, the first and the last state (`recorded.edges`), so a sequence may run across files: the step across
-the border is found when they are merged, in order.
+A part is one file, read in blocks of some hundred thousand rows (`streaming_counts`). Only its counts are kept and, for
+every sequence, the first and the last state (`recorded.pair_counts`), so a sequence may continue across files: the step
+across the border is reconstructed when files are merged, in order.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from somcot.recorded.recording import RewardSums, joined_rewards
 
 __all__ = ["count_table"]
 
-Client: TypeAlias = Any  # of dask.distributed
-_BLOCK = 200_000  # rows counted at a time: few, so that they stay near the processor
-_MANY, _LARGER = 0.02, 2_000_000  # named sequences per row from which on blocks are larger: merging them is dear
+Client: TypeAlias = Any  # a dask.distributed client
+_BLOCK = 200_000  # rows per block: few enough for the processor's cache
+_MANY, _LARGER = 0.02, 2_000_000  # named sequences per row above which blocks are larger: merging is costly
 
 
 class _Roles(NamedTuple):
-    """Which column plays which part, and how files are opened."""
+    """The roles of columns, and how files are opened."""
 
     state: str | None
     sequence: str | None
@@ -68,29 +68,29 @@ def count_table(
     encoding: str = "utf-8",
     delimiter: str | None = None,
 ) -> Counts:
-    r"""Count the transitions of a table in many files, however long it is.
+    r"""Count the transitions of a table in many files, of any length.
 
     Parameters
     ----------
     paths : path, or sequence of paths
-        Files, or folders with files, in order of time: a sequence may go on in the next file. Files of a folder are
-        taken in the order of their names.
+        Files, or folders with files, in order of time: a sequence may continue in the next file. Files of a folder are
+        read in the order of their names.
     state, sequence, time, reward : str, optional
-        Columns, as for `from_table`. Where there are times, rows of a block are sorted by them; a sequence that goes
+        Columns, as for `from_table`. If there are times, the rows of a block are sorted by them; a sequence that goes
         back in time from one block or file to the next is refused.
     terminated : bool
-        Whether the process ended for good with the last row of every sequence.
+        Whether the process terminated with the last row of every sequence.
     initial : label, mapping, array_like or "stationary", optional
-        The start law, as for `Samples.from_trajectories`.
+        The initial distribution, as for `Samples.from_trajectories`.
     client : dask.distributed.Client, optional
-        Count files on this cluster, whose workers must see the same paths.
+        Count files on this cluster, whose workers need access to the same paths.
     format, encoding, delimiter : str, optional
-        Of the files, where their endings do not tell.
+        Format of the files, if their extensions do not tell.
 
     Returns
     -------
     Counts
-        The same, bit for bit, however the rows are spread over files.
+        The same, bit for bit, for any distribution of the rows over files.
 
     Examples
     --------
@@ -124,9 +124,9 @@ def count_table(
 
 
 def _files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
-    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    names = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     files: list[str] = []
-    for path in given:
+    for path in names:
         if Path(path).is_dir():
             inside = [str(part.path) for part in parts_of(Path(path))]
             if not inside:
@@ -140,14 +140,14 @@ def _files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> 
 
 
 def _counted(files: list[str], roles: _Roles, client: Client | None) -> Iterator[Counts]:
-    """The counts of every file, in order; on a cluster a few files ahead."""
+    """The counts of every file, in order; a cluster works a few files ahead."""
     if client is None:
         yield from (_count_file(file, roles) for file in files)
         return
     futures = client.map(_count_file, files, roles=roles, pure=False, retries=3)
     for k, future in enumerate(futures):
         yield future.result()
-        futures[k] = None  # so that the cluster may forget it
+        futures[k] = None  # lets the cluster release it
 
 
 def _count_file(file: str, roles: _Roles) -> Counts:
@@ -156,7 +156,7 @@ def _count_file(file: str, roles: _Roles) -> Counts:
 
 
 class _File:
-    """One file as far as it is read: labels, counts between them, where its sequences stand."""
+    """One file during reading: labels, counts between them, and the current states of its sequences."""
 
     def __init__(self, table: Table, roles: _Roles) -> None:
         self.table, self.ended = table, roles.terminated
@@ -164,13 +164,13 @@ class _File:
         self.labels = LabelColumn(table.name, self.columns.state[0], is_text=table.is_text)
         self.pairs: list[PairCounts] = []
         timed = self.columns.time is not None
-        self.numbered: Numbered | None = Numbered(timed)  # as long as its sequences are numbers close together
+        self.numbered: Numbered | None = Numbered(timed)  # as long as its sequences are integers in a narrow range
         self.named = Named(timed, roles.terminated)
-        self.share = 0.0  # sequences per row, in the last block
+        self.share = 0.0  # sequences per row in the last block
         self.rewards: RewardSums | None = None
 
     def counts(self) -> Counts:
-        """Read all blocks and put them together; labels are sorted in the end."""
+        """Read all blocks and combine them; labels are sorted at the end."""
         empty = True
         for block in self._blocks():
             self._add(block)
@@ -219,7 +219,7 @@ class _File:
         self.pairs = [added([part.at(kept, n) for part in (*self.pairs, *new)])]
 
     def _passed(self, rows: RowBlock, block: dict[str, list[Batch]]) -> list[PairCounts]:
-        """The steps of a block, those from earlier blocks included."""
+        """The steps of a block, including those from earlier blocks."""
         name = self.columns.sequence
         if name is None:
             ids: Ints | None = np.zeros(len(rows.states), np.int64)
@@ -234,7 +234,7 @@ class _File:
         return [*steps, *self.named.add(rows, names, codes)]
 
     def _name_sequences(self) -> list[PairCounts]:
-        """From now on sequences are known by name; the steps that this finds."""
+        """Switch to named sequences; return the steps that this reveals."""
         if self.numbered is None:
             return []
         numbered, self.numbered = self.numbered, None
@@ -264,7 +264,7 @@ class _File:
 
 
 def _one(parts: list[Array]) -> Array:
-    """One array; a single one is not copied."""
+    """One array; a single part is not copied."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 

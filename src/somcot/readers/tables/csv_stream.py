@@ -1,7 +1,7 @@
-"""CSV: header, options and errors for all who read it, and a growing file or a pipe as blocks of events.
+"""CSV: header, options and errors for all readers, and a growing file or a pipe as blocks of events.
 
-Whole files are read by `batches`, which streams them through Arrow. A growing one is read here in whole lines, since
-a stream of Arrow's cannot tell where the last good line ended, which resuming has to know.
+Complete files are read by `batches`, which streams them through Arrow. A growing file is read here line by line, since
+an Arrow stream does not report where the last valid line ended, which is needed to resume.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from somcot.readers.tables.columns import NUMBERS_OR_TIMES, ColumnRoles, is_whol
 __all__ = ["LONGEST_LINE", "BrokenLineError", "EventBlock", "Feed", "Header", "Place", "csv_options", "explain"]
 
 LONGEST_LINE = 1 << 22  # bytes
-_BLOCK = LONGEST_LINE  # read at a time from a growing file
-_PAUSE = 0.2  # seconds between two looks at a file that may grow
+_BLOCK = LONGEST_LINE  # bytes per read from a growing file
+_PAUSE = 0.2  # seconds between two reads of a file that may grow
 _FOREIGN = {
     b"PK\x03\x04": "a zip archive or a spreadsheet", b"\xfd7zXZ": "an xz archive", b"BZh": "a bzip2 archive",
     b"\x28\xb5\x2f\xfd": "a zstandard archive", b"7z\xbc\xaf": "a 7z archive", b"PAR1": "a Parquet file",
@@ -35,16 +35,16 @@ _FOREIGN = {
 }  # fmt: skip
 
 
-# --- What all files have in common: the header, the options of Arrow's reader, and what its errors mean.
+# --- Common parts: the header, the options of Arrow's reader, and its errors
 
 
 class Header(NamedTuple):
-    """The first line: names of the columns, and what stands between them.
+    """The first line: names of the columns, and the delimiter.
 
     Attributes
     ----------
     name : str
-        What to call the file in messages.
+        Name of the file in messages.
     columns : list of str
     delimiter : str
     """
@@ -63,20 +63,20 @@ class Header(NamedTuple):
         recode: str = "pass encoding {}",
         expected: str = "a header with column names",
     ) -> Header:
-        r"""From the first line of a file; refuse packed, binary and empty ones, and guess the delimiter.
+        r"""From the first line of a file; refuse compressed, binary and empty files, and guess the delimiter.
 
         Parameters
         ----------
         line : bytes
-            At least the first bytes of a line that is too long.
+            At least the first bytes of an overlong line.
         name : str
-            What to call the file in messages.
+            Name of the file in messages.
         delimiter : str, optional
-            By default a comma if there is any, otherwise the most frequent of tab, semicolon and bar.
+            By default a comma if there is one, otherwise the most frequent of tab, semicolon and bar.
         recode : str
-            What to do about another encoding, which stands at ``{}``.
+            Remedy for another encoding, which is inserted at ``{}``.
         expected : str
-            What should be there.
+            Description of the expected line.
 
         Examples
         --------
@@ -110,11 +110,11 @@ class Header(NamedTuple):
 
     @property
     def complete(self) -> bool:
-        """Whether `columns` are all there are."""
+        """Whether `columns` is exhaustive."""
         return True
 
     def unique(self) -> list[str]:
-        """The names, of which repeated and empty ones, which are of no use, get endings of their own."""
+        """The names, with suffixes added to repeated and empty ones, which cannot be used."""
         first = {name: k for k, name in reversed(list(enumerate(self.columns)))}
         return [name if first[name] == k else f"{name} #{k}" for k, name in enumerate(self.columns)]
 
@@ -133,17 +133,17 @@ def csv_options(
     Parameters
     ----------
     header : Header
-        Which was read already.
+        The header, already read.
     types : mapping of str to Arrow type
         The columns to be read.
     block : int
-        Bytes parsed at a time, hence the longest line.
+        Bytes parsed per block, hence the longest line.
     newlines : bool
-        Whether values in quotes may hold the end of a line.
+        Whether quoted values may contain line ends.
     skip_empty : bool
-        Whether empty lines mean nothing in a table of one column too, where they otherwise are a missing entry.
+        Whether to ignore empty lines also in a table of one column, where they otherwise are missing entries.
     on_bad_row : callable, optional
-        What to do with a row that has too many or too few entries: "skip" or "error".
+        How to treat a row with too many or too few entries: "skip" or "error".
     """
     from pyarrow import csv as pacsv
 
@@ -162,7 +162,7 @@ def csv_options(
 
 
 def explain(text: str) -> tuple[int | None, str]:
-    """What Arrow's error about CSV means: the row, from 1 on, if it is known, and what is wrong with it.
+    """The meaning of Arrow's error about CSV: the row, starting at 1, if known, and the problem.
 
     Examples
     --------
@@ -182,18 +182,18 @@ def explain(text: str) -> tuple[int | None, str]:
     return None, first[:160]
 
 
-# --- A growing file, or a pipe.
+# --- A growing file, or a pipe
 
 
 class BrokenLineError(ValueError):
-    """A line that cannot be read, where that is reason to stop."""
+    """A line that cannot be read, if that ends the reading."""
 
     line = 0
 
 
 @dataclass
 class Place:
-    """Where in the source the next block begins, and what was left out so far."""
+    """Position in the source at which the next block begins, and what was left out so far."""
 
     offset: int = 0
     line: int = 1
@@ -202,7 +202,7 @@ class Place:
 
 
 class EventBlock(NamedTuple):
-    """Events as a monitor takes them."""
+    """Events in the form that a monitor takes."""
 
     codes: Codes
     keys: NDArray[np.uint64] | None
@@ -211,27 +211,27 @@ class EventBlock(NamedTuple):
 
 
 class Feed:
-    """Reads lines as they come; ``place`` is always just after the last block that was handed out.
+    """Reads lines as they arrive; ``place`` is always just after the last block that was returned.
 
     Parameters
     ----------
     path : str
         A file, or "-" for standard input.
     codes : callable
-        Codes of a list of labels.
+        Maps a list of labels to codes.
     keys : callable
-        Numbers that stand for the texts of an Arrow array, the names of sequences.
+        Maps an Arrow array of texts, the names of sequences, to numbers.
     roles : ColumnRoles
-        Columns as the user named them.
+        Columns as named by the user.
     place : Place
-        Where to begin.
+        Starting position.
     states : sequence
-        Labels of the process that the events are compared with: where a column of them holds whole numbers, so does
+        Labels of the process that the events are compared with: if a column of them holds integers, so does
         the column of the events.
     follow : bool
         Wait for more at the end of a file.
     skip : bool
-        Leave out broken lines, instead of stopping there.
+        Skip broken lines instead of stopping there.
     delimiter : str, optional
     """
 
@@ -255,11 +255,11 @@ class Feed:
         self._stream = path == "-"
         self._file = os.dup(0) if self._stream else os.open(Path(path).expanduser(), os.O_RDONLY)
         if not self._stream:
-            self._stream = not os.path.isfile(path)  # a pipe with a name
+            self._stream = not os.path.isfile(path)  # a named pipe
         self._left = b""
         self._header: Header | None = None
-        self._types: dict[str, ArrowType] = {}  # of the columns that are read
-        self._whole: list[bool] = []  # for each state column, whether the labels are whole numbers
+        self._types: dict[str, ArrowType] = {}  # types of the columns that are read
+        self._whole: list[bool] = []  # for each state column, whether the labels are integers
         if not self._stream:
             self._seek()
 
@@ -298,7 +298,7 @@ class Feed:
                 return
 
     def _read(self) -> bytes | None:
-        """More bytes; None: not yet; empty: never."""
+        """More bytes; None: not yet; empty: end of the stream."""
         if self._stream and not select.select([self._file], [], [], 0.5)[0]:
             return None
         data = os.read(self._file, _BLOCK)
@@ -315,7 +315,7 @@ class Feed:
         return None
 
     def _events(self, data: bytes) -> Iterator[EventBlock]:
-        """The events of some lines as one block, with the place moved behind them: all of them count, or none."""
+        """The events of some lines as one block, with the position advanced: all of them count, or none."""
         if self.place.names is None and data:
             header, sign, data = data.partition(b"\n")
             self._read_header(header)
@@ -326,7 +326,7 @@ class Feed:
         blocks: list[EventBlock] = []
         try:
             blocks.extend(self._parsed(data) if data.strip() else ())
-        except BrokenLineError as broken:  # those before it are good
+        except BrokenLineError as broken:  # the lines before it are valid
             error = broken
             data = b"".join(data.splitlines(keepends=True)[: broken.line - first])
             self.place.line = first
@@ -343,7 +343,7 @@ class Feed:
             return False
         try:
             again = Header.read(data.partition(b"\n")[0], self.name, self.delimiter).columns == self.place.names
-        except ValueError:  # not even like a header
+        except ValueError:  # not a header
             return False
         self.place.line += again
         return again
@@ -355,16 +355,16 @@ class Feed:
         self.place.line += 1
 
     def _known(self, data: bytes) -> Header:
-        """The header, which may come from an earlier run; with the first lines, the types of its columns are set."""
+        """The header, possibly from an earlier run; the first lines determine the types of its columns."""
         if self._header is None:
             if self.delimiter is None:
-                raise ValueError(f"{self.name}: which sign parts the columns? Pass --delimiter")
+                raise ValueError(f"{self.name}: the delimiter is unknown; pass --delimiter")
             self._header = Header(self.name, self.place.names or [], self.delimiter)
             self.roles = self.roles.among(self._header)
             self._types = self._column_types(self._header, data)
             n = len(self.roles.state)
             tuples = [s if isinstance(s, tuple) else (s,) for s in self.states]
-            # A column holds whole numbers or text, so one label tells; the last state may be of another kind.
+            # A column holds integers or text, so one label suffices; the last state may be of another kind.
             self._whole = [any(len(s) == n and type(s[k]) is int for s in tuples) for k in range(n)]
         return self._header
 
@@ -379,7 +379,7 @@ class Feed:
         return types
 
     def _parsed(self, data: bytes) -> Iterator[EventBlock]:
-        """The events of whole lines; broken ones are left out and counted, or the reason to stop after those before."""
+        """The events of complete lines; broken lines are skipped and counted, or end the block before them."""
         import pyarrow as pa
 
         table, broken = None, 0
@@ -409,7 +409,7 @@ class Feed:
             yield self._block(table)
 
     def _table(self, data: bytes) -> tuple[ArrowTable, int]:
-        """The columns that matter, and how many lines were left out; an error where that is reason to stop."""
+        """The required columns, and the number of skipped lines; raises an error if a broken line ends the reading."""
         import pyarrow as pa
         from pyarrow import compute
         from pyarrow import csv as pacsv
@@ -452,13 +452,13 @@ class Feed:
         return EventBlock(codes, keys, numbers.astype(np.float64), dated)
 
     def _codes(self, columns: list[ArrowArray]) -> Codes:
-        """Codes of the states; several columns make up tuples."""
+        """Codes of the states; several columns form tuples."""
         labels = [
             _labels(column.dictionary.to_pylist(), whole) for column, whole in zip(columns, self._whole, strict=True)
         ]
         places = [column.indices.to_numpy(zero_copy_only=False) for column in columns]
         if len(columns) == 1:
-            (texts,) = labels  # in the order in which they come; the empty one belongs to lines left out
+            (texts,) = labels  # in order of arrival; the empty one belongs to skipped lines
             table = np.zeros(len(texts), dtype=np.int32)
             named = [k for k, label in enumerate(texts) if label != ""]
             table[named] = self.codes([texts[k] for k in named])
@@ -474,7 +474,7 @@ def _labels(texts: list[str], whole: bool) -> list[Hashable]:
 
 
 def _time_type(header: Header, column: str, data: bytes) -> ArrowType:
-    """Numbers or dates, as the first readable line has it; microseconds where nanoseconds do not reach."""
+    """Numbers or dates, as in the first readable line; microseconds if the range of nanoseconds is too small."""
     import pyarrow as pa
 
     types = [kind for kind, _ in time_types(("ns", "us"))]
@@ -492,7 +492,7 @@ def _time_type(header: Header, column: str, data: bytes) -> ArrowType:
 
 
 def _gaps(column: ArrowArray, kind: ArrowType) -> ArrowArray | None:
-    """Which entries are missing; None where that is out of the question."""
+    """Which entries are missing; None if none can be."""
     import pyarrow as pa
     from pyarrow import compute
 

@@ -44,51 +44,51 @@ def from_table(
 ) -> Samples:
     """Read a table of events.
 
-    Only the columns needed are read, batch by batch, and kept as codes: files may be larger than memory.
+    Only the required columns are read, in batches, and kept as codes: files may be larger than memory.
 
     Parameters
     ----------
     data : path, "-", frame or Arrow table
-        A CSV, TSV, Parquet or JSON-lines file (gzipped too), a folder of such files, standard input, or what holds
-        columns: a pandas or polars frame, a polars LazyFrame, a DuckDB relation, an Arrow table, reader or dataset,
-        anything with an Arrow stream, or a mapping of column names to lists.
+        A CSV, TSV, Parquet or JSON-lines file (possibly gzipped), a folder of such files, standard input, or an object
+        with columns: a pandas or polars frame, a polars LazyFrame, a DuckDB relation, an Arrow table, reader or
+        dataset, any object with an Arrow stream, or a mapping of column names to lists.
     state : str or sequence of str, optional
-        Column with the state; several make up states that are tuples. By default ``state`` or ``concept:name``, or the
-        only column.
+        Column with the state; several columns form states that are tuples. By default ``state`` or ``concept:name``, or
+        the only column.
     sequence : str, optional
-        Column that tells sequences (users, sessions, episodes) apart; by default one called ``sequence``,
-        ``episode``, ``trajectory`` or ``case:concept:name``, otherwise all rows are one sequence.
+        Column that identifies sequences (users, sessions, episodes); by default one called ``sequence``,
+        ``episode``, ``trajectory`` or ``case:concept:name``, otherwise all rows form one sequence.
     time : str, optional
         Column with numbers or times by which rows are sorted within a sequence; by default one called ``time``,
-        ``timestamp``, ``step`` or ``time:timestamp``, otherwise rows are in order; so they are with "file".
+        ``timestamp``, ``step`` or ``time:timestamp``, otherwise (and with "file") the order of the rows is used.
     reward : str, optional
         Column with a reward for being in the row's state; their means are ``samples.features``.
     terminated : bool or str, optional
-        Whether the process ended for good with the last row of a sequence, or the column that says so. The last state
-        is absorbing then; where it is left elsewhere, give `end`.
+        Whether the process terminated with the last row of a sequence, or a column with that information. The last
+        state is then absorbing; if it is left elsewhere, pass `end`.
     end : hashable, optional
-        A last state for every sequence, such as "left", since logs seldom have a row for it; it is absorbing, and
-        sequences of one row count. Where `terminated` is a column, only for the sequences that it says have ended.
+        An additional last state for every sequence, such as "left", since logs seldom have a row for it; it is
+        absorbing, and sequences of one row count. If `terminated` is a column, only for the sequences that terminated.
     gap : str, float or timedelta, optional
-        Cut a sequence wherever more time than this passes between two rows: "30m", "1.5h", "2d", "45s"; a plain number
-        where times are plain numbers.
+        Split a sequence wherever more time than this passes between two rows: "30m", "1.5h", "2d", "45s"; a number
+        if times are numbers.
     bins : int, Bins or mapping of column to int or edges, optional
-        Numeric state columns to cut into that many bins, or at these inner edges. Use `fit_bins` to get the same
+        Numeric state columns to divide into this many bins, or at these inner edges. Use `fit_bins` to get the same
         edges for two tables.
     binning : {"quantile", "uniform"}
         Bins with equal numbers of rows, or of equal width.
     missing : {"error", "cut"}
-        What to do with a row without a state: refuse it, or leave it out and cut the sequence there.
+        How to treat a row without a state: refuse it, or remove it and split the sequence there.
     tidy : bool
-        Take labels that differ only in case or blanks as one; `tidy_labels` does so for two recordings together.
+        Merge labels that differ only in case or blanks; `tidy_labels` does so for two recordings together.
     top : int, optional
         Keep this many of the most frequent states; `join_rare` does so for two recordings together.
     other : hashable
-        What to call the others, taken as one.
+        Label of the merged remaining states.
     initial : label, mapping, array_like or "stationary", optional
-        The start law, as for `Samples.from_trajectories`; by default from the first rows of the sequences.
+        The initial distribution, as for `Samples.from_trajectories`; by default from the first rows of the sequences.
     format, encoding, delimiter : str, optional
-        Of a file, where its ending does not tell.
+        Format of a file, if its extension does not tell.
 
     Returns
     -------
@@ -109,16 +109,16 @@ def from_table(
     >>> samples.states, samples.counts().tolist()
     (('cart', 'home', 'paid'), [[0, 0, 1], [2, 0, 0], [0, 0, 0]])
 
-    With a last state, nobody stays for good where the recording happens to stop:
+    With an end state, no sequence appears to stay forever in the state where its recording stops:
 
     >>> from_table(visits, sequence="user", time="ts", state="page", end="left").counts().tolist()
     [[0, 0, 1, 1], [2, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0]]
     """
-    wishes = TableOptions(terminated, end, gap, missing, tidy, top, other, initial)
+    options = TableOptions(terminated, end, gap, missing, tidy, top, other, initial)
     check_binning(binning)
     with open_table(data, format=format, encoding=encoding, delimiter=delimiter) as table:
         roles = roles_of(table, state, sequence, time, reward, terminated)
-        return wishes.samples(collected(table, roles, _bin_specs(table.name, roles.state, bins)), binning)
+        return options.samples(collected(table, roles, _bin_specs(table.name, roles.state, bins)), binning)
 
 
 def from_xes(
@@ -140,10 +140,10 @@ def from_xes(
     initial: Hashable | ArrayLike | Mapping[Hashable, float] | None = None,
     format: str | None = None,  # noqa: A002
 ) -> Samples:
-    """Read an event log in XES (.xes, .xes.gz): the traces are sequences, the names of the events states.
+    """Read an event log in XES (.xes, .xes.gz): traces are sequences, and the names of events are states.
 
-    The log becomes a table with the columns that pm4py uses: attributes of events by their keys, those of their traces
-    as ``case:KEY``. It is read as a stream; a DOCTYPE is refused, and with it every entity.
+    The log becomes a table with the columns of pm4py: attributes of events by their keys, those of their traces
+    as ``case:KEY``. It is read as a stream; a DOCTYPE, and therefore any entity, is refused.
 
     Parameters
     ----------
@@ -153,11 +153,11 @@ def from_xes(
     sequence, time : str, optional
         By default ``case:concept:name`` and ``time:timestamp``; ``time="file"`` keeps the order of the file.
     classifier : str, optional
-        Name of a classifier of the log, whose attributes make up the state instead.
+        Name of a classifier of the log, whose attributes form the state instead.
     lifecycle : str, optional
-        Which events to keep, by their ``lifecycle:transition``, in capitals or not: "complete" by default, as one
-        activity often is several events (schedule, start, complete); events without a transition are kept; "all" keeps
-        all. The default is "all" when the transition is part of the state.
+        Which events to keep, by their ``lifecycle:transition``, case-insensitive: "complete" by default, since one
+        activity is often several events (schedule, start, complete); events without a transition are kept; "all" keeps
+        all. The default is "all" if the transition is part of the state.
     reward, terminated, end, gap, missing, tidy, top, other, initial, format
         As for `from_table`.
 
@@ -171,23 +171,23 @@ def from_xes(
     >>> from_xes(file, end="closed").states
     ('order', 'pay', 'closed')
     """
-    wishes = TableOptions(terminated, end, gap, missing, tidy, top, other, initial)
+    options = TableOptions(terminated, end, gap, missing, tidy, top, other, initial)
     transition: object = lifecycle
     if transition is not None and (not isinstance(transition, str) or not transition):
         raise TypeError(f"lifecycle: found {lifecycle!r}, expected a transition such as 'complete', or 'all'")
     if classifier is not None and state is not None:
-        raise ValueError("classifier: says what a state is, and so does state; leave one out")
+        raise ValueError("classifier: both classifier and state define the state; leave one out")
     source = data if isinstance(data, Input) else identify(data, format or (None if format_of(data) else "xes"))
     if source.format != "xes":
         raise ValueError(f"{source.name}: a {source.format} file, expected an event log (.xes); see from_table")
     with open_table(source, lifecycle=lifecycle) as table:
         states = state if classifier is None else classified(table, classifier)
         roles = roles_of(table, states, sequence, time, reward, terminated)
-        return wishes.samples(collected(table, roles, {}))
+        return options.samples(collected(table, roles, {}))
 
 
 def classified(table: Table, classifier: str) -> list[str]:
-    """The columns that a classifier of an event log names."""
+    """The columns of a classifier of an event log."""
     if classifier not in table.classifiers:
         known = ", ".join(map(repr, table.classifiers)) or "none"
         raise ValueError(f"{table.name}: there is no classifier {classifier!r}; the log has {known}")
@@ -195,7 +195,7 @@ def classified(table: Table, classifier: str) -> list[str]:
 
 
 def collected(table: Table, roles: ColumnRoles, bins: Mapping[str, BinSpec]) -> Columns:
-    """The columns that are needed, read batch by batch; those with bins as numbers."""
+    """The required columns, read in batches; those with bins as numbers."""
     columns = Columns(table, roles, bins)
     for batch in table.batches(roles.wanted):
         columns.add(batch)
@@ -205,7 +205,7 @@ def collected(table: Table, roles: ColumnRoles, bins: Mapping[str, BinSpec]) -> 
 def fit_bins(
     tables: Iterable[object], bins: Mapping[str, int], *, binning: str = "quantile", **options: Any
 ) -> dict[str, Floats]:
-    """Find bins that suit several tables together, to be given to `from_table` for each.
+    """Fit common bins to several tables, to be passed to `from_table` for each.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ def roles_of(
     reward: str | None,
     terminated: bool | str,
 ) -> ColumnRoles:
-    """Which column plays which part, checked against those there are."""
+    """The roles of columns, checked against the columns of the table."""
     for role, name in (("sequence", sequence), ("time", time), ("reward", reward)):
         if name is not None and not isinstance(name, str):
             raise TypeError(f"{role}: found {name!r}, expected the name of a column")
@@ -271,5 +271,5 @@ def _bin_specs(
         return dict.fromkeys(states, bins)
     unknown = [name for name in bins if name not in states]
     if unknown:
-        raise ValueError(f"{source}: bins are given for {unknown[0]!r}, which is no state column; name it in state")
+        raise ValueError(f"{source}: found bins for {unknown[0]!r}, which is not a state column; name it in state")
     return dict(bins)

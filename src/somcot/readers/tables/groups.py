@@ -1,4 +1,4 @@
-"""One table over time: its rows parted by day, week or month, or by a column that says so already."""
+"""One table split into several recordings: by a column, or by day, week or month."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ __all__ = [
 ]
 
 
-# --- One table with many processes in it: a column says which row belongs to which.
+# --- One table with several processes, identified by a column
 
-LEAST = 30  # transitions below which a group says nothing
+LEAST = 30  # transitions; smaller groups are left out
 FILE_OPTIONS = ("format", "encoding", "delimiter", "lifecycle")
 
 
 def split_table(data: object, by: str, *, least: int = LEAST, **options: Any) -> dict[Hashable, Samples]:
-    """Read a table that holds several processes: one for each value of a column (country, week, version).
+    """Read a table that contains several processes: one for each value of a column (country, week, version).
 
     Parameters
     ----------
     data : path, frame or Arrow table
-        As for `from_table`, or an event log as for `from_xes`. The columns needed are held in memory.
+        As for `from_table`, or an event log as for `from_xes`. The required columns are held in memory.
     by : str
-        The column that tells processes apart; in event logs, ``case:NAME`` say. Sequences do not run from one into
-        another.
+        The column that identifies processes; in event logs, for example ``case:NAME``. Sequences do not continue from
+        one process to another.
     least : int
         Groups with fewer transitions are left out, with a `DataWarning` that lists them.
     **options
-        Those of `from_table` (of `from_xes` for event logs), the same for all groups.
+        Options of `from_table` (of `from_xes` for event logs), the same for all groups.
 
     Returns
     -------
     dict of Samples
-        In the order of the values; all groups have the states of all.
+        In the order of the values; all groups share the states of all.
 
     Examples
     --------
@@ -84,10 +84,10 @@ def parted(
 ) -> dict[Hashable, Samples]:
     """The groups of an Arrow table by one of its columns, read with the options `rest` of `from_table`.
 
-    Messages name the column, or call it as `called` says.
+    Messages use the name of the column, or `called`.
     """
     if rest.get("state") in (by, [by], (by,)):
-        raise ValueError(f"by: {by!r} is the state, so each group would hold one alone; name what parts the processes")
+        raise ValueError(f"by: {by!r} is the state, so each group would have one state; name another column")
     groups, few = {}, {}
     for label, rows in _parts(name, whole, by):
         try:
@@ -123,12 +123,12 @@ def _named(options: Mapping[str, object]) -> set[str]:
 
 
 def collected(table: Table, by: str, options: Mapping[str, object]) -> ArrowTable:
-    """The columns that any option names or that are looked for, as one Arrow table."""
+    """The columns named by any option or by default, as one Arrow table."""
     pa = arrow()
     named, usual = _named(options), {name for names in USUAL.values() for name in names}
     wanted = [c for c in dict.fromkeys(table.columns) if c == by or c in named or c in usual]
     if "state" not in options and len(table.columns) == 2:
-        wanted = list(table.columns)  # the other one is the state
+        wanted = list(table.columns)  # the other column is the state
     parts: dict[str, list[Batch]] = {column: [] for column in wanted}
     for batch in table.batches(wanted):
         for column in wanted:
@@ -160,7 +160,7 @@ def _parts(name: str, whole: ArrowTable, by: str) -> list[tuple[Hashable, ArrowT
 
 
 def _on_shared_states(groups: dict[Hashable, Samples]) -> dict[Hashable, Samples]:
-    """Let all groups have the states of all: rows of equal states can then be compared."""
+    """Give all groups the states of all, so that rows of equal states can be compared."""
     every = dict.fromkeys(state for samples in groups.values() for state in samples.states)
     try:
         states = tuple(sorted(every))  # type: ignore[type-var]
@@ -187,9 +187,9 @@ def _moved(samples: Samples, states: tuple[Hashable, ...], index: dict[Hashable,
     )  # fmt: skip
 
 
-# --- One table over time: its rows parted by day, week or month, or by a column that says so already.
+# --- One table split into periods
 
-_OWN = "period of somcot"  # the column that is added; no table has one of that name
+_OWN = "period of somcot"  # the added column; no table has a column of this name
 
 
 def _week(day: date) -> str:
@@ -197,7 +197,7 @@ def _week(day: date) -> str:
     return f"{year:04d}-W{week:02d}"
 
 
-# What a time can be cut into, and what a day is then called: text that sorts in the order of time.
+# The periods, and the name of a day's period: text that sorts in the order of time.
 PERIODS: dict[str, Callable[[date], str]] = {
     "day": date.isoformat,
     "week": _week,
@@ -213,21 +213,21 @@ def split_periods(
     Parameters
     ----------
     data : path, frame or Arrow table
-        As for `from_table`. The columns needed are held in memory.
+        As for `from_table`. The required columns are held in memory.
     by : str
-        A column, or "day", "week" (from Monday on) or "month" of the times in the column `time`, in UTC where they have
-        a zone. A column of that name goes first. Sequences are cut where a period ends.
+        A column, or "day", "week" (starting on Monday) or "month" of the times in the column `time`, in UTC if they
+        have a time zone. A column of that name takes precedence. Sequences are split where a period ends.
     time : str, optional
         As for `from_table`.
     least : int
         Periods with fewer transitions are left out, with a `DataWarning` that lists them.
     **options
-        Those of `from_table`.
+        Options of `from_table`.
 
     Returns
     -------
     dict of Samples
-        In the order of time; all periods have the states of all.
+        In the order of time; all periods share the states of all.
 
     Examples
     --------
@@ -251,7 +251,7 @@ def split_periods(
 
 
 def _time_column(table: Table, by: str, time: str | None) -> str:
-    """The column with the times, for a period that is no column."""
+    """The column with the times, for a period that is not a column."""
     listed = ", ".join(table.columns[:12])
     if by not in PERIODS:
         raise ValueError(

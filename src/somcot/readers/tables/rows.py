@@ -1,4 +1,4 @@
-"""Rows sorted by sequence and time, cut into sequences, each with its end, and handed over as `Samples`."""
+"""Rows sorted by sequence and time, split into sequences with their ends, and converted to `Samples`."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ __all__ = [
 ]
 
 
-# --- Rows of a table collected, column by column.
+# --- Rows of a table collected by column
 
 BinSpec = int | ArrayLike
 
 
 class Columns:
-    """What is kept of the rows read so far."""
+    """The collected columns of the rows read so far."""
 
     def __init__(self, table: Table, roles: ColumnRoles, bins: Mapping[str, BinSpec]) -> None:
         self.source, self.roles, self.bins = table.name, roles, bins
@@ -61,7 +61,7 @@ class Columns:
         return NumberColumn(self.source, name, times=times, place=self.place)
 
     def add(self, batch: Mapping[str, Batch]) -> None:
-        """Take in one batch of rows."""
+        """Add one batch of rows."""
         roles = self.roles
         for name, column in self.state.items():
             column.add(batch[name])
@@ -75,7 +75,7 @@ class Columns:
                 numbers.add(batch[numbers.name])
 
     def states(self, binning: str) -> tuple[Array, tuple[Hashable, ...]]:
-        """Codes of the states, -1 where missing, and their labels."""
+        """Codes of the states, -1 if missing, and their labels."""
         parts = [self._one(name, column, binning) for name, column in self.state.items()]
         codes, labels = parts[0]
         if not len(codes):
@@ -100,9 +100,9 @@ class Columns:
 
 
 def _combine(columns: list[Array], sizes: list[int]) -> tuple[Array, list[tuple[int, ...]]]:
-    """One code per row for several columns, numbered in the order of the columns' own codes."""
+    """One code per row for several columns, in lexicographic order of the columns' codes."""
     absent = np.any([column < 0 for column in columns], axis=0)
-    if absent.all():  # a column without any value has no codes to count with
+    if absent.all():  # a column without any value has no codes
         return np.full(len(absent), -1), []
     key = np.zeros(len(absent), dtype=np.int64)
     cells: list[tuple[int, ...]] = [()]
@@ -116,7 +116,7 @@ def _combine(columns: list[Array], sizes: list[int]) -> tuple[Array, list[tuple[
 
 
 def finite(source: str, name: str, values: Floats) -> Floats:
-    """Leave out NaN, refuse infinity."""
+    """Remove NaN, refuse infinity."""
     bad = np.isinf(values)
     if bad.any():
         raise ValueError(
@@ -125,11 +125,11 @@ def finite(source: str, name: str, values: Floats) -> Floats:
     return values[~np.isnan(values)]
 
 
-# --- How long a pause ends a sequence, and what goes with which column of times.
+# --- The gap that ends a sequence, and the units of times
 
 
 def check_gap(gap: str | float | timedelta | None) -> float | timedelta | None:
-    """A number, or a span of time; refused otherwise.
+    """A number or a time span; anything else is refused.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def check_gap(gap: str | float | timedelta | None) -> float | timedelta | None:
 
 
 def gap_in_column(gap: float | timedelta, source: str, column: NumberColumn | None) -> float:
-    """The gap in the units of a column of times: microseconds, or as it is where the column holds plain numbers."""
+    """The gap in the units of a column of times: microseconds, or unchanged if the column holds numbers."""
     if column is None:
         raise ValueError(Note("gap-without-times", source))
     if isinstance(gap, timedelta):
@@ -158,12 +158,12 @@ def gap_in_column(gap: float | timedelta, source: str, column: NumberColumn | No
     return gap
 
 
-# --- Rows sorted by sequence and time, cut into sequences, each with its end, and handed over as `Samples`.
+# --- From sorted rows to `Samples`
 
 
 @dataclass(frozen=True)
 class TableOptions:
-    """What is to become of the rows once they are read; the words are those of `from_table`."""
+    """How to process the rows after reading; the names are those of `from_table`."""
 
     terminated: bool | str = False
     end: Hashable = None
@@ -182,7 +182,7 @@ class TableOptions:
         check_gap(self.gap)
 
     def samples(self, columns: Columns, binning: str = "quantile") -> Samples:
-        """The rows as sequences, with everything done to them that was wished for."""
+        """The rows as sequences, with all options applied."""
         codes, states = columns.states(binning)
         samples = Order(columns).samples(codes, states, self)
         if self.tidy:
@@ -195,7 +195,7 @@ class TableOptions:
 
 
 class Order:
-    """Rows sorted by sequence and time, with where each sequence begins."""
+    """Rows sorted by sequence and time, with the beginning of each sequence."""
 
     def __init__(self, columns: Columns) -> None:
         self.source, self.columns = columns.source, columns
@@ -216,12 +216,12 @@ class Order:
             place = self.columns.place(int(missing.argmax()) + 1)
             raise ValueError(
                 f"{self.source}: {place}, column {column.name!r}: the entry is missing "
-                f"({int(missing.sum())} such rows); say which sequence the row belongs to, or remove it"
+                f"({int(missing.sum())} such rows); name the sequence of the row, or remove it"
             )
         return codes
 
     def _sorted(self) -> NDArray[np.int64] | None:
-        """How to sort the rows; None when they are in order. Disorder and ties are reported."""
+        """The permutation that sorts the rows; None if they are in order. Disorder and ties are reported."""
         sequence, times = self.sequence, self.times
         rows = None
         if sequence is not None and (sequence[1:] < sequence[:-1]).any():
@@ -239,7 +239,7 @@ class Order:
         return rows
 
     def _report_ties(self, codes: Array) -> None:
-        """Rows at the same moment; those with the same state too came twice, it seems."""
+        """Rows at the same time; those that also have the same state are probably duplicates."""
         if self.tied is None or not self.tied.any():
             return
         ordered = self._ordered(codes)
@@ -249,7 +249,7 @@ class Order:
         warn(note or Note("equal-times", self.source, n=n), DataWarning)
 
     def _same(self, rows: NDArray[np.int64] | None) -> NDArray[np.bool_]:
-        """Whether each row but the first belongs to the sequence of the row before."""
+        """Whether each row but the first belongs to the same sequence as the preceding row."""
         if self.sequence is None:
             n = 0 if self.times is None else len(self.times)
             return np.ones(max(n - 1, 0), dtype=np.bool_)
@@ -260,33 +260,33 @@ class Order:
     def _ordered(self, values: Array) -> Array:
         return values if self.rows is None else values[self.rows]
 
-    def samples(self, codes: Array, states: tuple[Hashable, ...], wishes: TableOptions) -> Samples:
-        """Cut the rows into sequences and hand them over."""
+    def samples(self, codes: Array, states: tuple[Hashable, ...], options: TableOptions) -> Samples:
+        """Split the rows into sequences and convert them to Samples."""
         self._report_ties(codes)
         absent = codes < 0
-        if absent.any() and wishes.missing == "error":
+        if absent.any() and options.missing == "error":
             place, states_ = self.columns.place(int(absent.argmax()) + 1), " / ".join(self.columns.roles.state)
             raise ValueError(Note("row-without-state", self.source, place=place, state=states_, n=int(absent.sum())))
         flags = None if self.columns.terminated is None else self._ordered(self.columns.terminated.finish()) > 0
-        begins = self._begins(len(codes), check_gap(wishes.gap))
+        begins = self._begins(len(codes), check_gap(options.gap))
         if flags is not None:
             begins[1:] |= flags[:-1]
         is_last = np.append(begins[1:], True)
-        # Where a sequence ended for good: its last row, unless that is said row by row.
-        ended = is_last & (bool(wishes.terminated) or wishes.end is not None if flags is None else flags)
+        # A sequence terminates with its last row, unless a column says otherwise.
+        ended = is_last & (bool(options.terminated) or options.end is not None if flags is None else flags)
         rewards = None if self.columns.reward is None else self._ordered(self.columns.reward.floats())
         rows = _OrderedRows(self._ordered(codes), begins, ended, rewards)
         if absent.any():
             rows = rows.without_missing()
-        if wishes.end is not None:
-            check_end(wishes.end, states)
-            rows, states = rows.with_end(len(states)), (*states, wishes.end)
+        if options.end is not None:
+            check_end(options.end, states)
+            rows, states = rows.with_end(len(states)), (*states, options.end)
         starts = np.flatnonzero(rows.begins)
         ends = rows.ended[np.append(starts[1:], len(rows.codes)) - 1]
         return join(rows.codes, starts, states, terminated=ends, rewards=rows.rewards, source=self.source)
 
     def _begins(self, n: int, gap: float | timedelta | None) -> NDArray[np.bool_]:
-        """Which rows begin a sequence: the first of each, and those after a pause."""
+        """Which rows begin a sequence: the first of each, and those after a gap."""
         begins = np.ones(n, dtype=np.bool_)
         begins[1:] = False if self.sequence is None else ~self._same(self.rows)
         if gap is not None:
@@ -294,14 +294,14 @@ class Order:
             assert self.times is not None
             moments = self._ordered(self.times)
             pauses = moments[1:] - moments[:-1]
-            # In order within a sequence, so no difference is negative, only too large for its type.
+            # Rows are sorted within a sequence, so no difference is negative, only too large for its type.
             begins[1:] |= (pauses.view(np.uint64) if pauses.dtype.kind == "i" else pauses) > longest
         return begins
 
 
 @dataclass(frozen=True)
 class _OrderedRows:
-    """Rows in order: states, whether one begins a sequence, whether the process ended after it, and rewards."""
+    """Rows in order: states, beginnings of sequences, terminations, and rewards."""
 
     codes: Array
     begins: NDArray[np.bool_]
@@ -309,17 +309,17 @@ class _OrderedRows:
     rewards: Floats | None
 
     def without_missing(self) -> _OrderedRows:
-        """Leave out rows without a state; the row after one begins a sequence."""
+        """Remove rows without a state; the row after a removed one begins a sequence."""
         known = self.codes >= 0
         begins = self.begins.copy()
         begins[1:] |= ~known[:-1]
         if not known.any():
-            raise ValueError("missing: no row has a state, nothing is left after cutting")
+            raise ValueError("missing: no row has a state, so no rows remain")
         rewards = None if self.rewards is None else self.rewards[known]
         return _OrderedRows(self.codes[known], begins[known], self.ended[known], rewards)
 
     def with_end(self, code: int) -> _OrderedRows:
-        """A last row with this state wherever the process ended."""
+        """Add a last row with this state wherever the process terminated."""
         where = np.flatnonzero(self.ended)
         ended = insert_after(np.zeros_like(self.ended), where, True)
         rewards = None if self.rewards is None else insert_after(self.rewards, where, np.nan)

@@ -1,4 +1,4 @@
-"""Labels as people write them: spellings of one name made equal, and rare states joined."""
+"""Bins for numbers, labels with different spellings merged, and rare states joined."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ __all__ = [
 ]
 
 
-# --- Bins: from numbers to a few states, with the same edges for everything that is compared.
+# --- Bins: from numbers to a few states, with the same edges for all compared processes
 
 MOST = 1_000_000  # bins in one dimension
 
 
 @dataclass(frozen=True, init=False)
 class Bins:
-    """A grid over one or more numbers: inner edges for each of them.
+    """A grid over one or more numbers, defined by the inner edges of each.
 
-    A value belongs to the bin that its edges enclose, the lower edge included; what lies outside belongs to the first
-    or the last bin. Use one and the same `Bins` for both processes, so that equal labels mean the same.
+    A value belongs to the bin that its edges enclose, including the lower edge; values outside belong to the first
+    or the last bin. Use the same `Bins` for both processes, so that equal labels have the same meaning.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Bins:
     def __init__(self, *edges: ArrayLike) -> None:
         object.__setattr__(self, "edges", tuple(_ascending(f"edges[{k}]", e) for k, e in enumerate(edges)))
         if not edges:
-            raise ValueError("edges: found none; give the inner edges of each dimension")
+            raise ValueError("edges: found none; pass the inner edges of each dimension")
 
     @classmethod
     def uniform(cls, low: ArrayLike, high: ArrayLike, n: int | Sequence[int]) -> Bins:
@@ -95,11 +95,11 @@ class Bins:
 
     @property
     def n_bins(self) -> int:
-        """Number of cells, all dimensions together."""
+        """Total number of cells over all dimensions."""
         return math.prod(self.shape)
 
     def codes(self, values: ArrayLike) -> NDArray[np.int64]:
-        """Number of the cell of each row of `values`, shape (m, d), or (m,) in one dimension."""
+        """Index of the cell of each row of `values`, shape (m, d), or (m,) in one dimension."""
         table = np.asarray(values, dtype=np.float64)
         table = table.reshape(len(table), -1)
         if table.shape[1] != len(self.edges):
@@ -122,7 +122,7 @@ class Bins:
         return self.labels_of(np.arange(self.n_bins))
 
     def labels_of(self, cells: ArrayLike) -> tuple[Hashable, ...]:
-        """Labels of some cells, by their numbers: a fine grid has far more than are ever visited.
+        """Labels of some cells, by index: a fine grid has far more cells than are visited.
 
         Examples
         --------
@@ -136,7 +136,7 @@ class Bins:
 
 
 def fit_edges(values: Floats, n: int, how: str) -> Floats:
-    """Inner edges of `n` bins over the data; fewer where many values are equal.
+    """Inner edges of `n` bins over the data; fewer if many values are equal.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def fit_edges(values: Floats, n: int, how: str) -> Floats:
 
 
 def check_binning(how: str) -> None:
-    """Refuse an unknown way of binning."""
+    """Refuse an unknown binning method."""
     if how not in ("quantile", "uniform"):
         raise ValueError(f"binning: found {how!r}, expected 'quantile' or 'uniform'")
 
@@ -161,7 +161,7 @@ def check_binning(how: str) -> None:
 def _inner(low: float, high: float, n: int) -> Floats:
     if not high > low:
         return np.empty(0)
-    if high - low == math.inf:  # beyond floating point, unlike the edges
+    if high - low == math.inf:  # overflows, unlike the edges
         return 2.0 * np.linspace(low / 2.0, high / 2.0, n + 1)[1:-1]
     return np.linspace(low, high, n + 1)[1:-1]
 
@@ -191,20 +191,20 @@ def _ascending(name: str, edges: ArrayLike) -> Floats:
 
 
 def _intervals(edges: Floats) -> Iterator[str]:
-    """Texts that tell the bins apart, with as few digits as that takes."""
+    """Distinct texts for the bins, with as few digits as possible."""
     texts = next(t for t in ([f"{e:.{d}g}" for e in edges] for d in (4, 7, 10, 17)) if len(set(t)) == len(edges))
     bounds = ["-inf", *texts, "inf"]
     for k, (low, high) in enumerate(pairwise(bounds)):
         yield f"{'(' if k == 0 else '['}{low}, {high})"
 
 
-# --- Labels as people write them: spellings of one name made equal, and rare states joined.
+# --- Spellings merged, and rare states joined
 
 _SHOWN = 3
 
 
 def spellings(states: Iterable[Hashable]) -> list[list[Hashable]]:
-    """Labels that differ only in case or blanks, group by group.
+    """Groups of labels that differ only in case or blanks.
 
     Examples
     --------
@@ -218,7 +218,7 @@ def spellings(states: Iterable[Hashable]) -> list[list[Hashable]]:
 
 
 def note_spellings(source: str, states: Iterable[Hashable]) -> None:
-    """Warn of labels that may mean the same state."""
+    """Warn about labels that may mean the same state."""
     groups = spellings(states)
     if groups:
         shown = "; ".join(listing(group, 4) for group in groups[:_SHOWN])
@@ -233,7 +233,7 @@ def note_spellings(source: str, states: Iterable[Hashable]) -> None:
 
 
 def tidy_labels(recordings: Sequence[Samples]) -> list[Samples]:
-    """Take spellings of a label that differ only in case or blanks as one, the most frequent, without stray blanks.
+    """Merge labels that differ only in case or blanks into the most frequent spelling, without extra blanks.
 
     Parameters
     ----------
@@ -263,12 +263,12 @@ def join_rare(recordings: Sequence[Samples], top: int, *, other: Hashable = "oth
     Parameters
     ----------
     recordings : sequence of Samples
-        Recordings to be compared: frequent is what is frequent in all of them together, so that they share their
+        Recordings to be compared: frequencies are those of all recordings together, so that they share their
         states.
     top : int
-        How many states to keep. States in which sequences end for good are kept beside them.
+        Number of states to keep. States in which sequences terminate are kept in addition.
     other : hashable
-        What to call the others.
+        Label of the merged states.
 
     Examples
     --------
@@ -292,7 +292,7 @@ def join_rare(recordings: Sequence[Samples], top: int, *, other: Hashable = "oth
 
 
 def occurrences(samples: Samples) -> NDArray[np.int64]:
-    """How often each state occurs, at the ends of episodes too."""
+    """Number of occurrences of each state, including the ends of episodes."""
     last = samples.following[:0] if samples.offsets is None else samples.following[samples.offsets[1:] - 1]
     return samples.visits + np.bincount(last, minlength=samples.n_states)
 
@@ -304,7 +304,7 @@ def _trimmed(label: Hashable) -> Hashable:
 
 
 def _spaced(label: Hashable) -> Hashable:
-    """Without stray blanks, in the characters that it has."""
+    """Without extra blanks, with unchanged characters."""
     if isinstance(label, tuple):
         return tuple(map(_spaced, label))
     return " ".join(label.split()) if isinstance(label, str) else label
@@ -315,5 +315,5 @@ def _key(label: Hashable) -> Hashable:
         return tuple(map(_key, label))
     if not isinstance(label, str):
         return type(label), label
-    # Letters with marks may be written as one character or as several; texts of both kinds look the same.
+    # Accented letters may be encoded as one character or as several; both look the same.
     return normalize("NFC", " ".join(label.split())).casefold()

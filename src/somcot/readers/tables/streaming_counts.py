@@ -1,7 +1,7 @@
-"""One pass over the rows of a block: the step into each row is counted, and where every sequence stands is kept.
+"""One pass over the rows of a block: count the step into each row, and keep the current state of every sequence.
 
-Sequences named by whole numbers that lie close together have a place each, good for all blocks of a file
-(`Numbered`). Others are looked up block by block, and the blocks put together by name (`Named`). Rows of a sequence
+Sequences named by integers in a narrow range have a slot each, for all blocks of a file
+(`Numbered`). Others are looked up block by block, and the blocks are joined by name (`Named`). Rows of a sequence
 that are out of order are sorted within their block.
 """
 # mypy: disable-error-code="no-untyped-def"
@@ -32,26 +32,26 @@ __all__ = [
     "whole_numbers",
 ]  # fmt: skip
 
-_FEW = 256  # states whose pairs are counted in a table as the rows pass by
-_SPAN = 8_000_000  # places that sequences of one file may take, at 32 bytes each
+_FEW = 256  # number of states up to which pairs are counted in a table
+_SPAN = 8_000_000  # maximum number of slots for the sequences of one file, at 32 bytes each
 
 
 class RowBlock(NamedTuple):
-    """Some rows of a file: states, times where there are any, and how many states are known by now."""
+    """Some rows of a file: states, times if any, and the number of states known so far."""
 
     states: Codes
     times: Floats | None
     n_states: int
 
     def sorted(self) -> tuple[RowBlock, NDArray[np.intp]]:
-        """By time, ties as found; also the order."""
+        """Sorted by time, ties in file order; also the permutation."""
         assert self.times is not None
         order = np.argsort(self.times, kind="stable")
         return RowBlock(self.states[order], self.times[order], self.n_states), order
 
 
 class _SequencePlaces(NamedTuple):
-    """Where sequences stand: first and last state (-1: none yet), rows, and the times of both."""
+    """The state of sequences: first and last state (-1: none yet), rows, and the times of both."""
 
     first: Codes
     last: Codes
@@ -66,14 +66,14 @@ class _SequencePlaces(NamedTuple):
         return cls(none, none.copy(), np.zeros(n, np.int64), np.zeros(m), np.zeros(m))
 
     def copied(self, where: slice) -> _SequencePlaces:
-        """Some of them, to come back to."""
+        """A copy of some of them, to restore later."""
         return _SequencePlaces(
             self.first[where].copy(), self.last[where].copy(), self.rows[where].copy(), self.begin[where].copy(),
             self.finish[where].copy(),
         )  # fmt: skip
 
     def put(self, where: slice, old: _SequencePlaces) -> None:
-        """Put others there."""
+        """Restore others there."""
         for name in self._fields:
             getattr(self, name)[where] = getattr(old, name)
 
@@ -84,11 +84,11 @@ class _SequencePlaces(NamedTuple):
 
 
 class BackInTimeError(ValueError):
-    """A row is earlier than one of its sequence before the block."""
+    """A row is earlier than a previous row of its sequence before the block."""
 
 
 def _passed(block: RowBlock, ids: Ints, low: int, places: _SequencePlaces) -> PairCounts | int:
-    """Pass over the rows; the pairs counted, or the row at which a sequence goes back in time."""
+    """Pass over the rows; return the pair counts, or the row at which a sequence goes back in time."""
     n, few = block.n_states, block.n_states <= _FEW
     table = np.zeros(n * n if few else 0, np.int64)
     before = np.empty(0 if few else len(ids), np.int32)
@@ -104,7 +104,7 @@ def _passed(block: RowBlock, ids: Ints, low: int, places: _SequencePlaces) -> Pa
 
 @kernel
 def _walk(ids, low, states, times, n, table, before, places):
-    """All rows in turn; the number of rows, or the first that is earlier than the one before it in its sequence."""
+    """All rows in turn; returns the number of rows, or the first that is earlier than its predecessor."""
     timed, few = times.size > 0, table.size > 0
     first, last, rows, begin, finish = places
     for i in range(ids.size):
@@ -130,14 +130,14 @@ def _walk(ids, low, states, times, n, table, before, places):
 
 @dataclass
 class Numbered:
-    """Sequences of one file named by whole numbers close together."""
+    """Sequences of one file named by integers in a narrow range."""
 
     timed: bool
     low: int = 0
     places: _SequencePlaces = field(default_factory=lambda: _SequencePlaces.new(0, timed=False))
 
     def fits(self, ids: Ints) -> bool:
-        """Whether there is room for all of them, which is then made."""
+        """Whether there is room for all of them; allocates it if so."""
         low, high = int(ids.min()), int(ids.max()) + 1
         have = len(self.places.rows)
         if have:
@@ -149,7 +149,7 @@ class Numbered:
         return True
 
     def _grow(self, low: int, high: int) -> None:
-        """Twice the room that is needed above, so that numbers that go on rising do not make it grow every time."""
+        """Allocate twice the room needed above, so that increasing numbers do not reallocate every time."""
         have = len(self.places.rows)
         room = min(2 * (high - low), _SPAN) if have else high - low
         new, shift = _SequencePlaces.new(room, timed=self.timed), self.low - low
@@ -158,7 +158,7 @@ class Numbered:
         self.low, self.places = low, new
 
     def add(self, block: RowBlock, ids: Ints) -> list[PairCounts]:
-        """Go on with a block."""
+        """Continue with a block."""
         kept, where = None, slice(int(ids.min()) - self.low, int(ids.max()) + 1 - self.low)
         if block.times is not None and (block.times[1:] < block.times[:-1]).any():
             kept = self.places.copied(where)
@@ -176,7 +176,7 @@ class Numbered:
         return [passed]
 
     def edges(self, *, ended: bool) -> SequenceEnds:
-        """Where all sequences stand, by number."""
+        """The ends of all sequences, by number."""
         seen = np.flatnonzero(self.places.rows)
         return self.places.edges(seen + self.low, seen, ended=ended, timed=self.timed)
 
@@ -190,7 +190,7 @@ class Named:
     known: SequenceEnds | None = None
 
     def add(self, block: RowBlock, names: Array, codes: Ints) -> list[PairCounts]:
-        """Go on with a block, whose rows belong to ``names[codes]``; names are sorted."""
+        """Continue with a block, whose rows belong to ``names[codes]``; names are sorted."""
         places = _SequencePlaces.new(len(names), timed=self.timed)
         passed = _passed(block, codes, 0, places)
         if isinstance(passed, int):
@@ -204,7 +204,7 @@ class Named:
         ]
 
     def join(self, later: SequenceEnds, n: int) -> list[PairCounts]:
-        """Put later sequences after those known; the steps across the border."""
+        """Append later sequences to the known ones; return the steps across the border."""
         if self.known is None:
             self.known = later
             return []
@@ -216,7 +216,7 @@ class Named:
 
 
 def sequence_column(source: str, name: str, parts: list[Batch]) -> ArrowTable:
-    """The names of the sequences of a block, an Arrow array."""
+    """The names of the sequences of a block, as an Arrow array."""
     import pyarrow as pa
 
     column = pa.chunked_array([part if is_arrow(part) else pa.array(part) for part in parts])
@@ -226,7 +226,7 @@ def sequence_column(source: str, name: str, parts: list[Batch]) -> ArrowTable:
 
 
 def whole_numbers(column: ArrowTable) -> Ints | None:
-    """Names that are whole numbers; None for others."""
+    """Names that are integers; None for others."""
     import pyarrow as pa
 
     if not pa.types.is_integer(column.type):
@@ -236,13 +236,13 @@ def whole_numbers(column: ArrowTable) -> Ints | None:
 
 
 def by_number(ids: Ints) -> tuple[Ints, Ints]:
-    """Distinct numbers, sorted, and the place of each row's among them."""
+    """Distinct numbers, sorted, and the index of each row's number."""
     names, codes = np.unique(ids, return_inverse=True)
     return names, codes.astype(np.int64)
 
 
 def by_name(column: ArrowTable) -> tuple[Array, Ints]:
-    """Distinct names as text, sorted, and the place of each row's among them."""
+    """Distinct names as text, sorted, and the index of each row's name."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):
@@ -257,6 +257,6 @@ def by_name(column: ArrowTable) -> tuple[Array, Ints]:
 
 
 def warm_up() -> None:
-    """Have the pass over rows compiled."""
+    """Compile the pass over rows."""
     block = RowBlock(np.zeros(1, np.int32), np.zeros(1), 1)
     _passed(block, np.zeros(1, np.int64), 0, _SequencePlaces.new(1, timed=True))

@@ -27,11 +27,11 @@ __all__ = [
 ]
 
 
-# --- Columns whose entries are lists of numbers, one column for each place: Parquet lists, tensors, JSON arrays.
+# --- Columns of lists of numbers (Parquet lists, tensors, JSON arrays), split into one column per component
 
 
 def unfolded(table: Table, roles: ColumnRoles) -> tuple[Table, ColumnRoles]:
-    """A table in which state columns that hold lists are columns of their own, called ``name[0]``, ``name[1]``, ...
+    """A table in which state columns of lists are split into columns called ``name[0]``, ``name[1]``, ...
 
     Examples
     --------
@@ -64,7 +64,7 @@ def _unfold(table: Table, batches: Iterator[Rows], names: dict[str, list[str]]) 
 
 
 def _width(values: Batch) -> int | None:
-    """How many numbers the first entry that is a list holds; None where entries are no lists."""
+    """Length of the first entry that is a list; None if entries are not lists."""
     import pyarrow as pa
 
     if is_arrow(values):
@@ -79,7 +79,7 @@ def _width(values: Batch) -> int | None:
 
 
 def _places(table: Table, name: str, values: Batch, width: int, before: int) -> list[ArrowArray]:
-    """What stands at each place of the lists; nothing where a list is missing."""
+    """The entries at each index of the lists; missing for missing lists."""
     import pyarrow as pa
 
     lists = plain(values) if is_arrow(values) else pa.array(values)
@@ -90,13 +90,13 @@ def _places(table: Table, name: str, values: Batch, width: int, before: int) -> 
         place = table.place(before + int(odd[0] if len(odd) else 0) + 1)
         what = f"{int(lengths[odd[0]])} numbers" if len(odd) else str(lists.type)
         raise ValueError(f"{table.name}: {place}, column {name!r}: found {what}, expected {width}, as in the first row")
-    rows = pa.array(np.cumsum(lengths >= 0) - 1, mask=lengths < 0)  # missing lists have no entries among the flat ones
+    rows = pa.array(np.cumsum(lengths >= 0) - 1, mask=lengths < 0)  # missing lists have no flat entries
     flat = lists.flatten()
     return [flat.take(pa.array(np.arange(k, len(flat), width))).take(rows) for k in range(width)]
 
 
 def _lengths(lists: ArrowArray) -> Ints:
-    """Entries of each list, -1 where it is missing."""
+    """Length of each list, -1 if it is missing."""
     from pyarrow import compute
 
     lengths = compute.list_value_length(lists) if hasattr(lists.type, "value_type") else None
@@ -105,7 +105,7 @@ def _lengths(lists: ArrowArray) -> Ints:
     return np.asarray(lengths.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-# --- Recordings of real vectors: tables with numeric columns, and arrays of floating-point numbers.
+# --- Recordings of real vectors
 
 
 def read_vectors(
@@ -121,19 +121,19 @@ def read_vectors(
     encoding: str = "utf-8",
     delimiter: str | None = None,
 ) -> Trajectories:
-    """Read recordings whose states are several numbers each.
+    """Read recordings whose states are vectors of numbers.
 
     Parameters
     ----------
     data : path, frame, mapping of columns, Arrow table
-        A table with a row for each moment; or an .npz with one array (T + 1, d) per episode, or an .npy of shape
+        A table with a row for each time; or an .npz with one array (T + 1, d) per episode, or an .npy of shape
         (n_episodes, T + 1, d).
     state : sequence of str, or str
-        The columns that make up the state, all of them numbers, or lists of numbers of one length. Not for arrays.
+        The columns that form the state, all numbers, or lists of numbers of one length. Not for arrays.
     sequence, time, terminated, gap, format, encoding, delimiter
         As for `from_table`.
     missing : {"error", "cut"}
-        Refuse rows in which a number is missing, or cut the sequence there.
+        Refuse rows in which a number is missing, or split the sequence there.
 
     Returns
     -------
@@ -146,7 +146,7 @@ def read_vectors(
     >>> data, data.names
     (Trajectories(2 coordinates, 3 transitions, 2 episodes), ('x', 'v'))
     """
-    wishes = TableOptions(terminated, gap=gap, missing=missing)
+    options = TableOptions(terminated, gap=gap, missing=missing)
     source = data
     if isinstance(data, (str, Input)) or hasattr(data, "__fspath__"):
         source = data if isinstance(data, Input) else identify(data, format)
@@ -157,16 +157,16 @@ def read_vectors(
         table, roles = unfolded(table, roles)
         columns = collected(table, roles, dict.fromkeys(roles.state, 2))
     values = np.column_stack([column.floats() for column in columns.state.values()])  # type: ignore[union-attr]
-    # The rows themselves take the place of states, so that everything said about order and ends holds here too.
+    # The rows themselves serve as states, so that the rules about order and ends apply here too.
     codes = np.where(np.isnan(values).any(axis=1), -1, np.arange(len(values)))
     if not len(codes):
         raise ValueError(f"{columns.source}: no rows; check how the table was written")
-    rows = Order(columns).samples(codes, tuple(range(len(codes))), wishes)
+    rows = Order(columns).samples(codes, tuple(range(len(codes))), options)
     return _by_rows(values, rows, roles.state)
 
 
 def _named(table: Table, state: str | Sequence[str] | None, *others: str | None) -> list[str] | None:
-    """The columns of a state; several may be named in one text, "x,y", where no column is called so."""
+    """The columns of a state; several may be named in one text, "x,y", if no column has that name."""
     if state is None:
         taken = {*others, *USUAL["sequence"], *USUAL["time"]}
         free = [name for name in table.columns if name not in taken]
