@@ -151,8 +151,8 @@ def fit_map(kind: str, x: Trajectories, y: Trajectories, step: OneStep, rng: np.
         return Fitted(kind, make(first), first, np.zeros((0, 0)), make)
     prior = (_TRUST**2) * (1.0 / x.n_episodes + 1.0 / y.n_episodes)
     rows = rng.choice(y.n_transitions, min(_POINTS, y.n_transitions), replace=False)
-    numbers, beside = first, MapConstraints.of(x, y, step)
-    for part, also in ((rows, None), (np.arange(y.n_transitions), beside)):
+    numbers, constraints = first, MapConstraints.of(x, y, step)
+    for part, also in ((rows, None), (np.arange(y.n_transitions), constraints)):
         search = _Search(make, first, prior, step, also, y.now[part], y.following[part])
         numbers = search.best(numbers)
     spread = np.linalg.inv(search.quadratic(numbers)[0])
@@ -168,7 +168,7 @@ class _Search(NamedTuple):
     first: Floats
     prior: float
     step: OneStep
-    beside: MapConstraints | None
+    constraints: MapConstraints | None
     now: Floats
     following: Floats
 
@@ -214,7 +214,7 @@ class _Search(NamedTuple):
 
     def _also(self, numbers: Floats, left: Floats) -> Floats:
         T = self.make(numbers)
-        return np.zeros(0) if self.beside is None else self.beside.misfit(T.matrix, T.shift, left)
+        return np.zeros(0) if self.constraints is None else self.constraints.misfit(T.matrix, T.shift, left)
 
     def _worth(self, numbers: Floats, white: Floats) -> float:
         T = self.make(numbers)

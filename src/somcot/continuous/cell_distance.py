@@ -42,7 +42,7 @@ class CellCounts:
 
     Attributes
     ----------
-    deck : PooledEpisodes
+    pool : PooledEpisodes
         Both recordings, episode by episode.
     cost : ndarray, shape (k, k)
         Cost between the centres.
@@ -50,7 +50,7 @@ class CellCounts:
         Cells of all points.
     """
 
-    deck: PooledEpisodes
+    pool: PooledEpisodes
     cost: Floats
     codes: tuple[Codes, Codes]
 
@@ -69,7 +69,7 @@ class CellCounts:
 
     def observed(self, discount: float) -> float:
         """The distance of the two observed recordings."""
-        return self.distance(_kernels(self.deck, self.deck.observed), discount)
+        return self.distance(_kernels(self.pool, self.pool.observed), discount)
 
     def shares(self) -> Floats:
         """Share of the points of each recording in each cell, (2, k)."""
@@ -117,14 +117,14 @@ def null_distances(
 ) -> Floats:
     """Distances of random permutations of the episodes: the distance on cells without any difference."""
     counted = CellCounts.of(cells, x, y, cost)
-    deck = counted.deck
-    return np.array([counted.distance(_kernels(deck, deck.shuffled(seed, b)), discount) for b in range(n)])
+    pool = counted.pool
+    return np.array([counted.distance(_kernels(pool, pool.shuffled(seed, b)), discount) for b in range(n)])
 
 
-def _kernels(deck: PooledEpisodes, labels: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tuple[Support, Support]:
+def _kernels(pool: PooledEpisodes, labels: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tuple[Support, Support]:
     """The two chains, without entries of probability 0, which only enlarge the transport problems."""
     supports = []
-    for support in deck.kernels(labels):
+    for support in pool.kernels(labels):
         keep = support.probabilities > 0
         lengths = support.row_sums(keep.astype(np.int64))
         indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)

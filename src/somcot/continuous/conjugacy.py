@@ -199,8 +199,10 @@ def _judged(pair: _Pair, fitted: Fitted, shift: Fitted, level: float = LEVEL) ->
     if different:
         return MapComparison("different", None, None, words, different, pvalues, fitted.kind)
     # Cells fitted to x and y would depend on the sides: y was elsewhere when they were fitted.
-    own = discretise(x, back, n_cells=cells.n_cells, scale=1.0, discount=discount, rng=int(rng.integers(2**31)))
-    pvalues["cells"] = pvalue(own, x, back, "euclidean", discount, n_permutations=_ON_CELLS, rng=rng)
+    shared_cells = discretise(
+        x, back, n_cells=cells.n_cells, scale=1.0, discount=discount, rng=int(rng.integers(2**31))
+    )
+    pvalues["cells"] = pvalue(shared_cells, x, back, "euclidean", discount, n_permutations=_ON_CELLS, rng=rng)
     different = _differences(pvalues, level)
     if different:
         return MapComparison("different", None, None, words, different, pvalues, fitted.kind)
@@ -211,7 +213,7 @@ def _judged(pair: _Pair, fitted: Fitted, shift: Fitted, level: float = LEVEL) ->
     if fitted.kind == "identity":  # the uncertainty of a shift that was not selected
         interval = (0.0, _measured(x, y, cost, discount, shift, confidence)[1][1])
     stretch = float(np.linalg.norm(fitted.map.matrix, 2))
-    hidden = stretch * _undetected(x, back, discount, own, int(rng.integers(2**31)))
+    hidden = stretch * _undetected(x, back, discount, shared_cells, int(rng.integers(2**31)))
     return MapComparison("conjugate", value, _widened(interval, hidden, cost), words, (), pvalues, fitted.kind)
 
 

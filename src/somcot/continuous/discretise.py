@@ -271,10 +271,10 @@ def _inner_and_ends(scaled: Sequence[Trajectories]) -> tuple[list[Floats], list[
     return inner, [data.ends for data in scaled]
 
 
-def _projection(wanted: bool | str, scaled: Sequence[Trajectories], d: int) -> Floats | None:
-    if not (isinstance(wanted, (bool, np.bool_)) or wanted == "auto"):
-        raise ValueError(f"lag_coordinates: found {wanted!r}, expected True, False or 'auto'")
-    return lag_coordinates(scaled) if wanted is True or (wanted == "auto" and d >= _LAGS_FROM) else None
+def _projection(choice: bool | str, scaled: Sequence[Trajectories], d: int) -> Floats | None:
+    if not (isinstance(choice, (bool, np.bool_)) or choice == "auto"):
+        raise ValueError(f"lag_coordinates: found {choice!r}, expected True, False or 'auto'")
+    return lag_coordinates(scaled) if choice is True or (choice == "auto" and d >= _LAGS_FROM) else None
 
 
 def check_recordings(recordings: Sequence[Any], names: Sequence[str] | None = None) -> None:

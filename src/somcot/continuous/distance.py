@@ -75,7 +75,7 @@ def shift_check(question: CellProblem, answer: float, *, calibrate: bool) -> Shi
         shifted = question.raw(pair[0], _moved(pair[1], move))
         plain.append(shifted)
         if calibrate:
-            on_twins = _said_of_twins(question, pair, move, side)
+            on_twins = _distances_of_twins(question, pair, move, side)
             corrected.append(shifted - float(on_twins.mean()) + truth)
             noise = max(noise, _NOISE * float(on_twins.std(ddof=1)))
     final = corrected if calibrate else plain
@@ -85,7 +85,9 @@ def shift_check(question: CellProblem, answer: float, *, calibrate: bool) -> Shi
     return ShiftCheck(truth, float(np.mean(plain)), float(np.mean(corrected)) if calibrate else None, worst)
 
 
-def _said_of_twins(question: CellProblem, pair: tuple[Trajectories, Trajectories], move: Floats, side: int) -> Floats:
+def _distances_of_twins(
+    question: CellProblem, pair: tuple[Trajectories, Trajectories], move: Floats, side: int
+) -> Floats:
     """Distances on cells of halves of linear twins, one of them shifted."""
     rng = question.rng(2 + side)
     model = fit((question.x, question.y)[side])
@@ -202,7 +204,7 @@ def _without_bound(continuous: Continuous) -> str:
 
 _LEVEL = 0.9  # of the interval that decides about the null if none is requested
 _MOST_OFF = 0.5  # relative error of the shift check above which a correction is rejected
-_MAP, _DEALT, _CURVED = 7, 8, 9  # numbers of random streams
+_MAP, _PERMUTED, _CURVED = 7, 8, 9  # numbers of random streams
 _TELLING = 2_000  # transitions of each side below which no map is fitted: its tests have little power
 _NULL = 5  # permutations behind the null value on cells
 
@@ -370,7 +372,7 @@ def _approximate(question: CellProblem, value: float) -> _Answer:
 
 def _differ(question: CellProblem) -> bool:
     """Whether linear models detect a difference that cells do not, such as a shift within cells."""
-    return linear_models_differ(question.x, question.y, question.discount, question.rng(_DEALT))
+    return linear_models_differ(question.x, question.y, question.discount, question.rng(_PERMUTED))
 
 
 def _calibrated(bare: Result, twin: Twin, level: float) -> tuple[float, tuple[float, float]]:

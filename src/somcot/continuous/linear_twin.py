@@ -223,14 +223,14 @@ def compare(question: CellProblem) -> Twin:
     except ValueError as error:
         return Twin(False, f"no linear model with a distance exists: {error}", curvature=bend)
     n = N_TWINS if x.n_transitions + y.n_transitions <= _LONG else _FEW_TWINS
-    own = _shares(question.cells, x, y)
+    data_shares = _shares(question.cells, x, y)
     errors, outside, shares = [], [], []
     for _ in range(n):
         sides = drawn(models[0], x, rng), drawn(models[1], y, rng)
         counted = CellCounts.of(question.cells, *sides, question.cost)
         errors.append(counted.observed(question.discount) - truth)
         outside.append(np.mean([_outside(twin, data) for twin, data in zip(sides, (x, y), strict=True)]))
-        shares.append(0.5 * np.abs(counted.shares() - own).sum(axis=1).mean())  # total variation
+        shares.append(0.5 * np.abs(counted.shares() - data_shares).sum(axis=1).mean())  # total variation
     return Twin(
         True, "", float(truth), float(np.mean(errors)), float(np.std(errors, ddof=1)), float(np.mean(outside)),
         float(np.mean(shares)), bend,

@@ -123,10 +123,10 @@ class OneStep:
         """`mean` and its derivative: entry (i, k, l) is that of coordinate k in coordinate l at point i."""
         d = points.shape[1]
         H = self.features(points)
-        u, heights, own = H[:, 1 : 1 + d], H[:, 1 + d :], self.weights[1 + d :]
+        u, heights, bump_weights = H[:, 1 : 1 + d], H[:, 1 + d :], self.weights[1 + d :]
         # d/du_l of a bump at b is (b_l - u_l) / width^2 times its height.
-        drawn = heights @ (own[:, :, None] * self.bumps[:, None, :]).reshape(len(own), -1)
-        slope = drawn.reshape(-1, d, d) - (heights @ own)[:, :, None] * u[:, None, :]
+        drawn = heights @ (bump_weights[:, :, None] * self.bumps[:, None, :]).reshape(len(bump_weights), -1)
+        slope = drawn.reshape(-1, d, d) - (heights @ bump_weights)[:, :, None] * u[:, None, :]
         slope = self.weights[1 : 1 + d].T + slope / self.width**2
         units = self.scale[:, None] / self.scale
         return np.asarray(points + H @ self.weights * self.scale), np.asarray(np.eye(d) + slope * units)

@@ -141,11 +141,11 @@ def cross_fit(plugin: Plugin, *, n_splits: int, rng: np.random.Generator, thread
     else:
         with ThreadPoolExecutor(workers) as pool:
             solved = list(pool.map(lambda t: Half.solve(t[0], t[1], plugin.solution, guess), tasks))
-    whole = plugin.problem.unit
+    full_problem = plugin.problem.unit
     signed = None if plugin.features is None else plugin.features.signed / plugin.problem.scale
     gaps = [gap(solved[i], solved[i ^ 1]) for i in range(len(solved))]
-    distances = [half.solution.distance(whole.discount) for half in solved]
-    values = [cross_value(half, whole, signed) for half in solved]
+    distances = [half.solution.distance(full_problem.discount) for half in solved]
+    values = [cross_value(half, full_problem, signed) for half in solved]
     return Halves(*(float(np.mean(numbers)) for numbers in (gaps, distances, values)))
 
 
@@ -177,19 +177,19 @@ def gap(a: Half, b: Half) -> float:
     return loss + b.mean(np.abs(b.signed) - np.sign(a.signed) * b.signed)
 
 
-def cross_value(half: Half, whole: UnitProblem, signed: Floats | None = None) -> float:
+def cross_value(half: Half, full_problem: UnitProblem, signed: Floats | None = None) -> float:
     """C: the potentials and occupancy of a half evaluated on the other half, to first order.
 
     The other half deviates from the full data as much in the other direction: P_other - P_half = 2 (P_whole - P_half).
     `signed` are the feature differences of the full data, if the cost is made of them; the half's signs stay.
     """
-    own = half.problem
+    problem = half.problem
     slots_x, slots_y = half.solution.sweep.potential_sums(half.V, half.weight)
-    change = float(slots_x @ (whole.support_x.probabilities - own.support_x.probabilities))
-    change += float(slots_y @ (whole.support_y.probabilities - own.support_y.probabilities))
+    change = float(slots_x @ (full_problem.support_x.probabilities - problem.support_x.probabilities))
+    change += float(slots_y @ (full_problem.support_y.probabilities - problem.support_y.probabilities))
     if signed is not None and half.signed is not None:
         change += half.mean(np.sign(half.signed) * (signed - half.signed))
-    return half.solution.distance(own.discount) + 2.0 * change
+    return half.solution.distance(problem.discount) + 2.0 * change
 
 
 def half_supports(model: Model, n_splits: int, rng: np.random.Generator) -> list[Support]:

@@ -68,12 +68,12 @@ def noise_level(models: tuple[Model, Model], discount: float) -> float:
     return sum(saddle_maps.noise_level(m.chain, m.n_transitions, discount) for m in models if m.samples is not None)
 
 
-def _sharpest(problem: Problem, noise: float, own: Maps, state_law: Floats) -> Maps:
-    """The sharper of two pairs of maps: `own`, from the coupling of the estimated chains, and those stopped early."""
-    best, to_beat = own, _sharpness(own, state_law)
+def _sharpest(problem: Problem, noise: float, coupling_maps: Maps, state_law: Floats) -> Maps:
+    """The sharper of `coupling_maps`, of the estimated chains, and the maps of the saddle point stopped at noise."""
+    best, to_beat = coupling_maps, _sharpness(coupling_maps, state_law)
     limit = min(MAX_STEPS, WORK // max(saddle_maps.n_cells(problem), 1))
     if limit < saddle_maps.FIRST_ROUND:
-        return own
+        return coupling_maps
     max_steps = saddle_maps.FIRST_ROUND << (limit // saddle_maps.FIRST_ROUND).bit_length() - 1  # whole rounds only
     try:
         for candidate in saddle_maps.rounds(problem, max_steps=max_steps):
@@ -82,13 +82,13 @@ def _sharpest(problem: Problem, noise: float, own: Maps, state_law: Floats) -> M
                 if candidate.violation <= ENOUGH * noise:
                     break
     except MemoryLimitError:
-        return own
+        return coupling_maps
     return best
 
 
 def _sharpness(maps: Maps, state_law: Floats) -> float:
     """Mean probability that two draws for one state agree, weighted by the visits of states."""
-    agree_x, agree_y = ((law**2).sum(axis=1) for law in maps[:2])
+    agree_x, agree_y = ((conditional**2).sum(axis=1) for conditional in maps[:2])
     return float(agree_x @ state_law.sum(axis=1) + agree_y @ state_law.sum(axis=0))
 
 
@@ -99,20 +99,20 @@ _LISTED = 3  # number of states named in a note
 _HARDLY = 0.75  # rho above which the distance is not distinguishable from 0
 
 
-def notes(whole: Plugin, evidence: Evidence, by: str = "rows", *, interval: bool = True) -> Iterator[Note]:
+def notes(plugin_problem: Plugin, evidence: Evidence, by: str = "rows", *, interval: bool = True) -> Iterator[Note]:
     """All notes about an estimate, most important first.
 
     `by` is the basis of the standard error, `interval` whether one was requested.
     """
-    for name, model in zip("xy", whole.models, strict=True):
+    for name, model in zip("xy", plugin_problem.models, strict=True):
         if model.samples is not None:
-            yield from _of_one_side(name, model, whole.problem.discount, by, interval)
-    if isinstance(whole.x.samples, Samples) and isinstance(whole.y.samples, Samples):
-        suspicion = looks_identical(whole.x.samples, whole.y.samples)
+            yield from _of_one_side(name, model, plugin_problem.problem.discount, by, interval)
+    if isinstance(plugin_problem.x.samples, Samples) and isinstance(plugin_problem.y.samples, Samples):
+        suspicion = looks_identical(plugin_problem.x.samples, plugin_problem.y.samples)
         if suspicion is not None:
             yield suspicion
-    if whole.features is not None:
-        apart = whole.features.disagreement("features-differ")
+    if plugin_problem.features is not None:
+        apart = plugin_problem.features.disagreement("features-differ")
         if apart is not None:
             yield apart
     sat = evidence.saturation
@@ -120,9 +120,9 @@ def notes(whole: Plugin, evidence: Evidence, by: str = "rows", *, interval: bool
         wider = "the interval is wider and " if interval else ""
         yield Note("too-few-data", saturation=float(sat), wider=wider, times=float((sat / SATURATED) ** 2))
     if evidence.rho > _HARDLY:
-        x, y = whole.x.samples, whole.y.samples
+        x, y = plugin_problem.x.samples, plugin_problem.y.samples
         comparable = isinstance(x, Samples) and isinstance(y, Samples) and set(x.states) == set(y.states)
-        comparable = comparable and not (whole.features is not None and whole.features.kept_apart)
+        comparable = comparable and not (plugin_problem.features is not None and plugin_problem.features.kept_apart)
         yield Note("near-minimum-testable") if comparable else Note("near-minimum")
 
 
@@ -278,28 +278,28 @@ def estimate(
     details = EstimateDetails(problem, small, solution, models)
     bare = policy_iteration.result_of(details, solution, began, "auto")
     assert bare.gradient is not None
-    whole = Plugin(problem, *models, solution, cost if isinstance(cost, FeatureCost) else None)
+    plugin_problem = Plugin(problem, *models, solution, cost if isinstance(cost, FeatureCost) else None)
     error = intervals.standard_error(*models, bare.gradient, problem.scale, by=standard_error)
-    if whole.features is not None:
-        error = math.hypot(error, math.sqrt(whole.features.variance(bare.gradient.cost)) / problem.scale)
+    if plugin_problem.features is not None:
+        error = math.hypot(error, math.sqrt(plugin_problem.features.variance(bare.gradient.cost)) / problem.scale)
     pooled = None if shared is None else pool(*models, shared)
     evidence = Evidence(
         (bare.distance - problem.offset) / problem.scale,
         error,
         intervals.saturation(models, problem.discount, float(np.ptp(solution.V))),
-        crossfit.cross_fit(whole, n_splits=n_splits, rng=generator, threads=threads),
-        None if pooled is None or shared is None else pooled_distance(whole, pooled, shared, threads),
+        crossfit.cross_fit(plugin_problem, n_splits=n_splits, rng=generator, threads=threads),
+        None if pooled is None or shared is None else pooled_distance(plugin_problem, pooled, shared, threads),
     )
     distance = problem.to_user(corrected(evidence))
     details.blurred = evidence.rho > BLUR
-    details.notes = tuple(notes(whole, evidence, standard_error, interval=confidence is not None))
+    details.notes = tuple(notes(plugin_problem, evidence, standard_error, interval=confidence is not None))
     ends = None
     if confidence is not None:
         if interval == "bootstrap":
             n_resamples = check_count("n_resamples", n_resamples)
-            ends = intervals.bootstrap(whole, evidence.plugin, confidence, n_resamples, generator)
+            ends = intervals.bootstrap(plugin_problem, evidence.plugin, confidence, n_resamples, generator)
         else:
-            ends = _guarded(rules.interval(evidence, confidence), evidence, whole, order, generator)
+            ends = _guarded(rules.interval(evidence, confidence), evidence, plugin_problem, order, generator)
     for note in details.notes:
         warn(note, DataWarning)
     return replace(
@@ -398,7 +398,7 @@ def _record(evidence: Evidence, pooled: Pooled | None, problem: Problem, n_solve
 def _guarded(
     bounds: Bounds,
     evidence: Evidence,
-    whole: Plugin,
+    plugin_problem: Plugin,
     order: NDArray[np.int64] | None,
     rng: np.random.Generator,
 ) -> Bounds:
@@ -408,14 +408,14 @@ def _guarded(
     test to matter. It does not apply if known initial distributions differ: then the processes differ from the first
     state on. The fast mode skips it too, since the test takes time.
     """
-    x, y = whole.x.samples, whole.y.samples
+    x, y = plugin_problem.x.samples, plugin_problem.y.samples
     if bounds.low <= 0.0 or evidence.plugin - 1.25 * evidence.gap - 6.0 * evidence.error > 0.0:
         return bounds
     if evidence.halves is None or order is None or x is None or y is None or x.discount != y.discount:
         return bounds
     if known_starts_differ(x, y):
         return bounds
-    cost = np.ascontiguousarray(whole.problem.unit_cost[:, order])
-    statistic, null = permutation_test(x, y, cost, whole.problem.discount, _GUARD_PERMUTATIONS, rng)
+    cost = np.ascontiguousarray(plugin_problem.problem.unit_cost[:, order])
+    statistic, null = permutation_test(x, y, cost, plugin_problem.problem.discount, _GUARD_PERMUTATIONS, rng)
     p = (1 + int((null >= statistic - 1e-9).sum())) / (_GUARD_PERMUTATIONS + 1)
     return bounds if p <= 0.05 else Bounds(0.0, bounds.high)

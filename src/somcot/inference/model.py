@@ -89,10 +89,10 @@ def fit(process: ChainOrData, name: str = "") -> Model:
 
 def on_entries(support: Support, chain: MarkovChain) -> Support:
     """Another chain's probabilities on the entries of `support`; rows that it does not share keep theirs."""
-    rows, own = support.rows, chain.support
-    place = np.minimum(own.locate(rows, support.indices), len(own.indices) - 1)
-    present = (own.rows[place] == rows) & (own.indices[place] == support.indices)
-    shares = np.where(present, own.probabilities[place], 0.0)
+    rows, chain_support = support.rows, chain.support
+    place = np.minimum(chain_support.locate(rows, support.indices), len(chain_support.indices) - 1)
+    present = (chain_support.rows[place] == rows) & (chain_support.indices[place] == support.indices)
+    shares = np.where(present, chain_support.probabilities[place], 0.0)
     sums = support.row_sums(shares)[rows]
     shares = np.where(sums > 0.5, shares / np.maximum(sums, 0.5), support.probabilities)
     return Support(support.indptr, support.indices, shares)

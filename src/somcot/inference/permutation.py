@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from somcot import costs
 from somcot.core.pairs import thread_count
-from somcot.inference.pooled_episodes import AnyDeck, PooledEpisodes, check_recordings, deck_of_two, known_starts_differ
+from somcot.inference.pooled_episodes import AnyPool, PooledEpisodes, check_recordings, known_starts_differ, pool_of_two
 from somcot.inference.statistics import Statistic, exact, loudest, main_pearson, pearson, slope
 from somcot.plumbing.arrays import Floats, one_blas_thread
 from somcot.plumbing.checks import check_count, check_discount, check_flag, check_rng
@@ -123,22 +123,22 @@ def same_process(
     n_permutations = check_count("n_permutations", n_permutations, at_most=MOST_PERMUTATIONS)
     check_flag("progress", progress)
     seed = int(check_rng(0 if rng is None else rng).integers(2**62))
-    deck = PooledEpisodes.of(recordings)
-    _warn_few(deck)
+    pool = PooledEpisodes.of(recordings)
+    _warn_few(pool)
     _warn_of_names(recordings)
     measure: Statistic = pearson
     if statistic == "distance":
         if discount is None:
             raise TypeError("discount: needed for statistic='distance'; statistic='pearson' does without")
         discount = check_discount(discount)
-        offset, scale, unit = _in_units(_table(cost, recordings, deck), deck.n_groups)
-        value = offset + scale * exact(deck, unit, discount, threads)
-        apart = [deck.shuffled(seed, _APART + b) for b in range(_REFERENCE)]
-        measure = loudest(deck, [slope(deck, unit, discount, threads), pearson], apart)
+        offset, scale, unit = _in_units(_table(cost, recordings, pool), pool.n_groups)
+        value = offset + scale * exact(pool, unit, discount, threads)
+        apart = [pool.shuffled(seed, _APART + b) for b in range(_REFERENCE)]
+        measure = loudest(pool, [slope(pool, unit, discount, threads), pearson], apart)
     else:
-        value = pearson(deck, deck.observed)
-    outcome = _sequential(deck, measure, seed, n_permutations, threads, meter(n_permutations) if progress else None)
-    if _too_alike(deck, seed):
+        value = pearson(pool, pool.observed)
+    outcome = _sequential(pool, measure, seed, n_permutations, threads, meter(n_permutations) if progress else None)
+    if _too_alike(pool, seed):
         warn(Note("too-alike"), DataWarning)
     return SameProcessResult(value, outcome.pvalue, len(outcome.null), outcome.stopped, outcome.observed, outcome.null)
 
@@ -151,16 +151,16 @@ def permutation_test(
     If one of the two is Counts, single transitions are permuted instead. `cost` is the unit cost between the states
     of `x`.
     """
-    deck = deck_of_two(x, y)
-    measure = slope(deck, cost, discount, threads=1)
+    pool = pool_of_two(x, y)
+    measure = slope(pool, cost, discount, threads=1)
     seed = int(rng.integers(2**62))
-    null = [measure(deck, deck.shuffled(seed, b)) for b in range(n_permutations)]
-    return measure(deck, deck.observed), np.array(null)
+    null = [measure(pool, pool.shuffled(seed, b)) for b in range(n_permutations)]
+    return measure(pool, pool.observed), np.array(null)
 
 
-def sequential_pvalue(deck: AnyDeck, measure: Statistic, n_permutations: int) -> float:
+def sequential_pvalue(pool: AnyPool, measure: Statistic, n_permutations: int) -> float:
     """P-value of one statistic, with a fixed seed, in this thread."""
-    return _sequential(deck, measure, 0, n_permutations, threads=1).pvalue
+    return _sequential(pool, measure, 0, n_permutations, threads=1).pvalue
 
 
 def looks_identical(x: Samples, y: Samples) -> Note | None:
@@ -175,13 +175,13 @@ def looks_identical(x: Samples, y: Samples) -> Note | None:
     return Note("too-alike") if _too_alike(PooledEpisodes.of([x, y]), seed=0) else None
 
 
-def _too_alike(deck: PooledEpisodes, seed: int) -> bool:
-    rows = np.array([deck.support.row_sums(group) for group in deck.counts(deck.observed)])
+def _too_alike(pool: PooledEpisodes, seed: int) -> bool:
+    rows = np.array([pool.support.row_sums(group) for group in pool.counts(pool.observed)])
     shares = rows / rows.sum(axis=1, keepdims=True)
     if shares.min(axis=0).sum() < 0.5:  # few rows in common: chi-squared has little to compare
         return False
-    observed = main_pearson(deck, deck.observed)
-    return all(main_pearson(deck, deck.shuffled(seed, b)) > observed for b in range(_APART, _APART + _ALIKE))
+    observed = main_pearson(pool, pool.observed)
+    return all(main_pearson(pool, pool.shuffled(seed, b)) > observed for b in range(_APART, _APART + _ALIKE))
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ class _Sequential:
 
 
 def _sequential(
-    deck: AnyDeck, measure: Statistic, seed: int, n: int, threads: int | None, report: Any = None
+    pool: AnyPool, measure: Statistic, seed: int, n: int, threads: int | None, report: Any = None
 ) -> _Sequential:
     """Besag and Clifford's sequential Monte-Carlo test.
 
@@ -202,13 +202,13 @@ def _sequential(
     give a p-value below 5 %.
     """
     enough = max(_ENOUGH, int(np.ceil(_LEVEL * (n + 1))))
-    observed = measure(deck, deck.observed)
+    observed = measure(pool, pool.observed)
     bar = observed - 1e-9 * max(abs(observed), 1e-3)  # the observed grouping drawn again counts, despite rounding
     values: list[float] = []
-    with ThreadPoolExecutor(thread_count(threads)) as pool:
+    with ThreadPoolExecutor(thread_count(threads)) as executor:
         for begin in range(0, n, _ROUND):
             indices = range(begin, min(begin + _ROUND, n))
-            values += pool.map(lambda b: measure(deck, deck.shuffled(seed, b)), indices)
+            values += executor.map(lambda b: measure(pool, pool.shuffled(seed, b)), indices)
             if report is not None:
                 report(len(values), n, observed)
             far = np.cumsum(np.array(values) >= bar)
@@ -231,14 +231,14 @@ def _recordings(x: Any, y: Any) -> list[Samples]:
     return recordings
 
 
-def _warn_few(deck: PooledEpisodes) -> None:
+def _warn_few(pool: PooledEpisodes) -> None:
     """Warn if there are too few distinct permutations of the episodes for a small p-value."""
-    ways, left = 1, len(deck.observed)
-    for size in np.bincount(deck.observed):
+    ways, left = 1, len(pool.observed)
+    for size in np.bincount(pool.observed):
         ways *= comb(left, int(size))
         left -= int(size)
     if ways < 1 / _LEVEL:
-        sizes = {"episodes": len(deck.observed), "groups": deck.n_groups, "ways": ways, "least": 1 / ways}
+        sizes = {"episodes": len(pool.observed), "groups": pool.n_groups, "ways": ways, "least": 1 / ways}
         warn(Note("few-permutations", **sizes), DataWarning)
 
 
@@ -255,9 +255,9 @@ def _in_units(table: Floats, n_groups: int) -> tuple[float, float, Floats]:
     return offset, scale, (table - least) / spread
 
 
-def _table(cost: Any, recordings: Sequence[Samples], deck: PooledEpisodes) -> Floats:
+def _table(cost: Any, recordings: Sequence[Samples], pool: PooledEpisodes) -> Floats:
     """The cost between all states of all recordings, in the order of the pooled states."""
-    pooled = deck.pooled
+    pooled = pool.pooled
     n, states = pooled.n_states, pooled.states
     if isinstance(cost, str) and cost != "features":
         return _named_cost(cost, pooled)

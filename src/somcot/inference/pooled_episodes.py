@@ -20,7 +20,7 @@ from somcot.recorded.pair_counts import PairCounts
 from somcot.recorded.stationary import long_run_part, with_long_run_start
 from somcot.samples import Samples
 
-__all__ = ["AnyDeck", "PooledEpisodes", "PooledRows", "check_recordings", "deck_of_two", "known_starts_differ"]
+__all__ = ["AnyPool", "PooledEpisodes", "PooledRows", "check_recordings", "known_starts_differ", "pool_of_two"]
 
 Labels = NDArray[np.int64]
 
@@ -154,7 +154,7 @@ class PooledRows:
             drawn = split_rows(self.total, self.support.indptr, sizes[None, :], rng)[0]
         return drawn
 
-    def dealt(self, rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    def permuted(self, rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
         """Probabilities of both groups in `n` permutations, for episodes: two arrays of shape (n, n_entries)."""
         support = self.support
         sizes = np.broadcast_to(support.row_sums(self.observed), (n, len(support.indptr) - 1))
@@ -184,10 +184,10 @@ class PooledRows:
         return replace(self.pooled, pair_counts=seen.with_values(values))
 
 
-AnyDeck = PooledEpisodes | PooledRows
+AnyPool = PooledEpisodes | PooledRows
 
 
-def deck_of_two(x: Data, y: Data) -> AnyDeck:
+def pool_of_two(x: Data, y: Data) -> AnyPool:
     """Whole episodes if both recordings have them, else single transitions."""
     return PooledEpisodes.of([x, y]) if isinstance(x, Samples) and isinstance(y, Samples) else PooledRows.of(x, y)
 
@@ -269,5 +269,5 @@ def known_starts_differ(x: Data, y: Data) -> bool:
     """Whether both initial distributions are known and differ: then episodes cannot be permuted between the two."""
     if x.initial is None or y.initial is None:
         return False
-    laws = [dict(zip(samples.states, law, strict=True)) for samples, law in ((x, x.initial), (y, y.initial))]
+    laws = [dict(zip(samples.states, initial, strict=True)) for samples, initial in ((x, x.initial), (y, y.initial))]
     return any(abs(laws[0].get(state, 0.0) - laws[1].get(state, 0.0)) > 1e-12 for state in {*x.states, *y.states})

@@ -163,12 +163,12 @@ def homogeneity(x: _PooledSide, y: _PooledSide, indptr: NDArray[np.int64]) -> Ho
 
 
 def _against_known(
-    side: _PooledSide, law: Floats, first: NDArray[np.int64], spread: NDArray[np.int64]
+    side: _PooledSide, probabilities: Floats, first: NDArray[np.int64], spread: NDArray[np.int64]
 ) -> tuple[Floats, NDArray[np.int64]]:
-    expected = law * np.repeat(side.totals, spread)
+    expected = probabilities * np.repeat(side.totals, spread)
     impossible = np.where(side.counts > 0, np.inf, 0.0)
     terms = np.divide((side.counts - expected) ** 2, expected, out=impossible, where=expected > 0)
-    df: NDArray[np.int64] = np.add.reduceat((law > 0) | (side.counts > 0), first) - 1
+    df: NDArray[np.int64] = np.add.reduceat((probabilities > 0) | (side.counts > 0), first) - 1
     return np.minimum(np.add.reduceat(terms, first), LARGEST), df
 
 

@@ -28,7 +28,7 @@ from somcot.core.pairs import reachable_pairs
 from somcot.core.sweep import Sweep
 from somcot.inference.model import Model
 from somcot.inference.permutation import sequential_pvalue
-from somcot.inference.pooled_episodes import deck_of_two, known_starts_differ
+from somcot.inference.pooled_episodes import known_starts_differ, pool_of_two
 from somcot.inference.statistics import adjusted_pvalues, pearson
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count
@@ -56,7 +56,7 @@ def contributions(result: Result, n: int = 10) -> Contributions:
         raise ValueError(
             f"contributions: method {result.method!r} keeps no rows and costs; use 'auto', 'exact' or 'plugin'"
         )
-    apart = _told_apart(result)
+    apart = _rows_differ(result)
     return Contributions(_pairs(result, makeup, n, apart), _transitions(result, makeup, n, apart))
 
 
@@ -75,7 +75,7 @@ def same_rows(x: Data | None, y: Data | None) -> float | None:
         return None
     if set(x.states).isdisjoint(y.states):  # different names rather than rows, such as two clusterings
         return None
-    return sequential_pvalue(deck_of_two(x, y), pearson, _PERMUTATIONS)
+    return sequential_pvalue(pool_of_two(x, y), pearson, _PERMUTATIONS)
 
 
 def rows_pvalue(result: Result) -> float | None:
@@ -86,7 +86,7 @@ def rows_pvalue(result: Result) -> float | None:
     return makeup.pvalue()
 
 
-def _told_apart(result: Result) -> bool:
+def _rows_differ(result: Result) -> bool:
     if not _judged(result):
         return False
     if result.n_samples == 0:
@@ -142,8 +142,8 @@ def _pair_errors(result: Result, makeup: ContributionInputs, top: list[tuple[int
     sweep = Sweep(problem, pairs)
     sweep.improve(V)
     kernel, start = sweep.kernel()
-    law = discounted_occupancy(kernel, start, result.discount)
-    weight = np.append(result.discount * law, 1.0 - result.discount)
+    occupancy = discounted_occupancy(kernel, start, result.discount)
+    weight = np.append(result.discount * occupancy, 1.0 - result.discount)
     errors = []
     for i, j in top:
         alone = np.zeros(len(pairs))
@@ -203,12 +203,12 @@ def _shared_entries(result: Result, makeup: ContributionInputs) -> _Entries:
     """Align the rows of both processes on the union of their states."""
     states = tuple(dict.fromkeys((*result.states_x, *result.states_y)))
     n, place = len(states), {label: i for i, label in enumerate(states)}
-    own = np.arange(len(result.states_x))
+    numbers_x = np.arange(len(result.states_x))
     other = np.array([place[label] for label in result.states_y], dtype=np.int64)
     assert result.gradient is not None
-    x = _RowErrors.of(makeup.x, result.gradient.x.values, own, n)
+    x = _RowErrors.of(makeup.x, result.gradient.x.values, numbers_x, n)
     y = _RowErrors.of(makeup.y, result.gradient.y.values, other, n)
-    both = np.isin(np.arange(n), own) & np.isin(np.arange(n), other)
+    both = np.isin(np.arange(n), numbers_x) & np.isin(np.arange(n), other)
     keys = np.union1d(x.keys, y.keys)
     keys = keys[both[keys // n]]
     # A transition that one process never shows has no derivative there: the other process gets the full weight.
@@ -240,12 +240,12 @@ class _RowErrors(NamedTuple):
         return cls(keys, support.probabilities[:size], slopes[:size], rows.counts[:size].astype(np.float64), totals)
 
 
-def _spread(keys: NDArray[np.int64], own: NDArray[np.int64], values: Floats) -> Floats:
+def _spread(keys: NDArray[np.int64], side_keys: NDArray[np.int64], values: Floats) -> Floats:
     """Values of a side on all keys, 0 for keys that it does not have."""
-    order = np.argsort(own, kind="stable")
-    at = np.minimum(np.searchsorted(own, keys, sorter=order), max(len(own) - 1, 0))
-    present = own[order][at] == keys if len(own) else np.zeros(len(keys), np.bool_)
-    return np.where(present, values[order][at] if len(own) else 0.0, 0.0)
+    order = np.argsort(side_keys, kind="stable")
+    at = np.minimum(np.searchsorted(side_keys, keys, sorter=order), max(len(side_keys) - 1, 0))
+    present = side_keys[order][at] == keys if len(side_keys) else np.zeros(len(keys), np.bool_)
+    return np.where(present, values[order][at] if len(side_keys) else 0.0, 0.0)
 
 
 def _difference_pvalues(entries: _Entries) -> Floats:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from somcot.chains import Support
 from somcot.core.pairs import Pairs, reachable_pairs
 from somcot.core.sweep import Sweep, transport_values
-from somcot.inference.pooled_episodes import AnyDeck
+from somcot.inference.pooled_episodes import AnyPool
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.linear_systems import Kernel, discounted_occupancy
 from somcot.problem import UnitProblem
@@ -41,25 +41,25 @@ __all__ = [
     "slope_at",
 ]
 
-Statistic = Callable[[AnyDeck, NDArray[np.int64]], float]
+Statistic = Callable[[AnyPool, NDArray[np.int64]], float]
 
 _NEGLIGIBLE = 1e-12  # occupancy below which a pair cannot move the statistic
 METRIC_TOLERANCE = 1e-6  # of the pooled metric; any metric gives an exact test
 
 
-def pearson(deck: AnyDeck, labels: NDArray[np.int64]) -> float:
+def pearson(pool: AnyPool, labels: NDArray[np.int64]) -> float:
     """Chi-squared of "every group has the same rows", including initial distributions if they are estimated."""
-    return _chi_squared(deck.counts(labels), deck.support)
+    return _chi_squared(pool.counts(labels), pool.support)
 
 
-def main_pearson(deck: AnyDeck, labels: NDArray[np.int64]) -> float:
+def main_pearson(pool: AnyPool, labels: NDArray[np.int64]) -> float:
     """Chi-squared of the main entries of each row, those at least a twentieth as frequent as its largest.
 
     A copy with a few labels changed has new entries, all rare, and the same main entries.
     """
-    support = deck.support
+    support = pool.support
     largest = np.maximum.reduceat(support.probabilities, support.indptr[:-1])[support.rows]
-    return _chi_squared(deck.counts(labels) * (support.probabilities >= largest / 20.0), support)
+    return _chi_squared(pool.counts(labels) * (support.probabilities >= largest / 20.0), support)
 
 
 def _chi_squared(counts: Floats, support: Support) -> float:
@@ -106,29 +106,29 @@ class Slope:
     def of_many(self, support: Support, p: Floats, q: Floats) -> Floats:
         """The distances of many pairs of kernels on one support, one row of probabilities each, in one call."""
         n_kernels, n_rows = len(p), len(support.indptr) - 1
-        own = np.append(self.pairs.x, n_rows - 1), np.append(self.pairs.y, n_rows - 1)
+        rows = np.append(self.pairs.x, n_rows - 1), np.append(self.pairs.y, n_rows - 1)
         shift = n_rows * np.arange(n_kernels)[:, None]
-        pair_x, pair_y = ((pairs + shift).ravel().astype(np.int32) for pairs in own)
+        pair_x, pair_y = ((pairs + shift).ravel().astype(np.int32) for pairs in rows)
         moved = transport_values(self.V, _stacked(support, p), _stacked(support, q), pair_x, pair_y)
         moved = moved.reshape(n_kernels, -1)
         inner = (moved[:, :-1] * self.weight).sum(axis=1)
         return np.asarray(self.constant + self.discount * inner + (1.0 - self.discount) * moved[:, -1])
 
-    def __call__(self, deck: AnyDeck, labels: NDArray[np.int64]) -> float:
+    def __call__(self, pool: AnyPool, labels: NDArray[np.int64]) -> float:
         """Two groups: their distance. More: the squared distances to the pooled process, weighted by size."""
-        kernels = deck.kernels(labels)
-        if deck.n_groups == 2:
+        kernels = pool.kernels(labels)
+        if pool.n_groups == 2:
             return self.between(kernels[0], kernels[1])
-        return float(deck.shares @ np.array([self.between(kernel, deck.support) for kernel in kernels]) ** 2)
+        return float(pool.shares @ np.array([self.between(kernel, pool.support) for kernel in kernels]) ** 2)
 
 
-def slope(deck: AnyDeck, cost: Floats, discount: float, threads: int | None = None) -> Slope:
+def slope(pool: AnyPool, cost: Floats, discount: float, threads: int | None = None) -> Slope:
     """Solve the pooled process against itself."""
-    problem = UnitProblem(deck.support, deck.support, cost, discount)
+    problem = UnitProblem(pool.support, pool.support, cost, discount)
     solution = _solve(problem, reachable_pairs(problem), threads)
     V = solution.pairs.table(solution.V)
     if cost.diagonal().max() == 0.0:
-        return slope_at(V, deck.support, cost, discount)
+        return slope_at(V, pool.support, cost, discount)
     return _slope(V, solution.pairs.table(discounted_occupancy(*solution.sweep.kernel(), discount)), cost, discount)
 
 
@@ -137,11 +137,11 @@ def slope_at(V: Floats, pooled: Support, cost: Floats, discount: float) -> Slope
     return _slope(V, np.diag(_occupancy(pooled, discount)), cost, discount)
 
 
-def _slope(V: Floats, law: Floats, cost: Floats, discount: float) -> Slope:
-    x, y = np.nonzero(law > _NEGLIGIBLE)
+def _slope(V: Floats, occupancy: Floats, cost: Floats, discount: float) -> Slope:
+    x, y = np.nonzero(occupancy > _NEGLIGIBLE)
     index = np.full(cost.shape, -1, dtype=np.int32)
     index[x, y] = np.arange(len(x))
-    weight = law[x, y]
+    weight = occupancy[x, y]
     pairs = Pairs(x.astype(np.int32), y.astype(np.int32), index)
     return Slope(cost, discount, V, pairs, weight, float(weight @ (cost[x, y] - V[x, y])))
 
@@ -154,28 +154,28 @@ class LargestDifference:
     mean: Floats
     spread: Floats
 
-    def __call__(self, deck: AnyDeck, labels: NDArray[np.int64]) -> float:
+    def __call__(self, pool: AnyPool, labels: NDArray[np.int64]) -> float:
         """The statistic of one grouping."""
-        values = np.array([measure(deck, labels) for measure in self.measures])
+        values = np.array([measure(pool, labels) for measure in self.measures])
         return float(((values - self.mean) / self.spread).max())
 
 
-def loudest(deck: AnyDeck, measures: Sequence[Statistic], groupings: Sequence[NDArray[np.int64]]) -> LargestDifference:
+def loudest(pool: AnyPool, measures: Sequence[Statistic], groupings: Sequence[NDArray[np.int64]]) -> LargestDifference:
     """Estimate means and deviations from random groupings, independent of the observed one: the test stays exact."""
-    values = np.array([[measure(deck, labels) for measure in measures] for labels in groupings])
+    values = np.array([[measure(pool, labels) for measure in measures] for labels in groupings])
     spread = values.std(axis=0, ddof=1)
     return LargestDifference(measures, values.mean(axis=0), np.where(spread > 0, spread, 1.0))
 
 
-def exact(deck: AnyDeck, cost: Floats, discount: float, threads: int | None = None) -> float:
+def exact(pool: AnyPool, cost: Floats, discount: float, threads: int | None = None) -> float:
     """The statistic of `Slope` for the observed groups, with distances solved exactly."""
-    kernels = deck.kernels(deck.observed)
-    sides = [(kernels[0], kernels[1])] if deck.n_groups == 2 else [(kernel, deck.support) for kernel in kernels]
+    kernels = pool.kernels(pool.observed)
+    sides = [(kernels[0], kernels[1])] if pool.n_groups == 2 else [(kernel, pool.support) for kernel in kernels]
     values = []
     for p, q in sides:
         task = UnitProblem(_positive(p), _positive(q), cost, discount)
         values.append(_solve(task, reachable_pairs(task), threads, tolerance=0.0).distance(discount))
-    return values[0] if deck.n_groups == 2 else float(deck.shares @ np.array(values) ** 2)
+    return values[0] if pool.n_groups == 2 else float(pool.shares @ np.array(values) ** 2)
 
 
 def _solve(problem: UnitProblem, pairs: Pairs, threads: int | None, tolerance: float = METRIC_TOLERANCE) -> Solution:

@@ -247,16 +247,16 @@ def moved(reference: Reference, now: Codes, following: Codes, states: list[Hasha
     """Transitions that differ most from the reference, in standard errors; -1 in `now` precedes a first state."""
     m = len(states)
     rows = np.where(now < 0, m, now).astype(np.int64)
-    own = np.bincount(rows, minlength=m + 1)
+    row_totals = np.bincount(rows, minlength=m + 1)
     seen = rows * m + following
     known = reference.chain.support
     n = reference.n
     sources = np.where(known.rows == n, m, known.rows).astype(np.int64)
-    entries = np.union1d(seen, (sources * m + known.indices)[own[sources] > 0])
+    entries = np.union1d(seen, (sources * m + known.indices)[row_totals[sources] > 0])
     count = np.bincount(np.searchsorted(entries, seen), minlength=len(entries))
     row, column = entries // m, entries % m
     before = reference.shares(np.where(row == m, -1, row), column)
-    n_row = own[row]
+    n_row = row_totals[row]
     mixed = (count + 0.5 + 8.0 * before) / (n_row + 8.5)  # never 0 or 1, so the error is never 0
     surprise = (count - n_row * before) / np.sqrt(n_row * mixed * (1.0 - np.minimum(mixed, 0.999)))
     order = np.argsort(-np.abs(surprise), kind="stable")[:_LISTED]

@@ -226,13 +226,13 @@ class Reference:
             support = process.support
             rows = np.where(support.rows == n, n + 1, support.rows).astype(np.int64)
             return bets_on(rows, support.indices, support.probabilities, known, n, self.prior_mass)
-        pairs, law = process.pair_counts, process.start_counts.astype(np.float64)
+        pairs, initial = process.pair_counts, process.start_counts.astype(np.float64)
         if process.initial is not None:
-            known[n + 1], law = True, process.initial
-        starts = np.flatnonzero(law)
+            known[n + 1], initial = True, process.initial
+        starts = np.flatnonzero(initial)
         rows = np.concatenate([pairs.rows, np.full(len(starts), n + 1)])
         columns = np.concatenate([pairs.columns, starts])
-        null = np.concatenate([pairs.values.astype(np.float64), law[starts]])
+        null = np.concatenate([pairs.values.astype(np.float64), initial[starts]])
         return bets_on(rows, columns, null, known, n, self.prior_mass)
 
     def shares(self, rows: Ints, columns: Ints) -> Floats:
@@ -271,17 +271,17 @@ class Reference:
         """
         n, m = self.n, len(states)
         visits = np.bincount(now, minlength=m)
-        law = visits[:n] / max(visits[:n].sum(), 1)
+        initial = visits[:n] / max(visits[:n].sum(), 1)
         if not visits[:n].any():  # only labels unknown to the reference
-            law = self.chain.initial
+            initial = self.chain.initial
         pairs = added([count_pairs(now, following, m), self._rows(np.flatnonzero(visits[:n] == 0), m)])
         ended = np.append(self.terminal[:n], np.zeros(m - n, np.bool_))
         none = np.zeros(m, dtype=np.int64)
-        stream = Counts(tuple(states), pairs, none, ended, initial=np.append(law, np.zeros(m - n)))
+        stream = Counts(tuple(states), pairs, none, ended, initial=np.append(initial, np.zeros(m - n)))
         if isinstance(self.process, MarkovChain):
-            x: object = MarkovChain(self.process.transition, law, states=self.states)
+            x: object = MarkovChain(self.process.transition, initial, states=self.states)
         else:
-            x = replace(self.process, initial=law, stationary=False)
+            x = replace(self.process, initial=initial, stationary=False)
         return x, stream, self._cost(tuple(states))
 
     def accepted(self, now: Codes, following: Codes, states: list[Hashable]) -> Reference:

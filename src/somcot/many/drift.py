@@ -214,8 +214,8 @@ def drift(
         why = f"it has only {few[first]} transitions" if first in few else "there is none"
         raise ValueError(f"reference: found {first!r}, but {why}; the periods are {known}")
     pairs = _pairs(labels, first)
-    wanted = _PER_TEST * len(pairs) - 1 if n_permutations is None else check_count("n_permutations", n_permutations)
-    n, seed = max(199, wanted) if n_permutations is None else wanted, check_count("rng", rng or 0, at_least=0)
+    requested = _PER_TEST * len(pairs) - 1 if n_permutations is None else check_count("n_permutations", n_permutations)
+    n, seed = max(199, requested) if n_permutations is None else requested, check_count("rng", rng or 0, at_least=0)
     report = meter(len(pairs)) if progress else None
     comparisons: list[tuple[Result, float]] = []
     where: dict[Note, list[str]] = {}  # the comparisons that each note concerns

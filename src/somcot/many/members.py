@@ -275,10 +275,10 @@ def _kernel(fitted: Sequence[Member], rows: list[int]) -> SharedKernel:
     starts, new = [], []
     for i in rows:
         support = fitted[i].support
-        law = support.indices[end:], support.probabilities[end:]
-        key = law[0].tobytes() + b"|" + law[1].tobytes()
+        initial_row = support.indices[end:], support.probabilities[end:]
+        key = initial_row[0].tobytes() + b"|" + initial_row[1].tobytes()
         if key not in laws:
-            new.append(law)
+            new.append(initial_row)
         starts.append(laws.setdefault(key, len(laws)))
     lengths = np.cumsum([len(indices) for indices, _ in new])
     support = Support(

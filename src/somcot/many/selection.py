@@ -195,7 +195,7 @@ class _Slopes(NamedTuple):
     @classmethod
     def of(cls, data: Data, candidates: Mapping[Hashable, ChainOrData], cost: object, discount: float) -> _Slopes:
         model = _quietly(data)
-        rows, own = [], []
+        rows, variances = [], []
         for process in candidates.values():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the matrix has warned already
@@ -203,14 +203,14 @@ class _Slopes(NamedTuple):
             assert gradient is not None
             rows.append(intervals._entry_slopes(model, gradient.x))
             other = _quietly(process)
-            own.append(0.0 if other.samples is None else intervals._row_variance(other, gradient.y))
-        return cls(np.array(rows), intervals._weights(model), np.array(own))
+            variances.append(0.0 if other.samples is None else intervals._row_variance(other, gradient.y))
+        return cls(np.array(rows), intervals._weights(model), np.array(variances))
 
     def near(self, score: Floats, best: int, confidence: float) -> tuple[Floats, Bools]:
         """Standard errors of the differences from the best, and which candidates are not distinguishable from it."""
         apart = self.values - self.values[best]
-        own = np.where(np.arange(len(score)) == best, 0.0, self.own + self.own[best])
-        error = np.sqrt((apart**2 * self.weights).sum(axis=1) + own)
+        variance = np.where(np.arange(len(score)) == best, 0.0, self.own + self.own[best])
+        error = np.sqrt((apart**2 * self.weights).sum(axis=1) + variance)
         rng = np.random.default_rng(0)
         noise = rng.standard_normal((_DRAWS, len(self.weights))) * np.sqrt(self.weights)
         alone = rng.standard_normal((_DRAWS, len(score))) * np.sqrt(self.own)

@@ -63,19 +63,22 @@ def guarded(
     one, other = x.model.samples, y.model.samples
     if one is None or other is None or known_starts_differ(one, other):
         return ends
-    deck = PooledRows.of(one, other)
-    measure = _measure(deck, _in_order_of(deck, x, cost), options.discount)
+    pooled_rows = PooledRows.of(one, other)
+    measure = _measure(pooled_rows, _in_order_of(pooled_rows, x, cost), options.discount)
     rng = np.random.default_rng([options.seed, 1 + where[0], 1 + where[1]])
-    p, q = (deck.shares_of(counts[None, :]) for counts in (deck.observed, deck.total - deck.observed))
-    first, second = deck.dealt(rng, _GUARD)
-    values = measure.of_many(deck.support, np.concatenate([p, first]), np.concatenate([q, second]))
+    p, q = (
+        pooled_rows.shares_of(counts[None, :])
+        for counts in (pooled_rows.observed, pooled_rows.total - pooled_rows.observed)
+    )
+    first, second = pooled_rows.permuted(rng, _GUARD)
+    values = measure.of_many(pooled_rows.support, np.concatenate([p, first]), np.concatenate([q, second]))
     as_far = int((values[1:] >= values[0] - 1e-9).sum())
     return ends if (1 + as_far) / (_GUARD + 1) <= 0.05 else Bounds(0.0, ends.high)
 
 
-def _measure(deck: PooledRows, cost: Floats, discount: float) -> Slope:
+def _measure(pooled_rows: PooledRows, cost: Floats, discount: float) -> Slope:
     """As `statistics.slope`, but on the kernels of the batch, which are compiled already."""
-    only, n = pack([deck.support]), len(cost)
+    only, n = pack([pooled_rows.support]), len(cost)
     unit = unit_of(0, only)
     rows = rows_of(0, only, (1 << 61) // unit)
     problem = small_problem(rows, rows, unit, n, n, cost, discount)
@@ -84,16 +87,16 @@ def _measure(deck: PooledRows, cost: Floats, discount: float) -> Slope:
         problem, cost.copy(), V, bases, bases, METRIC_TOLERANCE, np.zeros(1), np.ones(1)
     )  # fmt: skip
     if iterated[0] != 0:
-        return slope(deck, cost, discount, threads=1)
+        return slope(pooled_rows, cost, discount, threads=1)
     table = np.zeros_like(cost)
     table[problem.pair_x[:-1], problem.pair_y[:-1]] = V
-    return slope_at(table, deck.support, cost, discount)
+    return slope_at(table, pooled_rows.support, cost, discount)
 
 
-def _in_order_of(deck: PooledRows, x: Member, cost: Floats) -> Floats:
+def _in_order_of(pooled_rows: PooledRows, x: Member, cost: Floats) -> Floats:
     assert x.model is not None
     place = {label: i for i, label in enumerate(x.model.chain.states)}
-    order = [place[label] for label in deck.pooled.states]
+    order = [place[label] for label in pooled_rows.pooled.states]
     return np.ascontiguousarray(cost[np.ix_(order, order)])
 
 
@@ -333,8 +336,8 @@ def _data(plan: JobPlan, jobs: Ints) -> list[tuple[int, MatrixCells]]:
     x, y = [number(one) for one, _ in pairs], [number(other) for _, other in pairs]
     cost = [book.number(one, other) for one, other in pairs]
     pooled = [_pool(one, other, book.units[k]) for (one, other), k in zip(pairs, cost, strict=True)]
-    whole = pack([m.support for m in members])
-    values = _compare(plan, (x, y, cost, list(range(len(jobs) + 1))), whole, book, members, pooled)
+    supports = pack([m.support for m in members])
+    values = _compare(plan, (x, y, cost, list(range(len(jobs) + 1))), supports, book, members, pooled)
     answers = []
     for k, job in enumerate(jobs):
         try:
@@ -348,7 +351,7 @@ def _data(plan: JobPlan, jobs: Ints) -> list[tuple[int, MatrixCells]]:
 def _compare(
     plan: JobPlan,
     lists: tuple[list[int], list[int], list[int], list[int]],
-    whole: Any,
+    supports: Any,
     book: CostBook,
     members: list[Member],
     pooled: list[Pooled | None] | None,
@@ -361,7 +364,7 @@ def _compare(
         x, y, cost,
         np.where(has, 2 * (np.cumsum(has) - 1), -1).astype(np.int64),
         np.ascontiguousarray(begin[:-1]),
-        whole,
+        supports,
         pack([s for m in members for s in _halves(m, n_splits)]),
         pack([side for p in pooled or [] if p is not None for side in (p.x, p.y)]),
         np.concatenate(counts).astype(np.float64) if counts else np.zeros(0),

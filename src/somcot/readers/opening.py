@@ -193,12 +193,12 @@ def open_folder(folder: Path, opened: Callable[[Path, str], AbstractContextManag
         for part in parts:
             begins.append(n_rows)
             with opened(part.path, part.format) as table:
-                own = [name for name in wanted if name not in keys]
-                _check_part(folder, part, table, own, [name for name in wanted if name in keys])
-                for batch in table.batches(own or table.columns[:1]):
+                in_file = [name for name in wanted if name not in keys]
+                _check_part(folder, part, table, in_file, [name for name in wanted if name in keys])
+                for batch in table.batches(in_file or table.columns[:1]):
                     n = len(next(iter(batch.values())))
                     n_rows += n
-                    yield {name: batch[name] if name in own else [part.keys[name]] * n for name in wanted}
+                    yield {name: batch[name] if name in in_file else [part.keys[name]] * n for name in wanted}
 
     def place(number: int) -> str:
         k = bisect.bisect_right(begins, number - 1) - 1
@@ -207,8 +207,8 @@ def open_folder(folder: Path, opened: Callable[[Path, str], AbstractContextManag
     return Table(str(folder), [*columns, *keys], is_text, batches, place)
 
 
-def _check_part(folder: Path, part: FolderPart, table: Table, own: list[str], keys: list[str]) -> None:
-    for name in own:
+def _check_part(folder: Path, part: FolderPart, table: Table, in_file: list[str], keys: list[str]) -> None:
+    for name in in_file:
         if table.columns.count(name) != 1:
             raise ValueError(
                 f"{part.path}: there is no single column {name!r}, as in other files of {folder}; use the same columns"
@@ -286,8 +286,8 @@ def _of_stream(name: str, stream: io.BufferedReader, format: str | None) -> Inpu
         if name != _STDIN:
             stack.enter_context(stream)  # closed unless it is returned
         head = _peek(name, stream)
-        wanted = () if format is None else FORMATS[format].magic
-        if wanted and not head.startswith((_GZIP, *wanted)):  # an endless stream would be read until memory is full
+        magic = () if format is None else FORMATS[format].magic
+        if magic and not head.startswith((_GZIP, *magic)):  # an endless stream would be read until memory is full
             raise ValueError(f"{name}: does not begin like a .{format} file; check what comes through the pipe")
         source = Input(name, format or _sniff(name, head, "csv"), None, stream)
         stack.pop_all()

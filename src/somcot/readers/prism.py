@@ -80,8 +80,8 @@ def from_prism(
         raise ValueError(f"missing: found {missing!r}, expected 'error' or 'repeat'")
     source = transitions if isinstance(transitions, Input) else identify(transitions, "tra")
     rows = _transitions(source)
-    marks = _labels(_beside(source, labels, ".lab"), rows.n)
-    earned = _rewards(_beside(source, rewards, ".srew"), rows.n)
+    marks = _labels(_companion(source, labels, ".lab"), rows.n)
+    earned = _rewards(_companion(source, rewards, ".srew"), rows.n)
     start = _start(initial, marks, rows.n)
     if rows.choices is not None:
         return _mdp(rows, earned, start, missing)
@@ -109,7 +109,7 @@ def read_prism(
     return process
 
 
-def _beside(source: Input, path: Path_ | None, ending: str) -> Input | None:
+def _companion(source: Input, path: Path_ | None, ending: str) -> Input | None:
     """The named file, or the one of the same name with this extension."""
     if path is not None:
         return identify(path, "tra")
@@ -138,13 +138,13 @@ def _lines(source: Input) -> Iterator[tuple[int, str]]:
 def _numbers(name: str, number: int, words: list[str], n_whole: int) -> tuple[list[int], float]:
     """The first words as integers, the next as a number."""
     try:
-        whole = [int(word) for word in words[:n_whole]]
+        integers = [int(word) for word in words[:n_whole]]
         value = float(words[n_whole]) if len(words) > n_whole else 0.0
     except ValueError:
         raise ValueError(f"{name}: line {number} is {' '.join(words)!r}, expected numbers") from None
     if not np.isfinite(value):
         raise ValueError(f"{name}: line {number} has the value {value}, expected a finite number")
-    return whole, value
+    return integers, value
 
 
 def _are_sizes(words: list[str]) -> bool:
@@ -177,20 +177,20 @@ def _transitions(source: Input) -> _PrismRows:
         words = text.split()
         if len(words) <= n_whole:
             raise ValueError(f"{source.name}: line {number} is {text!r}, expected {n_whole} numbers and a probability")
-        whole, probability = _numbers(source.name, number, words, n_whole)
+        integers, probability = _numbers(source.name, number, words, n_whole)
         if probability < 0.0:
             raise ValueError(f"{source.name}: line {number} has the probability {probability}, expected at least 0")
-        sources.append(_state(source.name, number, whole[0], n))
-        targets.append(_state(source.name, number, whole[-1], n))
+        sources.append(_state(source.name, number, integers[0], n))
+        targets.append(_state(source.name, number, integers[-1], n))
         probabilities.append(probability)
         if is_mdp:
-            if not 0 <= whole[1] < n_choices[0]:
+            if not 0 <= integers[1] < n_choices[0]:
                 raise ValueError(
-                    f"{source.name}: line {number} names choice {whole[1]}, expected 0 to {n_choices[0] - 1}"
+                    f"{source.name}: line {number} names choice {integers[1]}, expected 0 to {n_choices[0] - 1}"
                 )
-            choices.append(whole[1])
+            choices.append(integers[1])
             if len(words) > n_whole + 1:
-                actions[whole[0], whole[1]] = words[n_whole + 1]
+                actions[integers[0], integers[1]] = words[n_whole + 1]
     if len(sources) != n_transitions:
         raise ValueError(
             f"{source.name}: has {len(sources)} transitions and its first line says {n_transitions}; is it complete?"

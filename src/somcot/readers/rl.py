@@ -118,7 +118,7 @@ def from_env(  # type: ignore[misc]  # the options are those below
     """
     n_steps = check_count("n_steps", n_steps)
     check_flag("batched", batched)
-    vector, own = _vector_env(env, check_count("n_envs", n_envs), dict(env_options or {}))
+    vector, created = _vector_env(env, check_count("n_envs", n_envs), dict(env_options or {}))
     try:
         _refuse_loose("env", vector.single_observation_space)
         vector.action_space.seed(rng)
@@ -127,11 +127,11 @@ def from_env(  # type: ignore[misc]  # the options are those below
         act = _actor(vector, policy, batched)
         episodes = _roll_out(vector, act, n_steps, rng)
     finally:
-        if own:
+        if created:
             vector.close()
     name = env if isinstance(env, str) else type(getattr(env, "unwrapped", env)).__name__
     if check_flag("vectors", vectors):
-        _refuse_beside_vectors(bins=bins, terminal=terminal, actions=actions or None)
+        _refuse_with_vectors(bins=bins, terminal=terminal, actions=actions or None)
         return to_trajectories(name, episodes, transform)
     if actions:
         stepped = [e for e in episodes if e.rewards]
@@ -186,12 +186,12 @@ def from_minari(  # type: ignore[misc]  # the options are those below
         seen = list(zip(*observations, strict=True)) if isinstance(observations, tuple) else list(observations)
         episodes.append(Episode(seen, rewards, ended))
     if check_flag("vectors", vectors):
-        _refuse_beside_vectors(bins=bins, terminal=terminal)
+        _refuse_with_vectors(bins=bins, terminal=terminal)
         return to_trajectories(str(name), episodes, transform)
     return to_samples(str(name), episodes, dataset.observation_space, bins, transform, terminal)
 
 
-def _refuse_beside_vectors(**given: object) -> None:
+def _refuse_with_vectors(**given: object) -> None:
     for name, value in given.items():
         if value is not None:
             raise ValueError(f"{name}: vectors=True keeps observations as they are; leave one of the two out")
@@ -360,10 +360,10 @@ def from_tabular(
     >>> from_tabular("FrozenLake-v1")
     MDP(17 states, 4 actions)
     """
-    own = isinstance(env, str)
-    if env_options and not own:
+    created = isinstance(env, str)
+    if env_options and not created:
         raise ValueError("env_options: env is an environment that already has its options; pass its id instead")
-    made = _make(env, dict(env_options or {})) if own else env
+    made = _make(env, dict(env_options or {})) if created else env
     try:
         bare = getattr(made, "unwrapped", made)
         table = getattr(bare, "P", None)
@@ -373,15 +373,15 @@ def from_tabular(
             )
         start = getattr(bare, "initial_state_distrib", None) if initial is None else initial
     finally:
-        if own:
+        if created:
             made.close()
     transitions, rewards = _read(table)
     ends = transitions[:-1, :, -1].any()
     states: list[Hashable] = [*range(len(table)), "terminated"]
-    law = _start(0 if start is None else start, len(table), bool(ends))
+    distribution = _start(0 if start is None else start, len(table), bool(ends))
     if ends:
-        return MDP(transitions, rewards, initial=law, states=states)
-    return MDP(transitions[:-1, :, :-1], rewards[:-1], initial=law, states=states[:-1])
+        return MDP(transitions, rewards, initial=distribution, states=states)
+    return MDP(transitions[:-1, :, :-1], rewards[:-1], initial=distribution, states=states[:-1])
 
 
 def _make(name: str, options: dict[str, Any]) -> Environment:

@@ -221,8 +221,8 @@ class Counts:
         """The same counts with another initial distribution, as for `Samples.from_trajectories`; None: as counted."""
         if initial is None and not self.starts_known:
             return self
-        law, stationary = choose_start(initial, self.states, self.discount, lambda: self.terminal)
-        return replace(self, initial=law, stationary=stationary)
+        distribution, stationary = choose_start(initial, self.states, self.discount, lambda: self.terminal)
+        return replace(self, initial=distribution, stationary=stationary)
 
     @property
     def n_states(self) -> int:
@@ -310,8 +310,8 @@ class Counts:
         if check:
             part.report(self.states)
         kernel = self.pair_counts.kernel()
-        law = law_on(MarkovChain(kernel, normalize=True).support, part.members)
-        return MarkovChain(kernel, law, states=self.states, normalize=True)
+        distribution = law_on(MarkovChain(kernel, normalize=True).support, part.members)
+        return MarkovChain(kernel, distribution, states=self.states, normalize=True)
 
     def _fitted_chain(self, discount: float, *, check: bool) -> MarkovChain:
         fit = flow_mle(self.counts(), self.initial, discount, states=self.states)

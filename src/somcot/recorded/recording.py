@@ -90,8 +90,8 @@ class RewardSums(NamedTuple):
         """Variance of a reward in each state; the mean over states for states with fewer than two rewards."""
         degrees = np.maximum(self.number - 1, 0)
         shared = float(self.squares.sum() / max(int(degrees[self.number < KNOWN].sum()), 1))
-        own = np.where(degrees > 0, self.squares / np.maximum(degrees, 1), shared)
-        return np.where(self.number > 0, own, 0.0)
+        variances = np.where(degrees > 0, self.squares / np.maximum(degrees, 1), shared)
+        return np.where(self.number > 0, variances, 0.0)
 
 
 class Episodes(NamedTuple):
@@ -168,8 +168,8 @@ def read_trajectories(trajectories: Iterable[object], terminated: object, *, end
     source = np.flatnonzero(lengths + (closed if end is not None else 0) >= np.where(lengths, 2, 3))
     _report_short(len(sequences), len(source))
     arrays = [c for c in (columns[i] for i in source) if isinstance(c, np.ndarray)]
-    whole = len(arrays) == len(source)
-    flat = np.concatenate(arrays) if whole else list(chain.from_iterable(_plain(columns[i]) for i in source))
+    all_kept = len(arrays) == len(source)
+    flat = np.concatenate(arrays) if all_kept else list(chain.from_iterable(_plain(columns[i]) for i in source))
     boundaries = np.concatenate([[0], np.cumsum(lengths[source])])
     return Episodes(flat, boundaries, None if ends is None else ends[source], source, len(sequences))
 
@@ -287,8 +287,8 @@ def initial_distribution(initial: Any, labels: tuple[Hashable, ...]) -> Floats |
     """Turn a label, label-probability pairs or probabilities into a distribution over the states."""
     if initial is None:
         return None
-    whole = isinstance(initial, (int, np.integer))
-    if whole and initial not in labels and any(isinstance(label, int) for label in labels):
+    is_integer = isinstance(initial, (int, np.integer))
+    if is_integer and initial not in labels and any(isinstance(label, int) for label in labels):
         raise ValueError(
             f"initial: {initial!r} is not a state of the data, which has {listing(labels, 5)}; pass states to add it"
         )
@@ -336,10 +336,10 @@ def joined_flags(a: Flags | None, n_a: int, b: Flags | None, n_b: int) -> Flags 
 def joined_start(a: Floats | None, at_a: Codes, b: Floats | None, at_b: Codes, n: int) -> Floats | None:
     """The initial distribution known to either side, placed among n states; conflicting ones are refused."""
     laws = []
-    for law, places in ((a, at_a), (b, at_b)):
-        if law is not None:
+    for initial, places in ((a, at_a), (b, at_b)):
+        if initial is not None:
             laws.append(np.zeros(n))
-            laws[-1][places] = law
+            laws[-1][places] = initial
     if len(laws) == 2 and np.abs(laws[0] - laws[1]).max() > 1e-12:
         raise ValueError("other: its known initial distribution differs; only the same process can be merged")
     return laws[0] if laws else None

@@ -148,21 +148,21 @@ class Blocks:
     def draw(self, n: int) -> Pairs:
         """Return the next n transitions, or the remaining ones if fewer."""
         parts: list[Pairs] = []
-        wanted = check_count("n", n, at_least=0)
-        while wanted > 0:
-            if self._place == self._block.size and not self._next_block(wanted):
+        remaining = check_count("n", n, at_least=0)
+        while remaining > 0:
+            if self._place == self._block.size and not self._next_block(remaining):
                 break
-            last = min(self._block.size, self._place + wanted)
+            last = min(self._block.size, self._place + remaining)
             parts.append(self._block.part(self._place, last))
-            wanted -= last - self._place
+            remaining -= last - self._place
             self._place = last
         if not parts:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
         return np.concatenate([a for a, _ in parts]), np.concatenate([b for _, b in parts])
 
-    def _next_block(self, wanted: int) -> bool:
+    def _next_block(self, requested: int) -> bool:
         before = _generator_state(self._rng)
-        block = self._refill(wanted)
+        block = self._refill(requested)
         if block.size == 0:
             return False
         self._block, self._place, self._before = block, 0, before
@@ -288,11 +288,11 @@ def given_law(initial: Any, labels: tuple[Hashable, ...] | None, n: int | None =
     if np.ndim(initial) == 1:
         size = len(np.asarray(initial))
         return probability_vector("initial", initial, tuple(range(size)), normalize=False)
-    law = np.zeros(check_count("initial", initial, at_least=0) + 1)
-    law[-1] = 1.0
-    if n is not None and len(law) > n:
+    distribution = np.zeros(check_count("initial", initial, at_least=0) + 1)
+    distribution[-1] = 1.0
+    if n is not None and len(distribution) > n:
         raise ValueError(f"initial: found state {initial!r}, expected one of 0, ..., {n - 1}")
-    return law
+    return distribution
 
 
 def indices_of(values: list[object], place: Mapping[Hashable, int] | None) -> Any:

@@ -197,9 +197,9 @@ def stationary_distribution(chain: MarkovChain) -> Floats:
 
 def law_on(support: Support, members: NDArray[np.bool_]) -> Floats:
     """The stationary distribution of the kernel on some of its states, as a vector over all states."""
-    law = np.zeros(len(members))
-    law[members] = law_of(_restricted(support, members)[0], np.ones(int(members.sum())))
-    return law
+    distribution = np.zeros(len(members))
+    distribution[members] = law_of(_restricted(support, members)[0], np.ones(int(members.sum())))
+    return distribution
 
 
 def law_of(kernel: Kernel, first: Floats) -> Floats:

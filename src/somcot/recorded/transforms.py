@@ -94,11 +94,11 @@ def find_words(steps: EpisodeSteps, k: int) -> Places:
     joined = np.zeros(len(steps.now), dtype=np.bool_)  # whether each step continues the previous one
     joined[1:] = steps.following[:-1] == steps.now[1:]
     joined[steps.offsets[:-1]] = False
-    whole = np.ones(len(joined), dtype=np.bool_)  # whether k states end here
+    complete = np.ones(len(joined), dtype=np.bool_)  # whether k states end here
     for back in range(1, k):
-        whole[:back] = False
-        whole[back:] &= joined[1 : len(joined) - back + 1]
-    last = np.flatnonzero(whole)
+        complete[:back] = False
+        complete[back:] &= joined[1 : len(joined) - back + 1]
+    last = np.flatnonzero(complete)
     first = last - (k - 1)
     return Places(first, last, joined[first])
 

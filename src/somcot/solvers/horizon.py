@@ -351,9 +351,12 @@ def _together(problem: Finite, tables: list[Floats], labels: list[tuple[Hashable
 def _residuals(problem: Finite, laws: list[Floats]) -> Residuals:
     """Mean absolute difference between the marginals of the coupling and the chains' distributions, time by time."""
     T = len(laws)
-    own = [_own_laws(chain, T) for chain in (problem.x, problem.y)]
+    chain_laws = [_own_laws(chain, T) for chain in (problem.x, problem.y)]
     gaps = [
-        sum(float(np.abs(law.sum(axis=1 - axis) - side).sum()) for law, side in zip(laws, own[axis], strict=True)) / T
+        sum(
+            float(np.abs(law.sum(axis=1 - axis) - side).sum()) for law, side in zip(laws, chain_laws[axis], strict=True)
+        )
+        / T
         for axis in range(2)
     ]
     return Residuals(sum(abs(float(law.sum()) - 1.0) for law in laws) / T, gaps[0], gaps[1])
@@ -392,10 +395,12 @@ def _time_gradient(problem: Finite, forward: _Forward, initial: Floats) -> TimeG
         steps = [rows_centred(_support(chain, t), slots[t + 1], problem.scale / T) for t in range(T - 1)]
         kernels.append(tuple(_matrix(_support(chain, t), steps[t], sizes[t + 1]) for t in range(T - 1)))
         first = rows_centred(_start_only(chain.initial), slots[0], problem.scale / T)
-        law = np.zeros(len(chain.initial))
-        law[np.flatnonzero(chain.initial)] = first[1:]
-        starts.append(law)
-    return TimeGradient(kernels[0], kernels[1], tuple(law / T for law in forward.laws), initial, starts[0], starts[1])
+        values = np.zeros(len(chain.initial))
+        values[np.flatnonzero(chain.initial)] = first[1:]
+        starts.append(values)
+    return TimeGradient(
+        kernels[0], kernels[1], tuple(values / T for values in forward.laws), initial, starts[0], starts[1]
+    )
 
 
 def _matrix(support: Support, values: Floats, n_columns: int) -> Floats:

@@ -210,7 +210,7 @@ def _program(
         ],
         format="csr",
     )
-    laws = [law[law >= _NEGLIGIBLE] for law in (problem.x.initial, problem.y.initial)]
+    laws = [initial[initial >= _NEGLIGIBLE] for initial in (problem.x.initial, problem.y.initial)]
     right = np.concatenate([np.zeros(matrix.shape[0] - sum(map(len, laws))), *laws])
     objective = np.zeros(matrix.shape[1])
     objective[:n_cells] = problem.unit_cost[pairs.x, pairs.y][cells.pair]

@@ -256,7 +256,7 @@ def _widened(bounds: Bounds, problem: Problem, jumps: float) -> Bounds:
 def _in_rates(side: RowGradient, steps: float) -> RowGradient:
     """Derivatives along rates: a higher jump rate lowers the diagonal."""
     rows = np.repeat(np.arange(len(side.indptr) - 1), np.diff(side.indptr))
-    own = rows == side.indices
+    diagonal = rows == side.indices
     staying = np.zeros(len(side.indptr) - 1)
-    staying[rows[own]] = side.values[own]
-    return replace(side, values=np.where(own, 0.0, (side.values - staying[rows]) / steps))
+    staying[rows[diagonal]] = side.values[diagonal]
+    return replace(side, values=np.where(diagonal, 0.0, (side.values - staying[rows]) / steps))

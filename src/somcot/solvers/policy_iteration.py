@@ -336,9 +336,9 @@ class ExactDetails(CouplingDetails):
         """The occupancy coupling of all states."""
         problem, small = self.problem, self.small
         pairs, kernel, start = lifted(small, self.sweep.unfolded(small.problem))
-        law = discounted_occupancy(kernel, start, problem.discount)
+        occupancy = discounted_occupancy(kernel, start, problem.discount)
         now = np.repeat(np.arange(len(pairs)), np.diff(kernel.indptr))
-        mass = law[now] * kernel.data
+        mass = occupancy[now] * kernel.data
         sides = (small.x, pairs.x), (small.y, pairs.y)
         (x, in_x), (y, in_y) = (embedded(side, states) for side, states in sides)
         inside = in_x & in_y
@@ -356,11 +356,13 @@ class ExactDetails(CouplingDetails):
     @cached_property
     def gradient(self) -> Gradient | None:
         """Derivatives of the distance at the solution, from the transport potentials of the last sweep."""
-        problem, small, law = self.problem, self.small, self.state_law
+        problem, small, occupancy = self.problem, self.small, self.state_law
         sweep = self.sweep.unfolded(small.problem)
         rest = 1.0 - problem.discount
         weight = np.zeros(small.cut.shape)
-        weight[: len(small.x.kept), : len(small.y.kept)] = problem.discount * law[np.ix_(small.x.kept, small.y.kept)]
+        weight[: len(small.x.kept), : len(small.y.kept)] = (
+            problem.discount * occupancy[np.ix_(small.x.kept, small.y.kept)]
+        )
         slots = potential_slots(small, sweep, self.sweep.pairs.table(self.V), weight, rest)
         x, y = (
             _row_gradient(chain, side, support, slot, problem)
@@ -369,15 +371,15 @@ class ExactDetails(CouplingDetails):
                 (problem.y, small.y, small.cut.support_y, slots[1]),
             )
         )
-        visited = law > 0.0
+        visited = occupancy > 0.0
         V = small.spread(self.sweep.pairs.table(self.V))[visited]
-        unit_distance = float((law[visited] * problem.unit_cost[visited]).sum())
+        unit_distance = float((occupancy[visited] * problem.unit_cost[visited]).sum())
         return Gradient(
             x,
             y,
-            law,
+            occupancy,
             problem.offset + problem.scale * (rest * self._unit_potential()),
-            problem.scale * discount_slope(law[visited], V, unit_distance, problem.discount),
+            problem.scale * discount_slope(occupancy[visited], V, unit_distance, problem.discount),
             self._margin(sweep),
         )
 
@@ -389,8 +391,8 @@ class ExactDetails(CouplingDetails):
         visited = np.zeros(small.cut.shape, dtype=np.bool_)
         kept = np.ix_(small.x.kept, small.y.kept)
         visited[: len(small.x.kept), : len(small.y.kept)] = self.state_law[kept] > 0.0
-        wanted = np.append(visited[sweep.pairs.x, sweep.pairs.y], True)
-        mass, cost = (float(least.min()) for least in sweep.margins(self.sweep.pairs.table(self.V), wanted))
+        considered = np.append(visited[sweep.pairs.x, sweep.pairs.y], True)
+        mass, cost = (float(least.min()) for least in sweep.margins(self.sweep.pairs.table(self.V), considered))
         return Margin(mass, self.problem.scale * max(cost, 0.0))
 
 
@@ -405,10 +407,10 @@ def _row_gradient(
     place[side.kept] = np.arange(n)
     rows, columns = chain.support.rows, chain.support.indices
     known = np.append(place < n, True)[rows]
-    whole = np.zeros(len(columns))
+    values = np.zeros(len(columns))
     where = support.locate(np.append(place, n + 1)[rows[known]], place[columns[known]])
-    whole[known] = slots[where]
-    gradient = row_gradient(chain, whole, problem.scale)
+    values[known] = slots[where]
+    gradient = row_gradient(chain, values, problem.scale)
     # The error of a potential is the probability of reaching a removed state, weighted by the visits of its row.
     visits = chain.state_occupancy(problem.discount)
     off = visits[rows[: len(gradient.values)]] * side.arrival[gradient.indices] / (1.0 - problem.discount)

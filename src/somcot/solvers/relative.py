@@ -137,14 +137,14 @@ def solve(
     solution = relative_solution(problem.unit, choose(problem.unit, pairs), threads=threads, max_sweeps=max_sweeps)
     kernel, start = solution.policy()
     weight = _usual(problem.unit, solution.pairs)
-    law, visits = anchored(kernel, problem.discount, weight).laws(start)
-    coupling = coupling_of(problem.shape, solution.pairs, kernel, law, start)
+    occupancy, visits = anchored(kernel, problem.discount, weight).laws(start)
+    coupling = coupling_of(problem.shape, solution.pairs, kernel, occupancy, start)
     trace = solution.ergodic.trace
     details = CouplingDetails(
         problem,
         coupling,
         _potential(problem, solution),
-        gradient=_gradient(problem, solution, (kernel, start), law, visits),
+        gradient=_gradient(problem, solution, (kernel, start), occupancy, visits),
         makeup=ContributionInputs.known(problem.cost, problem.x.support, problem.y.support),
     )
     return build_result(
@@ -252,14 +252,14 @@ def _evaluate(state: Ergodic, far: float) -> Floats:
     policy, label = state.policy, state.groups.label
     references, length, discount = policy.references, policy.length, policy.discount
     until = policy.until(state.cost)
-    own = until[references] / length[references]
-    best = references[np.lexsort((own, label[references]))]
+    gains = until[references] / length[references]
+    best = references[np.lexsort((gains, label[references]))]
     best = best[np.append(True, label[best[1:]] != label[best[:-1]])]  # one for each class, in class order
     gain = until[best] / length[best]
     h = until - gain[label] * length
     if not state.is_single:
         level = np.zeros(len(h))
-        level[references] = (own - gain[label[references]]) * (1.0 / (1.0 - discount) if discount < 1.0 else far)
+        level[references] = (gains - gain[label[references]]) * (1.0 / (1.0 - discount) if discount < 1.0 else far)
         h += policy.until(discount * policy.step(level))
         if discount == 1.0:
             return np.asarray(h)
@@ -269,24 +269,24 @@ def _evaluate(state: Ergodic, far: float) -> Floats:
 
 
 def _gradient(
-    problem: Problem, solution: Relative, policy: tuple[Kernel, Floats], law: Floats, visits: Floats
+    problem: Problem, solution: Relative, policy: tuple[Kernel, Floats], occupancy: Floats, visits: Floats
 ) -> Gradient:
     """Derivatives of the distance: long-run weights of recurrent pairs, visits of transient pairs."""
     pairs, here, rest = solution.pairs, solution.ergodic.sweep.pairs, solution.passing.pairs
     at, before = pairs.index[here.x, here.y], pairs.index[rest.x, rest.y]
     h = here.table(solution.ergodic.h)
-    settled = solution.ergodic.sweep.potential_sums(h, np.append(problem.discount * law[at], 0.0))
+    settled = solution.ergodic.sweep.potential_sums(h, np.append(problem.discount * occupancy[at], 0.0))
     passing = solution.passing.potential_sums(solution.D, np.append(problem.discount * visits[before], 1.0))
     side_x = row_gradient(problem.x, settled[0] + passing[0], problem.scale)
     side_y = row_gradient(problem.y, settled[1] + passing[1], problem.scale)
     D = np.where(pairs.index >= 0, solution.D, np.nan)
-    slope = problem.scale * _discount_slope(problem, solution, policy, law, visits)
-    margin = _margin(problem, solution, law[at] > 0.0, visits[before] > 0.0)
-    return Gradient(side_x, side_y, pairs.table(law), problem.offset + problem.scale * D, slope, margin)
+    slope = problem.scale * _discount_slope(problem, solution, policy, occupancy, visits)
+    margin = _margin(problem, solution, occupancy[at] > 0.0, visits[before] > 0.0)
+    return Gradient(side_x, side_y, pairs.table(occupancy), problem.offset + problem.scale * D, slope, margin)
 
 
 def _discount_slope(
-    problem: Problem, solution: Relative, policy: tuple[Kernel, Floats], law: Floats, visits: Floats
+    problem: Problem, solution: Relative, policy: tuple[Kernel, Floats], occupancy: Floats, visits: Floats
 ) -> float:
     """Derivative in the discount g (from below, at 1).
 
@@ -300,7 +300,9 @@ def _discount_slope(
     only[before] = visits[before]
     steps = kernel.to_scipy()
     entered = (start + problem.discount * (steps.T @ only))[at]
-    settled = float((law[at] * solution.ergodic.h).sum() - (entered * solution.ergodic.h).sum()) / problem.discount
+    settled = (
+        float((occupancy[at] * solution.ergodic.h).sum() - (entered * solution.ergodic.h).sum()) / problem.discount
+    )
     moved = (steps @ solution.D[pairs.x, pairs.y])[before] - problem.unit_cost[rest.x, rest.y]
     return settled + float((visits[before] * moved).sum())
 

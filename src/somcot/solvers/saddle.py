@@ -76,19 +76,22 @@ def lower_bound(problem: Problem, pairs: Pairs, V: Floats) -> float:
     no_pairs = Pairs(nothing, nothing, np.full(problem.shape, -1, dtype=np.int32))
     between = Sweep(UnitProblem(support_x, support_y, problem.unit_cost, g), no_pairs)
     least = between.improve(pairs.table(residual, far)).low[-1]
-    off = sum(_occupancy_error(c, law.initial, g) for c, law in zip((problem.x, problem.y), occupancies, strict=True))
+    off = sum(
+        _occupancy_error(c, occupancy.initial, g)
+        for c, occupancy in zip((problem.x, problem.y), occupancies, strict=True)
+    )
     low = float(least + (1.0 - g) * improvement.low[-1]) - 4.0 * rounding(V) - off / 2.0 * float(far - residual.min())
     return low if np.isfinite(low) else 0.0
 
 
-def _occupancy_error(chain: MarkovChain, law: Floats, discount: float) -> float:
+def _occupancy_error(chain: MarkovChain, occupancy: Floats, discount: float) -> float:
     """Bound of the l1 error of a computed state occupancy: its flow residual over 1 - discount, including rounding.
 
     Each entry of the residual sums the terms of its column, and rows sum to 1 up to one rounding unit per entry.
     """
     n, support = chain.n_states, chain.support
-    moved = np.append(discount * law, 1.0 - discount)[support.rows] * support.probabilities
-    flow = np.bincount(support.indices, moved, n) - law  # in order: the bits of BLAS depend on the machine
+    moved = np.append(discount * occupancy, 1.0 - discount)[support.rows] * support.probabilities
+    flow = np.bincount(support.indices, moved, n) - occupancy  # in order: the bits of BLAS depend on the machine
     longest = max(int(np.bincount(support.indices, minlength=n).max()), support.max_row)
     slack = 4.0 * _EPS * (longest + 2) + 4.0 * _EPS
     return (float(np.abs(flow).sum()) * (1.0 + n * _EPS) + slack) / (1.0 - discount)
@@ -117,13 +120,13 @@ def rounded(layout: Layout, mu: Floats) -> Floats:
     The product of the two if `mu` has no mass.
     """
     pair = np.repeat(np.arange(len(layout.cost)), np.diff(layout.cells))
-    law = np.bincount(pair, mu, len(layout.cost))[pair]
+    pair_mass = np.bincount(pair, mu, len(layout.cost))[pair]
     product = layout.kernel_x[layout.row] * layout.kernel_y[layout.column]
-    plan = np.divide(mu, law, out=product, where=law > 0)
-    for slot, wanted in ((layout.row, layout.kernel_x), (layout.column, layout.kernel_y)):
-        sums = _sums(slot, plan, wanted)
+    plan = np.divide(mu, pair_mass, out=product, where=pair_mass > 0)
+    for slot, marginal in ((layout.row, layout.kernel_x), (layout.column, layout.kernel_y)):
+        sums = _sums(slot, plan, marginal)
         with np.errstate(over="ignore"):  # factors above 1 become 1
-            plan *= np.minimum(np.divide(wanted, sums, out=np.ones_like(sums), where=sums > 0), 1.0)[slot]
+            plan *= np.minimum(np.divide(marginal, sums, out=np.ones_like(sums), where=sums > 0), 1.0)[slot]
     missing_x = np.maximum(layout.kernel_x - _sums(layout.row, plan, layout.kernel_x), 0.0)
     missing_y = np.maximum(layout.kernel_y - _sums(layout.column, plan, layout.kernel_y), 0.0)
     total = np.add.reduceat(missing_x, layout.offset_x[:-1].astype(np.int64))[pair]

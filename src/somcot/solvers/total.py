@@ -143,14 +143,14 @@ def solve(
     visits[places] = _visits(full, start)[places]
     coupling = coupling_of(problem.shape, solution.pairs, full, visits, start)
     low, high = (float(problem.scale * end) for end in solution.settled.bounds)
-    law = solution.pairs.table(visits)
+    visit_table = solution.pairs.table(visits)
     n_sweeps = solution.settled.n_sweeps
     details = Details(
         bounds=Bounds(float(np.nextafter(low, -np.inf)), float(np.nextafter(high, np.inf))),
-        maps=law_maps(law),
+        maps=law_maps(visit_table),
         potential=np.where(solution.pairs.index >= 0, problem.scale * solution.V, np.nan),
-        state_law=law,
-        residuals=_residuals(problem, coupling, law, solution),
+        state_law=visit_table,
+        residuals=_residuals(problem, coupling, visit_table, solution),
         trace=trace_arrays({"step": np.arange(1.0, n_sweeps + 1)}),
         plan=coupling,
         gradient=_gradient(problem, solution, visits),
@@ -158,7 +158,7 @@ def solve(
     )
     status, message = _ending(solution)
     return plain_result(
-        problem, details, distance=min(max(float((law * problem.cost).sum()), low), high), method="exact",
+        problem, details, distance=min(max(float((visit_table * problem.cost).sum()), low), high), method="exact",
         status=status, message=message, n_steps=n_sweeps, began=began,
     )  # fmt: skip
 

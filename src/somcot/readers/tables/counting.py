@@ -113,14 +113,14 @@ def count_table(
     files = _files(paths)
     source = {"format": format, "encoding": encoding, "delimiter": delimiter}
     roles = _Roles(state, sequence, time, reward, bool(terminated), source)
-    whole: Counts | None = None
+    total: Counts | None = None
     for file, part in zip(files, _counted(files, roles, client), strict=True):
         try:
-            whole = part if whole is None else whole.merge(part)
+            total = part if total is None else total.merge(part)
         except ValueError as error:
             raise ValueError(f"{file}: {str(error).removeprefix('other: ')}; name the files in order of time") from None
-    assert whole is not None
-    return _checked(files, whole).with_start(initial)
+    assert total is not None
+    return _checked(files, total).with_start(initial)
 
 
 def _files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
@@ -192,16 +192,16 @@ class _File:
         return Counts(tuple(order), pairs, none, none > 0, edges=edges, rewards=rewards)
 
     def _blocks(self) -> Iterator[dict[str, list[Batch]]]:
-        wanted = list(dict.fromkeys(self.columns.wanted))
-        block: dict[str, list[Batch]] = {name: [] for name in wanted}
+        names = list(dict.fromkeys(self.columns.wanted))
+        block: dict[str, list[Batch]] = {name: [] for name in names}
         n = 0
-        for batch in self.table.batches(wanted):
+        for batch in self.table.batches(names):
             for name in block:
                 block[name].append(batch[name])
-            n += len(batch[wanted[0]])
+            n += len(batch[names[0]])
             if n >= (_LARGER if self.share > _MANY else _BLOCK):
                 yield block
-                block, n = {name: [] for name in wanted}, 0
+                block, n = {name: [] for name in names}, 0
         if n:
             yield block
 

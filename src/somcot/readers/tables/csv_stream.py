@@ -454,7 +454,8 @@ class Feed:
     def _codes(self, columns: list[ArrowArray]) -> Codes:
         """Codes of the states; several columns form tuples."""
         labels = [
-            _labels(column.dictionary.to_pylist(), whole) for column, whole in zip(columns, self._whole, strict=True)
+            _labels(column.dictionary.to_pylist(), integers)
+            for column, integers in zip(columns, self._whole, strict=True)
         ]
         places = [column.indices.to_numpy(zero_copy_only=False) for column in columns]
         if len(columns) == 1:
@@ -468,9 +469,9 @@ class Feed:
         return self.codes([tuple(part[k] for part, k in zip(labels, row, strict=True)) for row in rows])
 
 
-def _labels(texts: list[str], whole: bool) -> list[Hashable]:
+def _labels(texts: list[str], integers: bool) -> list[Hashable]:
     """Labels of the same kind as those of the reference."""
-    return [int(text) if whole and is_whole(text) else text for text in texts]
+    return [int(text) if integers and is_whole(text) else text for text in texts]
 
 
 def _time_type(header: Header, column: str, data: bytes) -> ArrowType:

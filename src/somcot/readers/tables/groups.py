@@ -75,12 +75,12 @@ def split_table(data: object, by: str, *, least: int = LEAST, **options: Any) ->
             )
         if options.get("classifier") is not None:
             rest["state"] = classified(table, options["classifier"])
-        name, whole = table.name, collected(table, by, rest)
-    return parted(name, whole, by, rest, least)
+        name, arrow_table = table.name, collected(table, by, rest)
+    return parted(name, arrow_table, by, rest, least)
 
 
 def parted(
-    name: str, whole: ArrowTable, by: str, rest: Mapping[str, Any], least: int, called: str | None = None
+    name: str, arrow_table: ArrowTable, by: str, rest: Mapping[str, Any], least: int, called: str | None = None
 ) -> dict[Hashable, Samples]:
     """The groups of an Arrow table by one of its columns, read with the options `rest` of `from_table`.
 
@@ -89,7 +89,7 @@ def parted(
     if rest.get("state") in (by, [by], (by,)):
         raise ValueError(f"by: {by!r} is the state, so each group would have one state; name another column")
     groups, few = {}, {}
-    for label, rows in _parts(name, whole, by):
+    for label, rows in _parts(name, arrow_table, by):
         try:
             with open_frame(rows.drop_columns([by]) if by not in _named(rest) else rows) as group:
                 samples = from_table(group._replace(name=f"{name}, {called or by} {label!r}"), **rest)
@@ -137,10 +137,10 @@ def collected(table: Table, by: str, options: Mapping[str, object]) -> ArrowTabl
     return pa.table({column: pa.chunked_array(values) for column, values in parts.items()})
 
 
-def _parts(name: str, whole: ArrowTable, by: str) -> list[tuple[Hashable, ArrowTable]]:
+def _parts(name: str, arrow_table: ArrowTable, by: str) -> list[tuple[Hashable, ArrowTable]]:
     """The rows of each group, in their order."""
     pa = arrow()
-    column = whole[by].combine_chunks()
+    column = arrow_table[by].combine_chunks()
     column = pa.concat_arrays(column.chunks) if hasattr(column, "chunks") else column
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
@@ -149,7 +149,7 @@ def _parts(name: str, whole: ArrowTable, by: str) -> list[tuple[Hashable, ArrowT
     labels = coded.dictionary.to_pylist()
     order = np.argsort(codes, kind="stable")
     ends = np.cumsum(np.bincount(codes, minlength=len(labels)))
-    ordered = whole.take(pa.array(order))
+    ordered = arrow_table.take(pa.array(order))
     begins = np.append(0, ends[:-1])
     slices = {label: (int(a), int(b - a)) for label, a, b in zip(labels, begins, ends, strict=True) if b > a}
     try:
@@ -243,11 +243,11 @@ def split_periods(
         column = by if by in table.columns else _time_column(table, by, time)
         if time is not None:
             rest["time"] = time
-        whole = collected(table, column, rest)
-    if column != by or by not in whole.column_names:
-        whole = whole.append_column(_OWN, [_buckets(table.name, column, whole[column], by)])
-        return parted(table.name, whole, _OWN, rest, least, called=by)
-    return parted(table.name, whole, by, rest, least)
+        arrow_table = collected(table, column, rest)
+    if column != by or by not in arrow_table.column_names:
+        arrow_table = arrow_table.append_column(_OWN, [_buckets(table.name, column, arrow_table[column], by)])
+        return parted(table.name, arrow_table, _OWN, rest, least, called=by)
+    return parted(table.name, arrow_table, by, rest, least)
 
 
 def _time_column(table: Table, by: str, time: str | None) -> str:

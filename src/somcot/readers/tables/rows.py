@@ -67,8 +67,8 @@ class Columns:
             column.add(batch[name])
         if roles.sequence is not None:
             if self.sequence is None:
-                whole = is_arrow_integer(batch[roles.sequence])
-                self.sequence = self._numbers(roles.sequence) if whole else self._labels(roles.sequence)
+                integers = is_arrow_integer(batch[roles.sequence])
+                self.sequence = self._numbers(roles.sequence) if integers else self._labels(roles.sequence)
             self.sequence.add(batch[roles.sequence])
         for numbers in (self.time, self.reward, self.terminated):
             if numbers is not None:

@@ -48,8 +48,8 @@ def unfolded(table: Table, roles: ColumnRoles) -> tuple[Table, ColumnRoles]:
     widths = {name: _width(first[name]) for name in roles.state}
     names = {name: [f"{name}[{k}]" for k in range(n)] for name, n in widths.items() if n is not None}
     states = tuple(part for name in roles.state for part in names.get(name, [name]))
-    whole = chain([first], batches)
-    wide = table._replace(batches=lambda _: _unfold(table, whole, names))
+    all_batches = chain([first], batches)
+    wide = table._replace(batches=lambda _: _unfold(table, all_batches, names))
     return wide, replace(roles, state=states)
 
 
@@ -83,10 +83,10 @@ def _places(table: Table, name: str, values: Batch, width: int, before: int) -> 
     import pyarrow as pa
 
     lists = plain(values) if is_arrow(values) else pa.array(values)
-    wanted = pa.list_(lists.type.value_type, width) if hasattr(lists.type, "value_type") else lists.type
+    fixed = pa.list_(lists.type.value_type, width) if hasattr(lists.type, "value_type") else lists.type
     lengths = _lengths(lists)
     odd = np.flatnonzero((lengths != width) & (lengths >= 0))
-    if len(odd) or not pa.types.is_fixed_size_list(wanted):
+    if len(odd) or not pa.types.is_fixed_size_list(fixed):
         place = table.place(before + int(odd[0] if len(odd) else 0) + 1)
         what = f"{int(lengths[odd[0]])} numbers" if len(odd) else str(lists.type)
         raise ValueError(f"{table.name}: {place}, column {name!r}: found {what}, expected {width}, as in the first row")
