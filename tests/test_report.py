@@ -39,8 +39,8 @@ def test_names_of_nodes_that_mean_nothing_are_not_compared() -> None:
     nx = pytest.importorskip("networkx")
     a, b = (somcot.readers.from_graph(nx.watts_strogatz_graph(n, 4, 0.3, seed=n)) for n in (14, 11))
     page = report.html(somcot.distance(a, b, "neighbourhood", discount=0.9))
-    assert "<p>When the two run side by side:</p>" in page
-    for part in ("is followed by", "Only in", "of the same name", "What comes of it"):
+    assert "Pairs of states with the largest contributions" in page
+    for part in ("is followed by", "Only in", "of the same name", "Transitions with the largest contributions"):
         assert part not in page
 
 
@@ -111,8 +111,8 @@ def test_the_answer_and_its_parts_are_there() -> None:
     )  # fmt: skip
     for part in (
         "How far apart are slow and fast?", "of the steps that matter, fast is in a different state than slow.",
-        "80 % confidence", "How it was computed", "Who corresponds to whom", "Where they differ",
-        "What the distance is made of", "By joint step", "The two processes", "4,000", "mind the gap", "Along the run",
+        "80 % confidence", "How it was computed", "Which states correspond", "Where they differ",
+        "Contributions to the distance", "By joint step", "The two processes", "4,000", "mind the gap", "Convergence",
         "somcot distance a b", "truth 0.2500", "prefers-color-scheme:dark", "width=device-width",
     ):  # fmt: skip
         assert part in text, part
@@ -136,19 +136,19 @@ def test_the_words_follow_what_is_known() -> None:
     a, b = x.sample(20, 20, rng=1), y.sample(20, 20, rng=2)
     known = report.html(somcot.distance(x, y, cost, discount=0.9))
     assert "Both processes are known, and the number is proved to " in known
-    assert "the band is the proved bracket" in known
-    assert "may be chance" not in known
+    assert "the band shows the proved bounds" in known
+    assert "significant" not in known.lower()
     data = somcot.distance(a, b, cost, discount=0.9)
     page = report.html(data)
-    assert "It is estimated from recordings; no interval was requested, so its error is not known." in page
+    assert "This is estimated from recordings; no interval was requested, so its error is not known." in page
     assert f"<tr><th>before correction</th><td>{data.plugin:.4f}, proved to " in page
     assert "certain" not in page
     stream = somcot.distance(x, y, cost, discount=0.9, method="somcot", n_steps=300, rng=0)
     page = report.html(stream)
     assert f"differ by about {stream.distance:.4f} on average" in page
-    assert "This is where 300 steps led; nothing is proved about how near that is." in page
-    assert "<th>proved</th><td>nothing, after 300 steps</td>" in page
-    assert "bracket" not in page
+    assert "This is the value after 300 steps, without an error bound." in page
+    assert "<th>proved</th><td>no error bound after 300 steps</td>" in page
+    assert "proved bounds" not in page
 
 
 def test_the_order_is_that_of_a_reader_in_a_hurry() -> None:
@@ -157,14 +157,14 @@ def test_the_order_is_that_of_a_reader_in_a_hurry() -> None:
     page = report.html(result, x=x, y=y, names=("slow", "fast"), warnings=["mind the gap"])
     parts = [
         f"On about {100 * result.distance:.1f} % of the steps that matter", "With 90 % confidence", "permutation test",
-        "mind the gap", "is followed by", "Who corresponds to whom", "<details>", "Maps",
+        "mind the gap", "is followed by", "Which states correspond", "<details>", "Heat maps",
     ]  # fmt: skip
     assert sorted(parts, key=page.index) == parts
     body = page.partition("<details>")[0]
     assert "cross-fit" not in body
     assert "Encoder" not in body
-    assert "0: alike" in body  # the scale runs over what is possible
-    assert "1: as different as can be" in body
+    assert "0: identical" in body  # the scale covers all possible values
+    assert "1: maximally different" in body
 
 
 def test_steps_are_told_with_their_direction_and_mark() -> None:
@@ -205,9 +205,8 @@ def test_nothing_is_claimed_of_one_process_recorded_twice() -> None:
     cost = somcot.costs.labels(walk.states, walk.states)
     a, b = walk.sample(60, 20, rng=1), walk.sample(60, 20, rng=2)
     page = report.html(somcot.distance(a, b, cost, discount=0.9, confidence=0.9, rng=0))
-    assert "That includes no difference at all." in page
-    assert "A permutation test of the transitions does not tell the recordings apart either" in page
-    assert "they show no difference" in page
+    assert ", which includes no difference." in page
+    assert "A permutation test of the transitions does not find a difference either" in page
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -316,10 +315,10 @@ def test_an_interval_of_tiny_shares_is_said_once() -> None:
 
 
 TEST_SAYS = {  # by the p-value of the test and the lower end of the interval
-    (0.01, 0.05): "agrees: one process would rarely give recordings as different as these (p = 0.01).",
-    (0.01, 0.0): "does tell the recordings apart (p = 0.01): they differ; how much remains uncertain.",
-    (0.4, 0.05): "does not tell the recordings apart, though (p = 0.4): do not build on this.",
-    (0.4, 0.0): "does not tell the recordings apart either (p = 0.4): they show no difference.",
+    (0.01, 0.05): "agrees: recordings as different as these are unlikely under one process (p = 0.01).",
+    (0.01, 0.0): "does find a difference (p = 0.01), but its size remains uncertain.",
+    (0.4, 0.05): "does not find a difference, though (p = 0.4): treat this as inconclusive.",
+    (0.4, 0.0): "does not find a difference either (p = 0.4).",
 }
 
 

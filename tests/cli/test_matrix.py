@@ -129,10 +129,10 @@ def test_narrow_screens_list_pairs(folder: Path, monkeypatch: pytest.MonkeyPatch
     wide = run(*ask)
     monkeypatch.setenv("COLUMNS", "24")
     narrow = run(*ask)
-    assert "2 of 3 pairs are clearly apart" in wide
-    assert "90 % interval" not in wide.split("leave 0 out")[1]
+    assert "2 of 3 pairs differ significantly" in wide
+    assert "90 % interval" not in wide.split("exclude 0")[1]
     assert "0.0000" in wide
-    assert "dista" in narrow.replace("\n", " ").split("leave 0")[1]
+    assert "dista" in narrow.replace("\n", " ").split("exclude")[1]
 
 
 def test_notes_of_many_are_said_once_and_in_options(folder: Path) -> None:

@@ -39,15 +39,15 @@ def recorded() -> ShownResult:
 
 
 def test_of_known_chains_nothing_is_called_clear(recorded: ShownResult) -> None:
-    assert "clear" in shown(recorded, 100)
-    assert "clear" not in shown(answer_to(somcot.random_walk(4, 0.3), somcot.random_walk(4, 0.6)), 100)
+    assert "significant" in shown(recorded, 100)
+    assert "significant" not in shown(answer_to(somcot.random_walk(4, 0.3), somcot.random_walk(4, 0.6)), 100)
 
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_it_fits_and_begins_with_the_meaning(width: int, recorded: ShownResult) -> None:
     text = shown(recorded, width)
     assert max(map(len, text.splitlines())) <= width
-    order = ["of the steps that matter", "With 90 % confidence", "distance ", "Notes", "Steps that differ", "Strongest"]
+    order = ["of the steps that matter", "With 90 % confidence", "distance ", "Notes", "Transitions with the largest", "Strongest"]
     assert sorted(order, key=text.index) == order
     assert "(place)" in text
 

@@ -49,7 +49,7 @@ def test_the_screen_says_how_it_came_about(files: Path) -> None:
     shown = RUN.invoke(app, [*line, "--cells", "auto", "--discount", "0.9"], env={"COLUMNS": "200"})
     assert shown.exit_code == 0
     said = " ".join(shown.stdout.replace("│", " ").split())
-    assert " cells, which say " in said
+    assert " cells, which give " in said
     assert "check a shift of" in said
 
 
@@ -101,7 +101,7 @@ def test_units_of_the_answer_are_those_asked_for(files: Path) -> None:
     line = ["distance", str(files / "a.npz"), str(files / "b.npz"), "--cells", "6", "--discount", "0.9"]
     said = _said(*line)
     assert "standard deviations on average" in said
-    assert "as linear models of the recordings show" in said
+    assert "according to linear models of the recordings" in said
     assert "of these recordings is measured as" in said
     found = [json.loads(RUN.invoke(app, [*line, "--json", "--scale", text]).stdout) for text in ("1", "2,2")]
     assert found[0]["continuous"]["scale"] == [1.0, 1.0]
@@ -117,10 +117,10 @@ def test_what_nothing_vouches_for_is_called_an_approximation(tmp_path: Path) -> 
         np.save(tmp_path / f"{name}.npy", np.stack([np.cos(angle), (1 + (name == "b")) * np.sin(angle)], axis=2))
     page = tmp_path / "page.html"
     said = _said("distance", str(tmp_path / "a.npy"), str(tmp_path / "b.npy"), "--cells", "8", "--html", str(page))
-    assert "It is an approximation without an error bound." in said
+    assert "This is an approximation without an error bound." in said
     assert "no interval was requested" not in said
-    assert "as different as can be" not in page.read_text()  # no largest distance between vectors
-    assert "called by their centres (x0, x1)" in page.read_text()
+    assert "maximally different" not in page.read_text()  # no largest distance between vectors
+    assert "named by their centres (x0, x1)" in page.read_text()
 
 
 @pytest.mark.parametrize("command", ["select", "drift", "metric", "info", "watch"])

@@ -145,7 +145,7 @@ def test_alarms_leave_after_the_checkpoint_and_again_until_it_says_so(folder: Pa
 
 
 def test_nothing_and_next_to_nothing(folder: Path) -> None:
-    assert "nothing came, not even a header, no alarm" in watch(folder, "-")[1]
+    assert "the stream is empty, without a header, no alarm" in watch(folder, "-")[1]
     assert "no events, no alarm" in watch(folder, "-", data=b"session,page\n")[1]
     assert "1 events, no alarm" in watch(folder, "-", data=b"session,page\na,home")[1]
     assert "no column 'page'" in watch(folder, "-", data=b"session,site\na,home\n")[2]
@@ -169,7 +169,7 @@ def test_broken_lines_are_left_out_or_the_reason_to_stop(line: bytes, folder: Pa
     _, out, error = watch(folder, log, "--broken", "skip", "--json")
     assert lines(out)[-1]["events"] == 3000
     assert lines(out)[-1]["broken"] == 2
-    assert "2 broken lines left out" in error
+    assert "2 broken lines skipped" in error
     state = tmp_path / "w.ck"
     code, _, error = watch(folder, log, "--state-file", state)
     assert code == 2

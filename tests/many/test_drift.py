@@ -229,7 +229,7 @@ def test_the_command_shows_writes_and_rings(tmp_path: Path) -> None:
     asked = [path, "--by", "week", *READ, "--discount", "0.8"]
     shown = run(*asked, "--alarm", "--html", page, "--plot", picture, code=3)
     assert "It changed: 2 of 3 comparisons over 3 periods" in " ".join(shown.split())
-    assert "What changed most, 2026-W53 against" in shown
+    assert "Largest changes, 2026-W53 against" in shown
     text = page.read_text()
     assert "Has log.csv changed?" in text
     assert "<script" not in text
@@ -250,7 +250,7 @@ def test_the_command_shows_writes_and_rings(tmp_path: Path) -> None:
     [
         (("--by", "season"), "there is no column 'season', and it is none of day, week, month"),
         (("--by", "week", "--reference", "May"), "--reference: there is no period 'May'; the periods are 2026-W51"),
-        (("--by", "month"), "there is one period only, 2026-12; choose shorter ones"),
+        (("--by", "month"), "only one period, 2026-12; choose shorter periods"),
         (("--by", "week", "--level", "2"), "--level: found 2"),
         (("--by", "week", "--confidence", "0"), "--confidence: found 0"),
         (("--by", "week", "--plot", "a.doc"), "--plot: found 'a.doc'"),

@@ -1,7 +1,7 @@
 """The command line: the list of commands, their help pages, and errors in one line with an exit code.
 
-Commands are functions of the modules beside this one; what they need is loaded when they run. Help is plain text,
-because rich takes longer to load than `--help` may take.
+Commands are functions of the other modules of this package, which import what they need when they run. Help is plain
+text, because loading rich would slow `--help` down.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ __all__ = ["EXAMPLES", "WIDEST", "Commands", "Example", "Grouped", "app", "main"
 OK, FAILED, BAD_INPUT, TOO_LARGE, CLOSED_PIPE = 0, 1, 2, 5, 141  # exit codes
 
 _NO_CELLS = (
-    "--cells: only somcot distance, somcot test and somcot matrix compare vectors of numbers; elsewhere cut "
-    "them into bins (--bins), or in Python into shared cells: somcot.discretise(*recordings)"
+    "--cells: only somcot distance, somcot test and somcot matrix compare numeric vectors; for other commands bin "
+    "the columns (--bins), or discretise the recordings in Python: somcot.discretise(*recordings)"
 )
 
 
-# --- Help pages: options in groups, two examples for each command, as wide as the terminal allows.
+# --- Help pages.
 
 WIDEST = 120  # columns; longer lines are hard to read
 _LAST = {"Output": 1, "Options": 2}  # groups that come after all others
@@ -44,7 +44,7 @@ _DISTANCE = f"somcot distance may.csv june.csv {_WITH_COLUMNS} --end left --disc
 
 
 class Example(NamedTuple):
-    """A command line and what it is for."""
+    """A command line and its purpose."""
 
     what: str
     line: str
@@ -72,11 +72,11 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("several files", f"somcot matrix *.csv {_WITH_COLUMNS} --discount 0.9 -o distances.csv"),
     ),
     "explain": (
-        Example("a code of a note", "somcot explain overlapping-steps"),
-        Example("all codes", "somcot explain"),
+        Example("one note", "somcot explain overlapping-steps"),
+        Example("all notes", "somcot explain"),
     ),
     "select": (
-        Example("which month is it like?", f"somcot select now.csv may.csv june.csv {_WITH_COLUMNS} --discount 0.9"),
+        Example("the most similar month", f"somcot select now.csv may.csv june.csv {_WITH_COLUMNS} --discount 0.9"),
         Example("known candidates", f"somcot select now.csv fair.npy loaded.npy {_WITH_COLUMNS} --discount 0.9"),
     ),
     "drift": (
@@ -114,18 +114,18 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("fish", "somcot completion fish > ~/.config/fish/completions/somcot.fish"),
     ),
 }  # fmt: skip
-_TYPE = re.compile(r" <(str|list\[str\])>$")  # how an argument is held is of no interest
+_TYPE = re.compile(r" <(str|list\[str\])>$")  # Python types, which typer shows after an argument
 
 
 class Grouped(TyperCommand):
     """A command whose help shows its options in groups, and examples."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Arguments as they are called in the text below, without braces."""
+        """Name arguments as the text below does, without braces."""
         return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the groups, in the order in which they first occur."""
+        """Write the groups in order of first occurrence."""
         groups: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
@@ -141,10 +141,10 @@ class Grouped(TyperCommand):
 
 
 class Commands(TyperGroup):
-    """The list of commands in groups: questions first."""
+    """The list of commands in groups, questions first."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the groups; a command without one is a question."""
+        """Write the groups; a command without a group is a question."""
         groups: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
             command: Any = self.get_command(ctx, name)
@@ -156,7 +156,7 @@ class Commands(TyperGroup):
             _section(formatter, heading, rows)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write the examples, and where to read on."""
+        """Write the examples and a pointer to the help of each command."""
         _examples(formatter, "somcot")
         formatter.write_paragraph()
         formatter.write_text("somcot COMMAND --help shows the options of a command.")
@@ -184,7 +184,7 @@ def _examples(formatter: Any, name: str) -> None:
     if name in EXAMPLES:
         with formatter.section(typer.style("Examples", bold=True)):
             indent = " " * formatter.current_indent
-            for example in EXAMPLES[name]:  # lines are broken so that they can be copied
+            for example in EXAMPLES[name]:  # lines end in a backslash, so that they can be copied
                 pieces = textwrap.wrap(
                     example.line, formatter.width - 4, break_long_words=False, break_on_hyphens=False
                 )
@@ -194,7 +194,7 @@ def _examples(formatter: Any, name: str) -> None:
 
 # --- The list of commands, in the order of the help.
 
-_TRYING, _SETTING_UP = "Trying it out", "Setting up"  # groups beside the questions
+_TRYING, _SETTING_UP = "Examples", "Setup"  # the groups after the questions
 
 app = typer.Typer(
     name="somcot", pretty_exceptions_enable=False, rich_markup_mode=None, cls=Commands,
@@ -202,8 +202,8 @@ app = typer.Typer(
 )  # fmt: skip
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(__version__)
         raise typer.Exit
 
@@ -211,7 +211,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", hidden=True)] = False,
 ) -> None:
@@ -219,7 +219,7 @@ def _options(
 
 
 def reproduce(context: typer.Context) -> int:
-    """Make the figures of the paper again."""
+    """Reproduce the figures of the paper."""
     from somcot.paper.command import register
 
     settings = {"help_option_names": ["-h", "--help"], "max_content_width": WIDEST}
@@ -254,7 +254,7 @@ app.command(
 )(reproduce)
 
 
-# --- The process: arguments, exit codes, and errors in one line.
+# --- Entry point: arguments, exit codes, errors.
 
 
 def main() -> None:
@@ -280,7 +280,7 @@ def _explain(error: BaseException) -> int:
     if any(isinstance(cause, KeyboardInterrupt) for cause in causes):  # compiled code may turn it into something else
         return _say(*signals.interruption())
     if any(isinstance(cause, BrokenPipeError) and cause.filename is None for cause in causes):
-        # Whoever reads our output has seen enough, as `head` has after ten lines: no reason to speak.
+        # The reader of our output closed the pipe, as `head` does after ten lines; this is not an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED_PIPE
     if isinstance(error, SystemExit):
@@ -292,8 +292,8 @@ def _explain(error: BaseException) -> int:
             return _say(f"error: {_NO_CELLS}", BAD_INPUT)
         where = getattr(getattr(error, "ctx", None), "command_path", "somcot")
         return _say(f"error: {_with_value(' '.join(error.format_message().split()))}; see {where} --help", BAD_INPUT)
-    if type(error).__name__ == "Abort":  # how typer takes an EOFError
-        return _say("error: the data end too soon; copy or write the file again", BAD_INPUT)
+    if type(error).__name__ == "Abort":  # typer raises this for an EOFError
+        return _say("error: the data end too soon; the file is truncated, copy or write it again", BAD_INPUT)
     if isinstance(error, OSError) and error.filename is not None:
         remedy = "" if ";" in str(error.strerror) else "; check the name and the permissions"
         return _say(f"error: {error.filename}: {error.strerror}{remedy}", BAD_INPUT)
@@ -302,11 +302,11 @@ def _explain(error: BaseException) -> int:
         return _say(f"error: {note.worded(spelled) if isinstance(note, Note) else error}", BAD_INPUT)
     if isinstance(error, NotSolvedError):
         return _say(f"error: {error}", NOT_CONVERGED)
-    return _say(f"error: {type(error).__name__}: {error}; this is a defect of somcot, --debug shows where", FAILED)
+    return _say(f"error: {type(error).__name__}: {error}; this is a bug in somcot; --debug shows the traceback", FAILED)
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """The error, and those it came from."""
+    """The error and its chain of causes."""
     causes: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in causes:
@@ -316,7 +316,7 @@ def _causes(error: BaseException) -> list[BaseException]:
 
 
 def _with_value(text: str) -> str:
-    """Add what was found to a complaint about an option that leaves it out."""
+    """Append the offending value to a message about an option that lacks it."""
     text = text.replace("Value error, ", "")
     option = re.match(r"Invalid value for '(--[a-z]+)'", text)
     places = [i for i, a in enumerate(sys.argv[:-1]) if option and a == option[1]]

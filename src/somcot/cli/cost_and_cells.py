@@ -1,4 +1,4 @@
-"""``--cost`` and ``--cells``: what differences cost, by name or from a file, and states that are vectors of numbers."""
+"""``--cost`` and ``--cells``: the cost by name or from a file, and states that are numeric vectors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ __all__ = [
 
 
 class Pair(NamedTuple):
-    """Two processes by name, what differences cost and what that is called, and arguments that only vectors have."""
+    """Two named processes, the cost and its name, and the arguments for numeric vectors."""
 
     x: NamedProcess
     y: NamedProcess
@@ -56,7 +56,7 @@ class Pair(NamedTuple):
 
 
 def read_pair(a: str, b: str, reading: Reading, cost: str, vectors: VectorOptions) -> Pair:
-    """Read both files, as recordings of vectors where ``--cells`` says so."""
+    """Read both files, as recordings of numeric vectors with ``--cells``."""
     if vectors.wanted:
         recordings = read_in_cells((a, b), reading, vectors, cost)
         x, y = recordings.named()
@@ -65,16 +65,16 @@ def read_pair(a: str, b: str, reading: Reading, cost: str, vectors: VectorOption
     return Pair(x, y, build_cost(cost, x, y), cost, {})
 
 
-# --- The cost named on the command line: by name, by a column or an attribute, or as a matrix in a file.
+# --- ``--cost``: a name, a column, an attribute, or a matrix in a file.
 
-_LONGEST, _NAME = 1 << 30, 1 << 17  # bytes of a cost as text, and of the name of a state
-# As the library calls them, only that rewards are named by their column.
+_LONGEST, _NAME = 1 << 30, 1 << 17  # maximal bytes of a cost matrix as text, and of the name of a state
+# The names of the library, except that rewards are named by their column.
 KNOWN = ["reward:COLUMN" if name == "features" else name for name in costs.NAMED]
 _NAMES = {name.partition("[")[0].partition(":")[0] for name in KNOWN} - {"reward"}
 
 
 def compares_labels(text: str) -> bool:
-    """Whether it matters to a cost what states are called.
+    """Whether a cost depends on the labels of the states.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def compares_labels(text: str) -> bool:
 
 
 def reward_column(text: str) -> str | None:
-    """The column whose mean values are compared, of a cost that has one.
+    """The column of a reward cost; None for other costs.
 
     Examples
     --------
@@ -100,12 +100,12 @@ def reward_column(text: str) -> str | None:
 
 
 def shared_cost(text: str, processes: Mapping[Hashable, ChainOrData]) -> Floats | costs.FeatureCost | str:
-    """The cost between any two of many: a name stays one; a file is a matrix between the states that all share."""
+    """The cost for many processes: a name is kept, a file is read as a matrix between the shared states."""
     if text.startswith("reward:"):
         return "features"
     label, process = next(iter(processes.items()))
     first = NamedProcess(str(label), process)
-    table = build_cost(text, first, first)  # a name too, so that what is wrong with it is said now
+    table = build_cost(text, first, first)  # also for a name, so that errors are raised before the computation
     return text if _is_name(text) else table
 
 
@@ -131,7 +131,7 @@ def build_cost(text: str, x: NamedProcess, y: NamedProcess) -> Floats | costs.Fe
 
 
 def _named_cost(text: str, x: NamedProcess, y: NamedProcess) -> Floats | costs.FeatureCost:
-    """A cost that the library knows by name; what is wrong with a side is said of its file."""
+    """A cost that the library knows by name; errors name the file instead of x or y."""
     try:
         cost = costs.between(text, x.value, y.value)
     except ValueError as error:
@@ -145,7 +145,7 @@ def _named_cost(text: str, x: NamedProcess, y: NamedProcess) -> Floats | costs.F
 
 
 def _reward_cost(text: str, x: NamedProcess, y: NamedProcess) -> costs.FeatureCost:
-    """Differences of mean rewards, which remember that they are estimated."""
+    """Differences of mean rewards, as a cost that knows its sampling error."""
     means = [p.value.feature_means if isinstance(p.value, Data) else None for p in (x, y)]
     sides = [(p, m) for p, m in zip((x, y), means, strict=True) if m is not None]
     for process, mean_rewards in zip((x, y), means, strict=True):
@@ -167,7 +167,7 @@ def _cost_array(path: Path) -> Array:
 
 
 def _cost_table(path: Path, states_x: Sequence[Hashable], states_y: Sequence[Hashable]) -> Floats:
-    """A matrix as text: bare numbers, or with the states of y on top and those of x at the left."""
+    """A matrix as text: numbers only, or with the states of y in the first row and those of x in the first column."""
     cells = _CostCells.read(path)
     columns = cells.columns()
     if cells.bare:
@@ -179,7 +179,7 @@ def _cost_table(path: Path, states_x: Sequence[Hashable], states_y: Sequence[Has
 
 
 class _CostCells(NamedTuple):
-    """A matrix as text: its first line, whether that holds numbers, all rows of numbers, and the line they begin in."""
+    """A matrix as text: its first line, whether that line holds numbers, the rows of numbers, and their first line."""
 
     header: Header
     bare: bool
@@ -188,7 +188,7 @@ class _CostCells(NamedTuple):
 
     @classmethod
     def read(cls, path: Path) -> _CostCells:
-        """From a file; blank lines before the first are of no account."""
+        """Read a file; leading blank lines are skipped."""
         with open_bytes(identify(path, "csv")) as stream:
             line, number = stream.readline(LONGEST_LINE + 1).removeprefix(b"\xef\xbb\xbf"), 1
             while line and not line.strip(b"\r\n"):
@@ -206,7 +206,7 @@ class _CostCells(NamedTuple):
         return cls(header, bare, rows, number if bare else number + 1)
 
     def line(self, row: int) -> int:
-        """The line of a row, from 0 on."""
+        """The line number of a row, counted from 0."""
         return [k for k, line in enumerate(self.rows.splitlines(), self.begin) if line][row]
 
     def columns(self) -> list[ArrowArray]:
@@ -232,7 +232,7 @@ class _CostCells(NamedTuple):
         return [column.combine_chunks() for column in table.columns]
 
     def numbers(self, column: ArrowArray) -> Floats:
-        """A column as numbers; Python knows some ways to write them that Arrow does not."""
+        """A column as numbers; Python parses some notations that Arrow does not."""
         import pyarrow as pa
 
         try:
@@ -265,14 +265,14 @@ def _places(path: Path, what: str, labels: list[str], states: Sequence[Hashable]
     return [place[name] for name in names]
 
 
-# --- ``--cells``: states that are vectors of numbers.
+# --- ``--cells``: states that are numeric vectors.
 
-_SHOWN = 4  # coordinates that a name of a cell can hold
+_SHOWN = 4  # coordinates shown in the name of a cell
 _TABLES_ONLY = ("state", "sequence", "time", "gap", "encoding", "delimiter")
 
 
 class Vectors(NamedTuple):
-    """Recordings by name, what differences cost, the number of cells, and what coordinates count in."""
+    """Named recordings, the cost, the number of cells and the scale of the coordinates."""
 
     names: tuple[str, ...]
     recordings: tuple[Trajectories, ...]
@@ -281,7 +281,7 @@ class Vectors(NamedTuple):
     scale: str | float | list[float]
 
     def named(self) -> list[NamedProcess]:
-        """Each by name: for how long they are."""
+        """The recordings as named processes."""
         sides = zip(self.names, self.recordings, strict=True)
         return [NamedProcess(name, cast("Any", recording)) for name, recording in sides]
 
@@ -292,7 +292,7 @@ class Vectors(NamedTuple):
 
     @property
     def cost_name(self) -> str:
-        """What differences cost, and in which units.
+        """The cost and its units.
 
         Examples
         --------
@@ -305,12 +305,12 @@ class Vectors(NamedTuple):
             return f"{self.cost}, in standard deviations of the coordinates"
         divisors = self.scale if isinstance(self.scale, list) else [self.scale]
         if all(value == 1 for value in divisors):
-            return f"{self.cost}, of coordinates as they are"
+            return f"{self.cost}, of unscaled coordinates"
         return f"{self.cost}, of coordinates divided by {', '.join(f'{float(v):g}' for v in divisors)}"
 
 
 def number_of_cells(text: str) -> int | str:
-    """What ``--cells`` says.
+    """Parse the value of ``--cells``.
 
     Examples
     --------
@@ -325,7 +325,7 @@ def number_of_cells(text: str) -> int | str:
 
 
 def scale_from(text: str | None) -> str | float | list[float]:
-    """What ``--scale`` says.
+    """Parse the value of ``--scale``.
 
     Examples
     --------
@@ -364,14 +364,14 @@ def _coordinates(data: Trajectories) -> str:
 
 
 def _options(reading: Reading) -> dict[str, Any]:
-    """The reading options, as the reader of vectors calls them."""
+    """The reading options as arguments of the vector reader."""
     known = option_names(read_vectors)
     options = reading.chosen()
     for name in options:
         if name not in known:
             instead = "; in Python: cells = discretise(x, y), cells.x.with_start(...)" if name == "initial" else ""
             raise ValueError(
-                f"{flag(name)}: not together with --cells, which keeps numbers; leave one of the two out{instead}"
+                f"{flag(name)}: not together with --cells, for numeric vectors; leave one of the two out{instead}"
             )
     if options.get("terminated") == "all":
         options["terminated"] = True
@@ -388,7 +388,7 @@ def _read(path: str, options: dict[str, Any], format: str | None) -> Trajectorie
 
 
 def in_cells(result: Result, pair: Pair) -> tuple[Result, Pair]:
-    """The result with cells called by their centres, and both recordings on them with the cost between them."""
+    """The result with cells named by their centres, and the pair of discretised recordings with its cost."""
     cells = result.cells
     if cells is None:
         raise TypeError("result: has no cells; only distances between recordings of vectors have them")
@@ -401,9 +401,9 @@ def in_cells(result: Result, pair: Pair) -> tuple[Result, Pair]:
 
 
 def _labels(cells: Cells) -> tuple[str, ...]:
-    """Centres as text, with as many digits as tell them apart; the ends of episodes are called so."""
+    """Centres as text, with enough digits to be unique; terminal cells are named "end"."""
     first_end = cells.n_cells - cells.n_ends
-    if len(cells.names) > _SHOWN:  # too long to read; the first coordinates give an idea
+    if len(cells.names) > _SHOWN:  # all coordinates would be too long to read
         heads = (", ".join(f"{value:.2g}" for value in centre[:2]) for centre in cells.centres)
         return tuple(f"{'end' if k >= first_end else 'cell'} {k} ({head}, ...)" for k, head in enumerate(heads))
     for digits in (2, 3, 5, 17):

@@ -1,6 +1,6 @@
 """`somcot distance`, `test`, `metric` and `info`: read, compute, show. Each returns the exit code.
 
-What takes time to load is imported where it is used, since `somcot --help` reads these functions too.
+Slow modules are imported inside the functions, because `somcot --help` imports this module too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def distance(
     method: Method = "auto",
     confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of the interval.")] = 0.9,
     standard_error: Annotated[
-        str, typer.Option(metavar="rows|episodes", help="From counts, or from whole episodes where memory is longer.")
+        str,
+        typer.Option(metavar="rows|episodes", help="From counts, or from whole episodes if the process is not Markov."),
     ] = "rows",
     vectors: VectorOptions,
     seed: Seed = 0,
@@ -52,7 +53,7 @@ def distance(
     yes: Yes = False,
     reading: Reading,
 ) -> int:
-    """How far apart two processes are, and who corresponds to whom."""
+    """Compute the distance between two processes, and which states correspond."""
     import numpy as np
 
     from somcot.cli import screens
@@ -71,7 +72,7 @@ def distance(
     output.check(a, b, cost)
     vectors.check()
     if vectors.wanted and standard_error != "rows":
-        raise ValueError("--standard-error: not together with --cells, whose interval is of its own; leave it out")
+        raise ValueError("--standard-error: not together with --cells, which has its own interval; leave it out")
     with caught() as messages:
         pair = read_pair(a, b, reading, cost, vectors)
         settled = clock.settled(pair.x, pair.y)
@@ -114,14 +115,14 @@ def same_process(
     discount: SuggestedBelowOne = None,
     cost: Cost = "labels",
     permutations: Annotated[
-        int, typer.Option(min=1, max=10_000_000, metavar="N", help="Random regroupings to compare with.")
+        int, typer.Option(min=1, max=10_000_000, metavar="N", help="Number of random permutations.")
     ] = 199,
     vectors: VectorOptions,
     seed: Seed = 0,
     json: Json = False,
     reading: Reading,
 ) -> int:
-    """Were two recordings made of the same process?"""
+    """Test whether two recordings come from the same process."""
     from somcot.cli import screens
     from somcot.cli.cost_and_cells import read_pair
     from somcot.cli.forecast import suggested_discount
@@ -134,12 +135,12 @@ def same_process(
     vectors.check()
     with caught() as messages:
         x, y, table, cost_name, more = read_pair(a, b, reading, cost, vectors)
-        if not vectors.wanted:  # costs that the library makes anew for each regrouping go by name
+        if not vectors.wanted:  # costs that are recomputed for each permutation are passed by name
             table = {"labels": "labels", "reward": "features"}.get(cost.partition(":")[0], table)
         for side in () if vectors.wanted else (x, y):
             if not isinstance(side.value, Samples):
                 raise ValueError(
-                    f"{side.name}: no recorded episodes; the test deals whole episodes anew, see somcot distance"
+                    f"{side.name}: no recorded episodes; the test permutes whole episodes, use somcot distance instead"
                 )
         sides: tuple[Any, Any] = (x.value, y.value)
         discount = discount or suggested_discount([x, y])
@@ -176,12 +177,12 @@ def metric(
     cost: Cost = "labels",
     json: Json = False,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the whole matrix: CSV with labels, or NPY.")
+        Path | None, typer.Option(metavar="FILE", help="Write the full matrix: CSV with labels, or NPY.")
     ] = None,
     yes: Yes = False,
     reading: Reading,
 ) -> int:
-    """Distance from every pair of states."""
+    """Compute the distance from every pair of initial states."""
     from somcot.cli import screens
     from somcot.cli.cost_and_cells import read_pair
     from somcot.cli.forecast import confirm_pair
@@ -228,12 +229,12 @@ def metric(
 
 
 def info(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="File to look into, or - for standard input.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="File to describe, or - for standard input.")],
     *,
     json: Json = False,
     reading: Reading,
 ) -> int:
-    """What a file holds, and what a distance would take."""
+    """Describe a file, and estimate the time and memory of a distance."""
     from somcot.cli import screens
     from somcot.cli.forecast import estimate_size
     from somcot.cli.inputs import read_processes

@@ -1,4 +1,4 @@
-"""`somcot drift`: part a table into periods, compare them, show, write, and say by the exit code whether to worry."""
+"""`somcot drift`: split a table into periods, compare them, show and write the result; `--alarm` sets the exit code."""
 
 from __future__ import annotations
 
@@ -26,26 +26,27 @@ def drift(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Table over time, or - for standard input.")],
     *,
     by: Annotated[
-        str, typer.Option(metavar="day|week|month|COLUMN", help="Periods: of the times in --time, or a column.")
+        str, typer.Option(metavar="day|week|month|COLUMN", help="Periods of the --time column, or a column of labels.")
     ],
     discount: SuggestedDiscount = None,
     cost: Cost = "labels",
     reference: Annotated[
-        str | None, typer.Option(metavar="PERIOD", help="What to hold all others against; the first by default.")
+        str | None, typer.Option(metavar="PERIOD", help="Period to compare all others with; the first by default.")
     ] = None,
     confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of each interval.")] = 0.9,
     level: Annotated[
-        float, typer.Option(metavar="LEVEL", help="Corrected p-values up to this count as a change.")
+        float, typer.Option(metavar="LEVEL", help="Adjusted p-values up to this level count as a change.")
     ] = 0.05,
     permutations: Annotated[
-        int | None, typer.Option(min=1, max=10_000_000, metavar="N", help="Random regroupings for each test at most.")
+        int | None,
+        typer.Option(min=1, max=10_000_000, metavar="N", help="Maximal number of permutations of each test."),
     ] = None,
     alarm: Annotated[bool, typer.Option("--alarm", help="Exit code 3 if anything changed.")] = False,
     seed: Seed = 0,
     output: OutputOptions,
     reading: Reading,
 ) -> int:
-    """Has a process changed over time? Period against period."""
+    """Test whether a process has changed over time, period by period."""
     from somcot.cli.cost_and_cells import reward_column, shared_cost
     from somcot.cli.forecast import suggested_discount
     from somcot.cli.inputs import NamedProcess
@@ -62,9 +63,7 @@ def drift(
         periods = split_periods(file, by, **reading.for_parts("table", reward_column(cost)))
         if len(periods) < 2:
             (only,) = periods
-            raise ValueError(
-                f"{file}: there is one period only, {only!s}; choose shorter ones: --by day, or another column"
-            )
+            raise ValueError(f"{file}: only one period, {only!s}; choose shorter periods (--by day) or another column")
         if discount is None:
             discount = suggested_discount([NamedProcess(str(label), samples) for label, samples in periods.items()])
         outcome = somcot.drift(
@@ -95,7 +94,7 @@ def drift(
 
 
 def _reference(text: str | None, periods: Mapping[Hashable, Samples]) -> Hashable | None:
-    """A label as it is typed; labels may be numbers or dates."""
+    """The label of a period from its text; labels may be numbers or dates."""
     if text is None:
         return None
     for label in periods:

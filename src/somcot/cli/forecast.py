@@ -1,4 +1,4 @@
-"""Before the work: what a distance would cost in time and memory, and how far ahead it should look."""
+"""Before the computation: a forecast of time and memory, and a suggested discount."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ __all__ = [
 ]
 
 _SWEEPS = 6
-_PATIENCE, _ROOM = 60.0, 4e9  # seconds and bytes that nobody has to be asked about
-_FEW, _MANY = 2.0, 100.0  # steps that matter, at least and at most, where nobody says how many
+_PATIENCE, _ROOM = 60.0, 4e9  # seconds and bytes above which the user has to confirm
+_FEW, _MANY = 2.0, 100.0  # least and largest horizon of a suggested discount, in steps
 
 
 class TooLongError(MemoryError):
-    """A computation was not started, since it would take long and nobody agreed."""
+    """A long computation was not started because it was not confirmed."""
 
 
 class Size(NamedTuple):
-    """Rough figures for one exact solution, and for the several that an estimate from data takes."""
+    """Rough time and memory of one exact solution, or of the several that an estimate from data needs."""
 
     state_pairs: int
     seconds: float
@@ -41,7 +41,7 @@ class Size(NamedTuple):
 
 
 def estimate_size(x: MarkovChain, y: MarkovChain, *, from_data: bool) -> Size:
-    """Guess from the numbers of states and successors, within a factor of about three on a desktop machine.
+    """Estimate from the numbers of states and successors, within a factor of about three on a desktop machine.
 
     Examples
     --------
@@ -55,12 +55,12 @@ def estimate_size(x: MarkovChain, y: MarkovChain, *, from_data: bool) -> Size:
     # Mean numbers of successors; a transport problem between k and l of them takes about this many microseconds.
     k, m = (chain.support.indptr[-2] / chain.n_states for chain in (x, y))
     per_pair = 2e-6 + 0.3e-6 * (k + m) + 0.02e-6 * k * m
-    solves = 4.0 if from_data else 1.0  # later solves begin near their end
+    solves = 4.0 if from_data else 1.0  # an estimate takes more solves, but the later ones are warm-started
     return Size(pairs, float(solves * _SWEEPS * pairs * per_pair), float(2.5 * pairs * (32.0 * (k + m) + 112.0)))
 
 
 def confirm_forecast(size: Size, *, yes: bool) -> None:
-    """Repeat a forecast above a minute or 4 GB: ask on a terminal, refuse elsewhere unless told to go on.
+    """Report a forecast above a minute or 4 GB: ask on a terminal, refuse elsewhere without ``--yes``.
 
     Examples
     --------
@@ -71,20 +71,20 @@ def confirm_forecast(size: Size, *, yes: bool) -> None:
     forecast = f"about {duration(size.seconds)} and {readable(size.n_bytes)} of memory for {size.state_pairs:,} pairs"
     if _is_terminal():
         sys.stderr.write(f"This will take {forecast} of states.\n")
-        confirm("--top N joins rare states, --yes starts without asking")
+        confirm("--top N merges rare states, --yes skips this question")
         return
-    raise TooLongError(f"this would take {forecast} of states; pass --yes to start, or join rare states: --top N")
+    raise TooLongError(f"this would take {forecast} of states; pass --yes to start, or merge rare states: --top N")
 
 
 def confirm_pair(x: NamedProcess, y: NamedProcess, *, yes: bool) -> None:
-    """Say what a long computation will take before it starts."""
+    """Report the forecast of a long computation before it starts."""
     chains = [p.value if isinstance(p.value, MarkovChain) else p.value.chain(check=False) for p in (x, y)]
     known = all(isinstance(p.value, MarkovChain) for p in (x, y))
     confirm_forecast(estimate_size(*chains, from_data=not known), yes=yes)
 
 
 def confirm(instead: str) -> None:
-    """Ask whoever sits at a terminal whether to start; a job without one starts, since it would wait for ever."""
+    """Ask on a terminal whether to start; a batch job cannot answer, so it starts."""
     if not _is_terminal():
         return
     sys.stderr.write("Start? [y/N] ")
@@ -98,7 +98,7 @@ def _is_terminal() -> bool:
 
 
 def suggested_discount(processes: Sequence[NamedProcess]) -> float:
-    """A discount whose horizon 1 / (1 - discount) is the mean number of steps of a sequence, and a note of it.
+    """The discount whose horizon 1 / (1 - discount) is the mean length of a sequence; a note reports it.
 
     Examples
     --------
@@ -111,8 +111,8 @@ def suggested_discount(processes: Sequence[NamedProcess]) -> float:
     recorded = [p.value for p in processes if not isinstance(p.value, MarkovChain) and p.value.n_episodes]
     if not recorded:
         raise ValueError(
-            "--discount: missing, and there are no sequences whose length could suggest it; 1 / (1 - discount) is the "
-            "number of steps that matter: try 0.9"
+            "--discount: missing, and there are no sequences whose length could suggest a value; 1 / (1 - discount) is "
+            "the number of steps that matter: try 0.9"
         )
     mean = sum(r.n_transitions for r in recorded) / sum(r.n_episodes for r in recorded)
     discount = round(1.0 - float(f"{1.0 / min(max(mean, _FEW), _MANY):.2g}"), 4)
@@ -125,7 +125,7 @@ def _rounded(number: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time for people.
+    """A readable duration.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def duration(seconds: float) -> str:
 
 
 def readable(n_bytes: float) -> str:
-    """A number of bytes for people.
+    """A readable number of bytes.
 
     Examples
     --------

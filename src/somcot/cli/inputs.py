@@ -32,14 +32,15 @@ __all__ = [
 ]
 
 
-# --- Folders too large to be held as episodes: counted file by file.
+# --- Large folders, counted file by file.
 
-LARGE = 500_000_000  # bytes of a folder from which on its episodes are forgotten; a number, so that machines agree
+# Bytes of a folder above which only counts are kept. A constant, so that the result does not depend on the machine.
+LARGE = 500_000_000
 _KNOWN = ("state", "sequence", "time", "reward", "terminated", "initial", "encoding", "delimiter")
 
 
 def read_counts(source: Input, options: Mapping[str, Any]) -> Counts | None:
-    """The counts of a large folder of tables, with a note; None for all else."""
+    """The counts of a large folder of tables, with a note; None for any other input."""
     if source.path is None or not source.path.is_dir():
         return None
     n_bytes = sum(part.path.stat().st_size for part in parts_of(source.path))
@@ -54,20 +55,20 @@ def read_counts(source: Input, options: Mapping[str, Any]) -> Counts | None:
     refused += ["--terminated COLUMN"] if isinstance(chosen.get("terminated"), str) else []
     if refused:
         raise ValueError(
-            f"{source.name}: {n_bytes / 1e9:.1f} GB, so it is counted file by file, which does not know "
+            f"{source.name}: {n_bytes / 1e9:.1f} GB, so it is counted file by file, which does not support "
             f"{', '.join(refused)}; prepare the columns first, or name a smaller folder"
         )
     warn(Note("counted-in-files", source.name, size=n_bytes / 1e9), DataWarning)
     return count_table(source.path, **chosen)
 
 
-# --- From file names and options to processes with matched labels.
+# --- Processes from files and options.
 
-_TOGETHER = ("top", "other")  # settled for all files at once
+_TOGETHER = ("top", "other")  # applied to all files together
 
 
 class NamedProcess(NamedTuple):
-    """What was read, and what to call it; of a chain in continuous time also its rates, `value` being its steps."""
+    """A process and its name; a chain in continuous time has `rates`, and `value` is its uniformised chain."""
 
     name: str
     value: ChainOrData
@@ -75,7 +76,7 @@ class NamedProcess(NamedTuple):
 
     @property
     def process(self) -> ChainOrData | ContinuousChain:
-        """What the library compares."""
+        """The object to pass to the library."""
         return self.rates or self.value
 
 
@@ -113,7 +114,7 @@ def read_processes(paths: Sequence[str], reading: Reading, reward: str | None = 
 
 
 def _with_shared_labels(processes: list[NamedProcess], reading: Reading) -> list[NamedProcess]:
-    """Spellings and rare states are settled for all recordings together, so that equal labels mean the same."""
+    """Merge spellings and rare states of all recordings together, so that equal labels mean the same state."""
     recordings = [p.value for p in processes if isinstance(p.value, Samples)]
     if reading.tidy:
         recordings = tidy_labels(recordings)
@@ -130,7 +131,7 @@ def _with_shared_labels(processes: list[NamedProcess], reading: Reading) -> list
 
 
 def _identified(path: str, format: str | None) -> Input:  # noqa: A002
-    """`--format` speaks for streams and for files whose ending says nothing."""
+    """The input; `--format` applies only to streams and to files without a known ending."""
     return identify(path, None if format_of(path) else format)
 
 
@@ -141,29 +142,31 @@ def _refuse_shared_streams(sources: Sequence[Input]) -> None:
 
 
 def _shared_bins(sources: Sequence[Input], kinds: Sequence[str], reading: Reading) -> Any:
-    """Edges for every binned column, fitted to all tables together so that equal labels mean the same."""
+    """Edges of every binned column, fitted to all tables together, so that equal labels mean the same state."""
     if not reading.bins:
         if reading.binning:
             raise ValueError(f"--binning {reading.binning}: only together with --bins COLUMN=N; leave it out")
         return None
-    wanted: dict[str, Any] = {}
+    specs: dict[str, Any] = {}
     for text in reading.bins:
         column, sign, number = text.rpartition("=")
         names = [column] if sign else list(reading.state or ())
-        for name in wanted.keys() & set(names):
-            raise ValueError(f"--bins: {name} is given twice; say once how to cut it")
+        for name in specs.keys() & set(names):
+            raise ValueError(f"--bins: {name} is named twice; name each column once")
         if not names:
             raise ValueError(f"--bins {text}: which column? Pass --state COLUMN --bins COLUMN={text}")
-        wanted |= dict.fromkeys(names, _bin_spec(text, number))
-    numbers = {name: spec for name, spec in wanted.items() if isinstance(spec, int)}
+        specs |= dict.fromkeys(names, _bin_spec(text, number))
+    numbers = {name: spec for name, spec in specs.items() if isinstance(spec, int)}
     if numbers:
         tables = [source for source, kind in zip(sources, kinds, strict=True) if kind == "table"]
         once = next((source.name for source in tables if source.path is None), None)
         if once is not None:
-            raise ValueError(f"--bins: fitting bins reads the data twice, {once} cannot; give edges: COLUMN=0,1,2")
+            raise ValueError(
+                f"--bins: fitting bins reads the data twice, which {once} does not allow; pass edges: COLUMN=0,1,2"
+            )
         texts = {k: v for k, v in (("encoding", reading.encoding), ("delimiter", reading.delimiter)) if v}
-        wanted |= fit_bins(tables, numbers, binning=reading.binning or "quantile", **texts)
-    return wanted
+        specs |= fit_bins(tables, numbers, binning=reading.binning or "quantile", **texts)
+    return specs
 
 
 def _bin_spec(text: str, number: str) -> int | list[float]:
@@ -176,7 +179,7 @@ def _bin_spec(text: str, number: str) -> int | list[float]:
 def match_labels(x: NamedProcess, y: NamedProcess, *, compared: bool = True) -> tuple[NamedProcess, NamedProcess]:
     """Make labels comparable: where one side has numbers and the other text, numbers become text.
 
-    Notes about labels are for costs that have a use for them (`compared`).
+    Notes about labels are issued only if the cost compares labels (`compared`).
 
     Examples
     --------
@@ -231,7 +234,7 @@ def as_text(process: ChainOrData) -> ChainOrData:
 
 
 def full_label(label: Hashable) -> str:
-    """A label as files have it, the parts of a tuple in a row.
+    """A label as text, with the parts of a tuple joined by commas.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""`somcot matrix` and `somcot select`: read many, compute all at once, show, write."""
+"""`somcot matrix` and `somcot select`: read many processes, compute all distances, show and write them."""
 
 from __future__ import annotations
 
@@ -37,43 +37,41 @@ __all__ = ["ENDINGS", "matrix", "select"]
 
 ENDINGS = (".csv", ".parquet", ".json", ".html")
 _TABLES = ("values", "low", "high", "plugin", "standard_error", "uncut")
-_WORTH_SAYING, _LONG = 2.0, 300.0  # seconds from which on the forecast is shown, and somebody at a terminal asked
+_WORTH_SAYING, _LONG = 2.0, 300.0  # seconds above which the forecast is shown, and has to be confirmed
 
 
 def matrix(
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Files with a process each, or one with --by.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="One file per process, or one file with --by.")],
     *,
     discount: SuggestedBelowOne = None,
     by: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column that parts one table into processes: country, week.")
+        str | None, typer.Option(metavar="COLUMN", help="Column that splits one table into processes: country, week.")
     ] = None,
     vectors: VectorOptions,
     cost: Cost = "labels",
     method: Method = "auto",
     confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of the intervals.")] = 0.9,
     simultaneous: Annotated[
-        bool, typer.Option("--simultaneous", help="Let all intervals hold together at that level.")
+        bool, typer.Option("--simultaneous", help="Make the intervals hold simultaneously at this level.")
     ] = False,
     tests: Annotated[
-        str | None, typer.Option(metavar="bh|by", help="Corrected p-values of 'the same process' for every pair.")
+        str | None, typer.Option(metavar="bh|by", help="Adjusted p-values of the same-process test for every pair.")
     ] = None,
     out: Annotated[
         list[Path] | None,
         typer.Option("--out", "-o", metavar="FILE", help="Write .csv, .parquet, .json or .html; may be repeated."),
     ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep finished pairs there; the same command goes on.")
+        Path | None, typer.Option(metavar="FILE", help="Save finished pairs here; the same command resumes.")
     ] = None,
-    workers: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Processes to spread the work over (needs dask).")
-    ] = 0,
+    workers: Annotated[int, typer.Option(min=0, metavar="N", help="Number of worker processes (needs dask).")] = 0,
     strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 if any pair fails.")] = False,
     yes: StartAtOnce = False,
     seed: Seed = 0,
     json: Json = False,
     reading: Reading,
 ) -> int:
-    """Distances between many processes."""
+    """Compute the distances between many processes."""
     from somcot.cli.cost_and_cells import read_in_cells, shared_cost
     from somcot.cli.output import caught, check_targets, command_line, console, deliver, for_terminal, print_json
     from somcot.cli.screens import show_matrix, show_written
@@ -136,7 +134,9 @@ def matrix(
 
 def select(
     data: Annotated[str, typer.Argument(metavar="DATA", help="File with the recorded data.")],
-    candidates: Annotated[list[str], typer.Argument(metavar="CANDIDATE", help="Files, known or recorded.")],
+    candidates: Annotated[
+        list[str], typer.Argument(metavar="CANDIDATE", help="Files with known chains or recordings.")
+    ],
     *,
     discount: SuggestedBelowOne = None,
     cost: Cost = "labels",
@@ -146,7 +146,7 @@ def select(
     json: Json = False,
     reading: Reading,
 ) -> int:
-    """Which candidate explains the data, and which others may."""
+    """Find the candidate nearest to the data, and those that cannot be excluded."""
     from somcot.cli.cost_and_cells import shared_cost
     from somcot.cli.output import caught, console, for_terminal, print_json
     from somcot.cli.screens import show_selection
@@ -158,7 +158,7 @@ def select(
         (name, first), *rest = named.items()
         if not isinstance(first, Data):
             raise ValueError(
-                f"{name}: a known chain; the first file must hold recorded data, the candidates may be known"
+                f"{name}: a known chain; the first file must hold recorded data, the candidates may be known chains"
             )
         table = shared_cost(cost, named)
         discount = _discount(discount, named)
@@ -177,18 +177,18 @@ def select(
     return 0
 
 
-def _discount(wanted: float | None, processes: Mapping[Hashable, ChainOrData]) -> float:
-    """As wanted, or as the sequences of all recordings suggest."""
+def _discount(discount: float | None, processes: Mapping[Hashable, ChainOrData]) -> float:
+    """The discount, or the one that the sequences of all recordings suggest."""
     from somcot.cli.forecast import suggested_discount
     from somcot.cli.inputs import NamedProcess
 
-    if wanted is not None:
-        return wanted
+    if discount is not None:
+        return discount
     return suggested_discount([NamedProcess(str(label), process) for label, process in processes.items()])
 
 
 def _without_unseen(notes: Iterable[str]) -> list[str]:
-    """Without notes on states that a process never visits: the states are those of all processes."""
+    """Drop notes on unvisited states, which are expected: each process has the states of all processes."""
     from somcot.plumbing.notes import codes
 
     return [note for note in notes if codes([note]) != ["never-seen"]]
@@ -203,22 +203,22 @@ def _read(files: Sequence[str], reading: Reading, cost: str, by: str | None) -> 
     reward = reward_column(cost)
     if by is None:
         if len(files) < 2:
-            raise ValueError(f"{files[0]}: one file; name several, or say with --by COLUMN how to part it")
+            raise ValueError(f"{files[0]}: one file; name several, or split it with --by COLUMN")
         processes = read_processes(files, reading, reward)
         for timed in (p for p in processes if p.rates is not None):
             raise ValueError(f"{timed.name}: holds rates of a chain in continuous time; somcot distance takes them")
         return _with_text_labels(_short_names(processes))
     if len(files) != 1:
-        raise ValueError(f"--by: parts one file into groups, but {len(files)} files are named; name one")
+        raise ValueError(f"--by: splits one file into groups, but {len(files)} files are named; name one")
     kind = "log" if (reading.format or format_of(files[0])) == "xes" else "table"
     groups = split_table(files[0], by, **reading.for_parts(kind, reward))
     if len(groups) < 2:
-        raise ValueError(f"{files[0]}: column {by!r} has one group only; name another column")
+        raise ValueError(f"{files[0]}: column {by!r} has only one group; name another column")
     return dict(groups)
 
 
 def _short_names(processes: Iterable[NamedProcess]) -> dict[Hashable, ChainOrData]:
-    """Files by the end of their names, as long as needed to tell them apart."""
+    """Processes by the shortest unique ends of their file names."""
     read = list(processes)
     names = [Path(p.name) for p in read]
     for depth in range(1, 20):
@@ -230,7 +230,7 @@ def _short_names(processes: Iterable[NamedProcess]) -> dict[Hashable, ChainOrDat
 
 
 def _with_text_labels(processes: dict[Hashable, ChainOrData]) -> dict[Hashable, ChainOrData]:
-    """Numbers become text where some files have numbers and others text."""
+    """Convert numeric labels to text if some files have numeric labels and others text."""
     from somcot.cli.inputs import as_text
 
     numbered = {name: all(type(s) is int for s in p.states) for name, p in processes.items()}
@@ -240,7 +240,7 @@ def _with_text_labels(processes: dict[Hashable, ChainOrData]) -> dict[Hashable, 
 
 
 def _announce(plan: JobPlan, workers: int, *, yes: bool) -> None:
-    """Say before a long computation how long it will be; where somebody sits at the terminal, ask."""
+    """Report the forecast of a long computation; on a terminal, ask before a very long one."""
     from somcot.cli.forecast import confirm, duration
     from somcot.many.plan import forecast
 
@@ -251,7 +251,7 @@ def _announce(plan: JobPlan, workers: int, *, yes: bool) -> None:
         sys.stderr.write(f"{pairs:,} pairs of processes: about {duration(seconds)}\n")
         sys.stderr.flush()
     if seconds > _LONG and not yes:
-        confirm("--checkpoint FILE keeps finished pairs, --yes starts without asking")
+        confirm("--checkpoint FILE saves finished pairs, --yes skips this question")
 
 
 def _compute(plan: JobPlan, checkpoint: Path | None, workers: int) -> DistanceMatrix:
@@ -266,12 +266,15 @@ def _compute(plan: JobPlan, checkpoint: Path | None, workers: int) -> DistanceMa
             client.cluster.close()
 
 
-def _as_json(found: DistanceMatrix) -> dict[str, object]:
+def _as_json(distances: DistanceMatrix) -> dict[str, object]:
     return {
-        "labels": list(found.labels), "symmetric": found.symmetric, "interrupted": found.interrupted,
-        **{name: _numbers(getattr(found, name)) for name in _TABLES},
-        "pvalues": _numbers(found.pvalues), "adjusted_pvalues": _numbers(found.adjusted),
-        "failed": [{"x": found.labels[i], "y": found.other_labels[j], "reason": text} for i, j, text in found.reasons],
+        "labels": list(distances.labels), "symmetric": distances.symmetric, "interrupted": distances.interrupted,
+        **{name: _numbers(getattr(distances, name)) for name in _TABLES},
+        "pvalues": _numbers(distances.pvalues), "adjusted_pvalues": _numbers(distances.adjusted),
+        "failed": [
+            {"x": distances.labels[i], "y": distances.other_labels[j], "reason": text}
+            for i, j, text in distances.reasons
+        ],
     }  # fmt: skip
 
 
@@ -279,18 +282,20 @@ def _numbers(table: Floats) -> list[list[float | None]]:
     return [[None if np.isnan(v) else float(v) for v in row] for row in table]
 
 
-def _write(path: Path, found: DistanceMatrix, content: dict[str, object], notes: Sequence[str], command: str) -> None:
+def _write(
+    path: Path, distances: DistanceMatrix, content: dict[str, object], notes: Sequence[str], command: str
+) -> None:
     from somcot.cli.inputs import full_label
     from somcot.cli.output import plain
     from somcot.plumbing.files import write_bytes
     from somcot.report.many_facts import write_matrix
 
     if path.suffix == ".html":
-        write_matrix(path, found, notes=notes, command=command, unit=str(content["cost"]))
+        write_matrix(path, distances, notes=notes, command=command, unit=str(content["cost"]))
     elif path.suffix == ".json":
         write_bytes(path, json_text.dumps(plain(content | {"files": [str(path)]}), allow_nan=False).encode())
     else:
-        rows = [row | {"x": full_label(row["x"]), "y": full_label(row["y"])} for row in found.rows()]
+        rows = [row | {"x": full_label(row["x"]), "y": full_label(row["y"])} for row in distances.rows()]
         write_bytes(path, _csv(rows) if path.suffix == ".csv" else _parquet(rows))
 
 

@@ -1,8 +1,8 @@
-"""Options that several commands share, as types and as records of which each field is an option.
+"""Options that several commands share, as types and as records in which each field is an option.
 
-A command is one function: its parameters are its options, and a parameter whose type is a record of options stands for
-all fields of the record (`expanded`). Which kind of file takes a reading option its reader's signature says
-(`somcot.readers.formats`). Nothing heavy is imported here: `somcot --help` must answer at once.
+A command is one function whose parameters are its options. A parameter whose type is a record of options is replaced by
+one option per field of the record (`expanded`). The signature of a reader determines which reading options its kind of
+file takes (`somcot.readers.formats`). Slow modules are not imported here, so that `somcot --help` is fast.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ __all__ = [
     "takers",
 ]
 
-ALARM, NOT_CONVERGED = 3, 4  # exit codes of commands that answered
+ALARM, NOT_CONVERGED = 3, 4  # exit codes of commands that printed a result
 
 
-# --- Options whose value is one of the names of a table.
+# --- Options with a fixed set of values.
 
 
 def one_of(names: Iterable[str], text: str) -> Any:
-    """A typer option that takes one of the names; ``{}`` in its help becomes the list of them."""
+    """A typer option that accepts one of the names; ``{}`` in its help is replaced by the list of names."""
     known = list(names)
 
     def checked(value: str | None) -> str | None:
@@ -72,7 +72,7 @@ def one_of(names: Iterable[str], text: str) -> Any:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names as a sentence has them.
+    """Names joined by commas and "or".
 
     Examples
     --------
@@ -83,82 +83,86 @@ def listed(names: Iterable[str]) -> str:
     return f"{', '.join(most)} or {last}" if most else last
 
 
-# --- The table of reading options: what every command that reads files can be told about them, one field for each.
+# --- Reading options of all commands that read files, one field per option.
 
-# Groups of the help: by the files whose readers take an option, written down here since loading readers takes time.
+# Groups of the help, by the kind of file. They are listed here because importing the readers is slow.
 TABLES, EVENTS, LOGS = "Reading tables", "Reading tables and event logs", "Reading event logs"
 ARRAYS, GRAPHS, FILES = "Reading arrays", "Reading graphs", "Reading files"
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How files are to be read; None and False stand for options that are not used."""
+    """How to read files; options that are not used are None or False."""
 
     sequence: Annotated[
         str | None,
         typer.Option(
-            metavar="COLUMN", help="Column that tells sequences (users, episodes) apart.", rich_help_panel=EVENTS
+            metavar="COLUMN", help="Column that identifies the sequence (user, episode).", rich_help_panel=EVENTS
         ),
     ] = None
     time: Annotated[
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="Column that orders the rows of a sequence; file: as they stand.",
+            help="Column that orders the rows of a sequence; 'file' keeps the order of the file.",
             rich_help_panel=EVENTS,
         ),
     ] = None
     state: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="COLUMN", help="Column with the state; give it again for several.", rich_help_panel=EVENTS
+            metavar="COLUMN", help="Column with the state; repeat it for several columns.", rich_help_panel=EVENTS
         ),
     ] = None
     terminated: Annotated[
         str | None,
-        typer.Option(metavar="all|COLUMN", help="Sequences end for good, all or where true.", rich_help_panel=EVENTS),
+        typer.Option(
+            metavar="all|COLUMN", help="Sequences that terminate: all, or where true.", rich_help_panel=EVENTS
+        ),
     ] = None
     end: Annotated[
         str | None,
-        typer.Option(metavar="LABEL", help="Add a last state of this name to every sequence.", rich_help_panel=EVENTS),
+        typer.Option(
+            metavar="LABEL", help="Append a final state of this name to every sequence.", rich_help_panel=EVENTS
+        ),
     ] = None
     gap: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="Cut a sequence after a longer pause: 30m, 2h, 1d, 45s.", rich_help_panel=EVENTS
+            metavar="TIME", help="Split a sequence at longer pauses: 30m, 2h, 1d, 45s.", rich_help_panel=EVENTS
         ),
     ] = None
     bins: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN=N", help="Cut a numeric state column into bins.", rich_help_panel=TABLES),
+        typer.Option(metavar="COLUMN=N", help="Bin a numeric state column.", rich_help_panel=TABLES),
     ] = None
     binning: Annotated[
         str | None,
-        typer.Option(metavar="quantile|uniform", help="Equally filled or equally wide bins.", rich_help_panel=TABLES),
+        typer.Option(
+            metavar="quantile|uniform", help="Bins of equal frequency or of equal width.", rich_help_panel=TABLES
+        ),
     ] = None
     missing: Annotated[
         str | None,
-        typer.Option(metavar="error|cut", help="Refuse rows without a state, or cut there.", rich_help_panel=EVENTS),
+        typer.Option(metavar="error|cut", help="Rows without a state: refuse, or split there.", rich_help_panel=EVENTS),
     ] = None
     tidy: Annotated[
         bool,
-        typer.Option("--tidy", help="Take labels that differ only in case or blanks as one.", rich_help_panel=EVENTS),
+        typer.Option("--tidy", help="Merge labels that differ only in case or spaces.", rich_help_panel=EVENTS),
     ] = False
     top: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Keep the N most frequent states of both, join the others.", rich_help_panel=EVENTS
+            min=1, metavar="N", help="Keep the N most frequent states, merge the others.", rich_help_panel=EVENTS
         ),
     ] = None
     other: Annotated[
         str | None,
-        typer.Option(metavar="LABEL", help="What to call the joined ones; 'other' by default.", rich_help_panel=EVENTS),
+        typer.Option(metavar="LABEL", help="Name of the merged state; 'other' by default.", rich_help_panel=EVENTS),
     ] = None
     classifier: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME", help="Classifier of an event log that says what a state is.", rich_help_panel=LOGS
-        ),
+        typer.Option(metavar="NAME", help="Classifier of an event log that defines the state.", rich_help_panel=LOGS),
     ] = None
     lifecycle: Annotated[
         str | None,
@@ -169,16 +173,14 @@ class Reading:
         typer.Option(min=1, metavar="N", help="Frames per step of integer trajectories.", rich_help_panel=ARRAYS),
     ] = None
     sliding: Annotated[
-        bool, typer.Option("--sliding", help="Count steps from every frame.", rich_help_panel=ARRAYS)
+        bool, typer.Option("--sliding", help="Count a step from every frame (sliding window).", rich_help_panel=ARRAYS)
     ] = False
     connected: Annotated[
         bool,
-        typer.Option(
-            "--connected", help="Keep the largest set of states that lead to each other.", rich_help_panel=ARRAYS
-        ),
+        typer.Option("--connected", help="Keep the largest strongly connected set of states.", rich_help_panel=ARRAYS),
     ] = False
     directed: Annotated[
-        bool, typer.Option("--directed", help="Edges of an edge list have a direction.", rich_help_panel=GRAPHS)
+        bool, typer.Option("--directed", help="Treat the edges of an edge list as directed.", rich_help_panel=GRAPHS)
     ] = False
     weight: Annotated[
         str | None,
@@ -188,35 +190,36 @@ class Reading:
     ] = None
     dangling: Annotated[
         str | None,
-        typer.Option(metavar="self-loop|restart|error", help="Nodes without a way out.", rich_help_panel=GRAPHS),
+        typer.Option(metavar="self-loop|restart|error", help="Nodes without outgoing edges.", rich_help_panel=GRAPHS),
     ] = None
     initial: Annotated[
         str | None,
         typer.Option(
             "--start",
             metavar="STATE",
-            help="First state of a chain, walk or recording, or stationary: the long run.",
+            help="Initial state, or 'stationary' for the stationary distribution.",
             rich_help_panel=FILES,
         ),
     ] = None
-    format: Annotated[str | None, one_of(FORMATS, "{}, where no ending tells.")] = None
+    format: Annotated[str | None, one_of(FORMATS, "Format of files without a known ending: {}.")] = None
     encoding: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of text files; utf-8 by default.", rich_help_panel=TABLES)
+        str | None,
+        typer.Option(metavar="NAME", help="Encoding of text files; utf-8 by default.", rich_help_panel=TABLES),
     ] = None
     delimiter: Annotated[
-        str | None, typer.Option(metavar="SIGN", help="Of CSV files; found out by default.", rich_help_panel=TABLES)
+        str | None, typer.Option(metavar="SIGN", help="Of CSV files; detected by default.", rich_help_panel=TABLES)
     ] = None
 
     def chosen(self) -> dict[str, Any]:
-        """The options that are used, that for the choice of format aside."""
+        """The options in use, except `format`."""
         everything = {row.name: getattr(self, row.name) for row in fields(self) if row.name != "format"}
         for name, value in everything.items():
             if value == "" or (isinstance(value, list) and "" in value):
-                raise ValueError(f"{flag(name)}: found an empty text; name something, or leave the option out")
+                raise ValueError(f"{flag(name)}: found an empty text; pass a value, or leave the option out")
         return {name: value for name, value in everything.items() if value}
 
     def for_kind(self, kind: str) -> dict[str, Any]:
-        """The options that one kind of file takes, in the words of its reader."""
+        """The options that apply to one kind of file, as arguments of its reader."""
         options = {name: value for name, value in self.chosen().items() if name in KINDS[kind].options()}
         if "initial" in options:
             text = options["initial"]
@@ -226,16 +229,16 @@ class Reading:
         return options
 
     def for_parts(self, kind: str, reward: str | None) -> dict[str, Any]:
-        """The options for one file that ``--by`` parts into several processes."""
+        """The options for one file that ``--by`` splits into several processes."""
         if self.bins:
-            raise ValueError("--by: states cannot be binned at the same time; bin the column first")
+            raise ValueError("--by: cannot be combined with --bins; bin the column first")
         options = self.for_kind(kind)
         options |= {"format": self.format} if self.format else {}
         return options | ({"reward": reward} if reward else {})
 
 
 def flag(name: str) -> str:
-    """An option as it is typed.
+    """The command-line flag of a reading option.
 
     Examples
     --------
@@ -243,11 +246,11 @@ def flag(name: str) -> str:
     ('--lag', '--start')
     """
     (option,) = get_type_hints(Reading, include_extras=True)[name].__metadata__
-    # Inside Annotated, typer takes the first argument of Option for a spelling and keeps it where defaults are.
+    # Inside Annotated, typer takes the first argument of Option for the flag and stores it as the default.
     return option.default if isinstance(option.default, str) else f"--{name}"
 
 
-# Arguments of the library that are options of single commands, where the flag is not the argument's own name.
+# Arguments of the library whose flag has another name.
 _FLAGS = {"gaps": "--missing", "n_cells": "--cells", "standard_error": "--standard-error"}
 _ARGUMENTS = {"by", "confidence", "discount", "horizon", "method", "rate", "scale", "total", "workers"}
 _COMMANDS = {
@@ -258,7 +261,7 @@ _COMMANDS = {
 
 
 def spelled(name: str, value: str = "") -> str:
-    """An option of the library, or a function, as it is typed in a terminal; see `somcot.plumbing.notes`.
+    """The command-line spelling of an argument or a function of the library; see `somcot.plumbing.notes`.
 
     Examples
     --------
@@ -282,7 +285,7 @@ def spelled(name: str, value: str = "") -> str:
 
 
 def _typed(name: str, value: str) -> list[str]:
-    """A value as it is typed, once for each time that the option is; placeholders stay as they are."""
+    """The values to type, one per occurrence of the option; placeholders are kept."""
     try:
         literal = ast.literal_eval(value)
     except (SyntaxError, ValueError):
@@ -297,7 +300,7 @@ def _typed(name: str, value: str) -> list[str]:
 
 
 def takers(name: str) -> list[str]:
-    """The kinds of files whose reader takes an option.
+    """The kinds of files that an option applies to.
 
     Examples
     --------
@@ -307,7 +310,7 @@ def takers(name: str) -> list[str]:
     return [kind.name for kind in KINDS.values() if name in kind.options()]
 
 
-# --- Options that several commands share.
+# --- Options of several commands.
 
 FileA = Annotated[str, typer.Argument(metavar="A", help="File with the first process, or - for standard input.")]
 FileB = Annotated[str, typer.Argument(metavar="B", help="File with the second process.")]
@@ -315,73 +318,71 @@ Cost = Annotated[
     str,
     typer.Option(
         metavar="COST",
-        help="labels (0 where labels are equal, 1 elsewhere), reward:COLUMN, for graphs attribute:NAME, degree or "
-        "neighbourhood[:ROUNDS], or a CSV or NPY matrix.",
+        help="labels (0 for equal labels, 1 otherwise), reward:COLUMN, for graphs attribute:NAME, degree or "
+        "neighbourhood[:ROUNDS], or a CSV or NPY file with a matrix.",
     ),
 ]
 SuggestedDiscount = Annotated[
     float | None,
     typer.Option(
         metavar="G",
-        help="Between 0 and 1; 1 / (1 - discount) is the number of steps that matter; 1 asks for the long-run average. "
-        "By default from the mean length of a sequence.",
+        help="Between 0 and 1; 1 / (1 - discount) is the number of steps that matter; 1 means the long-run average. "
+        "By default derived from the mean length of a sequence.",
     ),
 ]
 SuggestedBelowOne = Annotated[
     float | None,
     typer.Option(
         metavar="G",
-        help="Between 0 and 1; 1 / (1 - discount) is the number of steps that matter. By default from the mean length "
-        "of a sequence.",
+        help="Between 0 and 1; 1 / (1 - discount) is the number of steps that matter. By default derived from the mean "
+        "length of a sequence.",
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Start even if a minute or 4 GB of memory will not do.")]
-StartAtOnce = Annotated[bool, typer.Option("--yes", help="Start without asking, even if it takes more than 5 minutes.")]
-Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of everything random.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before runs over 1 min or 4 GB.")]
+StartAtOnce = Annotated[bool, typer.Option("--yes", help="Do not ask before runs over 5 min.")]
+Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the random numbers.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a panel.")]
 
-Method = Annotated[str, one_of(METHODS, "{}; auto suits the data.")]
+Method = Annotated[str, one_of(METHODS, "{}; auto chooses by the data.")]
 
 
-# --- Records of options that belong together.
+# --- Groups of options.
 
 _PICTURES = (".png", ".svg", ".pdf", ".jpg")
 
 
 @dataclass(frozen=True)
 class ClockOptions:
-    """How time counts, at most one of them; none where the data are to suggest a discount."""
+    """How time is weighted: at most one of these; without any, the data suggest a discount."""
 
     discount: SuggestedDiscount = None
     horizon: Annotated[
-        int | None, typer.Option(metavar="T", help="Instead of a discount: the mean over the first T moments.")
+        int | None, typer.Option(metavar="T", help="Instead of a discount: the mean over the first T steps.")
     ] = None
     rate: Annotated[
         float | None,
-        typer.Option(
-            metavar="R", help="Instead of a discount: the rate at which time counts less, for files of rates."
-        ),
+        typer.Option(metavar="R", help="Instead of a discount: the discount rate, for chains in continuous time."),
     ] = None
     total: Annotated[
-        bool, typer.Option("--total", help="Instead of a discount: the total cost until both processes have ended.")
+        bool, typer.Option("--total", help="Instead of a discount: the total cost until both processes terminate.")
     ] = False
 
     def arguments(self) -> dict[str, Any]:
-        """All four, as the library names them."""
+        """All four, as arguments of the library."""
         return {row.name: getattr(self, row.name) for row in fields(self)}
 
     def check(self) -> None:
-        """Before anything is read: what is set must be one clock, and in range."""
+        """Check before reading that at most one clock is set, and that it is in range."""
         named = [f"--{name}" for name, value in self.arguments().items() if value is not None and value is not False]
         if len(named) > 1:
-            raise ValueError(f"{' and '.join(named)}: each is a clock of its own; choose one, `--help` says which")
+            raise ValueError(f"{' and '.join(named)}: only one clock can be used; choose one, see `--help`")
         if named:
             from somcot.clocks import Clock
 
             Clock.chosen(self.discount, self.horizon, self.rate, self.total)
 
     def settled(self, x: NamedProcess, y: NamedProcess) -> ClockOptions:
-        """With a discount that the data suggest where no clock is set."""
+        """The options with a suggested discount if no clock is set."""
         from somcot.cli.forecast import suggested_discount
 
         chains = [p for p in (x, y) if p.rates is not None]
@@ -389,20 +390,20 @@ class ClockOptions:
             raise ValueError(f"{chains[0].name}: holds rates of a chain in continuous time; pass --rate R, say 0.1")
         if self.rate is not None and len(chains) < 2:
             stepping = x if x.rates is None else y
-            raise ValueError(f"--rate: {stepping.name} holds no rates but steps, which take --discount; leave it out")
+            raise ValueError(f"--rate: {stepping.name} is a chain in discrete time; use --discount instead")
         return replace(self, discount=suggested_discount([x, y])) if self == ClockOptions() else self
 
 
 @dataclass(frozen=True)
 class VectorOptions:
-    """``--cells`` and ``--scale``, for states that are vectors of numbers; nothing where states are labels."""
+    """``--cells`` and ``--scale``, for states that are numeric vectors; both None if states are labels."""
 
     cells: Annotated[
         str | None,
         typer.Option(
             "--cells",
             metavar="auto|N",
-            help="States are vectors of numbers, put into cells: --state x,y --cells auto. --cost is then euclidean or "
+            help="States are numeric vectors, to be discretised: --state x,y --cells auto. --cost is then euclidean or "
             "sqeuclidean.",
         ),
     ] = None
@@ -410,8 +411,8 @@ class VectorOptions:
         str | None,
         typer.Option(
             metavar="std|NUMBER,...",
-            help="With --cells: what coordinates are divided by. std, their standard deviations, by default; 1 leaves "
-            "them as they are.",
+            help="With --cells: divisors of the coordinates. std, their standard deviations, by default; 1 leaves "
+            "them unscaled.",
         ),
     ] = None
 
@@ -421,21 +422,21 @@ class VectorOptions:
         return self.cells is not None
 
     def check(self) -> None:
-        """Refuse ``--scale`` where nothing is scaled."""
+        """Refuse ``--scale`` without ``--cells``."""
         if self.cells is None and self.scale is not None:
             raise ValueError("--scale: only together with --cells, for states that are numbers; add --cells auto")
 
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """Where an answer goes: to people or programs, into a report, into a figure."""
+    """Where the result is written: as JSON, to a report, to a figure."""
 
     json: Json = False
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report, one HTML file.")] = None
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a figure: PNG, SVG or PDF.")] = None
 
     def check(self, *inputs: str) -> None:
-        """Before the work: whether the files can be written, and are none of the inputs."""
+        """Check before the computation that the files can be written and are not inputs."""
         if self.plot is not None and self.plot.suffix.lower() not in _PICTURES:
             raise ValueError(f"--plot: found {str(self.plot)!r}, expected a file ending in {', '.join(_PICTURES)}")
         if self.plot is not None and not can_draw():
@@ -446,24 +447,24 @@ class OutputOptions:
 
 
 def can_draw() -> bool:
-    """Whether matplotlib, which is optional, is there."""
+    """Whether matplotlib, which is optional, is installed."""
     return find_spec("matplotlib") is not None
 
 
 def expanded(function: Callable[..., int]) -> Callable[..., int]:
-    """A command as typer is to see it: a parameter that is a record of options becomes one option for each field.
+    """The command with records of options expanded: each record parameter becomes one option per field.
 
-    typer reads the signature and the annotations of what it is handed, so they are all that changes. Options stand
-    where the record stands.
+    typer reads only the signature and the annotations, so nothing else has to change. The options take the position of
+    the record.
     """
     hints = get_type_hints(function, include_extras=True)
     records = {name: hint for name, hint in hints.items() if isinstance(hint, type) and is_dataclass(hint)}
     parameters: list[inspect.Parameter] = []
-    for own in inspect.signature(function).parameters.values():
-        if own.name in records:
-            parameters += _options(records[own.name])
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name in records:
+            parameters += _options(records[parameter.name])
         else:
-            parameters.append(own.replace(kind=own.KEYWORD_ONLY, annotation=hints[own.name]))
+            parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[parameter.name]))
 
     def run(**values: Any) -> int:
         made = {
@@ -478,7 +479,7 @@ def expanded(function: Callable[..., int]) -> Callable[..., int]:
     return run
 
 
-@functools.cache  # most commands read files, and the names of types are slow to look up
+@functools.cache  # most commands share `Reading`, and resolving type hints is slow
 def _options(record: type) -> list[inspect.Parameter]:
     hints = get_type_hints(record, include_extras=True)
     return [

@@ -1,4 +1,4 @@
-"""Files that commands write: report, figure, matrix. Checked before the work, written whole after the answer is out."""
+"""Output of the commands: notes, JSON, the console, and the files they write."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ __all__ = [
 ]
 
 
-# --- Notes for the reader at a terminal: options as flags, files by their names.
+# --- Notes, with flags in place of arguments and file names in place of x and y.
 
 
 def for_terminal(notes: Iterable[str], names: Mapping[str, str] | None = None) -> list[str]:
-    """Notes with flags in place of arguments, each once, the most important first, without control characters.
+    """Notes with flags in place of arguments, without duplicates and control characters, the most important first.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def _as_line(note: str) -> str:
     return restored(line, note.code, note.about, note.values) if isinstance(note, Note) else line
 
 
-# --- Calling the library, with notes collected, and the answers as plain data for programs.
+# --- Results as plain data.
 
 _MATCHES = 50
 _SHARES = 20
@@ -95,11 +95,11 @@ class ShownResult:
     warnings: list[str]
     command: str
     files: dict[str, str] = field(default_factory=dict)
-    state_name: str | None = None  # what a state is, such as "page"
+    state_name: str | None = None  # a noun for a state, such as "page"
 
     @property
     def names(self) -> tuple[str, str]:
-        """What to call the two, on every screen and in every file."""
+        """The names of the two processes, on every screen and in every file."""
         return names_of(self.x, self.y)
 
     @property
@@ -109,33 +109,39 @@ class ShownResult:
 
     @property
     def notes(self) -> list[str]:
-        """What to know before trusting the answer, what concerns the number first."""
+        """Notes on the result, those that concern the number first."""
         return notes_of([*self.result.diagnose(), *self.warnings], self.x, self.y)
 
 
-def _continuous(found: Continuous) -> dict[str, Any]:
-    """What a distance between recordings of real vectors has beside others."""
-    parts = (found.resolution, found.twin, found.shift_check, found.map)
+def _continuous(continuous: Continuous) -> dict[str, Any]:
+    """The additional fields of a distance between recordings of numeric vectors."""
+    parts = (continuous.resolution, continuous.twin, continuous.shift_check, continuous.map)
     records = {name: None if part is None else part._asdict() for name, part in zip(_PARTS, parts, strict=True)}
-    cells = found.cells
-    return {"route": found.route, "n_cells": cells.n_cells, "scale": cells.scale, "centres": cells.centres, **records}
+    cells = continuous.cells
+    return {
+        "route": continuous.route,
+        "n_cells": cells.n_cells,
+        "scale": cells.scale,
+        "centres": cells.centres,
+        **records,
+    }
 
 
 @contextlib.contextmanager
 def caught() -> Iterator[list[str]]:
-    """Collect the notes of this library as one line each; warnings of other packages are not shown."""
+    """Collect the notes of this library, one line each; warnings of other packages are ignored."""
     notes: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            with collected() as own:
+            with collected() as issued:
                 yield notes
         finally:
-            notes.extend(_as_line(note.worded(spelled)) for note in own)
+            notes.extend(_as_line(note.worded(spelled)) for note in issued)
 
 
 def names_of(x: NamedProcess, y: NamedProcess) -> tuple[str, str]:
-    """File names without their folders, where that tells the two apart; else numbered.
+    """File names without their folders if these differ, otherwise full names or numbered ones.
 
     Examples
     --------
@@ -153,7 +159,7 @@ def names_of(x: NamedProcess, y: NamedProcess) -> tuple[str, str]:
 
 
 def notes_of(notes: Iterable[str], x: NamedProcess, y: NamedProcess) -> list[str]:
-    """Notes in the names of the two files, each once, the most important first."""
+    """Notes with the names of the two files, without duplicates, the most important first."""
     first, second = names_of(x, y)
     files = {x.name: first, y.name: second} if x.name != y.name else {}
     return for_terminal(notes, files | {"x": first, "y": second})
@@ -165,13 +171,13 @@ def chain_of(process: NamedProcess) -> MarkovChain:
 
 
 def one_sided(x: NamedProcess, y: NamedProcess) -> tuple[list[Hashable], list[Hashable]]:
-    """States that only one of the two has."""
+    """The states of x that y lacks, and those of y that x lacks."""
     in_x, in_y = set(x.value.states), set(y.value.states)
     return [s for s in x.value.states if s not in in_y], [s for s in y.value.states if s not in in_x]
 
 
 def process_facts(process: NamedProcess) -> dict[str, Any]:
-    """What was read, in numbers."""
+    """The source, kind and sizes of a process."""
     value = process.value
     if isinstance(value, Trajectories):
         sizes = {"n_transitions": value.n_transitions, "n_episodes": value.n_episodes, "n_coordinates": value.d}
@@ -186,7 +192,7 @@ def process_facts(process: NamedProcess) -> dict[str, Any]:
 
 
 def to_json(answer: ShownResult) -> dict[str, Any]:
-    """The object that `somcot distance --json` prints; its keys are documented and stay."""
+    """The object that `somcot distance --json` prints; its keys are documented and stable."""
     r = answer.result
     only_x, only_y = one_sided(answer.x, answer.y)
     content: dict[str, Any] = plain(
@@ -228,12 +234,12 @@ def to_json(answer: ShownResult) -> dict[str, Any]:
 
 
 def _shares(result: Result) -> dict[str, Any]:
-    found = result.contributions(_SHARES)
-    return {name: [share._asdict() for share in getattr(found, name)] for name in found._fields}
+    shares = result.contributions(_SHARES)
+    return {name: [share._asdict() for share in getattr(shares, name)] for name in shares._fields}
 
 
 def plain(value: Any) -> Any:
-    """Only what JSON knows: NaN and infinity become null, tuples lists, other labels text.
+    """The value in JSON types: NaN and infinity become null, tuples become lists, other labels text.
 
     Examples
     --------
@@ -253,22 +259,22 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
-# --- Where answers go: the screen, programs, and files once the answer is out.
+# --- The console, JSON and the order of output.
 
 
 class _Screen(Console):
     def on_broken_pipe(self) -> None:
-        """Let the command decide what that means; rich would leave at once, with files not written yet."""
+        """Raise instead of exiting, as rich would, because files may still have to be written."""
         raise BrokenPipeError
 
 
 def console() -> Console:
-    """Where answers for people go; no colours guessed into numbers, no markup found in names."""
+    """A rich console that neither highlights numbers nor interprets markup in names."""
     return _Screen(highlight=False, markup=False)
 
 
 def print_json(content: Mapping[str, object]) -> None:
-    """One object on one line, whatever its labels."""
+    """Print one object on one line; the codes of its warnings are added."""
     warnings = content.get("warnings")
     if isinstance(warnings, (list, tuple)):
         content = {**content, "warning_codes": codes(warnings)}
@@ -277,7 +283,7 @@ def print_json(content: Mapping[str, object]) -> None:
 
 
 def deliver(show: Callable[[], None], write: Callable[[], None]) -> None:
-    """The answer first, which no full disk and no failing drawing can take away; then files, even if a reader left."""
+    """Show the result before writing files, which may fail; write them even if the pipe is closed."""
     try:
         show()
         sys.stdout.flush()
@@ -290,32 +296,32 @@ def command_line() -> str:
     return shlex.join(["somcot", *sys.argv[1:]])
 
 
-# --- Files that commands write: report, figure, matrix. Checked before the work, written whole after the answer is out.
+# --- Files: report, figure, matrix.
 
 
 def check_targets(targets: dict[str, Path | None], inputs: Iterable[str]) -> None:
-    """Find out before a long computation that its answer could not be written, or would overwrite what it came from.
+    """Refuse, before a long computation, output files that cannot be written or that are inputs.
 
     Parameters
     ----------
     targets : dict of option to path
-        Where to write, None where nothing is wanted.
+        Where to write; None for options that are not used.
     inputs : iterable of str
-        What is read; names that are no files do not matter.
+        Names of the inputs; names that are not files are ignored.
     """
-    wanted = {option: path for option, path in targets.items() if path is not None}
-    for option, path in wanted.items():
+    outputs = {option: path for option, path in targets.items() if path is not None}
+    for option, path in outputs.items():
         _refuse_unwritable(path)
         for name in inputs:
             if _same_file(path, Path(name)):
                 raise ValueError(f"{option}: {path} is an input of this command; name another file")
-        for other in wanted:
-            if other != option and _same_file(path, wanted[other]):
+        for other in outputs:
+            if other != option and _same_file(path, outputs[other]):
                 raise ValueError(f"{option}: {path} is also the file of {other}; name two files")
 
 
 def _same_file(a: Path, b: Path) -> bool:
-    """Whether two names mean one file, through links and hard links too."""
+    """Whether two paths are the same file, including links and hard links."""
     try:
         return os.path.realpath(a) == os.path.realpath(b) or (a.exists() and b.exists() and a.samefile(b))
     except (OSError, ValueError):
@@ -323,20 +329,20 @@ def _same_file(a: Path, b: Path) -> bool:
 
 
 def _refuse_unwritable(path: Path) -> None:
-    """Refuse folders and places where no file can be made; the folders themselves are made when writing."""
+    """Refuse folders and paths that cannot be written; missing folders are created when writing."""
     target = Path(os.path.realpath(path))
     folder = next((parent for parent in target.parents if parent.exists()), target)  # the root has no parents
     if not folder.is_dir():
-        raise ValueError(f"{path}: its folder cannot be made ({folder} is a file); name another place")
+        raise ValueError(f"{path}: its folder cannot be created ({folder} is a file); name another path")
     special = target.exists() and not target.is_file()
     if target.is_dir() or not os.access(target if special else folder, os.W_OK):
-        raise ValueError(f"{path}: cannot be written; name a file in a folder that you may write to")
+        raise ValueError(f"{path}: cannot be written; name a file in a folder with write permission")
 
 
 def write_files(answer: ShownResult, html: Path | None, plot: Path | None, known: float | None = None) -> None:
-    """Write the report and the figure, and note where they are."""
+    """Write the report and the figure, and record their paths."""
     if html is not None:
-        shown = replace(answer.result, notes=())  # they are among those of the answer, worded for a terminal
+        shown = replace(answer.result, notes=())  # `answer.notes` has them, worded for the command line
         report.write(
             html, shown, cost=answer.cost, x=answer.x.value, y=answer.y.value,
             names=answer.names, cost_name=answer.cost_name, warnings=list(map(str, answer.notes)),
@@ -364,7 +370,7 @@ def _drawn(answer: ShownResult, kind: str) -> bytes:
 
 
 def save_matrix(path: Path, values: Floats, x: NamedProcess, y: NamedProcess) -> None:
-    """Write distances of all pairs of states, as an array or with the labels."""
+    """Write the distances of all pairs of states, as an array or as a table with labels."""
     if path.suffix.lower() == ".npy":
         array = io.BytesIO()
         np.save(array, values)
@@ -379,5 +385,7 @@ def save_matrix(path: Path, values: Floats, x: NamedProcess, y: NamedProcess) ->
         content = text.getvalue().encode("utf-8")
     except UnicodeEncodeError as error:
         sign = error.object[error.start : error.end]
-        raise ValueError(f"{path}: a label holds {sign!r}, which UTF-8 cannot say; write .npy, or rename it") from None
+        raise ValueError(
+            f"{path}: a label holds {sign!r}, which UTF-8 cannot encode; write .npy, or rename it"
+        ) from None
     write_bytes(path, content)

@@ -1,4 +1,4 @@
-"""Answers for people: sections on a terminal, as panels, tables and lines."""
+"""Results on a terminal: panels, tables and lines."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _TOP = 5
 _MATCHES = 8
 _MATRIX = 12
 _LABEL = 28
-# What a terminal shows of how a distance was computed; the page has the rest.
+# The facts about the computation that a terminal shows; the report has all.
 _FACTS = ("distance", "interval", "truth", "proved", "counted", "before", "method", "check", "cost", "clock")
 
 
@@ -58,7 +58,7 @@ _FACTS = ("distance", "interval", "truth", "proved", "counted", "before", "metho
 
 
 def show(console: Console, sections: Iterable[Section]) -> None:
-    """Print sections: the answer in a panel, notes as lines, tables side by side where there is room; no pictures."""
+    """Print sections: the answer in a panel, notes as lines, tables side by side if they fit; no pictures."""
     for section in sections:
         body = [_shown(kind, list(items)) for kind, items in groupby(section.body, key=type) if kind is not Picture]
         if section.closed or not body:
@@ -72,7 +72,7 @@ def show(console: Console, sections: Iterable[Section]) -> None:
 
 
 def _shown(kind: type[Item], items: list[Any]) -> RenderableType:
-    """Items of one kind that follow each other."""
+    """Consecutive items of one kind."""
     if kind is Fact:
         grid = Grid.grid(padding=(0, 2))
         grid.add_column(style="bold")
@@ -104,7 +104,7 @@ def _cut(text: str) -> str:
 
 
 def _notes(notes: Notes) -> Group:
-    """Lines that go on are indented."""
+    """Notes as a list with hanging indents."""
     grid = Grid.grid(padding=(0, 1))
     for note in notes.items:
         grid.add_row(Text("-", style="yellow"), Text(note, style="yellow"))
@@ -112,7 +112,7 @@ def _notes(notes: Notes) -> Group:
 
 
 def show_notes(console: Console, messages: Iterable[str], *, most: int = 100) -> None:
-    """What to know of the data; of very many only the first are shown."""
+    """Print notes, at most `most` of them."""
     notes = list(dict.fromkeys(messages))
     more = [f"and {len(notes) - most} more (--json has all)"] if len(notes) > most else []
     if notes:
@@ -120,23 +120,23 @@ def show_notes(console: Console, messages: Iterable[str], *, most: int = 100) ->
 
 
 def file_name(name: str, longest: int = 36) -> str:
-    """The end of a path, which says more than its beginning."""
+    """The end of a path, its most informative part."""
     shown = label_text(name, 4096)
     return shown if len(shown) <= longest else "\u2026" + shown[1 - longest :]
 
 
-# --- What the commands answer.
+# --- Screens of `somcot distance`, `test`, `metric` and `info`.
 
 
 def show_distance(console: Console, answer: ShownResult, *, known: float | None = None) -> None:
-    """What the number means, how sure it is, how it came about; notes; where it comes from and who goes with whom."""
+    """The meaning of the distance, its certainty, the computation, notes, contributions and corresponding states."""
     result, cost = answer.result, answer.cost
     names = file_name(answer.names[0], 16), file_name(answer.names[1], 16)
     about = ReportInput(result, cost, names, answer.cost_name, answer.state_name, known)
     facts = {fact.key: fact for fact in computation(about)}
-    sure = " ".join(filter(None, (certainty(result, cost), sentence_of_test(result, cost))))
+    evidence = " ".join(filter(None, (certainty(result, cost), sentence_of_test(result, cost))))
     chosen = [facts[key] for key in _FACTS if key in facts]
-    body: list[Item] = [Lead(answer.meaning), sure, "", *chosen, *_sides(answer), facts["work"]]
+    body: list[Item] = [Lead(answer.meaning), evidence, "", *chosen, *_sides(answer), facts["work"]]
     title = " and ".join(file_name(name, 30) for name in answer.names)
     show(console, [Section("answer", title, body)])
     left_over = one_sided(answer.x, answer.y) if compares_labels(answer.cost_name) else ([], [])
@@ -157,35 +157,35 @@ def _sides(answer: ShownResult) -> Iterator[Fact]:
 
 
 def _parts(about: ReportInput) -> Iterator[Table]:
-    """Where the distance comes from and who corresponds to whom."""
+    """The largest contributions and the corresponding states."""
     if about.result.makeup is not None:
         shares = about.result.contributions(_TOP)
         steps = transitions(about, shares).without("error")
         together = pairs(about, shares).first(_TOP).without("cost", "of the distance", "error")
         if steps.rows:
-            yield steps._replace(title="Steps that differ and matter most")
+            yield steps._replace(title="Transitions with the largest contributions")
         if together.rows:
-            yield together._replace(title="What comes of it, side by side" if steps.rows else "Side by side")
+            yield together._replace(title="Pairs of states with the largest contributions")
     yield matches(about).first(_MATCHES)._replace(title="Strongest correspondences")
 
 
 def show_files(console: Console, answer: ShownResult) -> None:
-    """Where the report and the figure are."""
+    """Print the paths of the report and the figure."""
     for what, path in answer.files.items():
         console.print(Text(f"{what}: {label_text(path, 4096)}", style="cyan"))
 
 
 def show_test(console: Console, content: dict[str, Any], names: tuple[str, str]) -> None:
-    """The verdict of the same-process test in words."""
+    """The result of the same-process test."""
     p, n, early = content["pvalue"], content["n_permutations"], content["stopped_early"]
     facts = [
         Fact("pvalue", "p-value", f"{p:.3g}", strong=p <= 0.05),
         Fact("distance", "distance", f"{content['statistic']:.6g} between the estimated chains"),
     ]
     if not early and abs(p - 0.05) < 2.0 * math.sqrt(0.05 * 0.95 / n):
-        more = f"so near to 0.05 that chance decides; --permutations {10 * n + 9} would say more"
+        more = f"too close to 0.05 for {n:,} permutations; use --permutations {10 * n + 9}"
         facts.append(Fact("near", "", more))
-    enough = "; more could not change the answer" if early else ""
+    enough = "; more could not change the conclusion" if early else ""
     facts.append(Fact("compared", "compared", f"with {n:,} random permutations of the recordings{enough}"))
     facts += [Fact(k, file_name(name, 24), _described(content[k])) for name, k in zip(names, "xy", strict=True)]
     show(console, [Section("answer", "same process?", [Lead(verdict(p)), "", *facts])])
@@ -193,7 +193,7 @@ def show_test(console: Console, content: dict[str, Any], names: tuple[str, str])
 
 
 def show_metric(console: Console, x: NamedProcess, y: NamedProcess, values: Floats, messages: Iterable[str]) -> None:
-    """Distances from every pair of states, or the corner that fits on a screen."""
+    """Distances from every pair of initial states, or the corner that fits on the screen."""
     n, m = min(values.shape[0], _MATRIX), _fitting(console.width - 20, y.value.states)
     first, second = (file_name(name, 30) for name in names_of(x, y))
     title = f"Distance from each state of {first} (down) and of {second} (across)"
@@ -206,13 +206,13 @@ def show_metric(console: Console, x: NamedProcess, y: NamedProcess, values: Floa
 
 
 def _fitting(room: int, labels: Sequence[Hashable]) -> int:
-    """How many columns of numbers fit beside each other, at least four."""
+    """How many columns of numbers fit in `room` characters, at least four."""
     ends = np.cumsum([max(len(label_text(label, 10)), 6) + 2 for label in labels])
     return min(max(int(np.searchsorted(ends, room, side="right")), 4), len(labels))
 
 
 def show_info(console: Console, process: NamedProcess, size: Size, messages: Sequence[str]) -> None:
-    """What a file holds, and what a distance would take."""
+    """The content of a file, and the forecast for a distance."""
     value = process.value
     rows, tables = [("holds", _described(process_facts(process)))], []
     if isinstance(value, Samples):
@@ -231,7 +231,7 @@ def show_info(console: Console, process: NamedProcess, size: Size, messages: Seq
     if attributes := getattr(value, "attributes", None):
         rows.append(("attributes", f"{_names(list(attributes), 12)} (for --cost attribute:NAME)"))
     cost = f"about {duration(size.seconds)} and {readable(size.n_bytes)} of memory"
-    rows.append(("a distance", f"to a like process: {cost}"))
+    rows.append(("a distance", f"to a similar process: {cost}"))
     facts = [Fact(name, name, text) for name, text in rows]
     show(console, [Section("answer", file_name(process.name, 60), facts), Section("visits", "", tables)])
     show_notes(console, messages)
@@ -240,12 +240,12 @@ def show_info(console: Console, process: NamedProcess, size: Size, messages: Seq
 def _ends(samples: Samples) -> str:
     n = 0 if samples.terminated is None else int(samples.terminated.sum())
     if n in (0, samples.n_episodes):
-        return "all sequences ended for good" if n else "no sequence ended for good; their recordings just stopped"
-    return f"{n:,} of {samples.n_episodes:,} sequences ended for good, the others just stopped"
+        return "all sequences terminated" if n else "no sequence terminated; all are truncated"
+    return f"{n:,} of {samples.n_episodes:,} sequences terminated, the others are truncated"
 
 
 def _described(facts: dict[str, Any]) -> str:
-    """What was read, on a line."""
+    """The kind and sizes of a process, on one line."""
     if facts["kind"] == "rates":
         return f"known rates, {facts['n_states']:,} states, {facts['n_transitions']:,} jumps"
     if facts["kind"] == "chain":
@@ -261,42 +261,42 @@ def _names(labels: Sequence[Hashable], most: int = 10) -> str:
     return ", ".join(listed_label(label, 30) for label in labels[:most]) + more
 
 
-# --- Answers about many processes, and about periods of one.
+# --- Screens of `somcot matrix`, `select` and `drift`.
 
-_PROCESSES = 12  # whose matrix fits a screen
-_PAIRS = 10  # pairs listed where it does not
-_COMPARISONS = 40  # of periods, on a screen
+_PROCESSES = 12  # more processes are listed as pairs instead of a matrix
+_PAIRS = 10  # nearest and farthest pairs listed
+_COMPARISONS = 40  # comparisons of periods listed
 _FEW_NOTES = 8
 
 
 def show_written(screen: Console, paths: Iterable[Path | None]) -> None:
-    """The files that were written."""
+    """Print the paths of the files that were written."""
     for path in filter(None, paths):
         screen.print(Text(f"written: {path}", style="cyan"))
 
 
-def show_matrix(screen: Console, found: DistanceMatrix, notes: Sequence[str]) -> None:
-    """Distances between many processes: as a matrix where it fits, else the nearest and the farthest pairs."""
-    head = f"Distances between {len(found.labels)} processes ({found.method}, {duration(found.seconds)})"
+def show_matrix(screen: Console, matrix: DistanceMatrix, notes: Sequence[str]) -> None:
+    """Distances between many processes: a matrix if it fits, otherwise the nearest and the farthest pairs."""
+    head = f"Distances between {len(matrix.labels)} processes ({matrix.method}, {duration(matrix.seconds)})"
     screen.print(Text(head, style="bold"))
     from somcot.report.many_facts import matrix_findings  # other commands do not load it
 
-    for text in matrix_findings(found):
+    for text in matrix_findings(matrix):
         screen.print(Text(text))
-    table = _matrix_table(found)
+    table = _matrix_table(matrix)
     wide = screen.measure(table, options=screen.options.update(width=1000)).maximum
-    fits = len(found.labels) <= _PROCESSES and wide <= screen.width
-    screen.print(table if fits else _pair_table(found))
+    fits = len(matrix.labels) <= _PROCESSES and wide <= screen.width
+    screen.print(table if fits else _pair_table(matrix))
     show_notes(screen, (label_text(note, 300) for note in notes), most=_FEW_NOTES)
 
 
-def _matrix_table(found: DistanceMatrix) -> Grid:
+def _matrix_table(matrix: DistanceMatrix) -> Grid:
     table = Grid(box=None, pad_edge=False)
     table.add_column("")
-    for label in found.other_labels:
+    for label in matrix.other_labels:
         table.add_column(Text(label_text(label, 14)), justify="right")
-    unclear = np.zeros(found.shape, dtype=bool) if found.confidence is None else ~(found.low > 0)
-    for label, row, faint in zip(found.labels, found.values, unclear, strict=True):
+    unclear = np.zeros(matrix.shape, dtype=bool) if matrix.confidence is None else ~(matrix.low > 0)
+    for label, row, faint in zip(matrix.labels, matrix.values, unclear, strict=True):
         cells = [
             Text("-" if np.isnan(v) else short(v), style="dim" if f else "") for v, f in zip(row, faint, strict=True)
         ]
@@ -304,13 +304,13 @@ def _matrix_table(found: DistanceMatrix) -> Grid:
     return table
 
 
-def _pair_table(found: DistanceMatrix) -> Grid:
-    """Too many for a screen: the nearest pairs and the farthest."""
-    rows = sorted((r for r in found.rows() if r["distance"] is not None), key=lambda r: r["distance"])
+def _pair_table(matrix: DistanceMatrix) -> Grid:
+    """The nearest and the farthest pairs."""
+    rows = sorted((r for r in matrix.rows() if r["distance"] is not None), key=lambda r: r["distance"])
     between = len(rows) - 2 * _PAIRS
     table = Grid(box=None, pad_edge=False)
-    ends = "proved bracket" if found.confidence is None else f"{100 * found.confidence:g} % interval"
-    tested = found.tests is not None
+    ends = "proved bracket" if matrix.confidence is None else f"{100 * matrix.confidence:g} % interval"
+    tested = matrix.tests is not None
     for name, side in (
         ("", "left"),
         ("", "left"),
@@ -324,9 +324,9 @@ def _pair_table(found: DistanceMatrix) -> Grid:
             table.add_row(Text(f"({between:,} pairs between)", style="dim"), "", "", "", "")
         if between <= 0 or not _PAIRS <= k < _PAIRS + between:
             names = (Text(label_text(row[side], 28)) for side in "xy")
-            chance = row["adjusted_pvalue"]
+            pvalue = row["adjusted_pvalue"]
             table.add_row(
-                *names, short(row["distance"]), _interval_ends(row), "" if chance is None else f"{chance:.3f}"
+                *names, short(row["distance"]), _interval_ends(row), "" if pvalue is None else f"{pvalue:.3f}"
             )
     return table
 
@@ -335,15 +335,15 @@ def _interval_ends(row: Mapping[str, Any]) -> str:
     return "" if row["low"] is None else f"[{short(row['low'])}, {short(row['high'])}]"
 
 
-def show_selection(screen: Console, name: Hashable, found: Selection, notes: Sequence[str]) -> None:
-    """Which candidates explain the data."""
-    screen.print(Text(f"Which candidate explains {name}? {found.best}", style="bold"))
+def show_selection(screen: Console, name: Hashable, selection: Selection, notes: Sequence[str]) -> None:
+    """The candidates, the nearest first."""
+    screen.print(Text(f"The candidate nearest to {name} is {selection.best}", style="bold"))
     table = Grid(box=None, pad_edge=False)
-    level = f"{100 * found.confidence:g} % interval"
+    level = f"{100 * selection.confidence:g} % interval"
     for title, side in (("candidate", "left"), ("distance", "right"), (level, "left"), ("", "left")):
         table.add_column(title, justify=side)  # type: ignore[arg-type]
-    for row in sorted(found.table, key=lambda r: r.distance):
-        mark = "nearest" if row.name == found.best else "may be as near" if row.inside else ""
+    for row in sorted(selection.table, key=lambda r: r.distance):
+        mark = "nearest" if row.name == selection.best else "not excluded" if row.inside else ""
         ends = f"[{short(row.low)}, {short(row.high)}]"
         table.add_row(Text(label_text(row.name, 40)), short(row.distance), ends, mark)
     screen.print(table)
@@ -351,7 +351,7 @@ def show_selection(screen: Console, name: Hashable, found: Selection, notes: Seq
 
 
 def show_drift(console: Console, drift: Drift, notes: Iterable[str]) -> None:
-    """Whether a process has changed, the latest comparisons, and what changed most."""
+    """Whether a process has changed, the latest comparisons, and the largest changes."""
     from somcot.report.many_facts import causes, changes  # other commands do not load it
 
     table = changes(drift).without("transitions", "p")
@@ -363,7 +363,7 @@ def show_drift(console: Console, drift: Drift, notes: Iterable[str]) -> None:
         console,
         [
             Section("sentence", "", [Lead(drift.sentence()), table._replace(rows=table.rows[-_COMPARISONS:]), *cut]),
-            Section("causes", f"\nWhat changed most, {after} against {before}:", [t for t in steps if t.rows]),
+            Section("causes", f"\nLargest changes, {after} against {before}:", [t for t in steps if t.rows]),
         ],
     )
     show_notes(console, (label_text(note, 300) for note in notes), most=_FEW_NOTES)

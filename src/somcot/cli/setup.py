@@ -1,4 +1,4 @@
-"""Trying it out, notes explained, and setting up: `somcot demo`, `explain`, `warm-up` and `completion`."""
+"""`somcot demo`, `explain`, `warm-up` and `completion`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["COLUMNS", "DISCOUNT", "Shell", "Warmed", "completion", "demo", "expl
 DISCOUNT = 0.9
 
 
-# --- The bundled example, start to finish: two recorded months of a shop, and the truth behind them.
+# --- The bundled example: two recorded months of a web shop, whose true distance is known.
 
 COLUMNS = "--sequence session --time time --state page --terminated all"
 
@@ -39,7 +39,7 @@ COLUMNS = "--sequence session --time time --state page --terminated all"
 def demo(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for report and figure.")] = Path("out"),
 ) -> int:
-    """The bundled example, start to finish."""
+    """Run the bundled example from start to finish."""
     from rich.text import Text
 
     from somcot.cli import screens
@@ -52,7 +52,7 @@ def demo(
     screen = console()
     screen.print(
         "A web shop recorded its visitors' clicks in May and, after a redesign, in June.\n"
-        "How different has the behaviour become, and where?\n"
+        "How much has their behaviour changed, and where?\n"
     )
     out.mkdir(parents=True, exist_ok=True)
     files = [out / f"{month}.csv" for month in ("may", "june")]
@@ -75,14 +75,14 @@ def demo(
     write_files(answer, report, figure, known=truth)
     screens.show_files(screen, answer)
     if figure is None:
-        screen.print("figure: left out, drawing needs matplotlib: pip install matplotlib")
+        screen.print("figure: skipped, because it needs matplotlib: pip install matplotlib")
     _verdict(screen, result, truth)
     _next(screen, files)
     return 0
 
 
 def _truth() -> float:
-    """The exact distance of the two chains the sessions were drawn from."""
+    """The exact distance between the two chains that generated the sessions."""
     from somcot.data import clickstream
 
     x, y = clickstream.chain("may"), clickstream.chain("june")
@@ -98,9 +98,9 @@ def _verdict(screen: Console, result: somcot.Result, truth: float) -> None:
         return
     level = 100 * interval.level
     if interval.low <= truth <= interval.high:
-        text = f"The truth, {truth:.4f}, lies inside the interval; {level:g} of 100 draws are meant to end so."
+        text = f"The true distance, {truth:.4f}, lies inside the interval, as {level:g} % of such intervals should."
     else:
-        text = f"The truth, {truth:.4f}, lies outside the interval; {100 - level:g} of 100 draws may end so."
+        text = f"The true distance, {truth:.4f}, lies outside the interval, as {100 - level:g} % of such intervals may."
     screen.print(Text(f"\n{text}", style="bold"))
 
 
@@ -108,20 +108,20 @@ def _next(screen: Console, files: list[Path]) -> None:
     from rich.text import Text
 
     pair = f"{files[0]} {files[1]}"
-    screen.print("\nNext, you may try")
+    screen.print("\nNext steps")
     for what, command in (
-        ("is it the same process at all?", f"somcot test {pair} {COLUMNS} --discount {DISCOUNT:g}"),
-        ("what does a file hold?", f"somcot info {files[0]} {COLUMNS}"),
-        ("how far apart from every pair of pages?", f"somcot metric {pair} {COLUMNS} --discount {DISCOUNT:g}"),
+        ("test whether both months are the same process", f"somcot test {pair} {COLUMNS} --discount {DISCOUNT:g}"),
+        ("describe a file", f"somcot info {files[0]} {COLUMNS}"),
+        ("distance from every pair of pages", f"somcot metric {pair} {COLUMNS} --discount {DISCOUNT:g}"),
     ):
         screen.print(Text(f"  # {what}", style="dim"))
         screen.print(Text(f"  {command}"), soft_wrap=True)
 
 
-# --- Every kernel compiled and kept on disk, so that no later answer has to wait for the compiler.
+# --- Compilation of all kernels, kept on disk.
 #
-# A kernel is compiled for the types it is called with, so the sure way is to pose every kind of question once, on
-# processes of a few states. `tests/cli/test_warm_up.py` checks that nothing is left cold.
+# A kernel is compiled for the types it is called with, so each kind of question is posed once, on processes of a few
+# states. `tests/cli/test_warm_up.py` checks that no kernel remains uncompiled.
 
 
 class Warmed(NamedTuple):
@@ -133,16 +133,16 @@ class Warmed(NamedTuple):
 
 
 def warm_up() -> int:
-    """Compile everything now, so that later answers need not wait."""
+    """Compile all numerical kernels now, so that later commands start faster."""
     import logging
 
     from somcot.cli.output import console
 
     screen = console()
-    logging.getLogger("somcot").setLevel(logging.ERROR)  # it would announce less exactly what is said here
+    logging.getLogger("somcot").setLevel(logging.ERROR)  # its messages would repeat those below
     began = time.perf_counter()
     screen.print("Compiling the numerical kernels; they are kept on disk, so this is needed once.")
-    gc.disable()  # what the compiler leaves behind goes with the process
+    gc.disable()  # collecting the compiler's garbage takes time, and the process ends soon
     try:
         for step in warm_kernels():
             screen.print(f"  {step.name:<26} {f'compiled in {step.seconds:.1f} s' if step.n_compiled else 'ready'}")
@@ -153,7 +153,7 @@ def warm_up() -> int:
 
 
 def warm_kernels() -> Iterator[Warmed]:
-    """Pose each kind of question once; what was compiled before is only loaded.
+    """Pose each kind of question once; kernels compiled before are only loaded.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def warm_kernels() -> Iterator[Warmed]:
     for name, ask in _QUESTIONS.items():
         began, before = time.perf_counter(), n_compiled()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # answers from so few data are nothing to rely on, nor are they meant to be
+            warnings.simplefilter("ignore")  # the data are too few for a reliable answer, which is not needed here
             ask()
         yield Warmed(name, n_compiled() - before, time.perf_counter() - began)
 
@@ -201,7 +201,7 @@ def _exact() -> None:
 
 
 def _smaller() -> None:
-    """Problems that are solved as smaller ones: rare states, states that are alike."""
+    """Problems that are reduced to smaller ones: rare states, equivalent states."""
     far, split = somcot.random_walk(99, 0.3), somcot.block_chain(somcot.random_walk(3), 9)
     reward = [1.0] + [0.0] * 98
     result = somcot.distance(far, split, [[abs(r - k // 9) for k in range(27)] for r in reward], discount=DISCOUNT)
@@ -209,7 +209,7 @@ def _smaller() -> None:
 
 
 def _wide() -> None:
-    """Rows of many entries, and pairs enough for every way of starting on them to be tried."""
+    """Rows with many entries, and enough pairs to try every initial basis."""
     table = np.random.default_rng(0).random((24, 24))
     x, y = (somcot.MarkovChain(rows, normalize=True) for rows in (table, table.T))
     somcot.metric(x, y, table[::-1], discount=DISCOUNT)
@@ -301,13 +301,15 @@ _QUESTIONS: dict[str, Callable[[], None]] = {
 }
 
 
-# --- What a note or an error means.
+# --- Explanations of notes and errors.
 
 
 def explain(
-    code: Annotated[str | None, typer.Argument(metavar="CODE", help="Of a note; without one, all are listed.")] = None,
+    code: Annotated[
+        str | None, typer.Argument(metavar="CODE", help="Code of a note; without it, list all codes.")
+    ] = None,
 ) -> int:
-    """What a note or an error means, and what to do."""
+    """Explain a note or an error, and what to do about it."""
     if code is not None:
         lines = [textwrap.fill(part, 100) for part in f"{code}: {explained(code, spelled)}".splitlines()]
     else:
@@ -319,11 +321,11 @@ def explain(
     return 0
 
 
-# --- Completion of commands and options in a shell.
+# --- Shell completion.
 
 
 class Shell(enum.StrEnum):
-    """Shells that can complete the command."""
+    """Shells with a completion script."""
 
     BASH = "bash"
     ZSH = "zsh"

@@ -1,6 +1,6 @@
-"""Ctrl-C and requests to terminate: at any moment one line, and the exit code 130 or 143.
+"""Ctrl-C and SIGTERM: one line at any moment, and the exit code 130 or 143.
 
-Nothing heavy is imported here: this is the first thing that the command does.
+Slow modules are not imported here, because the command loads this module first.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ __all__ = ["INTERRUPTED", "decided", "interruption", "leave_at_once", "obey"]
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 _WORDS = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 
-_requested = False  # whether a signal asked this process to terminate
+_requested = False  # whether SIGTERM was received
 
 
 def leave_at_once() -> None:
-    """From now on a signal ends the process without further ado: while there is nothing yet, or no longer, to lose."""
+    """From now on a signal ends the process immediately; for use before work starts and after it is done."""
 
     def leave(number: int, _frame: FrameType | None) -> NoReturn:
         os.write(2, f"{_WORDS[128 + number]}\n".encode())
@@ -31,11 +31,11 @@ def leave_at_once() -> None:
 
 
 def decided(code: int) -> None:
-    """From now on no signal changes the code that is decided already.
+    """From now on signals do not change the exit code.
 
-    They are ignored: handlers do not outlive the first steps of an interpreter on its way out, and then a signal would
-    be what the process died of. After an interruption the process ends here: an interpreter that saw one within
-    ``exec`` would kill itself with SIGINT on its way out, although everyone was told about it.
+    They are ignored, because Python handlers are removed early in the interpreter's shutdown, and a later signal would
+    kill the process. After an interruption the process ends here, because an interpreter that was interrupted within
+    ``exec`` kills itself with SIGINT at shutdown although the interruption has been handled.
     """
     _handle(signal.SIG_IGN, signal.SIG_IGN)
     if code in _WORDS:
@@ -46,19 +46,19 @@ def decided(code: int) -> None:
 
 
 def obey() -> None:
-    """From now on Ctrl-C raises KeyboardInterrupt, and a request to terminate does what Ctrl-C would do just then."""
+    """From now on Ctrl-C raises KeyboardInterrupt, and SIGTERM acts like Ctrl-C."""
     _handle(signal.default_int_handler, _like_ctrl_c)
 
 
 def interruption() -> tuple[str, int]:
-    """A word for what happened, and its exit code."""
+    """The message and the exit code of the interruption."""
     code = TERMINATED if _requested else INTERRUPTED
     return _WORDS[code], code
 
 
 def _handle(ctrl_c: signal.Handlers | object, terminate: signal.Handlers | object) -> None:
     for number, handler in ((signal.SIGINT, ctrl_c), (signal.SIGTERM, terminate)):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup and shells in the background ask for
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup and background shells ignore signals
             signal.signal(number, handler)  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""`somcot watch`: feed a monitor from a stream, say how it is, and let alarms out once they are safe on disk."""
+"""`somcot watch`: feed a monitor from a stream, show its status, and report alarms once they are saved."""
 
 from __future__ import annotations
 
@@ -34,52 +34,54 @@ _STREAMED = {"sequence", "time", "state", "end", "gap", "delimiter", "terminated
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """What to watch, against what, with which promise, and where to say so."""
+    """The stream, the reference, the guarantee against false alarms, and the output."""
 
-    reference: Annotated[str, typer.Option(metavar="FILE", help="What the process should be: a recording or a chain.")]
+    reference: Annotated[str, typer.Option(metavar="FILE", help="The process to compare with: a recording or a chain.")]
     stream: Annotated[str, typer.Argument(metavar="FILE", help="CSV file with events; standard input by default.")] = (
         "-"
     )
     discount: SuggestedDiscount = None
     cost: Cost = "labels"
     one_false_alarm_per: Annotated[
-        float | None, typer.Option(metavar="N", help="Events per false alarm on average, at least; 1e6 by default.")
+        float | None, typer.Option(metavar="N", help="Least mean number of events per false alarm; 1e6 by default.")
     ] = None
     false_alarm: Annotated[
-        float | None, typer.Option(metavar="P", help="Instead: probability of a false alarm ever, or --within.")
+        float | None,
+        typer.Option(metavar="P", help="Instead: probability of any false alarm, or of one --within N events."),
     ] = None
     within: Annotated[int | None, typer.Option(metavar="N", help="Events for which --false-alarm holds.")] = None
-    min_distance: Annotated[float, typer.Option(metavar="D", help="Stay quiet about changes that are smaller.")] = 0.0
-    window: Annotated[int, typer.Option(min=1, metavar="N", help="Events that a distance is computed from.")] = 20_000
-    starts: Annotated[bool, typer.Option(help="Whether first states of sequences count.")] = True
+    min_distance: Annotated[float, typer.Option(metavar="D", help="Ignore smaller changes.")] = 0.0
+    window: Annotated[int, typer.Option(min=1, metavar="N", help="Number of events used for the distance.")] = 20_000
+    starts: Annotated[bool, typer.Option(help="Test the initial states of sequences too.")] = True
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for the file to grow.")] = False
     broken: Annotated[str, typer.Option(metavar="stop|skip", help="What to do with lines that cannot be read.")] = (
         "stop"
     )
     state_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep the state there; the same command goes on.")
+        Path | None, typer.Option(metavar="FILE", help="Save the state here; the same command resumes.")
     ] = None
     save_every: Annotated[
         float, typer.Option(min=0.0, metavar="SECONDS", help="How often --state-file is written.")
     ] = 5.0
-    exit_on_alarm: Annotated[bool, typer.Option("--exit-on-alarm", help="Leave at an alarm, with exit code 3.")] = False
+    exit_on_alarm: Annotated[bool, typer.Option("--exit-on-alarm", help="Exit at an alarm, with exit code 3.")] = False
     on_alarm: Annotated[
-        str | None, typer.Option(metavar="CMD", help="Run this at an alarm, which comes as JSON on its input.")
+        str | None,
+        typer.Option(metavar="CMD", help="Run this command at an alarm, with the alarm as JSON on its input."),
     ] = None
     every: Annotated[int, typer.Option(min=1, metavar="N", help="Events between two lines of --json.")] = 1_000_000
-    json: Annotated[bool, typer.Option("--json", help="Print lines of JSON instead.")] = False
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep a status page there, one HTML file.")] = None
+    json: Annotated[bool, typer.Option("--json", help="Print lines of JSON.")] = False
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep a status page in this HTML file.")] = None
 
 
 def watch(options: WatchOptions, reading: Reading) -> int:
-    """Watch a stream: has the process changed, and by how much?"""
+    """Monitor a stream: raise an alarm when the process changes."""
     from somcot.cli.output import caught, check_targets
     from somcot.plumbing.files import exclusive
 
     for name in reading.chosen():
         if name not in _STREAMED:
             raise ValueError(
-                f"{flag(name)}: not for a stream, whose lines are taken as they come; prepare both files so"
+                f"{flag(name)}: not supported for a stream; prepare the stream and the reference beforehand"
             )
     if options.broken not in ("skip", "stop"):
         raise ValueError(f"--broken: found {options.broken!r}, expected skip or stop")
@@ -107,7 +109,7 @@ def _monitor(options: WatchOptions, reading: Reading) -> Monitor:
     gap = check_gap(reading.gap)
     if reading.end is not None and gap is None:
         raise ValueError(
-            f"--end: in a stream {reading.end!r} is reached by silence; pass --gap too, the pause that ends a sequence"
+            f"--end: in a stream, {reading.end!r} is reached after a pause; pass its length too: --gap 30m"
         )
     return somcot.Monitor(
         reference.value,
@@ -152,14 +154,14 @@ class _Watch:
     delimiter: str | None = None
 
     def _resume(self, path: Path) -> Place:
-        """Go on where the state file left off; refuse one of another monitor."""
+        """Resume from the state file; refuse that of another monitor."""
         from somcot.readers.tables.csv_stream import Place
 
         saved = somcot.Monitor.load(path)
         if saved.fingerprint != self.monitor.fingerprint:
             raise ValueError(
-                f"{path}: the state of another monitor (other reference, cost or promise); pass the same as then, or "
-                "name another --state-file"
+                f"{path}: the state of another monitor (other reference, cost or guarantee); pass the same options as "
+                "before, or name another --state-file"
             )
         self.monitor = saved
         position = dict(saved.position or {})
@@ -178,13 +180,13 @@ class _Watch:
         return "-" if self.path == "-" else str(Path(self.path).expanduser().resolve())
 
     def run(self) -> int:
-        """Until the stream ends, an alarm if that is asked for, or Ctrl-C."""
+        """Run until the stream ends, Ctrl-C, or, with ``--exit-on-alarm``, an alarm."""
         try:
             self._deliver()
             if not (self.options.exit_on_alarm and self.monitor.alarm is not None):
                 self._consume()
         except KeyboardInterrupt:
-            if not self.busy:  # within a block, the last checkpoint is what is whole
+            if not self.busy:  # within a block the state is incomplete; the last checkpoint is kept
                 self._end("interrupted")
             raise
         except ValueError:
@@ -210,7 +212,7 @@ class _Watch:
             self._report()
 
     def _take(self, block: EventBlock) -> list[Alarm]:
-        """Feed the monitor, in pieces where a curve is drawn; how events are cut changes nothing else."""
+        """Feed the monitor, in pieces if a curve is drawn; the pieces do not change the result."""
         from somcot.cli.output import caught
 
         n = len(block.codes)
@@ -227,15 +229,15 @@ class _Watch:
         return alarms
 
     def _remember(self) -> None:
-        """Points of the evidence curve, every so many, so that there are never too many."""
+        """Add a point to the evidence curve; drop every other point when there are too many."""
         self.curve.append((self.monitor.n_events, self.monitor.evidence))
         if len(self.curve) > _POINTS:
             self.curve = self.curve[::2]
 
-    # What goes out
+    # Output
 
     def _deliver(self) -> None:
-        """Let alarms out that are in the checkpoint and did not go out yet; then note that they did."""
+        """Report the saved alarms that have not been reported yet, and save that they were."""
         from somcot.cli.output import print_json
 
         waiting = self.monitor.alarms[self.delivered :]
@@ -270,7 +272,7 @@ class _Watch:
             if final:
                 raise
             if not self.failing:
-                _note(f"{self.options.state_file}: {error.strerror}; going on, and trying again")
+                _note(f"{self.options.state_file}: {error.strerror}; continuing, the next checkpoint will try again")
             self.failing = True
 
     def _report(self) -> None:
@@ -366,7 +368,7 @@ class _Watch:
             _note(f"{self.options.html}: {error.strerror}")
 
     def _losses(self) -> Iterator[tuple[str, int]]:
-        yield "broken lines left out", self.feed.place.broken
+        yield "broken lines skipped", self.feed.place.broken
         yield "events with a time before their predecessor's", self.monitor.n_backwards
         yield "sequences dropped, too many were open", self.monitor.n_dropped
 
@@ -381,7 +383,7 @@ class _Watch:
         else:
             what = "no events" if m.n_events == 0 else f"{m.n_events:,} events"
             if m.n_events == 0 and self.feed.place.names is None:
-                what = "nothing came, not even a header"
+                what = "the stream is empty, without a header"
             state = (
                 f"alarm at event {m.alarm.event:,}" if m.alarm is not None else f"no alarm, evidence {m.evidence:.2g}"
             )
@@ -410,7 +412,7 @@ def _alarm(alarm: Alarm) -> dict[str, Any]:
 
 
 def _call(command: str, record: dict[str, Any]) -> None:
-    """Run the user's command with the alarm on its standard input; its failure is said, and no reason to stop."""
+    """Run the user's command with the alarm on its standard input; a failure is reported and does not stop the run."""
     from somcot.cli.output import plain
 
     try:

@@ -1,4 +1,4 @@
-"""One self-contained HTML page about a finished result: no script, nothing fetched, every label escaped."""
+"""One self-contained HTML page about a result: no scripts, no external resources, every label escaped."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = [
 
 
 def write(path: str | os.PathLike[str], result: Result, **details: Any) -> None:
-    """Write the page to a file, replacing what is there in one move; `details` as for `html`."""
+    """Write the page to a file, replacing it atomically; `details` as for `html`."""
     write_page(path, html(result, **details))
 
 
@@ -62,28 +62,28 @@ def html(
 ) -> str:
     """The page as text.
 
-    First what the number means in a sentence, whether it is real, where it comes from and who corresponds to whom; then
-    everything else, closed until it is opened.
+    The page begins with the meaning of the number, its certainty, the largest contributions and the corresponding
+    states. Details follow in collapsed sections.
 
     Parameters
     ----------
     result : Result
     cost : array_like, shape (n_x, n_y), optional
-        The cost it was computed with; needed only for methods whose results do not remember it.
+        The cost it was computed with; needed only for methods whose results do not store it.
     x, y : Samples or MarkovChain, optional
         The processes, for the summary of the data.
     names : (str, str)
-        What to call them.
+        The names of the two processes.
     cost_name : str, optional
-        The cost in words.
+        The name of the cost.
     warnings : iterable of str
-        Shown prominently, after what the result says about itself; a leading "x:" or "y:" becomes a name.
+        Shown prominently, after the notes of the result; a leading "x:" or "y:" is replaced by the name.
     command : str, optional
-        How to get the same result again.
+        The command that reproduces the result.
     known : float, optional
-        The true distance, where it is known, to be shown with the estimate.
+        The true distance, if known, to be shown with the estimate.
     state_name : str, optional
-        What a state is, such as "page".
+        A noun for a state, such as "page".
 
     Examples
     --------

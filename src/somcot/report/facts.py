@@ -1,6 +1,6 @@
-"""What is to be said about a distance, once, for pages, cards and terminals: sections of facts, tables and pictures.
+"""The content of reports, notebook cards and terminal screens: sections of facts, tables and pictures.
 
-Nothing is escaped or laid out here, and whoever shows only a part of it does not compute the rest.
+Nothing is escaped or laid out here. Pictures are functions, so an output that omits them does not compute them.
 """
 
 from __future__ import annotations
@@ -67,18 +67,18 @@ __all__ = [
     "transitions",
 ]
 
-_TOP = 5  # parts of the distance that are put into sentences
-_PARTS = 12  # pairs of states, transitions and correspondences that are listed
-_MAP_STATES = 50  # states a heat map shows
+_TOP = 5  # contributions described in sentences
+_PARTS = 12  # pairs of states, transitions and correspondences listed
+_MAP_STATES = 50  # states in a heat map
 _GRAPH_STATES = 20
-_SIGNIFICANT = "Clear: statistically significant, at a false discovery rate of 5 %."
+_SIGNIFICANT = "Significant: at a false discovery rate of 5 %."
 
 
 # --- A distance.
 
 
 class ReportInput(NamedTuple):
-    """What a report is about: the result, its cost where that is known, what to call everything, and what was read."""
+    """The result, its cost if known, the names to use, and the data."""
 
     result: Result
     cost: Floats | None
@@ -93,50 +93,50 @@ class ReportInput(NamedTuple):
 
     @property
     def by_name(self) -> bool:
-        """Whether states of the same name are the same state, as far as the cost tells."""
+        """Whether the cost treats states of the same name as the same state."""
         result = self.result
         return self.cost is None or names_count(result.states_x, result.states_y, self.cost, result.state_law)
 
     @property
     def total(self) -> float:
-        """What all pairs of states add up to: the distance of the chains that were solved."""
+        """The sum of the contributions of all pairs: the distance of the chains that were solved."""
         return (float((self.result.state_law * self.cost).sum()) if self.cost is not None else 0.0) or 1.0
 
     @property
     def judged(self) -> bool:
-        """Whether parts of the distance are told from chance: those of data, with a discount below 1."""
+        """Whether contributions are tested for significance: for data with a discount below 1."""
         return bool(self.result.n_samples) and self.result.discount < 1.0
 
     def time(self, mass: float) -> str:
-        """A share of the time that counts."""
+        """A share of the weighted time."""
         return percent(share_of_time(self.result, mass))
 
 
 def result_sections(about: ReportInput) -> list[Section]:
-    """All that a page says about a distance; what only experts read is closed."""
+    """All sections of the report on a distance; technical ones are collapsed."""
     result = about.result
     shares = result.contributions(_PARTS) if result.makeup is not None else None
-    definition = "Definition and reference" if about.command is None else "Definition, and the same again"
+    definition = "Definition and reference" if about.command is None else "Definition, reference and command"
     title = f"How far apart are {about.names[0]} and {about.names[1]}?"
-    sure = " ".join(filter(None, (certainty(result, about.cost), sentence_of_test(result, about.cost))))
-    said = meaning(result, about.cost, about.names, cost_name=about.cost_name, state_name=about.state_name)
+    evidence = " ".join(filter(None, (certainty(result, about.cost), sentence_of_test(result, about.cost))))
+    summary = meaning(result, about.cost, about.names, cost_name=about.cost_name, state_name=about.state_name)
     return [
-        Section("answer", title, [Lead(said), sure, _on_scale(about), Remark(steps_that_matter(result))]),
+        Section("answer", title, [Lead(summary), evidence, _on_scale(about), Remark(steps_that_matter(result))]),
         Section("notes", "", [Notes(about.notes)] if about.notes else []),
         Section("differences", "Where they differ", _differences(about, shares)),
-        Section("matches", "Who corresponds to whom", _correspondence(about)),
+        Section("matches", "Which states correspond", _correspondence(about)),
         Section("computation", "How it was computed", computation(about), closed=True),
-        Section("contributions", "What the distance is made of", list(_contributions(about, shares)), closed=True),
-        Section("maps", "Maps: who is with whom, and where each state goes", list(_maps(about)), closed=True),
+        Section("contributions", "Contributions to the distance", list(_contributions(about, shares)), closed=True),
+        Section("maps", "Heat maps: time together, encoder and decoder", list(_maps(about)), closed=True),
         Section("graphs", "The two processes as graphs", list(_graphs(about)), closed=True),
         Section("data", "The data", _data(about), closed=True),
-        Section("run", "Along the run", _run(result), closed=True),
+        Section("run", "Convergence", _run(result), closed=True),
         Section("definition", definition, _definition(about), closed=True),
     ]
 
 
 def result_card(result: Result) -> str:
-    """What a notebook shows: the number, how sure it is, its largest parts. Nothing is computed that takes long."""
+    """The card of a notebook: the distance, its certainty and its largest contributions; cheap to compute."""
     about = ReportInput(result, cost_of(result))
     ends = possible(result)
     work = [describe(result.method), str(result.clock), seconds(result.seconds)]
@@ -150,19 +150,19 @@ def result_card(result: Result) -> str:
         *(() if ends is None else (scale(result.distance, *span(result), ends),)),
         f"{meaning(result)} {certainty(result)}",
         Notes(merge_notes(result.diagnose(), ("X", "Y"))),
-        pairs(about, None).first(_TOP).without("cost", "adds")._replace(title="Largest parts"),
+        pairs(about, None).first(_TOP).without("cost", "contribution")._replace(title="Largest contributions"),
         Remark("; ".join(work)),
     )
 
 
 def _on_scale(about: ReportInput) -> Picture:
-    """The number between the least and the largest it could be; between 0 and itself where that is not known."""
+    """The distance on the scale of possible values, or above 0 if the largest possible value is unknown."""
     result, (low, high) = about.result, span(about.result)
     ticks = {} if about.known is None else {"truth": about.known}
     ends = possible(result, about.cost)
     start, end = ends or (min(0.0, low, result.distance), 1.25 * max(high, result.distance, *ticks.values()) or 1.0)
-    words = ("alike", "as different as can be") if ends is not None and start == 0.0 else ("", "")
-    caption = "The distance on the scale of what is possible" if ends is not None else "The distance"
+    words = ("identical", "maximally different") if ends is not None and start == 0.0 else ("", "")
+    caption = "The distance on the scale of possible values" if ends is not None else "The distance"
     if result.confidence_interval is not None:
         level = f"{100 * result.confidence_interval.level:g} % confidence interval"
         caption += f"; the band is its {level}, {figure(low)} to {figure(high)}."
@@ -175,7 +175,7 @@ def _on_scale(about: ReportInput) -> Picture:
 
 
 def computation(about: ReportInput) -> list[Fact]:
-    """How the number came about; terminals show some of it, chosen by key."""
+    """Facts about the computation; terminals show a selection by key."""
     result, cost = about.result, about.cost
     shown = figure(result.distance) if result.plugin is not None else f"{result.distance:.6g}"
     facts = [Fact("distance", "distance", shown, strong=True)]
@@ -187,15 +187,15 @@ def computation(about: ReportInput) -> list[Fact]:
         low, high, level = result.confidence_interval
         add("interval", "interval", f"{figure(low)} to {figure(high)} ({100 * level:g} % confidence)")
     if about.known is not None:
-        add("truth", "truth", f"{figure(about.known)}, computed from the chains that made the data")
+        add("truth", "truth", f"{figure(about.known)}, computed from the chains that generated the data")
     if result.claim is Claim.PROVED:
         least, most = (f"{end:.6g}" for end in result.bounds)
         between = f": between {least} and {most}" if least != most else ""
         add("proved", "proved", f"to {result.bounds.high - result.bounds.low:.1g}{between}")
     if result.claim is Claim.NOTHING:
-        add("proved", "proved", f"nothing, after {result.n_steps:,} steps")
+        add("proved", "proved", f"no error bound after {result.n_steps:,} steps")
         if result.counted is not None:
-            add("counted", "its data", f"the chains of the transitions it was fed are at {figure(result.counted)}")
+            add("counted", "same data", f"{figure(result.counted)} between the chains estimated from the transitions")
     elif (before := before_correction(result)) is not None:
         add("before" if result.continuous is None else "cells", *before)
     if result.continuous is None:
@@ -209,7 +209,9 @@ def computation(about: ReportInput) -> list[Fact]:
         least, most = figure(cost.min()), figure(cost.max())
         total = result.clock.name == "total"
         label, text = (
-            ("cost of a step", "{} to {}") if total else ("possible distances", "{} (alike) to {} (never alike)")
+            ("cost of a step", "{} to {}")
+            if total
+            else ("possible distances", "{} (most alike) to {} (most different)")
         )
         add("possible", label, text.format(least, most))
     if result.n_samples:
@@ -222,14 +224,14 @@ def computation(about: ReportInput) -> list[Fact]:
         sizes = result.continuous.resolution
         fewer = ", ".join(f"{n} cells: {figure(v)}" for n, v in zip(sizes.n_cells, sizes.raw, strict=True))
         add("linear", "linear models", result.continuous.twin.reason)
-        add("fewer", "fewer cells", f"{fewer}; how little that changes says nothing about the error")
+        add("fewer", "fewer cells", f"{fewer}; a small change is no evidence of a small error")
     add("status", "status", f"{result.status.value}: {result.message}")
     add("work", "work", f"{seconds(result.seconds)}, {result.n_steps:,} steps, {result.status.value}")
     return facts
 
 
 def _differences(about: ReportInput, shares: Contributions | None) -> list[Item]:
-    """The largest parts of the distance, each in a sentence with its direction."""
+    """The largest contributions to the distance, one sentence each."""
     if shares is None:
         return []
     body: list[Item] = list(_one_sided(about))
@@ -240,20 +242,19 @@ def _differences(about: ReportInput, shares: Contributions | None) -> list[Item]
              *_mark(about, t.marked))
             for t in shares.transitions[:_TOP]
         ]  # fmt: skip
-        body += ["The steps that differ and matter most:", Bullets(steps)]
+        body += ["Transitions with the largest contributions:", Bullets(steps)]
     if shares.pairs:
-        before = "What comes of it, when" if shares.transitions else "When"
         lines = [_pair(about, pair) for pair in shares.pairs[:_TOP]]
-        body += [f"{before} the two run side by side:", Bullets(lines)]
+        body += ["Pairs of states with the largest contributions, when the two are run side by side:", Bullets(lines)]
     if body and about.result.claim is Claim.ESTIMATED:
         estimated = "Shares are those of the estimated chains"
-        chance = f"{_SIGNIFICANT} {estimated}, before the correction for bias."
-        body.append(Remark(chance if about.judged else f"{estimated}; how much is chance is not known."))
+        tested = f"{_SIGNIFICANT} {estimated}, before the correction for bias."
+        body.append(Remark(tested if about.judged else f"{estimated}; their significance is not known."))
     return body
 
 
 def _one_sided(about: ReportInput) -> Iterator[Line]:
-    """States that only one of the two has, the most visited first; nothing where names say nothing."""
+    """States that only one process has, the most visited first; nothing if names do not matter to the cost."""
     labels = about.result.states_x, about.result.states_y
     if set(labels[0]).isdisjoint(labels[1]) or not about.by_name:
         return
@@ -277,11 +278,11 @@ def _pair(about: ReportInput, pair: PairShare) -> Line:
 
 
 def _mark(about: ReportInput, marked: bool) -> tuple[str, ...]:
-    return (" ", Mark("clear") if marked else Tag("may be chance")) if about.judged else ()
+    return (" ", Mark("significant") if marked else Tag("not significant")) if about.judged else ()
 
 
 def _correspondence(about: ReportInput) -> list[Item]:
-    """Which states go together, most visited first."""
+    """Corresponding states, the most visited first."""
     result, partners = about.result, about.result.matches()
     shared = set(result.states_x) & set(result.states_y)
     namesakes = [m.x == m.y for m in partners if m.x in shared]
@@ -290,13 +291,12 @@ def _correspondence(about: ReportInput) -> list[Item]:
         cells = result.continuous.cells
         centres = ", ".join(shortened(name, 30) for name in cells.names[:6])
         plane = ", in the first two coordinates" if len(cells.names) > 2 else ""
-        caption = f"Larger where more time is spent{plane}; lines lead to dots, where the partners are on average."
-        themselves = f"{sum(namesakes)} of {len(namesakes)} go with themselves"
-        body.append(f"States are cells, called by their centres ({centres}); {themselves}.")
+        caption = f"Size: time spent in a cell{plane}. Lines lead to the mean of the corresponding cells."
+        themselves = f"{sum(namesakes)} of {len(namesakes)} correspond to themselves"
+        body.append(f"States are cells, named by their centres ({centres}); {themselves}.")
         body.append(Picture(partial(svg.cells_in_plane, cells, result.encoder, about.names), caption))
     elif namesakes and about.by_name:
-        same = f"{sum(namesakes)} go most often with the one of the same name"
-        body.append(f"Of the {len(namesakes)} states that both have, {same}.")
+        body.append(f"{sum(namesakes)} of the {len(namesakes)} shared states correspond to the state of the same name.")
     body.append(matches(about))
     if len(partners) > _PARTS:
         body.append(Remark(f"The {_PARTS} most visited of {len(partners):,}."))
@@ -306,19 +306,28 @@ def _correspondence(about: ReportInput) -> list[Item]:
 
 
 def matches(about: ReportInput) -> Table:
-    """Who corresponds to whom."""
+    """Corresponding states."""
     rows = [
         (shortened(m.x), shortened(m.y), percent(m.probability), about.time(m.occupancy))
         for m in about.result.matches()[:_PARTS]
     ]
     first, second = (shortened(name, 40) for name in about.names)
-    return Table((f"state in {first}", f"goes with, in {second}", "how often", "time"), rows, "llrr")
+    return Table((f"state in {first}", f"corresponds to, in {second}", "probability", "time"), rows, "llrr")
 
 
 def pairs(about: ReportInput, shares: Contributions | None) -> Table:
-    """What pairs of states add: time together times cost; with errors where `shares` knows them."""
+    """Contributions of pairs of states, time together times cost; with standard errors if `shares` has them."""
     first, second = (shortened(name, 40) for name in about.names)
-    head = (f"in {first}", f"while in {second}", "of the distance", "time", "adds", "error", "clear", "cost")
+    head = (
+        f"in {first}",
+        f"while in {second}",
+        "of the distance",
+        "time",
+        "contribution",
+        "error",
+        "significant",
+        "cost",
+    )
     known = {(p.x, p.y): p for p in shares.pairs} if shares is not None else {}
     parts = [] if about.cost is None else contributions(about.result, about.cost, most=_PARTS)
     rows = [
@@ -327,19 +336,19 @@ def pairs(about: ReportInput, shares: Contributions | None) -> Table:
         for c in parts
     ]  # fmt: skip
     table = Table(head, rows, "llrrrrlr")
-    return table if about.judged and known else table.without("error", "clear")
+    return table if about.judged and known else table.without("error", "significant")
 
 
 def transitions(about: ReportInput, shares: Contributions) -> Table:
-    """Which transitions differ, times how much the distance depends on them."""
+    """Contributions of transitions: difference of probabilities times the sensitivity of the distance."""
     rows = [
         (shortened(t.state), shortened(t.next_state), percent(t.probability_x), percent(t.probability_y),
          decimals(t.amount), *_error(t))
         for t in shares.transitions
     ]  # fmt: skip
     names = (shortened(name, 40) for name in about.names)
-    table = Table(("from", "to", *names, "adds", "error", "clear"), rows, "llrrrrl")
-    return table if about.judged else table.without("error", "clear")
+    table = Table(("from", "to", *names, "contribution", "error", "significant"), rows, "llrrrrl")
+    return table if about.judged else table.without("error", "significant")
 
 
 def _error(share: PairShare | TransitionShare | None) -> tuple[str, str]:
@@ -347,12 +356,12 @@ def _error(share: PairShare | TransitionShare | None) -> tuple[str, str]:
 
 
 def _contributions(about: ReportInput, shares: Contributions | None) -> Iterator[Item]:
-    """All that is known of the parts: pairs of states with their errors, joint steps, transitions."""
+    """All contributions: pairs of states with standard errors, joint steps, transitions."""
     if about.cost is None:
         return
     table = pairs(about, shares)
     if not table.rows:
-        yield Remark("Nothing: no pair of states with a cost is met.")
+        yield Remark("None: no pair of states with a positive cost is visited.")
         return
     yield "Time spent together in a pair of states, times the cost of that pair."
     yield table
@@ -362,9 +371,9 @@ def _contributions(about: ReportInput, shares: Contributions | None) -> Iterator
     ]
     yield Table((*table.head[:2], "then", "and", "of the distance"), joint, "llllr", "By joint step")
     if shares is not None and shares.transitions:
-        said = "Steps whose probability differs, times how much the distance depends on them."
+        note = "Difference of the transition probabilities, times the sensitivity of the distance to them."
         yield transitions(about, shares)._replace(title="By transition")
-        yield Remark(f"{said} {_SIGNIFICANT}" if about.judged else said)
+        yield Remark(f"{note} {_SIGNIFICANT}" if about.judged else note)
 
 
 def _maps(about: ReportInput) -> Iterator[Item]:
@@ -377,23 +386,35 @@ def _maps(about: ReportInput) -> Iterator[Item]:
         yield Remark(f"The pictures show the {len(i)} and {len(j)} most visited of {n} and {m} states.")
     if result.maps.at_noise_level:
         yield Remark(
-            "Encoder and decoder are solved to the level of the sampling noise; the picture of time together is exact "
-            "for the estimated chains and so follows the noise."
+            "Encoder and decoder are solved to the level of the sampling noise; the map of time together is exact "
+            "for the estimated chains and so includes the noise."
         )
     x, y = [result.states_x[k] for k in i], [result.states_y[k] for k in j]
     root = np.sqrt(result.state_law[np.ix_(i, j)])
-    for title, said, values, rows, columns in (
+    for title, description, values, rows, columns in (
         ("Together", f"time spent in each pair (root scale), {first} down, {second} across", root, x, y),
-        ("Encoder", f"where each state of {first} goes in {second}", result.encoder[np.ix_(i, j)], x, y),
-        ("Decoder", f"where each state of {second} goes in {first}", result.decoder[np.ix_(j, i)], y, x),
+        (
+            "Encoder",
+            f"the states of {second} that each state of {first} corresponds to",
+            result.encoder[np.ix_(i, j)],
+            x,
+            y,
+        ),
+        (
+            "Decoder",
+            f"the states of {first} that each state of {second} corresponds to",
+            result.decoder[np.ix_(j, i)],
+            y,
+            x,
+        ),
     ):
         draw = partial(svg.heat_map, values, rows, columns, title=title)
-        yield Picture(draw, f"{title}: {said}", beside=max(len(i), len(j)) <= 16)
+        yield Picture(draw, f"{title}: {description}", beside=max(len(i), len(j)) <= 16)
 
 
-def _most_visited(law: Floats, most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The states to show of each side, in their own order."""
-    chosen = (np.sort(np.argsort(-law.sum(axis=axis), kind="stable")[:most]) for axis in (1, 0))
+def _most_visited(occupancy: Floats, most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The most visited states of each side, in their original order."""
+    chosen = (np.sort(np.argsort(-occupancy.sum(axis=axis), kind="stable")[:most]) for axis in (1, 0))
     i, j = (c if len(c) else np.arange(1) for c in chosen)
     return i, j
 
@@ -407,21 +428,21 @@ def _graphs(about: ReportInput) -> Iterator[Item]:
     palette = dict(zip(i.tolist(), svg.colours(len(i)), strict=True))
     partner = result.decoder.argmax(axis=1)
     yield (
-        "Dots grow with the time spent in a state, lines with how often a step is taken. Equal colours correspond to "
-        "each other."
+        "The size of a dot is the time spent in a state, the width of a line the frequency of a step. States of equal "
+        "colour correspond to each other."
     )
-    for name, law, chosen, states, fills in (
+    for name, steps, chosen, states, fills in (
         (about.names[0], result.plan.marginal_x(), i, result.states_x, list(palette.values())),
         (about.names[1], result.plan.marginal_y(), j, result.states_y,
          [palette.get(int(partner[k]), "var(--soft)") for k in j]),
     ):  # fmt: skip
-        flow, labels = law.toarray()[np.ix_(chosen, chosen)], [states[k] for k in chosen]
+        flow, labels = steps.toarray()[np.ix_(chosen, chosen)], [states[k] for k in chosen]
         draw = partial(svg.graph, flow, labels, fills, title=f"states of {name}")
         yield Picture(draw, shortened(name), beside=True)
 
 
 def _data(about: ReportInput) -> list[Item]:
-    """What was read: sizes, states of one side only, visits."""
+    """The data: sizes, states of one side only, visits."""
     sides = [(shortened(name, 40), p) for name, p in zip(about.names, (about.x, about.y), strict=True) if p is not None]
     if not sides:
         return []
@@ -432,9 +453,9 @@ def _data(about: ReportInput) -> list[Item]:
     ]
     rows = [(label, *(size(p) for _, p in sides)) for label, size in sizes]
     body: list[Item] = [Table(("", *(name for name, _ in sides)), rows, "l" + "r" * len(sides))]
-    for (name, own), (_, other) in zip(sides, sides[::-1], strict=True) if len(sides) == 2 else ():
+    for (name, process), (_, other) in zip(sides, sides[::-1], strict=True) if len(sides) == 2 else ():
         shared = set(other.states)
-        only = [label_text(s, 40) for s in own.states if s not in shared]
+        only = [label_text(s, 40) for s in process.states if s not in shared]
         more = f" and {len(only) - 30} more" if len(only) > 30 else ""
         body += [f"Only in {name}: {', '.join(only[:30])}{more}."] if only else []
     for side, (name, samples) in enumerate(sides):
@@ -450,23 +471,23 @@ def _data(about: ReportInput) -> list[Item]:
 
 
 def _run(result: Result) -> list[Item]:
-    """The distance along the run."""
+    """The distance over the steps of the solver."""
     steps, values = result.trace.get("step"), result.trace.get("distance")
     if steps is None or values is None or np.isfinite(values).sum() < 2:
         return []
     places = np.unique(np.linspace(0, len(values) - 1, 200).astype(int))
-    said = {
-        Claim.PROVED: "The distance step by step; the band is the proved bracket.",
-        Claim.ESTIMATED: "The distance of the estimated chains step by step; the band is what is proved of it.",
-        Claim.NOTHING: "The distance step by step.",
+    explanation = {
+        Claim.PROVED: "The distance after each step; the band shows the proved bounds.",
+        Claim.ESTIMATED: "The distance of the estimated chains after each step; the band shows the proved bounds.",
+        Claim.NOTHING: "The distance after each step.",
     }[result.claim]
     if result.method == "somcot":
-        said = "The average of all steps so far; the last point is the distance, which leaves out the first steps."
+        explanation = "The average over all steps so far; the last point, the distance, excludes the first steps."
     draw = partial(
         svg.trace, np.asarray(steps, float)[places], np.asarray(values, float)[places],
-        band=None if result.claim is Claim.NOTHING else result.bounds, title="the distance along the run",
+        band=None if result.claim is Claim.NOTHING else result.bounds, title="the distance after each step",
     )  # fmt: skip
-    return [said, Picture(draw)]
+    return [explanation, Picture(draw)]
 
 
 def _definition(about: ReportInput) -> list[Item]:
@@ -476,10 +497,10 @@ def _definition(about: ReportInput) -> list[Item]:
     if clock.name == "discount":
         formula = "(1 - discount) · E[Σ discountᵗ · cost(Xₜ, Yₜ)]"
     definition = (
-        f"The distance is the least value of {formula} over all ways to run the two processes side by side "
-        "without looking into the future of the other (bisimulation metric; bicausal couplings). From data it is "
-        "computed for the estimated chains; with a discount it is corrected for their upward bias, and has an "
-        "interval for the true distance. "
+        f"The distance is the least value of {formula} over all couplings of the two processes in which neither "
+        "depends on the future of the other (bicausal couplings; bisimulation metric). From data it is computed for "
+        "the estimated chains; with a discount it is corrected for their upward bias, and has a confidence interval "
+        "for the true distance. "
         "Calo, Jonsson, Neu, Schwartz, Segovia-Aguas: Distances for Markov chains from sample streams (2025)."
     )
-    return [definition] if about.command is None else [definition, "The same result again:", Code(about.command)]
+    return [definition] if about.command is None else [definition, "To reproduce this result:", Code(about.command)]

@@ -1,4 +1,4 @@
-"""What is to be said about a matrix of distances, about periods compared with each other, and about a monitor."""
+"""The content of reports on a matrix of distances, on drift and on a monitor."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ def _name(label: Hashable) -> str:
 # --- A matrix of distances.
 
 _LISTED = 500  # rows of the table
-_DRAWN = 80  # processes that a picture can hold
+_DRAWN = 80  # largest number of processes in a picture
 
 
 def matrix_sections(
     matrix: DistanceMatrix, *, notes: Iterable[str] = (), command: str | None = None, unit: str = "labels"
 ) -> list[Section]:
-    """A matrix of distances: who is nearest, heat map, tree, map and the numbers.
+    """The report on a matrix of distances: nearest pairs, heat map, tree, map and numbers.
 
     Parameters
     ----------
     matrix : DistanceMatrix
     notes : iterable of str
-        Shown after what the matrix says about itself.
+        Shown after the notes of the matrix.
     command : str, optional
-        How to get the same matrix again.
+        The command that reproduces the matrix.
     unit : str
-        The cost in words.
+        The name of the cost.
     """
     n, m = matrix.shape
     title = f"Distances between {n} processes" if matrix.square else f"Distances of {n} from {m} processes"
@@ -77,18 +77,18 @@ def write_matrix(path: str | os.PathLike[str], matrix: DistanceMatrix, **more: A
 
 
 def matrix_findings(matrix: DistanceMatrix) -> list[str]:
-    """How many pairs differ, by their intervals and by tests."""
+    """The number of pairs that differ, by their intervals and by the tests."""
     findings = []
     if matrix.apart is not None:
         n, m = matrix.apart
-        level = f"{100 * (matrix.confidence or 0.0):g} % intervals{' all together' if matrix.simultaneous else ''}"
-        findings.append(f"{n:,} of {m:,} pairs are clearly apart: their {level} leave 0 out.")
+        level = f"{100 * (matrix.confidence or 0.0):g} % {'simultaneous ' if matrix.simultaneous else ''}intervals"
+        findings.append(f"{n:,} of {m:,} pairs differ significantly: their {level} exclude 0.")
     if matrix.tests is not None:
         tested = matrix.adjusted[np.triu_indices(len(matrix.labels), 1)] if matrix.symmetric else matrix.adjusted
         known = tested[~np.isnan(tested)]
         rule = "Benjamini-Hochberg" if matrix.tests == "bh" else "Benjamini-Yekutieli"
         differ = f"{int((known <= 0.05).sum()):,} of {len(known):,} pairs differ"
-        findings.append(f"{differ} at 5 % after correction ({rule}).")
+        findings.append(f"{differ} at 5 % after adjustment ({rule}).")
     return findings
 
 
@@ -96,7 +96,7 @@ def _extremes(matrix: DistanceMatrix, unit: str) -> Iterator[str]:
     """The nearest and the farthest pair, and how the distances were computed."""
     values = np.where(np.eye(*matrix.shape, dtype=bool) if matrix.square else False, np.nan, matrix.values)
     if np.isnan(values).all():
-        yield "No pair has a distance; the table says why."
+        yield "No pair has a distance; the table gives the reasons."
         return
     near, far = (np.unravel_index(best(values), values.shape) for best in (np.nanargmin, np.nanargmax))
     top = float(np.nanmax(values))
@@ -107,8 +107,8 @@ def _extremes(matrix: DistanceMatrix, unit: str) -> Iterator[str]:
     yield f"Nearest: {nearest}; farthest: {farthest}."
     yield f"The cost is {unit}, the discount {matrix.discount:g}, the method {matrix.method}."
     if matrix.confidence is not None:
-        together = "all of them together" if matrix.simultaneous else "each on its own"
-        yield f"Intervals hold {100 * matrix.confidence:g} % of the time, {together}."
+        together = "simultaneously" if matrix.simultaneous else "individually"
+        yield f"The intervals hold {together} with {100 * matrix.confidence:g} % confidence."
     if matrix.n_failed:
         yield f"{matrix.n_failed} cell(s) have no distance."
 
@@ -118,33 +118,33 @@ def _matrix_pictures(matrix: DistanceMatrix) -> list[Section]:
         few = f"Pictures are drawn for up to {_DRAWN} processes; these are {max(matrix.shape)}."
         return [Section("heat", "", [few])]
     if not matrix.square or np.isnan(matrix.uncut).any() or len(matrix.labels) < 2:
-        missing = " Crossed cells have no distance; the table says why." if matrix.n_failed else ""
+        missing = " Crossed cells have no distance; the table gives the reasons." if matrix.n_failed else ""
         heat = partial(svg.heat_map, matrix.values, matrix.labels, matrix.other_labels, title="distances")
-        return [Section("heat", "All distances", [f"Stronger colour: farther apart.{missing}", Picture(heat)])]
+        return [Section("heat", "All distances", [f"Darker cells: larger distances.{missing}", Picture(heat)])]
     from scipy.cluster.hierarchy import dendrogram
 
     drawn = dendrogram(matrix.linkage(), no_plot=True)
     order, links = drawn["leaves"], (drawn["dcoord"], drawn["icoord"])
     labels = [matrix.labels[i] for i in order]
     top = max(map(max, links[0])) or 1.0
-    circles = "" if matrix.confidence is None else " Circles are as wide as the distances of a process are uncertain."
-    near = f"Distances on paper are as near to those above as two dimensions allow.{circles}"
+    circles = "" if matrix.confidence is None else " Circles show the uncertainty of the distances of a process."
+    near = f"Distances in the plane approximate those above as closely as two dimensions allow.{circles}"
     heat = partial(svg.heat_map, matrix.values[np.ix_(order, order)], labels, labels, title="distances")
     tree = partial(svg.tree, *links, labels, _rounded(top, top))
     return [
         Section("heat", "All distances", [
-            "Stronger colour: farther apart. Like processes stand side by side.", Picture(heat)]),
-        Section("tree", "Who is like whom", [
+            "Darker cells: larger distances. Similar processes are adjacent.", Picture(heat)]),
+        Section("tree", "Hierarchical clustering", [
             "Branches join at the mean distance between their members.", Picture(tree)]),
-        Section("map", "On a map", [
+        Section("map", "Map", [
             near, Picture(lambda: svg.map_of(matrix.embedding(2), matrix.uncertainty, matrix.labels))]),
     ]  # fmt: skip
 
 
 def matrix_pairs(matrix: DistanceMatrix) -> Table:
-    """Every pair, the nearest first, with what is known of it."""
+    """Every pair, the nearest first."""
     names = {"distance": "distance", "low": "from", "high": "to", "plugin": "not corrected", "standard_error": "error",
-             "adjusted_pvalue": "p (corrected)"}  # fmt: skip
+             "adjusted_pvalue": "p (adjusted)"}  # fmt: skip
     rows = sorted(matrix.rows(), key=lambda row: -1.0 if row["distance"] is None else row["distance"])
     used = [key for key in names if any(row[key] is not None for row in rows)]
     top = max((row["distance"] for row in rows if row["distance"] is not None), default=1.0)
@@ -158,7 +158,7 @@ def matrix_pairs(matrix: DistanceMatrix) -> Table:
 
 
 def _rounded(value: float, top: float) -> str:
-    """Four decimals where distances are of ordinary size, so that columns can be compared."""
+    """Four decimals for distances of ordinary size, so that columns align."""
     return f"{value:.4f}" if 1e-3 <= top < 1e4 else f"{value:.4g}"
 
 
@@ -168,10 +168,10 @@ def _notes(messages: Iterable[str], most: int) -> Section:
 
 
 def _again(command: str | None) -> list[Section]:
-    return [Section("again", "The same again", [Code(command)])] if command else []
+    return [Section("again", "Command", [Code(command)])] if command else []
 
 
-# --- Periods compared with each other.
+# --- Drift.
 
 _CAUSES = 8
 
@@ -179,7 +179,7 @@ _CAUSES = 8
 def drift_sections(
     drift: Drift, *, notes: Iterable[str] = (), command: str | None = None, unit: str = "labels", source: str = ""
 ) -> list[Section]:
-    """Whether a process has changed: the answer, a chart, causes and the numbers.
+    """The report on drift: whether the process has changed, a chart, causes and numbers.
 
     Parameters
     ----------
@@ -187,22 +187,22 @@ def drift_sections(
     notes, command, unit
         As for `matrix_sections`.
     source : str
-        Where the periods come from.
+        The name of the table.
     """
     reference = _name(drift.reference)
     method = (
         f"Each period is compared with {reference} and with the period before, at discount {drift.discount:g} and cost "
-        f"{label_text(unit, 60)}. Intervals hold {100 * drift.confidence:g} % of the time, each on its own. A "
-        "comparison counts as a change when its p-value, corrected for the number of comparisons (Holm), is at most "
-        f"{drift.level:g}: where nothing changed, the chance that any of them does is at most that."
+        f"{label_text(unit, 60)}. The intervals hold individually with {100 * drift.confidence:g} % confidence. A "
+        "comparison counts as a change if its p-value, adjusted for the number of comparisons (Holm), is at most "
+        f"{drift.level:g}. If nothing changed, the probability of any reported change is at most {drift.level:g}."
     )
     key = (First("Round"), f": distance from {reference}. ", Second("Square"), ": from the period before. "
            "Filled: changed. Lines: intervals.")  # fmt: skip
     after, before = _name(drift.largest.period), _name(drift.largest.against)
     steps = causes(drift, _CAUSES)
     why = (
-        f"{after} against {before}: the transitions whose change contributes most to the distance. Clear ones are "
-        "statistically significant."
+        f"{after} against {before}: the transitions whose change contributes most to the distance. Significant ones "
+        "are marked."
     )
     return [
         Section("answer", f"Has {source or 'the process'} changed?", [Lead(drift.sentence()), method]),
@@ -215,12 +215,12 @@ def drift_sections(
 
 
 def write_drift(path: str | os.PathLike[str], drift: Drift, **more: Any) -> None:
-    """Write a page about periods compared with each other; further arguments as for `drift_sections`."""
+    """Write a page about drift; further arguments as for `drift_sections`."""
     write_page(path, page(drift_sections(drift, **more)))
 
 
 def changes(drift: Drift) -> Table:
-    """All comparisons, those that chance does not explain marked."""
+    """All comparisons; significant changes are marked."""
     sizes = dict(zip(drift.periods, drift.transitions, strict=True))
     rows = [
         (_name(c.period), f"{sizes[c.period]:,}", _name(c.against),
@@ -228,24 +228,24 @@ def changes(drift: Drift) -> Table:
          Mark("changed") if c.adjusted <= drift.level else "")
         for c in drift.changes
     ]  # fmt: skip
-    head = ("period", "transitions", "against", "distance", "from", "to", "p", "p (corrected)", "")
+    head = ("period", "transitions", "against", "distance", "from", "to", "p", "p (adjusted)", "")
     return Table(head, rows, "lrlrrrrrl")
 
 
 def causes(drift: Drift, most: int) -> Table:
-    """The transitions behind the largest change; none where they are not known."""
+    """The transitions that contribute most to the largest change; empty if they are not known."""
     before, after = _name(drift.largest.against), _name(drift.largest.period)
     steps = () if drift.result.makeup is None else drift.result.contributions(most).transitions
     rows = [
         (_name(s.state), _name(s.next_state), percent(s.probability_x), percent(s.probability_y),
-         short(s.amount), Mark("clear") if s.marked else "")
+         short(s.amount), Mark("significant") if s.marked else "")
         for s in steps
     ]  # fmt: skip
     return Table(("from", "to", f"in {before}", f"in {after}", "contribution", ""), rows, "llrrrl")
 
 
 def drift_card(drift: Drift) -> str:
-    """What a notebook shows of periods compared with each other."""
+    """The notebook card of drift."""
     return card("Drift", (), changes(drift).without("transitions", "p"), Notes(drift.notes), sub=drift.sentence())
 
 
@@ -256,15 +256,15 @@ def monitor_sections(
     monitor: Monitor, *, source: str = "the stream", size: Result | None = None,
     curve: Sequence[tuple[int, float]] = (), facts: Sequence[tuple[str, str]] = (),
 ) -> list[Section]:  # fmt: skip
-    """Whether a stream has changed, since when, how far, and what moved.
+    """The report on a monitor: whether the stream has changed, since when, by how much, and which transitions.
 
     Parameters
     ----------
     monitor : Monitor
     source : str
-        Where the events come from.
+        The name of the stream.
     size : Result, optional
-        The distance, as `Monitor.distance` has it.
+        The distance, from `Monitor.distance`.
     curve : sequence of (event, evidence)
         Evidence over time.
     facts : sequence of (name, text)
@@ -272,11 +272,11 @@ def monitor_sections(
     """
     alarm = monitor.alarm
     headline = f"{'No change detected' if alarm is None else 'Changed'}: {label_text(source, 80)}"
-    evidence = "as much as an alarm takes" if alarm else f"{monitor.evidence:.3g} of what an alarm takes"
+    evidence = "alarm threshold reached" if alarm else f"{monitor.evidence:.3g} of the alarm threshold"
     rows = [
         ("events", f"{monitor.n_events:,}"),
         ("evidence", evidence),
-        ("promise", str(monitor.settings.promise)),
+        ("guarantee", str(monitor.settings.promise)),
         ("reference", f"{'known' if monitor.reference.known else 'recorded'}, {monitor.reference.n:,} states"),
     ]
     if monitor.new_labels:
@@ -291,7 +291,11 @@ def monitor_sections(
     return [
         Section("answer", headline, [_status(monitor, size)]),
         Section("chart", "Evidence", [chart] if len(curve) > 1 else []),
-        Section("causes", "What moved", ["Shares of the steps from a state.", moved] if alarm is not None else []),
+        Section(
+            "causes",
+            "Transitions that changed",
+            ["Shares of the steps from a state.", moved] if alarm is not None else [],
+        ),
         Section("numbers", "The numbers", [Fact(name, name, text) for name, text in (*rows, *facts)]),
     ]
 
@@ -304,20 +308,20 @@ def write_status(path: str | os.PathLike[str], monitor: Monitor, *, refresh: int
 def _status(monitor: Monitor, size: Result | None) -> str:
     alarm = monitor.alarm
     if alarm is None:
-        said = f"After {monitor.n_events:,} events there is no evidence of a change."
+        status = f"After {monitor.n_events:,} events there is no evidence of a change."
         if monitor.notice is not None:
-            said = f"The process {monitor.notice}."
+            status = f"The process {monitor.notice}."
     else:
         why = "an impossible transition" if alarm.reason != "evidence" else f"evidence {alarm.evidence:.3g}"
         when = f"{moment}, " if (moment := alarm.when(dated=monitor.dated)) else ""
-        said = (
-            f"The process is no longer the reference: alarm at event {alarm.event:,} ({when}{why}), the change began "
-            f"about event {alarm.since:,}."
+        status = (
+            f"The process differs from the reference: alarm at event {alarm.event:,} ({when}{why}); the change began "
+            f"at about event {alarm.since:,}."
         )
     if size is None:
-        return said
-    said += f" Distance from the reference: {decimals(size.distance)}"
+        return status
+    status += f" Distance from the reference: {decimals(size.distance)}"
     if size.confidence_interval is not None:
         low, high, level = size.confidence_interval
-        said += f" ({100 * level:g} % interval {decimals(low)} to {decimals(high)})"
-    return said + (", provisional." if monitor.provisional else ".")
+        status += f" ({100 * level:g} % interval {decimals(low)} to {decimals(high)})"
+    return status + (", provisional." if monitor.provisional else ".")

@@ -1,4 +1,4 @@
-"""One self-contained HTML page from sections: no script, nothing fetched, every text escaped."""
+"""One self-contained HTML page from sections: no scripts, no external resources, every text escaped."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["page", "write_page"]
 
 
 def page(sections: Sequence[Section], *, title: str | None = None, refresh: int | None = None) -> str:
-    """The page as text; the first section is its heading, those without a body are left out.
+    """The page as text; the first section is the heading, sections without a body are left out.
 
     Parameters
     ----------
     sections : sequence of Section
     title : str, optional
-        Of the browser's tab, otherwise that of the first section.
+        The title of the browser tab; that of the first section by default.
     refresh : int, optional
-        Seconds after which a browser loads the page again.
+        Seconds after which a browser reloads the page.
     """
     first, *rest = (section for section in sections if section.body)
     parts, folded = [f"<h1>{escape(first.title)}</h1>{markup(first.body)}"], False
@@ -47,5 +47,5 @@ def page(sections: Sequence[Section], *, title: str | None = None, refresh: int 
 
 
 def write_page(path: str | os.PathLike[str], text: str) -> None:
-    """Write a page to a file, replacing what is there in one move."""
+    """Write a page to a file, replacing it atomically."""
     write_bytes(path, text.encode("utf-8", errors="replace"))

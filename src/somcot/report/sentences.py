@@ -1,4 +1,4 @@
-"""The answer in sentences, for reports, terminals and notebooks, and what a distance is made of."""
+"""A result in sentences, for reports, terminals and notebooks, and its contributions."""
 
 from __future__ import annotations
 
@@ -39,57 +39,57 @@ __all__ = [
 ]
 
 
-# --- The answer in words, for reports, screens and notebooks: proved, estimated or neither, and never more than that.
+# --- Sentences, which claim no more than the result: proved, estimated or neither.
 
-_LEVEL = 0.05  # of the permutation test, as for marks of contributions
-_TEST = "A permutation test of the transitions"  # of how often each was made, whatever it costs
-# What the test says, by whether it rejects and whether the interval excludes the least possible distance.
+_LEVEL = 0.05  # of the permutation test, the same as that of the contributions
+_TEST = "A permutation test of the transitions"  # it compares frequencies and ignores the cost
+# The conclusion, by whether the test rejects and whether the interval excludes the least possible distance.
 _AGREES = {
-    (True, True): "agrees: one process would rarely give recordings as different as these {p}.",
-    (True, False): "does tell the recordings apart {p}: they differ; how much remains uncertain.",
-    (False, True): "does not tell the recordings apart, though {p}: treat this as inconclusive.",
-    (False, False): "does not tell the recordings apart either {p}: they show no difference.",
+    (True, True): "agrees: recordings as different as these are unlikely under one process {p}.",
+    (True, False): "does find a difference {p}, but its size remains uncertain.",
+    (False, True): "does not find a difference, though {p}: treat this as inconclusive.",
+    (False, False): "does not find a difference either {p}.",
 }
 
 
 def cost_of(result: Result, cost: ArrayLike | None = None) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]] | None:
-    """The cost that was given, or the one the result remembers."""
+    """The cost argument, or the cost stored in the result."""
     if cost is not None:
         return np.asarray(cost, dtype=np.float64)
     return None if result.makeup is None else result.makeup.cost
 
 
 def by_labels(result: Result, cost: ArrayLike | None) -> bool:
-    """Whether the cost is 0 between states of the same name and 1 elsewhere, so that distances are shares of time."""
+    """Whether the cost is 0 for states of the same name and 1 otherwise, so that distances are shares of time."""
     table = cost_of(result, cost)
     if table is None or not np.isin(table, (0.0, 1.0)).all():
         return False
     column = {label: j for j, label in enumerate(result.states_y)}
     alike = [(i, column[label]) for i, label in enumerate(result.states_x) if label in column]
-    wanted = np.ones_like(table)
+    by_name = np.ones_like(table)
     if alike:
-        wanted[tuple(np.array(alike).T)] = 0.0
-    return bool(alike) and np.array_equal(table, wanted)
+        by_name[tuple(np.array(alike).T)] = 0.0
+    return bool(alike) and np.array_equal(table, by_name)
 
 
 def _is_either_or(result: Result, cost: ArrayLike | None) -> bool:
-    """Whether states are either alike or not, as texts are, so that distances are shares of time."""
+    """Whether the cost is either 0 or 1, so that distances are shares of time."""
     table = cost_of(result, cost)
     return table is not None and bool(np.isin(table, (0.0, 1.0)).all()) and table.max() == 1.0
 
 
 def possible(result: Result, cost: ArrayLike | None = None) -> tuple[float, float] | None:
-    """The least and the largest distance that the cost allows, where it is known and not constant."""
+    """The least and the largest possible distance; None if the cost is unknown or constant."""
     table = cost_of(result, cost)
     if table is None or table.size == 0 or table.min() == table.max() or result.clock.name == "total":
         return None
-    if result.continuous is not None:  # cells lie within the recordings; vectors may be any distance apart
+    if result.continuous is not None:  # the cells lie within the recordings, so their costs do not bound the distance
         return None
     return float(min(table.min(), result.distance)), float(table.max())
 
 
 def span(result: Result) -> Bounds:
-    """Between which numbers the distance lies, as far as that is known; the number itself where nothing is."""
+    """The confidence interval or the proved bounds; the distance itself if there are neither."""
     if result.confidence_interval is not None:
         return Bounds(*result.confidence_interval[:2])
     return result.bounds if result.claim is Claim.PROVED else Bounds(result.distance, result.distance)
@@ -103,7 +103,7 @@ def meaning(
     cost_name: str | None = None,
     state_name: str | None = None,
 ) -> str:
-    """What the number means, in plain words.
+    """The meaning of the distance, in one sentence.
 
     Examples
     --------
@@ -134,11 +134,11 @@ def meaning(
         return f"{text}."
     if ends[0] != 0.0:
         return f"{text}, where {figure(ends[0])} to {figure(ends[1])} is possible."
-    return f"{text}: {percent(result.distance / ends[1])} of the largest difference there can be, {figure(ends[1])}."
+    return f"{text}: {percent(result.distance / ends[1])} of the largest possible difference, {figure(ends[1])}."
 
 
 def _in_units(result: Result, cost_name: str | None) -> str:
-    """A distance between real vectors, with what it is counted in where that is known."""
+    """A distance between numeric vectors, with its unit if known."""
     squared = "squared " if cost_name is not None and cost_name.startswith("sqeuclidean") else ""
     if cost_name is not None and "standard deviations" in cost_name:
         return f"{figure(result.distance)} {squared}standard deviations"
@@ -146,26 +146,26 @@ def _in_units(result: Result, cost_name: str | None) -> str:
 
 
 def steps_that_matter(result: Result) -> str:
-    """What the clock does."""
-    return f"{result.clock.explained} The two are run side by side so that they differ as little as they can."
+    """An explanation of the clock."""
+    return f"{result.clock.explained} The two are run side by side so that they differ as little as possible."
 
 
 def share_of_time(result: Result, mass: float) -> float:
-    """The share of the time that counts; of a total, whose laws are expected visits, the share of these."""
+    """The share of the weighted time; for a total cost, the share of the expected visits."""
     return mass / (float(result.state_law.sum()) or 1.0) if result.clock.name == "total" else mass
 
 
 def certainty(result: Result, cost: ArrayLike | None = None) -> str:
-    """How sure the number is: the proof, the interval and what it says about a difference, or that there is neither."""
+    """The certainty of the distance: its proved bounds, its interval, or that it has neither."""
     if result.claim is Claim.PROVED:
         return f"Both processes are known, and the number is proved to {result.bounds.high - result.bounds.low:.1g}."
     if result.claim is Claim.NOTHING:
-        return f"This is where {result.n_steps:,} steps led; nothing is proved about how near that is."
+        return f"This is the value after {result.n_steps:,} steps, without an error bound."
     if result.confidence_interval is None:
         if result.continuous is not None and result.continuous.route == "approximate":
-            return "It is an approximation without an error bound."
-        why = "no interval was requested" if result.discount < 1.0 else "there is no interval with this clock"
-        return f"It is estimated from recordings; {why}, so its error is not known."
+            return "This is an approximation without an error bound."
+        why = "no interval was requested" if result.discount < 1.0 else "intervals are not available with this clock"
+        return f"This is estimated from recordings; {why}, so its error is not known."
     low, high, level = result.confidence_interval
     shown = percent if by_labels(result, cost) else figure
     where = f"lies between {shown(low)} and {shown(high)}"
@@ -174,7 +174,7 @@ def certainty(result: Result, cost: ArrayLike | None = None) -> str:
     text = f"With {100 * level:g} % confidence the true value {where}"
     if _differs(result, cost):
         return f"{text}: the difference is statistically significant."
-    return f"{text}. That includes no difference at all."
+    return f"{text}, which includes no difference."
 
 
 def _differs(result: Result, cost: ArrayLike | None) -> bool:
@@ -185,7 +185,7 @@ def _differs(result: Result, cost: ArrayLike | None) -> bool:
 
 
 def sentence_of_test(result: Result, cost: ArrayLike | None = None) -> str:
-    """What the permutation test of "the same process" adds; empty where there is none."""
+    """The conclusion of the permutation test of "the same process"; empty without a test."""
     pvalue = rows_pvalue(result) if result.n_samples else None
     if pvalue is None:
         return ""
@@ -193,7 +193,7 @@ def sentence_of_test(result: Result, cost: ArrayLike | None = None) -> str:
 
 
 def more_or_less(step: TransitionShare, names: tuple[str, str]) -> str:
-    """In which direction the probability of a step differs.
+    """The direction in which the probability of a step differs.
 
     Examples
     --------
@@ -206,7 +206,7 @@ def more_or_less(step: TransitionShare, names: tuple[str, str]) -> str:
 
 
 def sentence(result: Result, names: tuple[str, str] = ("X", "Y")) -> str:
-    """The number and how sure it is, in a sentence.
+    """The distance and its certainty, in one sentence.
 
     Examples
     --------
@@ -220,8 +220,7 @@ def sentence(result: Result, names: tuple[str, str] = ("X", "Y")) -> str:
     if result.claim is Claim.PROVED:
         return f"{text} {number} (proved to {result.bounds.high - result.bounds.low:.1g})."
     if result.claim is Claim.NOTHING:
-        put = f"the distance between {names[0]} and {names[1]} is put at {number}"
-        return f"After {result.n_steps:,} steps {put}; nothing is proved about how near that is."
+        return f"{text} {number} after {result.n_steps:,} steps, without an error bound."
     text += f" estimated at {number}"
     if result.confidence_interval is None:
         approximate = result.continuous is not None and result.continuous.route == "approximate"
@@ -232,7 +231,7 @@ def sentence(result: Result, names: tuple[str, str] = ("X", "Y")) -> str:
 
 
 def before_correction(result: Result) -> tuple[str, str] | None:
-    """A name and the words for the distance of the estimated chains, and what is proved of it; None without data."""
+    """The name and the text of the distance of the estimated chains with its proved error; None without data."""
     if result.plugin is None:
         return None
     name = "estimated chains" if result.estimate is None else "before correction"
@@ -241,26 +240,26 @@ def before_correction(result: Result) -> tuple[str, str] | None:
 
 
 def continuous_facts(continuous: Continuous, plain: float | None) -> list[tuple[str, str]]:
-    """How a distance between real vectors was computed and checked: pairs of a label and a text."""
+    """How a distance between numeric vectors was computed and checked: pairs of a label and a text."""
     cells, twin, check = continuous.cells, continuous.twin, continuous.shift_check
-    said = f"{cells.n_cells} cells"
+    method = f"{cells.n_cells} cells"
     if continuous.route == "map" and continuous.map is not None:
-        said = f"a map between the two: {continuous.map.words}"
+        method = f"a map between the two: {continuous.map.words}"
     elif continuous.route == "twin" and twin.bias is not None and plain:
-        how = f"{abs(twin.bias):.2g} {'too much' if twin.bias >= 0 else 'too little'}"
-        said = f"{said}, which say {plain:.3g}: {how}, as linear models of the recordings show"
+        how = f"{abs(twin.bias):.2g} {'too large' if twin.bias >= 0 else 'too small'}"
+        method = f"{method}, which give {plain:.3g}: {how} according to linear models of the recordings"
     elif plain is not None:
-        said = f"{said}, which say {plain:.3g}{' before correction for noise' if plain else ''}"
+        method = f"{method}, which give {plain:.3g}{' before correction for noise' if plain else ''}"
         if continuous.curved is not None:
-            said = f"{said}; curved models of both: about {continuous.curved:.3g} at most"
-    rows = [("method", said)]
+            method = f"{method}; nonlinear models of both: about {continuous.curved:.3g} at most"
+    rows = [("method", method)]
     if check is not None and continuous.route != "map":
         rows.append(("check", f"a shift of {check.distance:.3g} of these recordings is measured as {check.final:.3g}"))
     return rows
 
 
 def merge_notes(messages: Iterable[str], names: tuple[str, str]) -> list[str]:
-    """Notes about x and y in the names of the two, each once, the most important first; see `Note`.
+    """Notes with the names of x and y, without duplicates, the most important first; see `Note`.
 
     Examples
     --------
@@ -272,12 +271,12 @@ def merge_notes(messages: Iterable[str], names: tuple[str, str]) -> list[str]:
 
 
 def short(names: tuple[str, str], longest: int = 60) -> tuple[str, str]:
-    """Names as plain text that fits."""
+    """Both names, shortened, without control characters."""
     first, second = (label_text(name, longest) for name in names)
     return first, second
 
 
-# --- What a distance is made of: which pairs of states, and which joint steps.
+# --- Contributions of pairs of states and of joint steps.
 
 
 @dataclass(frozen=True)
@@ -294,7 +293,7 @@ class Contribution:
 
 
 def contributions(result: Result, cost: ArrayLike, *, steps: bool = False, most: int = 12) -> list[Contribution]:
-    """What the distance is made of, largest first: pairs of states, or joint steps when `steps` is set.
+    """Contributions to the distance, largest first: of pairs of states, or of joint steps if `steps` is set.
 
     Parameters
     ----------
@@ -302,9 +301,9 @@ def contributions(result: Result, cost: ArrayLike, *, steps: bool = False, most:
     cost : array_like, shape (n_x, n_y)
         The cost the result was computed with.
     steps : bool
-        Split each pair by where the two go next; needs ``result.plan``.
+        Split each pair by the next pair; needs ``result.plan``.
     most : int
-        How many to return; all of them sum to the distance of the problem that was solved.
+        The number of contributions to return; all of them sum to the distance of the solved problem.
 
     Examples
     --------

@@ -43,7 +43,7 @@ _SHADES = 12
 
 
 def heat_map(values: Floats, rows: Sequence[Hashable], columns: Sequence[Hashable], *, title: str) -> str:
-    """Cells darker for larger values, blank for next to nothing, crossed out for NaN, labels on both sides.
+    """A heat map with labels: darker cells for larger values, blank for almost zero, crossed for NaN.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def _shade(values: Floats, cell: int) -> str:
     paths = [_crosses(np.argwhere(missing), cell)] if missing.any() else []
     if top <= 0:
         return "".join(paths)
-    level = np.rint(np.where(missing, 0.0, values) / top * _SHADES).astype(int)  # next to nothing stays blank
+    level = np.rint(np.where(missing, 0.0, values) / top * _SHADES).astype(int)  # values near zero stay blank
     for shade in range(1, _SHADES + 1):
         places = np.argwhere(level == shade).tolist()
         if places:
@@ -100,7 +100,7 @@ def interval(
     words: tuple[str, str] = ("", ""),
     ticks: Mapping[str, float],
 ) -> str:
-    """A number on its scale with the interval around it, what the ends mean, and named places below the line."""
+    """A number on its scale with its interval, the meaning of both ends, and named ticks below the line."""
     width, room = 440.0, 24.0
     start, end = ends
     span = (end - start) or 1.0
@@ -145,7 +145,7 @@ def bars(values: Floats, labels: Sequence[Hashable], *, title: str, unit: str, c
 
 
 def trace(steps: Floats, values: Floats, *, band: tuple[float, float] | None, title: str) -> str:
-    """A number along the run, with the bracket it ended in, if there is one, as a band."""
+    """A number over the steps of a run, with the final bounds, if any, as a band."""
     width, height, left, base = 440.0, 190.0, 56.0, 160.0
     known = np.isfinite(values)
     xs, ys = steps[known], values[known]
@@ -180,7 +180,7 @@ def trace(steps: Floats, values: Floats, *, band: tuple[float, float] | None, ti
 
 
 def colours(n: int) -> list[str]:
-    """`n` colours that can be told apart and seen on light and dark ground.
+    """`n` distinct colours that are visible on light and dark backgrounds.
 
     Examples
     --------
@@ -191,7 +191,7 @@ def colours(n: int) -> list[str]:
 
 
 def graph(law: Floats, labels: Sequence[Hashable], fills: Sequence[str], *, title: str) -> str:
-    """States on a circle, larger when visited more; arrows stronger when taken more often."""
+    """States on a circle, sized by visits, with edges weighted by frequency."""
     n, radius = len(labels), 110.0
     room = 24.0 + 6.4 * max((len(label_text(label, 16)) for label in labels), default=0)
     angle = 2 * math.pi * np.arange(n) / max(n, 1) - math.pi / 2
@@ -213,7 +213,7 @@ def graph(law: Floats, labels: Sequence[Hashable], fills: Sequence[str], *, titl
 
 
 def _arrows(law: Floats, places: NDArray[np.float64]) -> str:
-    """Curved lines, so that the two directions between a pair of states stay apart."""
+    """Curved lines, so that the two directions between a pair of states do not overlap."""
     top = float((law - np.diag(np.diag(law))).max())
     if top <= 0:
         return ""
@@ -232,7 +232,7 @@ def _arrows(law: Floats, places: NDArray[np.float64]) -> str:
 
 
 def svg(width: float, height: float, body: str, title: str, *, fluid: bool = False, fit: bool = False) -> str:
-    """The whole picture; a fluid one is as wide as there is room, one that fits is made smaller where there is none."""
+    """An SVG element; `fluid` fills the available width, `fit` shrinks to it."""
     size = 'class="fluid"' if fluid else f'width="{width:g}" height="{height:g}"' + (' class="fit"' if fit else "")
     return (
         f'<svg viewBox="0 0 {width:g} {height:g}" {size} role="img" aria-label="{escape(title)}" font-size="12">'
@@ -253,20 +253,20 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-# --- Cells of real vectors in the plane, as SVG text: where each recording is, and who goes with whom.
+# --- Cells of numeric vectors in the plane.
 
 _WIDTH, _HEIGHT, _LEFT, _BASE = 520.0, 360.0, 58.0, 310.0
 _LARGEST = 15.0  # radius of the most visited cell
 
 
 class _Frame(NamedTuple):
-    """From coordinates to places in the picture."""
+    """The map from coordinates to positions in the picture."""
 
     low: Floats
     high: Floats
 
     def place(self, points: Floats) -> Floats:
-        """Of points, (n, 2)."""
+        """Positions of points, (n, 2)."""
         share = (points - self.low) / np.where(self.high > self.low, self.high - self.low, 1.0)
         room = _LARGEST + 4.0
         across = _LEFT + room + share[:, 0] * (_WIDTH - _LEFT - 2 * room)
@@ -274,7 +274,7 @@ class _Frame(NamedTuple):
 
 
 def cells_in_plane(cells: Cells, encoder: Floats, names: tuple[str, str]) -> str:
-    """Discs where the first recording is, rings where the second is, lines to dots, the mean of each disc's partners.
+    """Discs for the cells of the first recording, rings for the second, lines to the mean of corresponding cells.
 
     In one dimension the first recording is above and the second below.
 
@@ -282,7 +282,7 @@ def cells_in_plane(cells: Cells, encoder: Floats, names: tuple[str, str]) -> str
     ----------
     cells : Cells
     encoder : ndarray, shape (k, k)
-        How often each cell of the first goes with those of the second.
+        Probabilities that a cell of the first corresponds to each cell of the second.
     names : (str, str)
         What to call the two.
     """
@@ -301,12 +301,12 @@ def cells_in_plane(cells: Cells, encoder: Floats, names: tuple[str, str]) -> str
         _axes(frame, cells.names, flat=flat),
         _legend(names),
     ]
-    title = f"cells of {names[0]} and {names[1]} and who goes with whom"
+    title = f"cells of {names[0]} and {names[1]} and their correspondence"
     return svg(_WIDTH, _HEIGHT, "".join(parts), title, fluid=True)
 
 
 def _planar(points: Floats, height: float) -> Floats:
-    """The first two coordinates; of one, at a height of its own."""
+    """The first two coordinates; a single coordinate is drawn at a constant height."""
     if points.shape[1] > 1:
         return points[:, :2]
     return np.column_stack([points[:, 0], np.full(len(points), height)])
@@ -326,7 +326,7 @@ def _circles(places: Floats, radius: Floats, which: Bools, style: str) -> str:
 
 
 def _axes(frame: _Frame, names: tuple[str, ...], *, flat: bool) -> str:
-    """Two lines, the ends of what they show, and what they are."""
+    """Two axes with their end values and names."""
     low, high = frame.place(np.stack([frame.low, frame.high])).tolist()
     below, aside = _BASE + 16, _LEFT - 6
     parts = [f'<path d="M{_LEFT} 8V{_BASE}H{_WIDTH - 4}" class="axis" fill="none"/>']
@@ -352,11 +352,11 @@ def _legend(names: tuple[str, str]) -> str:
     )
 
 
-# --- Many processes: a tree and a map; periods; a stream.
+# --- Many processes, drift and monitors.
 
 
 def tree(heights: list[list[float]], places: list[list[float]], labels: Sequence[Hashable], top: str) -> str:
-    """Who is like whom, as SciPy's ``dendrogram`` has it (`dcoord`, `icoord`); `top` is the number at its end."""
+    """A tree from `dcoord` and `icoord` of SciPy's ``dendrogram``; `top` is the value at the end of its axis."""
     names = [label_text(label, 30) for label in labels]
     step, width, room = 20, 300, 20 + 7 * max(map(len, names))
     largest = max(map(max, heights)) or 1.0
@@ -393,7 +393,7 @@ def map_of(points: Floats, radius: Floats, labels: Sequence[Hashable]) -> str:
 
 
 def _names(spots: Floats, labels: Sequence[Hashable], height: float) -> Iterator[str]:
-    """Labels beside the points of the map, with a line to those that had to move away."""
+    """Labels next to the points of the map, with a line to labels that were moved away."""
     from somcot.many.record import joint_labels
 
     names = joint_labels(spots, [label_text(label, 18) for label in labels], 0.04)
