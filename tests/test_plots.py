@@ -61,7 +61,7 @@ def test_trace_ends_inside_the_bracket_it_shows(data: tuple[somcot.Result, Sampl
     ax = somcot.plots.trace(result)
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), result.trace["distance"])
     assert [text.get_text() for text in ax.get_legend().get_texts()] == [
-        "proved bracket, estimated chains", "distance, estimated chains", "estimate", "90 % interval"
+        "proved bounds, estimated chains", "distance, estimated chains", "estimate", "90 % interval"
     ]  # fmt: skip
     np.testing.assert_array_equal(ax.lines[1].get_ydata(), [result.distance] * 2)
     plt.close("all")
@@ -71,7 +71,7 @@ def test_trace_shows_no_bracket_where_nothing_is_proved(result: somcot.Result) -
     def legend(shown: somcot.Result) -> list[str]:
         return [text.get_text() for text in somcot.plots.trace(shown).get_legend().get_texts()]
 
-    assert legend(result) == ["proved bracket", "distance"]
+    assert legend(result) == ["proved bounds", "distance"]
     run = somcot.distance(*blocks(4, 2, 0.5), discount=0.9, method="somcot", n_steps=100, rng=0)
     assert legend(run) == ["average of all steps so far", "distance: average of the last"]
     line, answer = somcot.plots.trace(run).lines
@@ -206,7 +206,7 @@ def test_cells_and_their_resolution_are_drawn() -> None:
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("a", "b")
     assert [len(points.get_offsets()) for points in ax.collections[:2]] == [6, 6]  # rings of Y and dots of X
     assert [text.get_text() for text in ax.get_legend().get_texts()] == [
-        "where one is", "where other is", "to the partners",
+        "cells of one", "cells of other", "corresponding cells (mean)",
     ]  # fmt: skip
     assert result.resolution is not None
     assert [*map(int, somcot.plots.resolution(result).get_xticks())] == list(result.resolution.n_cells)
@@ -245,7 +245,7 @@ def test_cells_of_any_dimension_are_drawn(vectors: dict[str, somcot.Result]) -> 
     assert (flat.get_xlabel(), flat.get_ylabel()) == ("x0", "cells, in order")
     wide = somcot.plots.cells(vectors["4"], coordinates=(3, 1))
     assert (wide.get_xlabel(), wide.get_ylabel()) == ("x3", "x1")
-    assert wide.get_title() == "who goes with whom (2 of 4 coordinates)"
+    assert wide.get_title() == "corresponding cells (2 of 4 coordinates)"
     assert "where episodes end" in [t.get_text() for t in somcot.plots.cells(vectors["ended"]).get_legend().get_texts()]
 
 
@@ -253,5 +253,5 @@ def test_cells_of_any_dimension_are_drawn(vectors: dict[str, somcot.Result]) -> 
 def test_overview_of_vectors(vectors: dict[str, somcot.Result], name: str) -> None:
     picture = somcot.plots.overview(vectors[name], names=("a.csv", "b.csv"))
     titles = [ax.get_title() for ax in picture.axes]
-    assert titles[1:3] == ["what cells say, and what is true", "what fewer cells say"]
+    assert titles[1:3] == ["measured and true distances", "distance by number of cells"]
     assert ("approximate, no interval" in picture.get_suptitle()) == (name == "ended")

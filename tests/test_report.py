@@ -177,7 +177,7 @@ def test_steps_are_told_with_their_direction_and_mark() -> None:
     page = report.html(found, names=("May", "June"), state_name="page")
     shares = [side.chain().transition[0, 1] for side in (a, b)]
     wanted = f"less often in June: {100 * shares[1]:.1f} % instead of {100 * shares[0]:.1f} %"
-    assert f'<b>cart</b> is followed by <b>paid</b> {wanted} <span class="tag clear">clear</span>' in page
+    assert f'<b>cart</b> is followed by <b>paid</b> {wanted} <span class="tag clear">significant</span>' in page
     assert "June is in a different state (page) than May." in page
     assert "May is in <b>paid</b> while June is in <b>left</b>: " in page
     same = somcot.distance(a, x.sample(400, 3, rng=3), somcot.costs.labels(a.states, a.states), discount=0.9)
@@ -188,7 +188,7 @@ def test_words_for_other_costs() -> None:
     x, y = somcot.random_walk(3), somcot.random_walk(3, 0.7)
     gain = somcot.costs.absolute([1, 0, -1], [1, 0, -1])
     result = somcot.distance(x, y, gain, discount=0.9)
-    part = f"{result.distance:.4f} on average: {100 * result.distance / 2:.1f} % of the largest difference there can be"
+    part = f"{result.distance:.4f} on average: {100 * result.distance / 2:.1f} % of the largest possible difference"
     assert part in report.meaning(result)
     assert "differ in 'gain' by" in report.meaning(result, cost_name="reward:gain")
     shifted = somcot.distance(x, y, gain - 1, discount=0.9)

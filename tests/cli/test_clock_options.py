@@ -86,10 +86,10 @@ def test_reports_and_figures_of_every_clock(command: Command, folder: Path) -> N
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        (("a.npy", "b.npy", "--discount", "0.9", "--horizon", "3"), "--discount and --horizon: each is a clock"),
+        (("a.npy", "b.npy", "--discount", "0.9", "--horizon", "3"), "--discount and --horizon: only one clock"),
         (("a.npy", "b.npy", "--horizon", "0"), "horizon: found 0, expected at least 1"),
         (("a.npy", "b.npy", "--total"), "x: state 0 never ends"),
-        (("a.npy", "b.npy", "--rate", "1"), "--rate: a.npy holds no rates but steps"),
+        (("a.npy", "b.npy", "--rate", "1"), "--rate: a.npy is a process in discrete time"),
         (("r.npy", "s.npz", "--rate", "-1"), "rate: found -1.0"),
         (("r.npy", "s.npz", "--discount", "0.9"), "r.npy: holds rates of a chain in continuous time; pass --rate R"),
         (("wrong.npy", "s.npz", "--rate", "1"), "wrong.npy: rates: row of state 0 sums to -1, expected 0"),

@@ -390,7 +390,7 @@ class ClockOptions:
             raise ValueError(f"{chains[0].name}: holds rates of a chain in continuous time; pass --rate R, say 0.1")
         if self.rate is not None and len(chains) < 2:
             stepping = x if x.rates is None else y
-            raise ValueError(f"--rate: {stepping.name} is a chain in discrete time; use --discount instead")
+            raise ValueError(f"--rate: {stepping.name} is a process in discrete time; use --discount instead")
         return replace(self, discount=suggested_discount([x, y])) if self == ClockOptions() else self
 
 

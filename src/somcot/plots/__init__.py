@@ -1,4 +1,4 @@
-"""Pictures of finished results. Each function takes a record and an optional `ax`, and returns the `ax`."""
+"""Plots of results. Each function takes a record and an optional `ax`, and returns the `ax`."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = [
 
 
 def overview(result: Result, *, names: tuple[str, str] = NAMES) -> Figure:
-    """Everything at a glance: encoder, decoder, pairs, the run, and both chains; of real vectors their cells.
+    """Overview: encoder, decoder, pairs, convergence and both chains; for numeric vectors also their cells.
 
     Parameters
     ----------
     result : Result
     names : (str, str)
-        What to call the two processes.
+        Names of the two processes.
     """
     import matplotlib as mpl
     import matplotlib.pyplot as plt
@@ -43,7 +43,7 @@ def overview(result: Result, *, names: tuple[str, str] = NAMES) -> Figure:
         calibration(result, ax=axes[0, 1])
         resolution(result, ax=axes[0, 2])
     picture.suptitle(title(result, names))
-    if "inline" in mpl.get_backend():  # a notebook shows the figure that is returned; an open one it would show again
+    if "inline" in mpl.get_backend():  # a notebook would show an open figure twice
         plt.close(picture)
     return picture
 
@@ -51,7 +51,7 @@ def overview(result: Result, *, names: tuple[str, str] = NAMES) -> Figure:
 def _run_and_chains(result: Result, row: Any, names: tuple[str, str]) -> None:
     if "distance" in result.trace:
         trace(result, ax=row[0])
-    else:  # clocks whose solvers have no distance before the end
+    else:  # the solvers of some clocks have no intermediate distances
         row[0].set_axis_off()
     for ax, side in zip(row[1:], ("x", "y"), strict=True):
         if result.plan is None:

@@ -1,4 +1,4 @@
-"""Recordings of real vectors: cells in the plane with their partners, what fewer cells say, what vouches for it all."""
+"""Plots of recordings of numeric vectors: cells in the plane, resolution and calibration."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
 
 __all__ = ["calibration", "cells", "resolution"]
 
-_SAID, _FINAL, _TRUE = "0.45", "tab:blue", "black"
+_MEASURED, _FINAL, _TRUE = "0.45", "tab:blue", "black"
 _LARGEST = 260.0  # area of the most visited cell, in points
 
 
 def cells(
     result: Result, *, ax: Axes | None = None, names: tuple[str, str] = NAMES, coordinates: tuple[int, int] = (0, 1)
 ) -> Axes:
-    """Cells in the plane: filled ones where X is, coloured by how far away their partners are; rings where Y is.
+    """Cells in the plane: filled for X, coloured by the distance to the corresponding cells; rings for Y.
 
-    Both grow with the time spent there. A line leads from each cell of X to the mean of those of Y that it goes with.
-    Squares are places where episodes end.
+    The size of a mark is the time spent in the cell. A line leads from each cell of X to the mean of the corresponding
+    cells of Y. Squares are terminal cells.
 
     Parameters
     ----------
     result : Result
-        Of two Trajectories.
+        A distance between two Trajectories.
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
     names : (str, str)
-        What to call the two processes.
+        Names of the two processes.
     coordinates : (int, int)
-        Which two of the coordinates; in one dimension cells stand above each other.
+        The two coordinates to draw; in one dimension the second axis is the rank of the cell.
     """
     partition = _continuous(result).cells
     ax = axes(ax)
@@ -82,13 +82,13 @@ def cells(
                 lw=0.6,
                 zorder=3,
             )
-    ax.figure.colorbar(drawn, ax=ax, label="how far apart the partners are")
+    ax.figure.colorbar(drawn, ax=ax, label="distance to the corresponding cells")
     _explain(ax, partition, names, coordinates, rings=not flat)
     return ax
 
 
 def _in_plane(points: Floats, partition: Cells, coordinates: tuple[int, int]) -> Floats:
-    """Two coordinates; of one, its value and the rank of the cell."""
+    """Two coordinates, or the only coordinate and the rank of the cell."""
     if partition.centres.shape[1] > 1:
         return points[:, list(coordinates)]
     rank = np.argsort(np.argsort(partition.centres[:, 0], kind="stable"), kind="stable")
@@ -101,62 +101,62 @@ def _explain(ax: Axes, partition: Cells, names: tuple[str, str], coordinates: tu
     d = len(partition.names)
     first, second = shown(names[0], 20), shown(names[1], 20)
     dot: dict[str, Any] = {"marker": "o", "linestyle": "none"}
-    handles = [Line2D([], [], color="tab:green", label=f"where {first} is", **dot)]
+    handles = [Line2D([], [], color="tab:green", label=f"cells of {first}", **dot)]
     if rings:
-        handles.append(Line2D([], [], markerfacecolor="none", color="tab:red", label=f"where {second} is", **dot))
-    handles.append(Line2D([], [], color="0.55", marker=".", markevery=[1], label="to the partners"))
+        handles.append(Line2D([], [], markerfacecolor="none", color="tab:red", label=f"cells of {second}", **dot))
+    handles.append(Line2D([], [], color="0.55", marker=".", markevery=[1], label="corresponding cells (mean)"))
     if partition.n_ends:
-        handles.append(Line2D([], [], color="tab:green", marker="s", linestyle="none", label="where episodes end"))
+        handles.append(Line2D([], [], color="tab:green", marker="s", linestyle="none", label="terminal cells"))
     ax.legend(
         handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize="small", frameon=False
     )
     which = [partition.names[0]] if d == 1 else [partition.names[k] for k in coordinates]
     some = f" ({len(which)} of {d} coordinates)" if d > len(which) else ""
     ax.set(xlabel=shown(which[0], 40), ylabel="cells, in order" if d == 1 else shown(which[1], 40))
-    ax.set_title(f"who goes with whom{some}")
+    ax.set_title(f"corresponding cells{some}")
     if d == 1:
         ax.set_yticks([])
 
 
 def resolution(result: Result, *, ax: Axes | None = None) -> Axes:
-    """What fewer cells say, beside the answer with its interval and the distance of linear models.
+    """Distances from fewer cells, with the final distance, its interval and the distance of linear models.
 
-    How little the lines change says nothing about their error. Parameters as for `cells`.
+    A small change along the lines is no evidence of a small error. Parameters as for `cells`.
     """
     continuous = _continuous(result)
     ax = axes(ax)
     sizes, raw, estimate = continuous.resolution
-    ax.plot(sizes, raw, "o-", color=_SAID, label="cells alone")
+    ax.plot(sizes, raw, "o-", color=_MEASURED, label="cells alone")
     ax.plot(sizes, estimate, "s--", color="0.7", label="estimate on cells")
     if result.confidence_interval is not None:
         low, high, level = result.confidence_interval
         ax.axhspan(low, high, alpha=0.15, color=_FINAL, label=f"{100 * level:g} % interval")
-    ax.axhline(result.distance, color=_FINAL, label="answer")
+    ax.axhline(result.distance, color=_FINAL, label="result")
     if continuous.twin.used and continuous.twin.distance is not None:
         ax.axhline(continuous.twin.distance, color="tab:orange", ls=":", label="linear models, closed form")
     top = max([*raw, *estimate, result.distance, *(result.confidence_interval or (0.0,))[:2]])
-    ax.set(xlabel="cells", ylabel="distance", title="what fewer cells say", ylim=(0, 1.08 * top or 1.0))
+    ax.set(xlabel="cells", ylabel="distance", title="distance by number of cells", ylim=(0, 1.08 * top or 1.0))
     ax.set_xticks(sizes)
     ax.legend(fontsize="small")
     return ax
 
 
 class _Row(NamedTuple):
-    """What is known, what cells say and what is made of it, each perhaps missing; half widths of the last two."""
+    """The true, measured and corrected distances, each None if missing; the noise and the interval."""
 
     name: str
     true: float | None
-    said: float | None
+    measured: float | None
     final: float | None
     noise: float = 0.0
     ends: tuple[float, float] | None = None
 
 
 def calibration(result: Result, *, ax: Axes | None = None) -> Axes:
-    """What cells say where the truth is known, and what is made of it: on linear twins, on a known shift, on the data.
+    """True, measured and corrected distances: of linear twins, of a known shift, and of the data.
 
-    Twins are recordings of the same shape drawn from linear models; their bar is one standard deviation. Where linear
-    models do not fit, the reason stands below. Parameters as for `cells`.
+    Twins are recordings of the same shape drawn from linear models; their bar is one standard deviation. If linear
+    models do not fit, the reason is given below the plot. Parameters as for `cells`.
     """
     continuous = _continuous(result)
     ax = axes(ax)
@@ -174,7 +174,7 @@ def calibration(result: Result, *, ax: Axes | None = None) -> Axes:
     ax.set_yticks(range(len(rows)), [row.name for row in rows])
     ax.set(ylim=(len(rows) - 0.5, -0.5), xlabel="distance")
     ax.set_xlim(-0.02 * ax.get_xlim()[1], None)
-    ax.set_title("what cells say, and what is true", pad=26)
+    ax.set_title("measured and true distances", pad=26)
     ax.spines[["top", "right"]].set_visible(False)
     _name_marks(ax, interval=ends is not None)
     if not twin.used:
@@ -183,8 +183,8 @@ def calibration(result: Result, *, ax: Axes | None = None) -> Axes:
 
 
 def _draw(ax: Axes, y: int, row: _Row) -> None:
-    if row.said is not None:
-        ax.errorbar(row.said, y, xerr=row.noise or None, fmt="o", color=_SAID, capsize=3)
+    if row.measured is not None:
+        ax.errorbar(row.measured, y, xerr=row.noise or None, fmt="o", color=_MEASURED, capsize=3)
     if row.ends is not None:
         ax.plot(row.ends, (y + 0.14, y + 0.14), color=_FINAL, lw=5, alpha=0.3, solid_capstyle="butt")
     if row.final is not None:
@@ -194,10 +194,10 @@ def _draw(ax: Axes, y: int, row: _Row) -> None:
 
 
 def _name_marks(ax: Axes, *, interval: bool) -> None:
-    """What the marks mean, above the picture, where nothing can be covered."""
+    """Draw the legend above the axes, where it covers nothing."""
     from matplotlib.lines import Line2D
 
-    marks = [("|", _TRUE, "true"), ("o", _SAID, "cells say"), ("D", _FINAL, "the answer")]
+    marks = [("|", _TRUE, "true"), ("o", _MEASURED, "from cells"), ("D", _FINAL, "result")]
     handles = [Line2D([], [], marker=m, color=c, linestyle="none", mew=2 if m == "|" else 1, label=name)
                for m, c, name in marks]  # fmt: skip
     if interval:

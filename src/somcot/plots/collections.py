@@ -1,4 +1,4 @@
-"""Pictures of many processes: heat map, dendrogram, map in the plane, curve of candidates."""
+"""Plots of many processes: heat map, dendrogram, map in the plane, candidates, drift."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 __all__ = ["dendrogram", "drift", "embedding", "matrix", "selection"]
 
-_TICKS = 30  # periods that can be named below a picture
-_MOST = 60  # labels that can still be read
+_TICKS = 30  # maximal number of labelled periods
+_MOST = 60  # maximal number of readable labels
 
 
 def matrix(found: DistanceMatrix, *, ax: Axes | None = None, ordered: bool = True) -> Axes:
-    """Heat map of the distances, like processes side by side (in the order of the dendrogram).
+    """Heat map of the distances, in the order of the dendrogram, so that similar processes are adjacent.
 
     Parameters
     ----------
     found : DistanceMatrix
     ax : matplotlib Axes, optional
     ordered : bool
-        False: in the order given. Always so where some distances are missing or rows and columns differ.
+        If False, keep the order of the matrix, as always if distances are missing or rows and columns differ.
     """
     ax = axes(ax)
     rows = columns = np.arange(len(found.labels))
@@ -50,7 +50,7 @@ def matrix(found: DistanceMatrix, *, ax: Axes | None = None, ordered: bool = Tru
 
 
 def dendrogram(found: DistanceMatrix, *, ax: Axes | None = None, method: str = "average") -> Axes:
-    """The tree of `DistanceMatrix.linkage`; parameters as there."""
+    """Dendrogram of `DistanceMatrix.linkage`, with the same parameters."""
     from scipy.cluster.hierarchy import dendrogram as tree
 
     ax = axes(ax)
@@ -61,18 +61,18 @@ def dendrogram(found: DistanceMatrix, *, ax: Axes | None = None, method: str = "
     bar_labels(ax, labels)
     ax.tick_params(axis="y", labelsize=9 if len(labels) <= 30 else 6, length=0)
     top = max(max(x) for x in drawn["dcoord"])
-    ax.set(xlabel="distance", xlim=(-0.01 * top, None))  # so that branches that join at 0 are seen
+    ax.set(xlabel="distance", xlim=(-0.01 * top, None))  # a margin, so that branches that join at 0 are visible
     return ax
 
 
 def embedding(found: DistanceMatrix, *, ax: Axes | None = None, n_clusters: int | None = None) -> Axes:
-    """Map in the plane (classical scaling), circles as wide as the distances are uncertain.
+    """Map in the plane (classical scaling), with circles for the uncertainty of the distances.
 
     Parameters
     ----------
     found : DistanceMatrix
         With intervals, the radius of a circle is half the mean width of the intervals of its process, in the units of
-        the map: processes whose circles overlap are hardly told apart.
+        the map: processes whose circles overlap are hardly distinguishable.
     ax : matplotlib Axes, optional
     n_clusters : int, optional
         Colour the groups of `DistanceMatrix.clusters`.
@@ -96,14 +96,14 @@ def embedding(found: DistanceMatrix, *, ax: Axes | None = None, n_clusters: int 
 
 
 def _name_points(ax: Axes, points: Floats, names: list[str]) -> None:
-    """Labels beside the points, with a line to those that had to move away."""
+    """Draw labels next to the points, with a line to labels that were moved away."""
     size = 8.0
     labels = joint_labels(points, names, 0.02)
-    whole = ax.figure.canvas.figure
-    if (engine := whole.get_layout_engine()) is not None:
-        engine.execute(whole)  # otherwise the axes are not yet where they will be drawn
+    figure = ax.figure.canvas.figure
+    if (engine := figure.get_layout_engine()) is not None:
+        engine.execute(figure)  # moves the axes to their final position
     ax.apply_aspect()
-    unit = 72.0 / whole.dpi  # on paper, in points of typography
+    unit = 72.0 / figure.dpi  # from pixels to points
     spots, frame = ax.transData.transform(points) * unit, np.array(ax.bbox.extents) * unit
     widths = np.array([0.62 * size * len(text) for _, text in labels])
     corners = place_labels(spots, [k for k, _ in labels], widths, 1.2 * size, frame)
@@ -118,7 +118,7 @@ def _name_points(ax: Axes, points: Floats, names: list[str]) -> None:
 
 
 def selection(found: Selection, *, ax: Axes | None = None) -> Axes:
-    """Distances of all candidates with their intervals, those of the confidence set filled; a curve for numbers."""
+    """Distances of all candidates with intervals; the confidence set is filled, numeric candidates form a curve."""
     ax = axes(ax)
     curve = found.curve
     places = {row.name: k for k, row in enumerate(found.table)}
@@ -141,7 +141,7 @@ def selection(found: Selection, *, ax: Axes | None = None) -> Axes:
 
 
 def drift(found: Drift, *, ax: Axes | None = None) -> Axes:
-    """Distances of each period from the reference and from the period before, with intervals; filled: changed.
+    """Distances of each period from the reference and from the period before, with intervals; changes are filled.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def drift(found: Drift, *, ax: Axes | None = None) -> Axes:
         range(0, len(place), step), [shown(label) for label in found.periods[::step]], rotation=45, ha="right"
     )
     ax.set(ylabel=f"distance with {100 * found.confidence:g} % interval", ylim=(0, None), xlim=(-0.5, len(place) - 0.5))
-    ax.set_title(f"filled: changed (corrected p at most {found.level:g})", fontsize=10)
+    ax.set_title(f"filled: changed (adjusted p at most {found.level:g})", fontsize=10)
     ax.legend(frameon=False, fontsize="small")
     ax.spines[["top", "right"]].set_visible(False)
     return ax

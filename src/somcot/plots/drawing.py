@@ -1,4 +1,4 @@
-"""What all pictures share: axes, names, labels that fonts can show, bars and graphs."""
+"""Shared parts of the plots: axes, names, labels, bars and graphs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_TICKS = 15
 
 
 def axes(ax: Axes | None) -> Axes:
-    """The given axes, or those of a new figure."""
+    """`ax`, or the axes of a new figure."""
     if ax is not None:
         return ax
     import matplotlib.pyplot as plt
@@ -29,14 +29,14 @@ def axes(ax: Axes | None) -> Axes:
 
 
 def shown(label: Hashable, longest: int = 16) -> str:
-    """A label for matplotlib: short, without formulas, and without characters its fonts lack (they warn)."""
+    """A label for matplotlib: short, without formulas, and without characters missing from its fonts."""
     text = ",".join(map(str, label)) if isinstance(label, tuple) else str(label)
     plain = "".join(c if c.isprintable() and ord(c) < 0x2E80 else "\u25a1" for c in label_text(text, longest))
     return plain.replace("$", r"\$")
 
 
 def heat_map(values: Floats, rows: Sequence[Hashable], columns: Sequence[Hashable], ax: Axes | None) -> Axes:
-    """Cells darker for larger values, with labels for the rows and columns."""
+    """Heat map with labelled rows and columns; larger values are darker."""
     ax = axes(ax)
     image = ax.imshow(values, vmin=0.0, vmax=max(float(values.max()), 1e-12), cmap="Blues", aspect="auto")
     ax.figure.colorbar(image, ax=ax, label="probability", shrink=0.9)
@@ -47,20 +47,20 @@ def heat_map(values: Floats, rows: Sequence[Hashable], columns: Sequence[Hashabl
 
 
 def _ticks(axis: Any, labels: Sequence[Hashable]) -> None:
-    """Label every state, or evenly spaced ones when there are too many to read."""
+    """Label every state, or evenly spaced ones if there are too many."""
     step = -(-len(labels) // _MAX_TICKS)
     axis.set_ticks(np.arange(0, len(labels), step), [shown(label) for label in labels[::step]])
 
 
 def bar_labels(ax: Axes, labels: Sequence[str]) -> None:
-    """Names of horizontal bars, the first on top."""
+    """Label horizontal bars, the first on top."""
     ax.set_yticks(np.arange(len(labels)), labels)
     ax.set_ylim(len(labels) - 0.4, -0.6)
     ax.spines[["top", "right"]].set_visible(False)
 
 
 def circle(ax: Axes, law: Floats, labels: Sequence[Hashable], shades: Array | str) -> None:
-    """States on a circle: dots grow with the rows' sums, arrows with the entries."""
+    """States on a circle: the size of a dot is the sum of its row, the width of an arrow its entry."""
     angle = np.pi / 2 - 2 * np.pi * np.arange(len(labels)) / max(len(labels), 1)
     place = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     between = law - np.diag(np.diag(law))

@@ -1,4 +1,4 @@
-"""The states of a process: how much time is spent in each, and the steps between them."""
+"""Plots of one result: heat maps, convergence, intervals, contributions, visits and graphs."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ __all__ = [
 ]
 
 
-# --- Who corresponds to whom, as heat maps.
+# --- Heat maps of the coupling.
 
 
 def encoder(result: Result, *, ax: Axes | None = None, names: tuple[str, str] = NAMES) -> Axes:
-    """Heat map of the encoder lambda_X(y | x): where each state of X goes in Y.
+    """Heat map of the encoder lambda_X(y | x): the states of Y that each state of X corresponds to.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def encoder(result: Result, *, ax: Axes | None = None, names: tuple[str, str] = 
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
     names : (str, str)
-        What to call the two processes.
+        Names of the two processes.
     """
     ax = heat_map(result.encoder, result.states_x, result.states_y, ax)
     ax.set(xlabel=_state(names[1]), ylabel=_state(names[0]), title=r"encoder $\lambda_X(y \mid x)$")
@@ -51,14 +51,14 @@ def encoder(result: Result, *, ax: Axes | None = None, names: tuple[str, str] = 
 
 
 def decoder(result: Result, *, ax: Axes | None = None, names: tuple[str, str] = NAMES) -> Axes:
-    """Heat map of the decoder lambda_Y(x | y): where each state of Y goes in X. Parameters as for `encoder`."""
+    """Heat map of the decoder lambda_Y(x | y), from Y to X. Parameters as for `encoder`."""
     ax = heat_map(result.decoder, result.states_y, result.states_x, ax)
     ax.set(xlabel=_state(names[0]), ylabel=_state(names[1]), title=r"decoder $\lambda_Y(x \mid y)$")
     return ax
 
 
 def coupling(result: Result, *, ax: Axes | None = None, names: tuple[str, str] = NAMES) -> Axes:
-    """Heat map of the law of pairs: the share of (discounted) time spent in x and y together.
+    """Heat map of the occupancy of pairs: the share of (discounted) time spent in x and y together.
 
     Parameters as for `encoder`.
     """
@@ -71,17 +71,17 @@ def _state(name: str) -> str:
     return f"state of {shown(name, 40)}"
 
 
-# --- The number itself: along a run, beside others, and what it is made of.
+# --- Convergence, intervals and contributions.
 
 _OF_CHAINS = ", estimated chains"
 
 
 def trace(result: Result, *, ax: Axes | None = None, names: tuple[str, str] | None = None) -> Axes:
-    """The distance along the run, with what is proved or estimated of it.
+    """The distance after each step of the solver, with its bounds or its interval.
 
-    The band is the proved bracket that the run ended in; a run of SOMCOT has none, and its answer, which leaves out the
-    first steps, is a point beside the average of all. For data the run is that of the
-    estimated chains; the estimate itself is a line, and its interval a band of its own.
+    The band shows the proved bounds. A run of SOMCOT has none; its result, which excludes the first steps, is a
+    separate point. For data, the curve is the distance of the estimated chains; the estimate is a line, and its
+    interval another band.
 
     Parameters
     ----------
@@ -89,20 +89,20 @@ def trace(result: Result, *, ax: Axes | None = None, names: tuple[str, str] | No
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
     names : (str, str), optional
-        What to call the two processes in the title.
+        Names of the two processes for the title.
     """
     ax = axes(ax)
     steps, values = np.asarray(result.trace.get("step", ())), np.asarray(result.trace.get("distance", ()))
     estimated = result.claim is Claim.ESTIMATED
     if result.claim is not Claim.NOTHING:
-        ax.axhspan(*result.bounds, alpha=0.25, color="C0", label="proved bracket" + _OF_CHAINS * estimated)
+        ax.axhspan(*result.bounds, alpha=0.25, color="C0", label="proved bounds" + _OF_CHAINS * estimated)
     marker = "o" if len(steps) <= 30 else None
-    if result.method == "somcot" and len(values):  # the last row is another average than those before it
+    if result.method == "somcot" and len(values):  # the last row is an average over fewer steps
         ax.plot(steps[:-1], values[:-1], color="C0", label="average of all steps so far")
         ax.plot(steps[-1:], [result.distance], "o", color="C0", label="distance: average of the last")
     elif len(values):
         ax.plot(steps, values, marker=marker, color="C0", label="distance" + _OF_CHAINS * estimated)
-    elif not estimated:  # clocks whose solvers have no distance before the end
+    elif not estimated:  # the solvers of some clocks have no intermediate distances
         ax.axhline(result.distance, color="C0", label="distance")
     if estimated:
         ax.axhline(result.distance, color="C1", label="estimate")
@@ -111,7 +111,7 @@ def trace(result: Result, *, ax: Axes | None = None, names: tuple[str, str] | No
         ax.axhspan(low, high, alpha=0.15, color="C1", label=f"{100 * level:g} % interval")
     whose = "" if names is None else f": {shown(names[0], 24)} and {shown(names[1], 24)}"
     ax.locator_params(axis="x", nbins=5)  # numbers of steps are long
-    ax.set(xlabel="step", ylabel="distance", title=f"along the run{whose}")
+    ax.set(xlabel="step", ylabel="distance", title=f"convergence{whose}")
     ax.legend(frameon=False, fontsize="small")
     return ax
 
@@ -124,7 +124,7 @@ def intervals(
 ) -> Axes:
     """Several distances below each other, each with its interval (a forest plot).
 
-    A line is the confidence interval of data or the proved bracket of known chains; a hollow dot has neither.
+    A line is the confidence interval for data or the proved bounds for known chains; a hollow dot has neither.
 
     Parameters
     ----------
@@ -159,8 +159,8 @@ def intervals(
             levels.add(result.confidence_interval.level)
         ax.plot([result.distance], [k], "o", color="C0", markerfacecolor="C0" if span is not None else "white")
     bar_labels(ax, [shown(label, 30) for label in labels])
-    said = " and ".join(f"{100 * level:g} %" for level in sorted(levels))
-    ax.set(xlabel="distance" + f" with {said} confidence interval" * bool(levels), title="distances")
+    percents = " and ".join(f"{100 * level:g} %" for level in sorted(levels))
+    ax.set(xlabel="distance" + f" with {percents} confidence interval" * bool(levels), title="distances")
     ax.grid(axis="x", alpha=0.3)
     return ax
 
@@ -184,19 +184,19 @@ def _labelled(
 def contributions(
     result: Result, *, n: int = 10, of: str = "pairs", ax: Axes | None = None, names: tuple[str, str] = NAMES
 ) -> Axes:
-    """What contributes most to the distance, with standard errors; pale bars may be accidents of the recordings.
+    """The largest contributions to the distance, with standard errors; pale bars are not significant.
 
     Parameters
     ----------
     result : Result
-        Of a method that keeps what `Result.contributions` needs.
+        From a method that supports `Result.contributions`.
     n : int
-        Bars to draw at most.
+        Maximal number of bars.
     of : {"pairs", "transitions"}
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
     names : (str, str)
-        What to call the two processes.
+        Names of the two processes.
     """
     if of not in ("pairs", "transitions"):
         raise ValueError(f"of: found {of!r}, expected 'pairs' or 'transitions'")
@@ -210,7 +210,7 @@ def contributions(
         ax.text(0.5, 0.5, f"no {of} that contribute", transform=ax.transAxes, ha="center", color="0.4")
         ax.set_xticks([])
     first, second = (shown(name, 24) for name in names)
-    what = f"in {first} / in {second}" if of == "pairs" else f"steps that differ: {first}, {second}"
+    what = f"in {first} / in {second}" if of == "pairs" else f"transitions: {first}, {second}"
     ax.set(xlabel="contribution to the distance", title=what)
     return ax
 
@@ -223,21 +223,21 @@ def _words(share: PairShare | TransitionShare) -> str:
 
 
 def title(result: Result, names: tuple[str, str]) -> str:
-    """The answer on a line."""
-    said = {
+    """The result on one line."""
+    claim = {
         Claim.PROVED: f"proved to {result.bounds.high - result.bounds.low:.1g}",
         Claim.ESTIMATED: "estimated",
-        Claim.NOTHING: f"after {result.n_steps:,} steps, nothing proved",
+        Claim.NOTHING: f"after {result.n_steps:,} steps, no error bound",
     }[result.claim]
     if result.continuous is not None and result.continuous.route == "approximate":
-        said = "approximate, no interval"
+        claim = "approximate, no interval"
     if result.confidence_interval is not None:
         low, high, level = result.confidence_interval
-        said += f", {100 * level:g} % interval {figure(low)} to {figure(high)}"
-    return f"{shown(names[0], 40)} and {shown(names[1], 40)}: distance {figure(result.distance)} ({said})"
+        claim += f", {100 * level:g} % interval {figure(low)} to {figure(high)}"
+    return f"{shown(names[0], 40)} and {shown(names[1], 40)}: distance {figure(result.distance)} ({claim})"
 
 
-# --- The states of a process: how much time is spent in each, and the steps between them.
+# --- Visits and graphs.
 
 _GRAPH_STATES = 20
 
@@ -250,13 +250,13 @@ def visits(
     discount: float | None = None,
     names: tuple[str, str] = NAMES,
 ) -> Axes:
-    """How much time is spent in each state, the most visited ones first.
+    """The time spent in each state, the most visited first.
 
     Parameters
     ----------
     record : Samples, Counts, MarkovChain or Result
-        Of recordings, how often each state was left; of a chain, the share of its discounted time; of a result, that
-        share for both processes side by side, by label.
+        For recordings, the number of steps from each state; for a chain, the share of discounted time; for a result,
+        that share for both processes side by side, by label.
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
     most : int
@@ -264,7 +264,7 @@ def visits(
     discount : float, optional
         Needed for a chain.
     names : (str, str)
-        What to call the processes; the first alone for recordings and chains.
+        Names of the processes; only the first is used for recordings and chains.
     """
     if isinstance(record, Result):
         return _both(record, axes(ax), most, names)
@@ -283,15 +283,15 @@ def _time(record: Data | MarkovChain, discount: float | None) -> tuple[Floats, s
     if not isinstance(record, MarkovChain):
         raise TypeError(f"record: found {type(record).__name__}, expected Samples, a MarkovChain or a Result")
     if discount is None:
-        raise ValueError("discount: missing; the time that a chain spends in a state depends on it, pass 0.95, say")
+        raise ValueError("discount: missing; the occupancy of a chain depends on it, pass for example 0.95")
     return record.state_occupancy(discount), f"share of time at discount {discount:g}"
 
 
 def _both(result: Result, ax: Axes, most: int, names: tuple[str, str]) -> Axes:
-    """Bars in pairs: a state that only one process has gets one bar."""
+    """Paired bars; a state of one process only has one bar."""
     sides = [
-        dict(zip(states, law.tolist(), strict=True))
-        for states, law in ((result.states_x, result.state_law.sum(1)), (result.states_y, result.state_law.sum(0)))
+        dict(zip(states, times.tolist(), strict=True))
+        for states, times in ((result.states_x, result.state_law.sum(1)), (result.states_y, result.state_law.sum(0)))
     ]
     total: dict[Hashable, float] = {s: sides[0].get(s, 0.0) + sides[1].get(s, 0.0) for s in (sides[0] | sides[1])}
     order = sorted(total, key=lambda s: -total[s])[:most]
@@ -318,9 +318,9 @@ def graph(
 ) -> Axes:
     """A process as a graph of its most visited states.
 
-    Of a result: dots grow with the time spent in a state, lines with how often a step is taken; a state of Y has the
-    colour of the state of X it is most often paired with, so that the two graphs match. Of a chain the same at a
-    discount; without one, lines follow the probabilities of steps and all dots are alike. Of recordings: the counts.
+    For a result, dots show the time spent in a state and lines the frequency of a step; a state of Y has the colour of
+    its most frequent partner in X, so that the two graphs match. A chain is drawn in the same way with a discount;
+    without one, lines show transition probabilities and all dots have equal size. For recordings, the counts are drawn.
 
     Parameters
     ----------
@@ -333,7 +333,7 @@ def graph(
     discount : float, optional
         For a chain.
     names : (str, str)
-        What to call the processes; the first alone for a chain or recordings.
+        Names of the processes; only the first is used for a chain or recordings.
 
     Examples
     --------
@@ -345,25 +345,25 @@ def graph(
     if side not in ("x", "y"):
         raise ValueError(f"side: found {side!r}, expected 'x' or 'y'")
     one = 0 if side == "x" or not isinstance(record, Result) else 1
-    law, states, what = _law(record, one, discount)
+    weights, states, what = _weights(record, one, discount)
     ax = axes(ax)
-    chosen = np.sort(np.argsort(-law.sum(axis=1), kind="stable")[:_GRAPH_STATES])
+    chosen = np.sort(np.argsort(-weights.sum(axis=1), kind="stable")[:_GRAPH_STATES])
     shades: Array | str = _matched_colours(record)[one][chosen] if isinstance(record, Result) else "C0"
-    circle(ax, law[np.ix_(chosen, chosen)], [states[k] for k in chosen], shades)
-    matched = "; equal colours go together" if isinstance(record, Result) else ""
+    circle(ax, weights[np.ix_(chosen, chosen)], [states[k] for k in chosen], shades)
+    matched = "; equal colours correspond" if isinstance(record, Result) else ""
     ax.set_title(f"{what} of {shown(names[one], 40)}{matched}")
     return ax
 
 
-def _law(
+def _weights(
     record: Result | MarkovChain | Data, side: int, discount: float | None
 ) -> tuple[Floats, tuple[Hashable, ...], str]:
-    """A number for every step, the labels, and what the numbers are."""
+    """The weight of every step, the labels, and the meaning of the weights."""
     if isinstance(record, Result):
         if record.plan is None:
             raise ValueError("result: this run did not keep its coupling, so there are no occupancies to draw")
-        law = record.plan.marginal_y() if side else record.plan.marginal_x()
-        return law.toarray(), (record.states_x, record.states_y)[side], "occupancy"
+        occupancy = record.plan.marginal_y() if side else record.plan.marginal_x()
+        return occupancy.toarray(), (record.states_x, record.states_y)[side], "occupancy"
     if isinstance(record, Data):
         return _dense(record.counts()), record.states, "counted steps"
     if not isinstance(record, MarkovChain):

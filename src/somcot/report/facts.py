@@ -150,7 +150,7 @@ def result_card(result: Result) -> str:
         *(() if ends is None else (scale(result.distance, *span(result), ends),)),
         f"{meaning(result)} {certainty(result)}",
         Notes(merge_notes(result.diagnose(), ("X", "Y"))),
-        pairs(about, None).first(_TOP).without("cost", "contribution")._replace(title="Largest contributions"),
+        pairs(about, None).first(_TOP).without("cost", "amount")._replace(title="Largest contributions"),
         Remark("; ".join(work)),
     )
 
@@ -323,7 +323,7 @@ def pairs(about: ReportInput, shares: Contributions | None) -> Table:
         f"while in {second}",
         "of the distance",
         "time",
-        "contribution",
+        "amount",
         "error",
         "significant",
         "cost",
@@ -347,7 +347,7 @@ def transitions(about: ReportInput, shares: Contributions) -> Table:
         for t in shares.transitions
     ]  # fmt: skip
     names = (shortened(name, 40) for name in about.names)
-    table = Table(("from", "to", *names, "contribution", "error", "significant"), rows, "llrrrrl")
+    table = Table(("from", "to", *names, "amount", "error", "significant"), rows, "llrrrrl")
     return table if about.judged else table.without("error", "significant")
 
 
