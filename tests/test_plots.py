@@ -246,7 +246,7 @@ def test_cells_of_any_dimension_are_drawn(vectors: dict[str, somcot.Result]) -> 
     wide = somcot.plots.cells(vectors["4"], coordinates=(3, 1))
     assert (wide.get_xlabel(), wide.get_ylabel()) == ("x3", "x1")
     assert wide.get_title() == "corresponding cells (2 of 4 coordinates)"
-    assert "where episodes end" in [t.get_text() for t in somcot.plots.cells(vectors["ended"]).get_legend().get_texts()]
+    assert "terminal cells" in [t.get_text() for t in somcot.plots.cells(vectors["ended"]).get_legend().get_texts()]
 
 
 @pytest.mark.parametrize("name", ["1", "4", "ended"])

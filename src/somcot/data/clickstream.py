@@ -1,4 +1,4 @@
-"""A made-up web shop before and after a redesign: two known chains, and the recorded sessions drawn from them.
+"""A fictitious web shop before and after a redesign: two known chains, and sessions drawn from them.
 
 ``python -m somcot.data.clickstream`` writes may.csv and june.csv again, byte for byte. Python's own generator is used,
 whose numbers do not change between versions.
@@ -62,12 +62,12 @@ def chain(month: str) -> MarkovChain:
 
 
 def path(month: str) -> Path:
-    """The file of a month, as it came with the package: columns session, time and page."""
+    """The bundled file of a month, with the columns session, time and page."""
     return Path(str(files("somcot").joinpath("data", f"{month}.csv")))
 
 
 def write(folder: Path) -> None:
-    """Draw the sessions of both months again, one after the other from seed 0, and write them to a folder.
+    """Draw the sessions of both months again, in order from seed 0, and write them to a folder.
 
     The seed was fixed before anything was computed from the draw; whether the interval of the demo holds the truth is
     left to chance.

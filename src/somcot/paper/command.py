@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-# --- One page that shows all figures with a line on what to see in each.
+# --- One page with all figures.
 
 _HEAD = """<!doctype html>
 <html lang="en">
@@ -82,7 +82,7 @@ def _row(check: FigureCheck) -> str:
     return f"<tr><td>{escape(check.name)}</td><td>{check.value:.3g}</td><td>{expected}</td><td>{mark}</td></tr>"
 
 
-# --- ``somcot reproduce``: run an experiment, write its figure, its numbers and, for all of them, one page.
+# --- ``somcot reproduce``.
 
 EXPERIMENTS: dict[str, Experiment] = {
     module.EXPERIMENT.name: module.EXPERIMENT for module in (encoder, selection, similarity, steps, pendulum)
@@ -110,9 +110,9 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="A smaller version, within a minute each.")] = False,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for figures and numbers.")] = Path("out")
     / "reproduce",
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="The first of the seeds; the next ones follow it.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="The first seed; the others follow it.")] = 0,
 ) -> None:
-    """Make the paper's figures again: PNG, SVG and the numbers behind them as JSON."""
+    """Reproduce the figures of the paper: PNG, SVG and their data as JSON."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -133,7 +133,7 @@ def reproduce(
             record = produce(EXPERIMENTS[key], quick=quick, out=out, seed=seed, report=report)
         results.append((EXPERIMENTS[key], record))
         typer.echo(_summary(record, out, time.process_time() - began))
-        if name is Name.ALL:  # after each, so that a run that is stopped leaves a page of what there is
+        if name is Name.ALL:  # after each figure, so that an interrupted run leaves a page of the finished ones
             write_bytes(out / "index.html", index_page(results).encode())
     if name is Name.ALL:
         typer.echo(f"All figures on one page: {out / 'index.html'}")
@@ -153,7 +153,7 @@ def produce(
 
 
 def _prepare(out: Path) -> None:
-    """Make the folder and find out before the work, not after it, that it cannot be written."""
+    """Create the folder, and check before the computation that it can be written."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out):

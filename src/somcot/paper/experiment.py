@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-# --- What an experiment is, what it leaves behind, and the figures it has to reach.
+# --- Experiments, their records and acceptance figures.
 
 Report = Callable[[int, int], None]
 """Called with (done, total) along a sweep."""
@@ -115,7 +115,7 @@ class Experiment:
 
 
 def _plain(value: Any) -> Any:
-    """Arrays and numbers of NumPy as plain Python, floats rounded, NaN as null."""
+    """NumPy arrays and numbers as Python objects, floats rounded, NaN as null."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -129,7 +129,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-# --- One look for all figures: sizes and type of a printed page, colours that survive colour blindness.
+# --- Style of all figures: print sizes and a palette for colour blindness.
 
 COLUMN, WIDE = 3.3, 5.5  # inches: one column, and the width of the text
 
@@ -160,7 +160,7 @@ _SETTINGS: Any = {
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Draw with these settings, without a screen, and leave the user's own untouched."""
+    """Draw with these settings, without a display; the user's settings are restored."""
     import matplotlib as mpl
 
     with mpl.rc_context(_SETTINGS):
@@ -168,13 +168,13 @@ def styled() -> Iterator[None]:
 
 
 def band(ax: Axes, x: Floats, values: Floats, *, color: str, label: str, marker: str = "o") -> None:
-    """The mean over seeds (first axis) as a line, their whole range as a band."""
+    """The mean over seeds (first axis) as a line, their range as a band."""
     ax.fill_between(x, values.min(axis=0), values.max(axis=0), color=color, alpha=0.2, linewidth=0)
     ax.plot(x, values.mean(axis=0), marker=marker, color=color, label=label)
 
 
 def power(number: float) -> str:
-    r"""A number of steps as people write it.
+    r"""A number of steps as a power of ten.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The one loop of all experiments, and the one way they call the paper's algorithm and the default estimator."""
+"""The loop over seeds and cases, and the calls of the paper's algorithm and the default estimator."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def sweep(
 
 
 def stages(report: Report | None, *sizes: int) -> list[Report | None]:
-    """One progress report shared by sweeps of so many calls each.
+    """One progress report shared by several sweeps.
 
     Examples
     --------
@@ -157,13 +157,13 @@ def stages(report: Report | None, *sizes: int) -> list[Report | None]:
 
 
 def default_estimate(pair: Pair, cost: Floats, discount: float) -> Result:
-    """What `somcot.distance` says about the same samples."""
+    """The result of `somcot.distance` on the same samples."""
     with few_data_expected():
         return _whole(somcot.distance(pair.x, pair.y, cost, discount=discount, rng=0))
 
 
 class Choice(NamedTuple):
-    """What `somcot.select_model` says of all candidates: a distance each, and which the data cannot tell apart."""
+    """The result of `somcot.select_model`: the distances of all candidates, and those that cannot be excluded."""
 
     distance: Floats
     plugin: Floats
@@ -171,7 +171,7 @@ class Choice(NamedTuple):
 
     @classmethod
     def of(cls, data: Samples, candidates: Mapping[float, Samples], cost: Any, discount: float) -> Choice:
-        """Ask which candidate explains the data."""
+        """Select among the candidates."""
         with few_data_expected():
             found = somcot.select_model(data, candidates, cost, discount=discount, rng=0)
         rows = ((row.distance, row.plugin, float(row.inside)) for row in found.table)
@@ -179,7 +179,7 @@ class Choice(NamedTuple):
 
 
 def _whole(result: Result) -> Result:
-    """Pass Ctrl-C on: solvers turn it into a partial result, which would be one wrong point in a figure."""
+    """Raise KeyboardInterrupt for an interrupted result, which would be a wrong point in a figure."""
     if result.status is somcot.Status.INTERRUPTED:
         raise KeyboardInterrupt
     return result
@@ -216,7 +216,7 @@ def walk_cost(n: int, n_copies: int = 1, last: float = -1.0) -> Floats:
 
 
 def hits(curves: Floats, place: int) -> float:
-    """The share of curves (rows) whose minimum is at the right place.
+    """The share of curves (rows) whose minimum is at the correct position.
 
     Examples
     --------

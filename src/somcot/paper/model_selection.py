@@ -59,7 +59,7 @@ class SelectionSettings:
 
 
 def run(settings: SelectionSettings, seed: int = 0, report: Report | None = None) -> Record:
-    """The curves: exact, SOMCOT at the paper's rates for each K and by default, and what `somcot.select_model` says."""
+    """The curves: exact, SOMCOT at the paper's rates for each K and by default, and `somcot.select_model`."""
     rates = settings.rates
     sizes = [len(settings.panels) * n * settings.n_seeds for n in (len(settings.thetas), 1)]
     estimating, choosing = stages(report, *sizes)

@@ -46,11 +46,11 @@ __all__ = [
 ]
 
 
-# --- The pendulum of the experiments: Gymnasium's Pendulum-v1 for many pendulums at once, and the trained policy.
+# --- Gymnasium's Pendulum-v1, vectorised, and the trained policy.
 
 MAX_SPEED, MAX_TORQUE, TIME_STEP = 8.0, 2.0, 0.05
 START_SPEED = 1.0  # Gymnasium starts with a speed in [-1, 1] and any angle
-_AT_ONCE = 2_048  # pendulums side by side; their activations stay in the cache
+_AT_ONCE = 2_048  # pendulums per batch, so that their activations stay in the cache
 
 Policy = Callable[[Floats, Floats], Floats]
 
@@ -192,7 +192,7 @@ def _episodes(
 
 
 def observe(angle: Floats, speed: Floats) -> Floats:
-    """What Gymnasium shows of a pendulum: cosine, sine, speed.
+    """Gymnasium's observation of a pendulum: cosine, sine, speed.
 
     Examples
     --------
@@ -226,7 +226,7 @@ def reward_apart(a: Floats, b: Floats) -> Floats:
     return np.abs(first[:, None] - second[None, :])
 
 
-# --- Model selection over gravity: which g explains the pendulum?
+# --- Model selection over gravity.
 
 TRUE_GRAVITY = 9.8
 
@@ -300,7 +300,7 @@ def run(settings: PendulumSettings, seed: int = 0, report: Report | None = None)
     def on_cells(gravity: float, rng: np.random.Generator) -> float:
         shots = (record(Pendulum(g), actor, bins, settings.recorded, rng) for g in (TRUE_GRAVITY, gravity))
         x, y = (Trajectories.from_arrays(shot, names=["cosine", "sine", "speed"]) for shot in shots)
-        with few_data_expected():  # and no model vouches for a pendulum
+        with few_data_expected():  # and a pendulum has no linear model to correct with
             return distance(x, y, reward_apart, discount=rates.discount, n_cells=settings.n_cells).distance
 
     seeds = range(seed, seed + settings.n_seeds)
@@ -371,7 +371,7 @@ def plot(record: Record) -> Figure:
         style.band(beside, gravity, record.data["cells"], color=style.CELLS, label=label, marker="s")
         label = f"{binned}, long simulation"
         beside.plot(gravity, record.data["truth"], color=style.EXACT, linestyle="--", label=label)
-        beside.set_title("cells of real vectors")
+        beside.set_title("cells of numeric vectors")
         for panel in (ax, beside):
             panel.set_xlabel("gravity $g$")
             panel.set_xticks([0.4, 5, TRUE_GRAVITY, 15, 20], ["0.4", "5", "9.8", "15", "20"])

@@ -124,7 +124,7 @@ def _truth(settings: SimilaritySettings, solve: Callable[[Problem], Floats], rep
 
 
 def _sinkhorn(problem: Problem, sweeps: int) -> Floats:
-    """Sinkhorn value iteration, the ground truth of the paper's figure; more sweeps change nothing in five digits."""
+    """Sinkhorn value iteration, the ground truth of the paper's figure; further sweeps do not change five digits."""
     from somcot.solvers import sinkhorn  # compiled code, which `reproduce --help` must not wait for
 
     return (1.0 - problem.discount) * sinkhorn.solve(problem, pairs="all", max_sweeps=sweeps).potential
