@@ -77,7 +77,7 @@ def report() -> str:
         [
             "## From data to a number",
             "",
-            "One thread, after counting.",
+            "After counting.",
             "",
             *lines,
             "",

@@ -213,7 +213,7 @@ def report() -> str:
     """Markdown section."""
     folder = taken_out(BEFORE)
     if folder is None:
-        return f"## Beside an earlier version\n\nNot measured: the history has no commit {BEFORE}."
+        return f"## Earlier version\n\nNot measured: the history has no commit {BEFORE}."
     workers = started(folder)
     lines = [measure(row, workers) for row in ROWS]
     for worker in workers:
@@ -221,13 +221,14 @@ def report() -> str:
     lines += compiling(folder / "src")
     return "\n".join(
         [
-            "## Beside an earlier version",
+            "## Earlier version",
             "",
-            f"The same work with the version before speed was worked on ({BEFORE}) and with this one, in turns, one",
-            "thread; least CPU seconds of each. `apart` is how far the answers differ (for `metric` their means over",
-            "all pairs). Compiling is `somcot warm-up` with nothing on disk, and what the earlier version asks alone.",
+            f"The version before the work on speed ({BEFORE}) and this one, measured in turns; minimal seconds of",
+            "each. The last column is the difference of the results (for `metric`, of their means over all",
+            "pairs). Compiling is `somcot warm-up` without a cache, for all kernels and for those of the earlier",
+            "version.",
             "",
-            "| work | before | now | ratio | apart |",
+            "| work | before | now | ratio | difference |",
             "|---|---|---|---|---|",
             *lines,
         ]

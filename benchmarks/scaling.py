@@ -131,19 +131,19 @@ def report(images: Path) -> str:
     points = [f"| {name} | {_cells(p)} |" for name, found in measured.items() for p in found]
     return "\n".join(
         [
-            "## How far it goes",
+            "## Problem sizes",
             "",
             f"![CPU time and memory against the number of states]({images.name}/scaling.png)",
             "",
-            "Two processes with as many states each, discount 0.95, one thread, peak memory above the loaded library.",
-            "Work is `metric` (all pairs of states) unless it says distance. POT is policy iteration written with its",
-            f"network simplex, as long as it takes less than about {POT_LIMIT:.0f} s.",
+            "Two processes with equal numbers of states, discount 0.95, peak memory above the loaded library; `metric`",
+            "(all pairs of states) except for the rows of `distance`. POT as above, if it takes less than about "
+            f"{POT_LIMIT:.0f} s.",
             "",
             "| family | states | CPU s | memory, MB | POT |",
             "|---|---|---|---|---|",
             *points,
             "",
-            "States of each process that fit, on the lines between the points and (with ~) on their continuation:",
+            "Numbers of states that fit, interpolated or (with ~) extrapolated:",
             "",
             "| family | 1 s | 1 minute | 8 GB |",
             "|---|---|---|---|",

@@ -103,10 +103,10 @@ def report(largest: int = 100, turns: int = 5) -> str:
     lines = [
         "## SOMCOT, time of one step",
         "",
-        "CPU microseconds, minimum over turns, one thread; eta 0.1, discount 0.95. Ratios: to the plain transcription",
-        "of Algorithm 2, in brackets to the lean one.",
+        "Microseconds, minimum over turns; eta 0.1, discount 0.95. Ratios: to the direct transcription of Algorithm 2,",
+        "in parentheses to the optimised one.",
         "",
-        "| states | plain NumPy | lean NumPy | full support | ratio | of GEMM limit | observed support | ratio |",
+        "| states | NumPy | optimised NumPy | full support | ratio | of GEMM limit | observed support | ratio |",
         "|---|---|---|---|---|---|---|---|",
     ]
     with threadpool_limits(1):

@@ -14,9 +14,9 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "licences.md"
 HEAD = """# Licences
 
-somcot itself is under the BSD 3-Clause licence. The packages that it needs, always, in an extra or for development, are
-listed here with the licence that each names in its metadata (`python -m tests.licences` writes this page). None of
-their code is part of somcot. What these packages bring in turn is theirs to list.
+somcot is distributed under the BSD 3-Clause licence. This table lists its direct dependencies, required, optional or for development, with the
+licences named in their metadata (`python -m tests.licences` writes this page). None of their code is part of somcot. Indirect
+dependencies are not listed.
 
 | package | comes with | licence |
 |---|---|---|
