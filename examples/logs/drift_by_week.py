@@ -2,8 +2,8 @@
 Which week changed?
 ===================
 
-A log over ten weeks, in one file. Each week is held against the first and against the one before, with intervals, and
-with p-values that are corrected for looking so often: this is what ``somcot drift log.csv --by week`` does.
+A log of ten weeks in one file. Each week is compared with the first and with the one before, with intervals and with
+p-values adjusted for multiple comparisons. ``somcot drift log.csv --by week`` does the same.
 """
 
 import csv
@@ -39,21 +39,21 @@ with log.open("w", newline="") as file:
 print(*log.read_text().splitlines()[:4], sep="\n")
 
 # %%
-# Parted by the calendar, then compared.
+# Split the log into calendar weeks, and compare them.
 weeks = split_periods(log, "week", time="time", sequence="session", state="page", terminated=True)
-found = somcot.drift(weeks, discount=0.9)
-print(found.sentence())
-for change in found.alarms[:3]:
+drift = somcot.drift(weeks, discount=0.9)
+print(drift.sentence())
+for change in drift.alarms[:3]:
     print(
         f"{change.period} against {change.against}: {change.distance:.3f} [{change.low:.3f}, {change.high:.3f}], "
-        f"corrected p {change.adjusted:.3f}"
+        f"adjusted p {change.adjusted:.3f}"
     )
 
 # %%
-# The redesign came in 2026-W16. Where nothing changed, the chance that any week of the page counts is at most 5 %.
-found.plot()
+# The redesign came in 2026-W16. Without any change, the probability that any week is reported is at most 5 %.
+drift.plot()
 
 # %%
-# What made the largest change? ``found.report("drift.html")`` writes all of it as one page.
-print(found.result.contributions(4))
+# The transitions that contribute most to the largest change. ``drift.report("drift.html")`` writes a full report.
+print(drift.result.contributions(4))
 plt.show()

@@ -2,8 +2,8 @@
 A redesign in the middle of a stream
 ====================================
 
-A web shop is watched live. In the middle of the stream its pages are redesigned: when does the monitor notice, what
-moved, and how far is the shop from what it was?
+A monitor watches a web shop live. In the middle of the stream its pages are redesigned. When does the monitor raise an
+alarm, which transitions changed, and by how much?
 """
 
 import matplotlib.pyplot as plt
@@ -14,13 +14,13 @@ from somcot.data import clickstream
 from somcot.readers import from_table
 
 # %%
-# The reference is the recorded month of May. Does it hold against itself?
+# The reference is the recorded month of May. First check that it is stationary.
 may = from_table(clickstream.path("may"), sequence="session", time="time", state="page", terminated=True)
 print("stationary:", somcot.Monitor.check(may).stationary)
 
 
 # %%
-# The stream: sessions that come one event at a time, twenty at once, as in May and later as in June.
+# The stream: events of twenty concurrent sessions, first as in May, then as in June.
 def events(month: str, n: int, rng: np.random.Generator) -> tuple[list[str], list[str]]:
     """Pages and sessions of n events."""
     chain = clickstream.chain(month)
@@ -41,16 +41,16 @@ before, after = events("may", 12_000, rng), events("june", 12_000, rng)
 pages, sessions = before[0] + after[0], before[1] + after[1]
 
 # %%
-# Watching. How the events are cut into calls does not matter; here it is every 20, for the curve.
+# Feed the monitor. The size of the blocks does not matter; here it is 20 events, for the curve.
 monitor = somcot.Monitor(may, discount=0.9, one_false_alarm_per=1_000_000)
 curve, sizes = [], []
 for k in range(0, len(pages), 20):
     monitor.update(pages[k : k + 20], sessions[k : k + 20])
     curve.append((k + 20, monitor.evidence))
     if k % 1000 == 980 and k > 1000:
-        found = monitor.distance().confidence_interval
-        assert found is not None
-        sizes.append((k + 20, found.low, found.high, monitor.provisional))
+        interval = monitor.distance().confidence_interval
+        assert interval is not None
+        sizes.append((k + 20, interval.low, interval.high, monitor.provisional))
 alarm = monitor.alarm
 assert alarm is not None
 print(alarm)
@@ -58,11 +58,11 @@ for moved in alarm.transitions[:3]:
     print(" ", moved)
 
 # %%
-# How far? Fresh events only, those after the alarm; the truth is known here.
+# The distance is computed from the events after the alarm. The true distance is known here.
 result = monitor.distance()
 truth = somcot.distance(clickstream.chain("may"), clickstream.chain("june"), discount=0.9).distance
 print(result)
-print(f"from the first page of a session on it is {truth:.3f}")
+print(f"the true distance, from the first page of a session, is {truth:.3f}")
 
 # %%
 figure, (top, bottom) = plt.subplots(2, 1, figsize=(9, 6), sharex=True, layout="constrained")

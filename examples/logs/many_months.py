@@ -22,7 +22,7 @@ months = {
 year = somcot.distance_matrix(months, discount=0.9, confidence=0.9)
 
 # %%
-# Each month from the one before: the first that cannot be the same process stands out.
+# The distance of each month from the one before; intervals that exclude 0 show a change.
 step = np.arange(1, 12)
 distance, low, high = (table[step - 1, step] for table in (year.values, year.low, year.high))
 changed = [names[k] for k in step if year.low[k - 1, k] > 0]

@@ -2,11 +2,11 @@
 A model with fewer states than the world
 ========================================
 
-A model with fewer states than the world: the distance as a loss against clustering and maximum likelihood.
+The distance as a loss, compared with clustering and maximum likelihood.
 
-The world has 10 states and shows each through 5 symbols. From 20,000 recorded steps between the 50 symbols, models of
-5 and of 10 states are made in four ways, and compared by their distance from the counted chain (what descent minimises)
-and from the true one (what nobody saw).
+The world has 10 states, each observed as one of 5 symbols. From 20,000 recorded steps between the 50 symbols, models of
+5 and of 10 states are fitted in four ways. They are compared by their distance from the counted chain, which descent
+minimises, and from the true chain, which is unknown to all methods.
 
 Run ``python examples/loss/few_states.py [picture.png]`` (needs torch and matplotlib; about a minute).
 """
@@ -47,14 +47,14 @@ class Model:
         self.P, self.reward, self.start = P, reward, start
 
     def distance(self, chain: somcot.MarkovChain, reward: Any) -> float:
-        """How far it is from a chain with these rewards."""
-        own = somcot.MarkovChain(self.P, self.start, normalize=True)
+        """The distance from a chain with these rewards."""
+        model = somcot.MarkovChain(self.P, self.start, normalize=True)
         cost = somcot.costs.absolute(self.reward, reward)
-        return somcot.distance(own, chain, cost, discount=DISCOUNT).distance
+        return somcot.distance(model, chain, cost, discount=DISCOUNT).distance
 
 
 def descent(k: int, chain: somcot.MarkovChain, reward: Any, seed: int, steps: int) -> Model:
-    """Kernel, rewards and start by gradient steps on the distance from the counted chain; the best that was met."""
+    """Kernel, rewards and initial distribution by gradient descent on the distance from the counted chain."""
     generator = torch.Generator().manual_seed(seed)
     P = torch.randn(k, k, generator=generator, dtype=torch.float64).requires_grad_()
     r = torch.tensor(np.quantile(reward, (np.arange(k) + 0.5) / k), requires_grad=True)
@@ -75,7 +75,7 @@ def descent(k: int, chain: somcot.MarkovChain, reward: Any, seed: int, steps: in
 
 
 def lumped(labels: Any, k: int, counts: Any, reward: Any, start: Any) -> Model:
-    """The chain of classes: counts between them, mean rewards."""
+    """The chain of classes, with counts between them and mean rewards."""
     member = np.eye(k)[labels]
     visits = counts.sum(axis=1) + 1e-9
     P = member.T @ counts @ member + 1e-9
@@ -106,11 +106,11 @@ def baum_welch(k: int, symbols: Any, reward: Any, seed: int, rounds: int = 40) -
         seen = B.T[symbols]  # (n, length, k)
         forward, backward = np.empty((length, n, k)), np.ones((length, n, k))
         for t in range(length):
-            law = (start if t == 0 else forward[t - 1] @ A) * seen[:, t]
-            forward[t] = law / law.sum(axis=1, keepdims=True)
+            weight = (start if t == 0 else forward[t - 1] @ A) * seen[:, t]
+            forward[t] = weight / weight.sum(axis=1, keepdims=True)
         for t in range(length - 2, -1, -1):
-            law = (backward[t + 1] * seen[:, t + 1]) @ A.T
-            backward[t] = law / law.sum(axis=1, keepdims=True)
+            weight = (backward[t + 1] * seen[:, t + 1]) @ A.T
+            backward[t] = weight / weight.sum(axis=1, keepdims=True)
         post = forward * backward
         post /= post.sum(axis=2, keepdims=True)
         moves = np.zeros((k, k))
@@ -186,7 +186,7 @@ if __name__ == "__main__":
     main(*sys.argv[1:2])
 
 # %%
-# What it prints, and draws when a picture is asked for, recorded where PyTorch 2.13 was installed:
+# The printed output and the figure, recorded with PyTorch 2.13:
 #
 # .. literalinclude:: ../../recorded/few_states.txt
 #    :language: text

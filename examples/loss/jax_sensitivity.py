@@ -2,8 +2,8 @@
 How sensitive is the distance? (JAX)
 ====================================
 
-A queue is compared with one whose clerk is slower. By how much would the distance change if the clerk were a bit
-faster, and which transition matters most? ``somcot.jax`` gives exact derivatives under ``jit``, ``vmap`` and ``grad``.
+Two queues, one with a slower clerk. By how much would the distance change if the clerk were slightly faster, and which
+transition matters most? ``somcot.jax`` has exact derivatives under ``jit``, ``vmap`` and ``grad``.
 """
 
 # sphinx_gallery_thumbnail_path = '../docs/images/loss-jax.png'
@@ -22,7 +22,7 @@ PLACES, DISCOUNT = 8, 0.9
 
 
 # %%
-# A queue with eight places: one comes with probability .4, one is served with probability `service`.
+# A queue with eight places: a customer arrives with probability 0.4 and is served with probability `service`.
 def queue(service: Any) -> Any:
     up, down = 0.4 * (1 - service), 0.6 * service
     kernel = up * jnp.eye(PLACES, k=1) + down * jnp.eye(PLACES, k=-1)
@@ -69,7 +69,7 @@ if len(sys.argv) > 1:
 plt.show()
 
 # %%
-# What it prints and draws, recorded where JAX was installed (``make test-loss`` runs it there and compares):
+# The printed output and the figure, recorded with JAX (``make test-loss`` compares them):
 #
 # .. literalinclude:: ../../recorded/jax_sensitivity.txt
 #    :language: text

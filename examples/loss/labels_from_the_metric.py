@@ -2,11 +2,11 @@
 The states behind observations
 ==============================
 
-Find the states behind observations: exact metric, labels, then a network; against learning end to end.
+Hidden states from observations: the exact metric provides labels for a network, compared with end-to-end learning.
 
-A walk on 10 states shows itself through observations with 10 features, 6 of signal and 4 of noise. A network is to tell
-the state, also from observations that it has not met. Only transitions between 50 known observations and their rewards
-are recorded. Five ways, scored by the adjusted Rand index (1: the same partition, 0: chance):
+A walk on 10 states is observed through 10 features, 6 of signal and 4 of noise. A network has to predict the state,
+also for unseen observations. Only transitions between 50 known observations and their rewards are recorded. Five
+methods are scored by the adjusted Rand index (1: the same partition, 0: chance):
 
 - k-means of the features alone;
 - an embedding whose distances follow rewards and mean successors (a small deep-bisimulation loss);
@@ -185,7 +185,7 @@ if __name__ == "__main__":
     main(*sys.argv[1:2])
 
 # %%
-# What it prints, and draws when a picture is asked for, recorded where PyTorch 2.13 was installed:
+# The printed output and the figure, recorded with PyTorch 2.13:
 #
 # .. literalinclude:: ../../recorded/labels_from_the_metric.txt
 #    :language: text

@@ -2,9 +2,9 @@
 Calibrating a simulator with PyTorch
 ====================================
 
-A simulator of a machine has three knobs: how fast it wears, how often it fails, how soon it is repaired. Gradient
-descent turns them until the simulator behaves like the recorded machine in what it earns. The loss is the exact
-distance, and its derivatives are exact too: no temperature, no inner loop.
+A simulator of a machine has three parameters: the probabilities of wear, failure and repair. Gradient descent adjusts
+them until the earnings of the simulator behave like those of the recorded machine. The loss is the exact distance with
+exact derivatives: it needs no temperature and no inner loop.
 """
 
 # sphinx_gallery_thumbnail_path = '../docs/images/loss-torch.png'
@@ -39,7 +39,7 @@ def machine(knobs: Any) -> Any:
 
 
 # %%
-# The world: 200 recorded shifts of 50 hours. Rows are counted; a pair of conditions costs the difference of earnings.
+# The data: 200 recorded shifts of 50 hours. The cost of a pair of conditions is the difference of their earnings.
 truth = torch.tensor([0.12, 0.05, 0.35], dtype=torch.float64)
 world = somcot.MarkovChain(machine(truth).numpy(), states=CONDITIONS).sample(200, 50, rng=0)
 recorded = world.chain()
@@ -48,7 +48,7 @@ counted = torch.tensor(np.asarray(recorded.transition)[np.ix_(order, order)])
 cost = (EARNS[:, None] - EARNS[None, :]).abs()
 
 # %%
-# The descent, from knobs that are all wrong.
+# Gradient descent, from wrong values of all parameters.
 logits = torch.logit(torch.tensor([0.4, 0.3, 0.1], dtype=torch.float64)).requires_grad_()
 optimiser = torch.optim.Adam([logits], lr=0.05)
 loss, path = somcot.torch.DistanceLoss(discount=0.95, cost=cost), []
@@ -65,7 +65,7 @@ print("found:", *(f"{name} {value:.3f}" for name, value in zip(NAMES, best[1:], 
 print("truth:", *(f"{name} {value:.3f}" for name, value in zip(NAMES, truth.tolist(), strict=True)))
 
 # %%
-# The recording is finite, so the least distance is not 0, and the knobs are those of the recording, not of the truth.
+# The recording is finite, so the least distance is not 0, and the parameters fit the recording, not the truth.
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
 values = np.array(path)
 left.semilogy(values[:, 0])
@@ -82,7 +82,7 @@ if len(sys.argv) > 1:
 plt.show()
 
 # %%
-# What it prints and draws, recorded where PyTorch 2.13 was installed (``make test-loss`` runs it there and compares):
+# The printed output and the figure, recorded with PyTorch 2.13 (``make test-loss`` compares them):
 #
 # .. literalinclude:: ../../recorded/torch_loss.txt
 #    :language: text

@@ -1,16 +1,16 @@
 """
-A simulator that is wrong where nobody looks
-============================================
+A misspecified simulator
+========================
 
-Fit a simulator that is wrong only where nobody looks: maximum likelihood against the distance as a loss.
+Fit a simulator that is misspecified in an irrelevant variable: maximum likelihood and the distance as a loss.
 
-A walk on 7 positions carries a nuisance of 3 values along; only the walls are worth something. The simulator has one
-parameter, theta, and uses it for both: the walk goes right with probability theta and the nuisance turns with
-probability theta. In the world the walk goes right with .6. Three worlds:
+A walk on 7 positions has an additional nuisance variable with 3 values; only the walls are rewarded. The simulator has
+one parameter, theta, and uses it twice: the walk goes right with probability theta, and the nuisance variable changes
+with probability theta. In the true process the walk goes right with probability 0.6. Three true processes:
 
-- the nuisance turns with .6 as well: the simulator is right;
-- the nuisance turns with .2: it is wrong, in what the reward does not see;
-- the walk goes right with .45 on the left and .75 on the right: it is wrong in what the reward sees.
+- the nuisance variable changes with probability 0.6 too: the simulator is correct;
+- it changes with probability 0.2: the simulator is wrong, but not in a way that affects the reward;
+- the walk goes right with probability 0.45 on the left and 0.75 on the right: the error affects the reward.
 
 Run ``python examples/loss/wrong_simulator.py [picture.png]`` (needs torch and matplotlib; about a minute).
 """
@@ -66,7 +66,7 @@ def likelihood_fit(counts: Any) -> float:
 
 
 def distance_fit(world: Any, steps: int) -> float:
-    """Theta of the least distance, by gradient steps from .5; the best that was met."""
+    """Theta of the least distance, the best iterate of gradient descent from 0.5."""
     logit = torch.zeros((), dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.Adam([logit], lr=0.05)
     warm, best = somcot.torch.WarmStart(), (np.inf, 0.5)
@@ -81,7 +81,7 @@ def distance_fit(world: Any, steps: int) -> float:
 
 
 def value(P: Any) -> float:
-    """Discounted rewards from the start."""
+    """Expected discounted reward from the initial distribution."""
     V = np.linalg.solve(np.eye(N * TURNS) - DISCOUNT * np.asarray(P), REWARD)
     return float(START @ V)
 
@@ -140,7 +140,7 @@ if __name__ == "__main__":
     main(*sys.argv[1:2])
 
 # %%
-# What it prints, and draws when a picture is asked for, recorded where PyTorch 2.13 was installed:
+# The printed output and the figure, recorded with PyTorch 2.13:
 #
 # .. literalinclude:: ../../recorded/wrong_simulator.txt
 #    :language: text

@@ -2,8 +2,8 @@
 Many distances on a cluster
 ===========================
 
-Two hundred recordings make 19,900 pairs. With a Dask client they are computed wherever it leads, and the bits are the
-same as without one.
+Two hundred recordings have 19,900 pairs. With a Dask client they are computed on its workers, with the same bits as
+without one.
 """
 
 import matplotlib.pyplot as plt
@@ -25,7 +25,8 @@ walks = {
 }
 
 # %%
-# Any client of `dask.distributed` will do; here two workers in this process, so that the example runs anywhere.
+# Any client of `dask.distributed` works; this one has two workers in the same process, so that the example runs
+# anywhere.
 with Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
     there = somcot.distance_matrix(walks, cost, discount=0.9, client=client)
 here = somcot.distance_matrix(walks, cost, discount=0.9)

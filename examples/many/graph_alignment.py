@@ -1,9 +1,9 @@
 """
-Which node is which?
-====================
+Graph alignment
+===============
 
-The same club, twice: the second network has other names for its members and lost some of its friendships. Who is who?
-No name and no attribute is used, only how the network looks from each member.
+The same social network twice: in the second one the members are renamed and some friendships are removed. The members
+are matched by the structure of the network alone, without names or attributes.
 """
 
 import matplotlib.pyplot as plt
@@ -15,17 +15,17 @@ import somcot
 from somcot import readers
 
 # %%
-# Zachary's club, and a copy with its members renamed at random. A pair of members costs what their surroundings differ
-# by: how many neighbours one meets after 0, 1, 2 steps.
+# Zachary's karate club, and a copy with randomly renamed members. The cost of two members is the difference of their
+# neighbourhoods: the degrees within 0, 1 and 2 steps.
 club = nx.karate_club_graph()
 for _, _, edge in club.edges(data=True):
-    edge.clear()  # friendships without strengths
+    edge.clear()  # unweighted friendships
 rng = np.random.default_rng(0)
 names = dict(enumerate(rng.permutation(club.number_of_nodes()).tolist()))
 
 
 def copy(n_lost: int, seed: int) -> nx.Graph:
-    """The renamed club without some friendships, in one piece still."""
+    """The renamed club without some friendships, but still connected."""
     lost, order = nx.relabel_nodes(club, names), np.random.default_rng(seed)
     while n_lost:
         edges = sorted(lost.edges)
@@ -42,44 +42,46 @@ def walk(graph: nx.Graph) -> somcot.MarkovChain:
     return readers.from_graph(graph, initial="stationary")
 
 
-whole = walk(copy(0, 0))
-result = somcot.distance(walk(club), whole, "neighbourhood", discount=0.9)
+complete = walk(copy(0, 0))
+result = somcot.distance(walk(club), complete, "neighbourhood", discount=0.9)
 print(result)
 
 # %%
-# Distance 0: the two are one network. The metric says for every pair of members how different their places are, and
-# the cheapest assignment puts names to them. Members who have the same neighbours are exchangeable, for anybody.
+# Distance 0: the networks are isomorphic. The metric measures the difference of every pair of members, and an optimal
+# assignment matches them. Members with the same neighbours cannot be distinguished.
 
 
-def share_found(graph: nx.Graph) -> float:
-    """Members that are assigned to themselves, or to somebody with the same friends."""
+def share_matched(graph: nx.Graph) -> float:
+    """The share of members that are matched to themselves, or to a member with the same friends."""
     a, b = walk(club), walk(graph)
     metric = somcot.metric(a, b, somcot.costs.between("neighbourhood", a, b), discount=0.9)
     rows, columns = linear_sum_assignment(metric)
-    whom = {int(a.states[i]): int(b.states[j]) for i, j in zip(rows, columns, strict=True)}
+    matches = {int(a.states[i]): int(b.states[j]) for i, j in zip(rows, columns, strict=True)}
     back = {new: old for old, new in names.items()}
-    return float(np.mean([set(club[i]) - {back[j]} == set(club[back[j]]) - {i} for i, j in whom.items()]))
+    return float(np.mean([set(club[i]) - {back[j]} == set(club[back[j]]) - {i} for i, j in matches.items()]))
 
 
-print(f"found: {share_found(copy(0, 0)):.0%}")
+print(f"matched: {share_matched(copy(0, 0)):.0%}")
 
 # %%
-# With friendships lost it becomes a matter of degree. Five copies for each number of lost ones:
+# The more friendships are lost, the fewer members are matched. Five copies for each number of lost friendships:
 lost = [0, 1, 2, 4, 8, 12]
-found = np.array([[share_found(copy(n, seed)) for seed in range(5)] for n in lost])
+matched = np.array([[share_matched(copy(n, seed)) for seed in range(5)] for n in lost])
 away = [somcot.distance(walk(club), walk(copy(n, 0)), "neighbourhood", discount=0.9).distance for n in lost]
-for n, shares, distance in zip(lost, found, away, strict=True):
-    print(f"{n:2} of {club.number_of_edges()} lost: {shares.mean():.0%} of the members found, distance {distance:.3f}")
+for n, shares, distance in zip(lost, matched, away, strict=True):
+    print(
+        f"{n:2} of {club.number_of_edges()} lost: {shares.mean():.0%} of the members matched, distance {distance:.3f}"
+    )
 
 # %%
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-metric = somcot.metric(walk(club), whole, somcot.costs.between("neighbourhood", walk(club), whole), discount=0.9)
-order = [whole.states.index(names[i]) for i in range(len(names))]
+metric = somcot.metric(walk(club), complete, somcot.costs.between("neighbourhood", walk(club), complete), discount=0.9)
+order = [complete.states.index(names[i]) for i in range(len(names))]
 figure.colorbar(left.imshow(metric[:, order], cmap="viridis"), ax=left, label="distance", shrink=0.85)
-left.set(title="distance of every pair; the diagonal is right", xlabel="copy", ylabel="club")
-right.fill_between(lost, found.min(axis=1), found.max(axis=1), alpha=0.2)
-right.plot(lost, found.mean(axis=1), "o-")
+left.set(title="distance of every pair; the diagonal is correct", xlabel="copy", ylabel="club")
+right.fill_between(lost, matched.min(axis=1), matched.max(axis=1), alpha=0.2)
+right.plot(lost, matched.mean(axis=1), "o-")
 right.axhline(1 / 34, color="gray", linestyle=":", label="by chance")
-right.set(xlabel="friendships lost (of 78)", ylabel="share of members found", ylim=(0, 1.03))
+right.set(xlabel="friendships lost (of 78)", ylabel="share of members matched", ylim=(0, 1.03))
 right.legend(frameon=False)
 plt.show()

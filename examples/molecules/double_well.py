@@ -2,8 +2,8 @@
 A molecule in a double well
 ===========================
 
-A toy molecule sits in one of two wells and hops between them; tilting the landscape makes one well deeper. Both are
-recorded as real numbers, a position and a fast coordinate. How far apart are the two, and what vouches for the number?
+A toy molecule hops between two wells; tilting the potential makes one well deeper. Both systems are recorded as numeric
+vectors, a position and a fast coordinate. What is their distance, and how is it validated?
 """
 
 import matplotlib.pyplot as plt
@@ -15,7 +15,7 @@ from somcot.plumbing.arrays import Floats
 
 
 def record(tilt: float, seed: int, n: int = 200, n_steps: int = 40) -> somcot.Trajectories:
-    """Langevin dynamics in the potential (x^2 - 1)^2 / 2 - tilt x, beside a coordinate that forgets fast."""
+    """Langevin dynamics in the potential (x^2 - 1)^2 / 2 - tilt x, and a fast coordinate."""
     rng = np.random.default_rng(seed)
     x, fast = rng.normal(-1.0, 0.2, n), rng.normal(0.0, 0.5, n)
     rows: list[Floats] = [np.column_stack([x, fast])]
@@ -27,18 +27,18 @@ def record(tilt: float, seed: int, n: int = 200, n_steps: int = 40) -> somcot.Tr
 
 
 # %%
-# One call: shared cells, the estimate on them, its bias measured on linear models of the recordings, and a check on a
-# known shift of the recordings themselves.
+# One call discretises both recordings into shared cells, estimates the distance, measures its bias on linear models of
+# the recordings, and checks it on a known shift of the recordings.
 flat, tilted = record(0.0, seed=1), record(0.4, seed=2)
 result = somcot.distance(flat, tilted, discount=0.95, confidence=0.9, scale=1.0)
 print(result)
 
 # %%
-# Two recordings of the same molecule are not told apart:
+# Two recordings of the same molecule do not differ significantly:
 print(somcot.distance(flat, record(0.0, seed=3), discount=0.95, confidence=0.9, scale=1.0))
 
 # %%
-# Where the cells are, who corresponds to whom, and what fewer cells would have said.
+# The cells, their correspondence, and the distance for smaller numbers of cells.
 picture, axes = plt.subplots(1, 2, figsize=(12, 4.5), layout="constrained")
 plots.cells(result, ax=axes[0], names=("flat", "tilted"))
 plots.resolution(result, ax=axes[1])

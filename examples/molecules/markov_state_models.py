@@ -2,8 +2,7 @@
 Markov state models with error bars
 ===================================
 
-Two simulations of a molecule, described by discrete trajectories. Did the mutation change its kinetics, and by how
-much?
+Two simulations of a molecule as discrete trajectories. Did a mutation change the kinetics, and by how much?
 """
 
 import warnings
@@ -33,8 +32,8 @@ def simulated(crossing: float, seed: int) -> list[np.ndarray]:
 wild, mutant = (simulated(crossing, 100 * k) for k, crossing in enumerate(barrier.values()))
 
 # %%
-# The first frames are where somebody put the simulation, so both start in their long-run law; the cost is the
-# distance along the line. The interval comes from the trajectories themselves.
+# The first frames were chosen by hand, so both processes start in their stationary distributions; the cost is the
+# distance along the line. The interval is computed from the trajectories.
 position = np.arange(6.0)
 cost = costs.absolute(position, position)
 a, b = (readers.from_dtrajs(side, lag=1, initial="stationary") for side in (wild, mutant))
@@ -42,13 +41,13 @@ result = somcot.distance(a, b, cost, discount=0.99, confidence=0.9)
 print(result)
 
 # %%
-# Does the answer depend on the lag time? At every lag the discount looks equally far ahead.
+# The distance for several lag times, with discounts of the same horizon in frames.
 sweep = msm.lag_sweep(wild, mutant, [1, 2, 5, 10], cost, discount=0.99)
 plots.intervals({f"lag {lag}": each for lag, each in sweep})
 
 # %%
-# The posterior of a Bayesian model gives a distribution of distances. It claims the models' own uncertainty; the
-# distance of two noisy models is too large on average, which the interval above corrects for.
+# The posterior of a Bayesian model gives a distribution of distances. It reflects the uncertainty of the models, but
+# the distance of two noisy models is biased upwards, which the interval above corrects.
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     posteriors = [BayesianMSM(n_samples=60, lagtime=1).fit_fetch(side, lagtime=1) for side in (wild, mutant)]

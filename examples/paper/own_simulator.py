@@ -1,8 +1,8 @@
 """
-SOMCOT on a simulator of one's own
-==================================
+SOMCOT on a custom simulator
+============================
 
-The paper's algorithm needs nothing but a source to draw from: no kernel, no stored data.
+The paper's algorithm only needs samples: no kernel, no stored data.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ import somcot
 from somcot import costs, plots, streams
 
 # %%
-# A queue with five places. Customers come and go; the second clerk is slower.
+# Two queues with five places; the second clerk is slower.
 
 
 def queue(service: float) -> Callable[[int, np.random.Generator], int]:
@@ -31,15 +31,15 @@ fast, slow = (
 )
 
 # %%
-# The cost is how many more customers wait. Every step of the algorithm takes one transition of each queue.
+# The cost is the difference of the queue lengths. Every step of the algorithm uses one transition of each queue.
 cost = costs.absolute(range(5), range(5))
 result = somcot.distance(fast, slow, cost, discount=discount, method="somcot", n_steps=20_000)
 print(result)
 print(*result.diagnose(), sep="\n")
 
 # %%
-# On the left the mean of all steps so far; the answer, its last point, is the mean of the last half. On the right the
-# encoder, which comes along: the law of the slow queue's length, given that of the fast one.
+# Left: the mean of all steps so far; the result, the last point, is the mean of the last half. Right: the encoder, the
+# distribution of the length of the slow queue given that of the fast one.
 figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 plots.trace(result, ax=axes[0])
 plots.encoder(result, ax=axes[1], names=("fast", "slow"))

@@ -2,9 +2,9 @@
 Reproducing the paper
 =====================
 
-``somcot reproduce all`` makes every figure of the paper again, as PNG and SVG, with its numbers as JSON and a page that
-holds each against what it should be. This is one of them, in its quick version: which walk explains what was observed,
-when every state shows one of several meaningless variants?
+``somcot reproduce all`` reproduces every figure of the paper as PNG and SVG, with its data as JSON and a page that
+compares each with its acceptance figures. This is the quick version of one of them: which walk explains the
+observations if every state is observed as one of several irrelevant variants?
 """
 
 import matplotlib.pyplot as plt
@@ -12,16 +12,16 @@ import matplotlib.pyplot as plt
 from somcot.paper.model_selection import EXPERIMENT
 
 # %%
-# A fair walk against block chains of walks that drift. The quick version takes one size and two seeds.
+# A fair walk and block chains of walks with drift. The quick version uses one size and two seeds.
 record = EXPERIMENT.run(EXPERIMENT.quick, 0, None)
 
 # %%
-# What was found, held against what a correct implementation shows:
+# The results, compared with those of a correct implementation:
 print(*record.checks, sep="\n")
 
 # %%
 # SOMCOT, the paper's algorithm, at two lengths of run; the default estimator on the same samples; and the exact
-# distances of the known chains. The minimum is where it belongs for all of them. SOMCOT's values are not, with the
-# paper's step sizes: :doc:`../../reproduction` says what was met in full and what was not.
+# distances of the known chains. All have their minimum at the correct value. SOMCOT's distances differ from the exact
+# ones with the paper's step sizes: see :doc:`../../reproduction`.
 EXPERIMENT.plot(record)
 plt.show()

@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def train(settings: dict[str, Any]) -> tuple[Any, list[dict[str, float]]]:
-    """DDPG with stable-baselines3; the log has the mean return of greedy episodes every so many steps."""
+    """DDPG with stable-baselines3; the log has the mean return of greedy episodes at regular intervals."""
     import gymnasium
     import torch
     from stable_baselines3 import DDPG
@@ -74,7 +74,7 @@ def train(settings: dict[str, Any]) -> tuple[Any, list[dict[str, float]]]:
 
 
 def evaluate(model: Any, n_episodes: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Returns of greedy episodes on fresh environments, always the same starts."""
+    """Returns of greedy episodes on fresh environments, always with the same initial states."""
     import gymnasium
 
     environment = gymnasium.make(ENVIRONMENT)
@@ -98,7 +98,7 @@ def save_actor(model: Any, path: Path) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Of the packages that shape the result."""
+    """Versions of the packages that affect the result."""
     from importlib.metadata import version
 
     return {name: version(name) for name in ("torch", "stable-baselines3", "gymnasium", "numpy")}

@@ -2,8 +2,8 @@
 CartPole under two controllers
 ==============================
 
-The same cart, once with a gentle controller and once with a nervous one. Observations are four real numbers; no bins
-are needed, and ends stay at their place: a pole that fell to the left is not one that fell to the right.
+The same cart with a gentle and with a nervous controller. Observations are four real numbers. No bins are needed, and
+terminal states keep their position: a pole that fell to the left differs from one that fell to the right.
 """
 
 import textwrap
@@ -18,7 +18,7 @@ from somcot.plumbing.arrays import Floats
 
 
 def controller(gain: float, seed: int) -> somcot.Trajectories:
-    """Push to the side that the pole falls to, with a fifth of the pushes at random."""
+    """Push towards the falling side, with a fifth of the pushes at random."""
     rng = np.random.default_rng(seed)
 
     def act(seen: Floats) -> int:
@@ -29,14 +29,14 @@ def controller(gain: float, seed: int) -> somcot.Trajectories:
 
 
 # %%
-# A cart that is pushed left or right is no linear system, and no map carries one controller into the other. So the
-# number is called approximate and has no interval, and a warning says how a known shift of these recordings is misread.
+# A cart that is pushed left or right is not a linear system, and no map transforms one controller into the other. So
+# the distance is approximate without an interval, and a warning reports the error on a known shift of these recordings.
 gentle, nervous, again = controller(0.3, 1), controller(1.5, 2), controller(0.3, 3)
-with warnings.catch_warnings(record=True) as said:
+with warnings.catch_warnings(record=True) as messages:
     warnings.simplefilter("always")
     result = somcot.distance(gentle, nervous, discount=0.95, confidence=0.9)
     same = somcot.distance(gentle, again, discount=0.95, confidence=0.9)
-print(*textwrap.wrap(str(result)), "", *textwrap.wrap(str(said[0].message)), sep="\n")
+print(*textwrap.wrap(str(result)), "", *textwrap.wrap(str(messages[0].message)), sep="\n")
 
 # %%
 # The same controller twice, for comparison:
@@ -44,5 +44,5 @@ print(*textwrap.wrap(str(same)), sep="\n")
 
 # %%
 ax = plots.cells(result, names=("gentle", "nervous"), coordinates=(2, 3))
-ax.set(title="who goes with whom", xlabel="angle of the pole", ylabel="how fast it turns")
+ax.set(title="corresponding cells", xlabel="angle of the pole", ylabel="angular velocity")
 plt.show()

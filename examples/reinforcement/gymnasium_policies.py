@@ -2,7 +2,7 @@
 Two policies in one environment
 ===============================
 
-A frozen lake is crossed by a careful policy and by a bold one. How differently do they behave, and where?
+A careful and a bold policy cross a frozen lake. How much do they differ, and where?
 """
 
 import matplotlib.pyplot as plt
@@ -12,7 +12,7 @@ import somcot
 from somcot import costs, plots, readers
 
 # %%
-# The careful one keeps to the wall; the bold one heads for the goal. Both slip on the ice.
+# The careful policy keeps to the wall; the bold one heads for the goal. Both slip on the ice.
 LEFT, DOWN, RIGHT, UP = range(4)
 careful = [LEFT, UP, UP, UP, LEFT, LEFT, LEFT, LEFT, UP, DOWN, LEFT, LEFT, LEFT, RIGHT, DOWN, LEFT]
 bold = [DOWN, RIGHT, DOWN, LEFT, DOWN, LEFT, DOWN, LEFT, RIGHT, DOWN, DOWN, LEFT, LEFT, RIGHT, RIGHT, LEFT]
@@ -23,14 +23,14 @@ recordings = {
 a, b = recordings.values()
 
 # %%
-# The cost is the distance on the map, in fields; what matters is where one is.
+# The cost is the distance on the map, in fields.
 on_map = [np.stack(np.divmod(np.array(side.states, dtype=int), 4), axis=1) for side in (a, b)]
 cost = costs.euclidean(on_map[0], on_map[1])
 result = somcot.distance(a, b, cost, discount=0.95, confidence=0.9)
 print(result)
 
 # %%
-# On average, weighted by the discount, they are that many fields apart. Which pairs of places contribute most?
+# The result is the discounted mean distance in fields. These pairs of fields contribute most:
 print(result.contributions(4))
 plots.visits(result, names=("careful", "bold"))
 plt.show()

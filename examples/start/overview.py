@@ -1,9 +1,9 @@
 """
-How far, and who corresponds to whom
-====================================
+Distance and corresponding states
+=================================
 
-The picture of the README: how far a fair walk is from drifting ones, and which state belongs to which when one of them
-is seen through noise. ``python examples/start/overview.py docs/images/overview.png`` writes it.
+The figure of the README: the distance of a fair random walk from drifting ones, and the states that correspond if one
+walk is observed with noise. ``python examples/start/overview.py docs/images/overview.png`` writes it.
 """
 
 import sys
@@ -14,7 +14,7 @@ import numpy as np
 import somcot
 
 # %%
-# A fair walk between two sticky walls, and walks that drift. Only the walls can be told apart.
+# A fair walk between two sticky walls, and walks with drift. Only the walls are rewarded.
 reward = np.r_[1.0, np.zeros(8), -1.0]
 cost = somcot.costs.absolute(reward, reward)
 fair = somcot.random_walk(10, 0.5)
@@ -25,7 +25,7 @@ curves = {
 }
 
 # %%
-# The same walk behind observations: every state shows one of five meaningless variants.
+# The same walk with noisy observations: every state is observed as one of five irrelevant variants.
 noisy = somcot.block_chain(fair, 5)
 result = somcot.distance(fair, noisy, somcot.costs.absolute(reward, np.repeat(reward, 5)), discount=0.95)
 

@@ -1,8 +1,8 @@
 """
-Pictures of one result
-======================
+Plots of one result
+===================
 
-What a distance is made of, where time is spent, and distances beside each other.
+Contributions to a distance, time spent in each state, and several distances with intervals.
 ``python examples/start/pictures.py docs/images/pictures.png`` writes them.
 """
 
@@ -20,14 +20,14 @@ may, june = (
     for month in ("may", "june")
 )
 cost = somcot.costs.labels(may.states, june.states)
-found = {g: somcot.distance(may, june, cost, discount=g, confidence=0.9, rng=0) for g in (0.5, 0.7, 0.8, 0.9, 0.95)}
-result = found[0.9]
+results = {g: somcot.distance(may, june, cost, discount=g, confidence=0.9, rng=0) for g in (0.5, 0.7, 0.8, 0.9, 0.95)}
+result = results[0.9]
 
 figure, axes = plt.subplots(2, 2, figsize=(12, 8), layout="constrained")
 somcot.plots.contributions(result, n=8, of="transitions", ax=axes[0, 0], names=NAMES)
 somcot.plots.visits(result, ax=axes[0, 1], names=NAMES)
 somcot.plots.graph(may, ax=axes[1, 0], names=NAMES)
-somcot.plots.intervals({f"discount {g}": r for g, r in found.items()}, ax=axes[1, 1])
+somcot.plots.intervals({f"discount {g}": r for g, r in results.items()}, ax=axes[1, 1])
 if len(sys.argv) > 1:
     figure.savefig(sys.argv[1], dpi=80)
 plt.show()

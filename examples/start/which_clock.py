@@ -2,7 +2,7 @@
 One pair of processes, five clocks
 ==================================
 
-"How far apart" depends on when one looks: soon, in the long run, up to a horizon, until the end, or in real time.
+A distance depends on how time is weighted: discounted, long-run average, finite horizon, total, or continuous time.
 """
 
 import matplotlib.pyplot as plt
@@ -19,26 +19,25 @@ quick = MarkovChain([[0.9, 0.1, 0.0], [0.3, 0.6, 0.1], [0.5, 0.0, 0.5]], states=
 cost = costs.labels(states, states)
 
 # %%
-# Discounted: what comes soon counts most. The long-run average is where this goes as the discount grows to 1.
+# With a discount, early differences count most. The long-run average is the limit as the discount tends to 1.
 discounts = 1 - np.logspace(0, -4, 25)[1:]
 curve = [somcot.distance(slow, quick, cost, discount=float(g)).distance for g in discounts]
 average = somcot.distance(slow, quick, cost, discount=1)
 print(average, f"after about {average.settling:.0f} steps the start is forgotten", sep="\n")
 
 # %%
-# A horizon counts its steps alike.
+# A finite horizon weights its steps equally.
 horizons = np.unique(np.logspace(0, 2.1, 30).astype(int))
 steps = [somcot.distance(slow, quick, cost, horizon=int(t)).distance for t in horizons]
 figure, ax = plt.subplots(layout="constrained")
 ax.plot(1 / (1 - discounts), curve, label="discounted, by its mean time 1 / (1 - discount)")
 ax.plot(horizons, steps, label="up to a horizon")
 ax.axhline(average.distance, color="gray", linestyle=":", label="long-run average")
-ax.set(xscale="log", xlabel="steps looked ahead", ylabel="share of time in different states")
+ax.set(xscale="log", xlabel="horizon in steps", ylabel="share of time in different states")
 ax.legend(frameon=False)
 
 # %%
-# In continuous time there are rates instead of probabilities; and where both processes end, the total until then is
-# finite.
+# Continuous time uses rates instead of probabilities. If both processes terminate, the total cost until then is finite.
 rates = [ContinuousChain(np.asarray(chain.transition) - np.eye(3), states=states) for chain in (slow, quick)]
 print("in real time:", somcot.distance(rates[0], rates[1], cost, rate=0.1))
 scrapped = [
