@@ -98,7 +98,7 @@ def test_panel_shows_number_interval_and_matches(command: Command, tmp_path: Pat
     assert done.returncode == 0
     for text in (
         "distance", "interval", "90 % confidence", "before correction", "for the estimated chains",
-        "25,884 transitions", "Strongest", "state in may.csv", "corresponds to, in june.csv", "product",
+        "25,884 transitions", "Strongest", "state in may.csv", "state in june.csv", "product",
         "On about 11.8 % of the steps that matter, june.csv", "Transitions with the largest", "while in june.csv",
     ):  # fmt: skip
         assert text in done.stdout

@@ -31,7 +31,7 @@ def no_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_matplotlib")
 def test_the_figure_is_left_out_with_a_note(tmp_path: Path, screen: pytest.CaptureFixture[str]) -> None:
     assert demo(tmp_path) == 0
-    assert "figure: left out, drawing needs matplotlib" in screen.readouterr().out
+    assert "figure: skipped, because it needs matplotlib" in screen.readouterr().out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["june.csv", "may.csv", "report.html"]
 
 

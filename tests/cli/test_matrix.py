@@ -183,7 +183,7 @@ def test_large_folders_are_counted(folder: Path, tmp_path: Path, monkeypatch: py
     parts = json.loads(run(*ask).splitlines()[-1])
     assert parts["plugin"] == pytest.approx(whole["plugin"], abs=1e-12)
     assert "counted-in-files" in parts["warning_codes"]
-    with pytest.raises(ValueError, match=r"does not know --end, --top; prepare the columns"):
+    with pytest.raises(ValueError, match=r"does not support --end, --top; prepare the columns"):
         run(*ask, "--end", "left", "--top", "2")
 
 
@@ -206,8 +206,8 @@ def test_selecting_among_files(folder: Path) -> None:
 def test_bad_requests_name_what_to_do(folder: Path, tmp_path: Path) -> None:
     log = folder / "log.csv"
     for arguments, message in (
-        (["matrix", log, *READ], "one file; name several, or say with --by COLUMN"),
-        (["matrix", log, log, "--by", "week", *READ], "--by: parts one file"),
+        (["matrix", log, *READ], "one file; name several, or split it with --by COLUMN"),
+        (["matrix", log, log, "--by", "week", *READ], "--by: splits one file"),
         (["matrix", log, log, *READ], "named twice"),
         (["matrix", log, "--by", "month", *READ], "no column 'month'"),
         (["matrix", log, "--by", "week", *READ, "-o", tmp_path / "d.xlsx"], "expected a file ending in .csv"),
@@ -239,7 +239,7 @@ def test_a_long_run_is_asked_about_on_a_terminal_only(
         if answer == "y":
             assert app(arguments, standalone_mode=False) == 0
         else:
-            with pytest.raises(TooLongError, match="not started; --checkpoint FILE keeps finished pairs, --yes starts"):
+            with pytest.raises(TooLongError, match="not started; --checkpoint FILE saves finished pairs, --yes skips"):
                 app(arguments, standalone_mode=False)
         sys.stderr.flush()
         shown = ""

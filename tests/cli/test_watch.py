@@ -226,7 +226,7 @@ def test_times_in_nanoseconds_and_the_date_of_an_alarm(tmp_path: Path) -> None:
     bad = CliRunner().invoke(app, run, standalone_mode=False)
     assert "line 2 is broken ('1.5.2026' as a time: expected numbers or times such as 2026-05" in str(bad.exception)
     bad = CliRunner().invoke(app, [*run[:-2], "--end", "left"], standalone_mode=False)
-    assert "--end: in a stream 'left' is reached by silence; pass --gap too" in str(bad.exception)
+    assert "--end: in a stream, 'left' is reached after a pause; pass its length too: --gap" in str(bad.exception)
 
 
 def ended(*words: object) -> dict[str, Any]:
@@ -321,7 +321,7 @@ def test_options_that_make_no_sense(folder: Path, tmp_path: Path) -> None:
     log = folder / "log.csv"
     cases: list[tuple[list[object], str]] = [
         ([log, "--broken", "mend"], "--broken: found 'mend'"),
-        ([log, "--tidy"], "--tidy: not for a stream"),
+        ([log, "--tidy"], "--tidy: not supported for a stream"),
         ([log, "--state-file", log], "is an input of this command"),
         ([log, "--within", 5], "within: needs false_alarm"),
         ([tmp_path / "none.csv"], "No such file"),

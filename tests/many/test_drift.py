@@ -255,7 +255,7 @@ def test_the_command_shows_writes_and_rings(tmp_path: Path) -> None:
         (("--by", "week", "--confidence", "0"), "--confidence: found 0"),
         (("--by", "week", "--plot", "a.doc"), "--plot: found 'a.doc'"),
         (("--by", "week", "--html", "log.csv"), "is an input of this command"),
-        (("--by", "week", "--bins", "page=3"), "--by: states cannot be binned"),
+        (("--by", "week", "--bins", "page=3"), "--by: cannot be combined with --bins"),
         (("--by", "week", "--cost", "reward:"), "which column"),
     ],
 )

@@ -312,7 +312,7 @@ def matches(about: ReportInput) -> Table:
         for m in about.result.matches()[:_PARTS]
     ]
     first, second = (shortened(name, 40) for name in about.names)
-    return Table((f"state in {first}", f"corresponds to, in {second}", "probability", "time"), rows, "llrr")
+    return Table((f"state in {first}", f"state in {second}", "probability", "time"), rows, "llrr")
 
 
 def pairs(about: ReportInput, shares: Contributions | None) -> Table:
