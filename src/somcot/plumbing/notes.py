@@ -296,7 +296,7 @@ HEADS = {
 
 
 def explained(code: str, spelling: Spelling = python_spelling) -> str:
-    """The text of a code, its values as names in capitals, and what it means.
+    """The text of a code, as `pattern` has it, and what it means.
 
     Raises
     ------
@@ -313,14 +313,15 @@ def explained(code: str, spelling: Spelling = python_spelling) -> str:
 
 
 def pattern(code: str, spelling: Spelling = python_spelling) -> str:
-    """The text of a code with the names of its values in capitals.
+    """The text of a code with the names of its values in capitals, and without what is not always there.
 
     Examples
     --------
     >>> pattern("empty-traces")
     'N trace(s) have no event'
     """
-    text = re.sub(r"\{(\w+)[^{}]*\}", lambda value: value[1].upper(), CATALOGUE[code].text)
+    text = re.sub(r"(?<=[\w)}])\{\w+\}|\{\w+\}(?=\w)", "", CATALOGUE[code].text)  # parts that may be empty
+    text = re.sub(r"\{(\w+)[^{}]*\}", lambda value: value[1].upper(), text)
     parts = _MARKER.split(text.replace("{{", "{").replace("}}", "}"))
     return _spelled(parts, spelling)
 
