@@ -111,7 +111,7 @@ def _result(path: Path) -> dict[str, Any]:
         "encoder": r.encoder,
         "decoder": r.decoder,
         "potential": r.potential,
-        "residuals": None if r.residuals is None else [r.residuals.flow, r.residuals.causal_x, r.residuals.causal_y],
+        "residuals": [r.residuals.flow, r.residuals.causal_x, r.residuals.causal_y],
         "trace": sorted(r.trace),
         "clock": [r.clock.name, r.clock.value],
         "matches": [list(match) for match in r.matches()],

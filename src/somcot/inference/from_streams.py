@@ -1,6 +1,6 @@
-"""Streams as data: the corrected estimate from counted transitions, and its interval beside SOMCOT's own answer.
+"""Streams as data: the corrected estimate from counted transitions, and its interval for SOMCOT's own answer.
 
-Transitions of a stream are independent samples of the discounted occupancy. Counted, they are data like any other.
+The transitions of a stream are independent samples of the discounted occupancy, so their counts are ordinary data.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from somcot.chains import MarkovChain
 from somcot.inference.estimate import estimate
 from somcot.plumbing.errors import UnseenStateWarning
-from somcot.plumbing.records import amended, option_names
+from somcot.plumbing.records import option_names
 from somcot.problem import ChainOrData, Data, Process
 from somcot.recorded.counts import Counts
 from somcot.result import Result, Status
@@ -32,16 +32,16 @@ def estimate_streams(
 ) -> Result:
     """Count transitions of the streams and estimate from the counts, corrected for bias.
 
-    Chains and recorded data beside a stream are taken as they are. Options are those of `estimate` and of `DRAWING`.
+    A chain or recorded data on the other side is used as it is. Options are those of `estimate` and of `DRAWING`.
     """
     drawing = {name: value for name, value in options.items() if name in DRAWING}
     others = {name: value for name, value in options.items() if name not in DRAWING}
     drawn = somcot.draw(x, y, cost, discount=discount, rng=rng, **drawing)
     result = _estimate(x, y, drawn, discount, others)
     ended = {Status.EXHAUSTED: "A stream ended", Status.INTERRUPTED: "Interrupted"}.get(drawn.status, "Done")
-    said = f"{ended} after {drawn.n_steps:,} steps. {result.message}"
+    message = f"{ended} after {drawn.n_steps:,} steps. {result.message}"
     status = drawn.status if drawn.status is Status.INTERRUPTED else result.status
-    return amended(result, message=said, status=status, n_steps=drawn.n_steps)
+    return replace(result, message=message, status=status, n_steps=drawn.n_steps)
 
 
 def with_interval(
@@ -54,7 +54,7 @@ def with_interval(
         )
     result, drawn = somcot.solve_and_count(x, y, cost, discount=discount, **options)
     data = _estimate(x, y, drawn, discount, {"confidence": confidence})
-    return amended(result, confidence_interval=data.confidence_interval, estimate=data.estimate, plugin=data.plugin)
+    return replace(result, confidence_interval=data.confidence_interval, estimate=data.estimate, plugin=data.plugin)
 
 
 def _estimate(x: Process, y: Process, drawn: somcot.Drawn, discount: float, options: Mapping[str, Any]) -> Result:

@@ -174,10 +174,10 @@ def _named(table: Table, state: str | Sequence[str] | None, *others: str | None)
             known = ", ".join(free[:12])
             raise ValueError(Note("which-coordinates", table.name, columns=known))
         return free if len(free) == 1 else None
-    given = [state] if isinstance(state, str) else list(state)
+    columns: list[object] = [state] if isinstance(state, str) else list(state)
     names = [
         part
-        for name in given
+        for name in columns
         for part in ([name] if not isinstance(name, str) or name in table.columns else name.split(","))
     ]
     for name in names:

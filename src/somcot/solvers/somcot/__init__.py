@@ -306,7 +306,7 @@ def _checked_rule(steps: str | Steps) -> str | Steps:
     return steps
 
 
-def _checked_share(average: float) -> float:
+def _checked_share(average: object) -> float:
     share = float(average) if isinstance(average, (int, float, np.number)) else -1.0
     if not 0.0 < share <= 1.0:
         raise ValueError(f"average: found {average!r}, expected a share above 0 and at most 1")

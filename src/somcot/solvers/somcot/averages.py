@@ -283,11 +283,11 @@ class Fed(NamedTuple):
 
 
 class FittedPair(NamedTuple):
-    """The chains most likely to have sent the transitions, and what the fit has to say."""
+    """The maximum-likelihood chains of the transitions, and notes of the fit."""
 
     x: MarkovChain
     y: MarkovChain
-    remarks: tuple[str, ...]
+    remarks: tuple[Note, ...]
 
 
 class CountedDistance(NamedTuple):
@@ -322,7 +322,7 @@ def fit(fed: Fed) -> FittedPair:
     with collected() as failed:
         x = flow_mle(fed.counts_x, fed.initial_x, fed.discount).chain
         y = flow_mle(fed.counts_y, fed.initial_y, fed.discount).chain
-    return FittedPair(x, y, tuple(failed))
+    return FittedPair(x, y, tuple(note for note in failed if isinstance(note, Note)))
 
 
 def forecast(counts_x: NDArray[Any], counts_y: NDArray[Any]) -> float:

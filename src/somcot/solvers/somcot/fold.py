@@ -224,10 +224,13 @@ def _read_counts(state: CountState, status: Status) -> _FinishedRun:
         ends = _ENDS | ({Status.FINISHED: "time is up"} if planned is None else {})
         return (
             f"{ends[status]} after {work}; {n:,} + {n:,} transitions counted{forgot}, and {solution.n_iterations:,} "
-            f"saddle iterations on the counted chains, whose averages violate the constraints by {violation:.2g} in total"
+            "saddle iterations on the counted chains, whose averages violate the constraints by "
+            f"{violation:.2g} in total"
         )
 
-    return _FinishedRun(solution.state, solution.mean, solution.counted, message, trace, state.k, (n, n), own_rates=False)
+    return _FinishedRun(
+        solution.state, solution.mean, solution.counted, message, trace, state.k, (n, n), own_rates=False
+    )
 
 
 def _counted_rows(
