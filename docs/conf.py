@@ -62,7 +62,7 @@ for page in (Path(__file__).parent / "gallery").rglob("*.rst"):  # of an earlier
 sphinx_gallery_conf = {
     "examples_dirs": str(EXAMPLES),
     "gallery_dirs": "gallery",
-    "ignore_pattern": r"__init__\.py|/train_pendulum\.py$",  # the latter is a script of the paper, not a page
+    "ignore_pattern": r"__init__\.py|^train_pendulum\.py$",  # the latter is a script of the paper, not a page
     "filename_pattern": "|".join(rf"/{path.name}$" for path in sorted(EXAMPLES.rglob("*.py")) if runs(path)),
     "subsection_order": [f"../examples/{folder}" for folder in SECTIONS],
     "within_subsection_order": "FileNameSortKey",

@@ -25,6 +25,7 @@ PAIR = [*TABLES, "--discount", "0.9"]
 COMMANDS: dict[str, list[str]] = {
     "distance": ["distance", *PAIR, "--html", "r.html", "--plot", "p.png"],
     "test": ["test", *PAIR, "--permutations", "19"],
+    "explain": ["explain"],
     "metric": ["metric", *PAIR, "--out", "m.csv"],
     "somcot": ["distance", *PAIR, "--method", "somcot", "--json"],
     "matrix": ["matrix", *PAIR, "--out", "m.json", "--out", "r.html", "--checkpoint", "c.ck"],

@@ -34,7 +34,8 @@ class Mutant(NamedTuple):
 MUTANTS = (
     Mutant("certificates.py", "float(least.min()) - charged", "float(least.max()) - charged", (CERTIFICATES,)),
     Mutant(
-        "certificates.py", "float(found.high[-1]) + most + off", "float(found.low[-1]) - most + off",
+        "certificates.py", "float(improvement.high[-1]) + most + off",
+        "float(improvement.low[-1]) - most + off",
         (CERTIFICATES, DIFFERENTIAL),
     ),
     Mutant("certificates.py", "V - rounding(V), 0.0)", "V + 1e-9, 0.0)", (CERTIFICATES,)),

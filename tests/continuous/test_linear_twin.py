@@ -52,5 +52,5 @@ def test_a_shift_that_cells_do_not_see_is_not_taken_for_none(monkeypatch: pytest
         return distance(x, y, discount=0.95, scale=1.0, threads=1).distance
 
     assert value() == pytest.approx(system.truth, abs=0.06)
-    monkeypatch.setattr(answer, "told_apart", lambda *args: False)
+    monkeypatch.setattr(answer, "linear_models_differ", lambda *args: False)
     assert value() < 0.5 * system.truth

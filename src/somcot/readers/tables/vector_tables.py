@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -175,7 +176,7 @@ def _named(table: Table, state: str | Sequence[str] | None, *others: str | None)
             raise ValueError(Note("which-coordinates", table.name, columns=known))
         return free if len(free) == 1 else None
     columns: list[object] = [state] if isinstance(state, str) else list(state)
-    names = [
+    names: list[Any] = [
         part
         for name in columns
         for part in ([name] if not isinstance(name, str) or name in table.columns else name.split(","))

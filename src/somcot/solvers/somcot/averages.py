@@ -322,7 +322,7 @@ def fit(fed: Fed) -> FittedPair:
     with collected() as failed:
         x = flow_mle(fed.counts_x, fed.initial_x, fed.discount).chain
         y = flow_mle(fed.counts_y, fed.initial_y, fed.discount).chain
-    return FittedPair(x, y, tuple(note for note in failed if isinstance(note, Note)))
+    return FittedPair(x, y, tuple(failed))
 
 
 def forecast(counts_x: NDArray[Any], counts_y: NDArray[Any]) -> float:
