@@ -15,8 +15,8 @@ PAGE = ROOT / "docs" / "licences.md"
 HEAD = """# Licences
 
 somcot is distributed under the BSD 3-Clause licence. This table lists its direct dependencies, required, optional or
-for development, with the licences named in their metadata (`python -m tests.licences` writes this page). None of their code
-is part of somcot. Indirect dependencies are not listed.
+for development, with the licences named in their metadata (`python -m tests.licences` writes this page). None of
+their code is part of somcot. Indirect dependencies are not listed.
 
 | package | comes with | licence |
 |---|---|---|
