@@ -84,7 +84,7 @@ ROWS = [
 
 # What most users wait for. Short work is repeated, so that a turn takes a tenth of a second at least.
 MAIN = [
-    Row("distance, walk 1000", "distance", "walk", (1000,), repeat=3),
+    Row("distance, walk 1000", "distance", "walk", (1000,), repeat=15),  # of large arrays: with 3 it is 15 % off itself
     Row("distance, walk 10", "distance", "walk", (10,), repeat=100),
     Row("distance, dense 50", "distance", "dense", (50,)),
     Row("metric, walk 50", "metric", "walk", (50,), repeat=40),
@@ -175,20 +175,23 @@ def started(folder: Path) -> tuple[Worker, Worker]:
 
 
 def beside(revision: str, turns: int = 5) -> str:
-    """The main rows for another version and for this one: medians of turns."""
+    """The main rows for another version and for this one: medians of turns, and how far the turns agree."""
     folder = taken_out(revision)
     if folder is None:
         raise SystemExit(f"--before: found {revision!r}, expected a commit of this history")
     workers = started(folder)
-    lines = [f"| work, CPU ms, median of {turns} | {revision} | now | ratio | apart |", "|---|---|---|---|---|"]
+    lines = [f"| work, CPU ms, median of {turns} | {revision} | now | ratio | ratios of turns | apart |"]
+    lines.append("|---|---|---|---|---|---|")
     for row in MAIN:
         request = {"work": row.work, "family": row.family, "sizes": row.sizes, "discount": row.discount}
         for worker in workers:
             worker.ask(**request)  # what is prepared once, and what is compiled for these types
         answers = [[worker.ask(**request, repeat=row.repeat) for worker in workers] for _ in range(turns)]
         before, now = (1e3 * median(both[i]["seconds"] for both in answers) for i in range(2))
+        ratios = [both[0]["seconds"] / both[1]["seconds"] for both in answers]
+        spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
         apart = abs(answers[0][0]["value"] - answers[0][1]["value"])
-        lines.append(f"| {row.name} | {before:.2f} | {now:.2f} | {before / now:.2f} | {apart:.0e} |")
+        lines.append(f"| {row.name} | {before:.2f} | {now:.2f} | {before / now:.2f} | {spread} | {apart:.0e} |")
         print(lines[-1], file=sys.stderr, flush=True)
     for worker in workers:
         worker.close()
