@@ -101,8 +101,8 @@ def test_choices_become_actions(tmp_path: Path) -> None:
 BAD = {
     "empty": ("", "is ''|empty"),
     "no header": ("0 1 0.5 x\n", "line 1 is '0 1 0.5 x', expected the numbers of states and transitions"),
-    "no states": ("0 0\n", "says 0 states"),
-    "short": ("2 3\n0 1 1\n1 0 1\n", "has 2 transitions and its first line says 3; is it complete"),
+    "no states": ("0 0\n", "declares 0 states"),
+    "short": ("2 3\n0 1 1\n1 0 1\n", "has 2 transitions, its first line declares 3; is it complete"),
     "state outside": ("2 2\n0 2 1\n1 0 1\n", "line 2 names state 2, expected 0 to 1"),
     "words": ("2 2\n0 one 1\n1 0 1\n", "line 2 is '0 one 1', expected numbers"),
     "no probability": ("2 2\n0 1\n1 0 1\n", "line 2 is '0 1', expected 2 numbers and a probability"),

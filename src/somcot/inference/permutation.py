@@ -223,7 +223,7 @@ def _recordings(x: Any, y: Any) -> list[Samples]:
     if many and y is not None:
         raise TypeError("y: x is a list of recordings already; put y into it, and name cost= and discount=")
     if not many and y is None:
-        raise TypeError("y: missing; give two recordings, or a list of them as x")
+        raise TypeError("y: missing; pass two recordings, or a list of them as x")
     recordings = list(x) if many else [x, y]
     if len(recordings) < 2:
         raise ValueError(f"x: found a list of {len(recordings)} recording(s), expected at least 2")

@@ -222,7 +222,7 @@ class Monitor:
             n = len(states)
         keys = None if sequences is None else keys_of(sequences)
         if keys is not None and len(keys) != n:
-            raise ValueError(f"sequences: found {len(keys)} names for {n} states; give one for each")
+            raise ValueError(f"sequences: found {len(keys)} names for {n} states; pass one for each")
         moments, dated = (_NO_TIMES, self._dated) if times is None else times_of(times, n)
         self._check_clock(dated, timed=times is not None, n=n)
         return self.take(self._labels.encode(states), keys, moments, dated=dated)
@@ -256,7 +256,7 @@ class Monitor:
         if timed != (self._dated is not None) or (timed and dated != self._dated):
             raise ValueError("times: not of the same kind as in earlier calls; always pass dates, numbers or none")
         if timed and bool(dated) != self.settings.timeout_dated:
-            kinds = ("plain numbers", "a number in their unit"), ("dates", "a span of time, such as '1h'")
+            kinds = ("numbers", "a number in their unit"), ("dates", "a time span, such as '1h'")
             what, how = kinds[bool(dated)]
             raise ValueError(f"timeout: times are {what}, so pass timeout as {how}")
         if not timed and self.settings.timeout_dated:

@@ -211,7 +211,7 @@ def drift(
     first = labels[0] if reference is None else reference
     if first not in kept:
         known = ", ".join(map(_name, labels[:12]))
-        why = f"it has only {few[first]} transitions" if first in few else "there is none"
+        why = f"it has only {few[first]} transitions" if first in few else "no period has that label"
         raise ValueError(f"reference: found {first!r}, but {why}; the periods are {known}")
     pairs = _pairs(labels, first)
     requested = _PER_TEST * len(pairs) - 1 if n_permutations is None else check_count("n_permutations", n_permutations)

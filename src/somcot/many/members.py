@@ -111,7 +111,7 @@ def labelled(name: str, processes: Any, *, vectors: bool = False) -> dict[Hashab
         else:
             by_label = dict(enumerate(items))
     if not by_label:
-        raise ValueError(f"{name}: empty; give at least one MarkovChain, Samples or Counts")
+        raise ValueError(f"{name}: empty; pass at least one MarkovChain, Samples or Counts")
     for label, process in by_label.items():
         if label != label:
             raise ValueError(f"{name}: a label is {label!r}, which does not equal itself; give that process a name")

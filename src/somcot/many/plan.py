@@ -324,7 +324,7 @@ def prepare(processes: Any, cost: Any, settings: MatrixSettings, *, others: Any 
     labelled_rows = labelled("processes", processes, vectors=True)
     across = None if others is None else labelled("others", others, vectors=True)
     if across is None and len(labelled_rows) < 2:
-        raise ValueError("processes: found one, expected at least two; or give others= to compare it with")
+        raise ValueError("processes: found one, expected at least two; or pass others= to compare it with")
     points = None
     if any(isinstance(p, Trajectories) for p in [*labelled_rows.values(), *(across or {}).values()]):
         if settings.method != "auto":

@@ -337,7 +337,7 @@ def open_bytes(source: Input) -> Iterator[IO[bytes]]:
 def _damage(stream: IO[bytes]) -> str | None:
     """The damage of compressed data, if their end is near enough to check; damaged data look malformed earlier.
 
-    Only the checksum at the end tells them from malformed data that were compressed correctly.
+    Only the checksum at the end distinguishes them from malformed data that were compressed correctly.
     """
     try:
         left = _TO_THE_END

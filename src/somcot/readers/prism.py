@@ -169,7 +169,7 @@ def _transitions(source: Input) -> _PrismRows:
         )
     (n, *n_choices, n_transitions), is_mdp = map(int, words), len(words) == 3
     if n == 0:
-        raise ValueError(f"{source.name}: line {number} says 0 states, expected at least 1")
+        raise ValueError(f"{source.name}: line {number} declares 0 states, expected at least 1")
     n_whole = 3 if is_mdp else 2
     sources, choices, targets, probabilities = [], [], [], []
     actions: dict[tuple[int, int], str] = {}
@@ -193,7 +193,7 @@ def _transitions(source: Input) -> _PrismRows:
                 actions[integers[0], integers[1]] = words[n_whole + 1]
     if len(sources) != n_transitions:
         raise ValueError(
-            f"{source.name}: has {len(sources)} transitions and its first line says {n_transitions}; is it complete?"
+            f"{source.name}: has {len(sources)} transitions, its first line declares {n_transitions}; is it complete?"
         )
     if len(sources) < n:  # checked before arrays of that size are allocated
         stuck = next(state for state, source_state in enumerate([*sorted(set(sources)), -1]) if state != source_state)

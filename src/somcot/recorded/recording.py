@@ -127,14 +127,14 @@ class Episodes(NamedTuple):
         per_trajectory = list(rewards)
         if len(per_trajectory) != self.n_given:
             raise ValueError(
-                f"rewards: found {len(per_trajectory)} arrays for {self.n_given} trajectories; give one for each"
+                f"rewards: found {len(per_trajectory)} arrays for {self.n_given} trajectories; pass one for each"
             )
         flat = np.full(len(codes), np.nan)
         for i, (begin, end) in enumerate(zip(self.boundaries[:-1], self.boundaries[1:], strict=True)):
             values = real_array(f"rewards[{self.source[i]}]", per_trajectory[self.source[i]], 1)
             if len(values) not in (end - begin, end - begin - 1):
                 raise ValueError(
-                    f"rewards[{self.source[i]}]: found {len(values)} rewards for {end - begin} states; give one for "
+                    f"rewards[{self.source[i]}]: found {len(values)} rewards for {end - begin} states; pass one for "
                     "each state or one for each step"
                 )
             flat[begin : begin + len(values)] = values
@@ -198,7 +198,7 @@ def episode_flags(terminated: Any, n: int) -> Flags | None:
 def _flags(name: str, values: object, n: int, per: str) -> Flags:
     array = np.asarray(values)
     if array.shape != (n,):
-        raise ValueError(f"{name}: found shape {array.shape} for {n} {per}; give one truth value for each")
+        raise ValueError(f"{name}: found shape {array.shape} for {n} {per}; pass one truth value for each")
     if array.dtype.kind not in "bO" and not np.isin(array, (0, 1)).all():
         raise TypeError(f"{name}: found entries other than 0 and 1, expected truth values")
     if array.dtype.kind not in "biuf" and not all(isinstance(v, (bool, np.bool_)) for v in array.tolist()):
@@ -211,7 +211,7 @@ def read_pairs(states_: object, next_states: object) -> list[Column]:
     columns = [column("states_", states_), column("next_states", next_states)]
     if len(columns[0]) != len(columns[1]):
         raise ValueError(
-            f"next_states: found {len(columns[1])} labels for the {len(columns[0])} of states_; give one for each"
+            f"next_states: found {len(columns[1])} labels for the {len(columns[0])} of states_; pass one for each"
         )
     if not len(columns[0]):
         raise ValueError("states_: found no transition; at least one is needed")
@@ -243,7 +243,7 @@ def _step_flags(name: str, values: object, n: int) -> Flags | None:
     if values is None or values is False:
         return None
     if values is True:
-        raise ValueError(f"{name}: found True; give one truth value for each of the {n} transitions")
+        raise ValueError(f"{name}: found True; pass one truth value for each of the {n} transitions")
     return _flags(name, values, n, "transitions")
 
 
@@ -278,7 +278,7 @@ def cut_episodes(now: Codes, following: Codes, terminated: object, truncated: ob
 def _episode_numbers(episode: object, n: int) -> Codes:
     names = column("episode", episode)
     if len(names) != n:
-        raise ValueError(f"episode: found {len(names)} names for {n} transitions; give one for each")
+        raise ValueError(f"episode: found {len(names)} names for {n} transitions; pass one for each")
     (numbers,), _ = encode([names], None, lambda _, i: f"episode[{i}]")
     return numbers
 
@@ -305,7 +305,7 @@ def _known_rewards(rewards: Mapping[Hashable, float] | None, labels: tuple[Hasha
         return None
     missing = [label for label in labels if label not in rewards]
     if missing:
-        raise ValueError(f"rewards: no reward for {len(missing)} state(s): {listing(missing)}; give one for each")
+        raise ValueError(f"rewards: no reward for {len(missing)} state(s): {listing(missing)}; pass one for each")
     values = real_array("rewards", [rewards[label] for label in labels], 1)
     return RewardSums(values * KNOWN, np.full(len(labels), KNOWN), np.zeros(len(labels)))
 
@@ -316,7 +316,7 @@ def step_reward_sums(rewards: object, now: Codes, labels: tuple[Hashable, ...]) 
         return _known_rewards(rewards, labels)
     values = real_array("rewards", rewards, 1)
     if len(values) != len(now):
-        raise ValueError(f"rewards: found {len(values)} rewards for {len(now)} transitions; give one for each")
+        raise ValueError(f"rewards: found {len(values)} rewards for {len(now)} transitions; pass one for each")
     return RewardSums.of(values, now, len(labels))
 
 

@@ -237,7 +237,7 @@ def _named_batches(source: Input) -> Iterator[None]:
             f"{source.name}: not valid {error.encoding} at byte {error.start}; pass the right encoding"
         ) from None
     except UnicodeError as error:
-        raise ValueError(f"{source.name}: does not have this encoding ({error}); pass the right one") from None
+        raise ValueError(f"{source.name}: not in this encoding ({error}); pass the right one") from None
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{source.name}: {_translated(source, str(error))}") from None
 
@@ -364,7 +364,7 @@ def _json_row(source: Input, number: int, line: bytes) -> dict[str, Entry]:
     try:
         row = json.loads(line, object_pairs_hook=_once)
     except _RepeatedError as error:
-        raise ValueError(f"{place} says {str(error)!r} twice; which is meant?") from None
+        raise ValueError(f"{place} has {str(error)!r} twice; remove one of them") from None
     except UnicodeDecodeError:
         raise ValueError(f"{place} is not valid UTF-8; pass the right encoding") from None
     except (ValueError, RecursionError) as error:

@@ -103,9 +103,7 @@ def count_table(
     Counts(3 states, 3 transitions, 2 episodes)
     """
     if not isinstance(terminated, (bool, np.bool_)):
-        raise TypeError(
-            f"terminated: found {terminated!r}, expected True or False; from_table knows a column that says so"
-        )
+        raise TypeError(f"terminated: found {terminated!r}, expected True or False; from_table accepts a column")
     if state is not None and not isinstance(state, str):
         raise TypeError(f"state: found {state!r}, expected the name of one column; from_table joins several")
     if client is not None:

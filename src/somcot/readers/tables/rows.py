@@ -146,13 +146,13 @@ def gap_in_column(gap: float | timedelta, source: str, column: NumberColumn | No
     if isinstance(gap, timedelta):
         if not column.holds_times:
             raise ValueError(
-                f"{source}: column {column.name!r} holds plain numbers, and gap is a time; give it as a number in "
+                f"{source}: column {column.name!r} holds numbers, but gap is a time span; pass it as a number in "
                 f"their unit, such as {gap.total_seconds():g} where they are seconds"
             )
         return gap / timedelta(microseconds=1)
     if column.holds_times:
         raise ValueError(
-            f"{source}: column {column.name!r} holds times, and gap is the plain number {gap:g}; give it with a unit: "
+            f"{source}: column {column.name!r} holds times, but gap is the number {gap:g}; pass it with a unit: "
             f"{gap:g}s, {gap:g}m, {gap:g}h or {gap:g}d"
         )
     return gap

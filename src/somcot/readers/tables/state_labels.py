@@ -70,7 +70,7 @@ class Bins:
         """`n` bins of equal width between `low` and `high`, in each dimension."""
         lower, upper = real_array("low", np.atleast_1d(low), 1), real_array("high", np.atleast_1d(high), 1)
         if lower.shape != upper.shape:
-            raise ValueError(f"high: found {upper.size} numbers, low has {lower.size}; give one for each dimension")
+            raise ValueError(f"high: found {upper.size} numbers, low has {lower.size}; pass one for each dimension")
         numbers = _numbers(n, lower.size)
         return cls(*(_inner(a, b, k) for a, b, k in zip(lower, upper, numbers, strict=True)))
 
@@ -178,7 +178,7 @@ def _numbers(n: int | Sequence[int], dimensions: int) -> list[int]:
         return [_bin_count("n", n)] * dimensions
     numbers = [_bin_count(f"n[{k}]", value) for k, value in enumerate(n)]  # type: ignore[arg-type]
     if len(numbers) != dimensions:
-        raise ValueError(f"n: found {len(numbers)} numbers of bins for {dimensions} dimension(s); give one for each")
+        raise ValueError(f"n: found {len(numbers)} numbers of bins for {dimensions} dimension(s); pass one for each")
     return numbers
 
 
