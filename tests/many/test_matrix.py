@@ -426,9 +426,10 @@ def test_a_full_disk_costs_the_file_only(tmp_path: Path, monkeypatch: pytest.Mon
 WORKER = """
 import sys, warnings, numpy as np, somcot
 from tests.many.test_matrix import COST, DATA
-from somcot.many import matrix, storing
+from somcot.many import matrix
+from tests.notes import noted
 warnings.simplefilter("ignore")
-storing._EVERY, matrix._CHUNK = 0.0, 0.01
+matrix._EVERY, matrix._CHUNK = 0.0, 0.01
 sets = list(DATA.values()) * 3
 found = somcot.distance_matrix(sets, COST, discount=0.9, confidence=0.9, threads=2, checkpoint=sys.argv[1])
 found.save(sys.argv[2])

@@ -302,7 +302,7 @@ def corrected(evidence: Evidence) -> float:
 
     Examples
     --------
-    >>> corrected(Evidence(0.2, 0.01, 0.1, Halves(0.0, 0.2, 0.2), None))  # the halves agree: nothing to corrected
+    >>> corrected(Evidence(0.2, 0.01, 0.1, Halves(0.0, 0.2, 0.2), None))  # the halves agree: nothing to correct
     0.2
     >>> corrected(Evidence(0.2, 0.01, 0.1, Halves(0.3, 0.28, 0.0), None))  # they do not agree at all
     0.0
@@ -329,6 +329,7 @@ def interval(evidence: Evidence, confidence: float) -> Bounds:
     from scipy.special import ndtri
 
     margin = float(ndtri(0.5 + 0.5 * confidence)) * evidence.error
+    # A quarter of the gap is bias even for smooth distances; the upper end subtracts no more than that.
     plugin, quarter = evidence.plugin, evidence.gap / 4.0
     if evidence.pooled is None:
         return Bounds(_lowest(evidence, margin), max(0.0, plugin - quarter) + margin)
@@ -366,6 +367,7 @@ def _taken_off(evidence: Evidence) -> float:
     gap, rho, shift = evidence.gap, evidence.rho, _shift(evidence)
     kinked = _is_kinked(evidence)
     if kinked > 0.0:
+        # At a kink the distance also rises from full to half samples; without that, D counts only near 0.
         rise = (evidence.halves.distance - evidence.plugin) / shift
         kinked *= max(_ramp(rise, 0.30, 0.38), _ramp(rho, 0.6, 0.9))
     bias = kinked * shift + (1.0 - kinked) * gap / 4.0

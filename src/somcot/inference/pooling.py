@@ -95,6 +95,7 @@ def pool(x: Model, y: Model, order: NDArray[np.int64]) -> Pooled:
     place[order], place[n] = np.arange(n), n
     keys_x = _keys(x.chain.support, np.arange(n + 1))
     keys_y = _keys(y.chain.support, place)
+    # A key is row * n + column, so the sorted union is in the order of a CSR matrix.
     union = np.union1d(keys_x, keys_y)
     rows = union // n
     indptr = np.searchsorted(rows, np.arange(n + 2)).astype(np.int64)

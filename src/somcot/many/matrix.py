@@ -323,34 +323,36 @@ def compute(
         check_client(client)
     check_target("checkpoint", checkpoint)
     with nullcontext() if checkpoint is None else exclusive(checkpoint):
-        board = MatrixCheckpoint(plan, checkpoint, resume=resume)
-        distances = _run(plan, board, threads, client, progress)
+        file = MatrixCheckpoint(plan, checkpoint, resume=resume)
+        distances = _run(plan, file, threads, client, progress)
     return replace(distances, seconds=time.perf_counter() - began)
 
 
-def _run(plan: JobPlan, board: MatrixCheckpoint, threads: int | None, client: object, progress: bool) -> DistanceMatrix:
+def _run(
+    plan: JobPlan, checkpoint: MatrixCheckpoint, threads: int | None, client: object, progress: bool
+) -> DistanceMatrix:
     n_threads = thread_count(threads)
     report = meter(len(plan.kind)) if progress else None
-    left = np.flatnonzero(~board.done)
+    left = np.flatnonzero(~checkpoint.done)
     interrupted = False
     with collected() as notes:
         try:
             if client is not None:
                 chunks = _chunks(plan, left, _TASK)
-                for jobs in on_cluster(plan, chunks, client, lambda found: _keep(board, found, report)):
-                    _keep(board, run(plan, jobs), report)
+                for jobs in on_cluster(plan, chunks, client, lambda found: _keep(checkpoint, found, report)):
+                    _keep(checkpoint, run(plan, jobs), report)
             else:
-                _here(plan, board, left, n_threads, report)
+                _here(plan, checkpoint, left, n_threads, report)
         except KeyboardInterrupt:
             interrupted = True
-    board.save()
+    checkpoint.save()
     for note in notes:
         if note.code in ("checkpoint-not-written", "client-lost"):  # about the run; the others concern single pairs
             warn(note, DataWarning)
-    reasons = _reasons(plan, board)
-    _diagonal(plan, board)
+    reasons = _reasons(plan, checkpoint)
+    _diagonal(plan, checkpoint)
     of_members = dict.fromkeys(note for side in (plan.rows, plan.columns) for m in side for note in m.notes)
-    fields = {name: board.fields[k] for k, name in enumerate(FIELDS)}
+    fields = {name: checkpoint.fields[k] for k, name in enumerate(FIELDS)}
     data = any(m.is_data for m in (*plan.rows, *plan.columns))
     shown = plan.options.method if data or plan.options.method != "auto" else "exact"
     return DistanceMatrix(
@@ -377,21 +379,21 @@ def _chunks(plan: JobPlan, jobs: Any, seconds: float) -> list[Any]:
     return [jobs[lo:hi] for lo, hi in cut(work, int(1e6 * seconds))]
 
 
-def _here(plan: JobPlan, board: MatrixCheckpoint, left: Any, n_threads: int, report: Report | None) -> None:
+def _here(plan: JobPlan, checkpoint: MatrixCheckpoint, left: Any, n_threads: int, report: Report | None) -> None:
     """Batches on threads, then the pairs solved one by one, which use threads themselves."""
     batched, ordinary = (left[plan.kind[left] != ORDINARY], left[plan.kind[left] == ORDINARY])
     chunks = _chunks(plan, batched, _CHUNK)
     if n_threads == 1 or len(chunks) == 1:
         for jobs in chunks:
-            _keep(board, run(plan, jobs), report)
+            _keep(checkpoint, run(plan, jobs), report)
     elif chunks:
-        _on_threads(plan, board, chunks, n_threads, report)
+        _on_threads(plan, checkpoint, chunks, n_threads, report)
     for jobs in _chunks(plan, ordinary, _CHUNK):
-        _keep(board, run(plan, jobs), report)
+        _keep(checkpoint, run(plan, jobs), report)
 
 
 def _on_threads(
-    plan: JobPlan, board: MatrixCheckpoint, chunks: list[Any], n_threads: int, report: Report | None
+    plan: JobPlan, checkpoint: MatrixCheckpoint, chunks: list[Any], n_threads: int, report: Report | None
 ) -> None:
     stop = threading.Event()
     pool = ThreadPoolExecutor(min(n_threads, len(chunks)))
@@ -400,33 +402,33 @@ def _on_threads(
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
-                _keep(board, future.result(), report)
+                _keep(checkpoint, future.result(), report)
     except KeyboardInterrupt:
         stop.set()
         for future in running:
-            if not future.cancel():
-                board.keep(future.result())
+            if not future.cancel():  # it is running: keep the jobs that it finishes before it sees `stop`
+                checkpoint.keep(future.result())
         raise
     finally:
         stop.set()
         pool.shutdown(cancel_futures=True)
 
 
-def _keep(board: MatrixCheckpoint, finished: list[tuple[int, MatrixCells]], report: Report | None) -> None:
-    board.keep(finished)
+def _keep(checkpoint: MatrixCheckpoint, finished: list[tuple[int, MatrixCells]], report: Report | None) -> None:
+    checkpoint.keep(finished)
     if report is not None:
         value = finished[-1][1].fields[-1, 0] if finished else np.nan
-        report(int(board.done.sum()), len(board.done), float(value))
+        report(int(checkpoint.done.sum()), len(checkpoint.done), float(value))
 
 
-def _reasons(plan: JobPlan, board: MatrixCheckpoint) -> tuple[Reason, ...]:
+def _reasons(plan: JobPlan, checkpoint: MatrixCheckpoint) -> tuple[Reason, ...]:
     """Why cells are NaN: an error, a process that could not be fitted, or an interrupted run."""
-    reasons = dict(board.reasons)
+    reasons = dict(checkpoint.reasons)
     for i, x in enumerate(plan.rows):
         for j, y in enumerate(plan.columns):
             if x.reason or y.reason:
                 reasons[i, j] = x.reason or y.reason
-    for job in np.flatnonzero(~board.done):
+    for job in np.flatnonzero(~checkpoint.done):
         for i, j in plan.cells(int(job)):
             for cell in ((i, j), (j, i)) if plan.options.symmetric else ((i, j),):
                 reasons[cell] = "not computed: interrupted"
@@ -440,7 +442,7 @@ def _approximations(plan: JobPlan, reasons: Sequence[Reason]) -> list[Note]:
     return [Note("approximate-pairs", share=Share(n, len(plan.kind)))] if n else []
 
 
-def _diagonal(plan: JobPlan, board: MatrixCheckpoint) -> None:
+def _diagonal(plan: JobPlan, checkpoint: MatrixCheckpoint) -> None:
     """A recording is at the minimum distance from itself; nothing is estimated."""
     if plan.rows is not plan.columns:
         return
@@ -448,10 +450,10 @@ def _diagonal(plan: JobPlan, board: MatrixCheckpoint) -> None:
         if member.is_data and member.model is not None:
             least = _least(plan, member)
             for name in ("values", "plugin", "uncut"):
-                board.fields[FIELDS.index(name), i, i] = least
-            board.fields[FIELDS.index("standard_error"), i, i] = 0.0
+                checkpoint.fields[FIELDS.index(name), i, i] = least
+            checkpoint.fields[FIELDS.index("standard_error"), i, i] = 0.0
             if plan.options.level is not None:
-                board.fields[FIELDS.index("low"), i, i] = board.fields[FIELDS.index("high"), i, i] = least
+                checkpoint.fields[FIELDS.index("low"), i, i] = checkpoint.fields[FIELDS.index("high"), i, i] = least
 
 
 def _least(plan: JobPlan, member: Member) -> float:

@@ -269,7 +269,7 @@ def _with_costs(plan: JobPlan, jobs: Ints) -> tuple[Ints, list[tuple[int, Matrix
     for job in jobs:
         ((i, j),) = plan.cells(int(job))
         try:
-            CostBook(plan).number(plan.rows[i], plan.columns[j])
+            CostBook(plan).number(plan.rows[i], plan.columns[j])  # a new book: only the exception matters
             kept.append(job)
         except Exception as error:  # from a user's function; reported in the cell
             failed.append((int(job), empty(i, j, error)))

@@ -189,6 +189,7 @@ class Counts:
         moved = np.array([index[label] for label in other.states], dtype=np.int32)
         n = len(union)
         pairs = [self.pair_counts.at(kept, n), other.pair_counts.at(moved, n)]
+        # Only sequences known by name on both sides continue; `then` returns the steps across the border.
         edges = self.edges
         if other.edges is not None:
             edges = other.edges.moved(moved)

@@ -163,6 +163,7 @@ def fit_flow(edges: WeightedEdges, start: Floats, discount: float, limit: int) -
         s = edges.slack(z, discount)
         gradient = edges.net_outflow(edges.weights / s, discount) - source
         residual = float(np.abs(gradient).sum())
+        # Accept a small residual that no longer halves: rounding prevents further progress.
         if residual <= target or (residual <= ACCEPTED and residual > 0.5 * best):
             return Fit(z, source, FlowStatus.CONVERGED, residual, step)
         best = min(best, residual)
@@ -180,7 +181,7 @@ def fit_flow(edges: WeightedEdges, start: Floats, discount: float, limit: int) -
 def _line_search(objective: Callable[[Floats], float], z: Floats, move: Floats, slope: float) -> Floats | None:
     """Halve the step until the objective decreases enough; None if it never does."""
     value = objective(z)
-    rounding = 1e-14 * (1.0 + abs(value))
+    rounding = 1e-14 * (1.0 + abs(value))  # near the optimum the decrease is below rounding
     length = 1.0
     while length > 1e-12 and slope <= 0:
         candidate: Floats = z + length * move
@@ -203,7 +204,7 @@ def fit_flow_and_start(edges: WeightedEdges, discount: float, limit: int) -> Fit
         best = min(best, residual)
         if step == limit:
             break
-        barrier = 0.1 * gap / edges.n
+        barrier = 0.1 * gap / edges.n  # a tenth of the present complementarity: a long-step method
         move = _solve(edges, edges.weights / s**2, source / z, barrier / z - outflow, discount)
         if move is None:
             return Fit(z, source, FlowStatus.STALLED, residual, step)

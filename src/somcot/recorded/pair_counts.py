@@ -211,7 +211,7 @@ class SequenceEnds(NamedTuple):
         (array([0], dtype=int32), array([1], dtype=int32), array([2]))
         """
         self._refuse_names(later)
-        if np.array_equal(self.ids, later.ids):
+        if np.array_equal(self.ids, later.ids):  # the common case for logs split by time
             return self._all_go_on(later)
         _, i, j = np.intersect1d(self.ids, later.ids, assume_unique=True, return_indices=True)
         self._refuse_times(later, i, j)
