@@ -91,9 +91,9 @@ def _session(steps: dict[str, dict[str, float]], draw: random.Random) -> Iterato
         yield page
 
 
-def _pick(law: dict[str, float], draw: random.Random) -> str:
-    total = list(itertools.accumulate(law.values()))
-    return list(law)[min(bisect.bisect_right(total, draw.random()), len(total) - 1)]
+def _pick(probabilities: dict[str, float], draw: random.Random) -> str:
+    total = list(itertools.accumulate(probabilities.values()))
+    return list(probabilities)[min(bisect.bisect_right(total, draw.random()), len(total) - 1)]
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ def sweep(
 ) -> list[list[Outcome]]:
     """Call ``function(case, rng)`` for every seed and case; outcomes by seed.
 
-    Each call has a generator of its own, made from the seed, the place of the case and the name of the function:
+    Each call has its own generator, seeded by the seed, the index of the case and the name of the function:
     functions of different names never share random numbers.
 
     Examples

@@ -59,11 +59,11 @@ def bar_labels(ax: Axes, labels: Sequence[str]) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def circle(ax: Axes, law: Floats, labels: Sequence[Hashable], shades: Array | str) -> None:
+def circle(ax: Axes, weights: Floats, labels: Sequence[Hashable], shades: Array | str) -> None:
     """States on a circle: the size of a dot is the sum of its row, the width of an arrow its entry."""
     angle = np.pi / 2 - 2 * np.pi * np.arange(len(labels)) / max(len(labels), 1)
     place = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    between = law - np.diag(np.diag(law))
+    between = weights - np.diag(np.diag(weights))
     top = float(between.max()) or 1.0
     for i, j in np.argwhere(between > 0.02 * top).tolist():
         share = float(between[i, j]) / top
@@ -72,7 +72,7 @@ def circle(ax: Axes, law: Floats, labels: Sequence[Hashable], shades: Array | st
             arrowprops={"arrowstyle": "-|>", "connectionstyle": "arc3,rad=0.12", "shrinkA": 8, "shrinkB": 8,
                         "alpha": 0.2 + 0.6 * share, "linewidth": 0.5 + 3 * share, "color": "0.35"},
         )  # fmt: skip
-    time = law.sum(axis=1)
+    time = weights.sum(axis=1)
     ax.scatter(place[:, 0], place[:, 1], s=30 + 600 * time / max(float(time.max()), 1e-300), c=shades, zorder=3)
     for (x, y), label in zip(place.tolist(), labels, strict=True):
         side = "center" if abs(x) < 0.2 else "left" if x > 0 else "right"

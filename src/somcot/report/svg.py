@@ -190,15 +190,15 @@ def colours(n: int) -> list[str]:
     return [f"hsl({(210 + 137.5 * k) % 360:.0f} 60% 52%)" for k in range(n)]
 
 
-def graph(law: Floats, labels: Sequence[Hashable], fills: Sequence[str], *, title: str) -> str:
+def graph(weights: Floats, labels: Sequence[Hashable], fills: Sequence[str], *, title: str) -> str:
     """States on a circle, sized by visits, with edges weighted by frequency."""
     n, radius = len(labels), 110.0
     room = 24.0 + 6.4 * max((len(label_text(label, 16)) for label in labels), default=0)
     angle = 2 * math.pi * np.arange(n) / max(n, 1) - math.pi / 2
     places = np.stack([room + radius + radius * np.cos(angle), 40 + radius + radius * np.sin(angle)], axis=1)
-    visits = law.sum(axis=1)
+    visits = weights.sum(axis=1)
     sizes = 4 + 16 * np.sqrt(visits / max(float(visits.max()), 1e-300))
-    parts = [_arrows(law, places)]
+    parts = [_arrows(weights, places)]
     for i, label in enumerate(labels):
         x, y = places[i].tolist()
         out = sizes[i] + 5
@@ -212,18 +212,18 @@ def graph(law: Floats, labels: Sequence[Hashable], fills: Sequence[str], *, titl
     return svg(2 * (room + radius), 2 * radius + 80, "".join(parts), title)
 
 
-def _arrows(law: Floats, places: NDArray[np.float64]) -> str:
+def _arrows(weights: Floats, places: NDArray[np.float64]) -> str:
     """Curved lines, so that the two directions between a pair of states do not overlap."""
-    top = float((law - np.diag(np.diag(law))).max())
+    top = float((weights - np.diag(np.diag(weights))).max())
     if top <= 0:
         return ""
     parts = []
-    for i, j in np.argwhere(law > 0.02 * top).tolist():
+    for i, j in np.argwhere(weights > 0.02 * top).tolist():
         if i == j:
             continue
         (x0, y0), (x1, y1) = places[i].tolist(), places[j].tolist()
         cx, cy = (x0 + x1) / 2 - 0.12 * (y1 - y0), (y0 + y1) / 2 + 0.12 * (x1 - x0)
-        share = float(law[i, j]) / top
+        share = float(weights[i, j]) / top
         parts.append(
             f'<path d="M{x0:.1f} {y0:.1f}Q{cx:.1f} {cy:.1f} {x1:.1f} {y1:.1f}" class="edge" '
             f'stroke-width="{0.6 + 4.4 * share:.1f}" stroke-opacity="{0.15 + 0.6 * share:.2f}"/>'
