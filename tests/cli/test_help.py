@@ -50,7 +50,7 @@ def test_an_example_can_be_run_as_it_stands(line: str) -> None:
 def test_options_come_in_groups() -> None:
     text = page("distance")
     headings = [line[:-1] for line in text.splitlines() if line.endswith(":") and not line.startswith(" ")]
-    assert headings[:3] == ["Arguments", "Question", "Reading tables and event logs"]
+    assert headings[:3] == ["Arguments", "Computation", "Reading tables and event logs"]
     assert headings[-3:] == ["Output", "Options", "Examples"]
     graphs = text.partition("Reading graphs:")[2].partition("\n\n")[0]
     assert "--directed" in graphs
@@ -74,9 +74,9 @@ def test_wide_terminals_are_used() -> None:
 
 def test_commands_come_in_groups() -> None:
     text = page()
-    questions, _, rest = text.partition("Questions:")[2].partition("\n\n")
-    assert "\n  distance " in questions
-    assert "demo" not in questions
+    main, _, rest = text.partition("Commands:")[2].partition("\n\n")
+    assert "\n  distance " in main
+    assert "demo" not in main
     assert "\n  demo " in rest
 
 

@@ -141,16 +141,16 @@ class Grouped(TyperCommand):
 
 
 class Commands(TyperGroup):
-    """The list of commands in groups, questions first."""
+    """The list of commands in groups, the main ones first."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the groups; a command without a group is a question."""
+        """Write the groups; a command without a group is a main one."""
         groups: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
             command: Any = self.get_command(ctx, name)
             if command is not None and not command.hidden:
                 heading = getattr(command, "rich_help_panel", None)
-                shown = heading if isinstance(heading, str) else "Questions"
+                shown = heading if isinstance(heading, str) else "Commands"
                 groups.setdefault(shown, []).append((name, command.get_short_help_str(formatter.width)))
         for heading, rows in groups.items():
             _section(formatter, heading, rows)
@@ -172,7 +172,7 @@ def _group(parameter: Any) -> str:
     if parameter.name in {row.name for row in fields(Reading)}:
         panel = getattr(parameter, "rich_help_panel", None)
         return panel if isinstance(panel, str) else FILES
-    return "Question"
+    return "Computation"
 
 
 def _section(formatter: Any, heading: str, rows: list[tuple[str, str]]) -> None:
@@ -194,7 +194,7 @@ def _examples(formatter: Any, name: str) -> None:
 
 # --- The list of commands, in the order of the help.
 
-_TRYING, _SETTING_UP = "Examples", "Setup"  # the groups after the questions
+_TRYING, _SETTING_UP = "Demonstration", "Setup"  # the groups after the main commands
 
 app = typer.Typer(
     name="somcot", pretty_exceptions_enable=False, rich_markup_mode=None, cls=Commands,

@@ -207,7 +207,8 @@ class Reading:
         typer.Option(metavar="NAME", help="Encoding of text files; utf-8 by default.", rich_help_panel=TABLES),
     ] = None
     delimiter: Annotated[
-        str | None, typer.Option(metavar="SIGN", help="Of CSV files; detected by default.", rich_help_panel=TABLES)
+        str | None,
+        typer.Option(metavar="SIGN", help="Separator of CSV files; detected by default.", rich_help_panel=TABLES),
     ] = None
 
     def chosen(self) -> dict[str, Any]:
