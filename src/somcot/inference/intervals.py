@@ -73,16 +73,14 @@ def saturation(models: tuple[Model, ...], discount: float, settling: float = np.
     return total * steps
 
 
-def bootstrap(
-    plugin_problem: Plugin, plugin: float, confidence: float, n_resamples: int, rng: np.random.Generator
-) -> Bounds:
+def bootstrap(whole: Plugin, plugin: float, confidence: float, n_resamples: int, rng: np.random.Generator) -> Bounds:
     """Basic bootstrap interval of the plug-in; whole episodes (or independent transitions) are resampled.
 
     It fails near distance 0: the plug-in is biased upward there and its resamples more so; the interval covered the
     truth in 0 to 53 % of cases at nominal 90 %. Use it as a check for distances well above 0.
     """
-    problem, features = plugin_problem.problem, plugin_problem.features
-    guess = plugin_problem.solution.pairs.table(plugin_problem.solution.V)
+    problem, features = whole.problem, whole.features
+    guess = whole.solution.pairs.table(whole.solution.V)
     cost = problem.unit_cost
     values = []
     for _ in range(n_resamples):
@@ -90,7 +88,7 @@ def bootstrap(
             model.chain.support
             if model.samples is None
             else with_episodes(model, "interval='bootstrap'").resample(rng).chain(check=False).support
-            for model in plugin_problem.models
+            for model in whole.models
         ]
         if features is not None:
             cost = (np.abs(features.signed + features.noise(rng)) - problem.offset) / problem.scale
