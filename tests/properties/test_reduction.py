@@ -202,7 +202,7 @@ def test_what_was_done_is_said_and_left_out_states_are_unknown() -> None:
     reward = np.r_[1.0, np.zeros(n - 2), -1.0]
     x, y, cost = somcot.random_walk(n), somcot.random_walk(n, 0.3), somcot.costs.absolute(reward, reward)
     found = somcot.distance(x, y, cost, discount=0.95)
-    assert "left out rare states" in found.message
+    assert "omitted rare states" in found.message
     assert np.isnan(found.potential[-1, -1])
     assert found.potential[0, 0] * 0.05 == pytest.approx(found.distance, abs=1e-12)
     whole = somcot.distance(x, y, cost, discount=0.95, pairs="all")
@@ -213,7 +213,7 @@ def test_what_was_done_is_said_and_left_out_states_are_unknown() -> None:
     split = somcot.block_chain(somcot.random_walk(5), 30)
     features = np.repeat([1.0, 0.0, 0.0, 0.0, -1.0], 30)
     merged = somcot.distance(split, split, np.abs(features[:, None] - features), discount=0.9)
-    assert "merged states that behave alike (5 x 5 blocks)" in merged.message
+    assert "merged equivalent states (5 x 5 blocks)" in merged.message
     assert merged.distance == 0.0
 
 

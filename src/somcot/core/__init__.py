@@ -1,1 +1,1 @@
-"""One Bellman step and its linear algebra: which state pairs matter, exact transport for each, policy evaluation."""
+"""Bellman improvement: selection of state pairs, reduction of problems, and exact transport for each pair."""

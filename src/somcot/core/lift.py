@@ -1,4 +1,4 @@
-"""From the solution of a smaller problem back to all states."""
+"""Lifting the solution of a reduced problem to all states."""
 # mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Lifted", "lifted", "potential_slots"]
 
 
 class Lifted(NamedTuple):
-    """A transition coupling of the states before they were merged: pairs, their kernel and the first pair's law."""
+    """A transition coupling of the states before merging: pairs, their kernel and the initial distribution."""
 
     pairs: Pairs
     kernel: Kernel
@@ -39,10 +39,10 @@ class _Grouped(NamedTuple):
 
 
 def lifted(small: Reduced, sweep: Sweep) -> Lifted:
-    """The transition coupling of the merged states as one of all states.
+    """Lift the transition coupling of merged states to all states.
 
-    What goes from block to block is shared out to members in proportion to their probabilities. Inside a pair of
-    blocks any coupling is as good, since the potential is constant there: members are paired off in their order.
+    The mass of each step between blocks is distributed over members in proportion to their probabilities. Within a pair
+    of blocks all couplings are equally good, since the potential is constant there; members are matched in order.
     """
     if small.x.quotient is None and small.y.quotient is None:
         return Lifted(sweep.pairs, *sweep.kernel())
@@ -53,13 +53,13 @@ def lifted(small: Reduced, sweep: Sweep) -> Lifted:
     of_pair = np.append(sweep.pairs.index[labels_x[pairs.x], labels_y[pairs.y]], len(sweep.pairs))
     arcs = _with_start(blocks, first)
     rows = _grouped(small.cut.support_x, labels_x), _grouped(small.cut.support_y, labels_y)
-    given = (pair_x, pair_y, *rows, of_pair, *arcs, sweep.pairs.x, sweep.pairs.y, pairs.index)
+    arguments = (pair_x, pair_y, *rows, of_pair, *arcs, sweep.pairs.x, sweep.pairs.y, pairs.index)
     indptr = np.zeros(len(pairs) + 2, dtype=np.int64)
-    _share(*given, indptr, np.empty(0, dtype=np.int32), np.empty(0))
+    _share(*arguments, indptr, np.empty(0, dtype=np.int32), np.empty(0))
     n = int(indptr[-1])
     require(40.0 * n, f"a coupling of {len(pairs):,} state pairs with {n:,} joint steps", "merge states")
     indices, data = np.empty(n, dtype=np.int32), np.empty(n)
-    _share(*given, indptr, indices, data)
+    _share(*arguments, indptr, indices, data)
     begin = indptr[-2]
     start = np.bincount(indices[begin:], data[begin:], minlength=len(pairs)).astype(np.float64)
     return Lifted(pairs, Kernel(indptr[:-1], indices[:begin], data[:begin]), start)
@@ -73,24 +73,24 @@ def potential_slots(small: Reduced, sweep: Sweep, V: Floats, law: Floats, start:
     V : ndarray
         The potential of the smaller problem.
     law : ndarray, shape (n_x, n_y)
-        Weights of the pairs of states that were not left out.
+        Weights of the pairs of kept states.
     start : float
-        Weight of the start laws.
+        Weight of the initial distributions.
     """
     return _slots(small, sweep, V, law, start, 0), _slots(small, sweep, V, law, start, 1)
 
 
 def _slots(small: Reduced, sweep: Sweep, V: Floats, law: Floats, start: float, axis: int) -> Floats:
-    """The same along one side: members share the potentials of their block, weighted by their own visits."""
+    """`potential_slots` for one chain: members have the potentials of their block, weighted by their visits."""
     side, other = (small.x, small.y) if axis == 0 else (small.y, small.x)
-    support, whole = _supports(small, axis)
+    support, unmerged = _supports(small, axis)
     visits = law if axis == 0 else law.T
     n_blocks, n_others = small.problem.shape[axis], small.problem.shape[1 - axis]
     to_blocks = np.zeros((side.n_cut, n_others))
     np.add.at(to_blocks.T, other.labels, visits.T)
     rank = _ranks(side.labels, n_blocks)
-    result = np.zeros(len(whole.indices))
-    rows = whole.rows
+    result = np.zeros(len(unmerged.indices))
+    rows = unmerged.rows
     for r in range(int(rank.max()) + 1):
         member = np.full(n_blocks, -1)
         member[side.labels[rank == r]] = np.flatnonzero(rank == r)
@@ -99,20 +99,20 @@ def _slots(small: Reduced, sweep: Sweep, V: Floats, law: Floats, start: float, a
         flat = np.append(weight[sweep.pairs.x, sweep.pairs.y], start if r == 0 else 0.0)
         slots = sweep.potential_sums(V, flat)[axis]
         mine = np.append(rank == r, r == 0)[rows]
-        where = support.locate(np.append(side.labels, n_blocks)[rows[mine]], side.labels[whole.indices[mine]])
+        where = support.locate(np.append(side.labels, n_blocks)[rows[mine]], side.labels[unmerged.indices[mine]])
         result[mine] = slots[np.minimum(where, len(slots) - 1)]
     return result
 
 
 def _supports(small: Reduced, axis: int) -> tuple[Support, Support]:
-    """Of one chain: merged, and before."""
+    """The supports of one chain after and before merging."""
     if axis == 0:
         return small.problem.support_x, small.cut.support_x
     return small.problem.support_y, small.cut.support_y
 
 
 def _ranks(labels: Labels, n_blocks: int) -> Labels:
-    """Which member of its block each state is: 0 for the first, 1 for the second, ..."""
+    """Rank of each state within its block: 0 for the first member, 1 for the second, ..."""
     order = np.argsort(labels, kind="stable")
     sizes = np.bincount(labels, minlength=n_blocks)
     rank = np.empty(len(labels), dtype=np.int64)
@@ -121,7 +121,7 @@ def _ranks(labels: Labels, n_blocks: int) -> Labels:
 
 
 def _with_start(rows: Kernel, start: Floats) -> Kernel:
-    """The kernel with the law of the first pair as one more row."""
+    """The kernel with the distribution of the initial pair as an additional row."""
     first = np.flatnonzero(start)
     indptr = np.append(rows.indptr, len(rows.indices) + len(first))
     return Kernel(
@@ -137,7 +137,7 @@ def _grouped(support: Support, labels: Labels) -> _Grouped:
 
 @kernel
 def _share(pair_x, pair_y, x, y, of_pair, arc_ptr, arcs, masses, block_x, block_y, index, indptr, indices, data):
-    """Write the rows of the coupling of all states, or, with no room for entries, count them first."""
+    """Write the rows of the lifted coupling; with empty output arrays, only count the entries."""
     counting = data.size == 0
     filled = 0
     for k in range(pair_x.size):
@@ -148,7 +148,7 @@ def _share(pair_x, pair_y, x, y, of_pair, arc_ptr, arcs, masses, block_x, block_
         for t in range(arc_ptr[of_pair[k]], arc_ptr[of_pair[k] + 1]):
             i, i1, mass_x = _members(x.blocks, x.probabilities, block_x[arcs[t]], x0, x1)
             j, j1, mass_y = _members(y.blocks, y.probabilities, block_y[arcs[t]], y0, y1)
-            if i == i1 or j == j1:  # rows are alike up to rounding: what is not there has next to no mass
+            if i == i1 or j == j1:  # rows are equal up to rounding: absent entries have negligible mass
                 continue
             if counting:
                 filled += i1 - i + j1 - j - 1
@@ -177,7 +177,7 @@ def _share(pair_x, pair_y, x, y, of_pair, arc_ptr, arcs, masses, block_x, block_
 
 @kernel
 def _members(blocks, probabilities, block, lo, hi):
-    """Where the entries of a block begin and end in a row that is ordered by blocks, and their sum."""
+    """First and last position of a block's entries in a row ordered by blocks, and their sum."""
     while lo < hi and blocks[lo] < block:
         lo += 1
     stop = lo
@@ -189,7 +189,7 @@ def _members(blocks, probabilities, block, lo, hi):
 
 
 def embedded(side: ReducedSide, states: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-    """States after leaving out as states of the whole chain, and which of them are any."""
+    """Map states after truncation to states of the original chain, with a mask of valid ones."""
     if side.cut is None:
         return states, np.ones(len(states), dtype=np.bool_)
     table = np.append(side.kept, -1).astype(np.int32)

@@ -1,9 +1,9 @@
-"""Which state pairs can follow one another for ever: the classes of pairs that rule the long run.
+"""State pairs of a computation, slices of work, and recurrent classes of pairs.
 
 Let x be recurrent, in a class of period p, and y in one of period q. Under the independent coupling the pairs of the
-two classes fall into gcd(p, q) closed classes, told apart by (phase of x - phase of y) modulo gcd(p, q), and inside a
-class every pair leads to every pair. The steps of any coupling are among those of the independent one, so no coupling
-leaves a class. A pair with a transient member is left for good by every coupling, as that member is.
+two classes form gcd(p, q) closed classes, distinguished by (phase of x - phase of y) modulo gcd(p, q), and within a
+class all pairs communicate. The steps of any coupling are also steps of the independent one, so no coupling leaves a
+class. A pair with a transient member is transient under every coupling.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -56,16 +56,16 @@ PairChoice = Literal["reachable", "all"]
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """State pairs in increasing order, and the way back.
+    """State pairs in increasing order, with their inverse index.
 
     Attributes
     ----------
     x, y : ndarray of int32, shape (n_pairs,)
         Pair k is (x[k], y[k]).
     index : ndarray of int32, shape (n_x, n_y)
-        Position of each pair, -1 where it does not take part.
+        Position of each pair, -1 for excluded pairs.
     folded : bool
-        Whether a pair stands for its mirror image too: then x <= y and `index` is symmetric.
+        Whether a pair also represents its mirror image: then x <= y and `index` is symmetric.
     """
 
     x: NDArray[np.int32]
@@ -77,7 +77,7 @@ class Pairs:
         return len(self.x)
 
     def table(self, values: Floats, missing: float = 0.0) -> Floats:
-        """Values of the pairs as an (n_x, n_y) table, `missing` where a pair does not take part."""
+        """Values of the pairs as an (n_x, n_y) table, with `missing` for excluded pairs."""
         table = np.full(self.index.shape, missing)
         self.put(table, values)
         return table
@@ -89,12 +89,12 @@ class Pairs:
             table[self.y, self.x] = values
 
     def unfolded(self) -> Pairs:
-        """The same pairs, each for itself alone."""
+        """The same pairs with mirror images listed separately."""
         return pairs_where(self.index >= 0) if self.folded else self
 
 
 def choose(problem: UnitProblem, pairs: PairChoice) -> Pairs:
-    """All pairs, or those the start can reach."""
+    """All pairs, or those reachable from the initial distributions."""
     if pairs not in ("reachable", "all"):
         raise ValueError(f"pairs: found {pairs!r}, expected 'reachable' or 'all'")
     n_x, n_y = problem.shape
@@ -112,10 +112,10 @@ def all_pairs(problem: UnitProblem) -> Pairs:
 
 
 def reachable_pairs(problem: UnitProblem) -> Pairs:
-    """The closure of the start pairs under products of supports.
+    """The closure of the initial pairs under products of supports.
 
     Every coupling stays inside this set, so its optimum is the optimum over all couplings. (The pairs reached by one
-    particular coupling would not do: leaving pairs out can hide a cheaper coupling.)
+    particular coupling are not enough: excluding pairs can hide a cheaper coupling.)
     """
     n_x, n_y = problem.shape
     mask, half = np.zeros((n_x, n_y), dtype=np.bool_), np.zeros((n_x, n_y + 1), dtype=np.bool_)
@@ -124,7 +124,7 @@ def reachable_pairs(problem: UnitProblem) -> Pairs:
 
 
 def folded(pairs: Pairs) -> Pairs:
-    """Half of the pairs, where the two chains and both orders of their states are alike; all, where half are more."""
+    """Half of the pairs if the set of pairs is symmetric; all pairs if folding does not save any."""
     mask = pairs.index >= 0
     x, y = np.nonzero(np.triu(mask | mask.T))
     if len(x) >= len(pairs):
@@ -135,7 +135,7 @@ def folded(pairs: Pairs) -> Pairs:
 
 
 def pairs_where(mask: NDArray[np.bool_]) -> Pairs:
-    """The pairs that an (n_x, n_y) table marks."""
+    """The pairs where an (n_x, n_y) mask is True."""
     x, y = np.nonzero(mask)
     index = np.full(mask.shape, -1, dtype=np.int32)
     index[mask] = np.arange(len(x), dtype=np.int32)
@@ -168,7 +168,7 @@ def _close(ptr_x, idx_x, ptr_y, idx_y, mask, half, stack):
                     top += 1
 
 
-# --- Running a compiled kernel over many pairs: in slices, so that signals get through, and on threads.
+# --- Slices of work for threads, short enough for signals such as Ctrl-C to be handled in between.
 
 Slice = tuple[int, int]
 Answer = TypeVar("Answer")
@@ -195,7 +195,7 @@ def cut(work: NDArray[np.int64], limit: int) -> list[Slice]:
 
 
 def in_slices(run: Callable[[int, int], Answer], slices: Sequence[Slice], threads: int) -> list[Answer]:
-    """Call ``run(lo, hi)`` on every slice; results come in the order of the slices."""
+    """Call ``run(lo, hi)`` on every slice and return the results in order."""
     if threads == 1 or len(slices) <= 1:
         return [run(lo, hi) for lo, hi in slices]
     pool = ThreadPoolExecutor(min(threads, len(slices)))
@@ -206,7 +206,7 @@ def in_slices(run: Callable[[int, int], Answer], slices: Sequence[Slice], thread
 
 
 def thread_count(threads: int | None) -> int:
-    """The number asked for, or one per core that this process may use."""
+    """The requested number, or one per core that this process may use."""
     if threads is not None:
         return check_count("threads", threads)
     try:
@@ -215,14 +215,14 @@ def thread_count(threads: int | None) -> int:
         return os.cpu_count() or 1
 
 
-# --- Which state pairs can follow one another for ever: the classes of pairs that rule the long run.
+# --- Recurrent classes of states and of pairs.
 
 _EPS = float(np.finfo(np.float64).eps)
 Integers = NDArray[np.int64]
 
 
 class ChainClasses(NamedTuple):
-    """Where the states of a chain belong, each an array of shape (n,).
+    """Recurrent classes, periods and phases of the states of a chain, each an array of shape (n,).
 
     `component` numbers the recurrent classes, -1 for transient states; `period` and `phase` (below the period) are
     those of recurrent states, 1 and 0 elsewhere.
@@ -234,12 +234,12 @@ class ChainClasses(NamedTuple):
 
     @property
     def recurrent(self) -> NDArray[np.bool_]:
-        """Whether each state is come back to for ever."""
+        """Whether each state is recurrent."""
         return self.component >= 0
 
 
 class Groups(NamedTuple):
-    """Classes of pairs: the class of each one, an order that keeps them together and where each class begins in it."""
+    """Classes of pairs: the class of each pair, an order grouped by class, and the first position of each class."""
 
     label: Integers
     order: Integers
@@ -247,7 +247,7 @@ class Groups(NamedTuple):
 
     @classmethod
     def of(cls, label: Integers) -> Groups:
-        """Number the classes from 0 on.
+        """Number the classes from 0.
 
         Examples
         --------
@@ -266,17 +266,17 @@ class Groups(NamedTuple):
         return np.asarray(np.maximum.reduceat(values[self.order], self.begins))
 
     def spread(self, values: Floats) -> Floats:
-        """Largest less least value of each class."""
+        """Range of the values of each class."""
         return self.largest(values) + self.largest(-values)
 
     def centred(self, values: Floats) -> Floats:
-        """Less the middle of its class."""
+        """Values minus the middle of the range of their class."""
         middle = self.largest(values) / 2.0 - self.largest(-values) / 2.0
         return np.asarray(values - middle[self.label])
 
 
 def transitions(support: Support) -> Kernel:
-    """The kernel of a chain, without its start row."""
+    """The kernel of a chain, without its initial row."""
     n_entries = support.indptr[-2]
     return Kernel(support.indptr[:-1], support.indices[:n_entries], support.probabilities[:n_entries])
 
@@ -297,7 +297,7 @@ def chain_classes(chain: Kernel) -> ChainClasses:
 
 
 def pair_classes(x: ChainClasses, y: ChainClasses) -> Integers:
-    """The class of every pair of states, (n_x, n_y); -1 for pairs that are left for good."""
+    """The class of every pair of states, (n_x, n_y); -1 for transient pairs."""
     common = np.gcd.outer(x.period, y.period)
     shift = (x.phase[:, None] - y.phase[None, :]) % common
     joint = x.component[:, None] * (int(y.component.max()) + 1) + y.component[None, :]
@@ -307,11 +307,11 @@ def pair_classes(x: ChainClasses, y: ChainClasses) -> Integers:
 
 
 def absorption_times(chain: Kernel, recurrent: NDArray[np.bool_], discount: float) -> Floats:
-    """Upper bounds of the expected (discounted) number of steps before each state's chain is recurrent; 0 once it is.
+    """Upper bounds of the expected (discounted) number of steps until a recurrent state; 0 for recurrent states.
 
-    Any t with t - discount * P t >= 1 on the transient states and t = 0 elsewhere is one. So the solution found in
-    floating point is divided by the least that its left side may be, all rounding charged; infinite where that is not
-    positive.
+    Any t with t - discount * P t >= 1 on the transient states and t = 0 elsewhere is an upper bound. The floating-point
+    solution is therefore divided by a lower bound of its left-hand side, including all rounding; infinite if that is
+    not positive.
     """
     times = np.zeros(chain.n)
     if recurrent.all():
@@ -327,15 +327,15 @@ def absorption_times(chain: Kernel, recurrent: NDArray[np.bool_], discount: floa
 
 
 def expected_time(support: Support, times: Floats) -> float:
-    """An upper bound of the mean of `times` over the first state."""
+    """An upper bound of the mean of `times` over the initial distribution."""
     first = slice(support.indptr[-2], support.indptr[-1])
-    start, law = times[support.indices[first]], support.probabilities[first]
-    return float((start * law).sum()) * (1.0 + 1e-12)
+    start, probabilities = times[support.indices[first]], support.probabilities[first]
+    return float((start * probabilities).sum()) * (1.0 + 1e-12)
 
 
 @kernel
 def _phases(indptr, indices, recurrent, period, phase):
-    """Breadth first through every recurrent class; the period is what all detours have in common."""
+    """Breadth-first search through every recurrent class; the period is the gcd of all cycle lengths."""
     n = indptr.size - 1
     level = np.full(n, -1, dtype=np.int64)
     queue = np.empty(n, dtype=np.int64)

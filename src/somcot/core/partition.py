@@ -1,8 +1,8 @@
-"""A chain with states merged, and by how much its rows may be off.
+"""The coarsest lumpable partition of a chain, and its quotient with bounds of rounding errors.
 
 Refinement by splitters (Paige and Tarjan 1987; with weights Valmari and Franceschinis 2010), O(m log n) for m
-transitions: a block that splits others is looked at again only as one of its smaller parts. Rounds over all states
-would be up to n, on walks for example.
+transitions: after a block has been split, only its smaller parts are used as splitters again. Simple refinement may
+need n rounds over all states, for example on walks.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -34,13 +34,13 @@ __all__ = [
 ]
 
 
-# --- Which states behave alike: the coarsest partition whose blocks are left for every block with equal probabilities.
+# --- The coarsest lumpable partition: states of a block enter every block with equal probabilities.
 
 Labels = NDArray[np.int64]
 
 
 def equal_rows(table: Floats) -> tuple[Labels, int]:
-    """Number the different rows of a table in the order in which they come; equal means bit by bit.
+    """Number the distinct rows of a table in order of first occurrence; equality is bitwise.
 
     Examples
     --------
@@ -58,17 +58,17 @@ def coarsest(support: Support, labels: Labels, n_blocks: int, tolerance: float) 
     Parameters
     ----------
     support : Support
-        The rows of the chain; the start law plays no part.
+        The rows of the chain; the initial distribution is ignored.
     labels : ndarray, shape (n,)
         The partition to refine, blocks 0 .. n_blocks - 1.
     n_blocks : int
     tolerance : float
-        Probabilities of entering a block that are no further apart count as equal.
+        Probabilities of entering a block that differ by at most this much count as equal.
 
     Returns
     -------
     labels : ndarray, shape (n,)
-        Blocks numbered by their first members, so that the order of the states is kept.
+        Blocks numbered by their first members, which preserves the order of the states.
     n_blocks : int
     """
     n, n_entries = len(labels), int(support.indptr[-2])
@@ -94,7 +94,7 @@ def renumbered(labels: Labels) -> tuple[Labels, int]:
 
 @kernel
 def _number_rows(bits, labels):
-    """Label equal rows alike, by hashing; returns how many different ones there are."""
+    """Assign equal labels to equal rows, by hashing; returns the number of distinct rows."""
     n, m = bits.shape
     size = 4
     while size < 2 * n:
@@ -132,8 +132,8 @@ def _number_rows(bits, labels):
 def _refine(indptr, indices, data, label, n_blocks, tolerance):
     """Split blocks until they are stable; `indptr`, `indices`, `data` list the predecessors of each state.
 
-    A block is a segment of `states`. For one splitter, the states that can enter it are moved to the front of their
-    blocks; each block then falls apart by the weights with which they do.
+    A block is a segment of `states`. For each splitter, the states that can enter it are moved to the front of their
+    blocks; each block is then split by the probabilities of entering it.
     """
     n = label.size
     first, end, marked = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
@@ -169,7 +169,7 @@ def _refine(indptr, indices, data, label, n_blocks, tolerance):
                     _swap(states, place, place[x], front)
                     weight[x] = 0.0
                     lost[x] = 0.0
-                # The sum is compensated: states that are alike may list their successors in another order.
+                # Compensated sum: equivalent states may list their successors in a different order.
                 term = data[t] - lost[x]
                 total = weight[x] + term
                 lost[x] = (total - weight[x]) - term
@@ -216,14 +216,14 @@ def _sort(states, place, weight, lo, hi):
 
 @kernel
 def _split(states, label, weight, first, end, b, n_marked, n_blocks, tolerance):
-    """Cut a block where its weights are apart; its largest part keeps the number, so that few states get another.
+    """Split a block at gaps between its weights; the largest part keeps its number, so that few states change.
 
-    Those without a mark have weight 0 and stand last. Returns the number of blocks, the new ones being the last.
+    Unmarked states have weight 0 and come last. Returns the number of blocks; new blocks have the highest numbers.
     """
     lo, hi = first[b], end[b]
     begin = lo
     best_lo, best_hi = lo, lo
-    for turn in range(2):  # the first turn finds the largest part, the second numbers the others
+    for turn in range(2):  # the first pass finds the largest part, the second numbers the others
         begin = lo
         while begin < hi:
             base = weight[states[begin]] if begin < lo + n_marked else 0.0
@@ -243,26 +243,26 @@ def _split(states, label, weight, first, end, b, n_marked, n_blocks, tolerance):
     return n_blocks
 
 
-# --- A chain with states merged, and by how much its rows may be off.
+# --- The quotient, with bounds of its rounding errors.
 
 _EPS = float(np.finfo(np.float64).eps)
-_ALIKE = 8.0 * _EPS  # probabilities that are no further apart are the same up to the rounding of their rows
-_LIMIT = 64.0 * _EPS  # rows of one block that are further apart in total are not merged
+_ALIKE = 8.0 * _EPS  # probabilities that differ by at most this are equal up to rounding
+_LIMIT = 64.0 * _EPS  # rows with a larger total difference are not merged
 _STEP = 2.0**-30
 
 
 class Quotient(NamedTuple):
-    """Blocks as states.
+    """A chain whose states are blocks.
 
     Attributes
     ----------
     labels : ndarray, shape (n,)
         The block of each state.
     support : Support
-        The row of each block's first member, and the start law, summed over blocks.
+        The row of each block's first member, and the initial distribution, summed over blocks.
     slack : float
-        Any member's row, summed over blocks, is at most this far from its block's (total absolute difference, the
-        rounding of the sums included).
+        Bound of the total absolute difference between any member's row, summed over blocks, and that of its block,
+        including the rounding of the sums.
     """
 
     labels: Labels
@@ -271,10 +271,10 @@ class Quotient(NamedTuple):
 
 
 def merged(support: Support, table: Floats) -> Quotient | None:
-    """Merge the states that behave alike and have equal rows in a table of costs; None where there are none.
+    """Merge equivalent states with equal rows in a table of costs; None if there are none.
 
-    Rows are compared up to rounding, whatever order their entries are in. Then every row is checked against the row of
-    its block, and the difference is reported.
+    Rows are compared up to rounding, regardless of the order of their entries. Then every row is checked against the
+    row of its block, and the difference is reported.
     """
     labels, n_blocks = equal_rows(table)
     if n_blocks == len(labels):
@@ -318,8 +318,8 @@ def _quotient(support: Support, labels: Labels, n_blocks: int) -> Quotient:
 def block_masses(support: Support, labels: Labels, n_blocks: int) -> Floats | csr_array:
     """Probability of entering each block from each state, and of starting in it, (n + 1, n_blocks); sparse if large.
 
-    What is above multiples of 2^-30 is summed by itself, the multiples without error: the sums are right to a unit in
-    the last place.
+    Multiples of 2^-30 are summed exactly and the remainders separately, so the sums are accurate to one unit in the
+    last place.
     """
     rows, columns = support.rows, labels[support.indices]
     coarse = np.rint(support.probabilities / _STEP) * _STEP

@@ -1,17 +1,18 @@
-"""The smallest problem that has the same answer, or one within a bound that is carried along.
+"""Reduction to a smaller problem with the same distance, up to a known bound.
 
-Replace a set of states by one state that is never left and costs the least. Every coupling of the chains is one of the
-cut chains that costs no more, so the distance can only fall. A coupling of the cut chains, continued somehow once a
-state is left out, costs at most the range of the cost from then on: the distance falls by at most
+Replace a set of states by one absorbing state of minimal cost. Every coupling of the chains induces a coupling of the
+truncated chains that costs no more, so the distance can only decrease. A coupling of the truncated chains, continued
+arbitrarily after an omitted state is reached, costs at most the range of the cost from then on. So the distance
+decreases by at most
 
     range * (E discount^T_x + E discount^T_y),
 
-T being the first time at which a chain is in a state left out. (The discounted occupancy of these states alone would
-not do: a chain may come back from them.) E discount^T is found by sending the start law along and counting what
-arrives, sums of numbers of one sign, plus all that is still under way.
+where T is the first time at which a chain is in an omitted state. (The discounted occupancy of these states would not
+be enough, because a chain may return from them.) E discount^T is computed by propagating the initial distribution and
+adding up the mass that arrives, which involves only nonnegative numbers, plus all mass not yet absorbed.
 
-States that hardly occur are left out (`truncation`), states that behave alike are merged (`partition`, `quotient`), and
-a chain with itself needs each pair of states once. `lift` maps what was found back to all states.
+Rare states are omitted here, equivalent states are merged (`core.partition`), and a chain compared with itself needs
+each pair of states only once. `core.lift` maps solutions back to all states.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -41,27 +42,27 @@ __all__ = [
 ]
 
 
-# --- Leaving out states that hardly occur.
+# --- Omitting rare states.
 
 _EPS = float(np.finfo(np.float64).eps)
-_WORTH = 0.9  # share of the states that may be left for it to be worth while
+_WORTH = 0.9  # largest share of remaining states for which truncation is worthwhile
 
 
 class Cut(NamedTuple):
-    """What is left of a chain.
+    """A truncated chain.
 
     Attributes
     ----------
     kept : ndarray
-        The states that are left; the state that stands for all others comes after them.
+        The remaining states; the state that represents all omitted ones comes after them.
     support : Support
-        Their rows and the start law.
+        Their rows and the initial distribution.
     slack : float
-        How far the rows may be off by rounding (total absolute difference).
+        Bound of the rounding error of the rows (total absolute difference).
     lost : float
         Bound of E discount^T.
     arrival : ndarray
-        E discount^T from each state that is left, and 1 for the last.
+        E discount^T from each remaining state, and 1 for the last.
     """
 
     kept: NDArray[np.int64]
@@ -72,20 +73,20 @@ class Cut(NamedTuple):
 
 
 def cut(support: Support, discount: float, left_out: float, patience: float) -> Cut | None:
-    """Leave out what loses at most `left_out` (bound of E discount^T); None where that is not worth while.
+    """Omit states with a loss of at most `left_out` (bound of E discount^T); None if this is not worthwhile.
 
     Parameters
     ----------
     support : Support
     discount, left_out : float
     patience : float
-        Transitions to look at before giving up.
+        Maximal number of transitions to process.
     """
     n, n_entries = len(support.indptr) - 2, int(support.indptr[-2])
     rows = Kernel(support.indptr[:-1], support.indices[:n_entries], support.probabilities[:n_entries])
     start = np.zeros(n)
     start[support.indices[n_entries:]] = support.probabilities[n_entries:]
-    # Each visit weighs at least (1 - discount) discount^T, so an occupancy this small loses little enough.
+    # A visit at time T has occupancy at least (1 - discount) discount^T, so a small occupancy bounds the loss.
     floor = (1.0 - discount) * left_out
     seen = reachable(rows, start)
     law = np.where(seen, 0.0, np.inf)
@@ -103,12 +104,12 @@ def cut(support: Support, discount: float, left_out: float, patience: float) -> 
 
 
 def _without(support: Support, out: NDArray[np.bool_], discount: float, floor: float, steps: int) -> Cut | None:
-    """The chain without some states, if that loses no more than allowed."""
+    """The chain without some states, if the loss is within the limit."""
     kept = np.flatnonzero(~out)
     n = len(kept)
     place = np.full(len(out), n, dtype=np.int64)
     place[kept] = np.arange(n)
-    row_place = np.append(place, n + 1)  # where each row of the support goes; those left out go nowhere
+    row_place = np.append(place, n + 1)  # new position of each row of the support; omitted rows have none
     row_place[:-1][out] = -1
     rows, columns = row_place[support.rows], place[support.indices]
     inside = (rows >= 0) & (columns < n)
@@ -123,7 +124,7 @@ def _without(support: Support, out: NDArray[np.bool_], discount: float, floor: f
     small = Support(indptr, indices.astype(np.int32), values)
     start = np.zeros(n + 1)
     start[small.indices[indptr[-2] :]] = small.probabilities[indptr[-2] :]
-    inner = int(indptr[n])  # the last state's own row is left out: what arrives there stays under the eyes
+    inner = int(indptr[n])  # without the row of the last state, the mass that reaches it remains visible in `rest`
     open_rows = Kernel(np.append(indptr[: n + 1], inner), small.indices[:inner], small.probabilities[:inner])
     law, rest = np.zeros(n + 1), start
     if not _send(*open_rows, discount, floor, law, rest, steps):
@@ -139,13 +140,13 @@ def _without(support: Support, out: NDArray[np.bool_], discount: float, floor: f
 
 @kernel
 def _send(indptr, indices, data, discount, floor, law, rest, max_steps):
-    """Send `rest` along the rows, leaving (1 - discount) of it behind in `law` everywhere it comes through.
+    """Propagate `rest` along the rows, adding the share (1 - discount) of the mass at each state to `law`.
 
-    True once at most an eighth of `floor` is under way; False as soon as every state has more than `floor`, so that
-    none is negligible, or after `max_steps` rounds. Rows may be empty.
+    True once the remaining mass is at most an eighth of `floor`; False as soon as every state has more than `floor`, so
+    that none is negligible, or after `max_steps` rounds. Rows may be empty.
     """
     n = law.size
-    least = 1e-3 * floor / n  # less than this stays where it is: it would only become smaller
+    least = 1e-3 * floor / n  # smaller masses are not propagated further
     for _ in range(max_steps):
         for x in range(n):
             mass = rest[x]
@@ -165,17 +166,17 @@ def _send(indptr, indices, data, discount, floor, law, rest, max_steps):
     return False
 
 
-# --- The smallest problem that has the same answer, or one within a bound that is carried along.
+# --- The reduced problem.
 
-LEFT_OUT = 1e-13  # what leaving states out may add to a bracket, relative to the range of the cost
-_SMALL = 500  # pairs below which nothing is looked for,
-_QUICK = 6000  # ... and successors of all pairs together: looking may take 2 % of a solve
-_FEW = 64  # states below which none are left out
-_PATIENCE = 10.0  # transitions to look at for each pair of states before leaving out is given up
+LEFT_OUT = 1e-13  # maximal widening of brackets by truncation, relative to the range of the cost
+_SMALL = 500  # no reduction below this number of pairs,
+_QUICK = 6000  # ... or of successors of all pairs: the search may take 2 % of a solve
+_FEW = 64  # no truncation below this number of states
+_PATIENCE = 10.0  # maximal transitions per pair of states that truncation may process
 
 
 class ReducedSide(NamedTuple):
-    """What became of one chain: some states left out, then some merged; None where nothing was."""
+    """The reductions of one chain: truncation, then merging; None for steps that were not applied."""
 
     n: int
     cut: Cut | None = None
@@ -183,37 +184,37 @@ class ReducedSide(NamedTuple):
 
     @property
     def untouched(self) -> bool:
-        """Whether nothing was done."""
+        """Whether the chain was not reduced."""
         return self.cut is None and self.quotient is None
 
     @property
     def slack(self) -> float:
-        """How far rows may be off."""
+        """Bound of the error of the rows."""
         return (0.0 if self.cut is None else self.cut.slack) + (0.0 if self.quotient is None else self.quotient.slack)
 
     @property
     def lost(self) -> float:
-        """What leaving states out may have lost."""
+        """Bound of the loss by truncation."""
         return 0.0 if self.cut is None else self.cut.lost
 
     @property
     def kept(self) -> Labels:
-        """The states that were not left out."""
+        """The states that were kept."""
         return np.arange(self.n) if self.cut is None else self.cut.kept
 
     @property
     def n_cut(self) -> int:
-        """Number of states after leaving out, with the one that stands for those."""
+        """Number of states after truncation, including the one that represents omitted states."""
         return self.n if self.cut is None else len(self.cut.kept) + 1
 
     @property
     def labels(self) -> Labels:
-        """The block of each state that was not left out, and of the one that stands for those."""
+        """The block of each kept state, and of the state that represents omitted ones."""
         return np.arange(self.n_cut) if self.quotient is None else self.quotient.labels
 
     @property
     def arrival(self) -> Floats:
-        """E discount^T from each state, T being when a state left out is reached."""
+        """E discount^T from each state, where T is the time at which an omitted state is reached."""
         probability = np.zeros(self.n)
         if self.cut is not None:
             probability[:] = 1.0
@@ -227,11 +228,11 @@ class Reduced(NamedTuple):
     Attributes
     ----------
     problem : UnitProblem
-        To be solved.
+        The reduced problem.
     cut : UnitProblem
-        The problem without the states left out, before others were merged.
-    x, y : Side
-        What became of the chains.
+        The problem after truncation, before states were merged.
+    x, y : ReducedSide
+        The reductions of the chains.
     mirrored : bool
         Whether the smaller problem compares a chain with itself, and the cost is symmetric.
     """
@@ -244,16 +245,16 @@ class Reduced(NamedTuple):
 
     @property
     def lost(self) -> float:
-        """The distance is at most this much above that of the smaller problem."""
+        """Bound of the difference between the distance and that of the smaller problem."""
         return self.x.lost + self.y.lost
 
     def pairs(self, choice: PairChoice) -> Pairs:
-        """The pairs to work on: each once where a chain is compared with itself."""
+        """The pairs to solve; unordered pairs if a chain is compared with itself."""
         pairs = choose(self.problem, choice)
         return folded(pairs) if self.mirrored else pairs
 
     def spread(self, table: Floats) -> Floats:
-        """A table of the smaller problem for all states, NaN where states were left out."""
+        """Expand a table of the smaller problem to all states, NaN for omitted ones."""
         if self.x.untouched and self.y.untouched:
             return table
         full = np.full((self.x.n, self.y.n), np.nan)
@@ -262,23 +263,23 @@ class Reduced(NamedTuple):
         return full
 
     def words(self) -> str:
-        """What was done, for people; empty where nothing was."""
+        """A description of the reduction; empty if there was none."""
         done = []
         if self.cut.shape != (self.x.n, self.y.n):
-            done.append(f"left out rare states ({' x '.join(str(len(s.kept)) for s in (self.x, self.y))} stay)")
+            done.append(f"omitted rare states ({' x '.join(str(len(s.kept)) for s in (self.x, self.y))} remain)")
         if self.problem.shape != self.cut.shape:
-            done.append(f"merged states that behave alike ({' x '.join(map(str, self.problem.shape))} blocks)")
+            done.append(f"merged equivalent states ({' x '.join(map(str, self.problem.shape))} blocks)")
         return " and ".join(done)
 
 
 def reduce(problem: UnitProblem, left_out: float = 0.0) -> Reduced:
-    """Look for a smaller problem.
+    """Reduce a problem if possible.
 
     Parameters
     ----------
     problem : UnitProblem
     left_out : float
-        What may be lost by leaving states out; 0 keeps all, which potentials of all pairs need.
+        Maximal loss by truncation; 0 keeps all states, which is required for potentials of all pairs.
     """
     (n_x, n_y), discount = problem.shape, problem.discount
     small, x, y = problem, ReducedSide(n_x), ReducedSide(n_y)
@@ -308,7 +309,7 @@ def reduce(problem: UnitProblem, left_out: float = 0.0) -> Reduced:
 
 
 def unreduced(problem: UnitProblem) -> Reduced:
-    """The problem as it is."""
+    """The problem without any reduction."""
     return Reduced(problem, problem, ReducedSide(problem.shape[0]), ReducedSide(problem.shape[1]))
 
 
@@ -317,7 +318,7 @@ def _cut(support: Support, discount: float, left_out: float, patience: float) ->
 
 
 def _without_reduce(problem: UnitProblem, x: ReducedSide, y: ReducedSide) -> UnitProblem:
-    """The problem without the states left out; the least cost is 0."""
+    """The problem after truncation; the minimal cost is 0."""
     if x.cut is None and y.cut is None:
         return problem
     cost = np.zeros((x.n_cut, y.n_cut))
@@ -332,11 +333,11 @@ def _without_reduce(problem: UnitProblem, x: ReducedSide, y: ReducedSide) -> Uni
 
 
 def _mirrored(problem: UnitProblem) -> bool:
-    """Whether it compares a chain with itself, start laws apart, and the cost is symmetric."""
+    """Whether the two kernels are equal (initial distributions aside) and the cost is symmetric."""
     x, y, (n_x, n_y) = problem.support_x, problem.support_y, problem.shape
     k = int(x.indptr[-2])
     if n_x != n_y or k != y.indptr[-2]:
         return False
-    # What differs most often comes first: two chains of one kind have the same entries with other probabilities.
+    # Probabilities are compared first: similar chains often have equal supports but different probabilities.
     same = (x.probabilities[:k], y.probabilities[:k]), (x.indices[:k], y.indices[:k]), (x.indptr[:-1], y.indptr[:-1])
     return all(np.array_equal(one, other) for one, other in (*same, (problem.cost, problem.cost.T)))

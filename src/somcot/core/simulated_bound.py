@@ -1,16 +1,16 @@
-"""An upper bound of the distance of two simulators: what a coupling of them costs, measured on roll-outs.
+"""An upper bound of the distance between two simulators: the cost of a coupling, measured on roll-outs.
 
-Any coupling that takes each step from independent noise costs at least the distance. Three are tried:
+Any coupling that draws each step from fresh independent noise costs at least the distance. Three are tried:
 
-* *common*: both simulators get generators with the same seed, so they see the same noise;
-* *turned*: common noise, rotated for y as the linear models of both say is best (`somcot.gaussian`);
-* *assigned*: m successors of each side from m shared seeds, matched at least cost; one of the m pairs is taken at
-  random. Taken at random, each side's successor has its own law whatever the matching. Always the first would not do:
-  which partner the first gets depends on the draws.
+* *common*: both simulators get generators with the same seed, so they use the same noise;
+* *turned*: common noise, rotated for y by the rotation that is optimal for linear models of both (`somcot.gaussian`);
+* *assigned*: m successors of each side from m shared seeds, matched at minimal cost; one of the m pairs is chosen at
+  random. With a random choice, each side's successor has the correct distribution for any matching. Always choosing
+  the first would be biased, because the partner of the first depends on the draws.
 
-The best is chosen on roll-outs of its own and measured on others, so that the choice does not make it look better than
-it is. No roll-out is cut: after a while the rest of the discounted sum is replaced by the cost at a geometric time,
-which is right on average.
+The coupling is chosen on separate pilot roll-outs, so that the choice does not bias the measurement. Roll-outs are not
+truncated: after some steps the remainder of the discounted sum is replaced by the cost at a geometric time, which is
+unbiased.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Simulators = tuple[Callable[..., Any], Callable[..., Any]]  # of x and of y
 PairCost = str | Callable[[Floats, Floats], Any]
 Rng = np.random.Generator
 COUPLINGS = ("common", "turned", "assigned")
-_PILOT = 0.25  # share of the roll-outs, on top, that the coupling is chosen on
-_LATE = 0.01  # weight of the discounted sum that a geometric time stands for
+_PILOT = 0.25  # additional share of roll-outs for choosing the coupling
+_LATE = 0.01  # weight of the remainder that a geometric time replaces
 _LARGEST_SEED = 2**63 - 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SimulatedUpper:
-    """An upper bound of a distance, measured.
+    """A measured upper bound of a distance.
 
     Attributes
     ----------
@@ -47,11 +47,11 @@ class SimulatedUpper:
         Mean cost of the coupling: at least the distance, up to its standard error.
     standard_error : float
     coupling : {"common", "turned", "assigned"}
-        The one that was chosen.
+        The chosen coupling.
     pilot : dict of str to float
-        What each coupling cost on the roll-outs that served to choose.
+        Mean cost of each coupling on the pilot roll-outs.
     n_rollouts : int
-        Behind `bound`.
+        Number of roll-outs behind `bound`.
     """
 
     bound: float
@@ -84,7 +84,7 @@ class SimulatedUpper:
 
 
 class _Game(NamedTuple):
-    """The two simulators, x first, and what their difference costs."""
+    """The two simulators, x first, and the cost."""
 
     reset: Simulators
     step: Simulators
@@ -104,24 +104,24 @@ def simulated_upper(
     n_draws: int = 8,
     rng: int | Rng | None = None,
 ) -> SimulatedUpper:
-    """Measure an upper bound of the distance of two simulators of real vectors.
+    """Measure an upper bound of the distance between two simulators of real vectors.
 
-    Tight where both simulators use their noise alike; where they do not, it is loose but still holds.
+    It is tight if both simulators use their noise in the same way; otherwise it is loose but still valid.
 
     Parameters
     ----------
     reset : pair of callables
-        Of x and of y: ``reset(n, rng)`` returns n first states, (n, d).
+        For x and y: ``reset(n, rng)`` returns n initial states, (n, d).
     step : pair of callables
-        ``step(states, rng)`` returns the next states, (n, d). All randomness must come from `rng`, and nothing else may
-        be remembered from call to call.
+        ``step(states, rng)`` returns the next states, (n, d). All randomness must come from `rng`, and the function
+        must be stateless.
     cost : {"euclidean", "sqeuclidean"} or callable
-        Or a function of two arrays (..., d) that returns (...).
+        A function takes two arrays (..., d) and returns (...).
     discount : float
     n_rollouts : int
-        How many the bound is measured on; a quarter as many, and others, serve to choose the coupling.
+        Number of roll-outs for the bound; additional pilot roll-outs, a quarter as many, choose the coupling.
     n_draws : int
-        How many successors are matched.
+        Number of successors that are matched.
     rng : None, int or Generator
 
     Examples
@@ -171,7 +171,7 @@ def _rolled(game: _Game, coupling: str, n: int, rng: Rng) -> Floats:
 def _common(
     game: _Game, now: tuple[Floats, Floats] | None, n: int, turn: Floats | None, rng: Rng
 ) -> tuple[Floats, Floats]:
-    """Successors of each pair from the same noise, or n pairs of first states."""
+    """Successors of each pair from the same noise, or n pairs of initial states."""
     seed = int(rng.integers(_LARGEST_SEED))
     return _call(game, 0, now, n, np.random.default_rng(seed)), _call(game, 1, now, n, _generator(seed, turn))
 
@@ -192,12 +192,12 @@ def _assigned(
 
 
 def _choice(n: int, n_draws: int, rng: Rng) -> Ints:
-    """Which of the matched pairs is taken: whatever the draws were, each with the same probability."""
+    """Index of the matched pair to use: uniform and independent of the draws."""
     return rng.integers(n_draws, size=n)
 
 
 class _NoiseTurn(np.random.Generator):
-    """A generator whose vectors of normal numbers are rotated: as normal as before."""
+    """A generator whose normal vectors are rotated, which preserves their distribution."""
 
     def __init__(self, seed: int, turn: Floats) -> None:
         super().__init__(np.random.default_rng(seed).bit_generator)
@@ -215,7 +215,7 @@ class _NoiseTurn(np.random.Generator):
 
 
 class _Recorded(np.random.Generator):
-    """A generator that keeps the normal numbers it gave."""
+    """A generator that records the normal numbers it returned."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(np.random.default_rng(seed).bit_generator)
@@ -231,7 +231,7 @@ class _Recorded(np.random.Generator):
 
 
 def _best_turn(game: _Game, rng: Rng) -> Floats | None:
-    """The rotation that is best for the linear models of both sides; None where steps do not draw one normal vector."""
+    """The optimal rotation for linear models of both sides; None if a step does not draw one normal vector."""
     of_x, of_y = _linear(game, 0, rng), _linear(game, 1, rng)
     if of_x is None or of_y is None or of_x[1].shape != of_y[1].shape:
         return None
@@ -243,7 +243,7 @@ def _best_turn(game: _Game, rng: Rng) -> Floats | None:
 
 
 def _linear(game: _Game, side: int, rng: Rng, n: int = 200, n_steps: int = 20) -> tuple[Floats, Floats] | None:
-    """A and S of x' = A x + a + S e by least squares on what the simulator did with the e that it drew."""
+    """A and S of x' = A x + a + S e by least squares, from recorded noise e of the simulator."""
     states = _call(game, side, None, n, np.random.default_rng(int(rng.integers(_LARGEST_SEED))))
     rows, results = [], []
     for _ in range(n_steps):
@@ -260,9 +260,9 @@ def _linear(game: _Game, side: int, rng: Rng, n: int = 200, n_steps: int = 20) -
 
 
 def _call(game: _Game, side: int, now: tuple[Floats, Floats] | None, n: int, rng: Rng) -> Floats:
-    """States of one simulator, checked: first ones, or those after `now`."""
-    name, given = ("reset", game.reset[side](n, rng)) if now is None else ("step", game.step[side](now[side], rng))
-    states = np.asarray(given, dtype=np.float64)
+    """Checked states of one simulator: initial states, or the successors of `now`."""
+    name, output = ("reset", game.reset[side](n, rng)) if now is None else ("step", game.step[side](now[side], rng))
+    states = np.asarray(output, dtype=np.float64)
     expected = f"({n}, d)" if now is None else str(now[side].shape)
     if states.ndim != 2 or len(states) != n or (now is not None and states.shape != now[side].shape):
         raise ValueError(f"{name}[{side}]: returned shape {states.shape}, expected {expected}")
@@ -275,10 +275,10 @@ def _generator(seed: int, turn: Floats | None) -> Rng:
     return np.random.default_rng(seed) if turn is None else _NoiseTurn(seed, turn)
 
 
-def _pair(name: str, given: object) -> Simulators:
-    if not (isinstance(given, (tuple, list)) and len(given) == 2 and all(map(callable, given))):
-        raise TypeError(f"{name}: found {given!r}, expected a pair of callables, that of x and that of y")
-    return given[0], given[1]
+def _pair(name: str, functions: object) -> Simulators:
+    if not (isinstance(functions, (tuple, list)) and len(functions) == 2 and all(map(callable, functions))):
+        raise TypeError(f"{name}: found {functions!r}, expected a pair of callables, that of x and that of y")
+    return functions[0], functions[1]
 
 
 def _pair_cost(cost: PairCost) -> Callable[[Floats, Floats], Floats]:

@@ -1,12 +1,12 @@
-"""Bellman improvement: the best transition coupling of every state pair for a given potential."""
-# From the user's problem to compiled code, each record with what the next one needs:
+"""Bellman improvement: the optimal transition coupling of every state pair against a potential."""
+# Records from the user's problem to compiled code, each built from the previous one:
 #   Problem      two chains, a cost and a clock, in the user's units (`somcot.problem`)
-#   UnitProblem  its supports, with the cost scaled to [0, 1] and the discount; much of the code makes its own
-#   Reduced      a UnitProblem with the same answer but fewer states, and the way back (`core.reduction`)
-#   Pairs        the pairs of states that take part, numbered (`core.pairs`)
+#   UnitProblem  its supports, with the cost scaled to [0, 1] and the discount
+#   Reduced      an equivalent UnitProblem with fewer states, and the mapping back (`core.reduction`)
+#   Pairs        the numbered pairs of states (`core.pairs`)
 #   Sweep        one transport problem per pair, each with its last basis: `improve(V)` solves all of them once
-#   _Sizes       how large these transport problems are, so what to allocate; needed in the constructor alone
-#   Task         all of them as arrays, as the kernels take them (`core.transport.wide_pairs`)
+#   _Sizes       the sizes of these transport problems, for allocation in the constructor
+#   Task         all of them as arrays for the kernels (`core.transport.wide_pairs`)
 #   _Problems    a Task divided into slices of narrow problems and a list of wide ones, which other kernels solve
 # Solvers see the first five. `Solution` (policy_iteration) is a Sweep with the potential that it has reached.
 
@@ -29,22 +29,22 @@ from somcot.problem import UnitProblem
 
 __all__ = ["Improvement", "Sweep", "transport_values"]
 
-# Work of one slice, in cells of cost matrices: about 30 ms, so that signals get through.
+# Work of one slice, in cells of cost matrices: about 30 ms, so that signals are handled in between.
 _SLICE = 500_000
 
 
 class Improvement(NamedTuple):
-    """What one sweep found.
+    """The result of one sweep.
 
     Attributes
     ----------
     low, high : ndarray, shape (n_pairs + 1,)
-        Bounds of the optimal transport value of each pair, and last of the start laws, for the potential given. They
-        hold for the rows as floats divided by their exact sums (see `somcot.certificates`).
+        Bounds of the optimal transport value of each pair, with the initial distributions last. They hold for the rows
+        as floats divided by their exact sums (see `somcot.certificates`).
     value : ndarray, shape (n_pairs + 1,)
-        What the plans found cost.
+        Costs of the plans.
     changed : int
-        How many pairs got another plan.
+        Number of pairs whose plan changed.
     """
 
     low: Floats
@@ -54,19 +54,19 @@ class Improvement(NamedTuple):
 
 
 class Sweep:
-    """The transport problems of all pairs, each remembering its last optimal basis.
+    """The transport problems of all pairs, each with its last optimal basis.
 
     Parameters
     ----------
     problem : UnitProblem
     pairs : Pairs
     threads : int, optional
-        Threads to use, by default one per core. The result has the same bits whatever the number.
+        Number of threads, by default one per core. The result does not depend on it.
     hints : Sweep, optional
-        On the same pairs and the same entries of the supports; its bases give the prices to start from.
+        A sweep on the same pairs and the same entries of the supports, whose bases provide initial prices.
     targets : Pairs, optional
-        Where steps lead, by default the pairs themselves: other ones when only some pairs are to be solved, or when
-        the states change from one time to the next.
+        Pairs to which steps lead, by default the pairs themselves. They differ if only some pairs are to be solved, or
+        if the states change from one time to the next.
     """
 
     def __init__(
@@ -98,13 +98,13 @@ class Sweep:
         self._problems = _Problems(task, sizes)
 
     def improve(self, V: Floats) -> Improvement:
-        """Find the best transition coupling of every pair against the potential V, (n_x, n_y)."""
+        """Compute the optimal transition coupling of every pair against the potential V, (n_x, n_y)."""
         low, high, value = (np.empty(len(self._pair_x)) for _ in range(3))
         changed = self._problems.improve(V, (low, high, value), self.threads)
         return Improvement(low, high, value, changed)
 
     def kernel(self) -> tuple[Kernel, Floats]:
-        """The current transition coupling, (n_pairs, n_targets), and the law of the first pair, (n_targets,)."""
+        """The current transition coupling, (n_pairs, n_targets), and the initial distribution, (n_targets,)."""
         n, n_arcs = len(self.pairs), len(self._bases.cells)
         indptr = np.zeros(n + 2, dtype=np.int64)
         indices = np.empty(n_arcs, dtype=np.int32)
@@ -119,35 +119,35 @@ class Sweep:
         return Kernel(indptr[: n + 1], indices[:begin], data[:begin]), start
 
     def unfolded(self, problem: UnitProblem) -> Sweep:
-        """The same plans with every pair for itself; a mirror image has the plan of its pair, turned over."""
+        """The same plans on unfolded pairs; a mirror image has the transposed plan of its pair."""
         if not self.pairs.folded:
             return self
-        whole = Sweep(problem, self.pairs.unfolded(), self.threads)
-        x, y = whole.pairs.x, whole.pairs.y
+        full = Sweep(problem, self.pairs.unfolded(), self.threads)
+        x, y = full.pairs.x, full.pairs.y
         source = np.append(self.pairs.index[x, y], len(self.pairs))
-        lengths = np.diff(whole._bases.ptr)
-        arcs = np.arange(lengths.sum()) + np.repeat(self._bases.ptr[source] - whole._bases.ptr[:-1], lengths)
+        lengths = np.diff(full._bases.ptr)
+        arcs = np.arange(lengths.sum()) + np.repeat(self._bases.ptr[source] - full._bases.ptr[:-1], lengths)
         cells = self._bases.cells[arcs]
-        # A cell is i * columns + j; the turned-over plan has rows for columns.
+        # A cell is i * columns + j; the transposed plan exchanges rows and columns.
         rows, columns = (np.diff(side.indptr) for side in (self._x, self._y))
         turned = np.repeat(np.append(x > y, False), lengths)
-        n, m = (np.repeat(sizes[at], lengths) for sizes, at in ((rows, whole._pair_x), (columns, whole._pair_y)))
-        whole._bases.cells[:] = np.where(turned, cells % n * m + cells // n, cells)
-        whole._bases.flows[:] = self._bases.flows[arcs]
-        whole._bases.known[:] = self._bases.known[source]
-        return whole
+        n, m = (np.repeat(sizes[at], lengths) for sizes, at in ((rows, full._pair_x), (columns, full._pair_y)))
+        full._bases.cells[:] = np.where(turned, cells % n * m + cells // n, cells)
+        full._bases.flows[:] = self._bases.flows[arcs]
+        full._bases.known[:] = self._bases.known[source]
+        return full
 
     def gap_of(self, V: Floats, other: Sweep, weight: Floats) -> float:
-        """How much more than optimal another sweep's plans cost against this one's potentials.
+        """Excess cost of another sweep's plans relative to this sweep's potentials.
 
         Parameters
         ----------
         V : ndarray, shape (n_x, n_y)
             The potential that the bases of this sweep are optimal for.
         other : Sweep
-            On the same pairs and the same entries of the supports, with other probabilities.
+            A sweep on the same pairs and the same entries of the supports, with other probabilities.
         weight : ndarray, shape (n_pairs + 1,)
-            The weight of each pair, and of the start laws last.
+            The weight of each pair, with that of the initial distributions last.
         """
         gap: float = cross_gap(
             V, self._pair_x, self._pair_y, self._x, self._y, self._bases, other._bases, self._unit, weight
@@ -162,14 +162,14 @@ class Sweep:
         V : ndarray, shape (n_x, n_y)
             The potential that the current bases are optimal for.
         weight : ndarray, shape (n_pairs + 1,)
-            The weight of each pair, and of the start laws last.
+            The weight of each pair, with that of the initial distributions last.
         """
         slots_x, slots_y = np.zeros(len(self._x.indices)), np.zeros(len(self._y.indices))
         add_potentials(V, self._pair_x, self._pair_y, self._x, self._y, self._bases, weight, slots_x, slots_y)
         return slots_x, slots_y
 
     def resume(self, V: Floats, last: Sweep) -> None:
-        """Take over the bases of a sweep on the same pairs, optimal for V, where they fit (see `bellman.repair`)."""
+        """Reuse the bases of a sweep on the same pairs, optimal for V, where possible (`core.transport.repair`)."""
 
         def run(lo: int, hi: int) -> int:
             taken: int = repair(
@@ -182,18 +182,18 @@ class Sweep:
         in_slices(run, cut(work, 4 * _SLICE), self.threads)
 
     def margins(self, V: Floats, wanted: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-        """How far the wanted pairs (start laws last) are from another basis: in masses, and in reduced costs."""
+        """Margins of the bases of the wanted pairs (initial distributions last): in mass and in reduced cost."""
         flow, cost = np.empty(len(self._pair_x)), np.empty(len(self._pair_x))
         margins(V, self._pair_x, self._pair_y, self._x, self._y, self._unit, self._bases, wanted, flow, cost)
         return flow, cost
 
     def change(self, slots_x: Floats, slots_y: Floats) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats]:
-        """The change of the transition coupling when the probabilities change so, as triplets over pairs.
+        """The change of the transition coupling for a change of the probabilities, as triplets over pairs.
 
         Parameters
         ----------
         slots_x, slots_y : ndarray
-            One number per entry of each chain's support, 0 in sum over each row.
+            One number per entry of each chain's support; every row sums to 0.
         """
         change = np.empty(len(self._bases.cells))
         move(self._pair_x, self._pair_y, self._x, self._y, self._bases, slots_x, slots_y, change)
@@ -206,9 +206,9 @@ class Sweep:
 
 
 def transport_values(V: Floats, x: Support, y: Support, pair_x: NDArray[np.int32], pair_y: NDArray[np.int32]) -> Floats:
-    """Optimal transport values of pairs of rows against the cost V, upper bounds; `x` and `y` may hold any rows.
+    """Upper bounds of the optimal transport values of pairs of rows against the cost V, for arbitrary rows.
 
-    Any number of kernels can be laid end to end in `x` and `y`: a pair names rows, and entries name columns of V.
+    Several kernels can be concatenated in `x` and `y`: pairs refer to rows, and entries to rows and columns of V.
     """
     sizes = _Sizes.of(x, y, pair_x, pair_y)
     one, other = _rows(x, 2**61 // sizes.unit), _rows(y, 2**61 // sizes.unit)
@@ -220,7 +220,7 @@ def transport_values(V: Floats, x: Support, y: Support, pair_x: NDArray[np.int32
 
 
 class _Sizes(NamedTuple):
-    """How large the transport problems are: rows and columns of each, cells of its matrix, and the widest supports."""
+    """Sizes of the transport problems: rows and columns of each, cells of its matrix, and the widest supports."""
 
     rows: NDArray[np.int64]
     columns: NDArray[np.int64]
@@ -237,11 +237,11 @@ class _Sizes(NamedTuple):
 
     @property
     def unit(self) -> int:
-        """What a unit of mass is divided into, so that perturbed masses stay whole numbers."""
+        """Number of parts of a unit of mass, such that perturbed masses are integers."""
         return 1 << (2 * self.widest[0] + 1).bit_length()
 
     def bases(self) -> Bases:
-        """Room for a basis of each."""
+        """Storage for a basis of each problem."""
         ptr = np.zeros(len(self.rows) + 1, dtype=np.int64)
         np.cumsum(self.rows + self.columns - 1, out=ptr[1:])
         known = np.zeros(len(self.rows), dtype=np.uint8)
@@ -249,7 +249,7 @@ class _Sizes(NamedTuple):
 
 
 class _Problems:
-    """Transport problems, the narrow ones in the order given and the wide ones in their own."""
+    """Transport problems: narrow ones in the input order, wide ones reordered."""
 
     def __init__(self, task: Task, sizes: _Sizes) -> None:
         self._task = task
@@ -262,7 +262,7 @@ class _Problems:
         self._slices = cut(work, _SLICE)
 
     def improve(self, V: Floats, targets: tuple[Floats, Floats, Floats], threads: int) -> int:
-        """Solve all; `targets` receives bounds and values. Returns how many bases changed."""
+        """Solve all problems; `targets` receives bounds and values. Returns the number of changed bases."""
 
         def run(lo: int, hi: int) -> int:
             changed: int = optimise(self._narrow[lo:hi], V, *self._task, *targets)
@@ -273,7 +273,7 @@ class _Problems:
 
 
 def _and_last(states: NDArray[np.int32], last: int) -> NDArray[np.int32]:
-    """States and one more; `np.append` takes three times as long."""
+    """Append one state; `np.append` takes three times as long."""
     extended = np.empty(len(states) + 1, dtype=np.int32)
     extended[:-1], extended[-1] = states, last
     return extended

@@ -1,10 +1,10 @@
-"""Exact optimal transport between two rows of probabilities, for many pairs of rows at once.
+"""Exact optimal transport between two rows of probabilities, for many pairs of rows.
 
-The problem of a pair (x, y) is to move P(.|x) onto Q(.|y) at the least cost, where going to x' and y' together costs
-V(x', y'). Only successors with positive probability (the two supports) take part.
+The problem of a pair (x, y) is to transport P(.|x) to Q(.|y) at minimal cost, where the joint step to (x', y') costs
+V(x', y'). Only successors with positive probability (the two supports) are included.
 
-Single rows and columns and 2-by-2 problems have closed forms; the rest goes to the transportation simplex of
-`bellman.tree`, which starts from the pair's last basis. Masses are integers, see there.
+Single rows and columns and 2-by-2 problems have closed forms. All others are solved by the transportation simplex of
+`narrow_simplex`, which starts from the pair's last basis and uses integer masses.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -31,8 +31,8 @@ EPS = np.finfo(np.float64).eps
 class Rows(NamedTuple):
     """Rows of probabilities on their supports (CSR), as floats and as integer masses.
 
-    The rows that are meant are the floats divided by their exact sums. For each row, ``excess`` bounds how far that sum
-    is from 1, and ``rounding`` bounds the total variation between the row that is meant and its integer masses.
+    The exact rows are the floats divided by their exact sums. For each row, ``excess`` bounds the difference of that
+    sum from 1, and ``rounding`` bounds the total variation between the exact row and its integer masses.
     """
 
     indptr: NDArray[np.int64]
@@ -46,8 +46,8 @@ class Rows(NamedTuple):
 class Bases(NamedTuple):
     """A basis of the transport problem of every pair.
 
-    Arcs ``ptr[k]:ptr[k + 1]`` belong to pair k: the local cell ``i * columns + j`` and its integer flow. Meaningful
-    once ``known[k]`` is 1.
+    Arcs ``ptr[k]:ptr[k + 1]`` belong to pair k: the local cell ``i * columns + j`` and its integer flow. Valid once
+    ``known[k]`` is 1.
     """
 
     ptr: NDArray[np.int64]
@@ -60,10 +60,10 @@ class Bases(NamedTuple):
 def optimise(todo, V, pair_x, pair_y, x, y, unit, bases, hints, low, high, values):
     """Solve the transport problems of the pairs `todo` against the cost V, each from its last basis.
 
-    A pair without one starts at the prices of its basis in `hints`, which has the same entries with other masses, or,
-    if there is none either, at those of the pair before. ``values[k]`` receives the cost of the plan found, ``low[k]``
-    and ``high[k]`` bounds of the optimal value that hold up to the rounding of one sum of the size of V (see
-    `somcot.certificates`). Returns how many bases changed.
+    A pair without a basis starts from the prices of its basis in `hints`, which has the same entries with other masses,
+    or else from those of the previous pair. ``values[k]`` receives the cost of the plan, ``low[k]`` and ``high[k]``
+    bounds of the optimal value that hold up to the rounding of one sum of the size of V (see `somcot.certificates`).
+    Returns the number of changed bases.
     """
     rows, columns = widest(todo, pair_x, x), widest(todo, pair_y, y)
     tree, buffer = new_tree(rows + columns), np.empty(rows * columns)
@@ -76,7 +76,7 @@ def optimise(todo, V, pair_x, pair_y, x, y, unit, bases, hints, low, high, value
         n, m = x1 - x0, y1 - y0
         cells = bases.cells[bases.ptr[k] : bases.ptr[k + 1]]
         flows = bases.flows[bases.ptr[k] : bases.ptr[k + 1]]
-        # Costs relative to one entry: rounding then follows their spread, not the size of V.
+        # Costs relative to one entry: rounding then scales with their range, not with the size of V.
         base = V[x.indices[x0], y.indices[y0]]
         C = buffer[: n * m].reshape(n, m)
         spread = gather(C, V, x.indices[x0:x1], y.indices[y0:y1], base)
@@ -112,7 +112,7 @@ def optimise(todo, V, pair_x, pair_y, x, y, unit, bases, hints, low, high, value
 
 @part
 def power_of(unit):
-    """The exponent of a power of two: shifting by it is dividing, at a tenth of the time."""
+    """The exponent of a power of two: a shift replaces a division, in a tenth of the time."""
     shift = np.int64(0)
     while unit >> shift > 1:
         shift += 1
@@ -129,7 +129,7 @@ def rounded(flow, shift):
 def bounds_of_plan(C, cells, flows, shift, x, row, y, column, potential, base, spread):
     """Bounds of the optimal value and the cost of the plan, see `optimise`; 2 by 2 needs no potentials.
 
-    Cells are split and looked up without a sign: Numba tests signed places for being counted from the end.
+    Indices are unsigned: for signed ones Numba adds a test for negative values.
     """
     n, m = C.shape
     eps = EPS * (n + m + 8)
@@ -155,7 +155,7 @@ def bounds_of_plan(C, cells, flows, shift, x, row, y, column, potential, base, s
 
 @kernel
 def _dual_value(p, q, potential, relative):
-    """What the potentials promise for the marginals p and q, less `relative` times the largest of them."""
+    """Dual value of the potentials for the marginals p and q, minus `relative` times the largest potential."""
     value = 0.0
     reach = 0.0
     for i in range(p.size):
@@ -169,10 +169,10 @@ def _dual_value(p, q, potential, relative):
 
 @kernel
 def cross_gap(V, pair_x, pair_y, x, y, bases, plans, unit, weight):
-    """What the plans of one set of bases lose against the potentials of another, summed over pairs with weights.
+    """Weighted sum over pairs of the excess cost of the plans of one set of bases relative to another's potentials.
 
-    The potentials belong to `bases`, which are optimal for V and the probabilities of `x` and `y`; where those are 0
-    the potentials are extended as far as they go. Every term is at least 0.
+    The potentials belong to `bases`, which are optimal for V and the probabilities of `x` and `y`; at entries of
+    probability 0 the potentials are extended to the largest feasible values. Every term is at least 0.
     """
     tree, buffer = _workspace(pair_x, pair_y, x, y)
     shift = power_of(unit)
@@ -220,7 +220,7 @@ def _workspace(pair_x, pair_y, x, y):
 def kernel_entries(pair_x, pair_y, x, y, unit, bases, index, indptr, indices, data):
     """Write the transition coupling of every pair as CSR rows over pairs.
 
-    Arcs with less mass than the rounding of the row are left out, which also keeps successors of probability 0 out.
+    Arcs with less mass than the rounding of the row are omitted, which also excludes successors of probability 0.
     """
     rounding = np.int64((1 << 61) // unit * EPS)
     shift = power_of(unit)
@@ -268,11 +268,11 @@ def add_potentials(V, pair_x, pair_y, x, y, bases, weight, slots_x, slots_y):
 
 @kernel
 def balance(indptr, probabilities, masses, total, excess, rounding):
-    """Let the largest mass of every row take what the row lacks of `total`; bound what the row then differs by.
+    """Add the remainder to `total` to the largest mass of every row, and bound the resulting error.
 
-    ``excess[row]`` bounds how far the sum of the floats is from 1 and ``rounding[row]`` the total variation between
-    masses / total and floats / sum. The sum is compensated (Ogita, Rump, Oishi 2005, Sum2: error at most u sum +
-    (n u)^2 sum, with u = eps / 2), so its own error hardly counts even in rows of millions.
+    ``excess[row]`` bounds the difference of the sum of the floats from 1 and ``rounding[row]`` the total variation
+    between masses / total and floats / sum. The sum is compensated (Ogita, Rump, Oishi 2005, Sum2: error at most u sum
+    + (n u)^2 sum, with u = eps / 2), so its error is negligible even in rows with millions of entries.
     """
     for row in range(indptr.size - 1):
         begin, end = indptr[row], indptr[row + 1]
@@ -285,7 +285,7 @@ def balance(indptr, probabilities, masses, total, excess, rounding):
         taken = max(left, 1 - masses[largest])
         masses[largest] += taken
         left -= taken
-        for t in range(begin, end):  # rows of millions may lack more than the largest has
+        for t in range(begin, end):  # in rows with millions of entries the remainder may exceed the largest mass
             taken = max(left, 1 - masses[t])
             masses[t] += taken
             left -= taken
@@ -305,7 +305,7 @@ def balance(indptr, probabilities, masses, total, excess, rounding):
 
 @kernel
 def gather(C, V, rows, columns, base):
-    """C(i, j) = V(rows[i], columns[j]) - base; returns the spread of C."""
+    """C(i, j) = V(rows[i], columns[j]) - base; returns the range of C."""
     for i in range(rows.size):
         row = np.uint32(rows[i])
         for j in range(columns.size):
@@ -327,7 +327,7 @@ def _spread(C):
 
 @kernel
 def _only_plan(a, b, unit, cells, flows):
-    """A single row or column: there is nothing to choose."""
+    """The unique plan of a single row or column."""
     for t in range(cells.size):
         cells[t] = t
         flows[t] = unit * (a[t] if b.size == 1 else b[t])
@@ -336,7 +336,7 @@ def _only_plan(a, b, unit, cells, flows):
 
 @kernel
 def _two_by_two(C, a, b, unit, tolerance, cells, flows, known):
-    """The diagonal or the counter-diagonal takes all it can, whichever is cheaper; ties keep the last plan."""
+    """Fill the diagonal or the antidiagonal, whichever is cheaper; ties keep the last plan."""
     gain = C[0, 0] + C[1, 1] - C[0, 1] - C[1, 0]
     column = 0 if gain <= 0.0 else 1  # the column that row 0 prefers
     if known and (cells[0] == column or abs(gain) <= tolerance):

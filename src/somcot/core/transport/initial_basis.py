@@ -1,25 +1,25 @@
-"""Prices to start from for many wide transport problems at once: entropic transport in two matrix products a step.
+"""Initial bases and initial prices for wide transport problems; prices come from entropic transport.
 
-With the optimal prices of the columns, and rows priced by their cheapest cell, all arcs of the optimal basis cost 0
-and no cell costs less. A basis that takes cheap cells in the order of the rows still misses most of those arcs: which
-of them has which flow is decided from the leaves inwards. So Prim's algorithm builds the least spanning tree of the
-reduced costs, and its leaves are closed one after the other, each over the arc to its parent. A line that has not
-enough mass for its leaf closes first and leaves the other open; what is open in the end is filled row by row, cheapest
-column first.
+With the optimal prices of the columns, and rows priced by their cheapest cell, all arcs of the optimal basis have
+reduced cost 0, the minimum. A basis that takes cheap cells in the order of the rows still misses most of those arcs,
+because flows are determined from the leaves inwards. So Prim's algorithm builds the minimum spanning tree of the
+reduced costs, and its leaves are closed one after the other, each over the arc to its parent. A line with too little
+mass for its leaf closes first and leaves the leaf open; open lines are finally filled row by row, cheapest column
+first.
 
-Every arc closes exactly one line, because the perturbed masses never empty two at once except the last two, so the arcs
-are n + m - 1 and have no cycle: a basis, whatever the prices. Poor prices cost pivots later, nothing else.
+Every arc closes exactly one line, because the perturbed masses never empty two lines simultaneously except the last
+two. So there are n + m - 1 arcs without a cycle: a basis for any prices. Poor prices only cost additional pivots.
 
 The entropic problems of all pairs share one kernel, exp(-V / eps), so a step of all of them is
 
     u = p / (K v),    v = q / (K^T u),
 
-one row of u and v for each pair. eps is halved again and again, down to a small share of the range of the costs; the
-prices are then g = eps log v. What the prices of the pairs have in common is moved into the kernel before eps changes,
-so that u and v hold only what differs between them and stay within the range of float32.
+one row of u and v for each pair. eps is halved repeatedly, down to a small share of the range of the costs; the
+prices are then g = eps log v. The mean of the prices over the pairs is moved into the kernel before eps changes, so
+that u and v contain only the differences between pairs and stay within the range of float32.
 
-Prices only choose where a simplex starts, so they need not be good. They are the same to the last bit on every machine:
-sums have a fixed order (`plumbing.product`), and exponentials and logarithms are the package's own.
+Prices only determine where the simplex starts, so they need not be accurate. They are bit-identical on every machine:
+sums have a fixed order, and exponentials and logarithms are the package's own (`compile.simd_math`).
 """
 # mypy: disable-error-code="no-untyped-def, assignment"
 # mypy: disable-error-code="no-untyped-def"
@@ -44,12 +44,12 @@ __all__ = [
 ]
 
 
-# --- A first basis from prices: the least spanning tree of the reduced costs, filled from its leaves.
+# --- An initial basis from prices: the minimum spanning tree of the reduced costs, filled from its leaves.
 
 MOST = 1 << 20  # rows and columns: their numbers have room in the last bits of a float32
 
 _FAR = np.int32(0x7F000000)  # farther than any arc; its last bits are free for a number
-_INSIDE = np.int32(0x7FFFFFFF)  # the distance of what is in the tree already
+_INSIDE = np.int32(0x7FFFFFFF)  # the distance of nodes that are already in the tree
 
 
 class Crash(NamedTuple):
@@ -66,7 +66,7 @@ class Crash(NamedTuple):
 
 @kernel
 def new_crash(size):
-    """Room for `size` rows and columns together."""
+    """Workspace for `size` rows and columns in total."""
     padded = size + 2 * LANES
     return Crash(
         np.zeros(padded, np.float32),
@@ -81,9 +81,9 @@ def new_crash(size):
 
 @kernel
 def crash_basis(C, costs, T, a, b, unit, v, cells, flows, work):
-    """Write a basis for the masses a and b (perturbed as in `bellman.tree`) at column prices v.
+    """Write a basis for the masses a and b (perturbed as in `narrow_simplex`) at column prices v.
 
-    `costs` is the memory of C and T its transpose, as in `preorder.pivot_until_optimal`.
+    `costs` is the memory of C and T its transpose, as in `wide_simplex.pivot_until_optimal`.
     """
     n, m = C.shape
     left = work.left
@@ -108,8 +108,8 @@ def crash_basis(C, costs, T, a, b, unit, v, cells, flows, work):
 def _span(costs, T, n, v, work):
     """Prim's algorithm from row 0: `joined` and `source`.
 
-    Distances are compared as whole numbers, which have the order of the positive floats with the same bits, and their
-    last bits are the number of the node, so that one minimum finds both. Whatever the costs, every node joins once.
+    Distances are compared as integers, which have the order of the positive floats with the same bits. Their last bits
+    are the number of the node, so that one minimum yields both. For any costs, every node joins once.
     """
     m, first = T.shape
     total = first + filled_up(m)
@@ -147,7 +147,7 @@ def _span(costs, T, n, v, work):
 
 @part(nan=True)
 def _offer(costs, own, others, closed, distance, source, node, first, names):
-    """Let a node that has just joined offer its arcs to the other side."""
+    """Update the distances of the other side with the arcs of a node that has just joined."""
     begin, front = np.int32(first), ~names
     for k in range(distance.size):
         reduced = short_bits(np.float32(costs[k]) - own - others[k])
@@ -168,7 +168,7 @@ def _nearest(distance):
 
 @part
 def _fill(i, j, n, m, left, cells, flows, count):
-    """Give cell (i, j) all it can take."""
+    """Assign as much mass as possible to cell (i, j)."""
     amount = min(left[i], left[n + j])
     left[i] -= amount
     left[n + j] -= amount
@@ -200,12 +200,12 @@ def _fill_open(C, v, work, cells, flows, count):
                 columns[k] = columns[n_columns]
 
 
-# --- Prices to start from for many wide transport problems at once: entropic transport in two matrix products a step.
+# --- Initial prices from entropic transport, two matrix products per step for all pairs.
 
-_FINAL = 8.0  # the last eps is the range of the costs by this times the number of columns
-_FIRST = 50.0  # the first at most the range by this
+_FINAL = 8.0  # the last eps is the range of the costs divided by this times the number of columns
+_FIRST = 50.0  # the first eps is at most the range divided by this
 _STEPS = 10  # at each eps
-_TINY = 1e-37  # the least float32 with all its digits, about
+_TINY = 1e-37  # about the smallest normal float32
 _REACH = 35.0  # prices may differ by this many eps when eps is halved
 
 
@@ -244,7 +244,7 @@ def entropic_prices(V, p, q):
 
 @part
 def _reduce_costs(V, common):
-    """Prices that leave a 0 in every row and column of V, as far as columns can; returns the range of what is left."""
+    """Prices that leave a 0 in every row and column of V where possible; returns the range of the remainder."""
     rows, columns = V.shape
     common[:] = np.inf
     scale = 0.0
@@ -284,7 +284,7 @@ def _fill_kernel(V, common, eps, K, T):
 
 @part
 def _scale(wanted, scaling, K, out):
-    """What is wanted / (scaling K), into `out`."""
+    """Write wanted / (scaling K) to `out`."""
     tiny = np.float32(_TINY)
     out[:] = np.float32(0.0)
     add_product(out, scaling, K)
@@ -310,7 +310,7 @@ def _read_off(q, v, eps, g):
 
 @part
 def _move_common(q, g, common, reach):
-    """Take the mean over the pairs out of g into `common`, and clip what is left."""
+    """Move the mean over the pairs from g to `common`, and clip the remainder."""
     for j in range(g.shape[1]):
         total, count = 0.0, 0
         for k in range(g.shape[0]):

@@ -6,7 +6,7 @@ the arc of its cycle that empties first leaves.
 Masses are integers, at least 1 each. Row i carries ``unit * a[i] + 1``, column j carries ``unit * b[j]`` and the last
 column the sum of the ones as well (Orden's perturbation; unit > 2 * rows). The surplus of a subtree is then
 ``unit * k + e`` with e between -rows and rows, and never 0, so no basis is degenerate: every pivot moves at least one
-unit of mass and strictly lowers the cost, no basis comes back, and the method ends, ties and uniform rows included.
+unit of mass and strictly lowers the cost, no basis repeats, and the method terminates, even with ties and uniform rows.
 Rounding a flow to a multiple of ``unit`` removes the perturbation exactly. A reduced cost counts as negative below
 ``-tolerance``, which exceeds the rounding error of every path sum in the tree.
 """
@@ -41,7 +41,7 @@ class Tree(NamedTuple):
 
 @kernel
 def new_tree(size):
-    """Room for a tree over `size` rows and columns together."""
+    """Workspace for a tree over `size` rows and columns in total."""
     return Tree(
         np.empty(size, np.int64),
         np.empty(size, np.int64),
@@ -56,7 +56,7 @@ def new_tree(size):
 
 @kernel
 def simplex(C, a, b, unit, tolerance, cells, flows, known, prices, tree):
-    """The general case; returns the number of pivots, or 1 for a new basis that needed none."""
+    """Solve the general case; returns the number of pivots, or 1 for a new basis that needed none."""
     n, m = C.shape
     if not known:
         greedy_basis(C, a, b, unit, prices[:m], cells, flows)
@@ -76,7 +76,7 @@ def simplex(C, a, b, unit, tolerance, cells, flows, known, prices, tree):
             pivots += 1
             clean = 0
         i = np.int64(i + 1 if i + 1 < n else 0)
-    # The next pair meets the same costs with other masses: its greedy start uses these prices.
+    # The next pair has similar costs with other masses: its greedy start uses these prices.
     copy_to(prices, v)
     if pivots > 0 or not known:
         for node in range(1, n + m):
@@ -89,7 +89,7 @@ def simplex(C, a, b, unit, tolerance, cells, flows, known, prices, tree):
 
 @kernel
 def greedy_basis(C, a, b, unit, prices, cells, flows):
-    """A first basis: each row in turn fills its cheapest open columns at the given prices."""
+    """An initial basis: each row in turn fills its cheapest open columns at the current prices."""
     n, m = C.shape
     need = np.empty(m, np.int64)
     for j in range(m):
@@ -105,7 +105,7 @@ def greedy_basis(C, a, b, unit, prices, cells, flows):
                 if need[k] > 0 and C[i, k] - prices[k] < best:
                     best = C[i, k] - prices[k]
                     j = k
-            # One of the two always has mass left, except at the very end: m + n - 1 arcs, a spanning tree.
+            # Exactly one of the two is exhausted, except at the end: m + n - 1 arcs, a spanning tree.
             amount = min(have, need[j])
             cells[count] = i * m + j
             flows[count] = amount
@@ -116,7 +116,7 @@ def greedy_basis(C, a, b, unit, prices, cells, flows):
 
 @kernel
 def build_tree(cells, flows, C, tree):
-    """Turn basis arcs into a tree rooted at row 0 and set the potentials."""
+    """Build a tree rooted at row 0 from basis arcs and set the potentials."""
     n, m = C.shape
     size = n + m
     head = tree.work[:size]
@@ -161,7 +161,7 @@ def _row_minimum(row, v):
 
 @kernel
 def _pivot(i, j, C, tree):
-    """Bring cell (i, j) into the tree: send mass round its cycle until an arc empties, and drop that arc."""
+    """Pivot: cell (i, j) enters the tree, mass moves along its cycle until an arc empties, and that arc leaves."""
     n = C.shape[0]
     parent, flow, depth = tree.parent, tree.flow, tree.depth
     # Going up from row i, arcs that start at a row lose mass; going up from column j, those that start at a column.
@@ -186,7 +186,7 @@ def _pivot(i, j, C, tree):
     while q != join:
         flow[q] += -least if q >= n else least
         q = parent[q]
-    # Hang the part below the leaving arc onto the other end of the entering one, turning the path over.
+    # Attach the subtree below the leaving arc to the other end of the entering arc, reversing the path.
     root = i if below_row else n + j
     node, above, amount = root, n + j if below_row else i, least
     while True:
@@ -222,7 +222,7 @@ def _detach(node, tree):
 
 @kernel
 def _refresh(root, C, tree):
-    """Depths and potentials of a subtree, each from its parent's so that rounding does not pile up."""
+    """Depths and potentials of a subtree, each from its parent's so that rounding does not accumulate."""
     n = C.shape[0]
     stack = tree.work
     stack[0] = root

@@ -1,12 +1,12 @@
-"""Bases of transport problems under other masses: what remains of them, and how they move.
+"""Bases of transport problems under changed masses: repair, sensitivity and margins.
 
-All three questions walk a basis, which is a spanning tree over rows 0..n-1 and columns n..n+m-1, from row 0 outwards:
-potentials follow from the root to the leaves, flows from the leaves to the root.
+All three traverse a basis, which is a spanning tree over rows 0..n-1 and columns n..n+m-1, from row 0 outwards:
+potentials are computed from the root to the leaves, flows from the leaves to the root.
 
 A basis that was optimal for V under old masses has potentials that are feasible for V under any masses. Under new ones
-some of its flows may be negative, and the dual simplex mends that: the most negative flow leaves; of the cells that
-carry mass the other way between the two halves of the tree, the one of least reduced cost enters. Masses are the
-integers of `bellman.tree`, its perturbation included.
+some of its flows may be negative, which the dual simplex repairs: the most negative flow leaves; of the cells that
+carry mass the other way between the two halves of the tree, the one of minimal reduced cost enters. Masses are the
+perturbed integers of `narrow_simplex`.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -85,7 +85,7 @@ def _potentials(cells, C, walk, potential):
 
 @kernel
 def _flows(size, walk, need, flow):
-    """The flow on each arc that gives every node what it needs; `need` is used up."""
+    """The flow on each arc that satisfies the demand of every node; `need` is overwritten."""
     for s in range(size - 1, 0, -1):
         node = walk.order[s]
         flow[walk.arc[node]] = need[node]
@@ -114,10 +114,10 @@ def _widest(pair, indptr):
 
 @kernel(name="warm start", seconds=1)
 def repair(lo, hi, V, pair_x, pair_y, x, y, unit, bases, old_x, old_y, old):
-    """Take over the bases `old` of pairs lo..hi-1, optimal for V under other masses, and make them optimal here.
+    """Reuse the bases `old` of pairs lo..hi-1, optimal for V under other masses, and make them optimal here.
 
-    Pairs with other successors than before, those that have closed forms anyway and those that take too many pivots
-    are left without a basis. Returns the number of pairs that got one.
+    Pairs whose successors changed, pairs with closed forms and pairs that need too many pivots get no basis. Returns
+    the number of pairs that got one.
     """
     wide_x, wide_y = _widest(pair_x[lo:hi], x.indptr), _widest(pair_y[lo:hi], y.indptr)
     walk, need = _new_walk(wide_x + wide_y), np.empty(wide_x + wide_y, np.int64)
@@ -169,7 +169,7 @@ def repair(lo, hi, V, pair_x, pair_y, x, y, unit, bases, old_x, old_y, old):
 
 @kernel
 def _entering(cells, leaving, C, walk, potential, inside, columns):
-    """The cell of least reduced cost from a row beyond the leaving arc into the half that holds the arc's row."""
+    """The cell of minimal reduced cost from a row beyond the leaving arc into the half that contains the arc's row."""
     n, m = C.shape
     row = cells[leaving] // m
     for s in range(n + m):  # the half below the arc first
@@ -196,7 +196,7 @@ def _entering(cells, leaving, C, walk, potential, inside, columns):
 
 @kernel
 def move(pair_x, pair_y, x, y, bases, change_x, change_y, out):
-    """How the flow on every arc changes when the masses change so: linear while the bases stay what they are."""
+    """Change of the flow on every arc for a change of the masses, which is linear for fixed bases."""
     size = _widest(pair_x, x.indptr) + _widest(pair_y, y.indptr)
     walk, need = _new_walk(size), np.empty(size)
     for k in range(pair_x.size):
@@ -213,10 +213,10 @@ def move(pair_x, pair_y, x, y, bases, change_x, change_y, out):
 
 @kernel
 def margins(V, pair_x, pair_y, x, y, unit, bases, wanted, flow, cost):
-    """The least mass on an arc of each wanted pair's basis, and the least reduced cost outside it.
+    """The smallest mass on an arc of each wanted pair's basis, and the smallest reduced cost outside it.
 
-    Where the first is above 0 the potentials are the only ones, where the second is, the plan is; infinite where there
-    is no such arc or cell.
+    If the first is positive, the potentials are unique; if the second is, the plan is unique. Infinite if no such arc
+    or cell exists.
     """
     wide_x, wide_y = _widest(pair_x, x.indptr), _widest(pair_y, y.indptr)
     walk, potential = _new_walk(wide_x + wide_y), np.empty(wide_x + wide_y)

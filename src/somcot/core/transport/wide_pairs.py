@@ -1,13 +1,13 @@
-"""Where the simplex of wide pairs starts from, sweep by sweep.
+"""Transport problems with wide supports: the loop over pairs, and the choice of the simplex's starting basis.
 
-Pairs come in an order that keeps y for as long as possible, so the columns stay the same and their prices are worth
-handing on; where both supports are the last pair's, so is the matrix of costs. Everything that is proved about a pair
-is as in `bellman.transport`: the start of the simplex decides how many pivots it takes, not whether the end is optimal.
+Pairs are ordered such that y changes rarely, so the columns stay the same and their prices can be reused; if both
+supports equal those of the previous pair, so does the cost matrix. All guarantees are as in `core.transport`: the
+starting basis affects the number of pivots, not the optimality of the result.
 
-No start is best everywhere: the last bases are, once the potential has settled; entropic prices where costs have no
-structure; the prices of the pair before where they have; and with many ties a plain greedy basis does as well. So a few
-pairs are solved from each start first, and the one with the least work is taken. Work is counted in pivots, never in
-seconds: equal problems take equal ways.
+No start is best everywhere: the last bases are best once the potential has converged, entropic prices for costs without
+structure, the prices of the previous pair for costs with structure, and with many ties a greedy basis is as good. So a
+few pairs are first solved from each start, and the one with the least work is chosen. Work is measured in pivots, not
+in seconds, so that equal problems are solved in the same way.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -46,9 +46,9 @@ __all__ = [
 ]
 
 
-# --- Exact transport for pairs whose supports are wide: the loop over pairs, and what one pair hands to the next.
+# --- Exact transport between wide supports: the loop over pairs.
 
-WIDE = 8  # rows and columns from which on this simplex is the faster one; loops over eight columns rely on it
+WIDE = 8  # rows and columns from which this simplex is faster; loops over eight columns rely on it
 LAST, GREEDY, PEEL = 0, 1, 2  # start from the last basis where there is one (else peel), or from a new one
 
 
@@ -56,9 +56,9 @@ LAST, GREEDY, PEEL = 0, 1, 2  # start from the last basis where there is one (el
 def optimise_wide(todo, V, pair_x, pair_y, x, y, unit, bases, hints, start, given, low, high, values):
     """Solve the transport problems of the pairs `todo` against V; see `transport.optimise`.
 
-    New bases are made from prices of the columns: those of the pair's basis in `hints`, else row t of `given` for pair
-    ``todo[t]``, (len(todo), V.shape[1]) or empty, else those of the pair before. Returns how many bases changed, and
-    the number of pivots.
+    New bases are built from column prices: those of the pair's basis in `hints`, else row t of `given` for pair
+    ``todo[t]``, (len(todo), V.shape[1]) or empty, else those of the previous pair. Returns the number of changed bases
+    and the number of pivots.
     """
     rows, columns = widest(todo, pair_x, x), widest(todo, pair_y, y)
     tree, crash = new_preorder(rows + columns), new_crash(rows + columns)
@@ -137,7 +137,7 @@ def _same(rows, before, now):
 
 @part
 def _choose_columns(V, columns, chosen):
-    """Copy columns of V next to each other; worth it if many pairs follow that need rows of them."""
+    """Copy columns of V to contiguous memory; worthwhile if many of the next pairs use them."""
     m = columns.size
     for i in range(V.shape[0]):
         for j in range(m):
@@ -146,9 +146,9 @@ def _choose_columns(V, columns, chosen):
 
 @part(nan=True)
 def _gather(costs, chosen, own, m, base):
-    """As `transport.gather`, from chosen columns: the rows `own` less the base, into `costs`; returns their spread.
+    """As `transport.gather`, from chosen columns: the rows `own` minus the base, to `costs`; returns their range.
 
-    The extremes are taken over whole numbers, as in `preorder`: positive floats have the order of their bits.
+    Extremes are computed over integers, as in `wide_simplex`: positive floats have the order of their bits.
     """
     above, below = np.int64(0), np.int64(0)
     for i in range(own.size):
@@ -161,16 +161,16 @@ def _gather(costs, chosen, own, m, base):
     return unbits(above) + unbits(below)
 
 
-# --- Where the simplex of wide pairs starts from, sweep by sweep.
+# --- The choice of the starting basis for each sweep.
 
 _SLICE = 1_500_000  # cells of cost matrices, about 30 ms
-_SETTLED = 0.25  # pivots for each row and column, up to which the last bases are kept without asking
-_PLACES = (0.13, 0.39, 0.61, 0.87)  # of the pairs to try on
-_PROBES, _SHARE = 5, 64  # at each place; and not more than one pair in so many
+_SETTLED = 0.25  # pivots per row and column up to which the last bases are kept without a trial
+_PLACES = (0.13, 0.39, 0.61, 0.87)  # relative positions of the trial pairs
+_PROBES, _SHARE = 5, 64  # trial pairs per position; at most one in 64 pairs overall
 
 
 class Task(NamedTuple):
-    """The transport problems of all pairs, as `transport.optimise` takes them."""
+    """The transport problems of all pairs, as arguments of `transport.optimise`."""
 
     pair_x: NDArray[np.int32]
     pair_y: NDArray[np.int32]
@@ -182,7 +182,7 @@ class Task(NamedTuple):
 
 
 class Start(NamedTuple):
-    """A way to the first basis, and what making it costs: in pivots for each row and column, or, entropic, each state.
+    """A kind of starting basis and its cost: in pivots per row and column or, for entropic prices, per state.
 
     Measured on supports of 20 to 90 (a pivot there takes 0.25 to 0.5 us).
     """
@@ -197,7 +197,7 @@ _PEEL, _ENTROPIC = Start(PEEL, False, 0.28), Start(PEEL, True, 0.6)
 
 
 class WidePairs:
-    """The pairs of a sweep whose supports are wide, at least one, in an order that keeps y as long as possible."""
+    """The pairs of a sweep with wide supports, at least one, ordered such that y changes rarely."""
 
     def __init__(self, task: Task, pairs: NDArray[np.int64]) -> None:
         self._task = task
@@ -207,10 +207,10 @@ class WidePairs:
         columns = np.diff(task.y.indptr)[task.pair_y[self._todo]]
         self._widths = float(rows.mean()), float(columns.mean())
         self._slices = cut(rows * columns, _SLICE)
-        self._pivots: list[float] = []  # a pair, sweep by sweep
+        self._pivots: list[float] = []  # per pair, for each sweep
 
     def improve(self, V: Floats, targets: tuple[Floats, Floats, Floats], threads: int) -> int:
-        """Solve all of them; `targets` receives bounds and values. Returns how many bases changed."""
+        """Solve all pairs; `targets` receives bounds and values. Returns the number of changed bases."""
         start = self._choose(V)
 
         def run(lo: int, hi: int) -> tuple[int, int]:
@@ -232,18 +232,18 @@ class WidePairs:
         return answer
 
     def _choose(self, V: Floats) -> Start:
-        """The start that takes the least work on a few pairs from two places."""
+        """The start that takes the least work on a few trial pairs."""
         first = not self._pivots
-        if first and self._task.bases.known[self._todo].any():  # taken over from another sweep
+        if first and self._task.bases.known[self._todo].any():  # reused from another sweep
             return _LAST
-        # The first potential is often the cost itself, which says little about the second.
+        # The first potential is often the cost itself, which is hardly informative about the second.
         if len(self._pivots) > 1 and self._pivots[-1] <= _SETTLED * sum(self._widths):
             return _LAST
         n_probes = min(_PROBES, len(self._todo) // (_SHARE * len(_PLACES)))
         if n_probes < 2 or (first and self._task.hints is not self._task.bases):
             return _PEEL if first else _LAST
         starts = [_GREEDY, _PEEL] if first else [_LAST, _GREEDY, _PEEL]
-        # Entropic steps go over all states: where supports are a small part of them, most of the work is lost.
+        # Entropic steps run over all states: if supports are a small part of them, most of the work is wasted.
         if 2 * self._widths[0] >= V.shape[0] and 2 * self._widths[1] >= V.shape[1]:
             starts.append(_ENTROPIC)
         places = [int(share * len(self._todo)) for share in _PLACES]
@@ -251,7 +251,7 @@ class WidePairs:
         return min(starts, key=lambda start: sum(self._work(V, few, start) for few in probes))
 
     def _work(self, V: Floats, probes: NDArray[np.int64], start: Start) -> float:
-        """Pivots a pair and what the start costs; the first pair has nobody's prices to go by and does not count."""
+        """Pivots per pair plus the cost of the start; the first trial pair has no warm start and is not counted."""
         pivots = self._pivots_of(V, probes, start) - self._pivots_of(V, probes[:1], start)
         return pivots / (len(probes) - 1) + start.cost * (sum(V.shape) if start.entropic else sum(self._widths))
 
@@ -267,7 +267,7 @@ class WidePairs:
 
 
 def _taken(bases: Bases, pairs: NDArray[np.int64]) -> Bases:
-    """The bases of some pairs, on their own."""
+    """A copy of the bases of some pairs."""
     begin, lengths = bases.ptr[pairs], (bases.ptr[1:] - bases.ptr[:-1])[pairs]
     ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     arcs = np.repeat(begin - ptr[:-1], lengths) + np.arange(ptr[-1])

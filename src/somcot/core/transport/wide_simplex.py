@@ -1,15 +1,14 @@
-"""The transportation simplex for wide supports, on a tree that lies in memory as its preorder.
+"""The transportation simplex for wide supports, on a tree stored in preorder.
 
-The method is that of `bellman.tree`, with the same masses, the same tolerance and so the same proof of its end. What
-differs is what a pivot costs where there are many rows and columns:
+The method is that of `narrow_simplex`, with the same masses, the same tolerance and so the same proof of termination.
+Pivots are cheaper for many rows and columns:
 
-* Pricing looks at all rows at once, column by column, so that every lane of a vector register has a row of its own,
-  and in float32. The few best rows of one look are then pivoted on in turn, each looked at afresh and in full; when
-  such looks find nothing more, the end is proved on the costs themselves.
-* The tree is the list of its nodes in preorder: the subtree of a node is a stretch of the list, and parents stand
-  before their children. Whether a node is below another is one comparison, a pivot moves stretches, and the new
-  potentials of a subtree are one pass over it. As in `bellman.tree` each is taken from its parent's, so rounding does
-  not pile up.
+* Pricing processes all rows together, column by column in float32, with one row per lane of a vector register. The few
+  best rows of one pass are then pivoted on in turn, each priced again in full precision; when such passes yield no
+  candidates, optimality is verified on the costs themselves.
+* The tree is the list of its nodes in preorder: the subtree of a node is a segment of the list, and parents precede
+  their children. A descendant test is one comparison, a pivot moves segments, and the new potentials of a subtree take
+  one pass over it. As in `narrow_simplex` each is computed from its parent's, so rounding does not accumulate.
 """
 # mypy: disable-error-code="no-untyped-def, assignment"
 
@@ -36,11 +35,11 @@ __all__ = [
     "write_basis",
 ]
 
-_NODE = np.uint32  # indices without a sign need no test for negative ones
+_NODE = np.uint32  # unsigned indices need no test for negative values
 _NONE = np.uint32(0xFFFFFFFF)
-_ROWS = 6  # pivots after one look at all rows
+_ROWS = 6  # pivots after one pass over all rows
 _SHARE = 0.3  # ... as long as the reduced cost is at least this share of the worst
-LANES = 32  # what vector loops do in one go, at most: arrays filled up to a multiple leave no rest to do one by one
+LANES = 32  # maximal width of vector loops: arrays padded to a multiple need no scalar remainder loop
 _ENDLESS = np.int64(0x7FFFFFFFFFFFFFFF)
 
 
@@ -48,8 +47,8 @@ class Preorder(NamedTuple):
     """Workspace: a rooted spanning tree over rows 0..n-1 and columns n..n+m-1."""
 
     parent: NDArray[np.uint32]
-    order: NDArray[np.uint32]  # the nodes, every one before its children, subtrees in one piece
-    place: NDArray[np.uint32]  # where a node stands in `order`
+    order: NDArray[np.uint32]  # the nodes; parents precede children, subtrees are contiguous
+    place: NDArray[np.uint32]  # position of a node in `order`
     size: NDArray[np.uint32]  # of the subtree of a node
     flow: NDArray[np.int64]  # on the arc to the parent
     potential: Floats
@@ -62,7 +61,7 @@ class Preorder(NamedTuple):
 
 @kernel
 def new_preorder(size):
-    """Room for a tree over `size` rows and columns together."""
+    """Workspace for a tree over `size` rows and columns in total."""
     return Preorder(
         np.empty(size, _NODE),
         np.empty(size, _NODE),
@@ -80,12 +79,12 @@ def new_preorder(size):
 
 @part(nan=True)
 def pivot_until_optimal(C, costs, T, turned, tolerance, tree):
-    """Pivot on the planted tree until no cell gains more than the tolerance; returns how often.
+    """Pivot on the tree until no cell gains more than the tolerance; returns the number of pivots.
 
-    The gain of a cell is u(i) + v(j) - C(i, j). Where to pivot is looked up in T, which is C transposed, in float32:
-    half the memory, twice the lanes. Every cell is looked at afresh before it enters, and the end is proved on C
-    itself. T is filled as soon as it is needed, unless it is `turned` already; whoever asks for it after a pivot finds
-    it filled. `costs` is the memory of C, in one row.
+    The gain of a cell is u(i) + v(j) - C(i, j). Candidates are found in T, which is C transposed, in float32: half the
+    memory, twice the lanes. Every cell is priced again before it enters, and optimality is verified on C itself. T is
+    filled when it is first needed, unless it is already `turned`; after a pivot it is always filled. `costs` is the
+    memory of C as one row.
     """
     n, m = C.shape
     u, v = tree.potential[:n], tree.potential[n : n + m]
@@ -141,10 +140,10 @@ def filled_up(size):
 
 @part(nan=True)
 def _best_of_row(costs, i, m, own, prices, names):
-    """The largest gain in row i, its column in the last bits; what stands behind the row has no price.
+    """The largest gain in row i, with its column in the last bits; padding behind the row is never chosen.
 
-    As whole numbers, because positive floats have the order of their bits and LLVM takes the maximum of whole numbers
-    in vectors.
+    Gains are compared as integers, because positive floats have the order of their bits and LLVM vectorises the
+    maximum of integers.
     """
     row = costs[i * m : i * m + prices.size]
     best = np.int64(0)
@@ -163,7 +162,7 @@ def _largest(keys):
 
 @part(nan=True)
 def _rough_gains(T, n, names, tree, gains, prices):
-    """The largest gain of every row as far as float32 goes, the row in the last bits."""
+    """The largest gain of every row in float32 accuracy, with the row in the last bits."""
     rough, minima = tree.rough[: prices.size], tree.rough[prices.size : prices.size + T.shape[1]]
     for j in range(prices.size):
         rough[j] = prices[j]
@@ -177,9 +176,9 @@ def _rough_gains(T, n, names, tree, gains, prices):
 
 @part(nan=True)
 def row_minima(T, v, least):
-    """least(i) = min_j C(i, j) - v(j), eight columns (at least there are) a pass over the rows; T is C transposed.
+    """least(i) = min_j C(i, j) - v(j), eight columns per pass over the rows (there are at least eight).
 
-    The last eight overlap with those before: a minimum does not mind.
+    T is C transposed. The last eight columns may overlap with previous ones, which does not affect a minimum.
     """
     n, last = T.shape[1], np.uint64(T.shape[0] - 8)
     for i in range(n):
@@ -195,8 +194,8 @@ def row_minima(T, v, least):
             second = _smaller(T[j + two, i] - c, T[j + three, i] - d)
             third = _smaller(T[j + four, i] - e, T[j + five, i] - f)
             fourth = _smaller(T[j + six, i] - g, T[j + seven, i] - h)
-            # Adding 0 changes nothing, but without it LLVM stores through masks, which some processors do ten times as
-            # slowly.
+            # Adding 0 has no effect, but without it LLVM uses masked stores, which are ten times slower on some
+            # processors.
             together = _smaller(_smaller(first, second), _smaller(third, fourth))
             least[i] = _smaller(together, least[i]) + np.float32(0.0)
 
@@ -208,7 +207,7 @@ def _smaller(a, b):
 
 @part(nan=True)
 def transpose(C, T):
-    """T = C transposed, in float32, eight columns (at least there are) at a time; the last eight overlap."""
+    """T = C transposed, in float32, eight columns at a time (there are at least eight); the last eight may overlap."""
     last = np.uint64(C.shape[1] - 8)
     one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
     five, six, seven = np.uint64(5), np.uint64(6), np.uint64(7)
@@ -223,14 +222,14 @@ def transpose(C, T):
 
 @part
 def _pivot(i, j, C, tree):
-    """Bring cell (i, j) into the tree: send mass round its cycle until an arc empties, and drop that arc."""
+    """Pivot: cell (i, j) enters the tree, mass moves along its cycle until an arc empties, and that arc leaves."""
     n = C.shape[0]
     parent, place, size, flow = tree.parent, tree.place, tree.size, tree.flow
     row, column = _NODE(i), _NODE(n + j)
     # Going up from the row, arcs that start at a row lose mass; going up from the column, those that start at a column.
     least, leaving, below_row = _ENDLESS, row, True
     node, target = row, place[column]
-    while target - place[node] >= size[node]:  # also where the target stands before the node: the difference wraps
+    while target - place[node] >= size[node]:  # also if the target precedes the node: the difference wraps
         if node < n and flow[node] < least:
             least, leaving = flow[node], node
         node = parent[node]
@@ -256,9 +255,9 @@ def _pivot(i, j, C, tree):
 
 @kernel
 def _hang(root, above, leaving, join, amount, C, tree):
-    """Hang the part below the leaving arc onto `above` by its node `root`, turning the path between them over.
+    """Attach the subtree below the leaving arc to `above` by its node `root`, reversing the path between them.
 
-    Nodes and places are unsigned, and so must be all that is added to them.
+    Nodes and positions are unsigned, so everything that is added to them must be unsigned too.
     """
     one, rows = np.uint64(1), np.uint64(C.shape[0])
     parent, order, place, size, flow = tree.parent, tree.order, tree.place, tree.size, tree.flow
@@ -272,7 +271,7 @@ def _hang(root, above, leaving, join, amount, C, tree):
     while node != join:
         size[node] += count
         node = parent[node]
-    # The new preorder: the subtree of the root, then what its parent had before and behind it, and so on upwards.
+    # The new preorder: the subtree of the root, then the rest of its parent's subtree, and so on upwards.
     first, filled = np.uint64(place[root]), np.uint64(0)
     last = first + size[root]
     filled = _append(order, first, last, moved, filled)
@@ -288,7 +287,7 @@ def _hang(root, above, leaving, join, amount, C, tree):
         filled = _append(order, last, behind, moved, filled)
         first, last = before, behind
         node, up, amount, inside = old_parent, node, old_flow, old_size
-    # Close the gap it leaves and open one right behind its new parent.
+    # Close the old gap and open a new one directly behind the new parent.
     at = np.uint64(place[above])
     if at < begin:
         t = begin - one
@@ -312,7 +311,7 @@ def _hang(root, above, leaving, join, amount, C, tree):
 
 @part
 def _append(order, first, last, moved, filled):
-    """Copy a stretch of the preorder behind what was copied before; returns how much that is."""
+    """Append a segment of the preorder to the copied ones; returns their total length."""
     for t in range(first, last):
         moved[filled] = order[t]
         filled += np.uint64(1)
@@ -321,7 +320,7 @@ def _append(order, first, last, moved, filled):
 
 @kernel
 def plant_preorder(cells, flows, C, tree):
-    """Turn basis arcs into a tree rooted at row 0 and set the potentials."""
+    """Build a tree rooted at row 0 from basis arcs and set the potentials."""
     n, m = C.shape
     total = n + m
     parent, order, place, size = tree.parent, tree.order, tree.place, tree.size
