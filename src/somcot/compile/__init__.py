@@ -1,1 +1,1 @@
-"""Compiled code: decorators, disk cache, fixed-order arithmetic, and the quarantine for Numba's internals."""
+"""Compiled code: decorators, disk cache, fixed-order arithmetic, and all uses of Numba's internals."""

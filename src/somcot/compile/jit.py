@@ -1,12 +1,13 @@
-"""Compiling: two decorators for all compiled code of the package, and a cache on disk that follows the sources.
+"""Two decorators for all compiled code of the package, and a disk cache keyed by the sources.
 
-`kernel` is for functions that Python or other kernels call; `part` for pieces of kernels. There are two ways to machine
-code: `somcot.compile.numba_internals`, which takes in pieces as plain code and is several times as fast, and Numba's
-own. The environment variable ``SOMCOT_COMPILER`` chooses (``auto`` or ``numba``); results have the same bits.
+`kernel` is for functions that Python or other kernels call; `part` is for pieces of kernels. There are two compilation
+paths: `somcot.compile.numba_internals`, which inlines pieces before optimisation and compiles several times as fast,
+and Numba's own. The environment variable ``SOMCOT_COMPILER`` selects one (``auto`` or ``numba``); results have the same
+bits.
 
-Numba's own cache knows a function by the file it stands in. Here a compiled kernel is good only while every module of
-the package that its module imports, directly or not, is unchanged. Damaged files are dropped; where no folder can be
-written, kernels live in memory. Both are said, and so is every compilation that takes seconds.
+Numba's own cache identifies a function by its source file. Here a cached kernel is valid only while every module of
+the package that its module imports, directly or indirectly, is unchanged. Damaged files are dropped; if no folder is
+writable, kernels are kept in memory. Both are logged, and so is every compilation that takes seconds.
 """
 # mypy: disable-error-code="no-untyped-call, misc, attr-defined"
 
@@ -30,27 +31,27 @@ __all__ = ["FAST", "kernel", "n_compiled", "part"]
 Function: TypeAlias = Callable[..., Any]
 Dispatcher: TypeAlias = Any  # a compiled function: Numba has no types, and callers pass arrays of all kinds
 Signature: TypeAlias = Any
-Content: TypeAlias = Any  # what Numba keeps of a compiled function
+Content: TypeAlias = Any  # Numba's serialised form of a compiled function
 Options: TypeAlias = Mapping[str, Any]
 
-# --- The switch between both ways.
+# --- The choice of the compilation path.
 
 
 class Maker(Protocol):
-    """Makes a compiled function of a plain one."""
+    """Compiles a Python function."""
 
     def __call__(self, function: Function, /, *, targetoptions: Options) -> Dispatcher: ...
 
 
 class Way(NamedTuple):
-    """A way to machine code."""
+    """A compilation path."""
 
     name: str
-    entry_point: Maker  # for Python and for kernels, which take it in
-    linked: Maker  # for Python and for kernels, which call it as it is
-    inlined: Maker  # for kernels
-    stale: tuple[type[Exception], ...]  # raised where machine code on disk calls code that was compiled again
-    sources: tuple[str, ...]  # modules that decide what the machine code is like
+    entry_point: Maker  # called by Python and inlined by kernels
+    linked: Maker  # called by Python and by kernels
+    inlined: Maker  # inlined by kernels
+    stale: tuple[type[Exception], ...]  # raised if cached machine code calls code that was recompiled
+    sources: tuple[str, ...]  # modules on which the machine code depends
 
 
 def _by_numba(function: Function, /, *, targetoptions: Options) -> Dispatcher:
@@ -58,15 +59,15 @@ def _by_numba(function: Function, /, *, targetoptions: Options) -> Dispatcher:
 
 
 def _way() -> Way:
-    """Numba's own way where ``SOMCOT_COMPILER`` wants it or Numba's inside is not known."""
-    wanted = os.environ.get("SOMCOT_COMPILER", "").strip() or "auto"
-    if wanted not in ("auto", "numba"):
+    """Numba's own path if ``SOMCOT_COMPILER`` selects it or the Numba release is not supported."""
+    choice = os.environ.get("SOMCOT_COMPILER", "").strip() or "auto"
+    if choice not in ("auto", "numba"):
         raise ValueError(
-            f"SOMCOT_COMPILER: found {wanted!r}, expected 'auto' (the package's own compilation, where the "
+            f"SOMCOT_COMPILER: found {choice!r}, expected 'auto' (the package's own compilation, where the "
             "release of Numba is known) or 'numba' (Numba's)"
         )
     release = tuple(map(int, re.findall(r"\d+", numba.__version__)[:2]))
-    if wanted == "auto" and (0, 65) <= release < (0, 69):
+    if choice == "auto" and (0, 65) <= release < (0, 69):
         from somcot.compile.numba_internals import EntryPoint, Inlined, Linked, StaleError
 
         return Way("auto", EntryPoint, Linked, Inlined, (StaleError,), (__name__, EntryPoint.__module__))
@@ -78,8 +79,8 @@ _WAY = _way()
 
 # --- The decorators.
 
-# Zeros have no sign and NaN never occurs; that is all. Sums keep their order, and products are fused with sums only
-# where `fma` says so: under "reassoc" LLVM picks loops by the distance of addresses, under "contract" by the machine.
+# Only signed zeros and NaN are ignored. Sums keep their order, and products are fused with sums only by explicit `fma`:
+# with "reassoc" the bits would depend on memory addresses, with "contract" on the machine.
 FAST = frozenset({"nsz", "nnan"})
 OPTIONS = {"nopython": True, "nogil": True, "error_model": "numpy", "boundscheck": None}
 PACKAGE = __name__.partition(".")[0]
@@ -92,17 +93,17 @@ def kernel(function: Function) -> Dispatcher: ...
 @overload
 def kernel(*, name: str, seconds: int, shared: bool = False) -> Callable[[Function], Dispatcher]: ...
 def kernel(function: Function | None = None, *, name: str = "", seconds: int = 0, shared: bool = False) -> Dispatcher:
-    """Compile a function at its first call and keep it on disk; NaN and infinities are honoured.
+    """Compile a function at its first call and cache it on disk; NaN and infinities are respected.
 
     Parameters
     ----------
     function : callable
     name : str
-        What to call it when a user has to wait. Without a name nothing is said.
+        Name in the log message while a user waits. Without a name, nothing is logged.
     seconds : int
-        How long that takes, about.
+        Approximate compilation time.
     shared : bool
-        Other kernels call its machine code instead of taking it in.
+        Other kernels call its machine code instead of inlining it.
     """
     if function is None:
         return functools.partial(kernel, name=name, seconds=seconds, shared=shared)
@@ -132,8 +133,8 @@ def part(function: Function | None = None, *, nan: bool = False, inline: bool = 
     nan : bool
         NaN may occur in it.
     inline : bool
-        Copy it to every place where it is called. Large pieces that do much in one call are better left alone: every
-        copy has to be compiled.
+        Inline it at every call. Large pieces that do much work per call are better not inlined, since every copy has
+        to be compiled.
     """
     if function is None:
         return functools.partial(part, nan=nan, inline=inline)
@@ -144,7 +145,7 @@ def part(function: Function | None = None, *, nan: bool = False, inline: bool = 
 
 
 def n_compiled() -> int:
-    """How many kernels this process has compiled so far; those that came from the disk are not counted."""
+    """Number of kernels compiled by this process; those loaded from disk are not counted."""
     return len(_compiled)
 
 
@@ -154,7 +155,7 @@ _compiled: list[str] = []
 
 
 class _InMemory:
-    """No cache: says so when a kernel has to be compiled."""
+    """No disk cache; logs each compilation."""
 
     cache_path = None
 
@@ -167,14 +168,14 @@ class _InMemory:
             _say(f"compiling {self.announcement}, in every process: no folder can be written; set NUMBA_CACHE_DIR")
 
     def save_overload(self, signature: Signature, data: Content) -> None:
-        """There is no place for it."""
+        """Do nothing: there is no disk cache."""
 
     def flush(self) -> None:
-        """There is nothing."""
+        """Do nothing: there is no disk cache."""
 
 
 class _OnDisk:
-    """Numba's cache with another stamp, one file for each signature and machine, and no trust in what files hold."""
+    """Numba's cache with another stamp, one verified file for each signature and machine."""
 
     def __init__(self, cache: Content, stamp: bytes, announcement: str) -> None:
         self.cache, self.announcement, self.cache_path = cache, announcement, cache.cache_path
@@ -184,9 +185,9 @@ class _OnDisk:
     def load_overload(self, signature: Signature, context: object) -> Content:
         try:
             known = self.cache.load_overload(signature, context)
-        except _WAY.stale:  # what it calls was compiled again meanwhile
+        except _WAY.stale:  # a function it calls was recompiled in the meantime
             known = None
-        except Exception as error:  # whatever pickle and LLVM make of damaged bytes
+        except Exception as error:  # damaged bytes raise arbitrary errors in pickle and LLVM
             _say(f"dropped a damaged file of compiled code in {self.cache_path} ({type(error).__name__})")
             known = None
         if known is None:
@@ -202,7 +203,7 @@ class _OnDisk:
             _say(f"compiled code is not kept for the next process: {error}")
 
     def flush(self) -> None:
-        """Files are good as long as their stamp is."""
+        """Do nothing: files are valid as long as their stamp is."""
 
 
 class _Files:
@@ -212,7 +213,7 @@ class _Files:
         self.base, self.stamp, self.dump = base, stamp, dump
 
     def path(self, key: Signature) -> str:
-        """Both ways to machine code have files of their own, so that a change of mind costs nothing."""
+        """Each compilation path has separate files, so that switching does not invalidate the other's."""
         return f"{self.base}.{hashlib.sha256(repr((_WAY.name, key[:2])).encode()).hexdigest()[:16]}.nbc"
 
     def load(self, key: Signature) -> Content:
@@ -241,7 +242,7 @@ class _Files:
 
 @functools.cache
 def _stamp(module: str) -> bytes:
-    """A hash of the module and of every module of the package that it imports, directly or not."""
+    """A hash of the module and of every module of the package that it imports, directly or indirectly."""
     sources: dict[str, bytes] = {}
     waiting = [module, *_WAY.sources]
     while waiting:

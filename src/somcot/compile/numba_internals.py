@@ -1,11 +1,11 @@
-"""Numba in quarantine: all that reaches into its inside, for releases in which that inside is known.
+"""All uses of Numba's internals, for the releases in which they are known.
 
-Numba optimises every function to the end, translates it and wraps it for Python before another one takes it in, and
-then optimises both together again. With functions that call functions most of the work is done several times over, for
-code that never runs by itself. Here a function has two faces. What other compiled functions see is an `Inlined`: typed
-and lowered, neither optimised to the end nor translated nor linked with what it calls. Only what Python calls becomes
-machine code: an `EntryPoint` is its piece and a wrapper, and links each piece once. What Numba compiles on the way, as
-for `np.empty`, is a piece too.
+Numba fully optimises every function, generates machine code and wraps it for Python before another function inlines
+it, and then optimises both again. With nested functions most of the work is repeated, for code that never runs by
+itself. Here a function has two forms. Other compiled functions see an `Inlined`: typed and lowered, but neither fully
+optimised nor translated nor linked with its callees. Only functions called from Python become machine code: an
+`EntryPoint` consists of its inlined form and a wrapper, and links each callee once. Functions that Numba compiles
+implicitly, as for `np.empty`, are inlined too.
 """
 # mypy: disable-error-code="no-untyped-call, misc, attr-defined, no-any-return, assignment"
 
@@ -48,24 +48,24 @@ __all__ = [
 
 Numba: TypeAlias = Any  # contexts, types, libraries, states of its compiler: not typed in all releases
 
-# --- Where compiled code is kept: code that waits to be taken in, and code that is gathered and translated.
+# --- Code libraries: unlinked code, and linked code that is translated.
 
 
 class LinkedLibrary(JITCodeLibrary):
-    """Code with all that it takes in, each piece once, to be optimised together."""
+    """Code with all inlined functions, each once, to be optimised together."""
 
     entry = ""  # the function that other machine code may call
 
     def _optimize_functions(self, module: llvm.ModuleRef) -> None:
         module.data_layout = self._codegen._data_layout
-        # A little is done at once, so that it is not done in every function that takes this in.
+        # Cheap optimisations are done here, so that they are not repeated in every function that inlines this one.
         passes, builder = self._codegen._function_pass_manager(opt=1, loop_vectorize=False, slp_vectorize=False)
         for function in module.functions:
             if not function.is_declaration:
                 passes.run(function, builder)
 
     def _optimize_final_module(self) -> None:
-        """As Numba does it, but bodies of loops are not copied: a quarter of the work, which makes nothing faster."""
+        """As in Numba, but without loop unrolling, which takes a quarter of the time and makes nothing faster."""
         codegen = self._codegen
         first, its = codegen._module_pass_manager(loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap")
         tuning = llvm.create_pipeline_tuning_options(speed_level=int(config.OPT))
@@ -78,7 +78,7 @@ class LinkedLibrary(JITCodeLibrary):
         last.run(self._final_module, builder)
 
     def gather(self) -> None:
-        """Link in what is waiting and what that takes in: Numba would link it in again at every level."""
+        """Link all unlinked callees once; Numba would link them again at every level."""
         waiting, seen = list(reversed(self._linking_libraries)), {self}
         while waiting:
             library = waiting.pop()
@@ -94,14 +94,14 @@ class LinkedLibrary(JITCodeLibrary):
         self._linking_libraries = []
 
     def finalize(self) -> None:
-        """Make machine code of it."""
+        """Generate machine code."""
         self.gather()
         if self.entry:
             self._final_module.get_function(self.entry).linkage = "external"
         super().finalize()
 
     def serialize_using_object_code(self) -> Numba:
-        """Machine code and no more than the names of its functions: what others take in never comes from the disk."""
+        """Machine code and the names of its functions only: inlined code is never loaded from disk."""
         names = [f.name for f in self.get_defined_functions() if f.linkage == llvm.Linkage.external]
         stubs = "".join(f'\ndefine void @"{name}"() {{ ret void }}' for name in names)
         text = str(self._codegen._create_empty_module(self.name)) + stubs
@@ -109,23 +109,23 @@ class LinkedLibrary(JITCodeLibrary):
 
 
 class Unlinked(LinkedLibrary):
-    """Code that is waiting for the function that takes it in."""
+    """Code that waits to be linked into another function."""
 
     def finalize(self) -> None:
-        """Leave it as it is."""
+        """Do nothing: the code is not translated."""
         self._finalize_dynamic_globals()
         self._finalized = True
 
     @functools.cached_property
     def alone(self) -> llvm.ModuleRef:
-        """The code without what it takes in, such that it may be taken in several times."""
+        """The code without its callees, in a form that can be linked several times."""
         for function in self._final_module.functions:
             if not function.is_declaration and function.linkage == llvm.Linkage.external:
                 function.linkage = "linkonce_odr"
         return self._final_module
 
     def _get_module_for_linking(self) -> llvm.ModuleRef:
-        """For functions that are not the package's: the code with all that it takes in."""
+        """For functions outside the package: the code with all its callees."""
         if self._shared_module is None:
             whole = LinkedLibrary(self._codegen, self.name)
             whole._final_module, whole._linking_libraries = self.alone.clone(), list(self._linking_libraries)
@@ -136,7 +136,7 @@ class Unlinked(LinkedLibrary):
 
 
 class Prelinked:
-    """Machine code that is there already. Who calls it has it loaded before its own: Numba does what `load` says."""
+    """Existing machine code, which Numba loads by `load` before the code that calls it."""
 
     _linking_libraries = ()
 
@@ -149,10 +149,10 @@ class Prelinked:
 
 @contextlib.contextmanager
 def only_unlinked(codegen: Numba) -> Iterator[None]:
-    """Whatever Numba compiles meanwhile is left waiting as well; its lock keeps other threads out."""
+    """Functions that Numba compiles within the block stay unlinked too; Numba's lock keeps other threads out."""
     with never_unlinked(codegen):
         codegen.create_library = functools.partial(Unlinked, codegen)
-        codegen.set_env = lambda _name, _environment: None  # there is no place for it yet
+        codegen.set_env = lambda _name, _environment: None  # unlinked code has no address yet
         try:
             yield
         finally:
@@ -161,7 +161,7 @@ def only_unlinked(codegen: Numba) -> Iterator[None]:
 
 @contextlib.contextmanager
 def never_unlinked(codegen: Numba) -> Iterator[None]:
-    """Numba as it is, even in the midst of `only_unlinked`."""
+    """Numba's default behaviour, even within `only_unlinked`."""
     before = {name: codegen.__dict__.pop(name) for name in ("create_library", "set_env") if name in codegen.__dict__}
     try:
         yield
@@ -173,7 +173,7 @@ _seen = [0]
 
 
 def refresh(context: Numba) -> None:
-    """Install what was registered with Numba since the last time; it looks hundreds of times, mostly in vain."""
+    """Install new registrations with Numba; cached, because Numba checks hundreds of times, mostly in vain."""
     registries = [*context._registries, *context.typing_context._registries]
     n_entries = sum(len(entries) for r in registries for entries in vars(r).values() if isinstance(entries, list))
     if n_entries != _seen[0]:
@@ -181,10 +181,10 @@ def refresh(context: Numba) -> None:
         _seen[0] = n_entries
 
 
-# --- How compiled functions take in others: as plain code, which is optimised and translated once, with the whole.
+# --- Inlining before optimisation.
 
-# What kernels do without: closures, `with`, containers of mixed types, errors with values in them. Expressions of whole
-# arrays are not fused into one loop, so loops are written out. Annotated listings are for inspection.
+# Passes that kernels do not need: closures, `with`, containers of mixed types, errors with values, annotated listings.
+# Array expressions are not fused into one loop, so kernels write loops explicitly.
 _LEFT_OUT = {
     untyped_passes.WithLifting, untyped_passes.InlineClosureLikes, untyped_passes.RewriteDynamicRaises,
     untyped_passes.MakeFunctionToJitFunction, untyped_passes.InlineInlinables, untyped_passes.FindLiterallyCalls,
@@ -192,12 +192,12 @@ _LEFT_OUT = {
     typed_passes.AnnotateTypes, typed_passes.DumpParforDiagnostics, typed_passes.NoPythonSupportedFeatureValidation,
 }  # fmt: skip
 _TOKEN = uuid.uuid4().hex[:12]
-# What hands on an array that is there already.
+# Operations that return an existing array.
 _HANDS_ON = {"getattr", "getitem", "static_getitem", "typed_getitem", "cast", "build_tuple", "exhaust_iter", "getiter"}
 
 
 def _owns(state: Numba) -> bool:
-    """Whether the function may make or return an array. All others only borrow what their callers keep alive."""
+    """Whether the function may create or return an array. All others only borrow arrays that their callers own."""
 
     def counted(kind: Numba) -> bool:
         return state.targetctx.data_model_manager[kind].contains_nrt_meminfo()
@@ -216,12 +216,12 @@ def _owns(state: Numba) -> bool:
 
 
 class _Entry:
-    """Stands for the address of a function that has none."""
+    """Placeholder for the address of a function that has none."""
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _Lowering(typed_passes.NativeLowering):
-    """Lower without wrappers and without machine code, and count no references where there are none to keep."""
+    """Lower without wrappers and machine code, and without reference counting if the function owns no arrays."""
 
     _name = "somcot_lowering"
 
@@ -237,7 +237,7 @@ class _Lowering(typed_passes.NativeLowering):
 
 
 class _HashedFlags(Flags):
-    """Options as Numba looks them up while it compiles, thousands of times: the hash is worked out once."""
+    """Options with a cached hash, because Numba looks them up thousands of times."""
 
     def copy(self) -> Flags:
         return Flags(self)
@@ -259,7 +259,7 @@ class _Options(Flags):
 
     def copy(self) -> _HashedFlags:
         hashed = _HashedFlags(self)
-        hashed.discard("forceinline")  # what is taken in from Numba is the same for all functions
+        hashed.discard("forceinline")  # code inlined from Numba is the same for all functions
         return self.known.setdefault(hashed.summary(), hashed)
 
 
@@ -270,7 +270,7 @@ class _Compiler(Compiler):
         super().__init__(typing, target, library, args, result, _Options(flags), known)
 
     def _compile_core(self) -> Numba:
-        # Numba numbers functions by process. What comes from the disk must have other names than what is made here.
+        # Numba numbers functions per process, so code from disk needs names that differ from those compiled here.
         self.state.func_id.unique_id = f"{self.state.func_id.unique_id}p{os.getpid()}{_TOKEN}"
         context = self.state.targetctx
         context.refresh = functools.partial(refresh, context)
@@ -292,11 +292,11 @@ class Inlined(CPUDispatcher):
         super().__init__(py_func, local_types, dict(targetoptions or {}), _Compiler)
 
     def add_overload(self, compiled: Numba) -> None:
-        """Known to Numba, not to Python."""
+        """Register the overload with Numba, not with Python."""
         self.overloads[tuple(compiled.signature.args)] = compiled
 
     def get_call_template(self, args: Numba, kws: Numba) -> Numba:
-        """One type for all integers: what is known of a constant is found out later."""
+        """Use one type for all integers; constants are propagated later."""
         return super().get_call_template([unliteral(a) for a in args], {k: unliteral(a) for k, a in kws.items()})
 
     @functools.cached_property
@@ -311,7 +311,7 @@ class Inlined(CPUDispatcher):
 
 
 class _Translator(_FunctionCompiler):
-    """Makes machine code of a piece and a wrapper for Python."""
+    """Generates machine code from an inlined function and a wrapper for Python."""
 
     whole: EntryPoint
 
@@ -341,11 +341,11 @@ class _Translator(_FunctionCompiler):
 
 
 class StaleError(Exception):
-    """Machine code on disk calls code that is not there any more."""
+    """Machine code on disk calls code that no longer exists."""
 
 
 def _load(module: str, name: str, signature: Numba, symbol: str) -> None:
-    """Have the machine code ready that other code on disk calls."""
+    """Load the machine code that other code on disk calls."""
     whole = getattr(importlib.import_module(module), name)
     whole.compile(signature)
     if whole.overloads[signature].fndesc.mangled_name != symbol:
@@ -361,8 +361,8 @@ class EntryPoint(CPUDispatcher):
         self._compiler.whole = self
 
     def compile(self, signature: Numba) -> Numba:
-        """Compile without looking for garbage, which among millions of small objects is a sixth of the time."""
-        with global_compiler_lock:  # what is set aside meanwhile is everybody's
+        """Compile without garbage collection, which takes a sixth of the time among millions of small objects."""
+        with global_compiler_lock:  # the settings changed here are global
             collecting = gc.isenabled()
             gc.disable()
             try:
@@ -378,28 +378,28 @@ class EntryPoint(CPUDispatcher):
         return Inlined(self.py_func, self.locals, self.targetoptions)
 
     def get_call_template(self, args: Numba, kws: Numba) -> Numba:
-        """Where the function is called: the types that it takes there."""
+        """The argument types at a call site."""
         return self.piece.get_call_template(args, kws)
 
     def get_overload(self, signature: Numba) -> Numba:
-        """Where the function is called: the code."""
+        """The code at a call site."""
         return self.piece.get_overload(signature)
 
 
 class Linked(EntryPoint):
-    """A large function that other compiled functions call as it is, instead of being compiled with it once more."""
+    """A large function that other compiled functions call without inlining it."""
 
     def __init__(self, py_func: Numba, local_types: Numba = None, targetoptions: Numba = None) -> None:
-        # Whoever has it compiled first: it is compiled the same way.
+        # The code must not depend on which caller triggers the compilation.
         super().__init__(py_func, local_types, dict(targetoptions or {}) | {"fastmath": False})
         self._entries: dict[Numba, _Entry] = {}
 
     def get_call_template(self, args: Numba, kws: Numba) -> Numba:
-        """Where the function is called: the types that it takes there."""
+        """The argument types at a call site."""
         return CPUDispatcher.get_call_template(self, [unliteral(a) for a in args], kws)
 
     def get_overload(self, signature: Numba) -> Numba:
-        """Where the function is called: its machine code, which has to be loaded first."""
+        """The machine code at a call site, which has to be loaded first."""
         args = tuple(normalize_signature(signature)[0])
         if args not in self._entries:
             described = self.overloads[args].fndesc

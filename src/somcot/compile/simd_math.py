@@ -1,12 +1,12 @@
-"""Matrix products in a fixed order: out(i, j) += a(i, 0) b(0, j), then a(i, 1) b(1, j), ..., each one fused.
+"""Exponentials, logarithms and matrix products with the same bits on every machine.
 
-The exponential and the logarithm are the package's own, so that their bits depend on no library and no machine.
+The exponential and the logarithm are implemented here, so that their bits do not depend on libraries or machines.
 
-BLAS adds up in an order that depends on the machine and the number of threads, so its bits do too. Here every output
-is one chain of fused multiply-adds over the inner index, whatever the vectors' width: tiles of a few rows and two
-vectors of outputs are kept in registers while the inner index runs. LLVM does not find that by itself, so the tile is
-written in its own language, as large as the registers of the machine allow. It keeps up with BLAS at the sizes of
-SOMCOT. Numbers are float64 or, at twice the speed, float32.
+The order of summation of BLAS depends on the machine and the number of threads, and so do its bits. Here
+out(i, j) += a(i, 0) b(0, j), then a(i, 1) b(1, j), ..., is one chain of fused multiply-adds over the inner index for
+any vector width: tiles of a few rows and two vectors of outputs are kept in registers. LLVM does not generate such code
+automatically, so the tile is written in LLVM IR, as large as the registers of the machine allow. It is as fast as BLAS
+at the sizes of SOMCOT. Numbers are float64 or, at twice the speed, float32.
 """
 # mypy: disable-error-code="no-any-return, no-untyped-def, attr-defined, no-untyped-call"
 
@@ -42,10 +42,10 @@ __all__ = [
 ]
 
 
-# --- What the kernels need to become vector code: logarithms and exponentials without calls, fused multiply-adds.
+# --- Vectorisable logarithms, exponentials and fused multiply-adds.
 
-CUT = -350.0  # the exponential of less is 0
-TINY = 2.2250738585072014e-308  # below it, numbers have no exponent of their own
+CUT = -350.0  # the exponential of smaller numbers is set to 0
+TINY = 2.2250738585072014e-308  # the smallest normal float64
 HALF_ROOT = 0x3FE6A09E667F3BCD  # the bits of the square root of 1/2
 
 
@@ -77,9 +77,9 @@ fma: Intrinsic = intrinsic(_make_fma)
 
 @part
 def exp(x: float) -> float:
-    """e^x for x < 700 and 0 below -350, in arithmetic that vectorises (4 times the library's speed).
+    """e^x for x < 700 and 0 below -350, in vectorisable arithmetic (4 times the library's speed).
 
-    x = k log 2 + r by adding and taking away 1.5 * 2^52, a Taylor polynomial for e^r (|r| < 0.35), and k added to the
+    x = k log 2 + r by adding and subtracting 1.5 * 2^52, a Taylor polynomial for e^r (|r| < 0.35), and k added to the
     exponent bits. Relative error below 4e-16.
     """
     y = max(x, CUT)
@@ -106,10 +106,10 @@ def exp(x: float) -> float:
 
 @part
 def log(x: float) -> float:
-    """The natural logarithm of a finite x >= 0, in arithmetic that vectorises. Relative error below 3e-16.
+    """The natural logarithm of a finite x >= 0, in vectorisable arithmetic. Relative error below 3e-16.
 
     x = 2^k (1 + f) with 1 + f between sqrt(1/2) and sqrt(2), s = f / (2 + f), and log(1 + f) = 2 s + 2 s^3 / 3 + ...
-    with coefficients that spread the error evenly (fdlibm's); log 2 comes in two parts, so that k log 2 is exact.
+    with minimax coefficients (fdlibm's); log 2 is split into two parts, so that k log 2 is exact.
     """
     tiny = x < TINY
     pattern = bits(x * 18014398509481984.0 if tiny else x)
@@ -144,16 +144,16 @@ def exp_all(values: Floats) -> None:
         values[i] = exp(values[i])
 
 
-# --- Matrix products in a fixed order: out(i, j) += a(i, 0) b(0, j), then a(i, 1) b(1, j), ..., each one fused.
+# --- Matrix products in a fixed order of fused multiply-adds.
 
 
 def _has_wide_registers() -> bool:
-    """Whether Numba compiles for a machine with 32 registers of 64 bytes: the settings' where they name one."""
+    """Whether Numba compiles for a machine with 32 registers of 64 bytes; Numba's CPU settings take precedence."""
     if numba.config.CPU_NAME:
         return "+avx512f" in (numba.config.CPU_FEATURES or "")
     try:
         features = binding.get_host_cpu_features()
-    except RuntimeError:  # LLVM does not know this kind of machine
+    except RuntimeError:  # LLVM does not know this architecture
         return False
     return bool(numba.config.ENABLE_AVX and features.get("avx512f"))
 
@@ -164,7 +164,7 @@ INT, LANE = ir.IntType(64), ir.IntType(32)
 
 
 class _Matrix:
-    """Addresses in a two-dimensional array of Numba's."""
+    """Addresses in a two-dimensional Numba array."""
 
     def __init__(self, context: Numba, builder: ir.IRBuilder, kind: Numba, value: ir.Value) -> None:
         array = context.make_array(kind)(context, builder, value)
@@ -181,7 +181,7 @@ class _Matrix:
 class _Tile:
     """Code that adds a(i : i + ROWS, :) b(:, j : j + width) to a tile of the output.
 
-    It is `n_vectors` wide, or less where a `width` is given.
+    It is `n_vectors` wide, or narrower if a `width` is passed.
     """
 
     def __init__(self, builder: ir.IRBuilder, number: Numba, n_vectors: int, width: ir.Value | None = None) -> None:
@@ -206,7 +206,7 @@ class _Tile:
         return known or ir.Function(self.builder.module, ir.FunctionType(result, arguments), name)
 
     def _everywhere(self, value: ir.Value, kind: ir.Type) -> ir.Value:
-        """A vector with the same number in all lanes."""
+        """Broadcast a number to all lanes of a vector."""
         empty, places = ir.Constant(kind, ir.Undefined), ir.VectorType(LANE, self.lanes)
         first = self.builder.insert_element(empty, value, LANE(0))
         return self.builder.shuffle_vector(first, empty, ir.Constant(places, [0] * self.lanes))
@@ -217,7 +217,7 @@ class _Tile:
         return [b.inttoptr(b.add(begin, _int(v * VECTOR_BYTES)), pointer) for v in range(len(self.masks))]
 
     def read(self, begin: ir.Value) -> list[ir.Value]:
-        """The vectors of one row; lanes beyond the width are 0 and not touched."""
+        """The vectors of one row; lanes beyond the width are 0 and not read from memory."""
         zero = ir.Constant(self.vector, [0.0] * self.lanes)
         places = zip(self._vectors(begin), self.masks, strict=True)
         return [self.builder.call(self.load, [place, LANE(self.bytes), mask, zero]) for place, mask in places]
@@ -267,7 +267,7 @@ def _make_tile(n_vectors: int, full: bool) -> Intrinsic:
             )
             i, j, width = args[3:]
             tile = _Tile(builder, signature.args[0].dtype, n_vectors, None if full else width)
-            # Rows beyond the last are the last one again: they find and store the same numbers.
+            # Rows beyond the last repeat the last one: they compute and store the same numbers.
             last = builder.sub(target.n_rows, _int(1))
             rows = [_least(builder, builder.add(i, _int(r)), last) for r in range(ROWS)]
             places = [target.address(row, j) for row in rows]
