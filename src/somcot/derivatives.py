@@ -135,9 +135,9 @@ class Gradient:
         return self.y.initial
 
 
-def discount_slope(law: Floats, V: Floats, distance: float, discount: float) -> float:
+def discount_slope(occupancy: Floats, V: Floats, distance: float, discount: float) -> float:
     """Derivative in the discount, from the occupancy of pairs, their potentials and the distance, all in one unit."""
-    return (float((law * V).sum()) - distance) / discount - distance / (1.0 - discount)
+    return (float((occupancy * V).sum()) - distance) / discount - distance / (1.0 - discount)
 
 
 @dataclass(frozen=True, eq=False)

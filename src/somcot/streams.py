@@ -268,7 +268,7 @@ def _described(name: str, stream: Stream) -> Source:
         **({"state": state, "restore": restore} if callable(state) and callable(restore) else {}),
         n_states=attribute("n_states", check_count),
         states=attribute("states", check_labels),
-        initial=attribute("initial", lambda key, law: real_array(key, law, 1)),
+        initial=attribute("initial", lambda key, start: real_array(key, start, 1)),
         discount=attribute("discount", lambda _, discount: check_discount(discount)),
         chain=attribute("chain", lambda _, chain: chain if isinstance(chain, MarkovChain) else None),
         transitions=attribute("transitions", lambda _, allowed: np.asarray(allowed, dtype=bool)),

@@ -173,7 +173,7 @@ _seen = [0]
 
 
 def refresh(context: Numba) -> None:
-    """Install new registrations with Numba; cached, because Numba checks hundreds of times, mostly in vain."""
+    """Install new registrations with Numba, if their number has changed; Numba calls this hundreds of times."""
     registries = [*context._registries, *context.typing_context._registries]
     n_entries = sum(len(entries) for r in registries for entries in vars(r).values() if isinstance(entries, list))
     if n_entries != _seen[0]:

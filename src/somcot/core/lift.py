@@ -65,26 +65,26 @@ def lifted(small: Reduced, sweep: Sweep) -> Lifted:
     return Lifted(pairs, Kernel(indptr[:-1], indices[:begin], data[:begin]), start)
 
 
-def potential_slots(small: Reduced, sweep: Sweep, V: Floats, law: Floats, start: float) -> tuple[Floats, Floats]:
+def potential_slots(small: Reduced, sweep: Sweep, V: Floats, weight: Floats, start: float) -> tuple[Floats, Floats]:
     """Transport potentials summed over pairs with weights, one number per entry of each chain's support.
 
     Parameters
     ----------
     V : ndarray
         The potential of the smaller problem.
-    law : ndarray, shape (n_x, n_y)
+    weight : ndarray, shape (n_x, n_y)
         Weights of the pairs of kept states.
     start : float
         Weight of the initial distributions.
     """
-    return _slots(small, sweep, V, law, start, 0), _slots(small, sweep, V, law, start, 1)
+    return _slots(small, sweep, V, weight, start, 0), _slots(small, sweep, V, weight, start, 1)
 
 
-def _slots(small: Reduced, sweep: Sweep, V: Floats, law: Floats, start: float, axis: int) -> Floats:
+def _slots(small: Reduced, sweep: Sweep, V: Floats, weights: Floats, start: float, axis: int) -> Floats:
     """`potential_slots` for one chain: members have the potentials of their block, weighted by their visits."""
     side, other = (small.x, small.y) if axis == 0 else (small.y, small.x)
     support, unmerged = _supports(small, axis)
-    visits = law if axis == 0 else law.T
+    visits = weights if axis == 0 else weights.T
     n_blocks, n_others = small.problem.shape[axis], small.problem.shape[1 - axis]
     to_blocks = np.zeros((side.n_cut, n_others))
     np.add.at(to_blocks.T, other.labels, visits.T)

@@ -89,14 +89,14 @@ def cut(support: Support, discount: float, left_out: float, patience: float) -> 
     # A visit at time T has occupancy at least (1 - discount) discount^T, so a small occupancy bounds the loss.
     floor = (1.0 - discount) * left_out
     seen = reachable(rows, start)
-    law = np.where(seen, 0.0, np.inf)
+    occupancy = np.where(seen, 0.0, np.inf)
     steps = int(min(patience / max(n_entries, 1), 1e9))
-    if not _send(*rows, discount, floor, law, start.copy(), steps):
+    if not _send(*rows, discount, floor, occupancy, start.copy(), steps):
         return None
-    law[~seen] = 0.0
-    order = np.argsort(law, kind="stable")
+    occupancy[~seen] = 0.0
+    order = np.argsort(occupancy, kind="stable")
     out = np.zeros(n, dtype=np.bool_)
-    out[order[: np.searchsorted(np.cumsum(law[order]), floor / 2.0, side="right")]] = True
+    out[order[: np.searchsorted(np.cumsum(occupancy[order]), floor / 2.0, side="right")]] = True
     out[start > 0] = False
     if n - out.sum() > _WORTH * seen.sum():
         return None
@@ -126,10 +126,10 @@ def _without(support: Support, out: NDArray[np.bool_], discount: float, floor: f
     start[small.indices[indptr[-2] :]] = small.probabilities[indptr[-2] :]
     inner = int(indptr[n])  # without the row of the last state, the mass that reaches it remains visible in `rest`
     open_rows = Kernel(np.append(indptr[: n + 1], inner), small.indices[:inner], small.probabilities[:inner])
-    law, rest = np.zeros(n + 1), start
-    if not _send(*open_rows, discount, floor, law, rest, steps):
+    occupancy, rest = np.zeros(n + 1), start
+    if not _send(*open_rows, discount, floor, occupancy, rest, steps):
         return None
-    bound = (law[n] / (1.0 - discount) + float(rest.sum())) * (1.0 + 1e-9)
+    bound = (occupancy[n] / (1.0 - discount) + float(rest.sum())) * (1.0 + 1e-9)
     to_last = np.zeros(n + 1)
     to_last[exits] = discount * lost[exits]
     arrival = discounted_value(open_rows, to_last, discount)

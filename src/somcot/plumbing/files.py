@@ -73,7 +73,7 @@ def replacing(path: Path_) -> Iterator[IO[bytes]]:
             return
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(target)
-        with _beside(target) as (stream, name):
+        with _temporary(target) as (stream, name):
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -142,7 +142,7 @@ def _is_still(handle: int, name: str | Path) -> bool:
 
 
 @contextlib.contextmanager
-def _beside(target: Path) -> Iterator[tuple[IO[bytes], str]]:
+def _temporary(target: Path) -> Iterator[tuple[IO[bytes], str]]:
     """A temporary file in the target's folder, removed unless it was renamed."""
     handle, name = _created(target)
     try:

@@ -144,11 +144,11 @@ def brief_record(record: object) -> str:
     >>> from typing import NamedTuple
     >>> import numpy as np
     >>> class Fit(NamedTuple):
-    ...     law: object
+    ...     weights: object
     ...     error: float
     ...     __repr__ = brief_record
     >>> Fit(np.zeros(40), 0.25)
-    Fit(law=array (40,), error=0.25)
+    Fit(weights=array (40,), error=0.25)
     """
     parts = (f"{name}={brief(getattr(record, name))}" for name in shown_fields(record))
     return f"{type(record).__name__}({', '.join(parts)})"
@@ -171,7 +171,7 @@ _TEXT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)", re.ASCII | re.IGNORECASE
 _EXPECTED = "expected a time such as '30m' (units s, m, h, d), or a number where times are plain numbers"
 
 
-def check_duration(name: str, given: Any) -> float | timedelta:
+def check_duration(name: str, span: Any) -> float | timedelta:
     """Parse a duration: a number or a timedelta.
 
     Examples
@@ -181,24 +181,24 @@ def check_duration(name: str, given: Any) -> float | timedelta:
     >>> check_duration("gap", "2 hours") == check_duration("gap", "120min")
     True
     """
-    value: Any = given
-    if isinstance(given, str):
-        match = _TEXT.fullmatch(given.strip())
+    value: Any = span
+    if isinstance(span, str):
+        match = _TEXT.fullmatch(span.strip())
         unit = "" if match is None else _unit(match[2].lower())
         if match is None or unit is None:
-            raise ValueError(f"{name}: found {given!r}, {_EXPECTED}")
+            raise ValueError(f"{name}: found {span!r}, {_EXPECTED}")
         value = float(match[1])
         if unit:
             value *= _UNITS[unit]
             value = timedelta(seconds=value) if value < 1e13 else math.inf
-    elif hasattr(given, "to_pytimedelta"):  # of pandas
-        value = given.to_pytimedelta()
-    elif hasattr(given, "astype") and getattr(given, "dtype", None) is not None and given.dtype.kind == "m":  # of NumPy
-        value = given.astype("m8[us]").item()
+    elif hasattr(span, "to_pytimedelta"):  # of pandas
+        value = span.to_pytimedelta()
+    elif hasattr(span, "astype") and getattr(span, "dtype", None) is not None and span.dtype.kind == "m":  # of NumPy
+        value = span.astype("m8[us]").item()
     if isinstance(value, bool) or not isinstance(value, timedelta):
-        value = _number(name, given, value)
+        value = _number(name, span, value)
     if not (value > timedelta(0) if isinstance(value, timedelta) else 0 < value < math.inf):
-        raise ValueError(f"{name}: found {given!r}, expected a time above 0, such as '30m'")
+        raise ValueError(f"{name}: found {span!r}, expected a time above 0, such as '30m'")
     return value  # type: ignore[no-any-return]
 
 
@@ -208,11 +208,11 @@ def _unit(text: str) -> str | None:
     return letter if not letter or letter in _UNITS else None
 
 
-def _number(name: str, given: Any, value: Any) -> float:
+def _number(name: str, span: Any, value: Any) -> float:
     try:
         return math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"{name}: found {given!r}, {_EXPECTED}") from None
+        raise TypeError(f"{name}: found {span!r}, {_EXPECTED}") from None
 
 
 # --- A progress line on standard error.
