@@ -71,7 +71,7 @@ def test_every_clock_is_the_one_of_the_library(command: Command, folder: Path) -
 
 def test_reports_and_figures_of_every_clock(command: Command, folder: Path) -> None:
     cases = [
-        (("a.npy", "b.npy", "--discount", "1"), "This is the average over a long run"),
+        (("a.npy", "b.npy", "--discount", "1"), "This is the long-run average"),
         (("a.npy", "b.npy", "--horizon", "4"), "the mean of c(X_t, Y_t) over t = 0, ..., T - 1, where c is the cost"),
         (("r.npy", "s.npz", "--rate", "0.25"), "At discount rate 0.25 about the first 4 units of time matter"),
         (("may.csv", "june.csv", *TABLE, "--total"), "intervals are not available with this clock"),
