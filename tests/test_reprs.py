@@ -80,7 +80,7 @@ def test_cards_say_what_the_records_hold(records: dict[str, Any]) -> None:
     assert f"With 90 % confidence the true value lies between {100 * low:.1f} % and {100 * high:.1f} %" in text
     assert "proved" not in text
     assert "proved to" in records["known"]._repr_html_()
-    assert "nothing is proved" in records["stream"]._repr_html_()
+    assert "without an error bound" in records["stream"]._repr_html_()
     assert "1,200" in records["samples"]._repr_html_()
     assert "independently, at discount 0.9" in records["independent"]._repr_html_()
     assert f"p = {records['test'].pvalue:.3g}" in records["test"]._repr_html_()

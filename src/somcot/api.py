@@ -66,8 +66,8 @@ def distance(
         standard deviations, or numbers), or a function of two arrays of points.
     discount : float
         Discount factor between 0 and 1; 1 / (1 - discount) is the effective number of steps. 1 is the long-run average
-        cost from the chains' initial distributions (for stationary chains, apply `MarkovChain.stationary` first). For
-        data, 1 is approximated by 1 - 1e-4.
+        cost from the chains' initial distributions (to start from the stationary distributions, apply
+        `MarkovChain.stationary` first). For data, 1 is approximated by 1 - 1e-4.
     horizon : int
         Number of steps T: the mean cost over the times 0, ..., T - 1.
     rate : float
@@ -107,7 +107,7 @@ def distance(
     >>> result.converged, result.bounds.high - result.bounds.low < 1e-9
     (True, True)
 
-    The distance estimated from recorded episodes, with the default cost, which compares labels:
+    The distance estimated from recorded episodes, with the same cost and a 90 % confidence interval:
 
     >>> data = somcot.distance(walk.sample(400, 50, rng=1), drift.sample(400, 50, rng=2), cost, discount=0.95,
     ...                        confidence=0.9)
@@ -224,7 +224,7 @@ def metric(
     total: bool = False,
     threads: int | None = None,
 ) -> Floats:
-    """Exact distance from every pair of initial states.
+    """Exact distance for every pair of initial states.
 
     The chains' own initial distributions are ignored.
 

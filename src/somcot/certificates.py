@@ -42,7 +42,7 @@ Bounds that are not finite (potentials beyond floating point) are treated as unk
 
 Close to discount 1, and at 1
 -----------------------------
-V grows with 1 / (1 - discount), and so would 4. Instead (`class_gains`, `settled_bounds`):
+V grows with 1 / (1 - discount), and so would 4. Instead (`class_gains`, `transient_bounds`):
 
 7. *On a set of pairs that no coupling leaves*, let c + discount * OT(h) - h lie between l and h' for any h. Put
    V = h + gain / (1 - discount) into the inequality above: the distance from a pair s of the set lies in
@@ -86,9 +86,9 @@ __all__ = [
     "centred",
     "class_gains",
     "lower_bound",
-    "recurrent_bounds",
     "rounding",
     "simulated_upper",
+    "transient_bounds",
     "upper_bound",
 ]  # fmt: skip
 
@@ -251,7 +251,7 @@ def class_gains(
     return _known(low, 0.0), _known(high, 1.0)
 
 
-def recurrent_bounds(discount: float, cost: Floats, D: Floats, improvement: Improvement, known: Settled) -> Settled:
+def transient_bounds(discount: float, cost: Floats, D: Floats, improvement: Improvement, known: Settled) -> Settled:
     """Bounds of the minimal cost between the initial distributions if the pairs of a sweep are transient (8 above).
 
     Parameters

@@ -294,11 +294,9 @@ class Result:
         How costs are accumulated over time: a discount, the long-run average, a horizon, a rate or a total.
     counted : float or None
         Exact distance of the maximum-likelihood chains of the transitions that SOMCOT used; None for other methods,
-        and if the computation would take longer than two seconds (`diagnose` then reports this). A run that differs
-        from it by more than 0.01 of the range of the cost has not converged and issues a warning.
+        and if it would take longer than two seconds. A run that differs from it by more than 0.01 of the range warns.
     details : Details
-        Source of the fields `bounds`, `maps`, `potential`, `state_law`, `residuals`, `trace`, `plan`, `gradient`,
-        `notes`, `makeup` and `counted`.
+        Source of the fields that are computed on first access.
     """
 
     distance: float

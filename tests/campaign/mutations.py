@@ -66,7 +66,7 @@ MUTANTS = (
         (TRANSPORT,),
     ),
     Mutant(
-        "plumbing/linear_systems.py", "    law[~reachable(kernel, start)] = 0.0\n", "",
+        "plumbing/linear_systems.py", "    occupancy[~reachable(kernel, start)] = 0.0\n", "",
         ("tests/plumbing/test_linear_systems.py", "tests/test_chains.py"),
     ),
     Mutant(

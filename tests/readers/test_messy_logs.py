@@ -182,7 +182,7 @@ def test_gaps_that_are_none(gap: Any) -> None:
 
 
 def test_gaps_of_the_wrong_kind() -> None:
-    with pytest.raises(ValueError, match=r"'time' holds plain numbers.*gap.* 1800 "):
+    with pytest.raises(ValueError, match=r"'time' holds numbers.*gap.* 1800 "):
         from_table({"time": [0, 1], "state": ["a", "b"]}, gap="30m")
     with pytest.raises(ValueError, match=r"'time' holds times.*gap.* 30;.*30s"):
         from_table({"time": MOMENTS[:2], "state": ["a", "b"]}, gap=30)

@@ -23,7 +23,7 @@ from tests.reliability.test_somcot_resume import assert_same_bits, start
 Record = dict[str, Any]
 ARGUMENTS: dict[str, Any] = {"discount": 0.9, "n_steps": 300, "rng": 0, "steps": "theorem"}
 
-pytestmark = pytest.mark.filterwarnings("ignore:SOMCOT has not converged")  # runs are short
+pytestmark = pytest.mark.filterwarnings("ignore:the run has not converged")  # runs are short
 
 
 def test_a_second_run_with_the_same_checkpoint_is_refused(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ LAYOUTS = 100
 N_STEPS = 40
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.filterwarnings("ignore:SOMCOT has not converged")  # runs are short
+pytestmark = pytest.mark.filterwarnings("ignore:the run has not converged")  # runs are short
 
 
 def packed(rng: np.random.Generator, *things: Any) -> list[Any]:

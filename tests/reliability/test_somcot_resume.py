@@ -22,7 +22,7 @@ from tests.instances import walks
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.filterwarnings("ignore:SOMCOT has not converged")  # runs are short
+pytestmark = pytest.mark.filterwarnings("ignore:the run has not converged")  # runs are short
 
 
 def assert_same_bits(one: Result, other: Result) -> None:

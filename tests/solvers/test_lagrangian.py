@@ -16,7 +16,7 @@ from somcot.solvers.policy_iteration import solve as exact
 from somcot.solvers.somcot import algorithm
 from somcot.steps import explicit
 
-pytestmark = pytest.mark.filterwarnings("ignore:SOMCOT has not converged")  # runs are short
+pytestmark = pytest.mark.filterwarnings("ignore:the run has not converged")  # runs are short
 
 
 def random_instance(rng: np.random.Generator, n_x: int, n_y: int) -> tuple[MarkovChain, MarkovChain, Instance]:

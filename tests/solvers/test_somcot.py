@@ -26,7 +26,7 @@ from tests.instances import random_chain, reward, walks
 from tests.notes import notes_in
 
 # Most runs here are a few hundred steps of Algorithm 2: far from converged, and they say so.
-pytestmark = pytest.mark.filterwarnings("ignore:SOMCOT has not converged")
+pytestmark = pytest.mark.filterwarnings("ignore:the run has not converged")
 
 SETTINGS = [
     # n_x, n_y, discount, eta, beta, decay, batch, steps

@@ -38,7 +38,7 @@ class Fed:
 
 
 # Short runs of Algorithm 2 are far from converged, and say so.
-pytestmark = pytest.mark.filterwarnings("ignore:SOMCOT has not converged")
+pytestmark = pytest.mark.filterwarnings("ignore:the run has not converged")
 
 
 def unplanned(n: int, **options: Any) -> Result:
@@ -228,7 +228,7 @@ def test_a_run_that_has_not_converged_says_so() -> None:
     x, y = random_walk(5, 0.6, start=0), random_walk(5, 0.3, start=3)
     cost = costs.absolute(reward(5), reward(5))
     rates = steps.auto(5, 5, 20_000, 2.0)
-    with pytest.warns(ConvergenceWarning, match="SOMCOT has not converged"):
+    with pytest.warns(ConvergenceWarning, match="has not converged"):
         result = somcot.solve(x, y, cost, discount=0.95, n_steps=20_000, rng=0, steps=rates)
     assert result.counted is not None
     values = {"distance": f"{result.distance:.3f}", "counted": f"{result.counted:.3f}"}

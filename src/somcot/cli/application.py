@@ -40,7 +40,7 @@ WIDEST = 120  # columns; longer lines are hard to read
 _LAST = {"Output": 1, "Options": 2}  # groups that come after all others
 _OUTPUT = ("json", "html", "plot", "out")
 _WITH_COLUMNS = "--sequence session --time time --state page"
-_DISTANCE = f"somcot distance may.csv june.csv {_WITH_COLUMNS} --end left --discount 0.9 --html report.html"
+_DISTANCE = f"somcot distance may.csv june.csv {_WITH_COLUMNS} --terminated all --discount 0.9 --html report.html"
 
 
 class Example(NamedTuple):

@@ -111,13 +111,17 @@ class Reading:
     state: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="COLUMN", help="Column with the state; repeat it for several columns.", rich_help_panel=EVENTS
+            metavar="COLUMN",
+            help="Column with the state; repeat the option for several columns.",
+            rich_help_panel=EVENTS,
         ),
     ] = None
     terminated: Annotated[
         str | None,
         typer.Option(
-            metavar="all|COLUMN", help="Sequences that terminate: all, or where true.", rich_help_panel=EVENTS
+            metavar="all|COLUMN",
+            help="Sequences that really ended, rather than being cut off: all, or a column that says which.",
+            rich_help_panel=EVENTS,
         ),
     ] = None
     end: Annotated[

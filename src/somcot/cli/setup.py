@@ -98,9 +98,15 @@ def _verdict(screen: Console, result: somcot.Result, truth: float) -> None:
         return
     level = 100 * interval.level
     if interval.low <= truth <= interval.high:
-        text = f"The true distance, {truth:.4f}, lies inside the interval, as {level:g} % of such intervals should."
+        text = (
+            f"The true distance, {truth:.4f}, lies inside the interval; about {level:g} % of such intervals should "
+            "contain it."
+        )
     else:
-        text = f"The true distance, {truth:.4f}, lies outside the interval, as {100 - level:g} % of such intervals may."
+        text = (
+            f"The true distance, {truth:.4f}, lies outside the interval; this is expected for about "
+            f"{100 - level:g} % of such intervals."
+        )
     screen.print(Text(f"\n{text}", style="bold"))
 
 

@@ -55,7 +55,8 @@ CATALOGUE: dict[str, Kind] = {
         "Independent samples of the occupancy determine the chain through flow constraints, and Newton's method did "
         "not reach them. The raw frequencies that are used instead are biased. More samples usually help."),
     "too-short-for-order": Kind(INFO, "{share} episodes have fewer than {least} states and were dropped",
-        "A step between words of k states needs k + 1 states. Shorter episodes say nothing about such steps. Worry if "
+        "A step between tuples of k consecutive states needs k + 1 states. Shorter episodes say nothing about "
+        "such steps. Worry if "
         "they are many: what remains is then a selection of long episodes."),
     "outside-connected": Kind(INFO, "{share} steps are outside the largest connected set and were left out",
         "Only states that lead to each other have a common stationary distribution. States that were entered and never "
@@ -140,13 +141,15 @@ CATALOGUE: dict[str, Kind] = {
         "promise more than the data hold. Use overlapping steps for estimates, and steps that do not overlap for "
         "intervals and tests."),
     "memory": Kind(CAUTION, "the next state clearly depends on more than the last one (somcot.markov_order), so the "
-        "{effect} and the distance is that of simpler processes; use [[standard_error='episodes']], or make words the "
+        "{effect} and the distance is that of first-order Markov approximations; use "
+        "[[standard_error='episodes']], or make words the "
         "states: [[samples.with_order(2)]]",
         "A permutation test rejects that the last state alone determines the next. The distance compares the fitted "
         "first-order chains, and errors computed row by row are too small. Resampling whole episodes corrects the "
         "errors; pairs of states as states correct the model."),
     "memory-episodes": Kind(CAUTION, "the next state clearly depends on more than the last one (somcot.markov_order), "
-        "so the distance is that of simpler processes; [[samples.with_order(2)]] makes words the states",
+        "so the distance is that of first-order Markov approximations; [[samples.with_order(2)]] makes words "
+        "the states",
         "A permutation test rejects that the last state alone determines the next. The standard error takes this into "
         "account, but the distance compares the fitted first-order chains. Pairs of states as states keep more of the "
         "memory."),
@@ -197,7 +200,7 @@ CATALOGUE: dict[str, Kind] = {
     "approximate": Kind(DOUBT, "the distance is approximate{no_interval}: {reason}",
         "The cells are too coarse for an error bound, and neither linear models nor a map between the two systems "
         "could be confirmed. The number is the best available, without a guarantee. Take the advice at the end of the "
-        "note, or treat the number as a rank."),
+        "note, or use the number only to rank pairs."),
     "approximate-pair": Kind(DOUBT, "an approximation without an error bound: {reason}",
         "This pair of recordings of real vectors has a distance, but no error bound and no interval. Its reason is "
         "that of the note approximate. Use such cells of a matrix for ranking only."),
@@ -236,7 +239,8 @@ CATALOGUE: dict[str, Kind] = {
         "check. Nothing is known about how close the run is."),
     "dual-step-small": Kind(DOUBT, "dual step too small: the estimate is {where} while the constraints are violated by "
         "{violation:.2g} in total; raise dual_step ({relative}), lower primal_step or take more steps",
-        "The multipliers of the constraints grow too slowly, so the coupling cheats. The estimate is then below the "
+        "The multipliers of the constraints grow too slowly, so the result is not yet a valid coupling. The "
+        "estimate is then below the "
         "distance. Follow the advice, or leave the step sizes to the automatic rule."),
     "dual-step-large": Kind(DOUBT, "dual step too large: at such rates the estimate tends to end above the distance; "
         "lower dual_step ({relative}) or let primal_step decay",
@@ -273,7 +277,7 @@ CATALOGUE: dict[str, Kind] = {
         "changes are still detected. Accept later, when more transitions have arrived."),
     "reference-changes": Kind(DOUBT, "its second half is no longer like its first (from about transition {since:,} on: "
         "{moved}), or a step depends on more than the last state (see markov_order); a monitor will raise alarms about "
-        "that; use a shorter, more stable recording, or larger states",
+        "that; use a shorter, more stable recording, or pairs of consecutive states",
         "A reference must itself be stable, and this one is not: a monitor of its first half raises an alarm on its "
         "second. Alarms about a stream would then be meaningless. Use a part of the recording without such a change."),
     "provisional": Kind(INFO, "provisional: no alarm; this is the distance of the last {n:,} transitions",
@@ -340,7 +344,7 @@ CATALOGUE: dict[str, Kind] = {
         "yourself to compare results between files."),
     # Errors that suggest an option
     "no-state-column": Kind(ERROR, "which column is the state? Pass [[state=COLUMN]]; {columns}",
-        "None of the columns has a usual name for states, such as state, page or activity. Name the column whose "
+        "No column is called state or concept:name, the names that are recognised. Name the column whose "
         "values are the states of the process. Several columns together can be one state."),
     "several-columns": Kind(ERROR, "there is no column {name}; {columns}; name several one by one: [[state=['A', "
         "'B']]]",
@@ -416,7 +420,7 @@ CATALOGUE: dict[str, Kind] = {
         "and clocks",
         "Distances between real vectors use cells with corrections that exist for the default method only. "
         "Discretising first gives ordinary recordings, without these corrections."),
-    "needs-episodes": Kind(ERROR, "[[{purpose}]]: needs whole episodes, which Counts have forgotten; pass the Samples, "
+    "needs-episodes": Kind(ERROR, "[[{purpose}]]: needs whole episodes, which Counts do not store; pass the Samples, "
         "or leave it out",
         "Counts hold how often each transition was made, not the episodes. Resampling whole episodes needs the "
         "recording itself."),
@@ -438,6 +442,6 @@ CATALOGUE: dict[str, Kind] = {
         "Probabilities must sum to 1 within rounding. Rescale the numbers before the file is saved."),
     "gzip-damaged": Kind(ERROR, "the gzip data are damaged{where} ({reason}); copy or compress it again",
         "The compressed file cannot be unpacked to its end. Usually a download or a copy was interrupted."),
-    "unknown-code": Kind(ERROR, "there is no note {code!r}{near}",
+    "unknown-code": Kind(ERROR, "there is no code {code!r}{near}; somcot explain lists all codes",
         "Codes of notes are listed by somcot explain without an argument, and in docs/notes.md."),
 }  # fmt: skip

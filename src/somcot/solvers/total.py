@@ -4,7 +4,7 @@ On transient pairs V = c + discount * OT(V), with V fixed on all others. Every c
 policy has a value, even at discount 1.
 
 For the total cost V = c + OT(V), with V = 0 once both chains are absorbed. Every state leads to an absorbing one, so
-every coupling ends; the bracket is that of transient pairs (`certificates`, 7).
+every coupling ends; the bracket is that of transient pairs (`certificates`, 8).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.certificates import Settled, recurrent_bounds, rounding
+from somcot.certificates import Settled, rounding, transient_bounds
 from somcot.chains import MarkovChain
 from somcot.contributions import ContributionInputs
 from somcot.core.pairs import (
@@ -76,7 +76,7 @@ def absorb(sweep: Sweep, V: Floats, cost: Floats, discount: float, first: Settle
     for step in range(max_sweeps):
         improvement = sweep.improve(V)
         slack = first.slack + rounding(V)
-        latest = recurrent_bounds(discount, cost, V[pairs.x, pairs.y], improvement, first._replace(slack=slack))
+        latest = transient_bounds(discount, cost, V[pairs.x, pairs.y], improvement, first._replace(slack=slack))
         best = best.tighter(latest)
         if len(pairs) == 0 or (step > 0 and improvement.changed == 0):
             break

@@ -1,4 +1,4 @@
-"""Algorithm 2 as the paper prints it, and the default beside it: full arrays, one statement for each line.
+"""Algorithm 2 as printed in the paper, and the default variant: full arrays, one statement per line.
 
 Slow and obvious on purpose: the place to read first, and what the compiled kernels (`sweeps`, `counted`) are tested
 against, step by step. `step` is Algorithm 2, `counted_step` the iteration of ``steps="auto"``. They differ in this:
@@ -14,9 +14,10 @@ rates             as given                               b = 2 sigma, eta = 1 / 
 iterations        one for each transition                as many as the answer needs, once the transitions are counted
 averaged          all iterates                           the last half
 ================  =====================================  ==========================================================
- Axes are the paper's: mu(x, y, x', y'), alpha_X(x, x', y), alpha_Y(x, y, y'), lambda_X(y | x) as
-[x, y], lambda_Y(x | y) as [y, x], V(x, y). mu and both lambdas are kept as logarithms: as probabilities they would
-underflow to 0 at large rates and never come back.
+
+Axes are the paper's: mu(x, y, x', y'), alpha_X(x, x', y), alpha_Y(x, y, y'), lambda_X(y | x) as [x, y],
+lambda_Y(x | y) as [y, x], V(x, y). mu and both lambdas are stored as logarithms: as probabilities they would underflow
+to 0 at large rates and stay there.
 
 Signs are those of the gradients, Eqs. 10-15; the Lagrangian as printed in Eq. 9 has the other sign in front of alpha.
 """

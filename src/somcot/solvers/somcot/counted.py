@@ -47,14 +47,13 @@ from somcot.solvers.somcot.sweeps import (
     add_full_coupling,
     add_observed_coupling,
     factors,
-    mostly,
     pair_laws,
     reference,
     sweep_all,
     sweep_products,
     sweep_rows,
 )  # fmt: skip
-from somcot.solvers.somcot.updates import HEAVY, PairSide, PairState, Transitions, normalise
+from somcot.solvers.somcot.updates import HEAVY, PairSide, PairState, Transitions, mostly, normalise
 from somcot.steps import Steps
 
 if TYPE_CHECKING:

@@ -134,7 +134,8 @@ def finish(
     residuals = averages.residuals(solved, mean)
     verdict = run.counted.verdict(distance, scale)
     if run.counted.is_off(distance, scale):
-        warn(verdict[0], ConvergenceWarning)
+        note = verdict[0]
+        warn(note, ConvergenceWarning)
     own_notes = notes(solved, distance, residuals, (labels_x, labels_y), run.n_steps, run.own_rates)
     details = RunDetails(
         run.rows,

@@ -38,7 +38,7 @@ from somcot.solvers.somcot.state import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
-    from somcot.solvers.somcot import Origin, SomcotOptions
+    from somcot.solvers.somcot.run_options import Origin, SomcotOptions
 
 __all__ = ["FIRST_PHASE", "Phases", "Run", "drive", "read_state", "record_of", "restore", "state_record"]
 

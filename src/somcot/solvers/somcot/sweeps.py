@@ -13,11 +13,9 @@ The marginals of mu that the dual step needs (Eqs. 13-15) are then, up to the fa
 6 n_x^2 n_y^2 flops and n_x n_y (n_x + n_y) exponentials. `ref` is a lower bound of log Z: the largest entry of the row
 that was heaviest one step before. Three cases for each row, by s_r = U + a_r + b_r, which bounds all its entries:
 
-* s_r < ref - 50: no mass worth counting;
+* s_r < ref - 50: the mass is negligible;
 * s_r < ref + 300: the products are safe, since what exp cuts off at e^-350 is below e^-50 of Z;
-* otherwise the factors peak at different places: the entries are added up first and exponentials taken of those
-  within e^-50 only. Should one of them exceed ref + 300, ref was too low, and the sweep is done again with a better
-  one.
+* otherwise entries within e^-50 are summed one by one; if one exceeds ref + 300, the sweep is repeated with a larger ref.
 
 On pairs of transitions that occur
 ----------------------------------
@@ -26,11 +24,9 @@ every pair of an edge e of x and an edge f of y has
 
     log mu = A(r, e) + B(r, f) + W(x'(e), y'(f)) + U(r) - log Z,
 
-|E_X| |E_Y| exponentials for a step. Logs of many entries are gathered in one buffer first, so that the exponential runs
-over long vectors whatever the degrees. `ref`, rows without mass and the second sweep are as in the dense kernel.
+|E_X| |E_Y| exponentials for a step, taken over a buffer of many entries. `ref` and repeated sweeps are as above.
 
-`sweep_rows` goes row by row and leaves out rows without mass, which pays when there are many. `sweep_all` takes all:
-for one edge of X the edges of Y are one long vector. It is used as long as more than half of the rows have mass.
+`sweep_rows` skips rows without mass; `sweep_all`, with one long vector per edge of X, is used while most rows have mass.
 """
 # mypy: disable-error-code="no-any-return, misc, arg-type, assignment"
 
@@ -52,6 +48,7 @@ from somcot.solvers.somcot.updates import (
     TraceBuffer,
     Transitions,
     candidates,
+    mostly,
     note,
     update,
     visit,
@@ -327,15 +324,6 @@ def advance_observed(
         update(x, y, pairs, rates, n_active, everything, Z, states_x[i], slots_x[i], states_y[i], slots_y[i])
         if pairs.step[0] % sheet.every == 0:
             note(x, y, pairs, rates, sheet)
-
-
-@part
-def mostly(p: Floats, Z: float) -> int:
-    """1 if more than half of the rows have mass, else 0."""
-    n, line = 0, Z * exp(-NEGLIGIBLE)
-    for r in range(p.shape[0]):
-        n += p[r] > line
-    return 1 if 2 * n > p.shape[0] else 0
 
 
 @part

@@ -33,7 +33,7 @@ from somcot.plumbing.arrays import Bools, Floats, Ints, Places
 
 __all__ = [
     "PAIR_FIELDS", "SIDE_FIELDS", "Field", "PairSide", "PairState", "Rates", "Row", "Sums", "TraceBuffer",
-    "Transitions", "candidates", "lengths", "normalise", "note", "update", "visit", "zeros",
+    "Transitions", "candidates", "lengths", "mostly", "normalise", "note", "update", "visit", "zeros",
 ]  # fmt: skip
 
 
@@ -499,3 +499,12 @@ def _note_side(side: PairSide, k: int, beta: float, row: Floats, place: int) -> 
     for e in range(side.alpha.shape[0]):
         row[place + e] = side.tally[e] - side.alpha[e] / beta
     return place + side.alpha.shape[0]
+
+
+@part
+def mostly(p: Floats, Z: float) -> int:
+    """1 if more than half of the rows have mass, else 0."""
+    n, line = 0, Z * exp(-NEGLIGIBLE)
+    for r in range(p.shape[0]):
+        n += p[r] > line
+    return 1 if 2 * n > p.shape[0] else 0
