@@ -293,8 +293,7 @@ class Result:
     clock : Clock
         How costs are accumulated over time: a discount, the long-run average, a horizon, a rate or a total.
     counted : float or None
-        Exact distance of the maximum-likelihood chains of the transitions that SOMCOT used; None for other methods,
-        and if it would take longer than two seconds. A run that differs from it by more than 0.01 of the range warns.
+        SOMCOT: the exact distance of the chains fitted to its transitions; None if that would take over two seconds.
     details : Details
         Source of the fields that are computed on first access.
     """

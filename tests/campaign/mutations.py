@@ -85,7 +85,7 @@ MUTANTS = (
     Mutant("solvers/sinkhorn.py", "status is Status.CONVERGED and width > target", "False", (
         "tests/solvers/test_sinkhorn.py", EXACT,
     )),
-    Mutant("solvers/saddle.py", "least + (1.0 - g) * found.low[-1]", "least + found.low[-1]", (BOUNDS,)),
+    Mutant("solvers/saddle.py", "least + (1.0 - g) * improvement.low[-1]", "least + improvement.low[-1]", (BOUNDS,)),
     Mutant("solvers/saddle.py", "- off / 2.0 * float(far - residual.min())", "", (BOUNDS, DIFFERENTIAL)),
     Mutant("couplings.py", "np.subtract(state_law, left, out=left)", "np.add(state_law, left, out=left)", (
         "tests/test_couplings.py",

@@ -200,7 +200,10 @@ def test_explain_of_an_unknown_code(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     with pytest.raises(SystemExit) as left:
         main()
     assert left.value.code == 2
-    assert "there is no note 'spelling'; did you mean spellings" in capsys.readouterr().err
+    assert (
+        "there is no code 'spelling' (somcot explain lists all codes); did you mean spellings"
+        in capsys.readouterr().err
+    )
 
 
 def test_the_page_is_in_step_with_the_catalogue() -> None:

@@ -442,6 +442,6 @@ CATALOGUE: dict[str, Kind] = {
         "Probabilities must sum to 1 within rounding. Rescale the numbers before the file is saved."),
     "gzip-damaged": Kind(ERROR, "the gzip data are damaged{where} ({reason}); copy or compress it again",
         "The compressed file cannot be unpacked to its end. Usually a download or a copy was interrupted."),
-    "unknown-code": Kind(ERROR, "there is no code {code!r}{near}; somcot explain lists all codes",
+    "unknown-code": Kind(ERROR, "there is no code {code!r} (somcot explain lists all codes){near}",
         "Codes of notes are listed by somcot explain without an argument, and in docs/notes.md."),
 }  # fmt: skip

@@ -1,8 +1,7 @@
 """The marginals of mu, the work of every iteration, and Algorithm 2 around them.
 
-On all quadruples of states
----------------------------
-With row r = (x, y), a_r = max_x' (A + pm), pm(x') = max_y' W(x', y'), b_r = max_y' B and any number `ref`, let
+*On all quadruples of states.* With row r = (x, y), a_r = max_x' (A + pm), pm(x') = max_y' W(x', y'), b_r = max_y' B
+and any number `ref`, let
 
     eW(x', y') = exp(W - pm(x')),  eA(r, x') = exp(A + pm - a_r),  eB(r, y') = exp(B - b_r + U + a_r + b_r - ref).
 
@@ -15,18 +14,15 @@ that was heaviest one step before. Three cases for each row, by s_r = U + a_r + 
 
 * s_r < ref - 50: the mass is negligible;
 * s_r < ref + 300: the products are safe, since what exp cuts off at e^-350 is below e^-50 of Z;
-* otherwise entries within e^-50 are summed one by one; if one exceeds ref + 300, the sweep is repeated with a larger ref.
+* otherwise entries within e^-50 are summed one by one; if one exceeds ref + 300, the sweep is repeated with a new ref.
 
-On pairs of transitions that occur
-----------------------------------
-mu(x, y, x', y') lives where x -> x' and y -> y' are both known transitions, and starts uniform there. In row (x, y)
-every pair of an edge e of x and an edge f of y has
+*On pairs of transitions that occur.* mu(x, y, x', y') is defined where x -> x' and y -> y' are known transitions,
+and is uniform at first. In row (x, y) every pair of an edge e of x and an edge f of y has
 
     log mu = A(r, e) + B(r, f) + W(x'(e), y'(f)) + U(r) - log Z,
 
 |E_X| |E_Y| exponentials for a step, taken over a buffer of many entries. `ref` and repeated sweeps are as above.
-
-`sweep_rows` skips rows without mass; `sweep_all`, with one long vector per edge of X, is used while most rows have mass.
+`sweep_rows` skips rows without mass; `sweep_all`, with one long vector per edge of X, is for the case that most have.
 """
 # mypy: disable-error-code="no-any-return, misc, arg-type, assignment"
 
