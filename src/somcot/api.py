@@ -156,19 +156,19 @@ def _of_streams(
     x: Process, y: Process, cost: Any, method: str, shared: dict[str, Any], options: dict[str, Any]
 ) -> Result | None:
     """The estimate from counted transitions, or SOMCOT with its interval; None where plain SOMCOT is wanted."""
-    from somcot.inference import from_streams  # compiled code, which `import somcot` must not wait for
+    from somcot.inference import estimate as from_data  # compiled code: keeps `import somcot` fast
 
     own = [name for name in options if name in METHODS["somcot"].options()]
-    if method == "auto" and all(name in from_streams.DRAWING for name in own):
-        allowed = from_streams.estimate_options()
+    if method == "auto" and all(name in from_data.DRAWING for name in own):
+        allowed = from_data.estimate_options()
         given = _checked_options("auto", allowed, options, **shared)
-        return from_streams.estimate_streams(x, y, costs.between(cost, x, y), **given)
+        return from_data.estimate_streams(x, y, costs.between(cost, x, y), **given)
     if shared["confidence"] is None:  # rates and the like are for SOMCOT
         return None
     rest = {name: value for name, value in shared.items() if name not in ("discount", "confidence")}
     given = _checked_options("somcot", METHODS["somcot"].options(), options, **rest)
     table, common = costs.between(cost, x, y), {name: shared[name] for name in ("discount", "confidence")}
-    return from_streams.with_interval(x, y, table, **common, options=given)
+    return from_data.with_interval(x, y, table, **common, options=given)
 
 
 def _of_vectors(x: Any, y: Any, cost: Any, clock: Clock, method: str, arguments: dict[str, Any]) -> Result:

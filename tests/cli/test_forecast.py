@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 import somcot
-from somcot.cli import forecast as sizes
-from somcot.cli.forecast import Size, TooLongError, confirm_forecast, suggested_discount
-from somcot.cli.inputs import NamedProcess
+from somcot.cli import inputs as sizes
+from somcot.cli.inputs import NamedProcess, Size, TooLongError, confirm_forecast, suggested_discount
 from tests.command_server import Command
 from tests.notes import noted
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import somcot
 from somcot.cli.application import app
-from somcot.cli.forecast import TooLongError
+from somcot.cli.inputs import TooLongError
 from somcot.cli.output import for_terminal
 from somcot.many import plan
 from somcot.plumbing.notes import Note

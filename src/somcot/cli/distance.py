@@ -58,7 +58,7 @@ def distance(
 
     from somcot.cli import screens
     from somcot.cli.cost_and_cells import in_cells, read_pair
-    from somcot.cli.forecast import confirm_pair
+    from somcot.cli.inputs import confirm_pair
     from somcot.cli.output import ShownResult, caught, command_line, console, deliver, print_json, to_json, write_files
     from somcot.result import Status
 
@@ -125,7 +125,7 @@ def same_process(
     """Test whether two recordings come from the same process."""
     from somcot.cli import screens
     from somcot.cli.cost_and_cells import read_pair
-    from somcot.cli.forecast import suggested_discount
+    from somcot.cli.inputs import suggested_discount
     from somcot.cli.output import caught, console, names_of, notes_of, print_json, process_facts
     from somcot.plumbing.checks import check_discount
     from somcot.samples import Samples
@@ -185,7 +185,7 @@ def metric(
     """Compute the distance from every pair of initial states."""
     from somcot.cli import screens
     from somcot.cli.cost_and_cells import read_pair
-    from somcot.cli.forecast import confirm_pair
+    from somcot.cli.inputs import confirm_pair
     from somcot.cli.output import (
         caught,
         chain_of,
@@ -236,8 +236,7 @@ def info(
 ) -> int:
     """Describe a file, and estimate the time and memory of a distance."""
     from somcot.cli import screens
-    from somcot.cli.forecast import estimate_size
-    from somcot.cli.inputs import read_processes
+    from somcot.cli.inputs import estimate_size, read_processes
     from somcot.cli.output import caught, chain_of, console, print_json, process_facts
     from somcot.samples import Samples
 

@@ -48,8 +48,7 @@ def drift(
 ) -> int:
     """Test whether a process has changed over time, period by period."""
     from somcot.cli.cost_and_cells import reward_column, shared_cost
-    from somcot.cli.forecast import suggested_discount
-    from somcot.cli.inputs import NamedProcess
+    from somcot.cli.inputs import NamedProcess, suggested_discount
     from somcot.cli.output import caught, command_line, console, deliver, for_terminal, print_json
     from somcot.cli.screens import show_drift, show_written
     from somcot.plumbing.notes import codes

@@ -15,16 +15,7 @@ import typer
 
 import somcot
 from somcot.cli import signals
-from somcot.cli.options import (
-    Cost,
-    Json,
-    Method,
-    Reading,
-    Seed,
-    StartAtOnce,
-    SuggestedBelowOne,
-    VectorOptions,
-)
+from somcot.cli.options import Cost, Json, Method, Reading, Seed, StartAtOnce, SuggestedBelowOne, VectorOptions
 
 if TYPE_CHECKING:
     from somcot.cli.inputs import NamedProcess
@@ -179,8 +170,7 @@ def select(
 
 def _discount(discount: float | None, processes: Mapping[Hashable, ChainOrData]) -> float:
     """The discount, or the one that the sequences of all recordings suggest."""
-    from somcot.cli.forecast import suggested_discount
-    from somcot.cli.inputs import NamedProcess
+    from somcot.cli.inputs import NamedProcess, suggested_discount
 
     if discount is not None:
         return discount
@@ -241,7 +231,7 @@ def _with_text_labels(processes: dict[Hashable, ChainOrData]) -> dict[Hashable, 
 
 def _announce(plan: JobPlan, workers: int, *, yes: bool) -> None:
     """Report the forecast of a long computation; on a terminal, ask before a very long one."""
-    from somcot.cli.forecast import confirm, duration
+    from somcot.cli.inputs import confirm, duration
     from somcot.many.plan import forecast
 
     seconds = forecast(plan, workers or None)

@@ -388,7 +388,7 @@ class ClockOptions:
 
     def settled(self, x: NamedProcess, y: NamedProcess) -> ClockOptions:
         """The options with a suggested discount if no clock is set."""
-        from somcot.cli.forecast import suggested_discount
+        from somcot.cli.inputs import suggested_discount
 
         chains = [p for p in (x, y) if p.rates is not None]
         if chains and self.rate is None:

@@ -16,8 +16,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from somcot.cli.cost_and_cells import compares_labels
-from somcot.cli.forecast import Size, duration, readable
-from somcot.cli.inputs import NamedProcess
+from somcot.cli.inputs import NamedProcess, Size, duration, readable
 from somcot.cli.output import ShownResult, names_of, one_sided, process_facts
 from somcot.inference.permutation import verdict
 from somcot.many.drift import Drift, short

@@ -100,8 +100,7 @@ def watch(options: WatchOptions, reading: Reading) -> int:
 
 def _monitor(options: WatchOptions, reading: Reading) -> Monitor:
     from somcot.cli.cost_and_cells import build_cost, reward_column
-    from somcot.cli.forecast import suggested_discount
-    from somcot.cli.inputs import read_processes
+    from somcot.cli.inputs import read_processes, suggested_discount
     from somcot.readers.tables.rows import check_gap
 
     (reference,) = read_processes([options.reference], reading, reward_column(options.cost))

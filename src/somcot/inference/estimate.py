@@ -1,23 +1,28 @@
-"""The default estimate for data: corrected distance, interval, notes, and the underlying plug-in.
+"""The default answer for data and streams: corrected distance, interval, warnings, and the plug-in.
 
 An exact coupling of two estimated chains also follows their noise: wherever two rows differ by chance, matched pairs
 separate and stay apart for a while. The paper's saddle point, solved only until the constraints hold to half the
 sampling noise, follows the noise less. If the cost separates some pairs much better than others, it may stop too early
 for the rest and be blurred too; therefore the sharper of the two is used (docs/statistics.md,
 ``python -m benchmarks.maps``).
+
+The transitions of a stream are independent samples of the discounted occupancy, so their counts are ordinary data.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from somcot.chains import MarkovChain
 from somcot.contributions import ContributionInputs
 from somcot.core.pairs import PairChoice
 from somcot.core.reduction import Reduced
@@ -34,25 +39,32 @@ from somcot.inference.pooling import Pooled, pool, pooled_distance
 from somcot.inference.row_tests import contribution_inputs
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_count, check_flag, check_positive, check_rng
-from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
 from somcot.plumbing.memory import MemoryLimitError
 from somcot.plumbing.notes import Note
-from somcot.problem import ChainOrData, Problem
-from somcot.result import Bounds, ConfidenceInterval, Estimate, Maps, Result
+from somcot.plumbing.records import option_names
+from somcot.problem import ChainOrData, Data, Problem, Process
+from somcot.recorded.counts import Counts
+from somcot.result import Bounds, ConfidenceInterval, Estimate, Maps, Result, Status
 from somcot.samples import Samples
-from somcot.solvers import policy_iteration
+from somcot.solvers import policy_iteration, somcot
 from somcot.solvers import saddle as saddle_maps
 from somcot.solvers import saddle as saddle_point
 
 __all__ = [
+    "DRAWING",
     "EstimateDetails",
     "estimate",
+    "estimate_streams",
     "noise_level",
     "notes",
     "plugin",
     "saddle",
+    "with_interval",
 ]
 
+
+# --- The default estimate for data: corrected distance, interval, notes, and the underlying plug-in.
 
 # --- Encoder and decoder for data, with less blur from sampling noise than an exact coupling
 
@@ -419,3 +431,69 @@ def _guarded(
     statistic, null = permutation_test(x, y, cost, plugin_problem.problem.discount, _GUARD_PERMUTATIONS, rng)
     p = (1 + int((null >= statistic - 1e-9).sum())) / (_GUARD_PERMUTATIONS + 1)
     return bounds if p <= 0.05 else Bounds(0.0, bounds.high)
+
+
+# --- Streams as data: the corrected estimate from counted transitions, and its interval for SOMCOT's own answer.
+
+# Options that say what to draw; the others of SOMCOT say how to solve.
+DRAWING = ("n_steps", "batch_size", "max_seconds", "checkpoint", "checkpoint_every", "resume", "order")
+
+
+def estimate_streams(
+    x: Process, y: Process, cost: ArrayLike, *, discount: float, rng: Any = None, **options: Any
+) -> Result:
+    """Count transitions of the streams and estimate from the counts, corrected for bias.
+
+    A chain or recorded data on the other side is used as it is. Options are those of `estimate` and of `DRAWING`.
+    """
+    drawing = {name: value for name, value in options.items() if name in DRAWING}
+    others = {name: value for name, value in options.items() if name not in DRAWING}
+    drawn = somcot.draw(x, y, cost, discount=discount, rng=rng, **drawing)
+    result = _estimate(x, y, drawn, discount, others)
+    ended = {Status.EXHAUSTED: "A stream ended", Status.INTERRUPTED: "Interrupted"}.get(drawn.status, "Done")
+    message = f"{ended} after {drawn.n_steps:,} steps. {result.message}"
+    status = drawn.status if drawn.status is Status.INTERRUPTED else result.status
+    return replace(result, message=message, status=status, n_steps=drawn.n_steps)
+
+
+def with_interval(
+    x: Process, y: Process, cost: ArrayLike, *, discount: float, confidence: float, options: Mapping[str, Any]
+) -> Result:
+    """SOMCOT's answer with the interval that `estimate_streams` gives for the same transitions."""
+    if options.get("half_life") is not None:
+        raise ValueError(
+            "confidence: found with half_life; transitions that count less than others give no interval; leave one out"
+        )
+    result, drawn = somcot.solve_and_count(x, y, cost, discount=discount, **options)
+    data = _estimate(x, y, drawn, discount, {"confidence": confidence})
+    return replace(result, confidence_interval=data.confidence_interval, estimate=data.estimate, plugin=data.plugin)
+
+
+def _estimate(x: Process, y: Process, drawn: somcot.Drawn, discount: float, options: Mapping[str, Any]) -> Result:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnseenStateWarning)  # its advice is for recorded episodes
+        return estimate(*_sides(x, y, drawn, discount), drawn.cost, discount=discount, **options)
+
+
+def estimate_options() -> list[str]:
+    """What `estimate_streams` takes."""
+    return [*option_names(estimate), *DRAWING]
+
+
+def _sides(x: Process, y: Process, drawn: somcot.Drawn, discount: float) -> tuple[ChainOrData, ChainOrData]:
+    """Counts in place of streams; where both sides are known chains, what was drawn from them."""
+    tables = (
+        _counts(drawn.counts_x, drawn.initial_x, drawn.states_x, discount),
+        _counts(drawn.counts_y, drawn.initial_y, drawn.states_y, discount),
+    )
+    if isinstance(x, MarkovChain) and isinstance(y, MarkovChain):
+        return tables
+    first, second = (
+        process if isinstance(process, MarkovChain | Data) else table
+        for process, table in zip((x, y), tables, strict=True)
+    )
+    return first, second
+
+
+def _counts(table: Any, initial: Any, states: Any, discount: float) -> Counts:
+    return replace(Counts.from_matrix(table, states=states, initial=initial), discount=discount)
