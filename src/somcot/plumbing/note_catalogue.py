@@ -77,7 +77,7 @@ CATALOGUE: dict[str, Kind] = {
         "because nothing leads to them. Nothing needs to be done."),
     "initial-never-seen": Kind(DOUBT, "{n} initial state(s) never seen in the data are taken as absorbing: {states}",
         "The initial distribution starts in states that the recording does not contain. A process that starts there "
-        "stays there for ever, which changes the distance. Check the labels of the initial distribution."),
+        "stays there forever, which changes the distance. Check the labels of the initial distribution."),
     "never-left": Kind(CAUTION, "{n} state(s) entered but never left are taken as absorbing: {states}; pass "
         "[[terminated=True]] for episodes that end there, or record longer",
         "The recording ends in these states, so what follows them is unknown. Taking them as absorbing is right if "
@@ -409,7 +409,7 @@ CATALOGUE: dict[str, Kind] = {
         "the data already have a final state, say that sequences end there."),
     "never-ends": Kind(ERROR, "state {state} never ends, it is one of {n} states that are recurrent; [[total=True]] "
         "needs every state to lead to an absorbing one; [[discount=1]] compares the long run",
-        "A total cost is finite only if both processes end. This process goes on for ever in some of its states. Use "
+        "A total cost is finite only if both processes end. This process never ends in some of its states. Use "
         "the long-run average, or a discount."),
     "constant-coordinate": Kind(ERROR, "{names} never changes, so it has no standard deviation; leave it out, or pass "
         "[[scale=1.0]]",

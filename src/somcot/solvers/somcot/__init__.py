@@ -353,10 +353,10 @@ def _checked_cost(cost: ArrayLike, x: Source, y: Source) -> Floats:
 
 
 def _start(name: str, source: Source, n: int) -> Origin:
-    """The start law over n states, the first state when the stream does not say; and the transitions that can come."""
+    """The initial distribution over n states, by default the first state; and the transitions that can come."""
     law = np.array([1.0]) if source.initial is None else source.initial
     if len(law) > n:
-        raise ValueError(f"{name}: the start law is about {len(law)} states, but the cost has {n}")
+        raise ValueError(f"{name}: the initial distribution has {len(law)} states, but the cost has {n}")
     return origin(name, np.concatenate([law, np.zeros(n - len(law))]), source.transitions, n)
 
 

@@ -40,7 +40,7 @@ Transitions = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Given:
-    """The input of Algorithm 2: the cost c, the start law nu_0 of pairs, gamma, the six rates and ``max |c|``."""
+    """The input of Algorithm 2: the cost c, the initial distribution nu_0, gamma, the six rates and ``max |c|``."""
 
     cost: Floats  # (n_x, n_y)
     start: Floats  # (n_x, n_y)

@@ -199,7 +199,7 @@ def coupling(state: State, mean: Averages, law: Floats) -> Coupling | None:
 
 
 def ordinary(state: State, law: Floats) -> Floats:
-    """A law over pairs without the extra start state; the product start law when nothing else has mass yet."""
+    """A distribution over pairs without the extra initial state; at first the product of the initial distributions."""
     n_x, n_y = state.cost.shape
     part = law[:n_x, :n_y]
     total = part.sum()

@@ -27,7 +27,7 @@ __all__ = ["Batch", "Earlier", "advance", "estimate", "finish", "run_kernel", "s
 
 SLICE_SECONDS = 0.025
 COUNTED_SLICE = 1024  # steps of a run that counts
-MOST_PENDING = 1_000_000  # numbers kept for rows of the trace that nobody has read yet
+MOST_PENDING = 1_000_000  # numbers kept for trace rows that have not been read yet
 
 
 class Batch(NamedTuple):

@@ -166,7 +166,7 @@ def _steps(n_phases: int) -> int:
 class Interrupts:
     """Ctrl-C, or a request to terminate, while steps run is noted and obeyed after the slice.
 
-    While someone else's stream is asked, which may take for ever, it comes through at once (`open`). It must not come
+    While a user's stream is being read, which may block, an interrupt takes effect at once (`open`). It must not come
     through in the midst of compiled code, which would turn it into a SystemError. Handlers that someone else has
     installed are left alone. A request to terminate ends the process after the checkpoint was written.
     """

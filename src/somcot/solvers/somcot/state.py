@@ -170,7 +170,7 @@ def _side(edges: Transitions, row_degrees: Ints, other: int, start: Floats) -> P
 
 
 def _pair_state(settings: RunSettings, cost: Floats, initial_x: Floats, initial_y: Floats, extra: bool) -> PairState:
-    """Cost scaled to [0, 1] and start law; the extra pair costs nothing, all others with one extra state cost 1."""
+    """Cost scaled to [0, 1] and initial distribution; the extra pair costs 0, all others with an extra state cost 1."""
     n_x, n_y = cost.shape
     unit, first = np.ones((n_x + extra, n_y + extra)), np.zeros((n_x + extra, n_y + extra))
     unit[:n_x, :n_y] = (cost - float(cost.min())) / span(cost)

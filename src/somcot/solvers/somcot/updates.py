@@ -73,7 +73,7 @@ SIDE_FIELDS = {
     "since": Field("state", kind=np.int64),
 }
 
-# The same for `PairState`; its cost and start law stay fixed.
+# The same for `PairState`; its cost and initial distribution stay fixed.
 PAIR_FIELDS = {
     "V": Field("pair"),
     "W": Field("pair"),
@@ -210,7 +210,7 @@ class Sums(NamedTuple):
 
 
 class TraceBuffer(NamedTuple):
-    """Where kernels put down the sums of rows of the trace, so that nobody has to stop them for that.
+    """Buffer for the sums of trace rows, so that kernels need not stop for them.
 
     A row holds k, H, state_law, next_law, encoder, marginal_x, decoder, marginal_y, as in `Sums`.
     """
