@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import somcot
+from somcot.plumbing.records import VIEWS, view
 from tests import surface
 from tests.surface import Surface, saved
 from tests.surface.command_line import run
@@ -178,3 +179,9 @@ def test_help_is_printed_for_every_command(old: Surface, tmp_path: Path) -> None
         text = run(*command.split()[1:], "--help", folder=tmp_path)
         shown = [o for o in options if o.startswith("--") and not o.startswith("--no-") and o != "--debug"]
         assert [o for o in shown if o not in text] == [], command
+
+
+@pytest.mark.parametrize("name", sorted(VIEWS))
+def test_every_view_of_a_record_is_there(name: str) -> None:
+    """Methods of records that higher layers implement are found by name, which no type checker sees."""
+    assert callable(view(name))
