@@ -78,18 +78,17 @@ class Estimate(NamedTuple):
     Attributes
     ----------
     gap : float
-        Effective cross-fit gap: the gain from re-optimising on noise, which is the size of the upward bias near 0.
+        Largest possible upward bias of the plug-in: `factor` times `rise`.
     rho : float
-        The gap relative to the plug-in; above 0.75 the distance is hardly distinguishable from 0.
+        The gap relative to the plug-in.
     standard_error : float
-        Standard error of the plug-in, by the delta method.
+        Standard error of the plug-in: the standard deviation over half-samples.
     saturation : float
         Expected total-variation error of the kernels, accumulated over the horizon; above 3 the data are too few.
     n_solves : int
         Number of exact solves.
     uncut : float or None
-        The corrected value before truncation and case distinctions, for ranking: the cross-fitted value, which may be
-        negative. (Without splits, the distance of the pooled kernels.)
+        The corrected value before truncation and case distinctions, for ranking; it may be below the minimum.
     pooled : float or None
         Distance of the kernels after pooling rows that do not differ significantly; None if the states differ.
     equal_rows : float or None
@@ -97,6 +96,16 @@ class Estimate(NamedTuple):
     kept : tuple of float or None
         The share of the difference of each row that was kept, in the order of X's states, the initial distribution
         last. Near 0: no significant difference; 1: a clear difference, or too few data for a test.
+    rise, factor : float
+        Increase of the distance from the data to half-samples, and the factor that turns it into the bias.
+    expected : float or None
+        Mean distance of two recordings of the same process, by permutations; None if they cannot be permuted.
+    pvalue : float or None
+        Of "the same process", by the same permutations: at most 0.05 exactly if the 90 % interval excludes the minimum.
+    design_effect : float
+        Variance of the rows relative to independent transitions: above 1 for sequences with memory.
+    units : str
+        What was permuted and halved: "sequences", "blocks" or "transitions".
     """
 
     gap: float
@@ -108,6 +117,12 @@ class Estimate(NamedTuple):
     pooled: float | None = None
     equal_rows: float | None = None
     kept: tuple[float, ...] | None = None
+    rise: float | None = None
+    factor: float | None = None
+    expected: float | None = None
+    pvalue: float | None = None
+    design_effect: float = 1.0
+    units: str = "transitions"
 
     def __repr__(self) -> str:
         return brief_record(self)
@@ -294,6 +309,8 @@ class Result:
         How costs are accumulated over time: a discount, the long-run average, a horizon, a rate or a total.
     counted : float or None
         SOMCOT: the exact distance of the chains fitted to its transitions; None if that would take over two seconds.
+    estimand : str
+        What the distance is between: "process", or "first-order projection" if the data show memory.
     details : Details
         Source of the fields that are computed on first access.
     """
@@ -316,6 +333,7 @@ class Result:
     time_gradient: TimeGradient | None = None
     clock: Clock = Clock("discount")  # noqa: RUF009 - a tuple is immutable
     continuous: Continuous | None = None
+    estimand: str = "process"
     details: Details = field(default_factory=Details)
 
     if TYPE_CHECKING:  # read from `details`; `dataclasses.replace` and the constructor accept them like fields

@@ -27,9 +27,9 @@ from somcot.contributions import ContributionInputs, Contributions, PairShare, R
 from somcot.core.pairs import reachable_pairs
 from somcot.core.sweep import Sweep
 from somcot.inference.model import Model
-from somcot.inference.permutation import sequential_pvalue
-from somcot.inference.pooled_episodes import known_starts_differ, pool_of_two
-from somcot.inference.statistics import adjusted_pvalues, pearson
+from somcot.inference.permutation import Groups
+from somcot.inference.statistics import adjusted_pvalues, permute
+from somcot.inference.units import engine_of, known_starts_differ
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count
 from somcot.plumbing.linear_systems import discounted_occupancy, discounted_value
@@ -75,7 +75,7 @@ def same_rows(x: Data | None, y: Data | None) -> float | None:
         return None
     if set(x.states).isdisjoint(y.states):  # different names rather than rows, such as two clusterings
         return None
-    return sequential_pvalue(pool_of_two(x, y), pearson, _PERMUTATIONS)
+    return permute(Groups(engine_of([x, y])), 0, _PERMUTATIONS, chi_squared_only=True, threads=1).pvalue
 
 
 def rows_pvalue(result: Result) -> float | None:

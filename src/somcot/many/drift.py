@@ -31,7 +31,7 @@ __all__ = ["Change", "Drift", "drift", "holm", "short"]
 
 LEAST = 30  # transitions; shorter periods are left out
 # Notes about single distances that do not apply here: every distance has a test, and all periods share their states.
-_NO_NEWS = ("never-seen", "near-minimum", "near-minimum-testable")
+_NO_NEWS = ("never-seen", "near-minimum", "near-minimum-data")
 _PER_TEST = 40  # permutations per comparison: the smallest p-value times the number of comparisons is then 2.5 %
 
 
