@@ -257,7 +257,7 @@ def flag(name: str) -> str:
 
 # Arguments of the library whose flag has another name.
 _FLAGS = {"gaps": "--missing", "n_cells": "--cells", "standard_error": "--standard-error"}
-_ARGUMENTS = {"by", "confidence", "discount", "horizon", "method", "rate", "scale", "total", "workers"}
+_ARGUMENTS = {"by", "confidence", "units", "discount", "horizon", "method", "rate", "scale", "total", "workers"}
 _COMMANDS = {
     "somcot.distance": "somcot distance",
     "somcot.same_process": "somcot test",

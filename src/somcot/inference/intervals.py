@@ -38,7 +38,6 @@ __all__ = ["KINK", "Bar", "Evidence", "Interval", "bootstrap", "interval_of", "s
 
 KINK = 1.0 + math.sqrt(2.0)  # bias over rise where the noise alone makes the distance, f(v) = B sqrt(v)
 _LEAN = 1.2  # the slope of `kink` in the noise is 1 where the distance is smooth, and 1 + _LEAN at a kink
-_FEW_DIMENSIONS = 4.0  # squared relative spread of the null, times this, that says nothing adds up in squares
 LEAST = 1e-6  # lower end where the test rejects but no bound is above 0
 
 
@@ -169,20 +168,12 @@ def _estimate(evidence: Evidence, tail: float) -> float:
 
 
 def _upper(evidence: Evidence, z: float) -> float:
-    """Upper end: at least the smooth bias is subtracted, and noise that adds to the differences in squares.
+    """Upper end: the smooth bias, which is the least there can be, is subtracted, and the error added.
 
-    A rise above that of a kink is chance, not bias, so the rest of it widens the interval. If the noise has few
-    dimensions (its size varies much between permutations), nothing is known to add up in squares.
+    A rise above that of a kink is chance, not bias, so the rest of it widens the interval.
     """
-    d, noise = evidence.plugin, evidence.expected
-    bias = min(evidence.rise, d / KINK)
-    error = math.hypot(evidence.error, evidence.rise - bias)
-    high = d - bias + z * error
-    if evidence.null is None:
-        return high
-    relative = float(np.std(evidence.null)) / max(float(np.mean(evidence.null)), 1e-12)
-    squares = noise * noise * max(0.0, 1.0 - _FEW_DIMENSIONS * relative * relative)
-    return min(high, math.sqrt(max((d + z * error) ** 2 - squares, 0.0)))
+    bias = min(evidence.rise, evidence.plugin / KINK)
+    return evidence.plugin - bias + z * math.hypot(evidence.error, evidence.rise - bias)
 
 
 # --- Deprecated: the delta method and the bootstrap

@@ -189,9 +189,9 @@ CATALOGUE: dict[str, Kind] = {
         "Estimates and intervals now come from permutations and half-samples of whole sequences. Options of the former "
         "rule have no effect and will be removed in version 0.4."),
     "deprecated-option": Kind(INFO, "deprecated since version 0.3; use {instead}",
-        "The option still works and will be removed in version 0.4."),
+        "The option still works and will be removed in version 0.4, the release after next."),
     "deprecated-function": Kind(INFO, "deprecated since version 0.3; use {instead}",
-        "The function still works and will be removed in version 0.4."),
+        "The function still works and will be removed in version 0.4, the release after next."),
     "no-interval": Kind(INFO, "method {method} gives no interval; [[method='auto']] does",
         "Only the default estimate has a standard error. The other methods return the number alone. Drop the method to "
         "get an interval, or drop confidence."),

@@ -219,7 +219,15 @@ def computation(about: ReportInput) -> list[Fact]:
     if result.estimate is not None:
         e = result.estimate
         add("error", "standard error", figure(e.standard_error))
-        add("gap", "cross-fit gap", f"{figure(e.gap)} (relative: {figure(e.rho)}), {e.n_solves} exact solves")
+        add("units", "resampled", f"{e.units}, permuted and halved; {e.n_solves} exact solves")
+        if e.expected is not None and e.pvalue is not None:
+            add(
+                "equal",
+                "if equal",
+                f"{figure(e.expected)} on average between recordings of one process (p = {e.pvalue:.3g})",
+            )
+    if result.estimand != "process":
+        add("estimand", "what is compared", "what follows what, averaged over visits: the data have memory")
     if result.continuous is not None:
         sizes = result.continuous.resolution
         fewer = ", ".join(f"{n} cells: {figure(v)}" for n, v in zip(sizes.n_cells, sizes.raw, strict=True))

@@ -43,6 +43,7 @@ __all__ = [
 
 _LEVEL = 0.05  # of the permutation test, the same as that of the contributions
 _TEST = "A permutation test of the transitions"  # it compares frequencies and ignores the cost
+_TEST_OF_UNITS = "A permutation test"  # the one behind the interval
 # The conclusion, by whether the test rejects and whether the interval excludes the least possible distance.
 _AGREES = {
     (True, True): "agrees: recordings as different as these are unlikely under one process {p}.",
@@ -186,10 +187,15 @@ def _differs(result: Result, cost: ArrayLike | None) -> bool:
 
 def sentence_of_test(result: Result, cost: ArrayLike | None = None) -> str:
     """The conclusion of the permutation test of "the same process"; empty without a test."""
-    pvalue = rows_pvalue(result) if result.n_samples else None
-    if pvalue is None:
+    if result.estimate is not None and result.estimate.pvalue is not None:
+        pvalue, level = result.estimate.pvalue, _LEVEL
+        if result.confidence_interval is not None:  # the lower end is above the minimum exactly if this test rejects
+            level = 0.5 - 0.5 * result.confidence_interval.level + 1e-9
+        return f"{_TEST_OF_UNITS} {_AGREES[pvalue <= level, _differs(result, cost)].format(p=f'(p = {pvalue:.3g})')}"
+    rows = rows_pvalue(result) if result.n_samples else None
+    if rows is None:
         return ""
-    return f"{_TEST} {_AGREES[pvalue <= _LEVEL, _differs(result, cost)].format(p=f'(p = {pvalue:.3g})')}"
+    return f"{_TEST} {_AGREES[rows <= _LEVEL, _differs(result, cost)].format(p=f'(p = {rows:.3g})')}"
 
 
 def more_or_less(step: TransitionShare, names: tuple[str, str]) -> str:
