@@ -201,8 +201,8 @@ class MatrixCheckpoint:
             raise CheckpointError(f"checkpoint: {path} is no file of a distance matrix; name another file")
         if record.get("plan") != self._print:
             raise CheckpointError(
-                f"checkpoint: {path} belongs to a matrix of other processes or options; pass the same ones, or "
-                "name another file"
+                f"checkpoint: {path} belongs to a matrix of other processes or options, or to estimates of an earlier "
+                "version, which followed another rule; pass the same ones, or name another file"
             )
         fields, done = arrays.get("fields"), arrays.get("done")
         if fields is None or done is None or fields.shape != self.fields.shape or done.shape != self.done.shape:
