@@ -59,6 +59,11 @@ def optimise_wide(todo, V, pair_x, pair_y, x, y, unit, bases, hints, start, give
     New bases are built from column prices: those of the pair's basis in `hints`, else row t of `given` for pair
     ``todo[t]``, (len(todo), V.shape[1]) or empty, else those of the previous pair. Returns the number of changed bases
     and the number of pivots.
+
+    Consecutive pairs with equal supports share the cost matrix and its range (`spread`); `turned` says whether its
+    transpose T is filled. The columns of one y are copied to `chosen` once (`kept` is that y) if the next pairs gather
+    at least twice as many rows as V has. Buffers have `LANES` more entries, which vector loops may read but never use.
+    Prices are stored by state, so that pairs with other columns can use them.
     """
     rows, columns = widest(todo, pair_x, x), widest(todo, pair_y, y)
     tree, crash = new_preorder(rows + columns), new_crash(rows + columns)
@@ -129,6 +134,7 @@ def _same(rows, before, now):
     length = rows.indptr[now + 1] - begin
     if rows.indptr[before + 1] - other != length:
         return False
+    # No early exit: a loop without branches vectorises, and rows are mostly equal.
     differing = 0
     for t in range(length):
         differing += rows.indices[begin + t] != rows.indices[other + t]
@@ -201,6 +207,7 @@ class WidePairs:
 
     def __init__(self, task: Task, pairs: NDArray[np.int64]) -> None:
         self._task = task
+        # Sorted by y, then x. Results do not depend on the order, since every problem has its own basis.
         order = np.lexsort((task.pair_x[pairs], task.pair_y[pairs]))
         self._todo = pairs[order]
         rows = np.diff(task.x.indptr)[task.pair_x[self._todo]]
@@ -252,12 +259,14 @@ class WidePairs:
 
     def _work(self, V: Floats, probes: NDArray[np.int64], start: Start) -> float:
         """Pivots per pair plus the cost of the start; the first trial pair has no warm start and is not counted."""
+        # The first pair of the probes runs on cold prices; its pivots are counted and subtracted.
         pivots = self._pivots_of(V, probes, start) - self._pivots_of(V, probes[:1], start)
         return pivots / (len(probes) - 1) + start.cost * (sum(V.shape) if start.entropic else sum(self._widths))
 
     def _pivots_of(self, V: Floats, pairs: NDArray[np.int64], start: Start) -> int:
         """Solve some pairs on copies of their bases."""
         task = self._task
+        # Copies, so that a trial leaves the bases of the sweep as they are.
         copy = task._replace(
             pair_x=task.pair_x[pairs], pair_y=task.pair_y[pairs],
             bases=_taken(task.bases, pairs), hints=_taken(task.hints, pairs),
