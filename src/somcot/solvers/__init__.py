@@ -115,4 +115,5 @@ def describe(name: str) -> str:
     >>> describe("lp")
     'linear program'
     """
+    # Results of newer versions may name methods that this one does not know.
     return METHODS[name].summary if name in METHODS else name
