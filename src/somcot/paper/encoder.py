@@ -68,7 +68,8 @@ def run(settings: EncoderSettings, seed: int = 0, report: Report | None = None) 
 def _scores(encoder: Floats, decoder: Floats) -> dict[str, float]:
     """Mass on the right block (chance 1 / n_x), and the share of states whose heaviest block is the right one."""
     n = len(encoder)
-    to_block = encoder.reshape(n, n, -1).sum(axis=2)
+    # State (x, b) has index x * B + b, so blocks are contiguous.
+    to_block = encoder.reshape(n, n, -1).sum(axis=2)  # mass per block
     from_copy = decoder.reshape(n, -1, n)
     right = np.arange(n)
     return {
@@ -95,11 +96,13 @@ def _checks(settings: EncoderSettings, data: dict[str, Any]) -> list[FigureCheck
             "default, N = 1e4: right heaviest block, decoder", worst("default", "decoder_top", 10_000), ">=", 1.0
         ),
     ]
+    # The quick settings have no long runs, and short ones are not expected to pass.
     if 100_000 not in at:
         return checks
     # Over 17 seeds 0.4 to 0.9, once below 0.5: a run is chaotic in floating point, so the mean decides.
     found = data["somcot"]["encoder_top"][:, at[100_000]]
     decoder = data["somcot"]["decoder_mass"]
+    # The smallest gain over the seeds.
     gain = float((decoder[:, at[100_000]] - decoder[:, at[1_000]]).min())
     return [
         FigureCheck(
@@ -122,6 +125,7 @@ def plot(record: Record) -> Figure:
 
     settings: EncoderSettings = record.settings
     n_maps = len(settings.n_steps)
+    # Two maps and a narrow gap for each number of steps; the last gap is left out.
     widths = [1.0, 1.0, 0.15] * n_maps
     with style.styled():
         figure = plt.figure(figsize=(style.WIDE * (0.2 + 0.8 * n_maps / 3), 5.2), layout="constrained")
@@ -131,6 +135,7 @@ def plot(record: Record) -> Figure:
                 maps = {which: record.data[method][which][i] for which in ("encoder", "decoder")}
                 axes = [figure.add_subplot(grid[row, 3 * i + j]) for j in range(2)]
                 # Scaled so that a perfect map of either kind is 1 on the right blocks.
+                # n_copies: the mass of a block is spread over its copies
                 _map(axes[0], settings.n_copies * maps["encoder"].T, settings.n_copies)
                 image = _map(axes[1], maps["decoder"], settings.n_copies)
                 _label(axes, method, n_steps, outer=(row == 0, row == len(METHODS) - 1, i == 0))
