@@ -27,7 +27,7 @@ from somcot.plumbing.linear_systems import Kernel
 from somcot.plumbing.memory import require
 from somcot.problem import UnitProblem
 
-__all__ = ["Improvement", "Sweep", "transport_values"]
+__all__ = ["Improvement", "Sweep", "integer_rows", "transport_values"]
 
 # Work of one slice, in cells of cost matrices: about 30 ms, so that signals are handled in between.
 _SLICE = 500_000
@@ -93,7 +93,7 @@ class Sweep:
         self._unit = sizes.unit
         # Masses sum to 2^61 / unit, so that flows in parts of a unit
         # stay below 2^61 and sums of two of them fit into int64.
-        self._x, self._y = _rows(support_x, 2**61 // sizes.unit), _rows(support_y, 2**61 // sizes.unit)
+        self._x, self._y = integer_rows(support_x, 2**61 // sizes.unit), integer_rows(support_y, 2**61 // sizes.unit)
         self._bases = sizes.bases()
         self.cells = int(sizes.cells.sum())
         # Without hints the argument is the bases themselves: compiled
@@ -218,7 +218,7 @@ def transport_values(V: Floats, x: Support, y: Support, pair_x: NDArray[np.int32
     Several kernels can be concatenated in `x` and `y`: pairs refer to rows, and entries to rows and columns of V.
     """
     sizes = _Sizes.of(x, y, pair_x, pair_y)
-    one, other = _rows(x, 2**61 // sizes.unit), _rows(y, 2**61 // sizes.unit)
+    one, other = integer_rows(x, 2**61 // sizes.unit), integer_rows(y, 2**61 // sizes.unit)
     bases = sizes.bases()
     low, high, value = (np.empty(len(pair_x)) for _ in range(3))
     task = Task(pair_x, pair_y, one, other, sizes.unit, bases, bases)
@@ -289,7 +289,7 @@ def _and_last(states: NDArray[np.int32], last: int) -> NDArray[np.int32]:
     return extended
 
 
-def _rows(support: Support, total: int) -> Rows:
+def integer_rows(support: Support, total: int) -> Rows:
     """Probabilities as integers of at least 1 that sum to `total` in every row; the largest takes the remainder."""
     # Every mass is at least 1: perturbed masses must be positive, also for probabilities below 2^-61.
     masses = np.maximum(np.floor(support.probabilities * float(total)), 1.0).astype(np.int64)

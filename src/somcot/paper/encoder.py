@@ -1,7 +1,7 @@
 """Encoder and decoder maps of a walk and its noisy copy (the paper's first figure).
 
-X is the fair walk on n states, Y the same walk with every state split into B meaningless variants, at distance 0. The
-averaged lambda_X(y | x) and lambda_Y(x | y) should find the blocks without being told about them.
+X is the fair walk on n states, Y the same walk with every state split into B copies, at distance 0. The averaged
+lambda_X(y | x) and lambda_Y(x | y) should recover the blocks, which the algorithm does not know.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["EXPERIMENT", "EncoderSettings", "plot", "run"]
+__all__ = ["EXPERIMENT", "EncoderSettings", "block_scores", "plot", "run"]
 
 METHODS = {"somcot": "SOMCOT,\npaper's rates", "counted": "SOMCOT,\ndefault", "default": "estimate\nfrom data"}
 
 
 @dataclass(frozen=True)
 class EncoderSettings:
-    """The paper's settings; one map per number of steps."""
+    """The paper's settings; one pair of maps per number of steps."""
 
     n_states: int = 10
     n_copies: int = 5
@@ -38,7 +38,7 @@ class EncoderSettings:
 
 
 def run(settings: EncoderSettings, seed: int = 0, report: Report | None = None) -> Record:
-    """Both maps from the same samples: SOMCOT at the paper's rates and by default, and the estimate from data."""
+    """Both maps, by three methods on the same samples: SOMCOT at the paper's rates, SOMCOT by default, the estimate."""
     x = random_walk(settings.n_states)
     y = block_chain(x, settings.n_copies)
     cost = walk_cost(settings.n_states, settings.n_copies)
@@ -51,7 +51,8 @@ def run(settings: EncoderSettings, seed: int = 0, report: Report | None = None) 
             "default": default_estimate(pair, cost, settings.rates.discount),
         }
         return {
-            name: {"distance": r.distance, "encoder": r.encoder, "decoder": r.decoder} | _scores(r.encoder, r.decoder)
+            name: {"distance": r.distance, "encoder": r.encoder, "decoder": r.decoder}
+            | block_scores(r.encoder, r.decoder)
             for name, r in results.items()
         }
 
@@ -65,7 +66,7 @@ def run(settings: EncoderSettings, seed: int = 0, report: Report | None = None) 
     return Record("encoder", settings, seed, data, tuple(_checks(settings, data)))
 
 
-def _scores(encoder: Floats, decoder: Floats) -> dict[str, float]:
+def block_scores(encoder: Floats, decoder: Floats) -> dict[str, float]:
     """Mass on the right block (chance 1 / n_x), and the share of states whose heaviest block is the right one."""
     n = len(encoder)
     # State (x, b) has index x * B + b, so blocks are contiguous.
@@ -81,7 +82,7 @@ def _scores(encoder: Floats, decoder: Floats) -> dict[str, float]:
 
 
 def _checks(settings: EncoderSettings, data: dict[str, Any]) -> list[FigureCheck]:
-    """Each must hold for the worst of the seeds."""
+    """Acceptance figures; unless they are means, the worst seed counts."""
     at = {n: i for i, n in enumerate(settings.n_steps)}
 
     def worst(method: str, score: str, n: int) -> float:
@@ -173,9 +174,9 @@ def _label(axes: list[Axes], method: str, n_steps: int, outer: tuple[bool, bool,
 EXPERIMENT = Experiment(
     "encoder",
     "Encoder-decoder maps of a block chain",
-    "With more samples the mass gathers in the blocks on the diagonal. SOMCOT at the paper's rates is sharp at the "
-    "walls and blurred in the middle. Its default finds every block from 10,000 transitions on, a little blurred. "
-    "The estimate from data finds every block from ten thousand transitions on, almost without blur.",
+    "With more samples the mass concentrates in the blocks on the diagonal. SOMCOT at the paper's rates is sharp at "
+    "the walls and blurred in the middle. Its default finds every block from 10,000 transitions on, a little blurred. "
+    "The estimate from data finds every block from 10,000 transitions on, almost without blur.",
     EncoderSettings(),
     EncoderSettings(n_seeds=3),
     run,

@@ -43,6 +43,7 @@ from somcot.solvers.result_builder import plain_result, trace_arrays
 
 __all__ = [
     "Round",
+    "SaddleRun",
     "lower_bound",
     "n_cells",
     "noise_level",
@@ -224,7 +225,7 @@ def rounds(
     problem: Problem, *, max_steps: int, primal_step: float = PRIMAL_STEP, dual_step: float = DUAL_STEP
 ) -> Iterator[Round]:
     """Rounds of 500, 500, 1000, 2000, ... steps, each as long as all before it together. Parameters as for `solve`."""
-    run = _SaddleRun(problem)
+    run = SaddleRun(problem)
     n_steps = 0
     while n_steps < max_steps:
         # Doubling: the average of the last round forgets the first
@@ -250,7 +251,7 @@ def noise_level(chain: MarkovChain, n_transitions: int, discount: float) -> floa
     return float(np.sqrt(2.0 / np.pi) * np.sqrt(values * (1.0 - values) / max(n_transitions, 1)).sum())
 
 
-class _SaddleRun:
+class SaddleRun:
     """The iteration on one problem. General initial distributions use one extra initial state on each side."""
 
     def __init__(self, problem: Problem) -> None:

@@ -39,6 +39,7 @@ __all__ = [
     "GREEDY",
     "LAST",
     "PEEL",
+    "STARTS",
     "WIDE",
     "Task",
     "WidePairs",
@@ -198,8 +199,12 @@ class Start(NamedTuple):
     cost: float
 
 
-_LAST, _GREEDY = Start(LAST, False, 0.02), Start(GREEDY, False, 0.45)
-_PEEL, _ENTROPIC = Start(PEEL, False, 0.28), Start(PEEL, True, 0.6)
+STARTS = {
+    "last": Start(LAST, False, 0.02),
+    "greedy": Start(GREEDY, False, 0.45),
+    "peel": Start(PEEL, False, 0.28),
+    "entropic": Start(PEEL, True, 0.6),
+}
 
 
 class WidePairs:
@@ -218,7 +223,7 @@ class WidePairs:
 
     def improve(self, V: Floats, targets: tuple[Floats, Floats, Floats], threads: int) -> int:
         """Solve all pairs; `targets` receives bounds and values. Returns the number of changed bases."""
-        start = self._choose(V)
+        start = self.choose_start(V)
 
         def run(lo: int, hi: int) -> tuple[int, int]:
             return self._solve(self._task, self._todo[lo:hi], V, start, targets)
@@ -238,24 +243,24 @@ class WidePairs:
         answer: tuple[int, int] = optimise_wide(todo, V, *task, start.basis, prices, *targets)
         return answer
 
-    def _choose(self, V: Floats) -> Start:
+    def choose_start(self, V: Floats) -> Start:
         """The start that takes the least work on a few trial pairs."""
         first = not self._pivots
         if first and self._task.bases.known[self._todo].any():  # reused from another sweep
-            return _LAST
+            return STARTS["last"]
         # The first potential is often the cost itself, which is hardly informative about the second.
         if len(self._pivots) > 1 and self._pivots[-1] <= _SETTLED * sum(self._widths):
-            return _LAST
+            return STARTS["last"]
         n_probes = min(_PROBES, len(self._todo) // (_SHARE * len(_PLACES)))
         if n_probes < 2 or (first and self._task.hints is not self._task.bases):
-            return _PEEL if first else _LAST
-        starts = [_GREEDY, _PEEL] if first else [_LAST, _GREEDY, _PEEL]
+            return STARTS["peel" if first else "last"]
+        names = ["greedy", "peel"] if first else ["last", "greedy", "peel"]
         # Entropic steps run over all states: if supports are a small part of them, most of the work is wasted.
         if 2 * self._widths[0] >= V.shape[0] and 2 * self._widths[1] >= V.shape[1]:
-            starts.append(_ENTROPIC)
+            names.append("entropic")
         places = [int(share * len(self._todo)) for share in _PLACES]
         probes = [self._todo[place : place + n_probes] for place in places]
-        return min(starts, key=lambda start: sum(self._work(V, few, start) for few in probes))
+        return min((STARTS[name] for name in names), key=lambda start: sum(self._work(V, few, start) for few in probes))
 
     def _work(self, V: Floats, probes: NDArray[np.int64], start: Start) -> float:
         """Pivots per pair plus the cost of the start; the first trial pair has no warm start and is not counted."""
