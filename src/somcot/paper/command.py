@@ -56,7 +56,7 @@ section { margin-bottom: 3rem; }
 
 
 def index_page(results: Sequence[tuple[Experiment, Record]]) -> str:
-    """HTML that refers to ``NAME.png``, ``NAME.svg`` and ``NAME.json`` beside it."""
+    """HTML that refers to ``NAME.png``, ``NAME.svg`` and ``NAME.json`` in the same folder."""
     return _HEAD + "\n".join(_section(*result) for result in results) + "\n</body>\n</html>\n"
 
 
@@ -70,7 +70,7 @@ def _section(experiment: Experiment, record: Record) -> str:
 <figure><a href="{name}.svg"><img src="{name}.png" alt="{escape(experiment.title)}"></a></figure>
 <p>{escape(experiment.see)}</p>
 <table>
-<tr><th>acceptance figure</th><th>reached</th><th>expected</th><th></th></tr>
+<tr><th>acceptance figure</th><th>value</th><th>expected</th><th></th></tr>
 {rows}
 </table>
 <p><a href="{name}.json">numbers</a> · seed {record.seed} · <code>somcot reproduce {name}{options}</code></p>
@@ -91,7 +91,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 class Name(enum.StrEnum):
-    """What can be reproduced."""
+    """Names of the experiments."""
 
     ENCODER = "encoder"
     SELECTION = "selection"

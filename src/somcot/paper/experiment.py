@@ -1,4 +1,4 @@
-"""One look for all figures: sizes and type of a printed page, colours that survive colour blindness."""
+"""Experiments and their records, and the common style of all figures."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Report = Callable[[int, int], None]
 
 
 class FigureCheck(NamedTuple):
-    """One acceptance figure: what was measured against what a correct implementation shows.
+    """One acceptance figure: a measured value and its limit for a correct implementation.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class FigureCheck(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """Everything behind one figure: settings, seed, numbers, acceptance figures."""
+    """The data of one figure: settings, seed, numbers, acceptance figures."""
 
     name: str
     settings: Any
@@ -104,7 +104,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A figure of the paper: two settings (the paper's and a quick one), how to compute it, how to draw it."""
+    """A figure of the paper: its full and quick settings, and the functions that compute and draw it."""
 
     name: str
     title: str

@@ -192,7 +192,7 @@ def _whole(result: Result) -> Result:
 
 
 def _not_converged_expected(solve: Callable[..., Result], *given: Any, **options: Any) -> Result:
-    """Run Algorithm 2 at the paper's rates without its warning: how far it gets is what the figures show."""
+    """Run Algorithm 2 at the paper's rates without its warning: the figures show how far it gets."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return solve(*given, **options)
@@ -200,7 +200,7 @@ def _not_converged_expected(solve: Callable[..., Result], *given: Any, **options
 
 @contextmanager
 def few_data_expected() -> Iterator[None]:
-    """No warnings about states that were seen once or never: common at the small sample sizes of the figures."""
+    """Suppress warnings about rarely seen states, which are common at the small sample sizes of the figures."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnseenStateWarning)
         warnings.simplefilter("ignore", DataWarning)

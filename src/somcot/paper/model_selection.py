@@ -28,7 +28,7 @@ TRUE_THETA = 0.5
 
 @dataclass(frozen=True)
 class Panel:
-    """A size of chain (the paper names none), numbers of steps to show, and transitions for the default estimator."""
+    """A size of chain (the paper gives none), the numbers of steps shown, and the sample size of the estimate."""
 
     n_states: int
     n_copies: int
@@ -79,7 +79,7 @@ def run(settings: SelectionSettings, seed: int = 0, report: Report | None = None
         }
 
     def choice(panel: Panel, rng: np.random.Generator) -> Choice:
-        """One recording of the fair walk, one of each candidate, and one question."""
+        """One recording of the fair walk, one of each candidate, and one call of `select_model`."""
         chains = {t: block_chain(random_walk(panel.n_states, t), panel.n_copies) for t in settings.thetas}
         n, gamma = panel.default_samples, rates.discount
         recorded = random_walk(panel.n_states).sample_occupancy(n, gamma, rng=rng)
@@ -176,7 +176,7 @@ def _curves(ax: Axes, settings: SelectionSettings, panel: Panel, part: dict[str,
 EXPERIMENT = Experiment(
     "selection",
     "Model selection with block chains",
-    "Every curve should have its minimum at theta = 0.5, where the truth is zero. SOMCOT finds it once K is large "
+    "Every curve should have its minimum at theta = 0.5, where the true distance is 0. SOMCOT finds it once K is large "
     "enough, but its values rise past the truth as K grows; the default estimator follows the exact curve.",
     SelectionSettings(),
     SelectionSettings(panels=(Panel(5, 3, (1_000, 10_000), 8_000),), n_seeds=2),

@@ -3,9 +3,10 @@
 The dynamics are those of ``gymnasium.envs.classic_control.PendulumEnv`` (a test compares whole episodes), the policy is
 the actor in ``data/`` that ``examples/paper/train_pendulum.py`` made with DDPG, evaluated here in plain NumPy.
 
-A policy trained for Pendulum-v1 is kept while gravity changes. Angle and speed are cut into 7 x 7 bins, so the states
-seen are not quite Markov. The cost is the difference of the mean raw reward per bin. Beside it the same question
-without bins: recordings of cosine, sine and speed, put into cells that suit them, at the rewards of their centres.
+A policy trained for Pendulum-v1 is kept while gravity changes. Angle and speed are divided into 7 x 7 bins, so the
+binned process is only approximately Markov. The cost is the difference of the mean raw rewards of the bins. A second
+panel answers the same question without bins: recordings of cosine, sine and speed, discretised into cells, with the
+rewards at their centres as the cost.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class Grid:
     """A grid over angle and speed: state ``angle_bin * n + speed_bin``.
 
     Episodes start in one bin: hanging down (the first bin of the angle) with a speed that Gymnasium would start with,
-    all of which must lie in the middle bin.
+    all of which lie in the middle bin.
     """
 
     n: int = 7
@@ -128,7 +129,7 @@ class Grid:
 
     @property
     def start_angles(self) -> tuple[float, float]:
-        """Least and greatest angle of the start."""
+        """Smallest and largest initial angle."""
         return -np.pi, -np.pi + 2 * np.pi / self.n
 
     def __call__(self, angle: Floats, speed: Floats) -> NDArray[np.int64]:
@@ -267,7 +268,7 @@ class Variant(NamedTuple):
 
 
 def run(settings: PendulumSettings, seed: int = 0, report: Report | None = None) -> Record:
-    """Simulate every model at length, then estimate its distance from the true one out of fresh samples."""
+    """Simulate every model for a long time, then estimate its distance from the true one from fresh samples."""
     actor, bins, rates = load_actor(), Grid(settings.n_bins), settings.rates
 
     def draw(gravity: float, n: int, rng: np.random.Generator) -> Rollout:

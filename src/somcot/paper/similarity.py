@@ -34,7 +34,7 @@ class WalkInstance(NamedTuple):
 
 @dataclass(frozen=True)
 class SimilaritySettings:
-    """The paper's rates; the default estimator is shown some of the pairs."""
+    """The paper's rates; the estimate is computed for some of the pairs."""
 
     n_states: int = 10
     thetas: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -62,7 +62,7 @@ def run(settings: SimilaritySettings, seed: int = 0, report: Report | None = Non
     drawing, running, solving, iterating, estimating = stages(report, size, len(rows), n_blocks, n_blocks, len(some))
 
     def draw(walk: WalkInstance, rng: np.random.Generator) -> Pair:
-        """Two independent samples of one walk, for its place as X and as Y."""
+        """Two independent samples of one walk, one for its role as X and one as Y."""
         # The paper counts states from 1.
         chain = random_walk(settings.n_states, walk.theta, start=walk.start - 1)
         # Two samples of each walk: the diagonal compares independent recordings, not a recording with itself.

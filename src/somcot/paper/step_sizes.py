@@ -78,7 +78,7 @@ def _checks(settings: StepSizeSettings, data: dict[str, Any]) -> list[FigureChec
 
 
 def plot(record: Record) -> Figure:
-    """Above the absolute error on a log scale, as in the paper; below its sign and size."""
+    """Upper row: absolute error on a logarithmic scale, as in the paper; lower row: signed error."""
     import matplotlib.pyplot as plt
     from matplotlib.colors import LogNorm
 
@@ -122,8 +122,8 @@ def _edges(centres: Floats) -> Floats:
 EXPERIMENT = Experiment(
     "steps",
     "Influence of the step sizes",
-    "The valley of small errors is a vertical stripe at beta of 0.1 to 0.3 wherever eta is not tiny: it is beta, not "
-    "its ratio to eta, that decides. Too small a beta underestimates, too large a beta overestimates.",
+    "Errors are small in a vertical stripe at beta of 0.1 to 0.3 unless eta is tiny: beta, not its ratio to eta, "
+    "determines the error. Too small a beta underestimates, too large a beta overestimates.",
     StepSizeSettings(),
     StepSizeSettings(primal_steps=(0.01, 0.1, 1.0, 10.0), dual_steps=(0.001, 0.01, 0.1, 1.0, 10.0)),
     run,

@@ -29,7 +29,7 @@ def axes(ax: Axes | None) -> Axes:
 
 
 def shown(label: Hashable, longest: int = 16) -> str:
-    """A label for matplotlib: short, without formulas, and without characters missing from its fonts."""
+    """A label for matplotlib: shortened, with formulas disabled and characters missing from its fonts replaced."""
     text = ",".join(map(str, label)) if isinstance(label, tuple) else str(label)
     # DejaVu Sans, the default font, has no CJK characters, and $ would start a formula.
     plain = "".join(c if c.isprintable() and ord(c) < 0x2E80 else "\u25a1" for c in label_text(text, longest))
@@ -61,7 +61,7 @@ def bar_labels(ax: Axes, labels: Sequence[str]) -> None:
 
 
 def circle(ax: Axes, weights: Floats, labels: Sequence[Hashable], shades: Array | str) -> None:
-    """States on a circle: the size of a dot is the sum of its row, the width of an arrow its entry."""
+    """States on a circle: dots are sized by row sums, arrows by entries."""
     angle = np.pi / 2 - 2 * np.pi * np.arange(len(labels)) / max(len(labels), 1)
     place = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     # Steps to itself would hide all others: they often have most of the mass.

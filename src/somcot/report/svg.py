@@ -1,4 +1,4 @@
-"""Pictures as SVG text, for pages that must hold everything themselves; every label is escaped here.
+"""Pictures as SVG text for self-contained pages; every label is escaped here.
 
 Colours are CSS variables of the page (`--accent`, `--other`, `--line`), so that pictures follow light and dark mode.
 """
@@ -102,7 +102,7 @@ def interval(
     words: tuple[str, str] = ("", ""),
     ticks: Mapping[str, float],
 ) -> str:
-    """A number on its scale with its interval, the meaning of both ends, and named ticks below the line."""
+    """A number on its scale with its interval, labels of both ends, and named ticks below the line."""
     width, room = 440.0, 24.0
     start, end = ends
     span = (end - start) or 1.0
@@ -131,7 +131,7 @@ def interval(
 
 
 def bars(values: Floats, labels: Sequence[Hashable], *, title: str, unit: str, classes: str = "bar") -> str:
-    """Horizontal bars with a label and a number each."""
+    """Horizontal bars, each with a label and a number."""
     left, width, row = _label_room(labels, 12), 300, 20
     top = float(values.max()) or 1.0
     parts = []
@@ -291,7 +291,7 @@ def cells_in_plane(cells: Cells, encoder: Floats, names: tuple[str, str]) -> str
     encoder : ndarray, shape (k, k)
         Probabilities that a cell of the first corresponds to each cell of the second.
     names : (str, str)
-        What to call the two.
+        Names of the two recordings.
     """
     flat = cells.centres.shape[1] == 1
     visited = cells.visits[:2] > 0
@@ -385,7 +385,7 @@ def tree(heights: list[list[float]], places: list[list[float]], labels: Sequence
 
 
 def map_of(points: Floats, radius: Floats, labels: Sequence[Hashable]) -> str:
-    """Processes as points, (n, 2), with circles of their uncertainty and labels that do not cover each other."""
+    """Processes as points, (n, 2), with circles for their uncertainty and labels that do not overlap."""
     low, high = (points - radius[:, None]).min(axis=0), (points + radius[:, None]).max(axis=0)
     # One scale for both axes, so that distances in the picture are distances of the map.
     scale = 360.0 / max(float((high - low).max()), 1e-300)
@@ -417,11 +417,11 @@ def _names(spots: Floats, labels: Sequence[Hashable], height: float) -> Iterator
 
 
 _NAMED = 16  # periods named below the chart
-_PHONE = 500.0  # wider charts are scrolled, because their letters would become too small
+_PHONE = 500.0  # wider charts scroll, because shrunk text would be too small
 
 
 def changes(drift: Drift) -> str:
-    """Distances over the periods with intervals: two series that differ in colour and in shape."""
+    """Distances over the periods with intervals: two series, distinguished by colour and shape."""
     n = len(drift.periods)
     # Narrow enough for a phone with few periods, wide enough to tell marks apart with many.
     step, left, height, right = max(16.0, min(48.0, 420.0 / n)), 56.0, 220.0, 14.0
@@ -457,7 +457,7 @@ def _dot(change: Change, x: float, down: Callable[[float], float], level: float,
     y = down(change.distance)
     title = (
         f"<title>{_shown(change.period, 30)} against {_shown(change.against, 30)}: {change.distance:.4f}, "
-        f"corrected p {change.adjusted:.4f}</title>"
+        f"adjusted p {change.adjusted:.4f}</title>"
     )
     line = (
         f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{down(change.low):.1f}" y2="{down(change.high):.1f}" stroke="{paint}" '
