@@ -139,6 +139,8 @@ class Gradient:
 def discount_slope(occupancy: Floats, V: Floats, distance: float, discount: float) -> float:
     """Derivative in the discount, from the occupancy of pairs, their potentials and the distance, all in one unit."""
     # d = (1 - g) <start, V>: the product rule, with <occ, V> - d from differentiating the flow.
+    # Both terms grow with 1 / (1 - discount) and nearly cancel for
+    # discounts close to 1, where `relative` has its own formula.
     return (float((occupancy * V).sum()) - distance) / discount - distance / (1.0 - discount)
 
 

@@ -46,6 +46,7 @@ def lifted(small: Reduced, sweep: Sweep) -> Lifted:
     """
     if small.x.quotient is None and small.y.quotient is None:
         return Lifted(sweep.pairs, *sweep.kernel())
+    # Pairs of all kept states; those of blocks are in `sweep.pairs`.
     pairs = reachable_pairs(small.cut)
     blocks, first = sweep.kernel()
     pair_x, pair_y = np.append(pairs.x, np.int32(small.cut.shape[0])), np.append(pairs.y, np.int32(small.cut.shape[1]))

@@ -379,5 +379,6 @@ def _phases(indptr, indices, recurrent, period, phase):
                         a, b = b, a % b
                     common = a
         for k in range(size):
+            # Every class has a cycle, so `common` is positive here.
             period[queue[k]] = common
             phase[queue[k]] = level[queue[k]] % common

@@ -304,6 +304,7 @@ def reduce(problem: UnitProblem, left_out: float = 0.0) -> Reduced:
         )
         # Half of the loss for each chain: the bounds of the two chains add up.
         small = _without_reduce(problem, x, y)
+    # Kept for lifting: solutions are mapped back through the problem before merging.
     before = small
     of_x = merged(small.support_x, small.cost)
     of_y = merged(small.support_y, np.ascontiguousarray(small.cost.T))

@@ -143,6 +143,7 @@ def simulated_upper(
     turn = _best_turn(game, generator)
     game = game._replace(turn=turn)
     names = [name for name in COUPLINGS if name != "turned" or turn is not None]
+    # At least two, for a standard error.
     few = max(2, int(_PILOT * n))
     pilot = {name: float(_rolled(game, name, few, generator).mean()) for name in names}
     best = min(names, key=lambda name: pilot[name])
@@ -192,6 +193,7 @@ def _assigned(
     drawn = [_common(game, now, n, turn, rng) for _ in range(game.n_draws)]
     xs, ys = (np.stack([pair[side] for pair in drawn], axis=1) for side in (0, 1))
     costs = game.cost(xs[:, :, None, :], ys[:, None, :, :])
+    # Drawn after the successors, so that it cannot depend on them.
     chosen = _choice(n, game.n_draws, rng)
     partner = np.array([linear_sum_assignment(table)[1][i] for table, i in zip(costs, chosen, strict=True)])
     rows = np.arange(n)

@@ -100,6 +100,7 @@ class FeatureCost:
 
     def variance(self, law: Floats) -> float:
         """First-order variance of ``sum law(x, y) |a_x - b_y|`` due to the noise of the features."""
+        # Derivative of |a - b|; at equality any value between -1 and 1 would do.
         slopes = law * np.sign(self.signed)
         d_a, d_b = slopes.sum(axis=1), -slopes.sum(axis=0)
         i, j = self.shared.T

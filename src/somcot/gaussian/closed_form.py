@@ -78,6 +78,7 @@ def euclidean_bounds(x: Linear, y: Linear, g: float, roots: Roots, squared: floa
     weight = (1.0 - g) * g ** np.arange(n)
     apart = joint[:, :d, :d]
     spread = expected_norm(mean, apart)
+    # Squared distance of the omitted steps: what the sum so far leaves.
     rest = max(0.0, squared - float(weight @ (np.square(mean).sum(axis=1) + np.trace(apart, axis1=1, axis2=2))))
     high = min(float(weight @ spread) + float(np.sqrt(g**n * rest)), float(np.sqrt(squared)))
     if d == 1 and x.A[0, 0] * y.A[0, 0] >= 0.0:
@@ -95,6 +96,7 @@ def _moments(x: Linear, y: Linear, roots: Roots, n: int) -> tuple[Floats, Floats
     M = np.zeros((2 * d, 2 * d))
     # The difference x - y moves by A (x - y) + (A - B) y: it stays exactly 0 for equal models.
     M[:d, :d], M[:d, d:], M[d:, d:] = x.A, x.A - y.A, y.A
+    # Noise of (x - y, y) under the coupling: one source drives both.
     first, noise = (np.vstack([left - right, right]) for left, right in roots)
     drift = [model.offset + model.A @ y.start_mean - y.start_mean for model in (x, y)]
     step = np.concatenate([drift[0] - drift[1], drift[1]])
@@ -325,6 +327,7 @@ def _means(x: Linear, y: Linear, g: float) -> float:
     H[:d, :d] = np.eye(d)
     power = np.sqrt(g) * M
     for _ in range(_MOST_DOUBLINGS):
+        # Doubling: after k rounds the sum of 2^k terms.
         H = H + power.T @ H @ power
         power = power @ power
         if float(np.abs(power).max()) < 1e-20:

@@ -174,6 +174,7 @@ class StackedSolution:
         """
         stack = self.stack
         source = np.zeros((stack.shape[0], stack.block))
+        # Divided by the discount, because the step from the initial row is discounted like any other.
         source[:, -1] = (1.0 - stack.discount) / stack.discount
         flow = self.adjoint(source)
         # Rounding may leave tiny negative numbers.
@@ -257,7 +258,7 @@ def solve(stack: Stack, warm: WarmStart | None = None, threads: int | None = Non
     last = None if warm is None else warm._for(stack)
     sweep = stack.sweep(threads)
     cost = stack.extended_cost
-    V = cost.copy() if last is None else last.V.copy()
+    V = cost.copy() if last is None else last.V.copy()  # a good guess either way: policy iteration corrects it
     if last is not None:
         # The old potential, not a better estimate: the old bases are dual feasible for it.
         sweep.resume(stack.table(V), last.sweep)
@@ -322,6 +323,7 @@ def metric_slopes(solved: StackedSolution, weight: Floats) -> Slopes:
     stack = solved.stack
     rest = (1.0 - stack.discount)[:, None]
     table = weight.reshape(stack.shape[0], -1)
+    # Pairs at the minimal cost have derivative 0 in the kernels, one by one.
     above = solved.unit_metric.reshape(table.shape) > ROUNDING
     source = np.zeros((stack.shape[0], stack.block))
     source[:, :-1] = rest * table

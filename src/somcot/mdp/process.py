@@ -278,6 +278,7 @@ def best(mdp: MDP, discount: float) -> tuple[Floats, NDArray[np.int64]]:
     size = float(np.abs(mdp.rewards).max()) / (1.0 - discount)
     before = -np.inf
     while True:
+        # Policy evaluation, exactly.
         kernel = Kernel.from_matrix(mdp.transitions[states, actions])
         V = discounted_value(kernel, mdp.rewards[states, actions], discount, V)
         worth = action_values(mdp, discount, V)

@@ -167,6 +167,7 @@ def fit_flow(edges: WeightedEdges, start: Floats, discount: float, limit: int) -
         gradient = edges.net_outflow(edges.weights / s, discount) - source
         residual = float(np.abs(gradient).sum())
         # Accept a small residual that no longer halves: rounding prevents further progress.
+        # Data that contradict the flow leave a residual that rounding cannot remove.
         if residual <= target or (residual <= ACCEPTED and residual > 0.5 * best):
             return Fit(z, source, FlowStatus.CONVERGED, residual, step)
         best = min(best, residual)
@@ -422,6 +423,7 @@ def _missing_links(edges: WeightedEdges, start: Floats, discount: float, limit: 
     sources = sources[rarest[: max(1, MOST_CANDIDATES // len(targets))]]
     pairs = np.stack(np.meshgrid(sources, targets, indexing="ij"), axis=-1).reshape(-1, 2)
     # The rarely observed rows first, if there are too many candidates.
+    # One pseudo-sample in total: it must not outweigh the data.
     trial = edges.extended(pairs, 1.0 / len(pairs)).restricted(edges.has_exit())
     fit = fit_flow(trial, start[edges.has_exit()], discount, limit)
     likely = (trial.weights / trial.slack(fit.z, discount))[-len(pairs) :]

@@ -229,6 +229,7 @@ def slopes(support: Support, law: Floats, g: Floats) -> Floats:
 
     inside = law > 0
     kernel, mass = _restricted(support, inside)
+    # Outside of the recurrent class the distribution is 0, and so is its derivative.
     pi = law[inside]
     h = np.zeros(len(law))
     # The Poisson equation at a discount near 1; the constant that remains is removed by centring.

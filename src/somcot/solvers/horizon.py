@@ -67,6 +67,7 @@ class Finite:
     @cached_property
     def scale(self) -> float:
         """The range of the costs; their magnitude if they are constant, or 1 if they are 0."""
+        # One scale for all times, so that costs of different times stay comparable.
         most = max(float(cost.max()) for cost in self.costs)
         return most - self.offset or abs(most) or 1.0
 
@@ -111,6 +112,7 @@ class _Steps:
         if place not in self.known:
             if not self.problem.repeats and not self.small:
                 self.known.clear()  # bases of many steps would fill the memory; recomputing takes one more sweep
+            # After the last time any plan is optimal, so its steps may lead anywhere.
             following = self.pairs[min(t + 1, len(self.pairs) - 1)]
             self.known[place] = Sweep(self.problem.step(t), self.pairs[t], self.threads, targets=following)
         return self.known[place]
@@ -138,6 +140,7 @@ def solve(x: Chain, y: Chain, costs: tuple[Floats, ...], *, threads: int | None 
     least, most = offset, max(float(cost.max()) for cost in costs)
     # The distance lies within the range of the cost whatever the rounding.
     bounds = Bounds(min(max(low, least), most), max(min(high, most), least))
+    # The cost of the coupling itself: exact if it visits pairs of minimal cost only.
     value = float(sum((law * cost).sum() for law, cost in zip(forward.laws, costs, strict=True)) / T)
     labels = [_union(chain, T) for chain in (x, y)]
     law = _together(problem, forward.laws, labels) / T
@@ -181,6 +184,7 @@ def _makeup(problem: Finite) -> ContributionInputs | None:
 def metric(x: Chain, y: Chain, costs: tuple[Floats, ...], *, threads: int | None = None) -> Floats:
     """The mean cost over the first T times from every pair of states at time 0."""
     problem = Finite(x, y, costs)
+    # All pairs at every time: the table is requested for all of them.
     everything = [pairs_where(np.ones(cost.shape, dtype=np.bool_)) for cost in costs]
     back = _backward(problem, _Steps(problem, everything, threads))
     table = problem.offset + problem.scale * back.V[0] / problem.n_times
@@ -319,6 +323,7 @@ def _width(support: Support) -> float:
 def _reached(problem: Finite) -> list[Pairs]:
     """The pairs that any coupling can reach at each time (if nothing changes with time: at any time)."""
     if problem.repeats:
+        # With constant kernels the union over time is enough, and one sweep serves all times.
         return [reachable_pairs(problem.step(0))] * problem.n_times
     mask = np.outer(problem.x.initial > 0, problem.y.initial > 0)
     reached = [pairs_where(mask)]
@@ -379,6 +384,7 @@ def _own_laws(chain: Chain, n_times: int) -> list[Floats]:
     laws = [np.asarray(chain.initial)]
     for t in range(n_times - 1):
         kernel = chain.transition if isinstance(chain, MarkovChain) else chain.transitions[t]
+        # The chain's own distribution at time t + 1, which the marginals of the coupling must equal.
         laws.append(np.asarray(kernel.T @ laws[-1]))
     return laws
 

@@ -113,6 +113,7 @@ def best_dual(instance: Instance, primal: Primal) -> Dual:
     """The comparator (alpha*, V*) of Lemma 1: the duals within the radii that penalise `primal` most."""
     # The radii of Lemma 1: 2 for V and 6 for alpha, in units of max |c| / (1 - gamma).
     radius = float(np.abs(instance.cost).max()) / (1 - instance.discount)
+    # L is linear in the duals, so its slope does not depend on where it is taken.
     zero = Dual(*(np.zeros(shape) for shape in _dual_shapes(instance)))
     _, by_dual = gradients(instance, primal, zero)
     return Dual(
@@ -255,6 +256,7 @@ def advance(layout, point, discount, primal_step, dual_step, n_steps, averaging)
 def _move_alpha(offset, kernel, mass, log_lambda, lambda_, marginal, old, alpha, step, radius):
     """Alpha -= step * (marginal of mu - nu lambda) at 2 new - old; updates `lambda_`, the old value."""
     for k in range(lambda_.size):
+        # The extrapolation 2 m_{k+1} - m_k, with the old value still in `lambda_`.
         weight = exp(log_lambda[k])
         wanted = mass[k] * (2.0 * weight - lambda_[k])
         lambda_[k] = weight
@@ -296,6 +298,7 @@ def _move_mu(layout, point, discount, step, averaging):
             here += row
         point.state_law[k] = here
         total += here
+    # log mu and the marginals are normalised together, so that both stay consistent.
     scale, shift = 1.0 / total, largest + log(total)
     for law in (point.marginal_x, point.marginal_y, point.next_law, point.state_law):
         for t in range(law.size):
@@ -331,6 +334,7 @@ def _move_lambda(states, offset, kernel, alpha, step, log_lambda, n_states):
         slope = 0.0
         for t in range(offset[k], offset[k + 1]):
             slope += kernel[t] * alpha[t]
+        # The division by nu(x) has been done: `kernel` is P(x' | x), not nu(x, x').
         log_lambda[k] -= step * slope
         largest[states[k]] = max(largest[states[k]], log_lambda[k])
     for k in range(states.size):

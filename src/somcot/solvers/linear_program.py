@@ -152,6 +152,7 @@ def _cells(problem: Problem, pairs: Pairs) -> _Cells:
         f"a linear program of {n_cells:,} variables",
         "use method='exact'",
     )
+    # One variable for every pair and every pair of successors.
     pair = np.repeat(np.arange(len(pairs)), size)
     # Position of a cell within its pair, row by row.
     place = np.arange(n_cells) - np.repeat(np.cumsum(size) - size, size)
@@ -233,6 +234,7 @@ def _side(
 ) -> _LpSide:
     """Causality rows of one chain: one for every pair and successor of the chain's state."""
     probabilities = chain.support.probabilities
+    # A causality row is identified by the pair and the successor of this chain.
     key = pair * len(probabilities) + slot
     kept, row = np.unique(key, return_inverse=True)
     row_pair, row_slot = kept // len(probabilities), kept % len(probabilities)
@@ -249,6 +251,7 @@ def _coupling(problem: Problem, pairs: Pairs, cells: _Cells, starts: NDArray[Any
     n_cells = len(cells.pair)
     start = np.zeros(problem.shape)
     start[starts[:, 0], starts[:, 1]] = x[n_cells : n_cells + len(starts)]
+    # Simplex solutions are sparse; interior-point ones keep tiny masses.
     keep = x[:n_cells] > 0
     now, following = cells.pair[keep], cells.following[keep]
     return Coupling(

@@ -183,6 +183,7 @@ def relative_solution(
     time = expected_time(problem.support_x, times[0]) + expected_time(problem.support_y, times[1])
     D[rest.x, rest.y] = problem.cost[rest.x, rest.y]
     # The error of the classes is carried into the transient pairs with probability at most 1.
+    # The gain is the midpoint of its bounds, so it errs by half their width.
     first = Settled(Bounds(0.0, 1.0), time, ergodic.width / 2.0)
     settled = absorb(passing, D, (1.0 - problem.discount) * D[rest.x, rest.y], problem.discount, first, max_sweeps)
     allowed = 64.0 * _EPS * (1.0 + float(np.abs(ergodic.h).max()) + time) + 4.0 * ergodic.gap
@@ -203,6 +204,7 @@ def _ergodic(
     if warm.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
     state = Ergodic(warm.sweep, groups, cost, warm.V, np.zeros(len(groups)), np.ones(len(groups)))
+    # References must be visited often, or sums until a visit are large and cancel.
     weight, far = _usual(problem, pairs), _FAR
     try:
         for step in range(max_sweeps):
@@ -260,6 +262,7 @@ def _evaluate(state: Ergodic, far: float) -> Floats:
     policy, label = state.policy, state.groups.label
     references, length, discount = policy.references, policy.length, policy.discount
     until = policy.until(state.cost)
+    # Renewal reward: cost of a cycle over its length.
     gains = until[references] / length[references]
     best = references[np.lexsort((gains, label[references]))]
     # Lexsort orders by class, then by gain.

@@ -279,6 +279,7 @@ class SaddleRun:
             "use method='exact'",
         )
         pair = np.repeat(np.arange(len(pair_x)), rows * columns)
+        # Cells of a pair are numbered row by row.
         place = np.arange(n_cells) - cells[pair]
         slot_x = x.indptr[pair_x[pair]] + place // columns[pair]
         slot_y = y.indptr[pair_y[pair]] + place % columns[pair]
@@ -320,6 +321,7 @@ class SaddleRun:
     def average(self, n_steps: int) -> Round:
         """The averaged point, without the extra state."""
         problem, pairs, n = self.problem, self.pairs, len(self.pairs)
+        # The extra state holds mass 1 - discount.
         weight = self.problem.discount if self.extra else 1.0
         mu = self.point.sum_mu / self.n_averaged
         inside = int(self.layout.cells[n])
@@ -346,6 +348,7 @@ class SaddleRun:
         decoder[pairs.x, pairs.y] = self.point.sum_lambda_y[:n] / self.n_averaged
         maps = Maps(conditional(encoder), conditional(decoder.T))
         nu_x, nu_y = problem.x.occupancy(problem.discount), problem.y.occupancy(problem.discount)
+        # With the averaged maps, not those of the coupling: this is what the iteration violates.
         residual = residuals(coupling, nu_x, nu_y, problem.discount, maps.encoder, maps.decoder)
         potential = np.full(problem.shape, np.nan)
         potential[pairs.x, pairs.y] = self.point.sum_V[:n] / self.n_averaged

@@ -136,6 +136,7 @@ def state_pairs(game: Game) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArr
         return np.repeat(np.arange(n_x), n_y), np.tile(np.arange(n_y), n_x), index
     first, second = np.triu_indices(n_x)
     index = np.empty((n_x, n_x), dtype=np.int32)
+    # Unordered pairs: the metric of a process with itself is symmetric.
     index[first, second] = index[second, first] = np.arange(len(first), dtype=np.int32)
     return first, second, index
 

@@ -143,6 +143,7 @@ def solve(
     places = solution.pairs.index[solution.sweep.pairs.x, solution.sweep.pairs.y]
     full = merged(len(solution.pairs), (places, kernel))
     visits = np.zeros(len(solution.pairs))
+    # Absorbing pairs are visited infinitely often, but their visits cost nothing and are not counted.
     visits[places] = _visits(full, start)[places]
     coupling = coupling_of(problem.shape, solution.pairs, full, visits, start)
     # A total has no offset, so scaling is the only operation to undo.
