@@ -93,7 +93,12 @@ def test_probes_leave_the_plans_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     V = np.ascontiguousarray(task.unit_cost)
     solved: list[starts.WidePairs] = []
     choose = starts.WidePairs.choose_start
-    monkeypatch.setattr(starts.WidePairs, "choose_start", lambda pairs, V: (solved.append(pairs), choose(pairs, V))[1])
+
+    def watched(pairs: starts.WidePairs, V: Floats) -> Any:
+        solved.append(pairs)
+        return choose(pairs, V)
+
+    monkeypatch.setattr(starts.WidePairs, "choose_start", watched)
     sweep.improve(V)
     before, start = sweep.kernel()
     choose(solved[0], V[::-1].copy())

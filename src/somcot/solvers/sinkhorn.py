@@ -30,6 +30,7 @@ from somcot.result import Result, Status
 from somcot.solvers.result_builder import CouplingDetails, build_result, occupancy_coupling
 
 __all__ = [
+    "SinkhornPlans",
     "round_entries",
     "rounded_plan",
     "sinkhorn_steps",
@@ -244,7 +245,7 @@ def solve(
     for name, number in (("epsilon", epsilon), ("tolerance", tolerance)):
         check_positive(name, number)
     inner_steps = check_count("inner_steps", inner_steps)
-    plans = _Plans(problem, choose(problem.unit, pairs), thread_count(threads))
+    plans = SinkhornPlans(problem, choose(problem.unit, pairs), thread_count(threads))
     status = Status.STEP_LIMIT
     try:
         for _ in range(check_count("max_sweeps", max_sweeps)):
@@ -264,7 +265,7 @@ def solve(
 
 
 @dataclass(eq=False)
-class _Plans:
+class SinkhornPlans:
     """The entropic plans of all pairs, the initial distributions last: potentials F and G against the costs V."""
 
     problem: Problem
@@ -348,7 +349,7 @@ def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-def _finish(problem: Problem, plans: _Plans, status: Status, target: float, began: float) -> Result:
+def _finish(problem: Problem, plans: SinkhornPlans, status: Status, target: float, began: float) -> Result:
     """Round the plans, evaluate them exactly, and bracket the distance by one exact Bellman sweep."""
     pairs, discount = plans.pairs, problem.discount
     kernel, start = plans.rounded_kernel()
