@@ -90,9 +90,11 @@ def test_arrays_fit_where_their_type_is_an_alias(tmp_path: Path) -> None:
 
     class Alias:
         __value__ = np.ndarray[Any, Any]
-        __class_getitem__ = classmethod(GenericAlias)
 
-    row = make_dataclass("Row", [("values", Alias[np.float64])])
+        def __class_getitem__(cls, parts: Any) -> Any:
+            return GenericAlias(cls, parts)
+
+    row = make_dataclass("Row", [("values", GenericAlias(Alias, (np.float64,)))])
     path = tmp_path / "row.ck"
     storage.save(path, row(np.zeros(2)), "row")
     assert storage.load(path, "row", (row,)).values.tolist() == [0.0, 0.0]
