@@ -86,7 +86,7 @@ def exp(x: float) -> float:
     # Adding 1.5 * 2^52 rounds to an integer, whose value is then in the low bits of `t`.
     t = fma(y, 1.4426950408889634, 6755399441055744.0)
     k = t - 6755399441055744.0
-    # Log 2 in two parts: k times the first is exact, so that r loses no digits.
+    # Two parts of log 2: k times the larger one is exact, so that r loses no digits.
     r = fma(k, -1.9082149292705877e-10, fma(k, -0.6931471803691238, y))
     p = 1.0 / 6227020800.0
     p = fma(p, r, 1.0 / 479001600.0)

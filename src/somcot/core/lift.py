@@ -61,7 +61,7 @@ def lifted(small: Reduced, sweep: Sweep) -> Lifted:
     # Two passes over the same code: the first only counts, so that the arrays have their exact size.
     _share(*arguments, indptr, np.empty(0, dtype=np.int32), np.empty(0))
     n = int(indptr[-1])
-    # 4 + 8 bytes per entry, and copies in the solvers
+    # Twelve bytes per entry, and copies in the solvers.
     require(40.0 * n, f"a coupling of {len(pairs):,} state pairs with {n:,} joint steps", "merge states")
     indices, data = np.empty(n, dtype=np.int32), np.empty(n)
     _share(*arguments, indptr, indices, data)
@@ -97,7 +97,7 @@ def _slots(small: Reduced, sweep: Sweep, V: Floats, weights: Floats, start: floa
     rank = _ranks(side.labels, n_blocks)
     result = np.zeros(len(unmerged.indices))
     rows = unmerged.rows
-    # One pass per rank: `potential_sums` accepts a single member of each block at a time. Most blocks have few members.
+    # One pass per rank: `potential_sums` accepts a single member of each block at a time.
     for r in range(int(rank.max()) + 1):
         member = np.full(n_blocks, -1)
         member[side.labels[rank == r]] = np.flatnonzero(rank == r)

@@ -208,7 +208,7 @@ def in_slices(run: Callable[[int, int], Answer], slices: Sequence[Slice], thread
     try:
         return list(pool.map(lambda bounds: run(*bounds), slices))
     finally:
-        # After Ctrl-C, slices that have not started are dropped; running ones end within milliseconds.
+        # After Ctrl-C, slices that have not started are dropped; running ones end within tens of milliseconds.
         pool.shutdown(cancel_futures=True)
 
 

@@ -143,7 +143,7 @@ def simulated_upper(
     turn = _best_turn(game, generator)
     game = game._replace(turn=turn)
     names = [name for name in COUPLINGS if name != "turned" or turn is not None]
-    # At least two, for a standard error.
+    # At least two, so that the choice does not rest on a single roll-out.
     few = max(2, int(_PILOT * n))
     pilot = {name: float(_rolled(game, name, few, generator).mean()) for name in names}
     best = min(names, key=lambda name: pilot[name])

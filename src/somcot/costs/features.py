@@ -208,6 +208,5 @@ def _means(name: str, side: object) -> FeatureMeans:
     if known is None and hasattr(side, "states"):
         raise ValueError(f"{name}: has no rewards; pass rewards= (or the reward column) when it is read")
     values = real_array(name, side if known is None else known, 1)
-    # Fresh objects.
     unmatched = tuple(object() for _ in values)  # equal to no label: known numbers are not pooled
     return FeatureMeans(unmatched, values, np.zeros(len(values)), np.zeros(len(values), dtype=np.int64))

@@ -132,7 +132,7 @@ def _projected(mean: Floats, joint: Floats) -> Floats:
 def _missing(values: Floats, squares: Floats, s: Floats) -> Floats:
     """1 - E exp(-s q) for normalised eigenvalues and squared means, (n, d) each; returns (n, len(s))."""
     grown = 2.0 * values[:, :, None] * s
-    # Log1p and expm1 keep small arguments accurate: s runs over 28 orders of magnitude.
+    # `log1p` and `expm1` keep small arguments accurate: s runs over 28 orders of magnitude.
     exponent = 0.5 * np.log1p(grown) + squares[:, :, None] * s / (1.0 + grown)
     return np.asarray(-np.expm1(-exponent.sum(axis=1)))
 

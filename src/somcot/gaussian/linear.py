@@ -158,7 +158,7 @@ def fit(trajectories: Trajectories | Iterable[object]) -> Linear:
     return Linear(
         np.ascontiguousarray(coefficients.T),
         offset,
-        # N - d - 1 degrees of freedom: d coefficients and the offset per coordinate.
+        # Degrees of freedom: n less d coefficients and the offset, per coordinate.
         # The symmetric root of the residual covariance; any other root has the same distribution.
         factor(errors.T @ errors / (n - d - 1)),
         data.starts.mean(axis=0),

@@ -45,7 +45,7 @@ def real_array(name: str, values: object, ndim: int) -> Floats:
     try:
         array = np.asarray(values)
     except ValueError as error:
-        # NumPy raises ValueError for ragged rows
+        # NumPy raises ValueError for ragged rows.
         raise ValueError(f"{name}: rows have different lengths; pass a rectangular array") from error
     if array.dtype.kind not in "biuf":
         array = _from_objects(name, array)

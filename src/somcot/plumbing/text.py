@@ -193,7 +193,7 @@ def check_duration(name: str, span: Any) -> float | timedelta:
         value = float(match[1])
         if unit:
             value *= _UNITS[unit]
-            # Timedelta overflows beyond 8.6e13 seconds; such spans are infinite for every log.
+            # `timedelta` overflows beyond 8.6e13 seconds; such spans are infinite for every log.
             value = timedelta(seconds=value) if value < 1e13 else math.inf
     elif hasattr(span, "to_pytimedelta"):  # of pandas
         value = span.to_pytimedelta()

@@ -75,7 +75,7 @@ def _from_array(name: str, array: Array) -> Column:
     if array.size == 0:
         return np.empty(0, dtype=np.int64)
     kind = array.dtype.kind
-    # Uint64 beyond 2^63 would wrap in int64; such labels stay Python integers.
+    # `uint64` beyond 2^63 would wrap in int64; such labels stay Python integers.
     if kind == "i" or (kind == "u" and int(array.max()) < 2**63):
         return array.astype(np.int64, copy=False)
     if kind == "f":

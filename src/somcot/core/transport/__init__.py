@@ -86,7 +86,7 @@ def optimise(todo, V, pair_x, pair_y, x, y, unit, bases, hints, low, high, value
         if n == 1 or m == 1:
             p, q = x.probabilities[x0:x1], y.probabilities[y0:y1]
             excess = x.excess[pair_x[k]] + y.excess[pair_y[k]]
-            # `known` stays 1 from the first sweep on, so later sweeps only compute the value
+            # `known` stays 1 from the first sweep on, so later sweeps only compute the value.
             changed += _only_plan(a, b, unit, cells, flows) if bases.known[k] == 0 else 0
             bases.known[k] = 1
             value = 0.0
@@ -294,7 +294,7 @@ def balance(indptr, probabilities, masses, total, excess, rounding):
             left -= masses[t]
             if masses[t] > masses[largest]:
                 largest = t
-        # At least 1 must remain (see `_rows`), also where many tiny masses were rounded up.
+        # At least 1 must remain (see `integer_rows`), also where many tiny masses were rounded up.
         taken = max(left, 1 - masses[largest])
         masses[largest] += taken
         left -= taken

@@ -144,7 +144,6 @@ def _span(costs, T, n, v, work):
         if node < first:
             row = costs[node * m : node * m + total - first]
             _offer(row, price, prices[first:], closed[first:], distance[first:], source[first:], node, first, names)
-        # Nodes of one side only: the graph is bipartite.
         else:
             row = T[node - first]
             _offer(row, price, prices[:first], closed[:first], distance[:first], source[:first], node, 0, names)
@@ -228,7 +227,7 @@ def entropic_prices(V, p, q):
     K, T = np.empty((rows, columns), np.float32), np.empty((columns, rows), np.float32)
     final = scale / (_FINAL * columns)
     level = 1
-    # Halving from about range / 50: at larger eps the prices carry no information beyond those of `_reduce_costs`.
+    # The number of halvings: eps starts at no more than range / 50 and ends at `final`.
     while _FIRST * 2.0 ** (level + 1) <= _FINAL * columns:
         level += 1
     while level >= 0 and scale > 0.0:

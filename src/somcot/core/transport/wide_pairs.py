@@ -135,7 +135,7 @@ def _same(rows, before, now):
     length = rows.indptr[now + 1] - begin
     if rows.indptr[before + 1] - other != length:
         return False
-    # No early exit: a loop without branches vectorises, and rows are mostly equal.
+    # No early exit: a loop without branches vectorises.
     differing = 0
     for t in range(length):
         differing += rows.indices[begin + t] != rows.indices[other + t]
