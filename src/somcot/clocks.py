@@ -58,7 +58,7 @@ class ClockRow(NamedTuple):
 
 _ROWS = (
     ClockRow(
-        # The only clock with bias correction and intervals, and the default of most texts.
+        # The only clock with bias correction and intervals for data.
         "discount", "discount={value}", 0.95, "discount {value}", "(1 - g) E[sum of g^t c(X_t, Y_t)]",
         "the near future counts more: control, event logs", "On the steps that matter", "the steps that matter",
         "With discount {value} about the first {steps} steps matter; earlier ones count more.",

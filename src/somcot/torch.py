@@ -315,7 +315,7 @@ def _tensors(*values: object) -> list[Tensor]:
     # Uniform: every state is visited, so no derivative is 0 for lack of visits.
     for kernel, start in zip(tensors[:2], values[4:], strict=True):
         n = kernel.shape[-1] if kernel.dim() else 1
-        # Float64, so that it does not decide the dtype of the result.
+        # In float64: the dtype of the result does not depend on it.
         uniform = torch.full((n,), 1.0 / max(n, 1), dtype=torch.float64, device=known.device)
         tensors.append(uniform if start is None else _tensor(NAMES[len(tensors)], start, known))
     lead = check_shapes([tuple(t.shape) for t in tensors])

@@ -136,7 +136,7 @@ def plot(record: Record) -> Figure:
                 maps = {which: record.data[method][which][i] for which in ("encoder", "decoder")}
                 axes = [figure.add_subplot(grid[row, 3 * i + j]) for j in range(2)]
                 # Scaled so that a perfect map of either kind is 1 on the right blocks.
-                # n_copies: the mass of a block is spread over its copies
+                # n_copies: the mass of a block is spread over its copies.
                 _map(axes[0], settings.n_copies * maps["encoder"].T, settings.n_copies)
                 image = _map(axes[1], maps["decoder"], settings.n_copies)
                 _label(axes, method, n_steps, outer=(row == 0, row == len(METHODS) - 1, i == 0))

@@ -93,7 +93,7 @@ def plot(record: Record) -> Figure:
             2, len(settings.n_states), figsize=size, sharex=True, sharey=True, squeeze=False, layout="constrained"
         )
         for i, n in enumerate(settings.n_states):
-            # Errors below 0.01 are sampling noise.
+            # All errors below 0.01 share one colour.
             above = _map(axes[0, i], settings, absolute[i], norm=LogNorm(0.01, 1.0), cmap="cividis")
             below = _map(axes[1, i], settings, signed[i], vmin=-reach, vmax=reach, cmap="RdBu_r")
             axes[0, i].set_title(f"$n = {n}$")

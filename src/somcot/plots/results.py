@@ -155,7 +155,7 @@ def intervals(
     levels = set()
     for k, result in enumerate(rows):
         # Intervals first: the bounds of an estimate refer to the estimated chains only.
-        # None: a hollow dot.
+        # Without an interval the dot is hollow.
         span = result.confidence_interval or (result.bounds if result.claim is Claim.PROVED else None)
         if span is not None:
             ax.plot(span[:2], [k, k], color="C0", linewidth=2.5, solid_capstyle="round")

@@ -224,7 +224,7 @@ def advance(layout, point, discount, primal_step, dual_step, n_steps, averaging)
         copy_to(old_y, point.marginal_y)
         copy_to(old_state, point.state_law)
         copy_to(old_next, point.next_law)
-        # Mu first: the duals below take their steps at 2 m_{k+1} - m_k, which needs the new and the old marginals.
+        # `mu` first: the duals below take their steps at 2 m_{k+1} - m_k, which needs the new and the old marginals.
         _move_mu(layout, point, discount, primal_step, averaging)
         _move_lambda(
             layout.pair_x, layout.offset_x, layout.kernel_x, point.alpha_x, primal_step, point.log_lambda_x, layout.n_x

@@ -229,7 +229,7 @@ def solve(
         bounds=_widened(result.bounds, problem, steps / rate),
         potential=result.potential * ((1.0 - problem.discount) / rate),
         gradient=replace(
-            # D/drate = d/ddiscount * ddiscount/drate, with discount = L / (L + rate).
+            # The chain rule, d/drate = d/ddiscount * ddiscount/drate, with discount = L / (L + rate).
             result.gradient,
             x=sides[0],
             y=sides[1],

@@ -235,7 +235,7 @@ def _ergodic(
 def _improve(problem: UnitProblem, state: Ergodic) -> int:
     """A sweep against h; returns the number of pairs whose plan changed."""
     pairs, groups = state.sweep.pairs, state.groups
-    # H is defined up to a constant per class; centred it is smallest, and so is its rounding.
+    # `h` is defined up to a constant per class; centred it is smallest, and so is its rounding.
     state.h = groups.centred(state.h)
     improvement = state.sweep.improve(pairs.table(state.h))
     low, high = class_gains(problem.discount, state.h, state.cost, improvement, groups)
@@ -265,7 +265,7 @@ def _evaluate(state: Ergodic, far: float) -> Floats:
     # Renewal reward: cost of a cycle over its length.
     gains = until[references] / length[references]
     best = references[np.lexsort((gains, label[references]))]
-    # Lexsort orders by class, then by gain.
+    # `lexsort` orders by class, then by gain.
     best = best[np.append(True, label[best[1:]] != label[best[:-1]])]  # one for each class, in class order
     gain = until[best] / length[best]
     h = until - gain[label] * length
