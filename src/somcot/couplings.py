@@ -231,6 +231,7 @@ def round_occupancy(mu: ArrayLike, x: MarkovChain, y: MarkovChain, start: ArrayL
     dense = real_array("mu", mu, 4)
     n_x, n_y = dense.shape[:2]
     occupancy = dense.sum(axis=(2, 3))
+    # Dense kernels, since `mu` is dense as well.
     p = x.transition if isinstance(x.transition, np.ndarray) else x.transition.toarray()
     q = y.transition if isinstance(y.transition, np.ndarray) else y.transition.toarray()
     kernel = np.empty_like(dense)

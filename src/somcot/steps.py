@@ -154,6 +154,7 @@ def error_bound(
     rest, scale = 1.0 - check_discount(discount), check_positive("max_cost", max_cost)
     if not 0.0 < delta < 1.0:
         raise ValueError(f"delta: found {delta}, expected a probability strictly between 0 and 1")
+    # In the unit of the cost; `dual` and `primal` convert to a cost in [0, 1].
     own = theorem(n_x, n_y, discount, n_steps, scale) if rates is None else rates
     if own.decay:
         raise ValueError(f"rates: found decay={own.decay}, expected constant rates; the proof covers no others")

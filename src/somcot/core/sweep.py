@@ -95,6 +95,7 @@ class Sweep:
         # stay below 2^61 and sums of two of them fit into int64.
         self._x, self._y = integer_rows(support_x, 2**61 // sizes.unit), integer_rows(support_y, 2**61 // sizes.unit)
         self._bases = sizes.bases()
+        # The work of one sweep, from which solvers decide how accurately to evaluate.
         self.cells = int(sizes.cells.sum())
         # Without hints the argument is the bases themselves: compiled
         # code has one signature, and unknown bases are not read.

@@ -70,6 +70,7 @@ def value_and_gradient(
         raise TypeError(f"problem: found {type(problem).__name__}, expected a Problem; for tensors see somcot.torch")
     stack = Stack.from_problem(problem)
     solved = solve(stack, warm, threads)
+    # In units of the user's cost already.
     slopes = distance_slopes(solved)
     mass, cost = margins(solved)
     gradient = Gradient(

@@ -179,6 +179,7 @@ def _solve(kernel: Kernel, b: Floats, discount: float, x: Floats, accuracy: floa
     b = b if b.flags.writeable else b.copy()  # read-only arrays would trigger another compilation
     if _krylov(*kernel, discount, b, x, min(2000, 200 + kernel.n), accuracy):
         return x
+    # Fill-in of a factorisation grows with the squared number of entries per row.
     density = max(len(kernel.data) / kernel.n, 1.0)
     # Close to discount 1 convergence is not guaranteed, so steps are limited; brackets show any remaining error.
     limit = max(10.0 * _PATIENCE / max(len(kernel.data), 1), 1e5)

@@ -247,6 +247,7 @@ def arranged(
     groups: dict[object, list[str]] = {}
     for note in notes:
         groups.setdefault(_sameness(note), []).append(note)
+    # Two notes may read the same for this reader; each text is given once.
     rows = dict.fromkeys(_joint(group, names or {}, spelling) for group in groups.values())
     return sorted(rows, key=lambda note: note.severity if isinstance(note, Note) else len(Severity))
 

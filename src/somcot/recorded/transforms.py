@@ -140,7 +140,7 @@ def with_order(samples: Samples, k: int) -> Samples:
     if dropped:
         note = Note("too-short-for-order", "k", share=Share(dropped, samples.n_episodes), least=k + 1)
         warn(note, DataWarning)
-    last = longer.words[:, -1]
+    last = longer.words[:, -1]  # rewards belong to the last state of a word
     return replace(
         samples,
         states=tuple(tuple(samples.states[c] for c in word) for word in longer.words.tolist()),

@@ -53,6 +53,7 @@ class Method(NamedTuple):
         return tuple(option_names(self.load()))
 
 
+# The order is that of every list of methods: help, messages and documentation.
 _ROWS = (
     Method(
         "auto",

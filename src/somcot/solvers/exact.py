@@ -55,5 +55,6 @@ def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 20
     """Exact distance from every pair of states, (n_x, n_y)."""
     if problem.clock.name == "total":
         return total.metric(problem, threads=threads, max_sweeps=max_sweeps)
+    # As in `solve`.
     chosen = relative.metric if problem.discount > CLOSE else policy_iteration.metric
     return chosen(problem, threads=threads, max_sweeps=max_sweeps)

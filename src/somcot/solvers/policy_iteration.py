@@ -128,6 +128,7 @@ def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 20
     solution = iterate(small.problem, small.pairs("all"), threads=threads, max_sweeps=max_sweeps)
     if solution.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
+    # All states of a block have its potential.
     V = small.spread(solution.pairs.table(solution.V))
     table = problem.offset + problem.scale * (1.0 - problem.discount) * V
     return np.clip(table, problem.cost.min(), problem.most)
@@ -202,6 +203,7 @@ def _looks_solved(problem: UnitProblem, solution: Solution, cost: Floats, left: 
     That is so on random walks, where a sweep against a rough potential would only mistake optimal plans for worse ones.
     """
     pairs = solution.pairs
+    # Steps of the sampled pairs lead to all pairs, so they keep the whole index.
     sample = Pairs(pairs.x[::_SAMPLE], pairs.y[::_SAMPLE], pairs.index, pairs.folded)
     improvement = Sweep(problem, sample, solution.sweep.threads).improve(pairs.table(solution.V))
     return _residual(problem, solution, cost[::_SAMPLE], solution.V[::_SAMPLE], improvement) <= 4.0 * left
@@ -344,6 +346,7 @@ class ExactDetails(CouplingDetails):
     def plan(self) -> Coupling:
         """The occupancy coupling of all states."""
         problem, small = self.problem, self.small
+        # Unfolded first: a pair and its mirror image have transposed plans.
         pairs, kernel, start = lifted(small, self.sweep.unfolded(small.problem))
         occupancy = discounted_occupancy(kernel, start, problem.discount)
         now = np.repeat(np.arange(len(pairs)), np.diff(kernel.indptr))

@@ -232,6 +232,7 @@ def rounds(
         # half of the run, and the total work is at most doubled.
         length = min(max(n_steps, FIRST_ROUND), max_steps - n_steps)
         run.round(length, primal_step, dual_step)
+        # Counted over all rounds, as users count them.
         n_steps += length
         yield run.average(n_steps)
 
