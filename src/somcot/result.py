@@ -177,7 +177,7 @@ class Details:
     2.5
     """
 
-    def __init__(self, **known: object) -> None:
+    def __init__(self, **known: object) -> None:  # assigned values shadow the cached properties
         self.__dict__.update(known)
 
     @cached_property
@@ -249,9 +249,9 @@ class _Amended(Details):
 
     def __getattribute__(self, name: str) -> object:
         values = object.__getattribute__(self, "__dict__")
-        if name in DETAILS and name not in values:
+        if name in DETAILS and name not in values:  # computed in `base`, so that copies share the work
             return getattr(values["base"], name)
-        return object.__getattribute__(self, name)
+        return object.__getattribute__(self, name)  # everything else, including methods
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -363,7 +363,7 @@ class Result:
             unknown = values.keys() - self.__dataclass_fields__.keys()
             if missing or unknown:
                 raise TypeError(f"Result: without {missing}" if missing else f"Result: has no {sorted(unknown)}")
-            self.__dict__.update(values)
+            self.__dict__.update(values)  # `frozen` forbids plain assignment
 
     @property
     def converged(self) -> bool:
@@ -434,7 +434,7 @@ class Result:
     def matches(self) -> list[Match]:
         """For each visited state of X, the state of Y it is most often coupled with; most visited states first."""
         visits = self.state_law.sum(axis=1)
-        best = self.encoder.argmax(axis=1)
+        best = self.encoder.argmax(axis=1)  # from the reported maps, not from `plan`
         order = [int(i) for i in np.argsort(-visits, kind="stable") if visits[i] > 0]
         return [
             Match(self.states_x[i], self.states_y[best[i]], float(self.encoder[i, best[i]]), float(visits[i]))

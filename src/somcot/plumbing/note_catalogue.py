@@ -31,6 +31,7 @@ class Kind(NamedTuple):
 
 ERROR, DOUBT, CAUTION, INFO = Severity
 
+# Order within a group does not matter; `docs/notes.md` sorts by severity and code.
 CATALOGUE: dict[str, Kind] = {
     # Recordings and the chains estimated from them
     "raw-steps": Kind(DOUBT, "raw steps of episodes are replayed as if they were samples of the discounted occupancy; "
