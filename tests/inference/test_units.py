@@ -118,7 +118,8 @@ def test_half_samples_have_the_sampling_variance_of_the_whole(n: int) -> None:
     # The engine draws from exactly these sets, all sets of one size equally often.
     engine = WholeSequences.of([Samples.from_trajectories([["start", f"end {i}"] for i in range(n)])])
     n_splits = 3000
-    row = slice(engine.support.indptr[0], engine.support.indptr[1])
+    start = engine.pooled.states.index("start")
+    row = slice(engine.support.indptr[start], engine.support.indptr[start + 1])
     drawn = Counter(tuple(np.flatnonzero(half).tolist()) for half in engine.halve(1, n_splits)[0::2, 0, row])
     assert set(map(len, drawn)) == set(sizes)
     for size in sizes:
@@ -196,10 +197,12 @@ def test_rows_without_counts_take_those_of_the_fallback() -> None:
 
 
 def regimes(stay: float, n: int, seed: int) -> Samples:
-    """Two hidden regimes, in which 1 has probability 0.1 and 0.9."""
+    """Two hidden regimes that prefer different states of six."""
     rng = np.random.default_rng(seed)
     regime = np.cumsum(rng.random(n) > stay) % 2
-    return Samples.from_trajectories([(rng.random(n) < np.where(regime, 0.9, 0.1)).astype(int).tolist()])
+    law = np.array([[0.5, 0.3, 0.1, 0.05, 0.03, 0.02], [0.02, 0.03, 0.05, 0.1, 0.3, 0.5]])
+    states = (rng.random(n)[:, None] > law.cumsum(axis=1)[regime]).sum(axis=1).clip(0, 5)
+    return Samples.from_trajectories([states.tolist()], states=range(6))
 
 
 def test_blocks_are_pieces_of_sequences_of_about_equal_length() -> None:
@@ -223,12 +226,13 @@ def test_blocks_are_as_short_as_possible_for_markov_chains_however_slow() -> Non
 
 
 def test_blocks_grow_with_the_memory_and_say_if_they_are_too_short() -> None:
-    short, _ = block_length([regimes(0.5, 9601, k) for k in (0, 1)])
-    longer, enough = block_length([regimes(0.99, 9601, k) for k in (0, 1)])
-    assert short == 200
-    assert longer > short
-    assert enough
-    assert not block_length([regimes(0.9995, 4801, k) for k in (2, 3)])[1]
+    lengths = {
+        stay: [block_length([regimes(stay, 9601, 10 * k), regimes(stay, 9601, 10 * k + 1)]) for k in range(3)]
+        for stay in (0.5, 0.995, 0.999)
+    }
+    assert lengths[0.5] == [(200, True)] * 3
+    assert np.mean([length for length, _ in lengths[0.995]]) > 200
+    assert lengths[0.999] == [(800, False)] * 3, "regimes of 1,000 steps, and 9,600 in all"
 
 
 def test_no_recording_has_fewer_than_eight_blocks() -> None:

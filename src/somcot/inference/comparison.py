@@ -544,19 +544,9 @@ def _feature_noise(
 
     `states` are those of both processes, if the expansion is on their union.
     """
-
-    def placed(table: Floats) -> Floats:
-        """Differences a_i - b_j of the features, on the union of the states."""
-        if states is None:
-            return table
-        values = dict(zip(features.y.states, table[0, 0] - table[0], strict=True))  # relative to the first of y
-        values |= dict(zip(features.x.states, table[:, 0], strict=True))
-        each = np.array([values[label] for label in states])
-        return np.subtract.outer(each, each)
-
-    signed, changes = placed(features.signed), []
+    signed, changes = features.placed(features.signed, states), []
     for _ in range(SPLITS):
-        noise = placed(features.noise(rng))
+        noise = features.placed(features.noise(rng), states)
         tables = np.stack([np.abs(signed + sign * noise) for sign in (1.0, -1.0)])
         changes.append(own.mean(tables - np.abs(signed)) / scale)
     return np.concatenate(changes)
