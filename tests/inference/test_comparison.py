@@ -255,9 +255,7 @@ def test_estimated_rewards_with_any_states(pool: bool, left: str, right: str) ->
     turned = Samples.from_trajectories(
         [[y.states[i] for i in path] for path in paths_of(y)], states=states, rewards=rewards_of(1, right)
     )
-    again = quiet(
-        somcot.distance, x, turned, costs.from_features(x, turned, pool=pool), discount=0.8, confidence=0.9
-    )
+    again = quiet(somcot.distance, x, turned, costs.from_features(x, turned, pool=pool), discount=0.8, confidence=0.9)
     assert again.plugin == pytest.approx(result.plugin, rel=1e-9)
     assert again.estimate.standard_error == pytest.approx(result.estimate.standard_error, rel=0.35)
 

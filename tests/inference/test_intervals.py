@@ -248,7 +248,9 @@ def test_episode_standard_error_agrees_on_markov_data() -> None:
     )
     assert by_rows.estimate is not None
     assert by_episodes.estimate is not None
-    assert by_episodes.estimate.standard_error == pytest.approx(by_rows.estimate.standard_error, rel=0.6)  # 40 half-samples each: 11 % either way
+    assert by_episodes.estimate.standard_error == pytest.approx(
+        by_rows.estimate.standard_error, rel=0.6
+    )  # 40 half-samples each: 11 % either way
 
 
 def test_unknown_start_laws_add_to_the_error() -> None:
@@ -326,5 +328,3 @@ def test_same_process_refuses_what_it_cannot_compare() -> None:
         somcot.same_process(a, x, cost, discount=0.9)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="n_permutations: found 0"):
         somcot.same_process(a, a, cost, discount=0.9, n_permutations=0)
-
-

@@ -32,9 +32,7 @@ from tests.instances import Floats, random_chain
 def full(kernel: Floats, start: Floats) -> Support:
     """All entries of a chain, also those of probability 0."""
     n = len(kernel)
-    return Support(
-        n * np.arange(n + 2), np.tile(np.arange(n, dtype=np.int32), n + 1), np.append(kernel.ravel(), start)
-    )
+    return Support(n * np.arange(n + 2), np.tile(np.arange(n, dtype=np.int32), n + 1), np.append(kernel.ravel(), start))
 
 
 def chain_of(support: Support, n: int) -> MarkovChain:
@@ -180,7 +178,9 @@ def test_the_mean_of_a_row_test_over_permutations_is_its_degrees_of_freedom() ->
 
 
 def test_main_entries_are_those_that_are_not_rare() -> None:
-    support = Support(np.array([0, 3, 5]), np.array([0, 1, 2, 0, 1], dtype=np.int32), np.array([0.9, 0.06, 0.04, 0.5, 0.5]))
+    support = Support(
+        np.array([0, 3, 5]), np.array([0, 1, 2, 0, 1], dtype=np.int32), np.array([0.9, 0.06, 0.04, 0.5, 0.5])
+    )
     assert main_entries(support).tolist() == [True, True, False, True, True]
 
 

@@ -86,9 +86,7 @@ def test_halves_of_a_recording_do_not_depend_on_what_it_is_compared_with() -> No
     for counts in (False, True):
         data = [Counts.from_samples(s) for s in (x, y, z)] if counts else [x, y, z]
         found = [engine_of([data[0], other]) for other in data[1:]]
-        shares = [
-            engine.kernels(engine.halve(3, 4)[:, 0], np.zeros(len(engine.support.indices))) for engine in found
-        ]
+        shares = [engine.kernels(engine.halve(3, 4)[:, 0], np.zeros(len(engine.support.indices))) for engine in found]
         tables = []
         for engine, values in zip(found, shares, strict=True):
             table = np.zeros((len(values), 6, 5))
@@ -188,7 +186,9 @@ def test_a_label_of_one_side_is_a_row_without_counts_of_the_other() -> None:
 
 
 def test_rows_without_counts_take_those_of_the_fallback() -> None:
-    support = Support(np.array([0, 2, 3, 5]), np.array([0, 1, 1, 0, 1], dtype=np.int32), np.array([0.4, 0.6, 1, 0.5, 0.5]))
+    support = Support(
+        np.array([0, 2, 3, 5]), np.array([0, 1, 1, 0, 1], dtype=np.int32), np.array([0.4, 0.6, 1, 0.5, 0.5])
+    )
     found = row_shares(support, np.array([[3.0, 1, 0, 0, 0], [0, 0, 5, 2, 2]]), support.probabilities)
     np.testing.assert_allclose(found, [[0.75, 0.25, 1, 0.5, 0.5], [0.4, 0.6, 1, 0.5, 0.5]])
 

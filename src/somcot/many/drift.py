@@ -296,7 +296,9 @@ def _compared(
     result = distance(x, y, cost, discount=discount, confidence=confidence, rng=estimated)
     # The test permutes episodes, so it needs the cost between all states of both periods, not a table of two sides.
     known = not isinstance(cost, str) or cost in ("labels", "features")
-    test = same_process(x, y, cost if known else costs.between(cost, x, y), discount=discount, n_permutations=n, rng=tested)
+    test = same_process(
+        x, y, cost if known else costs.between(cost, x, y), discount=discount, n_permutations=n, rng=tested
+    )
     return result, float(test.pvalue)
 
 
