@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -156,6 +156,15 @@ class FeatureCost:
         """Draw the error of `signed`: its difference from that of another recording of the same size."""
         sides = (rng.normal(size=len(s.means)) * np.sqrt(s.squared_errors) for s in (self.x, self.y))
         return np.subtract.outer(*self.pooled(*sides))
+
+    def placed(self, table: Floats, states: Sequence[Hashable] | None) -> Floats:
+        """Differences ``a_i - b_j`` for all pairs of `states`, those of both sides; None: as they are."""
+        if states is None:
+            return table
+        values = dict(zip(self.y.states, table[0, 0] - table[0], strict=True))  # relative to the first of y
+        values |= dict(zip(self.x.states, table[:, 0], strict=True))
+        each = np.array([values[label] for label in states])
+        return np.subtract.outer(each, each)
 
 
 def from_features(a: object, b: object, *, pool: bool = True) -> FeatureCost:

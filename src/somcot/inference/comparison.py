@@ -494,7 +494,8 @@ def gather(
     own = _solved(comparison, comparison.observed, left_out=_LEFT_OUT)
     values = own.values(*_sides(comparison, comparison.halves(seed, SPLITS)))
     if features is not None:
-        values = values + _feature_noise(own, features, scale, np.random.default_rng([seed, 2]))
+        states = None if isinstance(comparison, Separate) else comparison.states
+        values = values + _feature_noise(own, features, scale, states, np.random.default_rng([seed, 2]))
     evidence = Evidence(own.value, float(values.mean()), float(values.std(ddof=1)))
     if isinstance(comparison, Separate):
         return Gathered(evidence, values, None, None, 1.0, 1)
@@ -536,11 +537,16 @@ def _factor(comparison: Exchangeable | AgainstKnown, seed: int) -> float:
     return min(max(KINK, bias / max(rise, 1e-12)), _MOST * KINK)
 
 
-def _feature_noise(own: Expansion, features: FeatureCost, scale: float, rng: np.random.Generator) -> Floats:
-    """Change of the distance by the noise of estimated rewards, one number per half; two halves deviate oppositely."""
-    changes = []
+def _feature_noise(
+    own: Expansion, features: FeatureCost, scale: float, states: tuple[Hashable, ...] | None, rng: np.random.Generator
+) -> Floats:
+    """Change of the distance by the noise of estimated rewards, one number per half; two halves deviate oppositely.
+
+    `states` are those of both processes, if the expansion is on their union.
+    """
+    signed, changes = features.placed(features.signed, states), []
     for _ in range(SPLITS):
-        noise = features.noise(rng)
-        tables = np.stack([np.abs(features.signed + sign * noise) for sign in (1.0, -1.0)])
-        changes.append(own.mean(tables - np.abs(features.signed)) / scale)
+        noise = features.placed(features.noise(rng), states)
+        tables = np.stack([np.abs(signed + sign * noise) for sign in (1.0, -1.0)])
+        changes.append(own.mean(tables - np.abs(signed)) / scale)
     return np.concatenate(changes)

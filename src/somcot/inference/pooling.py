@@ -49,9 +49,13 @@ class Homogeneity(NamedTuple):
 
 
 def design_effect(tests: RowTests, null: RowMoments) -> float:
-    """Variance of the rows relative to independent transitions, all rows together; 1 for Markov chains."""
+    """Variance of the rows relative to independent transitions, all rows together; 1 for Markov chains.
+
+    Also 1 if there is nothing to compare, or if no permutation differs from another.
+    """
     tested = (tests.x > 0) & (tests.y > 0) & (tests.df > 0)
-    return float(null.mean[tested].sum() / tests.df[tested].sum()) if tested.any() else 1.0
+    total = float(null.mean[tested].sum())
+    return total / float(tests.df[tested].sum()) if total > 0.0 else 1.0
 
 
 def calibrated(tests: RowTests, null: RowMoments) -> Homogeneity:

@@ -248,7 +248,8 @@ class SingleTransitions:
                 self.support, row_shares(self.support, counts, fallback), stationary=self.pooled.stationary
             )
         flat = counts.reshape(-1, counts.shape[-1])
-        fitted = [on_entries(self._falling_back(fallback), self._part(c).chain(check=False)) for c in flat]
+        other = Support(self.support.indptr, self.support.indices, fallback)
+        fitted = [on_entries(other, self._part(c).chain(check=False)) if c.any() else other for c in flat]
         return np.stack([support.probabilities for support in fitted]).reshape(counts.shape)
 
     def _drawn(self, counts: Ints, sizes: Ints, rng: np.random.Generator) -> Ints:
@@ -257,9 +258,6 @@ class SingleTransitions:
             return split_rows(counts, self.support.indptr, sizes, rng)
         drawn: Ints = rng.multivariate_hypergeometric(counts, int(sizes[0].sum()), size=len(sizes), method="marginals")
         return drawn
-
-    def _falling_back(self, fallback: Floats) -> Support:
-        return Support(self.support.indptr, self.support.indices, fallback)
 
     def _part(self, counts: Floats) -> Counts:
         seen, support = self.pooled.pair_counts, self.support
