@@ -1,8 +1,8 @@
 """Public event logs as recordings: random parts of one log have distance 0, weighted draws from it a known one.
 
-No log is part of this repository. `LOGS` says where each is: a public GitHub repository, the path and the SHA-256 of the
-file, and how it is read. `load` looks for a clone of the repository, ``MIRRORS/owner+name``, for example made by
-``git clone --bare https://github.com/owner/name MIRRORS/owner+name``, and keeps what it has read as integers in a cache.
+No log is part of this repository. `LOGS` says where each is: a public GitHub repository, the path and the SHA-256 of
+the file, and how it is read. `load` looks for a clone of the repository, ``MIRRORS/owner+name``, for example made by
+``git clone --bare https://github.com/owner/name MIRRORS/owner+name``, and caches what it has read as integers.
 
 Three kinds of cases come from each log:
 

@@ -75,6 +75,7 @@ def other_recordings() -> Iterator[Case]:
     yield Pair("sizes few", same, few).unequal(5000, 50)
     yield Pair("sizes few", same, few).unequal(200, 20_000)
     yield Pair("sizes equal", same, same).unequal(5000, 50)
+    yield Pair("sizes equal", same, same).unequal(200, 20_000)
     yield Pair("recorded all", same, every).known(150)
     yield Pair("recorded all", same, every).known(2500)
     yield Pair("recorded equal", same, same).known(500)
