@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 import somcot
 from benchmarks.sources import Case, Pair, Source, long_run, markov
+from somcot import Samples
 
 __all__ = ["FAMILIES", "cases"]
 
@@ -436,10 +438,13 @@ def groups() -> Iterator[Case]:
         chains = [source.projection() for source in members]
         return np.array([[somcot.distance(a, b, discount=0.9).distance for b in chains] for a in chains])
 
+    def draw(n: int, rng: np.random.Generator) -> list[Samples]:
+        return [source.record(n, rng) for source in members]
+
     for n in (100, 1000):
         yield Case(
             f"groups of shops {n:,}",
-            lambda rng, n=n: [source.record(n, rng) for source in members],
+            partial(draw, n),
             truth,
             seeds=40,
             kind="groups",

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -221,13 +222,12 @@ class Pair:
     found: bool = False
     initial: Any = None  # "stationary": said to the estimate; "recorded": starts are stationary but it is not told
     test: bool = True
-    options: dict[str, Any] = field(default_factory=dict)
 
     def true_distance(self) -> float:
         """Distance of the projections."""
         x, y = (side.projection(self.length, stationary=self.initial is not None) for side in (self.x, self.y))
         cost = self.cost
-        if isinstance(cost, str) and cost == "features":
+        if isinstance(cost, str) and cost == "features" and self.x.rewards is not None and self.y.rewards is not None:
             cost = np.abs(np.subtract.outer(self.x.rewards, self.y.rewards))
         return float(somcot.distance(x, y, cost, discount=self.discount).distance)
 
@@ -246,7 +246,7 @@ class Pair:
         """Cases with these numbers of sequences on each side."""
         for n in sizes:
             label = f"{n:,}" if self.length is None else f"{n:,} x {self.length:,}"
-            yield self.case(label, lambda rng, n=n: self.sides(rng, n, n), seeds)
+            yield self.case(label, partial(self.sides, n_x=n, n_y=n), seeds)
 
     def unequal(self, n_x: int, n_y: int) -> Case:
         """A case with different numbers of sequences."""
