@@ -202,7 +202,7 @@ def sparse(n: int, change: str) -> Source:
 def many_states() -> Iterator[Case]:
     """Sparse states with Zipf visits."""
     sizes = {50: (60, 800), 100: (150, 1500), 200: (250, 2500), 300: (300, 2000)}
-    seeds = {50: 60, 100: 40, 200: 40, 300: 24}
+    seeds = {50: 60, 100: 40, 200: 20, 300: 12}
     for n, (small, large) in sizes.items():
         for change in ("few", "all", "equal"):
             pair = Pair(f"sparse {n} {change}", sparse(n, "equal"), sparse(n, change), discount=0.95, length=40)
