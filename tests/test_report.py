@@ -224,7 +224,9 @@ def test_notes_use_the_names() -> None:
     assert "<li>may.csv and june.csv: 1 trace(s) have no event</li>" in page
     assert "<li>x: " not in page
     notes = report.merge_notes(result.diagnose(), ("may.csv", "june.csv"))
-    assert report.html(result, names=("may.csv", "june.csv"), warnings=notes).count("<li>may.csv: only 2 sequence(s)") == 1
+    assert (
+        report.html(result, names=("may.csv", "june.csv"), warnings=notes).count("<li>may.csv: only 2 sequence(s)") == 1
+    )
 
 
 def test_states_of_one_side_are_listed() -> None:

@@ -150,10 +150,11 @@ CATALOGUE: dict[str, Kind] = {
         "errors; pairs of states as states correct the model."),
     "memory-episodes": Kind(CAUTION, "the next state depends on more than the last one (somcot.markov_order): the "
         "distance compares what follows what, averaged over visits; above its minimum the processes differ, at its "
-        "minimum they may still differ; [[samples.with_order(2)]] makes words the states",
+        "minimum they may still differ",
         "A permutation test rejects that the last state alone determines the next. The distance is that of the "
         "first-order projections of the processes (docs: statistics, What the number is). Interval and test use whole "
-        "sequences and hold all the same. Pairs of states as states keep more of the memory."),
+        "sequences and hold all the same. In Python, samples.with_order(2) makes pairs of states the states, which "
+        "keeps more of the memory."),
     "few-visits": Kind(CAUTION, "only {counts} recorded, although much time is spent there: the {effect}; record more "
         "episodes, or episodes that start there",
         "Some states are visited often in the discounted process, but few transitions out of them were recorded. The "
