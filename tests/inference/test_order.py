@@ -129,6 +129,5 @@ def test_no_note_speaks_of_an_interval_that_nobody_asked_for() -> None:
             said[confidence] = somcot.distance(x, y, discount=0.998, confidence=confidence, rng=0).diagnose()
     assert len(said[None]) == len(said[0.9])
     assert "too-few-data" in codes(said[None])
-    assert any("the standard error is too small" in note for note in said[None])
-    assert not any("interval" in note for note in said[None])
-    assert sum("interval" in note for note in said[0.9]) >= 2
+    assert not any("the interval" in note for note in said[None])
+    assert any("the interval" in note for note in said[0.9])

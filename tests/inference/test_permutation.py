@@ -146,9 +146,25 @@ def test_long_run_starts_of_recordings_without_a_state_in_common(length: int) ->
 
 
 def test_few_episodes_are_said_to_be_few() -> None:
-    long = somcot.random_walk(5).sample(1, 200, rng=0), somcot.random_walk(5).sample(1, 200, rng=1)
+    short = [somcot.random_walk(5).sample(1, 12, rng=k) for k in (0, 1)]
     with noted("few-permutations", episodes=2, groups=2, ways=2):
-        assert somcot.same_process(*long, discount=0.9, n_permutations=19).pvalue == 1.0
+        assert somcot.same_process(*short, discount=0.9, n_permutations=19).pvalue == 1.0
+
+
+def test_few_long_recordings_are_permuted_in_blocks_as_for_an_interval() -> None:
+    for theta, rejected in ((0.5, False), (0.9, True)):
+        x, y = (somcot.random_walk(5, p).sample(2, 600, rng=k) for k, p in enumerate((0.5, theta)))
+        with noted("few-long-recordings", n=2):
+            test = somcot.same_process(x, y, discount=0.9, rng=3)
+        with noted("few-long-recordings", n=2), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*not distinguishable")
+            result = somcot.distance(x, y, discount=0.9, confidence=0.9, rng=3)
+        assert result.estimate is not None
+        assert result.confidence_interval is not None
+        assert result.estimate.pvalue == test.pvalue
+        assert (result.confidence_interval.low > 0.0) == (test.pvalue <= 0.05) == rejected
+        marked = [share.significant for share in result.contributions().transitions]
+        assert any(marked) == rejected
 
 
 def test_what_is_refused() -> None:

@@ -1,10 +1,10 @@
-"""Units: counts of groupings and halves against loops over episodes, what half-samples measure, and which unit is used."""
+"""Units: groupings and halves against loops over episodes, what half-samples measure, and which unit is used."""
 
 from __future__ import annotations
 
 import warnings
 from collections import Counter
-from itertools import combinations
+from itertools import combinations, pairwise
 from math import comb
 from typing import Any
 
@@ -34,7 +34,7 @@ def counted(support: Support, states: tuple[Any, ...], paths: list[Path], *, sta
     found: Counter[tuple[int, int]] = Counter()
     for path in paths:
         found[n, numbers[path[0]]] += starts
-        for now, following in zip(path[:-1], path[1:], strict=True):
+        for now, following in pairwise(path):
             found[numbers[now], numbers[following]] += 1
     cells = list(zip(support.rows.tolist(), support.indices.tolist(), strict=True))
     assert set(found) <= set(cells)

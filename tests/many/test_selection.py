@@ -10,6 +10,7 @@ import somcot
 from somcot import costs, select_model
 from somcot.many.selection import _near
 
+pytestmark = pytest.mark.filterwarnings("ignore:the distance is not distinguishable")
 COST = costs.absolute([1, 0, 0, 0, -1], [1, 0, 0, 0, -1])
 THETAS = np.round(np.arange(0.3, 0.71, 0.05), 2).tolist()
 WALKS: dict[Any, Any] = {theta: somcot.random_walk(5, theta) for theta in THETAS}

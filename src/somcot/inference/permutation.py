@@ -32,7 +32,7 @@ from somcot.inference.statistics import (
     main_entries,
     permute,
 )
-from somcot.inference.units import SEQUENCES, Engine, WholeSequences, block_length, engine_of, known_starts_differ
+from somcot.inference.units import Engine, WholeSequences, chosen_engine, known_starts_differ
 from somcot.plumbing.arrays import Floats, one_blas_thread
 from somcot.plumbing.checks import check_count, check_discount, check_flag, check_rng
 from somcot.plumbing.errors import DataWarning, how_to_wrap, warn
@@ -165,16 +165,11 @@ def same_process(
 
 
 def _engine(recordings: Sequence[Samples]) -> Engine:
-    """Whole sequences, or blocks of two recordings with few sequences, as for an interval."""
-    if any(recording.discount is not None for recording in recordings):
-        return engine_of(recordings)
-    few = any(recording.n_episodes < SEQUENCES for recording in recordings)
-    if not few:
-        return engine_of(recordings)
-    length, independent = block_length(recordings)
-    if not independent:
-        warn(Note("blocks-dependent", length=length), DataWarning)
-    return engine_of(recordings, length)
+    """Units as for an interval."""
+    engine, notes = chosen_engine(recordings)
+    for note in notes:
+        warn(note, DataWarning)
+    return engine
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,7 +236,7 @@ def looks_identical(x: Samples, y: Samples, engine: Engine | None = None) -> Not
     """
     if x.discount != y.discount or known_starts_differ(x, y) or x.n_transitions + y.n_transitions > _MOST:
         return None
-    return Note("too-alike") if _too_alike(engine or engine_of([x, y]), seed=0) else None
+    return Note("too-alike") if _too_alike(engine or chosen_engine([x, y])[0], seed=0) else None
 
 
 def _too_alike(engine: Engine, seed: int) -> bool:

@@ -30,7 +30,7 @@ from somcot.core.sweep import Sweep
 from somcot.inference.model import Model
 from somcot.inference.permutation import Groups
 from somcot.inference.statistics import adjusted_pvalues, permute
-from somcot.inference.units import engine_of, known_starts_differ
+from somcot.inference.units import chosen_engine, known_starts_differ
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count
 from somcot.plumbing.linear_systems import discounted_occupancy, discounted_value
@@ -68,15 +68,12 @@ def contribution_inputs(problem: Problem, x: Model, y: Model) -> ContributionInp
 
 
 def same_rows(x: Data | None, y: Data | None) -> float | None:
-    """P-value of "the same rows" by permutation of whole episodes; None if they are not exchangeable.
-
-    Single transitions are permuted if one of the two is counts.
-    """
+    """P-value of "the same rows" by permutation of the same units as for an interval; None if not exchangeable."""
     if x is None or y is None or x.discount != y.discount or known_starts_differ(x, y):
         return None
     if set(x.states).isdisjoint(y.states):  # different names rather than rows, such as two clusterings
         return None
-    return permute(Groups(engine_of([x, y])), 0, _PERMUTATIONS, chi_squared_only=True, threads=1).pvalue
+    return permute(Groups(chosen_engine([x, y])[0]), 0, _PERMUTATIONS, chi_squared_only=True, threads=1).pvalue
 
 
 def rows_pvalue(result: Result) -> float | None:

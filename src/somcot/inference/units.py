@@ -38,6 +38,7 @@ __all__ = [
     "WholeSequences",
     "block_length",
     "choose_units",
+    "chosen_engine",
     "engine_of",
     "half_sizes",
     "known_starts_differ",
@@ -431,27 +432,39 @@ def choose_units(x: ChainOrData, y: ChainOrData, units: str = "auto") -> Chosen:
     """
     if units not in UNITS:
         raise ValueError(f"units: found {units!r}, expected one of {', '.join(map(repr, UNITS))}")
-    recorded = [side for side in (x, y) if isinstance(side, Data)]
+    sides, rows, length, notes = _choose([x, y], units)
+    return Chosen(sides[0], sides[1], rows, length, notes)
+
+
+def chosen_engine(recordings: Sequence[Data]) -> tuple[Engine, tuple[Note, ...]]:
+    """Two or more recordings cut into units as `choose_units` does, and its notes."""
+    sides, rows, length, notes = _choose(recordings, "auto")
+    return engine_of([side for side in sides if isinstance(side, Data)], length, rows=rows), notes
+
+
+def _choose(
+    sides: Sequence[ChainOrData], units: str
+) -> tuple[Sequence[ChainOrData], bool, int | None, tuple[Note, ...]]:
+    recorded = [side for side in sides if isinstance(side, Data)]
     whole = [side for side in recorded if isinstance(side, Samples) and side.discount is None]
     if len(whole) < len(recorded):
         if units in ("sequences", "blocks"):
             raise TypeError(Note("needs-episodes", purpose=f"units={units!r}"))
-        return Chosen(x, y, True, None)
+        return sides, True, None, ()
     few = [side.n_episodes < SEQUENCES for side in whole]
     if units == "transitions" or (units == "sequences" or (units == "auto" and not any(few))):
-        return Chosen(x, y, units == "transitions", None)
+        return sides, units == "transitions", None, ()
     told: list[Note] = []
-    if all(few) and len(whole) == 2 and all(_can_be_stationary(side) for side in whole):
-        x, y = (side.with_start("stationary") for side in whole)
-        whole = [x, y]
+    if all(few) and len(whole) == len(sides) and all(_can_be_stationary(side) for side in whole):
+        sides = whole = [side.with_start("stationary") for side in whole]
         told.append(Note("few-long-recordings", n=min(side.n_episodes for side in whole)))
-    for name, side in zip("xy", (x, y), strict=True):
+    for name, side in zip("xy" if len(sides) == 2 else map(str, range(len(sides))), sides, strict=True):
         if isinstance(side, Samples) and side.n_episodes < SEQUENCES and not side.starts_known:
             told.append(Note("few-sequences", name, n=side.n_episodes, least=SEQUENCES))
     length, independent = block_length(whole)
     if not independent:
         told.append(Note("blocks-dependent", length=length))
-    return Chosen(x, y, False, length, tuple(told))
+    return sides, False, length, tuple(told)
 
 
 def _can_be_stationary(side: Samples) -> bool:

@@ -15,7 +15,7 @@ from somcot.core.pairs import thread_count
 from somcot.inference.comparison import PERMUTATIONS
 from somcot.inference.intervals import Bar
 from somcot.inference.statistics import Expansion
-from somcot.inference.units import engine_of, known_starts_differ
+from somcot.inference.units import chosen_engine, known_starts_differ
 from somcot.many.members import (
     Cost,
     Member,
@@ -378,7 +378,7 @@ def joint_bars(
     if len(recorded) < 2 or table is None or not _permutable([m.process for m in recorded]):
         return {}
     number = {id(m): k for k, m in enumerate(recorded)}
-    engine = engine_of([m.process for m in recorded if isinstance(m.process, Data)])
+    engine, _ = chosen_engine([m.process for m in recorded if isinstance(m.process, Data)])
     support, counts = engine.support, engine.counts(engine.observed)
     centre = engine.kernels(counts.sum(axis=0), support.probabilities)
     pooled = Support(support.indptr, support.indices, centre)
