@@ -364,11 +364,13 @@ def block_length(recordings: Sequence[Samples]) -> tuple[int, bool]:
     while lengths[-1] * 2 * FEWEST <= steps:
         lengths.append(lengths[-1] * 2)
     effects = [_design_effect(recordings, length) for length in lengths]
-    for i, length in enumerate(lengths):
-        # Few states and few blocks estimate the effect badly: growth within two standard errors is no growth.
-        if all(later.value <= (_GROWTH + 2.0 * later.error) * effects[i].value for later in effects[i + 1 :]):
-            return length, i + 1 < len(lengths) or i == 0
-    raise AssertionError("unreachable: nothing follows the last length")
+    values = [effect.value for effect in effects]
+    for i, length in enumerate(lengths[:-1]):
+        if max(values[i + 1 :]) <= _GROWTH * values[i]:
+            return length, True
+    # With few states and blocks the effect is badly known: growth within two standard errors is no evidence.
+    grows = len(lengths) > 1 and values[-1] > (_GROWTH + 2.0 * effects[-1].error) * values[-2]
+    return lengths[-1], not grows
 
 
 class _Effect(NamedTuple):
