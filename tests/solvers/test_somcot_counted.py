@@ -15,7 +15,7 @@ from somcot import ConvergenceWarning, MarkovChain, Status, costs, distance, ran
 from somcot.plumbing.records import CheckpointError
 from somcot.solvers import somcot
 from somcot.solvers.somcot import algorithm, counted
-from somcot.solvers.somcot.averages import CountedDistance, Fed, fit
+from somcot.solvers.somcot.averages import CountedDistance, Fed, FittedPair, fit, law_of
 from somcot.solvers.somcot.state import CountState
 from somcot.steps import Steps
 from tests.instances import random_chain, reward, walks
@@ -46,11 +46,9 @@ def prepared(x: MarkovChain, y: MarkovChain, cost: Any, discount: float, support
     settings = somcot.init(cost, discount=discount, n_steps=1).settings
     state = CountState.empty(replace(settings, support=support, keep_coupling=True), cost, x.initial, y.initial)
     fed = Fed(cost, discount, x.initial, y.initial, x.transition, y.transition)
-    from somcot.solvers.somcot.averages import FittedPair
-
     run = counted._Iteration(state, fed, FittedPair(x, y, ()), 1.0)
     extra = bool(min(np.count_nonzero(chain.initial) for chain in (x, y)) > 1)
-    sides = [counted._law(chain, discount, extra) for chain in (x, y)]
+    sides = [law_of(chain, discount, extra) for chain in (x, y)]
     unit, start = np.ones(tuple(len(P) for P, _ in sides)), np.zeros(tuple(len(P) for P, _ in sides))
     unit[: len(cost), : cost.shape[1]] = (cost - cost.min()) / np.ptp(cost)
     if extra:
@@ -275,7 +273,7 @@ def test_the_weight_of_a_transition_halves_in_a_half_life() -> None:
     assert table[0, 1] == pytest.approx(2.0 ** (-55 / 20))
     weights = 2.0 ** (-np.arange(56) / 20)
     assert table.sum() == pytest.approx(weights.sum())
-    assert state.n_effective == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
+    assert state.n_eff == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
     assert "worth 44" in somcot.finish(state).message or "worth" in somcot.finish(state).message
 
 
@@ -376,7 +374,7 @@ def test_timed_runs_count_until_the_time_is_up() -> None:
 
 
 def test_numbers_that_are_compared() -> None:
-    counted_ = CountedDistance(0.5, package.result.Bounds(0.4, 0.6), 0.1)
+    counted_ = CountedDistance(0.5, package.result.Bounds(0.4, 0.6))
     assert not counted_.is_off(0.509, 1.0)
     assert counted_.is_off(0.511, 1.0)
     (note,) = counted_.verdict(0.6, 1.0)

@@ -1,33 +1,241 @@
-"""SOMCOT as a fold over transitions: a state, steps that change it, a result read off it."""
+"""SOMCOT as a fold over transitions: options and a first state, steps that change it, a result read off it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from somcot import steps as rules
 from somcot.clocks import Clock
 from somcot.couplings import conditional
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import check_labels
+from somcot.plumbing.checks import check_count, check_flag, check_labels, check_positive
 from somcot.plumbing.errors import ConvergenceWarning, warn
+from somcot.plumbing.memory import require
 from somcot.result import Details, Maps, Result, Status
 from somcot.solvers.somcot import averages, counted, sweeps
 from somcot.solvers.somcot.averages import CountedDistance, notes
-from somcot.solvers.somcot.state import CountState, Snapshot, State, grow, span
+from somcot.solvers.somcot.state import (
+    CountSettings,
+    CountState,
+    RunSettings,
+    Snapshot,
+    State,
+    Support,
+    add_counts,
+    build,
+    grow,
+    span,
+)  # fmt: skip
 from somcot.solvers.somcot.updates import Row, TraceBuffer, Transitions
+from somcot.steps import Steps
 from somcot.streams import check_pairs
 
-__all__ = ["Batch", "Earlier", "advance", "estimate", "finish", "run_kernel", "slices"]
+__all__ = ["FORMER", "Batch", "Earlier", "Origin", "SomcotOptions", "advance", "finish", "run_kernel", "slices"]
 
 SLICE_SECONDS = 0.025
 COUNTED_SLICE = 1024  # steps of a run that counts
 MOST_PENDING = 1_000_000  # numbers kept for trace rows that have not been read yet
+
+
+# --- Options, and from there to the first state.
+
+_LEAST_DISCOUNT = 1e-100
+
+# The automatic rates of earlier versions: checkpoints of theirs go on with them.
+FORMER = "former"
+
+
+@dataclass(frozen=True)
+class SomcotOptions:
+    """Options of SOMCOT, checked when made; `solve` and `init` take them as keywords.
+
+    Parameters
+    ----------
+    n_steps : int, optional
+        Planned number K of steps, each of `batch_size` transitions. By default one pass over recorded samples of the
+        occupancy, otherwise max(10,000, 200 n_x n_y).
+    primal_step, dual_step : float or three floats, optional
+        Explicit rates in the unit of the cost, as in the paper's table: eta for (mu, lambda_X, lambda_Y), beta for
+        (alpha_X, alpha_Y, V). What is left out comes from `steps`, or `somcot.steps.auto`.
+    decay : float
+        a of eta_k = eta / sqrt(1 + a k).
+    batch_size : int
+        Transitions of each chain in one step; Algorithm 2 averages their gradients.
+    steps : "auto", "paper", "theorem" or Steps
+        "auto" counts transitions and solves the saddle point on the counted chains. The others are the paper's
+        Algorithm 2: with the rates of its table (`somcot.steps.paper`), of Theorem 1, or these.
+    average : float
+        Last share of the iterates that is averaged; 1.0 = all, as in the paper.
+    support : "full" or "observed", optional
+        mu on all quadruples of states, as in the paper and the default of Algorithm 2, or on pairs of transitions that
+        occur, the default otherwise.
+    half_life : float, optional
+        Forget: after so many transitions of each chain one weighs half as much as a new one. With steps="auto" only.
+    keep_coupling : bool
+        Average the whole of mu for `Result.coupling`; costs (n_x n_y)^2 memory with full support.
+
+    Examples
+    --------
+    >>> SomcotOptions(n_steps=1000, primal_step=40).primal_step
+    (40.0, 40.0, 40.0)
+    >>> SomcotOptions(average=2)
+    Traceback (most recent call last):
+    ValueError: average: found 2, expected a share above 0 and at most 1
+    """
+
+    n_steps: int | None = None
+    primal_step: float | Sequence[float] | None = None
+    dual_step: float | Sequence[float] | None = None
+    decay: float = 0.0
+    batch_size: int = 1
+    steps: str | Steps = "auto"
+    average: float = 0.5
+    support: Support | None = None
+    half_life: float | None = None
+    keep_coupling: bool = False
+
+    def __post_init__(self) -> None:
+        given = self._given()
+        checked = {
+            "n_steps": None if self.n_steps is None else check_count("n_steps", self.n_steps),
+            "primal_step": None if self.primal_step is None else given[:3],
+            "dual_step": None if self.dual_step is None else given[3:6],
+            "decay": given.decay,
+            "batch_size": check_count("batch_size", self.batch_size),
+            "steps": _checked_rule(self.steps),
+            "average": _checked_share(self.average),
+            "keep_coupling": check_flag("keep_coupling", self.keep_coupling),
+            "half_life": None if self.half_life is None else check_positive("half_life", self.half_life),
+        }
+        if self.half_life is not None and not self.counts:
+            raise ValueError("half_life: Algorithm 2 keeps no counts that could be forgotten; use steps='auto'")
+        if isinstance(self.steps, Steps) and self.steps.decay and self.decay:
+            raise ValueError(
+                f"decay: found {self.decay}, and {self.steps.decay} in steps; give it once, here or in Steps"
+            )
+        if self.support not in ("full", "observed", None):
+            raise ValueError(f"support: found {self.support!r}, expected 'full' or 'observed'")
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def counts(self) -> bool:
+        """Whether transitions are counted; rates of one's own make it Algorithm 2."""
+        return self.steps == "auto" and self.primal_step is None and self.dual_step is None and not self.decay
+
+    def begin(self, cost: Floats, discount: float, x: Origin, y: Origin) -> State:
+        """The first state of a run of Algorithm 2, from what has been checked."""
+        settings = self.settings(cost, discount)
+        _check_size(cost, discount)
+        # A coupling of the first states has to be looked for only when both are random.
+        extra = all(np.count_nonzero(side.initial) > 1 for side in (x, y))
+        edges_x, edges_y = (side.edges(settings.support, extra) for side in (x, y))
+        return build(settings, cost, x.initial, y.initial, edges_x, edges_y)
+
+    def begin_counting(self, cost: Floats, discount: float, x: Origin, y: Origin) -> CountState:
+        """The first state of a run that counts."""
+        _check_size(cost, discount)
+        support: Support = self.support or "observed"
+        own = (self.batch_size, self.average, support, self.keep_coupling, self.half_life)
+        return CountState.empty(CountSettings(discount, self.n_steps, *own), cost, x.initial, y.initial)
+
+    def settings(self, cost: Floats, discount: float) -> RunSettings:
+        """What is fixed for a run of Algorithm 2 with this cost; `n_steps` must be known by now."""
+        n_steps = check_count("n_steps", self.n_steps)
+        own = self.steps == "paper" or isinstance(self.steps, Steps)
+        own = own or self.primal_step is not None or self.dual_step is not None
+        return RunSettings(
+            discount,
+            n_steps,
+            self._rates(cost, discount, n_steps),
+            _reach(cost) if own else span(cost),
+            self.batch_size,
+            self.average,
+            self.support or "full",
+            self.keep_coupling,
+        )
+
+    def _rates(self, cost: Floats, discount: float, n_steps: int) -> Steps:
+        """Rates in the unit of the cost; explicit values go before the rule."""
+        n_x, n_y = cost.shape
+        if isinstance(self.steps, Steps):
+            rule = self.steps
+        elif self.steps == "paper":
+            rule = rules.paper()
+        elif self.steps in ("auto", FORMER):
+            rule = rules.auto(n_x, n_y, n_steps, span(cost))
+        else:
+            rule = rules.theorem(n_x, n_y, discount, n_steps, span(cost))
+        if self.primal_step is None and self.dual_step is None:
+            return rule._replace(decay=rule.decay or self.decay)
+        given = self._given()
+        primal, dual = (rule if side is None else given for side in (self.primal_step, self.dual_step))
+        return Steps(*primal[:3], *dual[3:6], given.decay)
+
+    def _given(self) -> Steps:
+        """The explicit rates, with 1 where there are none."""
+        primal, dual = (1.0 if step is None else step for step in (self.primal_step, self.dual_step))
+        return rules.explicit(primal, dual, self.decay)
+
+
+class Origin(NamedTuple):
+    """Where one chain starts, and which transitions it can take where that is known."""
+
+    initial: Floats
+    transitions: NDArray[np.bool_] | None = None
+
+    def edges(self, support: Support, extra: bool) -> Transitions:
+        """The transitions mu may use, those out of an extra start state included."""
+        n = len(self.initial)
+        if support == "full":
+            return Transitions.full(n + extra)
+        mask = np.zeros((n + extra, n + extra), dtype=bool)
+        if self.transitions is not None:
+            mask[:n, :n] = self.transitions
+        if extra:
+            mask[n, :n] = self.initial > 0
+        return Transitions.from_mask(mask)
+
+
+def _check_size(cost: Floats, discount: float) -> None:
+    if discount < _LEAST_DISCOUNT:
+        raise ValueError(
+            f"discount: found {discount!r}, expected at least {_LEAST_DISCOUNT:g} for SOMCOT, whose steps divide "
+            "by it; use a larger discount, or method='exact' for known chains"
+        )
+    n_x, n_y = cost.shape
+    # Counts, occupancies and the places of transitions are tables of states by states on each side.
+    require(40.0 * (n_x**2 + n_y**2), f"SOMCOT on {n_x} x {n_y} states", "merge states, or use method='exact'")
+
+
+def _reach(cost: Floats) -> float:
+    """The largest absolute cost, the unit of the paper's radii, or 1 when all costs are 0."""
+    return float(np.abs(cost).max()) or 1.0
+
+
+def _checked_rule(steps: str | Steps) -> str | Steps:
+    if isinstance(steps, Steps):
+        return rules.explicit(steps[:3], steps[3:6], steps.decay)
+    if steps not in ("auto", "paper", "theorem", FORMER):
+        raise ValueError(f"steps: found {steps!r}, expected 'auto', 'theorem', 'paper' or a somcot.steps.Steps record")
+    return steps
+
+
+def _checked_share(average: object) -> float:
+    share = float(average) if isinstance(average, (int, float, np.number)) else -1.0
+    if not 0.0 < share <= 1.0:
+        raise ValueError(f"average: found {average!r}, expected a share above 0 and at most 1")
+    return share
+
+
+# --- Steps.
 
 
 class Batch(NamedTuple):
@@ -203,9 +411,9 @@ def _read_iterates(state: State, status: Status, earlier: Earlier | None) -> _Fi
     sizes = int(state.counts_x.sum()), int(state.counts_y.sum())
 
     def message(violation: float) -> str:
-        return _message(state, status, mean.n, violation, earlier)
+        return averages.message(state, status, mean.n, violation, None if earlier is None else earlier.all_steps)
 
-    trace = partial(_all_rows, state, *parts)
+    trace = partial(averages.all_rows, state, *parts)
     return _FinishedRun(state, mean, averages.compare(fed), message, trace, state.k, sizes, before)
 
 
@@ -221,8 +429,8 @@ def _read_counts(state: CountState, status: Status) -> _FinishedRun:
         work = f"{state.k:,} of {planned:,} steps" if planned is not None else f"{state.k:,} steps"
         forgot = ""
         if state.settings.half_life is not None:
-            forgot = f" (worth {state.n_effective:,.0f}, with a half-life of {state.settings.half_life:,g})"
-        ends = _ENDS | ({Status.FINISHED: "time is up"} if planned is None else {})
+            forgot = f" (worth {state.n_eff:,.0f}, with a half-life of {state.settings.half_life:,g})"
+        ends = averages.ENDS | ({Status.FINISHED: "time is up"} if planned is None else {})
         return (
             f"{ends[status]} after {work}; {n:,} + {n:,} transitions counted{forgot}, and {solution.n_iterations:,} "
             "saddle iterations on the counted chains, whose averages violate the constraints by "
@@ -239,19 +447,13 @@ def _counted_rows(
 ) -> dict[str, Floats]:
     """The trace of a run that counts, solved when it is first read."""
     earlier = [values for values in counted.rows(state, trace, pending) if values[0] < last[0]]
-    return trace_columns([*earlier, last])
-
-
-def trace_columns(rows: list[tuple[float, ...]]) -> dict[str, Floats]:
-    """The rows of a trace by name."""
-    return dict(zip(TRACE, np.array(rows).reshape(-1, len(TRACE)).T, strict=True))
+    return averages.trace_columns([*earlier, last])
 
 
 def _labels(name: str, labels: Sequence[Hashable] | None, n: int) -> tuple[Hashable, ...]:
     return tuple(range(n)) if labels is None else check_labels(name, labels, n)
 
 
-TRACE = ("step", "distance", "recent", "flow", "causal_x", "causal_y")
 NO_ROWS = TraceBuffer(1 << 62, 0, np.zeros((0, 0)))
 
 
@@ -276,20 +478,6 @@ def run_kernel(state: State, batch: Batch, slots: Slots | None = None, sheet: Tr
 def _slots(state: State, batch: Batch) -> Slots:
     found = (state.edges_x.slot[batch.x, batch.next_x], state.edges_y.slot[batch.y, batch.next_y])
     return Slots(*(places.astype(np.uint64) for places in found))
-
-
-def _count(counts: NDArray[np.int64], now: NDArray[np.int64], following: NDArray[np.int64]) -> None:
-    """Add transitions to a table of counts; tables that are small are added whole, which takes a third of the time."""
-    n = len(counts)
-    if n * n <= 4096:
-        counts += np.bincount((now * n + following).ravel(), minlength=n * n).reshape(n, n)
-    else:
-        np.add.at(counts, (now, following), 1)
-
-
-def estimate(state: State) -> float:
-    """The distance as it stands."""
-    return averages.unit_distance(state, averages.averages(state).state_law)
 
 
 def _sheet(state: State, most: int) -> tuple[TraceBuffer, int]:
@@ -317,43 +505,12 @@ def _take_over(state: State, sheet: TraceBuffer, batch: Batch) -> None:
         state.pending.append(Row(now, state.mark if now[0] >= state.settings.window_start else None, *seen))
     _count_steps(state, batch.part(counted, len(batch.x)))
     if len(state.pending) * averages.width(state) > MOST_PENDING:
-        settle_trace(state)
+        averages.settle_trace(state)
 
 
 def _count_steps(state: State, batch: Batch) -> None:
-    _count(state.counts_x, batch.x, batch.next_x)
-    _count(state.counts_y, batch.y, batch.next_y)
-
-
-def settle_trace(state: State | CountState) -> None:
-    """Work out the rows of the trace that are there as sums only; those of a run that counts may wait."""
-    if isinstance(state, State) and state.pending:
-        state.trace = [*state.trace, *rows_of(state, state.pending, state.last)]
-        state.last = averages.noted(state, state.pending[-1].now).state_law
-        state.pending = []
-
-
-def rows_of(state: State, pending: Sequence[Row], last: Floats | None) -> list[tuple[float, ...]]:
-    """Rows of the trace from their sums; of the state only what never changes is read."""
-    rows = []
-    for row in pending:
-        now = averages.noted(state, row.now)
-        mean = averages.averages(state, now, row.mark)
-        recent = now.state_law if last is None else now.state_law - last
-        laws = (mean.state_law, recent.reshape(mean.state_law.shape))
-        values = (averages.unit_distance(state, law) for law in laws)
-        rows.append((float(now.k), *values, *averages.residuals(state, mean, (row.counts_x, row.counts_y))))
-        last = now.state_law
-    return rows
-
-
-def _all_rows(
-    state: State, before: tuple[tuple[float, ...], ...], rows: tuple[tuple[float, ...], ...],
-    pending: tuple[Row, ...], last: Floats | None, shift: int,
-) -> dict[str, Floats]:  # fmt: skip
-    """The whole trace, when it is first read."""
-    own = [*rows, *rows_of(state, pending, last)]
-    return trace_columns([*before, *((shift + row[0], *row[1:]) for row in own)])
+    add_counts(state.counts_x, batch.x, batch.next_x)
+    add_counts(state.counts_y, batch.y, batch.next_y)
 
 
 def _learn(state: State, batch: Batch) -> tuple[State, int, Slots]:
@@ -364,31 +521,11 @@ def _learn(state: State, batch: Batch) -> tuple[State, int, Slots]:
         mask_x, mask_y = state.edges_x.mask, state.edges_y.mask
         mask_x[batch.x[0], batch.next_x[0]] = True
         mask_y[batch.y[0], batch.next_y[0]] = True
-        settle_trace(state)
+        averages.settle_trace(state)
         state = grow(state, Transitions.from_mask(mask_x), Transitions.from_mask(mask_y))
         return _learn(state, batch)
     known = int(late[0]) if late.size else len(batch.x)
     return state, known, Slots(*(found[:known].astype(np.uint64) for found in places))
-
-
-_ENDS = {
-    Status.EXHAUSTED: "a stream ended",
-    Status.INTERRUPTED: "interrupted",
-    Status.FINISHED: "all planned steps done",
-    Status.CONVERGED: "all planned steps done",
-}
-
-
-def _message(state: State, status: Status, n: int, violation: float, earlier: Earlier | None) -> str:
-    which = "all" if n == state.k else f"the last {n:,}"
-    ends = _ENDS if earlier is None else _ENDS | {Status.FINISHED: "time is up"}
-    if earlier is None:
-        work = f"{state.k:,} of {state.settings.n_steps:,} steps"
-    else:
-        whole = "the last finished phase" if state.k == state.settings.n_steps else "the first phase, cut short,"
-        work = f"{earlier.all_steps:,} steps; the answer is that of {whole} of {state.k:,}"
-    violated = f"averages over {which} iterates violate the constraints by {violation:.2g} in total"
-    return f"{ends[status]} after {work}; {violated}"
 
 
 def _as_batch(state: State | CountState, x: tuple[Any, Any], y: tuple[Any, Any]) -> Batch:

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,8 @@ from somcot.plumbing.text import Report
 from somcot.recorded.sources import Position, Source, Stream, StreamError, block_size, check_pairs
 from somcot.result import Status
 from somcot.solvers.somcot import counted
-from somcot.solvers.somcot.fold import Batch, Earlier, estimate, run_kernel, settle_trace, slices
+from somcot.solvers.somcot.averages import estimate, settle_trace
+from somcot.solvers.somcot.fold import Batch, Earlier, Origin, SomcotOptions, run_kernel, slices
 from somcot.solvers.somcot.state import (
     COUNT_FORMAT,
     FIRST_SOLVE,
@@ -36,9 +37,6 @@ from somcot.solvers.somcot.state import (
     from_record,
     to_record,
 )  # fmt: skip
-
-if TYPE_CHECKING:
-    from somcot.solvers.somcot.run_options import Origin, SomcotOptions
 
 __all__ = ["FIRST_PHASE", "Phases", "Run", "drive", "read_state", "record_of", "restore", "state_record"]
 
@@ -450,7 +448,7 @@ def _compile(state: State | CountState) -> None:
     nothing = np.zeros((0, state.settings.batch_size), dtype=np.int64)
     try:
         if isinstance(state, CountState):
-            counted.compile_kernel(state.settings)
+            counted.compile_kernel(state.settings.support)
         else:
             run_kernel(state, Batch(nothing, nothing, nothing, nothing))
     except SystemError as error:

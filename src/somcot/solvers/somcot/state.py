@@ -429,7 +429,7 @@ class CountState:
         return self.k * self.settings.batch_size
 
     @property
-    def n_effective(self) -> float:
+    def n_eff(self) -> float:
         """(sum of weights)^2 / sum of squared weights: how many equal ones would be worth as much."""
         n, h = self.n_transitions, self.settings.half_life
         if h is None or n == 0:
@@ -452,6 +452,15 @@ class CountState:
             return FIRST_SOLVE << max(0, (self.k // FIRST_SOLVE).bit_length())
         every = max(1, math.ceil(h / 2 / self.settings.batch_size))
         return (self.k // every + 1) * every
+
+
+def add_counts(table: NDArray[Any], now: Ints, following: Ints) -> None:
+    """Add transitions to a table of counts."""
+    n = len(table)
+    if n * n <= 4096:  # small tables are added whole, which takes a third of the time
+        table += np.bincount((now * n + following).ravel(), minlength=n * n).reshape(n, n)
+    else:
+        np.add.at(table, (now, following), 1)
 
 
 def period_of(half_life: float) -> int:
