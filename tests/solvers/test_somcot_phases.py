@@ -228,7 +228,7 @@ def test_a_run_that_has_not_converged_says_so() -> None:
 
 
 def easy() -> Iterator[tuple[float, MarkovChain, MarkovChain, Any]]:
-    """Twelve problems on which the automatic rates are known to work."""
+    """Twelve ordinary problems."""
     for discount in (0.9, 0.95):
         for theta in (0.3, 0.5, 0.7):
             yield discount, *walks(5, theta)

@@ -253,6 +253,7 @@ def _resumed(
     resume: str | os.PathLike[str] | bool | None,
 ) -> Iterator[Run]:
     """The run, where a checkpoint left it if there is one, with its file for itself."""
+    # Errors of paths come before a problem is built, which may take long.
     _check_target(checkpoint, resume)
     path = checkpoint if resume is True else resume
     with contextlib.nullcontext() if checkpoint is None else exclusive(checkpoint):
@@ -277,6 +278,7 @@ def _unplanned(
         raise ValueError("max_seconds: n_steps is given too; give one of them, the steps to take or the time to use")
     if max_seconds is not None or options.n_steps is not None:
         return max_seconds is not None
+    # A chain has no length either, but then the usual number of steps is what one expects.
     live = any(not isinstance(process, (MarkovChain, Samples)) for process in given)
     return live and all(source.n_pairs is None for source in sources)
 
@@ -375,6 +377,7 @@ def _finished(run: Run, progress: bool | Report, began: float) -> Result:
 
     def read_off(status: Status | None = None) -> Result:
         seconds = time.perf_counter() - began
+        # In phases, the present one may be unfinished; the answer is then the one before it.
         if run.phases is None or isinstance(run.state, CountState):
             return finish(run.state, **states, status=status, seconds=seconds)
         state, earlier = run.phases.answer(run.state)
@@ -408,6 +411,7 @@ def _check_target(checkpoint: str | os.PathLike[str] | None, resume: Any) -> Non
 
 def _children(rng: int | np.random.Generator | None) -> list[np.random.Generator]:
     """One independent generator for each chain."""
+    # One for each side: with a common one, a change of x would change the draws of y.
     generator = check_rng(rng)
     try:
         return generator.spawn(2)
@@ -425,6 +429,7 @@ def _checked_cost(cost: ArrayLike, x: Source, y: Source) -> Floats:
 
 def _start(name: str, source: Source, n: int) -> Origin:
     """The initial distribution over n states, by default the first state; and the transitions that can come."""
+    # A stream may know fewer states than the cost has; those it never names have no mass at the start.
     law = np.array([1.0]) if source.initial is None else source.initial
     if len(law) > n:
         raise ValueError(f"{name}: the initial distribution has {len(law)} states, but the cost has {n}")
@@ -432,6 +437,7 @@ def _start(name: str, source: Source, n: int) -> Origin:
 
 
 def _default_steps(cost: Floats, x: Source, y: Source, batch_size: int) -> int:
+    # Recorded samples are used once; replaying them again would count the same data twice.
     recorded = [n for n in (x.n_pairs, y.n_pairs) if n is not None]
     return max(1, min(recorded) // batch_size) if recorded else max(10_000, 200 * cost.size)
 
@@ -439,6 +445,7 @@ def _default_steps(cost: Floats, x: Source, y: Source, batch_size: int) -> int:
 def _occupancy(source: Source, discount: float) -> Floats | None:
     if source.chain is None:
         return None
+    # Dense, as the residuals are computed on whole tables.
     nu = source.chain.occupancy(discount)
     return nu if isinstance(nu, np.ndarray) else nu.toarray()
 

@@ -113,6 +113,7 @@ def _mean(state: State, now: Sums, mark: Sums | None) -> Averages:
         left_out = isinstance(value, np.ndarray) and not value.size
         return value if mark is None or left_out else value - getattr(mark, name)
 
+    # Duals are averaged with the primal rates as weights: log mu holds those sums already.
     n, H, shape = part("k"), part("H"), state.x.lambda_.shape
     if not now.A.size:
         alpha_x, alpha_y, V = _NONE, _NONE, np.zeros(shape)
@@ -137,6 +138,7 @@ def _mean(state: State, now: Sums, mark: Sums | None) -> Averages:
 
 def residuals(state: State, mean: Averages, counts: tuple[Ints | None, Ints | None] = (None, None)) -> Residuals:
     """The paper's three violations, against the occupancies that are known or else those seen so far."""
+    # Known chains have an exact occupancy; of others only what was seen can be obeyed.
     seen = [now if then is None else then for now, then in zip((state.counts_x, state.counts_y), counts, strict=True)]
     nu_x = _occupancy(state, state.known[0], seen[0], state.initial_x)
     nu_y = _occupancy(state, state.known[1], seen[1], state.initial_y)
@@ -199,6 +201,7 @@ def ordinary(state: State, law: Floats) -> Floats:
 def unit_distance(state: State, state_law: Floats) -> float:
     """<law, c>, computed so that shifting or scaling the cost shifts or scales it, and within its range."""
     law = ordinary(state, state_law)
+    # Clipped, because sums of a law round to 1 + 1e-16, and a distance above max c would look wrong.
     low, high, scale = float(state.cost.min()), float(state.cost.max()), span(state.cost)
     return min(max(low + scale * float((law * ((state.cost - low) / scale)).sum()), low), high)
 
@@ -207,6 +210,7 @@ def initial_distribution(state: State, mean: Averages) -> Floats:
     """Law of the first pair of states: the product, or with two random starts the cheapest coupling for V."""
     product = np.outer(state.initial_x, state.initial_y)
     rows, columns = np.flatnonzero(state.initial_x), np.flatnonzero(state.initial_y)
+    # One certain start leaves only the product; a large linear program is not worth a field that few read.
     if not state.extra or len(rows) * len(columns) > TRANSPORT_LIMIT:
         return product
     from scipy.optimize import linprog
@@ -353,6 +357,7 @@ def fit(fed: Fed) -> FittedPair:
     """Fit both chains to the counts; if a fit fails, its rows are normalised counts, with a note."""
     from somcot.recorded.flow import flow_mle  # loaded when it is needed
 
+    # A fit that fails is no reason to stop: its fallback is what one would have taken without a fit.
     with collected() as failed:
         x = flow_mle(fed.counts_x, fed.initial_x, fed.discount).chain
         y = flow_mle(fed.counts_y, fed.initial_y, fed.discount).chain
@@ -361,6 +366,7 @@ def fit(fed: Fed) -> FittedPair:
 
 def law_of(chain: MarkovChain, discount: float, extra: bool) -> tuple[Floats, Floats]:
     """Kernel and occupancy of states, with an extra state in front of a random start where there is one."""
+    # Solvers of linear systems may return -1e-18 where nothing is visited.
     P, visits = _dense(chain), np.maximum(chain.state_occupancy(discount), 0.0)
     if not extra:
         return P, visits / visits.sum()

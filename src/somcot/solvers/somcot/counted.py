@@ -85,7 +85,7 @@ class CountedRates(NamedTuple):
     eta_lambda: float
     b: float
     b_V: float
-    floor: float
+    floor: float  # of the divisors; entries without occupancy or mass would move without bound
     discount: float
     radius_alpha: float
     radius_v: float
@@ -216,6 +216,7 @@ def _move(
     _move_side(x, law_x, pairs, rates, n_y, 1, scale, averaged, means.marginal_x, means.alpha_x)
     _move_side(y, law_y, pairs, rates, 1, n_y, scale, averaged, means.marginal_y, means.alpha_y)
     _move_pairs(pairs, law_x, law_y, rates, scale, averaged, means.V)
+    # Rows as Algorithm 2 leaves them behind, so that its sweeps can be used: H for the cost's share of log mu, and
     pairs.H[0] += rates.eta
     pairs.H_at[:] = pairs.H[0]  # every row moves in every iteration: none is put off
     if pairs.p[pairs.heavy[0]] * scale < HEAVY:
@@ -230,6 +231,7 @@ def iterate_observed(
 ) -> None:  # fmt: skip
     """So many iterations that are not averaged, and so many that are; mu on pairs of transitions that occur."""
     for k in range(n_silent + n_averaged):
+        # Rows that are skipped keep no mass of the iteration before: here, other than in Algorithm 2, all duals move.
         ref = reference(x, y, pairs, rates, work)
         everything = pairs.crowded[0] == 1
         sweep, n_active, over = 0, 0, ref
@@ -282,7 +284,7 @@ def count(state: CountState, x: tuple[Ints, Ints], y: tuple[Ints, Ints]) -> Coun
         part_ = slice(done, done + n)
         _add(state, state.counts_x, x[0][part_], x[1][part_])
         _add(state, state.counts_y, y[0][part_], y[1][part_])
-        before, state.solution = state.next_row(), None
+        before, state.solution = state.next_row(), None  # an answer belongs to its counts
         state.k += n // b
         done += n
         if state.k == before:
@@ -301,6 +303,7 @@ def _add(state: CountState, table: NDArray[Any], now: Ints, following: Ints) -> 
     while done < len(now):
         place = (state.n_transitions + done) % period
         stop = min(len(now), done + period - place)
+        # Growing weights of the new instead of shrinking ones of all the old: one pass, whatever the batch.
         weights = 2.0 ** ((place + 1.0 + np.arange(stop - done)) / h)
         np.add.at(table, (now[done:stop], following[done:stop]), weights)
         done = stop
@@ -311,7 +314,7 @@ def _add(state: CountState, table: NDArray[Any], now: Ints, following: Ints) -> 
 # --- From counts to an answer.
 
 FIRST_ROUND = 16  # the first round takes this part of the planned iterations; each further one doubles them
-AGREES = 0.001  # of the cost's range: a round this close to the exact distance is the last,
+AGREES = 0.001  # of the cost's range: a round this close to the exact distance is the last (see `agreement`),
 FEASIBLE = 0.02  # if its averages violate the constraints by no more than this in total (6 is the most)
 CONTINUE = 0.005  # of the cost's range: once the planned iterations are done, a run that is further off goes on
 MOST_DOUBLINGS = 8
@@ -334,6 +337,14 @@ class Solution(NamedTuple):
 def n_iterations(n_transitions: float) -> int:
     """How many iterations so many transitions deserve."""
     return int(min(max(30.0 * math.sqrt(n_transitions), 3000.0), 10_000.0))
+
+
+def agreement(n_transitions: float) -> float:
+    """How close to the exact distance a round has to come, in shares of the cost's range.
+
+    From 10,000 transitions on it falls as their sampling error does, so that iterating adds little to that error.
+    """
+    return AGREES * math.sqrt(min(1.0, 1e4 / max(n_transitions, 1.0)))
 
 
 def forecast_solve(state: CountState) -> float:
@@ -373,15 +384,17 @@ def solve(state: CountState) -> Solution:
 def _solve(state: CountState, counts_x: NDArray[Any], counts_y: NDArray[Any], n: float) -> Solution:
     """Iterate until the answer is that of the fitted chains; a run that stays off tries once more with b / 4."""
     fed = Fed(state.cost, state.settings.discount, state.initial_x, state.initial_y, counts_x, counts_y)
+    # Every solve starts cold: iterates warmed on early counts keep their errors in log mu (ten times as far off).
     fitted, planned = fit(fed), n_iterations(n)
     first = _Iteration(state, fed, fitted, 1.0)
     # A comparison that saves iterations is worth a part of their time.
     exact = compare(fed, fitted, 0.25 * min(planned * first.seconds, MOST_SECONDS))
-    first.run_rounds(planned, exact)
+    first.run_rounds(planned, exact, agreement(n))
     best = first
+    # Slow runs are those whose duals have little way to go at large b; for these a quarter is usually nearer.
     if exact.is_off(first.distance, span(state.cost), CONTINUE):
         slower = _Iteration(state, fed, fitted, 0.25)
-        slower.run_rounds(planned, exact)
+        slower.run_rounds(planned, exact, agreement(n))
         best = min(first, slower, key=lambda run: abs(run.distance - (exact.distance or 0.0)))
     if exact.distance is None and best.done < planned:
         cut = Note("iterations-cut", done=best.done, planned=planned, seconds=planned * best.seconds)
@@ -396,6 +409,7 @@ class _Iteration:
         settings, gamma = state.settings, state.settings.discount
         extra = all(np.count_nonzero(law) > 1 for law in (state.initial_x, state.initial_y))
         sides = [law_of(chain, gamma, extra) for chain in (fitted.x, fitted.y)]
+        # A state that is never visited has a row in the fit, but no occupancy: mu could hide mass there.
         masks = [(P > 0) & (visits > 0)[:, None] for P, visits in sides]
         self.occupancies = [visits[:, None] * P for P, visits in sides]
         n_x, n_y = (len(mask) for mask in masks)
@@ -404,6 +418,7 @@ class _Iteration:
         self.products = settings.support == "full" or common
         self.seconds = _seconds_of_products(n_x, n_y) if self.products else _seconds(n_x, n_y, used)
         edges = [Transitions.full(len(m)) if self.products else Transitions.from_mask(m) for m in masks]
+        # Bottlenecks and absorbing ends have sigma far above the way that duals go, hence the cap.
         b = 2.0 * factor * min(max(value_spread(fed, fitted), 1e-3), 1.0 / math.sqrt(1.0 - gamma))
         rest, eta = 1.0 - gamma, 1.0 / (8.0 * b)
         self.rates = CountedRates(eta, 4 * eta, b, 2 * b, 0.1 / n_pairs, gamma, 60.0 / rest, 20.0 / rest)
@@ -453,7 +468,7 @@ class _Iteration:
         """By how much the averages violate the constraints of the fitted chains, in total."""
         return sum(violations(self.state, self.mean, *self.occupancies))
 
-    def run_rounds(self, planned: int, exact: CountedDistance) -> None:
+    def run_rounds(self, planned: int, exact: CountedDistance, close: float) -> None:
         """Iterate in rounds, each twice as long as all before, until the averages are those of a solution.
 
         Before the planned number is reached, that is: the distance agrees closely with the exact one, and the
@@ -464,13 +479,15 @@ class _Iteration:
         # A share above a half reaches back into earlier rounds, whose sums are gone: such runs begin with all of it.
         rounds = FIRST_ROUND if share <= 0.5 and exact.distance is not None else 1
         allowed = max(LEAST_ITERATIONS, int(MOST_SECONDS / self.seconds))
-        self.run(min(-(-planned // rounds), allowed), share)
-        while not self._is_done(planned, exact) and 2 * self.done <= min(allowed, planned << MOST_DOUBLINGS):
+        first = -(-planned // rounds)
+        planned = first * rounds  # rounded up, so that the rounds meet it
+        self.run(min(first, allowed), share)
+        while not self._is_done(planned, exact, close) and 2 * self.done <= min(allowed, planned << MOST_DOUBLINGS):
             self.go_on()
 
-    def _is_done(self, planned: int, exact: CountedDistance) -> bool:
+    def _is_done(self, planned: int, exact: CountedDistance, close: float) -> bool:
         unit, late = span(self.state.cost), self.done >= planned
-        if exact.is_off(self.distance, unit, CONTINUE if late else AGREES):
+        if exact.is_off(self.distance, unit, CONTINUE if late else close):
             return False
         # A distance may pass the exact one by chance while the coupling is still far from one.
         return late or self.violation <= FEASIBLE

@@ -31,6 +31,7 @@ from somcot.solvers.somcot.state import (
     add_counts,
     build,
     grow,
+    reach,
     span,
 )  # fmt: skip
 from somcot.solvers.somcot.updates import Row, TraceBuffer, Transitions
@@ -47,7 +48,8 @@ MOST_PENDING = 1_000_000  # numbers kept for trace rows that have not been read 
 # --- Options, and from there to the first state.
 
 _LEAST_DISCOUNT = 1e-100
-
+# Bytes for each entry of the tables of states by states, for Algorithm 2 and with fitted chains (measured: 220).
+ITERATED_BYTES, COUNTED_BYTES = 40.0, 240.0
 # The automatic rates of earlier versions: checkpoints of theirs go on with them.
 FORMER = "former"
 
@@ -142,6 +144,13 @@ class SomcotOptions:
     def begin_counting(self, cost: Floats, discount: float, x: Origin, y: Origin) -> CountState:
         """The first state of a run that counts."""
         _check_size(cost, discount)
+        n_x, n_y = cost.shape
+        require(
+            COUNTED_BYTES * (n_x**2 + n_y**2),
+            f"counting the transitions of {n_x} x {n_y} states, and fitting chains to them,",
+            "only explicit rates are available at this size: use steps='paper' or primal_step= and dual_step=, with "
+            "support='observed'; or merge states",
+        )
         support: Support = self.support or "observed"
         own = (self.batch_size, self.average, support, self.keep_coupling, self.half_life)
         return CountState.empty(CountSettings(discount, self.n_steps, *own), cost, x.initial, y.initial)
@@ -149,13 +158,14 @@ class SomcotOptions:
     def settings(self, cost: Floats, discount: float) -> RunSettings:
         """What is fixed for a run of Algorithm 2 with this cost; `n_steps` must be known by now."""
         n_steps = check_count("n_steps", self.n_steps)
+        # Explicit rates and the paper's radii are in the unit of the cost, automatic ones in that of its range.
         own = self.steps == "paper" or isinstance(self.steps, Steps)
         own = own or self.primal_step is not None or self.dual_step is not None
         return RunSettings(
             discount,
             n_steps,
             self._rates(cost, discount, n_steps),
-            _reach(cost) if own else span(cost),
+            reach(cost) if own else span(cost),
             self.batch_size,
             self.average,
             self.support or "full",
@@ -212,12 +222,8 @@ def _check_size(cost: Floats, discount: float) -> None:
         )
     n_x, n_y = cost.shape
     # Counts, occupancies and the places of transitions are tables of states by states on each side.
-    require(40.0 * (n_x**2 + n_y**2), f"SOMCOT on {n_x} x {n_y} states", "merge states, or use method='exact'")
-
-
-def _reach(cost: Floats) -> float:
-    """The largest absolute cost, the unit of the paper's radii, or 1 when all costs are 0."""
-    return float(np.abs(cost).max()) or 1.0
+    wanted, remedy = ITERATED_BYTES * (n_x**2 + n_y**2), "merge states, or use method='exact'"
+    require(wanted, f"SOMCOT on {n_x} x {n_y} states", remedy)
 
 
 def _checked_rule(steps: str | Steps) -> str | Steps:
@@ -249,6 +255,11 @@ class Batch(NamedTuple):
     def part(self, first: int, last: int) -> Batch:
         """Steps first, ..., last - 1."""
         return Batch(*(array[first:last] for array in self))
+
+    def add_to(self, state: State) -> None:
+        """Count the transitions."""
+        add_counts(state.counts_x, self.x, self.next_x)
+        add_counts(state.counts_y, self.y, self.next_y)
 
 
 def advance(state: Any, x: tuple[Any, Any], y: tuple[Any, Any]) -> Any:
@@ -282,6 +293,7 @@ def slices(state: Any, batch: Batch) -> Iterator[Any]:
             n = min(end - done, state.pace)
             began = time.perf_counter()
             _run(state, batch.part(done, done + n), slots.part(done - begin, done - begin + n))
+            # The clock chooses how many steps make a slice, so that Ctrl-C is obeyed soon; no number depends on it.
             seconds = time.perf_counter() - began
             if seconds > SLICE_SECONDS:
                 state.pace = max(1, int(state.pace * max(0.25, SLICE_SECONDS / seconds)))
@@ -298,6 +310,7 @@ def _run(state: State, batch: Batch, slots: Slots) -> None:
         sheet, most = _sheet(state, total - done)
         now = batch.part(done, done + most)
         run_kernel(state, now, slots.part(done, done + most), sheet)
+        # Averages over the last share are differences of two sums: these are the first.
         if state.k == state.settings.window_start:
             state.mark = averages.snapshot(state)
         _take_over(state, sheet, now)
@@ -341,9 +354,9 @@ def finish(
     start = float((averages.initial_distribution(solved, mean) * V).sum())
     residuals = averages.residuals(solved, mean)
     verdict = run.counted.verdict(distance, scale)
-    if run.counted.is_off(distance, scale):
-        note = verdict[0]
-        warn(note, ConvergenceWarning)
+    for note in verdict:
+        if note.code in ("not-converged", "iterations-cut"):
+            warn(note, ConvergenceWarning)
     own_notes = notes(solved, distance, residuals, (labels_x, labels_y), run.n_steps, run.own_rates)
     details = RunDetails(
         run.rows,
@@ -370,6 +383,7 @@ def finish(
         samples=run.samples,
         duals=averages.duals(solved, mean, scale),
         clock=Clock("discount", state.settings.discount),
+        n_eff=state.n_eff if isinstance(state, CountState) and state.settings.half_life is not None else None,
         details=details,
     )
 
@@ -421,6 +435,7 @@ def _read_counts(state: CountState, status: Status) -> _FinishedRun:
     """Of a run that counts: the averages of the saddle iteration on the counted chains."""
     solution, n = counted.solve(state), state.n_transitions
     last = counted.row(state.k, solution)
+    # The trace is computed when it is read, maybe after the run went on: it needs the state of now.
     frozen = replace(state, solution=None, pending=[], trace=[])
     trace = partial(_counted_rows, frozen, tuple(state.trace), tuple(state.pending), last)
 
@@ -429,7 +444,7 @@ def _read_counts(state: CountState, status: Status) -> _FinishedRun:
         work = f"{state.k:,} of {planned:,} steps" if planned is not None else f"{state.k:,} steps"
         forgot = ""
         if state.settings.half_life is not None:
-            forgot = f" (worth {state.n_eff:,.0f}, with a half-life of {state.settings.half_life:,g})"
+            forgot = f" (n_eff {state.n_eff:,.0f}, with a half-life of {state.settings.half_life:,g})"
         ends = averages.ENDS | ({Status.FINISHED: "time is up"} if planned is None else {})
         return (
             f"{ends[status]} after {work}; {n:,} + {n:,} transitions counted{forgot}, and {solution.n_iterations:,} "
@@ -471,13 +486,11 @@ class Slots(NamedTuple):
 def run_kernel(state: State, batch: Batch, slots: Slots | None = None, sheet: TraceBuffer = NO_ROWS) -> None:
     """Take the steps of a batch, whose transitions the support must know; they are counted elsewhere."""
     kernel = sweeps.advance_full if state.settings.support == "full" else sweeps.advance_observed
-    x, y = slots or _slots(state, batch)
+    if slots is None:
+        places = state.edges_x.slot[batch.x, batch.next_x], state.edges_y.slot[batch.y, batch.next_y]
+        slots = Slots(*(place.astype(np.uint64) for place in places))
+    x, y = slots
     kernel(state.x, state.y, state.pairs, state.rates, state.work, state.mu_sum, sheet, batch.x, x, batch.y, y)
-
-
-def _slots(state: State, batch: Batch) -> Slots:
-    found = (state.edges_x.slot[batch.x, batch.next_x], state.edges_y.slot[batch.y, batch.next_y])
-    return Slots(*(places.astype(np.uint64) for places in found))
 
 
 def _sheet(state: State, most: int) -> tuple[TraceBuffer, int]:
@@ -498,19 +511,14 @@ def _take_over(state: State, sheet: TraceBuffer, batch: Batch) -> None:
         seen: list[Any] = [None, None]  # where the occupancy is not known, those who read the row need the counts then
         if any(law is None for law in state.known):
             done = int(now[0]) - begin
-            _count_steps(state, batch.part(counted, done))
+            batch.part(counted, done).add_to(state)
             counted = done
             seen = [None if law is not None else counts.copy() for law, counts in
                     zip(state.known, (state.counts_x, state.counts_y), strict=True)]  # fmt: skip
         state.pending.append(Row(now, state.mark if now[0] >= state.settings.window_start else None, *seen))
-    _count_steps(state, batch.part(counted, len(batch.x)))
+    batch.part(counted, len(batch.x)).add_to(state)
     if len(state.pending) * averages.width(state) > MOST_PENDING:
         averages.settle_trace(state)
-
-
-def _count_steps(state: State, batch: Batch) -> None:
-    add_counts(state.counts_x, batch.x, batch.next_x)
-    add_counts(state.counts_y, batch.y, batch.next_y)
 
 
 def _learn(state: State, batch: Batch) -> tuple[State, int, Slots]:
