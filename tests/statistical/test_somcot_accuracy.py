@@ -42,7 +42,10 @@ def exact(x: MarkovChain, y: MarkovChain, cost: Any, discount: float) -> float:
 
 
 def test_default_over_all_families() -> None:
-    """Its error is the sampling error of its transitions: the exact distance of the counted chains has as much."""
+    """Its error is the sampling error of its transitions: the exact distance of the counted chains has as much.
+
+    At a true distance of 0 and discount 0.99 that is up to 0.05, the bias of every plug-in (`method="auto"` corrects it).
+    """
     errors, of_counted = [], []
     for discount, x, y, cost in families():
         truth = exact(x, y, cost, discount)
@@ -54,7 +57,7 @@ def test_default_over_all_families() -> None:
             of_counted.append(abs(result.counted - truth))
     assert np.mean(errors) <= 1.1 * np.mean(of_counted)
     assert np.mean(errors) <= 0.012
-    assert max(errors) <= 0.03
+    assert max(errors) <= 1.1 * max(of_counted)
 
 
 def test_default_converges_as_transitions_are_counted() -> None:
