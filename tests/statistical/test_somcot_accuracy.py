@@ -44,7 +44,7 @@ def exact(x: MarkovChain, y: MarkovChain, cost: Any, discount: float) -> float:
 def test_default_over_all_families() -> None:
     """Its error is the sampling error of its transitions: the exact distance of the counted chains has as much.
 
-    At a true distance of 0 and discount 0.99 that is up to 0.05, the bias of every plug-in (`method="auto"` corrects it).
+    At a true distance of 0 and discount 0.99 that is up to 0.05, the bias of every plug-in.
     """
     errors, of_counted = [], []
     for discount, x, y, cost in families():
