@@ -16,10 +16,13 @@ import somcot
 from somcot.cli import signals
 from somcot.cli.options import (
     NOT_CONVERGED,
+    By,
     ClockOptions,
     Cost,
     FileA,
     FileB,
+    FileOrGroup,
+    Groups,
     Json,
     Method,
     OutputOptions,
@@ -37,8 +40,10 @@ _FORECAST = ("auto", "exact", "plugin")  # methods whose time and memory are kno
 
 def distance(
     a: FileA,
-    b: FileB,
+    b: FileOrGroup = None,
     *,
+    by: By = None,
+    groups: Groups = None,
     clock: ClockOptions,
     cost: Cost = "labels",
     method: Method = "auto",
@@ -69,12 +74,12 @@ def distance(
         raise ValueError(f"--standard-error: found {standard_error!r}, expected rows or episodes")
     if standard_error != "rows" and method != "auto":
         raise ValueError(f"--standard-error: only the estimate (--method auto) has an interval, not {method}")
-    output.check(a, b, cost)
+    output.check(a, *([b] if b else []), cost)
     vectors.check()
     if vectors.wanted and standard_error != "rows":
         raise ValueError("--standard-error: not together with --cells, which has its own interval; leave it out")
     with caught() as messages:
-        pair = read_pair(a, b, reading, cost, vectors)
+        pair = read_pair(a, b, reading, cost, vectors, by, groups)
         settled = clock.settled(pair.x, pair.y)
         more: dict[str, Any] = {"confidence": confidence} | pair.arguments
         if not vectors.wanted:
@@ -110,8 +115,10 @@ def distance(
 
 def same_process(
     a: FileA,
-    b: FileB,
+    b: FileOrGroup = None,
     *,
+    by: By = None,
+    groups: Groups = None,
     discount: SuggestedBelowOne = None,
     cost: Cost = "labels",
     permutations: Annotated[
@@ -134,7 +141,7 @@ def same_process(
         check_discount(discount)
     vectors.check()
     with caught() as messages:
-        x, y, table, cost_name, more = read_pair(a, b, reading, cost, vectors)
+        x, y, table, cost_name, more = read_pair(a, b, reading, cost, vectors, by, groups)
         if not vectors.wanted:  # costs that are recomputed for each permutation are passed by name
             table = {"labels": "labels", "reward": "features"}.get(cost.partition(":")[0], table)
         for side in () if vectors.wanted else (x, y):

@@ -15,7 +15,7 @@ from somcot.plumbing.checks import check_labels
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
 from somcot.plumbing.memory import require
 from somcot.plumbing.notes import Note, Share
-from somcot.readers.opening import Array
+from somcot.readers.tables import Array
 from somcot.readers.tables.state_labels import Bins
 from somcot.recorded.labels import column, encode
 from somcot.recorded.recording import RewardSums

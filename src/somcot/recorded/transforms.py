@@ -146,6 +146,7 @@ def with_order(samples: Samples, k: int) -> Samples:
         offsets=longer.offsets,
         terminated=None if samples.terminated is None else samples.terminated[longer.kept],
         rewards=None if samples.rewards is None else samples.rewards.at(last),
+        attributes={name: values[longer.kept] for name, values in samples.attributes.items()},
     )
 
 
@@ -191,6 +192,7 @@ def connected(samples: Samples, name: str = "connected") -> Samples:
         terminated=None,
         initial=None,
         rewards=None if samples.rewards is None else samples.rewards.at(inside),
+        attributes={},  # episodes are split where they leave the set
     )
 
 
@@ -218,6 +220,11 @@ def merged(samples: Samples, other: Samples) -> Samples:
         initial=start,
         stationary=start is None and (samples.stationary or other.stationary),
         rewards=recording.joined_rewards(samples.rewards, kept, other.rewards, moved, n),
+        attributes={
+            name: np.concatenate([values, other.attributes[name]])
+            for name, values in samples.attributes.items()
+            if name in other.attributes
+        },
         n_gaps=samples.n_gaps + other.n_gaps,
         overlap=max(samples.overlap, other.overlap),
     )

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from somcot.compile.jit import kernel
 from somcot.plumbing.arrays import Codes, Floats, Ints
-from somcot.readers.opening import Array, ArrowTable, Batch
+from somcot.readers.tables import Array, ArrowTable, Batch
 from somcot.readers.tables.columns import is_arrow
 from somcot.recorded.pair_counts import PairCounts, SequenceEnds, count_pairs, from_table
 
