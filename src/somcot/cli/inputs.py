@@ -6,14 +6,12 @@ import os
 import sys
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from somcot.chains import MarkovChain
 from somcot.cli.options import Reading, flag, takers
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note
-from somcot.problem import ChainOrData, Data
-from somcot.readers import count_table
 from somcot.readers.formats import KINDS, kind_of
 from somcot.readers.opening import Input, format_of, identify, read
 from somcot.readers.tables.event_tables import fit_bins
@@ -22,6 +20,9 @@ from somcot.recorded.counts import Counts
 from somcot.recorded.labels import listing
 from somcot.samples import Samples
 from somcot.timed import ContinuousChain
+
+if TYPE_CHECKING:
+    from somcot.problem import ChainOrData
 
 __all__ = [
     "NamedProcess",
@@ -58,6 +59,8 @@ def read_counts(source: Input, options: Mapping[str, Any]) -> Counts | None:
     n_bytes = sum(path.stat().st_size for path in {part.path for part in source.parts})
     if n_bytes < LARGE or source.format == "traces":
         return None
+    from somcot.readers import count_table
+
     chosen = {name: value for name, value in options.items() if value is not None}
     states = chosen.get("state")
     if isinstance(states, list) and len(states) == 1:
@@ -302,7 +305,7 @@ def as_text(process: ChainOrData) -> ChainOrData:
     ('0', '1', '2')
     """
     labels = tuple(str(label) for label in process.states)
-    if isinstance(process, Data):
+    if not isinstance(process, MarkovChain):
         return replace(process, states=labels)
     return MarkovChain(
         process.transition, process.initial, states=labels, features=process.features, attributes=process.attributes

@@ -150,7 +150,7 @@ def _named(name: str) -> Iterator[None]:
 
 # --- Files as batches of columns: CSV, TSV, JSON lines, Parquet, XES, and folders
 
-_BLOCKS = (1 << 18, LONGEST_LINE)  # bytes of CSV per read, hence the longest line; more only if a line needs it
+_BLOCKS = (1 << 17, LONGEST_LINE)  # bytes of CSV per read, hence the longest line; more only if a line needs it
 _NAMES = {"parquet": "Parquet", "arrow": "Arrow", "orc": "ORC"}
 
 
@@ -306,6 +306,7 @@ def _csv_batches(
                 n_rows -= batch.num_rows - rest.num_rows
                 if rest.num_rows:
                     yield {name: rest.column(k) for k, name in enumerate(wanted)}
+    arrow().system_memory_pool().release_unused()
     if counted.quotes % 2:
         _check_quotes(source, header.delimiter)
 

@@ -7,16 +7,15 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Protocol, TypeGuard
+from typing import Any, Protocol, TypeGuard
 from uuid import UUID
 
 import numpy as np
-from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Ints
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note
-from somcot.readers.tables import Array, ArrowArray, ArrowType, Batch, Entry
+from somcot.readers.tables import Array, ArrowArray, ArrowType, Batch, Entry, to_arrow, to_numpy
 from somcot.readers.xes import ACTIVITY, CASE, TIME
 
 __all__ = [
@@ -24,6 +23,7 @@ __all__ = [
     "USUAL",
     "ColumnNames",
     "ColumnRoles",
+    "Growing",
     "LabelColumn",
     "RunColumn",
     "check_present",
@@ -220,17 +220,55 @@ def texts_of(texts: list[str | None]) -> ArrowArray:
     return array
 
 
+class Growing:
+    """An array that grows at its end; kept in one piece, since thousands of small ones would scatter over the memory.
+
+    Integers are kept in the narrowest type that holds all of them.
+    """
+
+    def __init__(self) -> None:
+        self._room: Array = np.empty(0, dtype=np.int8)
+        self.n = 0
+
+    def append(self, part: Array) -> None:
+        """Add the numbers of a part."""
+        kind = np.promote_types(self._room.dtype, _narrowest(part))
+        if kind != self._room.dtype or self.n + len(part) > len(self._room):
+            room = np.empty(max(int(1.5 * self.n), self.n + len(part), 1 << 16), dtype=kind)
+            room[: self.n] = self._room[: self.n]
+            self._room = room
+        self._room[self.n : self.n + len(part)] = part
+        self.n += len(part)
+
+    @property
+    def values(self) -> Array:
+        """The numbers so far."""
+        return self._room[: self.n]
+
+
+def _narrowest(part: Array) -> np.dtype[Any]:
+    if part.dtype.kind != "i" or not len(part):
+        return np.dtype(np.int8) if not len(part) else part.dtype
+    low, high = int(part.min()), int(part.max())
+    kinds = (np.int8, np.int16, np.int32)
+    return np.dtype(next((k for k in kinds if np.iinfo(k).min <= low and high <= np.iinfo(k).max), np.int64))
+
+
 class LabelColumn:
     """A column of labels: each distinct label gets the next code, missing ones get -1."""
 
     def __init__(self, source: str, name: str, *, is_text: bool) -> None:
         self.source, self.name, self.is_text = source, name, is_text
         self.index: dict[Hashable, int] = {}
-        self.parts: list[Array] = []
+        self._codes = Growing()
 
     def add(self, values: Batch) -> None:
-        """Add one batch; its codes have the narrowest type."""
-        self.parts.append(self._from_arrow(values) if is_arrow(values) else self._from_list(values))
+        """Add one batch."""
+        self._codes.append(self.coded(values))
+
+    def coded(self, values: Batch) -> Array:
+        """The codes of one batch, which is not kept; labels get codes in the order in which they come."""
+        return self._from_arrow(values) if is_arrow(values) else self._from_list(values)
 
     def _from_list(self, values: Batch) -> Array:
         index = self.index
@@ -255,12 +293,12 @@ class LabelColumn:
         labels = coded.dictionary
         codes = self._from_list((_as_text(labels) if pa.types.is_temporal(labels.type) else labels).to_pylist())
         indices = coded.indices
-        places = (indices.drop_null() if indices.null_count else indices).to_numpy(zero_copy_only=False)
+        places = to_numpy(indices.drop_null() if indices.null_count else indices)
         if len(places) and (places.max() >= len(codes) or places.min() < 0):
             raise ValueError(f"{self.source}: column {self.name!r} is damaged (codes without labels); write it again")
         if indices.null_count:
             codes = np.append(codes, self._from_list([None]))
-            places = indices.cast(pa.int64()).fill_null(len(codes) - 1).to_numpy(zero_copy_only=False)
+            places = to_numpy(indices.cast(pa.int64()).fill_null(len(codes) - 1))
         row_codes: Array = codes[places]
         return row_codes
 
@@ -276,8 +314,12 @@ class LabelColumn:
 
     def finish(self) -> tuple[Array, list[Hashable]]:
         """Codes of all rows, -1 if missing, and the labels, sorted if possible."""
-        codes = np.concatenate(self.parts) if self.parts else np.empty(0, np.int32)
-        self.parts = []
+        places, order = self.ranked()
+        codes, self._codes = self._codes.values, Growing()
+        return places[codes], order
+
+    def ranked(self) -> tuple[Array, list[Hashable]]:
+        """The final place of each code, -1 if it stands for a missing entry, and the labels."""
         labels = self._clean()
         kept = [label for label in labels if label is not None]
         try:
@@ -286,7 +328,7 @@ class LabelColumn:
             order = list(dict.fromkeys(kept))
         rank = {label: i for i, label in enumerate(order)}
         places = [-1 if label is None else rank[label] for label in labels]
-        return np.array(places or [-1], dtype=_code_type(len(order)))[codes], order
+        return np.array(places or [-1], dtype=_code_type(len(order))), order
 
     def _clean(self) -> list[Entry]:
         """Missing labels become None; integers that were stored as text or floats become integers."""
@@ -334,96 +376,119 @@ class RunColumn:
     def __init__(self, source: str, name: str, *, is_text: bool, place: Callable[[int], str]) -> None:
         self.source, self.name, self.is_text, self.place = source, name, is_text, place
         self.n_rows = 0
-        self._names: list[ArrowArray] = []  # of runs, part by part
-        self._begins: list[Ints] = []
-        self._others: LabelColumn | None = None  # for names that are neither text nor integers
+        self._begins = Growing()
+        self._numbers = Growing()  # names of runs, as long as they are integers
+        self._texts: list[ArrowArray] | None = None  # otherwise, if they are text
+        self._others: LabelColumn | None = None  # otherwise
         self._last: object = None
+        self._blank = 0, 0  # rows without a name: the first, counted from 1, and their number
 
     def add(self, values: Batch) -> None:
         """Add one batch."""
-        import pyarrow as pa
-
         n = len(values)
         if not n:
             return
         if is_arrow(values):
             values = plain(values)
         if self._others is None and is_arrow(values) and _is_name(values.type):
-            coded = pa.types.is_dictionary(values.type)
-            keys = values.indices if coded else values
-            if keys.null_count:
-                raise self._missing(self.n_rows + keys.to_pylist().index(None), keys.null_count)
-            begins = _run_begins(keys)
-            places = pa.array(begins)
-            names = values.dictionary.take(values.indices.take(places)) if coded else values.take(places)
-            first, last = (name.as_py() for name in (names[0], names[len(names) - 1]))
-            if self.n_rows and first == self._last:
-                names, begins = names.slice(1), begins[1:]
-            self._names.append(names)
-            self._last = last
+            begins = self._named(values)
         else:
-            begins = self._other_begins(values)
+            begins = self._other(values)
         self._begins.append(begins + self.n_rows)
         self.n_rows += n
 
-    def _other_begins(self, values: Batch) -> Ints:
+    def _named(self, values: ArrowArray) -> Ints:
+        import pyarrow as pa
+
+        coded = pa.types.is_dictionary(values.type)
+        keys = values.indices if coded else values
+        if keys.null_count:
+            raise self._missing(self.n_rows + keys.to_pylist().index(None), keys.null_count)
+        begins = _run_begins(keys)
+        places = to_arrow(begins)
+        names = values.dictionary.take(values.indices.take(places)) if coded else values.take(places)
+        first, last = (name.as_py() for name in (names[0], names[len(names) - 1]))
+        if self.n_rows and first == self._last:
+            names, begins = names.slice(1), begins[1:]
+        self._last = last
+        self._keep(names)
+        if self._texts is not None:
+            self._note_blanks(names, begins, len(values))
+        return begins
+
+    def _keep(self, names: ArrowArray) -> None:
+        """Names as integers if all of them are; 10 comes after 9."""
+        import pyarrow as pa
+
+        if self._texts is None:
+            if str(names.type) == "uint64":
+                self._numbers.append(to_numpy(names).astype(np.int64))
+                return
+            with contextlib.suppress(pa.ArrowInvalid):
+                numbers = names.cast(pa.int64())
+                if pa.types.is_integer(names.type) or (self.is_text and numbers.cast(names.type).equals(names)):
+                    self._numbers.append(to_numpy(numbers))
+                    return
+            before = self._numbers.values
+            self._texts = [to_arrow(before.astype(np.int64)).cast(pa.string())] if len(before) else []
+        self._texts.append(names.cast(pa.string()))
+
+    def _note_blanks(self, names: ArrowArray, begins: Ints, n: int) -> None:
+        import pyarrow as pa
+        from pyarrow import compute
+
+        kinds = pa.array(sorted(MISSING_TEXTS), names.type)
+        blank = to_numpy(compute.is_in(compute.utf8_trim_whitespace(names), kinds))
+        if blank.any():
+            lengths = np.diff(begins, append=n)
+            first = self._blank[0] or self.n_rows + int(begins[blank.argmax()]) + 1
+            self._blank = first, self._blank[1] + int(lengths[blank].sum())
+
+    def _other(self, values: Batch) -> Ints:
         if self._others is None:
             if self.n_rows:
                 raise ValueError(f"{self.source}: column {self.name!r} changes its type between parts; use one type")
             self._others, self._last = LabelColumn(self.source, self.name, is_text=self.is_text), -1
-        self._others.add(values)
-        codes = self._others.parts.pop()
+        codes = self._others.coded(values)
         begins = np.flatnonzero(np.diff(codes.astype(np.int64), prepend=self._last))
-        self._others.parts.append(codes[begins])
+        self._numbers.append(codes[begins])
         self._last = int(codes[-1])
         return begins
 
-    def finish(self) -> tuple[Ints, Ints]:
+    def finish(self) -> tuple[Array, Array]:
         """For each run the rank of its name, and its first row."""
-        begins = np.concatenate(self._begins) if self._begins else np.zeros(0, np.int64)
+        begins, codes = self._begins.values, self._numbers.values
         if self._others is not None:
-            codes = self._others.finish()[0].astype(np.int64)
+            codes = self._others.ranked()[0].astype(np.int64)[codes]
             missing = codes < 0
-        elif not self._names:
-            return np.zeros(0, np.int64), begins
-        else:
-            codes, missing = self._ranks()
-        if missing.any():
-            ends = np.append(begins[1:], self.n_rows)
-            raise self._missing(int(begins[missing.argmax()]), int((ends - begins)[missing].sum()))
-        return codes, begins
-
-    def _ranks(self) -> tuple[Ints, NDArray[np.bool_]]:
-        import pyarrow as pa
-        from pyarrow import compute
-
-        kind = self._names[0].type
-        names = pa.concat_arrays([part.cast(kind) for part in self._names])
-        self._names = []
-        if pa.types.is_integer(kind):
-            return names.cast(pa.int64(), safe=str(kind) != "uint64").to_numpy(), np.zeros(len(names), dtype=np.bool_)
-        blank = compute.is_in(compute.utf8_trim_whitespace(names), pa.array(sorted(MISSING_TEXTS), kind))
-        missing = blank.to_numpy(zero_copy_only=False)
-        if missing.any():
-            return np.zeros(len(names), np.int64), missing
-        if self.is_text:  # 10 comes after 9
-            with contextlib.suppress(pa.ArrowInvalid):
-                numbers = names.cast(pa.int64())
-                if numbers.cast(kind).equals(names):
-                    return numbers.to_numpy(), missing
-        if len(names) < 2 or compute.all(compute.greater(names.slice(1), names.slice(0, len(names) - 1))).as_py():
-            return np.arange(len(names)), missing
-        coded = names.dictionary_encode()
-        order = compute.array_sort_indices(coded.dictionary).to_numpy()
-        rank = np.empty(len(order), dtype=np.int64)
-        rank[order] = np.arange(len(order))
-        return rank[coded.indices.to_numpy()], missing
+            if missing.any():
+                lengths = np.diff(begins, append=self.n_rows)
+                raise self._missing(int(begins[missing.argmax()]), int(lengths[missing].sum()))
+        if self._blank[1]:
+            raise self._missing(self._blank[0] - 1, self._blank[1])
+        return (codes if self._texts is None else _ranks(self._texts)), begins
 
     def _missing(self, row: int, n: int) -> ValueError:
         return ValueError(
             f"{self.source}: {self.place(row + 1)}, column {self.name!r}: the entry is missing ({n} such rows); name "
             "the sequence of the row, or remove it"
         )
+
+
+def _ranks(parts: list[ArrowArray]) -> Ints:
+    """The ranks of texts among the distinct ones."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    names = pa.concat_arrays(parts)
+    if len(names) < 2 or compute.all(compute.greater(names.slice(1), names.slice(0, len(names) - 1))).as_py():
+        return np.arange(len(names))
+    coded = names.dictionary_encode()
+    order = to_numpy(compute.array_sort_indices(coded.dictionary))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    ranks: Ints = rank[to_numpy(coded.indices)]
+    return ranks
 
 
 def _is_name(kind: ArrowType) -> bool:
@@ -439,10 +504,10 @@ def _run_begins(values: ArrowArray) -> Ints:
     from pyarrow import compute
 
     if pa.types.is_integer(values.type):
-        numbers = values.to_numpy(zero_copy_only=False)
+        numbers = to_numpy(values)
         changed = numbers[1:] != numbers[:-1]
     else:
-        changed = compute.not_equal(values.slice(1), values.slice(0, len(values) - 1)).to_numpy(zero_copy_only=False)
+        changed = to_numpy(compute.not_equal(values.slice(1), values.slice(0, len(values) - 1)))
     return np.append(0, np.flatnonzero(changed) + 1)
 
 

@@ -174,9 +174,8 @@ class _File:
             raise ValueError(f"{self.table.name}: no rows; check how the table was written")
         self._name_sequences()
         assert self.named.known is not None
-        n_raw = len(self.labels.index)
-        self.labels.parts = [np.arange(n_raw, dtype=np.int32)]
-        places, order = self.labels.finish()
+        found, order = self.labels.ranked()
+        places = found.astype(np.int32)
         if (places < 0).any():
             raise ValueError(f"{self.table.name}: rows without a {self.labels.name!r}; fill it in, or remove them")
         n = len(order)
@@ -256,8 +255,7 @@ class _File:
         self.rewards = joined_rewards(self.rewards, before, sums, np.arange(n, dtype=np.int32), n)
 
     def _codes(self, values: Batch) -> Codes:
-        self.labels.add(values)
-        return self.labels.parts.pop().astype(np.int32)
+        return self.labels.coded(values).astype(np.int32)
 
 
 def _one(parts: list[Array]) -> Array:

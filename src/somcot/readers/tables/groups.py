@@ -60,12 +60,11 @@ def _buckets(source: str, column: NumberColumn, by: str) -> tuple[NDArray[np.int
     """The period of each row: its number, and the names of the numbers in the order of time."""
     period = PERIODS[by]
     values = column.finish()
-    column.parts = [values]
-    micros, unit = moments(column)
+    column.replace(values)
+    micros, unit = moments(column, values)
     if micros is None:
         example = str(values[0] if len(values) else 0)
         raise ValueError(Note("no-periods", source, column=column.name, example=example, period=by))
-    column.parts = [values]
     known, place = np.unique(micros // period.unit, return_inverse=True)
     when = [datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(k) * period.unit) for k in known.tolist()]
     if unit is not None:

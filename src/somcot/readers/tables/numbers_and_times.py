@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.notes import Note
-from somcot.readers.tables import Array, ArrowArray, ArrowType, Batch, Entry
-from somcot.readers.tables.columns import MISSING_TEXTS, is_arrow, plain, texts_of
+from somcot.readers.tables import Array, ArrowArray, ArrowType, Batch, Entry, to_numpy
+from somcot.readers.tables.columns import MISSING_TEXTS, Growing, is_arrow, plain
 
 __all__ = [
     "NUMBERS_OR_TIMES",
@@ -143,25 +143,6 @@ def time_types(units: Sequence[str]) -> list[tuple[ArrowType, str]]:
 # --- Columns collected batch by batch
 
 
-class _Packed(NamedTuple):
-    """Integers as differences from the least, in the narrowest type."""
-
-    least: int
-    differences: Array
-
-    @classmethod
-    def of(cls, part: Array) -> _Packed | Array:
-        if part.dtype.kind != "i" or not len(part):
-            return part
-        least, most = int(part.min()), int(part.max())
-        kind = np.min_scalar_type(most - least)
-        return cls(least, (part - least).astype(kind)) if kind.itemsize < 8 else part
-
-
-def _unpacked(part: _Packed | Array) -> Array:
-    return part.differences.astype(np.int64) + part.least if isinstance(part, _Packed) else part
-
-
 class NumberColumn:
     """A column of numbers or times; integers and times stay exact.
 
@@ -189,10 +170,11 @@ class NumberColumn:
         self.source, self.name, self.times, self.place = source, name, times, place
         self.format = check_time_format(time_format) if times else None
         self.order = self.format if self.format in (DAY_FIRST, MONTH_FIRST) else None  # of day and month
-        self.parts: list[_Packed | Array] = []
+        self._values = Growing()
+        self._bases: list[tuple[int, int]] = []  # end of each batch and what its numbers are counted from
         self.n_rows = 0
         self.kind: str | None = None  # of times: numbers, or times with or without a zone
-        self._waiting: list[tuple[int, int, list[str | None]]] = []  # parts whose order of day and month is unknown
+        self._waiting: list[tuple[int, list[str | None]]] = []  # batches whose order of day and month is unknown
 
     def add(self, values: Batch) -> None:
         """Add one batch."""
@@ -203,8 +185,10 @@ class NumberColumn:
             raise self._refused(i, f"found {part[i]}, expected finite numbers; correct or remove the row")
         if self.format in _UNITS and self.kind == _NUMBERS:
             part = self._scaled(part, _UNITS[self.format])
-        self.parts.append(_Packed.of(part))
+        base = int(part.min()) if part.dtype.kind == "i" and len(part) else 0  # differences are small numbers
+        self._values.append(part - base if base else part)
         self.n_rows += len(part)
+        self._bases.append((self.n_rows, base))
 
     def _scaled(self, part: Array, factor: float) -> NDArray[np.int64]:
         """Numbers since 1970 as microseconds."""
@@ -243,8 +227,8 @@ class NumberColumn:
         if self.format is not None and "%" in self.format:
             return self._from_list(values.to_pylist())
         kinds = [(pa.int64(), _NUMBERS), *time_types(("us",) if self.times else ())]
-        if compute.any(compute.match_substring_regex(values, "^[+-]?0[xX]")).as_py():  # which Arrow takes for numbers
-            kinds = []
+        if _has_x(values) and compute.any(compute.match_substring_regex(values, "^[+-]?0[xX]")).as_py():
+            kinds = []  # Arrow takes hexadecimal digits for numbers
         for kind, what in kinds:
             if self.kind not in (None, what):  # the kind of the first batch, to save failing casts
                 continue
@@ -269,7 +253,7 @@ class NumberColumn:
             after = after.cast(pa.float64(), safe=False).fill_null(math.nan)
         if pa.types.is_temporal(after.type):
             after = after.cast(pa.int64())
-        array: Array = after.to_numpy(zero_copy_only=False)
+        array = to_numpy(after)
         if self.times and array.dtype.kind == "f" and np.isnan(array).any():
             raise self._missing(int(np.isnan(array).argmax()), "NaN")
         return array
@@ -280,7 +264,7 @@ class NumberColumn:
             orders = _order_of([text for text in texts if isinstance(text, str)])
             self.order = orders.pop() if len(orders) == 1 else None
             if self.order is None and any(_is_either(text) for text in texts):
-                self._waiting.append((len(self.parts), self.n_rows, texts))  # later rows may tell
+                self._waiting.append((self.n_rows, texts))  # later rows may tell
                 return np.zeros(len(texts), dtype=np.int64)
         numbers = [self._number(i, v) for i, v in enumerate(texts)]
         if all(type(v) is int and abs(v) < 2**63 for v in numbers):
@@ -360,26 +344,45 @@ class NumberColumn:
         if not waiting:
             return
         if self.order is None:
-            orders = _order_of([text for _, _, texts in waiting for text in texts if isinstance(text, str)])
+            orders = _order_of([text for _, texts in waiting for text in texts if isinstance(text, str)])
             if len(orders) != 1:
-                shown = next(text for text in waiting[0][2] if _is_either(text))
+                shown = next(text for text in waiting[0][1] if _is_either(text))
                 raise ValueError(Note("day-or-month", self.source, column=self.name, example=shown))
             (self.order,) = orders
-        n_rows = self.n_rows
-        for k, before, texts in waiting:
-            self.n_rows = before
-            self.parts[k] = self._from_list(texts)
+        n_rows, settled = self.n_rows, {}
+        for begin, texts in waiting:
+            self.n_rows = begin
+            settled[begin] = self._from_list(texts)
         self.n_rows = n_rows
+        self.replace(np.concatenate([settled.get(begin, piece) for begin, piece in self._batches()]))
+
+    def replace(self, values: Array) -> None:
+        """Put others in the place of all rows."""
+        self._values = Growing()
+        self._values.append(values)
+        self._bases = [(len(values), 0)]
+
+    def _batches(self) -> Iterator[tuple[int, Array]]:
+        begin = 0
+        for end, base in self._bases:
+            piece = self._values.values[begin:end]
+            yield begin, piece.astype(np.int64) + base if piece.dtype.kind == "i" else piece + base
+            begin = end
 
     def pieces(self) -> Iterator[Array]:
-        """The rows, part by part."""
+        """The rows, batch by batch."""
         self._settle()
-        return map(_unpacked, self.parts)
+        return (piece for _, piece in self._batches())
 
     def finish(self) -> Array:
-        """All rows: int64 if every batch is, float64 otherwise."""
-        parts, self.parts = list(self.pieces()), []
-        return np.concatenate(parts) if parts else np.empty(0)
+        """All rows: int64 if every batch is, float64 otherwise; they are not kept."""
+        pieces = list(self.pieces())
+        self.release()
+        return np.concatenate(pieces) if pieces else np.empty(0)
+
+    def release(self) -> None:
+        """Forget the rows."""
+        self._values, self._bases = Growing(), []
 
     def floats(self) -> Floats:
         """All rows as floats."""
@@ -399,6 +402,13 @@ class FlagColumn(NumberColumn):
                 f"{self.source}: {self._place(i)}, column {self.name!r}: found {_shown(value)}, expected true or false"
             )
         return int(truth)
+
+
+def _has_x(values: ArrowArray) -> bool:
+    """Whether there is an x in the texts, or in what is stored next to them."""
+    data = values.buffers()[2]
+    letters = np.frombuffer(b"" if data is None else data, dtype=np.uint8)
+    return bool(((letters | 32) == ord("x")).any())
 
 
 def _plainer(values: ArrowArray) -> ArrowArray | None:
@@ -465,9 +475,8 @@ def epoch_unit(numbers: Array) -> str | None:
     return next((unit for unit, least, most in _SINCE if least <= low and high < most), None)
 
 
-def moments(column: NumberColumn) -> tuple[NDArray[np.int64] | None, str | None]:
-    """All rows of a column of times as microseconds, and the unit if they are numbers since 1970; None for others."""
-    values = column.finish()
+def moments(column: NumberColumn, values: Array) -> tuple[NDArray[np.int64] | None, str | None]:
+    """The rows of a column of times as microseconds, and the unit if they are numbers since 1970; None for others."""
     if column.holds_times:
         return np.asarray(values).astype(np.int64), None
     unit = epoch_unit(values)

@@ -222,7 +222,7 @@ class Order:
         self.begins[:1] = True
         if columns.sequence is not None:
             self._arrange(*columns.sequence.finish())
-        self.tied: NDArray[np.bool_] | None = None
+        self.tied = np.zeros(0, np.int64)  # rows at the same time as the preceding one
         if columns.time is not None:
             self._sort_times()
         self.first_rows, self.n_cut = np.zeros(0, np.int64), 0
@@ -233,6 +233,7 @@ class Order:
         if (names[1:] > names[:-1]).all():
             self.begins[begins] = True
             return
+        begins = begins.astype(np.int64)
         order = np.argsort(names, kind="stable")
         lengths = np.diff(begins, append=self.n)[order]
         new = np.cumsum(lengths) - lengths
@@ -242,29 +243,28 @@ class Order:
 
     def _sort_times(self) -> None:
         """Sort the rows of each sequence by time; disorder is reported."""
-        earlier, equal = self._compared()
-        n_back = int(np.count_nonzero(earlier))
+        n_back, self.tied = self._compared()
         if n_back:
             warn(Note("rows-sorted", self.source, n=n_back), DataWarning)
             order = np.lexsort((self._moments(), np.cumsum(self.begins)))
             self.rows = order if self.rows is None else self.rows[order]
-            _, equal = self._compared()
-        self.tied = equal
+            _, self.tied = self._compared()
 
-    def _compared(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which rows are earlier than the preceding row of their sequence, and which are at the same time."""
+    def _compared(self) -> tuple[int, Ints]:
+        """How many rows are earlier than the preceding row of their sequence, and which are at the same time."""
         assert self.columns.time is not None
-        earlier, equal = np.zeros((2, self.n), dtype=np.bool_)
         pieces = self.columns.time.pieces() if self.rows is None else iter([self._moments()])
-        k, last = 0, np.zeros(0)
+        k, last, n_back = 0, np.zeros(0), 0
+        tied: list[Ints] = []
         for piece in pieces:
             both = np.concatenate([last, piece]) if k else piece
             end = k + len(piece)
-            earlier[end - len(both) + 1 : end] = both[1:] < both[:-1]
-            equal[end - len(both) + 1 : end] = both[1:] == both[:-1]
+            begin = end - len(both) + 1
+            inside = ~self.begins[begin:end]
+            n_back += int(np.count_nonzero((both[1:] < both[:-1]) & inside))
+            tied.append(np.flatnonzero((both[1:] == both[:-1]) & inside) + begin)
             k, last = end, both[-1:]
-        inside = ~self.begins
-        return earlier & inside, equal & inside
+        return n_back, np.concatenate(tied) if tied else np.zeros(0, np.int64)
 
     def _moments(self) -> Array:
         assert self.columns.time is not None
@@ -275,13 +275,12 @@ class Order:
 
     def _report_ties(self, ordered: Array) -> None:
         """Rows at the same time; those that also have the same state are probably duplicates."""
-        if self.tied is None or not self.tied.any():
+        n = len(self.tied)
+        if not n:
             return
-        twice = int(np.count_nonzero(self.tied[1:] & (ordered[1:] == ordered[:-1])))
-        n = int(self.tied.sum())
+        twice = int(np.count_nonzero(ordered[self.tied] == ordered[self.tied - 1]))
         note = Note("equal-times-copies", self.source, n=n, copies=twice) if twice else None
         warn(note or Note("equal-times", self.source, n=n), DataWarning)
-        self.tied = None
 
     def samples(
         self,
@@ -305,19 +304,24 @@ class Order:
         track : bool
             Whether to set `first_rows`.
         """
-        absent = codes < 0
-        if absent.any() and options.missing == "error":
+        holes = bool(codes.min() < 0)
+        if holes and options.missing == "error":
+            absent = codes < 0
             place, states_ = self.columns.place(int(absent.argmax()) + 1), " / ".join(self.columns.roles.state)
             raise ValueError(Note("row-without-state", self.source, place=place, state=states_, n=int(absent.sum())))
         codes = self._ordered(codes)
         self._report_ties(codes)
         flags = None if self.columns.terminated is None else self._ordered(self.columns.terminated.finish()) > 0
         begins = self._split(check_gap(options.gap))
+        if self.columns.time is not None:
+            self.columns.time.release()
         if flags is not None:
             begins[1:] |= flags[:-1]
         # A sequence terminates with its last row, unless a column says otherwise.
-        ended = np.append(begins[1:], True)
-        ended &= bool(options.terminated) or options.end is not None if flags is None else flags
+        ended = np.zeros(self.n, dtype=np.bool_)
+        if flags is not None or options.terminated or options.end is not None:
+            ended[:-1], ended[-1:] = begins[1:], True
+            ended &= True if flags is None else flags
         if cut is not None:
             group = self._ordered(cut)
             changed = np.append(False, group[1:] != group[:-1]) & ~begins
@@ -326,20 +330,21 @@ class Order:
         rewards = None if self.columns.reward is None else self._ordered(self.columns.reward.floats())
         numbers = (np.arange(self.n) if self.rows is None else self.rows) if track or cut is not None else None
         rows = _OrderedRows(codes, begins, ended, rewards, numbers)
-        if absent.any():
+        if holes:
             rows = rows.without_missing()
         if options.end is not None:
             check_end(options.end, states)
             rows, states = rows.with_end(len(states)), (*states, options.end)
         if rows.rewards is not None:
             self.rewarded = rows.codes, rows.rewards, rows.numbers
-        starts = np.flatnonzero(rows.begins)
-        after = np.append(starts[1:], len(rows.codes))
+        kind = np.int32 if len(rows.codes) < 2**31 else np.int64
+        starts = np.flatnonzero(rows.begins).astype(kind)
         if rows.numbers is not None:
-            self.first_rows = rows.numbers[starts[after - starts >= 2]]
-        return join(
-            rows.codes, starts, states, terminated=rows.ended[after - 1], rewards=rows.rewards, source=self.source
-        )
+            self.first_rows = rows.numbers[starts[np.diff(starts, append=kind(len(rows.codes))) >= 2]]
+        ends = rows.ended[np.append(starts[1:], kind(len(rows.codes))) - 1] if rows.ended.any() else False
+        codes, rewards = rows.codes, rows.rewards
+        del rows, begins, ended
+        return join(codes, starts, states, terminated=ends, rewards=rewards, source=self.source)
 
     def attributes(self) -> dict[str, Array]:
         """After `samples` with `track`: the attributes of each episode, from its first row; they must be constant."""
