@@ -244,8 +244,8 @@ class Reading:
     state_rules: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE|coding|none",
-            help="Rules that turn tool calls into states (TOML); 'coding' by default.",
+            metavar="FILE|NAME",
+            help="How tool calls become states: a TOML file of rules, or shell (default), coding or names.",
             rich_help_panel=TRACES,
         ),
     ] = None

@@ -457,6 +457,20 @@ CATALOGUE: dict[str, Kind] = {
     "epoch-times": Kind(INFO, "column {column!r} is read as {unit} since 1970, hence from {first} to {last}; name the "
         "unit if that is wrong: [[time_format='{unit}']]",
         "Numbers of this size are usually times since 1970, and periods need dates."),
+    "no-sessions": Kind(ERROR, "{found}; expected sessions of an agent with tool calls; a table of events in JSON is read "
+        "with [[format='json']] or [[format='jsonl']]",
+        "The file looks like a recording of an agent, but no tool call was found in it. Sessions of text alone have no "
+        "sequence of calls to compare."),
+    "files-left-out": Kind(CAUTION, "{n:,} file(s) were left out, the first is {file} ({why})",
+        "Not every file of the folder could be read as a trace. Summaries and settings are no loss; damaged sessions "
+        "are. Look at the first one, or name a folder with traces only."),
+    "broken-lines": Kind(CAUTION, "{n:,} line(s) are cut short or not valid JSON and were left out",
+        "A line of a recording could not be parsed. The last line of a session that is still being written usually "
+        "is cut short. The calls in such lines are missing."),
+    "values-left-out": Kind(INFO, "{n:,} JSON value(s) belong to no known format of traces and were left out",
+        "The file holds other things besides sessions, such as settings."),
+    "sessions-without-calls": Kind(INFO, "{n:,} session(s) have no tool call and were left out",
+        "A session of text alone has no sequence of calls."),
     "unknown-code": Kind(ERROR, "there is no code {code!r} (somcot explain lists all codes){near}",
         "Codes of notes are listed by somcot explain without an argument, and in docs/notes.md."),
 }  # fmt: skip

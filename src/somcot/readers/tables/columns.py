@@ -255,10 +255,13 @@ def _narrowest(part: Array) -> np.dtype[Any]:
 
 
 class LabelColumn:
-    """A column of labels: each distinct label gets the next code, missing ones get -1."""
+    """A column of labels: each distinct label gets the next code, missing ones get -1.
 
-    def __init__(self, source: str, name: str, *, is_text: bool) -> None:
-        self.source, self.name, self.is_text = source, name, is_text
+    Measurements are refused, unless the labels are no states (`is_state`).
+    """
+
+    def __init__(self, source: str, name: str, *, is_text: bool, is_state: bool = True) -> None:
+        self.source, self.name, self.is_text, self.is_state = source, name, is_text, is_state
         self.index: dict[Hashable, int] = {}
         self._codes = Growing()
 
@@ -341,7 +344,7 @@ class LabelColumn:
         floats = [v for v in known if isinstance(v, (float, Decimal))]
         if floats:
             self._refuse_fractions([v for v in floats if not math.isfinite(v) or v != int(v)], 0)
-            labels = [int(v) if isinstance(v, (float, Decimal)) else v for v in labels]
+            labels = [int(v) if isinstance(v, (float, Decimal)) and v == int(v) else v for v in labels]
         if len({bool for v in labels if isinstance(v, bool)} | {int for v in labels if type(v) is int}) == 2:
             raise ValueError(f"{self.source}: column {self.name!r} holds both truth values and numbers; use one kind")
         return self._one_type(labels)
@@ -358,7 +361,7 @@ class LabelColumn:
 
     def _refuse_fractions(self, fractions: list[Entry], n_labels: int) -> None:
         """Refuse measurements as labels: hundreds of distinct fractions would each become a state."""
-        if fractions and len(fractions) >= n_labels // 2:
+        if self.is_state and fractions and len(fractions) >= n_labels // 2:
             raise ValueError(Note("measurements", self.source, column=self.name, example=str(fractions[0])))
 
 
