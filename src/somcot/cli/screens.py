@@ -235,8 +235,9 @@ def show_info(console: Console, process: NamedProcess, size: Size, messages: Seq
         tables = [Table(("state", "steps from it", "share"), often, "lrr", "Most visited")]
     rows.append(("states", _names(value.states, 12)))
     if attributes := getattr(value, "attributes", None):
-        purpose = "--by NAME" if isinstance(value, Samples) else "--cost attribute:NAME"
-        rows.append(("attributes", f"{_names(list(attributes), 12)} (for {purpose})"))
+        rows.append(("attributes", f"{_names(list(attributes), 12)} (for --cost attribute:NAME)"))
+    if known := getattr(value, "episode_attributes", None):
+        rows.append(("sessions", f"{_names(list(known), 12)} are known (for --by NAME)"))
     cost = f"about {duration(size.seconds)} and {readable(size.n_bytes)} of memory"
     rows.append(("a distance", f"to a similar process: {cost}"))
     facts = [Fact(name, name, text) for name, text in rows]

@@ -60,7 +60,7 @@ _FORMATS = (
     Format("jsonl", (".jsonl", ".ndjson"), "table"),
     Format("json", (".json",), "table"),
     Format("parquet", (".parquet", ".pq"), "table", (b"PAR1",)),
-    Format("arrow", (".arrow", ".feather", ".ipc"), "table", (b"ARROW1",)),
+    Format("arrow", (".arrow", ".feather", ".ipc"), "table", (b"ARROW1", b"\xff\xff\xff\xff")),
     Format("orc", (".orc",), "table", (b"ORC",)),
     Format("avro", (".avro",), "table", (b"Obj\x01",)),
     Format("xlsx", (".xlsx",), "table"),

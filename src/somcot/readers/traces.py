@@ -346,7 +346,7 @@ def from_traces(
     Returns
     -------
     Samples
-        With the attributes task, model, outcome, agent and cost of each session. Arguments, messages and results are
+        ``episode_attributes`` holds task, model, outcome, agent and cost of each session. Arguments, messages and results are
         not kept.
 
     Examples
@@ -356,7 +356,7 @@ def from_traces(
     >>> file = pathlib.Path(tempfile.mkdtemp(), "session.json")
     >>> _ = file.write_text(f"[{call % 'look_up'}, {call % 'book'}]")
     >>> samples = from_traces(file)
-    >>> samples.states, samples.attributes["agent"].tolist()
+    >>> samples.states, samples.episode_attributes["agent"].tolist()
     (('book', 'look_up'), ['main'])
     """
     from somcot.readers.tables.batches import open_table

@@ -146,7 +146,7 @@ def with_order(samples: Samples, k: int) -> Samples:
         offsets=longer.offsets,
         terminated=None if samples.terminated is None else samples.terminated[longer.kept],
         rewards=None if samples.rewards is None else samples.rewards.at(last),
-        attributes={name: values[longer.kept] for name, values in samples.attributes.items()},
+        episode_attributes={name: values[longer.kept] for name, values in samples.episode_attributes.items()},
     )
 
 
@@ -192,7 +192,7 @@ def connected(samples: Samples, name: str = "connected") -> Samples:
         terminated=None,
         initial=None,
         rewards=None if samples.rewards is None else samples.rewards.at(inside),
-        attributes={},  # episodes are split where they leave the set
+        episode_attributes={},  # episodes are split where they leave the set
     )
 
 
@@ -220,10 +220,10 @@ def merged(samples: Samples, other: Samples) -> Samples:
         initial=start,
         stationary=start is None and (samples.stationary or other.stationary),
         rewards=recording.joined_rewards(samples.rewards, kept, other.rewards, moved, n),
-        attributes={
-            name: np.concatenate([values, other.attributes[name]])
-            for name, values in samples.attributes.items()
-            if name in other.attributes
+        episode_attributes={
+            name: np.concatenate([values, other.episode_attributes[name]])
+            for name, values in samples.episode_attributes.items()
+            if name in other.episode_attributes
         },
         n_gaps=samples.n_gaps + other.n_gaps,
         overlap=max(samples.overlap, other.overlap),

@@ -108,7 +108,7 @@ def from_table(
         For tables with a row for each sequence: the columns with its states in order, as "FIRST:LAST" or a list.
     attributes : sequence of str, optional
         Columns that are constant in each sequence and describe it (task, model, country); they become
-        ``samples.attributes``.
+        ``samples.episode_attributes``.
 
     Returns
     -------

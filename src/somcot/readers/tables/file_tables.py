@@ -258,23 +258,30 @@ def _field(source: Input, place: str, row: dict[str, Entry], name: str) -> Entry
 def _columnar(source: Input, names: list[str], read: Callable[[list[str]], Iterator[ArrowTable]]) -> Table:
     def batches(wanted: Sequence[str]) -> Iterator[Rows]:
         outer = list(dict.fromkeys(name if name in names else name.partition(".")[0] for name in wanted))
+        for name in outer:
+            if name not in names:
+                listed = ", ".join(map(repr, names[:12]))
+                raise ValueError(f"{source.name}: there is no column {name!r}; the columns are {listed}")
         for batch in read(outer):
             batch.validate(full=True)  # a damaged file may hold codes without labels
-            yield {name: _inner(batch, name, names) for name in wanted}
+            yield {name: _inner(source, batch, name, names) for name in wanted}
 
     return Table(source.name, names, False, batches, complete=False)
 
 
-def _inner(batch: ArrowTable, name: str, names: list[str]) -> ArrowArray:
+def _inner(source: Input, batch: ArrowTable, name: str, names: list[str]) -> ArrowArray:
     """A column, or a field of a column of structures, named with dots."""
+    import pyarrow as pa
     from pyarrow import compute
 
     at = name if name in batch.schema.names else name.partition(".")[0]
-    if at not in batch.schema.names:
-        raise ValueError(f"there is no column {name!r}; the columns are {', '.join(map(repr, names[:12]))}")
-    column: ArrowArray = batch.column(batch.schema.get_field_index(at))
-    for part in name.split(".")[1:] if at != name else ():
-        column = compute.struct_field(column, part)
+    try:
+        column: ArrowArray = batch.column(at)
+        for part in name.split(".")[1:] if at != name else ():
+            column = compute.struct_field(column, part)
+    except (KeyError, pa.ArrowException):
+        listed = ", ".join(map(repr, names[:12]))
+        raise ValueError(f"{source.name}: there is no column {name!r}; the columns are {listed}") from None
     return column
 
 
@@ -449,7 +456,7 @@ def _connected(source: Input, stream: IO[bytes]) -> sqlite3.Connection:
 
 def _sqlite_reason(error: sqlite3.Error) -> str:
     text = str(error)
-    if "not authorized" in text or "prohibited" in text:
+    if "not authorized" in text or "prohibited" in text or "unsafe" in text:
         return "the query does more than read tables of this database, which is not permitted; use a plain SELECT"
     if "no such" in text or "syntax" in text or "incomplete" in text:
         return f"the query failed ({text}); check the names of tables and columns"
@@ -489,8 +496,9 @@ def _duckdb(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
 
     def batches(wanted: Sequence[str]) -> Iterator[Rows]:
         with contextlib.closing(connection):
-            relation = connection.execute(f"SELECT {', '.join(map(_quoted, wanted))} FROM {inner}")
-            for batch in relation.to_arrow_reader(_ROWS):
+            relation = connection.sql(f"SELECT {', '.join(map(_quoted, wanted))} FROM {inner}")
+            reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader  # older releases
+            for batch in reader(_ROWS):
                 yield {name: batch.column(k) for k, name in enumerate(wanted)}
 
     return Table(source.name, columns, False, batches)

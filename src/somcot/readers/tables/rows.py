@@ -196,7 +196,7 @@ class TableOptions:
         order = Order(columns)
         samples = order.samples(codes, states, self, cut=group, track=bool(columns.more))
         if columns.more:
-            samples = replace(samples, attributes=order.attributes())
+            samples = replace(samples, episode_attributes=order.attributes())
         if self.tidy:
             (samples,) = tidy_labels([samples])
         else:
