@@ -22,6 +22,7 @@ REPLY = ""  # the "tool" of an answer
 ATTRIBUTES = ("task", "model", "outcome", "agent", "cost")
 _LONGEST = 10_000  # characters of arguments that rules see
 _SHELL = "bash"
+_WRAPPED = re.compile(r"^(?:/\S+/)?(?:ba|z|da)?sh\s+-l?c\s+")  # a command that is passed to a shell
 
 
 class Session(NamedTuple):
@@ -104,7 +105,7 @@ def argument_text(arguments: Json) -> str:
         rest = [value for name, value in arguments.items() if name not in ("command", "cmd", "script", "code")]
         return " ".join(argument_text(value) for value in (*first, *rest))[:_LONGEST]
     if isinstance(arguments, list):
-        return " ".join(map(argument_text, arguments))[:_LONGEST]
+        return _WRAPPED.sub("", " ".join(map(argument_text, arguments)))[:_LONGEST]
     return "" if arguments is None else str(arguments)[:_LONGEST]
 
 
@@ -138,7 +139,7 @@ _SIGNS = {  # texts of which all must occur at the beginning of a file
     "swe": (rb'"trajectory"\s*:\s*\[', rb'"action"', rb'"observation"'),
     "langsmith": (rb'"run_type"', rb'"(trace_id|parent_run_id)"'),
     "langfuse": (rb'"(traceId|observations)"', rb'"type"\s*:\s*"(SPAN|GENERATION|TOOL|EVENT|AGENT)"'),
-    "messages": (rb'"role"\s*:\s*"(system|developer|user|assistant|tool)"', rb'"content"'),
+    "messages": (rb'"role"\s*:\s*"(system|developer|user|assistant|tool)"', rb'"(content|tool_calls)"'),
 }
 _SIGNS_READ = {name: [re.compile(sign) for sign in signs] for name, signs in _SIGNS.items()}
 
