@@ -1,4 +1,4 @@
-"""Every format holds the same events as the CSV file of the same data: written by the format's own library where there is one."""
+"""Every format holds the same events as the CSV file of the same data, written by the format's own library."""
 
 from __future__ import annotations
 
@@ -178,13 +178,16 @@ def test_nested_fields(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
     parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "t.parquet")
     (tmp_path / "doc.json").write_text(json.dumps({"total": 9, "rows": rows}, indent=1))
-    found = [from_table(tmp_path / n, state="event.name", sequence="who.id") for n in ("t.json", "t.jsonl", "t.parquet", "doc.json")]
+    found = [
+        from_table(tmp_path / n, state="event.name", sequence="who.id")
+        for n in ("t.json", "t.jsonl", "t.parquet", "doc.json")
+    ]
     for samples in found:
         same(samples, found[0])
     assert found[0].counts().tolist() == [[0, 3], [3, 0]]  # type: ignore[union-attr]
-    with pytest.raises(ValueError, match="there is no column 'event.type'"):
+    with pytest.raises(ValueError, match=r"there is no column 'event.type'"):
         from_table(tmp_path / "t.json", state="event.type")
-    with pytest.raises(ValueError, match="there is no column 'event.type'|no column"):
+    with pytest.raises(ValueError, match=r"there is no column 'event.type'|no column"):
         from_table(tmp_path / "t.parquet", state="event.type")
 
 
@@ -193,7 +196,7 @@ def test_a_long_array_of_json_is_read_in_pieces(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text(json.dumps(rows))
     assert from_table(tmp_path / "t.json").n_transitions == 59_999
     (tmp_path / "cut.json").write_text(json.dumps(rows)[:-40])
-    with pytest.raises(ValueError, match="element 60000 .* cut short|element 5999. .*cut short"):
+    with pytest.raises(ValueError, match=r"element 60000 .* cut short|element 5999. .*cut short"):
         from_table(tmp_path / "cut.json")
 
 
@@ -215,7 +218,7 @@ def test_databases_are_read_and_nothing_else(log: pd.DataFrame, plain: Path, tmp
         connection.execute("CREATE TABLE more (x)")
         connection.execute("CREATE VIEW evil AS SELECT load_extension('/tmp/x.so') AS page, 1 AS case_id")
     connection.close()
-    with pytest.raises(ValueError, match="which table.*'events', 'more'"):
+    with pytest.raises(ValueError, match=r"which table.*'events', 'more'"):
         from_table(path)
     with pytest.raises(ValueError, match="not permitted"):
         from_table(path, table="evil", state="page")
@@ -271,7 +274,7 @@ def test_bombs_and_unsafe_archives_are_refused(tmp_path: Path, monkeypatch: pyte
     place = lying.rindex(b"PK\x01\x02")
     lying[place + 24 : place + 28] = (2**31).to_bytes(4, "little")  # claims two gigabytes
     (tmp_path / "lying.zip").write_bytes(bytes(lying))
-    with pytest.raises(ValueError, match="claim more bytes|damaged"):
+    with pytest.raises(ValueError, match=r"claim more bytes|damaged"):
         from_table(tmp_path / "lying.zip")
     (tmp_path / "nested.zip").write_bytes(zipped(**{"in.zip": zipped(**{"t.csv": b"state\na\nb\n"})}))
     with pytest.raises(ValueError, match="itself an archive"):
@@ -299,12 +302,16 @@ def test_wide_tables_and_lines(tmp_path: Path) -> None:
     wide = tmp_path / "wide.csv"
     wide.write_text("id,sex,t1,t2,t3\n7,f,a,b,b\n8,m,b,a,\n9,f,a,a,b\n")
     (tmp_path / "lines.seq").write_text("% a comment\na b b\nb a\n\na a b\n")
-    for samples in (from_table(wide, wide="t1:t3"), from_table(wide, wide=["t1", "t2", "t3"]), from_table(tmp_path / "lines.seq")):
+    for samples in (
+        from_table(wide, wide="t1:t3"),
+        from_table(wide, wide=["t1", "t2", "t3"]),
+        from_table(tmp_path / "lines.seq"),
+    ):
         same(samples, wanted)
     assert list(split_table(wide, "sex", wide="t1:t3", least=1)) == ["f", "m"]
     with pytest.raises(ValueError, match="wide: found 't1', expected"):
         from_table(wide, wide="t1")
-    with pytest.raises(ValueError, match="fold|numbers"):
+    with pytest.raises(ValueError, match=r"fold|numbers"):
         read_vectors(wide, state=["t1"])
 
 

@@ -98,7 +98,7 @@ def test_named_periods_are_in_order() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert list(split_table(log, "week")) == ["2026-W18", "2026-W19", "2026-W20"]
-        with pytest.raises(ValueError, match="no step|no value of 'hour'"):
+        with pytest.raises(ValueError, match=r"no step|no value of 'hour'"):
             split_table(log, "hour")
     log["hour"] = ["x"] * (24 * 14)
     assert list(split_table(log, "hour")) == ["x"]  # a column takes precedence

@@ -24,9 +24,17 @@ CONTENT: dict[str, tuple[str, str, dict[str, object]]] = {
     "Claude Code": ("s1", "Read, test error, reply", {"model": "claude"}),
     "OpenAI messages": ("c1", "find_order error, find_user, reply", {"task": "refund", "outcome": "success"}),
     "Anthropic messages": ("file.json", "weather error, weather, reply", {}),
-    "mini-swe-agent": ("repair-7", "search, test error, submit", {"outcome": "Submitted", "cost": 0.5, "model": "small"}),
+    "mini-swe-agent": (
+        "repair-7",
+        "search, test error, submit",
+        {"outcome": "Submitted", "cost": 0.5, "model": "small"},
+    ),
     "tau-bench": ("file.json: 3/0", "reply, cancel, reply", {"task": "3", "outcome": "success"}),
-    "SWE-agent": ("file.json", "find_file, str_replace_editor, run error, submit", {"outcome": "submitted", "cost": 0.1}),
+    "SWE-agent": (
+        "file.json",
+        "find_file, str_replace_editor, run error, submit",
+        {"outcome": "submitted", "cost": 0.1},
+    ),
     "Codex": ("x1", "search error, apply_patch", {"model": "gpt"}),
     "LangSmith": ("th", "search, answer error", {"model": "gpt"}),
     "Langfuse": ("s9", "search, answer error", {"model": "gpt"}),
@@ -35,7 +43,10 @@ CONTENT: dict[str, tuple[str, str, dict[str, object]]] = {
 
 def rows(source: object, **options: Any) -> list[dict[str, object]]:
     with open_table(source, **options) as table:
-        batches = [{k: v.to_pylist() if hasattr(v, "to_pylist") else v for k, v in b.items()} for b in table.batches(table.columns)]
+        batches = [
+            {k: v.to_pylist() if hasattr(v, "to_pylist") else v for k, v in b.items()}
+            for b in table.batches(table.columns)
+        ]
     return [dict(zip(b, row, strict=True)) for b in batches for row in zip(*b.values(), strict=True)]
 
 
@@ -61,7 +72,11 @@ def test_the_examples_of_the_guide(name: str, ending: str, tmp_path: Path) -> No
 
 
 def test_arguments_and_messages_are_not_kept(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(EXAMPLES["OpenAI messages"].replace("I want my money back", "SECRET").replace('\\"user\\": 7', '\\"SECRET\\": 7'))
+    (tmp_path / "a.json").write_text(
+        EXAMPLES["OpenAI messages"]
+        .replace("I want my money back", "SECRET")
+        .replace('\\"user\\": 7', '\\"SECRET\\": 7')
+    )
     samples = from_traces(tmp_path / "a.json")
     assert "SECRET" not in repr(rows(tmp_path / "a.json"))
     assert "SECRET" not in repr((samples.states, samples.episode_attributes))
@@ -113,7 +128,9 @@ def test_sub_agents_are_sessions_of_their_own(tmp_path: Path) -> None:
     assert {(r["session"], r["agent"]) for r in rows(tmp_path / "s.jsonl")} == {("s1", "main"), ("s1/helper", "sub")}
     spans = json.loads(EXAMPLES["OpenTelemetry"])
     listed = spans["resourceSpans"][0]["scopeSpans"][0]["spans"]
-    listed.append({"traceId": "t1", "spanId": "9", "parentSpanId": "1", "name": "invoke_agent inner", "startTimeUnixNano": "1"})
+    listed.append(
+        {"traceId": "t1", "spanId": "9", "parentSpanId": "1", "name": "invoke_agent inner", "startTimeUnixNano": "1"}
+    )
     listed[3]["parentSpanId"] = "9"
     (tmp_path / "o.json").write_text(json.dumps(spans))
     found = {r["state"]: (r["session"], r["agent"]) for r in rows(tmp_path / "o.json")}
@@ -148,7 +165,9 @@ def test_spans_of_the_sdk(tmp_path: Path) -> None:
                     span.set_attribute("gen_ai.tool.name", tool)
     (tmp_path / "t.json").write_text(MessageToJson(common.encode_spans(memory.get_finished_spans())))
     samples = from_traces(tmp_path / "t.json")
-    wanted = from_table({"q": [1, 1, 1, 2, 2, 2], "state": ["search", "read", "answer", "search", "answer", "answer"]}, sequence="q")
+    wanted = from_table(
+        {"q": [1, 1, 1, 2, 2, 2], "state": ["search", "read", "answer", "search", "answer", "answer"]}, sequence="q"
+    )
     assert samples.states == wanted.states
     assert samples.counts().tolist() == wanted.counts().tolist()  # type: ignore[union-attr]
 
@@ -180,7 +199,8 @@ def test_weeks_of_sessions(tmp_path: Path) -> None:
         ("git commit -am 'x'", "commit"), ("git diff HEAD", "git"), ("sed -i 's/a/b/' x.py", "edit"),
         ("cat <<'EOF' > a.py\nprint()\nEOF", "edit"), ("sed -n '1,20p' x.py", "read"), ("cat x.py", "read"),
         ("grep -rn total . | head", "search"), ("find . -name '*.py'", "search"), ("ls -la", "read"),
-        ("python reproduce.py", "run"), ("pip install -e .", "install"), ("make -j4", "build"), ("ruff check .", "check"),
+        ("python reproduce.py", "run"), ("pip install -e .", "install"), ("make -j4", "build"),
+        ("ruff check .", "check"),
         ("curl -s localhost", "web"), ("echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", "submit"), ("true", "shell"),
     ],
 )  # fmt: skip
@@ -191,9 +211,17 @@ def test_commands_of_a_shell(command: str, state: str) -> None:
 
 
 def test_tools_of_coding_agents_have_common_names() -> None:
-    calls = {("Read", ""): "read", ("str_replace_editor", "view a.py"): "read", ("str_replace_editor", "create a.py"): "edit",
-             ("MultiEdit", ""): "edit", ("Grep", ""): "search", ("Task", ""): "subagent", ("TodoWrite", ""): "plan",
-             ("WebFetch", ""): "web", ("book_flight", ""): "book_flight"}  # fmt: skip
+    calls = {
+        ("Read", ""): "read",
+        ("str_replace_editor", "view a.py"): "read",
+        ("str_replace_editor", "create a.py"): "edit",
+        ("MultiEdit", ""): "edit",
+        ("Grep", ""): "search",
+        ("Task", ""): "subagent",
+        ("TodoWrite", ""): "plan",
+        ("WebFetch", ""): "web",
+        ("book_flight", ""): "book_flight",
+    }
     assert {call: RULE_SETS["coding"].state(*call, False) for call in calls} == calls
 
 
@@ -209,8 +237,8 @@ def test_rules_from_a_file(tmp_path: Path) -> None:
     assert samples.states == ("read", "test")
     for bad, match in (
         ({"rule": [{"tool": "x"}]}, "rule 1: has no state"), ({"rules": []}, "unknown key 'rules'"),
-        ({"rule": [{"state": "a", "tool": "("}]}, "rule 1: not a regular expression"), ({"base": "all"}, "base is 'all'"),
-        ({"errors": "yes"}, "errors is 'yes'"),
+        ({"rule": [{"state": "a", "tool": "("}]}, "rule 1: not a regular expression"),
+        ({"base": "all"}, "base is 'all'"), ({"errors": "yes"}, "errors is 'yes'"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=match):
             StateRules.read(bad)
@@ -224,7 +252,9 @@ def test_rules_from_a_file(tmp_path: Path) -> None:
 def test_tables_in_json_are_still_tables(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text('[{"role": "admin", "state": "a"}, {"role": "user", "state": "b"}]')
     assert identify(tmp_path / "t.json").format == "json"
-    (tmp_path / "m.jsonl").write_text('{"role": "user", "content": "x", "state": "a"}\n{"role": "user", "content": "y", "state": "b"}\n')
+    (tmp_path / "m.jsonl").write_text(
+        '{"role": "user", "content": "x", "state": "a"}\n{"role": "user", "content": "y", "state": "b"}\n'
+    )
     assert identify(tmp_path / "m.jsonl").format == "traces"
     assert from_table(tmp_path / "m.jsonl", format="jsonl").states == ("a", "b")
 

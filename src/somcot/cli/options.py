@@ -124,13 +124,13 @@ class Reading:
         typer.Option(
             metavar="all|COLUMN",
             help="Sequences that really ended, rather than being cut off: all, or a column that says which.",
-            rich_help_panel=EVENTS,
+            rich_help_panel=FILES,
         ),
     ] = None
     end: Annotated[
         str | None,
         typer.Option(
-            metavar="LABEL", help="Append a final state of this name to every sequence.", rich_help_panel=EVENTS
+            metavar="LABEL", help="Append a final state of this name to every sequence.", rich_help_panel=FILES
         ),
     ] = None
     gap: Annotated[
@@ -155,17 +155,17 @@ class Reading:
     ] = None
     tidy: Annotated[
         bool,
-        typer.Option("--tidy", help="Merge labels that differ only in case or spaces.", rich_help_panel=EVENTS),
+        typer.Option("--tidy", help="Merge labels that differ only in case or spaces.", rich_help_panel=FILES),
     ] = False
     top: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Keep the N most frequent states, merge the others.", rich_help_panel=EVENTS
+            min=1, metavar="N", help="Keep the N most frequent states, merge the others.", rich_help_panel=FILES
         ),
     ] = None
     other: Annotated[
         str | None,
-        typer.Option(metavar="LABEL", help="Name of the merged state; 'other' by default.", rich_help_panel=EVENTS),
+        typer.Option(metavar="LABEL", help="Name of the merged state; 'other' by default.", rich_help_panel=FILES),
     ] = None
     classifier: Annotated[
         str | None,
@@ -267,7 +267,6 @@ class Reading:
         if "terminated" in options:
             options["terminated"] = options["terminated"] == "all" or options["terminated"]
         return options
-
 
 
 def flag(name: str) -> str:

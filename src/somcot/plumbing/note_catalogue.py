@@ -457,8 +457,8 @@ CATALOGUE: dict[str, Kind] = {
     "epoch-times": Kind(INFO, "column {column!r} is read as {unit} since 1970, hence from {first} to {last}; name the "
         "unit if that is wrong: [[time_format='{unit}']]",
         "Numbers of this size are usually times since 1970, and periods need dates."),
-    "no-sessions": Kind(ERROR, "{found}; expected sessions of an agent with tool calls; a table of events in JSON is read "
-        "with [[format='json']] or [[format='jsonl']]",
+    "no-sessions": Kind(ERROR, "{found}; expected sessions of an agent with tool calls; a table of events in JSON is "
+        "read with [[format='json']] or [[format='jsonl']]",
         "The file looks like a recording of an agent, but no tool call was found in it. Sessions of text alone have no "
         "sequence of calls to compare."),
     "files-left-out": Kind(CAUTION, "{n:,} file(s) were left out, the first is {file} ({why})",

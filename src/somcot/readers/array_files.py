@@ -20,8 +20,8 @@ from somcot.plumbing.checks import check_count, check_flag, real_array, refuse_m
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.memory import memory_limit, require
 from somcot.plumbing.notes import Note
-from somcot.readers.episodes import join
 from somcot.readers.compression import is_packed
+from somcot.readers.episodes import join
 from somcot.readers.opening import Input, identify, open_bytes, whole
 from somcot.readers.tables import Array
 from somcot.recorded import transforms as changes

@@ -14,14 +14,24 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import PurePosixPath
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from somcot.plumbing.memory import memory_limit
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = ["PACKED", "ZIP", "DamagedError", "entries", "is_packed", "open_entry", "preview", "unpacked", "without_packing"]
+__all__ = [
+    "PACKED",
+    "ZIP",
+    "DamagedError",
+    "entries",
+    "is_packed",
+    "open_entry",
+    "preview",
+    "unpacked",
+    "without_packing",
+]
 
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 ZIP = (b"PK\x03\x04", b"PK\x05\x06")
@@ -97,7 +107,7 @@ class _Unpacked(io.RawIOBase):
         return len(data)
 
 
-def unpacked(stream: io.BufferedReader) -> IO[bytes]:
+def unpacked(stream: io.BufferedReader[Any]) -> IO[bytes]:
     """The unpacked bytes of a stream, recognised by its first bytes; the stream itself if it is not compressed."""
     head = stream.peek(6)[:6]
     packing = next((name for first, name in _PACKINGS.items() if head.startswith(first)), None)
@@ -111,7 +121,7 @@ def unpacked(stream: io.BufferedReader) -> IO[bytes]:
 def preview(head: bytes) -> bytes:
     """The first unpacked bytes of a stream whose first bytes are known; empty if these are too few to unpack any."""
     try:
-        stream = unpacked(io.BufferedReader(io.BytesIO(head)))  # type: ignore[arg-type]
+        stream = unpacked(io.BufferedReader(io.BytesIO(head)))
         raw = getattr(stream, "raw", None)
         if not isinstance(raw, _Unpacked):
             return head
@@ -136,7 +146,7 @@ _PACKINGS = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28
 _OPENED: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {
     "gzip": lambda stream: cast("IO[bytes]", gzip.GzipFile(fileobj=stream)),
     "bzip2": lambda stream: cast("IO[bytes]", bz2.BZ2File(stream)),
-    "xz": lambda stream: cast("IO[bytes]", lzma.LZMAFile(stream)),
+    "xz": lambda stream: cast("IO[bytes]", lzma.LZMAFile(stream)),  # noqa: SIM115
     "zstandard": _zstandard,
 }
 
@@ -194,7 +204,7 @@ def _size(archive: zipfile.ZipFile) -> int:
     return file.seek(0, io.SEEK_END)
 
 
-def open_entry(name: str, stream: IO[bytes], entry: str) -> io.BufferedReader:
+def open_entry(name: str, stream: IO[bytes], entry: str) -> io.BufferedReader[Any]:
     """One file of an archive, unpacked while it is read; archives inside archives are not opened."""
     archive = _archive(name, stream)
     try:

@@ -324,7 +324,7 @@ def _by_content(source: Input, otherwise: str | None) -> str:
 
 
 def _sniff(name: str, head: bytes, otherwise: str | None) -> str:
-    known = next((format for first, format in MAGIC.items() if head.startswith(first)), None)
+    known = next((name_ for first, name_ in MAGIC.items() if head.startswith(first)), None)
     if known is not None or head[8:12] == b"DUCK":
         return known or "duckdb"
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
@@ -512,14 +512,17 @@ def read(
 
     Parameters
     ----------
-    path : path or "-"
-        Tables (.csv .tsv .jsonl .parquet) or a folder of them, event logs (.xes), arrays (.npy .npz), graphs
-        (.graphml .gml .edges) or PRISM files (.tra); "-" is standard input.
+    path : path, pattern, list of paths, or "-"
+        Tables (.csv .tsv .jsonl .json .parquet .arrow .orc .avro .xlsx .sqlite .duckdb .seq), event logs (.xes), traces
+        of AI agents (.traj) and any JSON with them, or several of these files (a folder, an archive, a pattern, a
+        list), arrays (.npy .npz), graphs (.graphml .gml .edges) or PRISM files (.tra); "-" is standard input. Files may
+        be compressed: .gz, .bz2, .xz, .zst or .zip.
     format : str, optional
-        One of csv, tsv, jsonl, parquet, xes, npy, npz, graphml, gml, edges, tra, if the extension does not tell.
+        One of csv, tsv, jsonl, json, parquet, arrow, orc, avro, xlsx, sqlite, duckdb, seq, xes, traces, npy, npz,
+        graphml, gml, edges, tra, if the extension does not tell.
     **options
-        Options of `from_table`, `from_xes`, `read_arrays`, `read_graph` or `read_prism`, depending on the kind of file;
-        options of other kinds are refused.
+        Options of `from_table`, `from_xes`, `from_traces`, `read_arrays`, `read_graph` or `read_prism`, depending on
+        the kind of file; options of other kinds are refused.
 
     Examples
     --------

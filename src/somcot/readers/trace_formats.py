@@ -44,9 +44,11 @@ class _Builder:
         self.failed: dict[int, str] = {}  # the state if it fails
         self.waiting: dict[str, int] = {}  # calls whose result is still to come, by identifier
         self.errors: set[int] = set()
-        self.text: int | None | bool = False  # time of a text that may turn out to be an answer
+        self.text: int | bool | None = False  # time of a text that may turn out to be an answer
 
-    def call(self, tool: Json, arguments: Json = "", *, key: Json = None, time: Json = None, error: bool = False) -> None:
+    def call(
+        self, tool: Json, arguments: Json = "", *, key: Json = None, time: Json = None, error: bool = False
+    ) -> None:
         """A call of a tool."""
         self.text = False
         self._add(str(tool or "unknown"), argument_text(arguments), micros(time), key, error)
@@ -99,7 +101,7 @@ def argument_text(arguments: Json) -> str:
         try:
             arguments = json.loads(arguments)
         except (ValueError, RecursionError):
-            return arguments[:_LONGEST]
+            return str(arguments)[:_LONGEST]
     if isinstance(arguments, Mapping):
         first = [arguments[name] for name in ("command", "cmd", "script", "code") if name in arguments]
         rest = [value for name, value in arguments.items() if name not in ("command", "cmd", "script", "code")]
@@ -110,7 +112,7 @@ def argument_text(arguments: Json) -> str:
 
 
 def micros(time: Json) -> int | None:
-    """A time as microseconds since 1970: ISO text, or a number of seconds, milliseconds, microseconds or nanoseconds."""
+    """A time as microseconds since 1970, from ISO text or a number in s, ms, us or ns."""
     if isinstance(time, bool) or time is None:
         return None
     if isinstance(time, str) and not time.strip().isdigit():
@@ -141,6 +143,8 @@ _SIGNS = {  # texts of which all must occur at the beginning of a file
     "langfuse": (rb'"(traceId|observations)"', rb'"type"\s*:\s*"(SPAN|GENERATION|TOOL|EVENT|AGENT)"'),
     "messages": (rb'"role"\s*:\s*"(system|developer|user|assistant|tool)"', rb'"(content|tool_calls)"'),
 }
+_LISTS = ("messages", "conversation", "trajectory", "history", "items", "traj")
+_ITEMS = ("function_call", "function_call_output", "reasoning", "local_shell_call", "custom_tool_call")
 _SIGNS_READ = {name: [re.compile(sign) for sign in signs] for name, signs in _SIGNS.items()}
 
 
@@ -165,6 +169,11 @@ def dialect_of(value: Json) -> str | None:
     return None
 
 
+def _is_mini(value: Mapping[str, Json]) -> bool:
+    named = str(value.get("trajectory_format", "")).startswith("mini")
+    return "messages" in value and (named or "exit_status" in (value.get("info") or {}))
+
+
 def _has(value: Mapping[str, Json], *names: str) -> bool:
     return all(name in value for name in names)
 
@@ -174,24 +183,20 @@ _DIALECTS: dict[str, Callable[[Mapping[str, Json]], bool]] = {
     "claude": lambda v: "sessionId" in v and ("uuid" in v or "type" in v),
     "codex": lambda v: _has(v, "type", "payload") and isinstance(v["payload"], Mapping),
     "tau": lambda v: _has(v, "task_id", "traj"),
-    "mini": lambda v: str(v.get("trajectory_format", "")).startswith("mini") or ("messages" in v and "exit_status" in (v.get("info") or {})),
+    "mini": lambda v: _is_mini(v),
     "swe": lambda v: isinstance(v.get("trajectory"), list) and all("action" in step for step in v["trajectory"][:3]),
     "langsmith": lambda v: "run_type" in v,
     "langfuse": lambda v: "observations" in v or (_has(v, "traceId", "type") and str(v["type"]).isupper()),
     "message": lambda v: "role" in v or v.get("type") in _ITEMS,
     "messages": lambda v: any(_is_messages(v.get(name)) for name in _LISTS),
 }  # fmt: skip
-_LISTS = ("messages", "conversation", "trajectory", "history", "items", "traj")
-_ITEMS = ("function_call", "function_call_output", "reasoning", "local_shell_call", "custom_tool_call")
 
 
 def _is_messages(value: Json) -> bool:
     return isinstance(value, list) and any(isinstance(m, Mapping) and "role" in m for m in value[:5])
 
 
-def sessions_of(
-    name: str, values: Iterable[Json], state_of: StateOf, unread: Callable[[], None]
-) -> Iterator[Session]:
+def sessions_of(name: str, values: Iterable[Json], state_of: StateOf, unread: Callable[[], None]) -> Iterator[Session]:
     """The sessions in the values of one file.
 
     Parameters
@@ -254,12 +259,11 @@ def _message(session: _Builder, message: Mapping[str, Json]) -> None:
 
 
 def _assistant(session: _Builder, message: Mapping[str, Json], content: Json, time: Json) -> None:
-    if (isinstance(content, str) and content.strip()) or (
-        isinstance(content, list) and any(isinstance(b, Mapping) and b.get("type") in ("text", "output_text") for b in content)
-    ):  # fmt: skip
+    blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
+    if (isinstance(content, str) and content.strip()) or any(b.get("type") in ("text", "output_text") for b in blocks):
         session.says(time)
-    for block in content if isinstance(content, list) else ():
-        if isinstance(block, Mapping) and block.get("type") in ("tool_use", "server_tool_use"):
+    for block in blocks:
+        if block.get("type") in ("tool_use", "server_tool_use"):
             session.call(block.get("name"), block.get("input"), key=block.get("id"), time=time)
     for call in message.get("tool_calls") or ():
         function = call.get("function") or call
@@ -333,7 +337,9 @@ def _conversation(name: str, value: Mapping[str, Json], state_of: StateOf) -> Se
 
 def _tau(name: str, value: Mapping[str, Json], state_of: StateOf) -> Session:
     trial = value.get("trial")
-    session = _Builder(f"{name}: {value['task_id']}/{trial}", state_of, task=str(value["task_id"]), outcome=_outcome(value))
+    session = _Builder(
+        f"{name}: {value['task_id']}/{trial}", state_of, task=str(value["task_id"]), outcome=_outcome(value)
+    )
     for message in value["traj"] or ():
         _message(session, message)
     return session.finish()
@@ -354,7 +360,11 @@ def _mini(name: str, value: Mapping[str, Json], state_of: StateOf) -> Session:
         extra: Mapping[str, Json] = message.get("extra") or {}
         content = message.get("content")
         text = content if isinstance(content, str) else argument_text(content)
-        if message.get("role") == "assistant" and not message.get("tool_calls") and (extra.get("actions") or _BLOCK.search(text)):
+        if (
+            message.get("role") == "assistant"
+            and not message.get("tool_calls")
+            and (extra.get("actions") or _BLOCK.search(text))
+        ):
             actions = [a.get("command") for a in extra.get("actions") or () if isinstance(a, Mapping)]
             for command in actions or _BLOCK.findall(text)[:1]:
                 session.call(_SHELL, command, time=extra.get("timestamp"))

@@ -32,7 +32,9 @@ _SHELLS = (
     "bash|sh|shell|local_shell|exec_command|execute_bash|execute_command|run_command|run_terminal_cmd|run_shell_command|"
     "terminal|powershell|run_in_terminal|unified_exec"
 )
-_AT = r"(?:^|[;&|(\n]\s*|\b(?:sudo|time|xargs|env)\s+(?:\w+=\S+\s+)*|\btimeout\s+\S+\s+|\b(?:poetry|uv|pipenv)\s+run\s+)"
+_AT = (
+    r"(?:^|[;&|(\n]\s*|\b(?:sudo|time|xargs|env)\s+(?:\w+=\S+\s+)*|\btimeout\s+\S+\s+|\b(?:poetry|uv|pipenv)\s+run\s+)"
+)
 _PYTHON = r"python[\d.]*\s+(?:-\w\s+)*"
 _SHELL_RULES = (  # commands of a shell by what they do; the first that fits decides
     ("test", rf"\b(?:pytest|tox|nox|unittest|runtests\.py|jest|vitest|mocha|rspec|ctest|phpunit|bin/test)\b"
@@ -42,9 +44,11 @@ _SHELL_RULES = (  # commands of a shell by what they do; the first that fits dec
     ("commit", rf"{_AT}git\s+(?:-C\s+\S+\s+)?(?:commit|push|merge|rebase|cherry-pick|tag)\b|{_AT}gh\s+pr\s+create"),
     ("edit", rf"{_AT}(?:sed|perl)\s+(?:-\w+\s+)*-\w*i|<<-?\s*['\"]?\w+['\"]?|{_AT}(?:cat|echo|printf|tee)\b[^|;&\n]*>"
              rf"|{_AT}(?:tee|apply_patch|patch|touch|mv|cp|rm|mkdir|ed)\b|{_AT}git\s+(?:apply|checkout|restore|stash|reset)\b"),
-    ("install", rf"{_AT}(?:pip[\d.]*|conda|mamba|apt|apt-get|brew|npm|yarn|pnpm|uv|poetry|cargo|gem)\s+(?:pip\s+)?(?:install|add|sync|i)\b"
+    ("install", rf"{_AT}(?:pip[\d.]*|conda|mamba|apt|apt-get|brew|npm|yarn|pnpm|uv|poetry|cargo|gem)\s+"
+                r"(?:pip\s+)?(?:install|add|sync|i)\b"
                 r"|-m\s+pip\s+install"),
-    ("build", rf"{_AT}(?:make|cmake|ninja|tsc|mvn|gradle|bazel)\b|\b(?:cargo|go|npm\s+run|yarn|pnpm|dotnet|docker)\s+build|setup\.py"),
+    ("build", rf"{_AT}(?:make|cmake|ninja|tsc|mvn|gradle|bazel)\b|setup\.py"
+              r"|\b(?:cargo|go|npm\s+run|yarn|pnpm|dotnet|docker)\s+build"),
     ("check", rf"{_AT}(?:ruff|mypy|flake8|pylint|eslint|black|prettier|clippy|pyright|gofmt)\b|\bcargo\s+clippy"),
     ("git", rf"{_AT}git\b|{_AT}gh\b"),
     ("search", rf"{_AT}(?:grep|egrep|rg|ag|ack|find|fd|locate|which)\b"),
@@ -56,8 +60,9 @@ _SHELL_RULES = (  # commands of a shell by what they do; the first that fits dec
 _CODING_RULES = (  # tools of coding agents under common names
     ("submit", "submit|review_on_submit.*|exit_.*|attempt_completion|finish", ""),
     ("read", "str_replace_.*|edit_anthropic|editor", r"^view\b"),
-    ("edit", "edit|multiedit|write|create|notebookedit|apply_patch|apply_diff|str_replace_.*|edit_anthropic|editor|edit_file|"
-             "write_file|write_to_file|search_replace|replace_in_file|insert.*|create_file|update_file|delete_file", ""),
+    ("edit", "edit|multiedit|write|create|notebookedit|apply_patch|apply_diff|str_replace_.*|edit_anthropic|editor|"
+             "edit_file|write_file|write_to_file|search_replace|replace_in_file|insert.*|create_file|update_file|"
+             "delete_file", ""),
     ("read", "read|view|open|goto|scroll_.*|cat|read_file|view_file|list_files|list_dir|list_directory|ls|notebookread|"
              "read_many_files|get_file_contents", ""),
     ("search", "grep|glob|search.*|find_file|codebase_search|file_search|grep_search|code_search|tool_search", ""),
@@ -114,7 +119,7 @@ class StateRules(NamedTuple):
         Examples
         --------
         >>> rules = StateRules.read({"rule": [{"tool": "bash", "arguments": r"\bpytest\b", "state": "test"}]})
-        >>> rules.state("Bash", "pytest -q", False), rules.state("Bash", "pytest", True), rules.state("Read", "a", False)
+        >>> rules.state("Bash", "pytest -q", False), rules.state("Bash", "pytest", True), rules.state("Read", "", False)
         ('test', 'test error', 'Read')
         """
         if isinstance(rules, StateRules):
@@ -125,7 +130,9 @@ class StateRules(NamedTuple):
             return cls._from_file(Path(rules))
         if not isinstance(rules, Mapping):
             known = ", ".join(map(repr, RULE_SETS))
-            raise TypeError(f"state_rules: found {type(rules).__name__}, expected a TOML file, a mapping, or one of {known}")
+            raise TypeError(
+                f"state_rules: found {type(rules).__name__}, expected a TOML file, a mapping, or one of {known}"
+            )
         return cls._from_mapping("state_rules", rules)
 
     @classmethod
@@ -134,9 +141,13 @@ class StateRules(NamedTuple):
         try:
             content = tomllib.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise ValueError(f"state_rules: there is no file {str(path)!r}; name a TOML file, or one of {known}") from None
+            raise ValueError(
+                f"state_rules: there is no file {str(path)!r}; name a TOML file, or one of {known}"
+            ) from None
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise ValueError(f"{path}: not a readable TOML file ({error}); expected [[rule]] with tool and state") from None
+            raise ValueError(
+                f"{path}: not a readable TOML file ({error}); expected [[rule]] with tool and state"
+            ) from None
         return cls._from_mapping(str(path), content)
 
     @classmethod
@@ -152,7 +163,9 @@ class StateRules(NamedTuple):
         options = {name: content[name] for name in ("errors", "reply", "unmatched") if name in content}
         for name, kind in (("errors", bool), ("reply", str), ("unmatched", str)):
             if not isinstance(options.get(name, kind()), kind):
-                raise ValueError(f"{source}: {name} is {options[name]!r}, expected {'true or false' if kind is bool else 'a text'}")
+                raise ValueError(
+                    f"{source}: {name} is {options[name]!r}, expected {'true or false' if kind is bool else 'a text'}"
+                )
         return RULE_SETS[base]._replace(rules=(*rules, *RULE_SETS[base].rules), **options)
 
 
@@ -200,7 +213,11 @@ class _Tally:
         name = source.name
         if not self.n_sessions - self.n_empty:
             why = f": {self.files[0][1]}" if self.files else ""
-            found = f"{self.n_sessions:,} session(s) without a tool call" if self.n_sessions else f"no session of an agent{why}"
+            found = (
+                f"{self.n_sessions:,} session(s) without a tool call"
+                if self.n_sessions
+                else f"no session of an agent{why}"
+            )
             raise ValueError(Note("no-sessions", name, found=found))
         if self.files:
             first, why = self.files[0]
@@ -306,7 +323,7 @@ def _first_line_is_complete(head: bytes) -> bool:
     """Whether a file is read line by line: its first line is an object, or is longer than what is known of it."""
     line, sign, _ = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")
     if not sign:
-        return line.rstrip().endswith(b"}") and not line.strip() == b"{" if len(head) < 1 << 16 else False
+        return len(head) < 1 << 16 and line.rstrip().endswith(b"}")
     try:
         json.loads(line)
     except (ValueError, RecursionError):
@@ -346,8 +363,8 @@ def from_traces(
     Returns
     -------
     Samples
-        ``episode_attributes`` holds task, model, outcome, agent and cost of each session. Arguments, messages and results are
-        not kept.
+        ``episode_attributes`` holds task, model, outcome, agent and cost of each session. Arguments, messages and
+        results are not kept.
 
     Examples
     --------

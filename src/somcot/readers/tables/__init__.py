@@ -63,7 +63,6 @@ Batch: TypeAlias = Sequence[Entry] | ArrowArray  # a batch of entries of a colum
 Rows: TypeAlias = Mapping[str, Batch]
 
 
-
 def _row(number: int) -> str:
     return f"row {number}"
 

@@ -315,7 +315,9 @@ class _LongLineError(Exception):
     """A line is longer than a small block."""
 
 
-def _parsed(source: Input, stream: _Prefixed, header: Header, wanted: Sequence[str], block: int) -> Iterator[ArrowTable]:
+def _parsed(
+    source: Input, stream: _Prefixed, header: Header, wanted: Sequence[str], block: int
+) -> Iterator[ArrowTable]:
     pa = arrow()
     from pyarrow import csv as pacsv
 

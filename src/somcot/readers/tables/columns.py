@@ -37,7 +37,7 @@ __all__ = [
 
 # --- The roles of columns: as named by the user, or by default names
 
-# Usual names of columns, in any case and with blanks, dots or hyphens for underscores; the first one in a table is used.
+# Usual names of columns, in any case and with blanks, dots or hyphens for underscores; the first in a table is used.
 USUAL = {
     "state": ("state", ACTIVITY, "activity", "event", "event_name", "event_type", "action", "page"),
     "sequence": (

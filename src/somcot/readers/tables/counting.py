@@ -121,7 +121,9 @@ def count_table(
         try:
             total = part if total is None else total.merge(part)
         except ValueError as error:
-            raise ValueError(f"{file.name}: {str(error).removeprefix('other: ')}; name the files in order of time") from None
+            raise ValueError(
+                f"{file.name}: {str(error).removeprefix('other: ')}; name the files in order of time"
+            ) from None
     assert total is not None
     return _checked([file.name for file in files], total).with_start(initial)
 
@@ -238,9 +240,7 @@ class _File:
     def _times(self, block: dict[str, list[Batch]]) -> Floats | None:
         if self.columns.time is None:
             return None
-        column = NumberColumn(
-            self.table.name, self.columns.time, times=True, time_format=self.columns.time_format
-        )
+        column = NumberColumn(self.table.name, self.columns.time, times=True, time_format=self.columns.time_format)
         for values in block[self.columns.time]:
             column.add(values)
         return column.floats()

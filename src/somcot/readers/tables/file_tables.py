@@ -47,7 +47,9 @@ class FileOptions(NamedTuple):
         """Refuse options of other formats, which would have no effect."""
         for name, formats in (("table", ("xlsx", "sqlite", "duckdb")), ("query", ("sqlite", "duckdb"))):
             if getattr(self, name) is not None and source.format not in formats:
-                raise ValueError(f"{name}: only for {' and '.join(formats)} files, but {source.name} is not; leave it out")
+                raise ValueError(
+                    f"{name}: only for {' and '.join(formats)} files, but {source.name} is not; leave it out"
+                )
         if self.table is not None and self.query is not None:
             raise ValueError("query: both table and query are given; leave one out")
 
@@ -63,7 +65,9 @@ def _needed(package: str, source: Input, install: str) -> ModuleType:
     try:
         return importlib.import_module(package)
     except ImportError:
-        raise ImportError(f"{source.name}: reading a .{source.format} file needs {install}: pip install {install}") from None
+        raise ImportError(
+            f"{source.name}: reading a .{source.format} file needs {install}: pip install {install}"
+        ) from None
 
 
 def _seekable(source: Input, stream: IO[bytes]) -> IO[bytes]:
@@ -171,8 +175,8 @@ def _elements(source: Input, head: bytes, stream: IO[bytes], longest: int) -> It
                 except json.JSONDecodeError:
                     if ended:
                         raise ValueError(
-                            f"{source.name}: element {number} of the array is cut short or not valid JSON; the file may "
-                            "be truncated: write or copy it again"
+                            f"{source.name}: element {number} of the array is cut short or not valid JSON; the file "
+                            "may be truncated: write or copy it again"
                         ) from None
                 data = stream.read(max(1 << 20, len(text) - at))
                 text, at, ended = text[at:] + decode(data, final=not data), 0, not data
@@ -202,8 +206,8 @@ def _objects(source: Input, stream: IO[bytes]) -> Iterator[tuple[str, dict[str, 
             lists = [v for v in value.values() if isinstance(v, list)] if isinstance(value, dict) else []
             if len(lists) != 1:
                 raise ValueError(
-                    f"{source.name}: a JSON document without a single list of rows; expected an array of objects, or one "
-                    "object per line (pandas: orient='records')"
+                    f"{source.name}: a JSON document without a single list of rows; expected an array of objects, or "
+                    "one object per line (pandas: orient='records')"
                 )
             items: Iterable[tuple[str, Entry]] = ((f"element {k}", v) for k, v in enumerate(lists[0], 1))
         else:
@@ -337,7 +341,9 @@ def _avro(source: Input, stream: IO[bytes], _: FileOptions) -> Table:
         reader = fastavro.reader(stream)
         columns = [field["name"] for field in reader.writer_schema["fields"]]
     except (ValueError, KeyError, TypeError, EOFError) as error:
-        raise ValueError(f"{source.name}: not a readable Avro file ({str(error)[:120]}); write or copy it again") from None
+        raise ValueError(
+            f"{source.name}: not a readable Avro file ({str(error)[:120]}); write or copy it again"
+        ) from None
 
     def rows() -> Iterator[tuple[str, dict[str, Entry]]]:
         try:
@@ -411,9 +417,9 @@ def _sqlite(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
         connection.execute("PRAGMA query_only = ON")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1 << 26)
         connection.set_authorizer(
-            lambda action, _, name, *__: sqlite3.SQLITE_OK
-            if action in _HARMLESS and name not in _UNSAFE
-            else sqlite3.SQLITE_DENY
+            lambda action, _, name, *__: (
+                sqlite3.SQLITE_OK if action in _HARMLESS and name not in _UNSAFE else sqlite3.SQLITE_DENY
+            )
         )
         names = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
         inner = _selection(source, options, [name for name in names if not name.startswith("sqlite_")])
@@ -483,7 +489,7 @@ def _duckdb(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
     duckdb = _needed("duckdb", source, "duckdb")
     if source.path is None or source.entry is not None or is_packed(stream):
         raise ValueError(f"{source.name}: a DuckDB database must be a file of its own; unpack it and name the file")
-    closed = {name: "false" for name in ("enable_external_access", "autoinstall_known_extensions")}
+    closed = dict.fromkeys(("enable_external_access", "autoinstall_known_extensions"), "false")
     closed["autoload_known_extensions"] = "false"
     try:
         connection = duckdb.connect(str(source.path), read_only=True, config=closed)
@@ -492,7 +498,9 @@ def _duckdb(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
         columns = [row[0] for row in connection.execute(f"SELECT * FROM {inner} LIMIT 0").description]
     except duckdb.Error as error:
         first = str(error).partition("\n")[0][:160]
-        raise ValueError(f"{source.name}: the query failed ({first}); check the names, or copy the file again") from None
+        raise ValueError(
+            f"{source.name}: the query failed ({first}); check the names, or copy the file again"
+        ) from None
 
     def batches(wanted: Sequence[str]) -> Iterator[Rows]:
         with contextlib.closing(connection):

@@ -42,7 +42,7 @@ class Period(NamedTuple):
 
     unit: int
     name: Callable[[datetime], str]
-    order: Callable[[datetime], object] = lambda moment: moment  # noqa: E731
+    order: Callable[[datetime], object] = lambda moment: moment
 
 
 _HOUR, _DAY = 3_600_000_000, 86_400_000_000
@@ -280,8 +280,8 @@ def split_periods(
 def _time_column(table: Table, by: str, time: str | None) -> str:
     """The column with the times, for a period that is not a column."""
     listed = ", ".join(table.columns[:12])
-    if by not in PERIODS:
-        close = f"; did you mean 'case:{by}'?" if f"case:{by}" in table.columns else ""
+    close = f"; did you mean 'case:{by}'?" if f"case:{by}" in table.columns else ""
+    if by not in PERIODS or close:
         raise ValueError(
             f"{table.name}: there is no column {by!r}, and it is none of {', '.join(PERIODS)}; the columns are "
             f"{listed}{close}"

@@ -35,7 +35,8 @@ _TRUTH = {"true": True, "t": True, "yes": True, "1": True, "false": False, "f": 
 
 # --- Notations of times
 
-_MONTHS = {m: k for k, m in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)}
+_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTHS = {name: k for k, name in enumerate(_NAMES, 1)}
 _CLOCK = r"(?:[ T:,]\s*(?P<h>\d{1,2}):(?P<m>\d\d)(?::(?P<s>\d\d)(?:[.,](?P<f>\d+))?)?)?\s*(?P<p>[ap]\.?m\.?)?"
 _ZONE = r"\s*(?P<z>UTC|GMT|Z|[+-]\d\d:?\d\d)?\]?"
 _NOTATIONS = {

@@ -53,9 +53,7 @@ class Columns:
             if roles.sequence is None
             else RunColumn(table.name, roles.sequence, is_text=table.is_text, place=table.place)
         )
-        self.more = {
-            name: LabelColumn(table.name, name, is_text=table.is_text, is_state=False) for name in roles.more
-        }
+        self.more = {name: LabelColumn(table.name, name, is_text=table.is_text, is_state=False) for name in roles.more}
         self.time = None if roles.time is None else self._numbers(roles.time, times=True)
         self.reward = None if roles.reward is None else self._numbers(roles.reward)
         self.terminated = (
