@@ -80,7 +80,7 @@ shares = [samples.visits / samples.visits.sum() for samples in (before, after)]
 places = np.arange(len(before.states))
 for k, (name, share) in enumerate(zip(("before", "after"), shares, strict=True)):
     plt.bar(places + 0.4 * k, share, 0.4, label=name)
-plt.xticks(places + 0.2, before.states)
+plt.xticks(places + 0.2, [str(state) for state in before.states])
 plt.ylabel("share of the calls")
 plt.legend()
 plt.show()

@@ -163,7 +163,7 @@ def test_folders_patterns_lists_and_archives_are_one_table(log: pd.DataFrame, pl
         same(of(source), of(plain))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            counts = count_table(source)  # type: ignore[arg-type]
+            counts = count_table(source)
         assert np.array_equal(np.asarray(counts.counts()), np.asarray(of(plain).counts()))
     with pytest.raises(ValueError, match="no file matches"):
         identify(str(tmp_path / "*.none"))
@@ -184,7 +184,7 @@ def test_nested_fields(tmp_path: Path) -> None:
     ]
     for samples in found:
         same(samples, found[0])
-    assert found[0].counts().tolist() == [[0, 3], [3, 0]]  # type: ignore[union-attr]
+    assert found[0].counts().tolist() == [[0, 3], [3, 0]]
     with pytest.raises(ValueError, match=r"there is no column 'event.type'"):
         from_table(tmp_path / "t.json", state="event.type")
     with pytest.raises(ValueError, match=r"there is no column 'event.type'|no column"):

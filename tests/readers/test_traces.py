@@ -169,7 +169,7 @@ def test_spans_of_the_sdk(tmp_path: Path) -> None:
         {"q": [1, 1, 1, 2, 2, 2], "state": ["search", "read", "answer", "search", "answer", "answer"]}, sequence="q"
     )
     assert samples.states == wanted.states
-    assert samples.counts().tolist() == wanted.counts().tolist()  # type: ignore[union-attr]
+    assert samples.counts().tolist() == wanted.counts().tolist()
 
 
 def test_groups_of_sessions(tmp_path: Path) -> None:

@@ -370,7 +370,7 @@ def _of_piped_archive(name: str, stream: IO[bytes], format: str | None) -> Input
     inner = _container(names) if format is None else None
     if inner is not None:
         data.seek(0)
-        return Input(name, inner, None, io.BufferedReader(data))  # type: ignore[arg-type]
+        return Input(name, inner, None, io.BufferedReader(data))
     tables = [entry for entry in names if format or format_of(entry)] or names
     if len(tables) > 1:
         raise ValueError(f"{name}: an archive of {len(tables)} tables through a pipe; name the file instead")

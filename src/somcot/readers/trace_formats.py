@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
 
-__all__ = ["ATTRIBUTES", "Session", "StateOf", "dialect_of", "is_trace", "sessions_of"]
+__all__ = ["ATTRIBUTES", "Session", "StateOf", "dialect_of", "sessions_of"]
 
 Json: TypeAlias = Any
 StateOf: TypeAlias = Callable[[str, str, bool], str | None]  # of a tool, its arguments as text, and whether it failed
@@ -130,33 +130,10 @@ def micros(time: Json) -> int | None:
     return None if factor is None else int(number * factor)
 
 
-# --- Which format a file has
+# --- Which format a value has
 
-_SIGNS = {  # texts of which all must occur at the beginning of a file
-    "otlp": (rb'"resource_?[sS]pans"',),
-    "claude": (rb'"sessionId"', rb'"(uuid|leafUuid|messageId|operation)"', rb'"type"'),
-    "codex": (rb'"type"\s*:\s*"(session_meta|response_item|turn_context|event_msg)"', rb'"payload"'),
-    "tau": (rb'"task_id"', rb'"traj"'),
-    "mini": (rb'"(trajectory_format|exit_status)"', rb'"(info|messages)"'),
-    "swe": (rb'"trajectory"\s*:\s*\[', rb'"action"', rb'"observation"'),
-    "langsmith": (rb'"run_type"', rb'"(trace_id|parent_run_id)"'),
-    "langfuse": (rb'"(traceId|observations)"', rb'"type"\s*:\s*"(SPAN|GENERATION|TOOL|EVENT|AGENT)"'),
-    "messages": (rb'"role"\s*:\s*"(system|developer|user|assistant|tool)"', rb'"(content|tool_calls)"'),
-}
 _LISTS = ("messages", "conversation", "trajectory", "history", "items", "traj")
 _ITEMS = ("function_call", "function_call_output", "reasoning", "local_shell_call", "custom_tool_call")
-_SIGNS_READ = {name: [re.compile(sign) for sign in signs] for name, signs in _SIGNS.items()}
-
-
-def is_trace(head: bytes) -> bool:
-    """Whether a JSON file that begins like this holds sessions of agents.
-
-    Examples
-    --------
-    >>> is_trace(b'[{"role": "user", "content": "hello"}]'), is_trace(b'{"user": 7, "page": "home"}')
-    (True, False)
-    """
-    return any(all(sign.search(head) for sign in signs) for signs in _SIGNS_READ.values())
 
 
 def dialect_of(value: Json) -> str | None:

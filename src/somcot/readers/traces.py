@@ -16,7 +16,7 @@ from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note
 from somcot.readers.opening import Input, Source, identify, open_bytes
 from somcot.readers.tables import Batch, Rows, Table
-from somcot.readers.trace_formats import ATTRIBUTES, REPLY, Session, is_trace, sessions_of
+from somcot.readers.trace_formats import ATTRIBUTES, REPLY, Session, sessions_of
 from somcot.samples import Samples
 
 __all__ = ["RULE_SETS", "StateRules", "from_traces", "is_trace", "open_traces"]
@@ -192,6 +192,33 @@ RULE_SETS = {
     "coding": StateRules((*(_rule(tool, arguments, state) for state, tool, arguments in _CODING_RULES), *_OF_SHELLS)),
     "names": StateRules(),
 }
+
+
+# --- Which format a file has
+
+_SIGNS = {  # texts of which all must occur at the beginning of a file
+    "otlp": (rb'"resource_?[sS]pans"',),
+    "claude": (rb'"sessionId"', rb'"(uuid|leafUuid|messageId|operation)"', rb'"type"'),
+    "codex": (rb'"type"\s*:\s*"(session_meta|response_item|turn_context|event_msg)"', rb'"payload"'),
+    "tau": (rb'"task_id"', rb'"traj"'),
+    "mini": (rb'"(trajectory_format|exit_status)"', rb'"(info|messages)"'),
+    "swe": (rb'"trajectory"\s*:\s*\[', rb'"action"', rb'"observation"'),
+    "langsmith": (rb'"run_type"', rb'"(trace_id|parent_run_id)"'),
+    "langfuse": (rb'"(traceId|observations)"', rb'"type"\s*:\s*"(SPAN|GENERATION|TOOL|EVENT|AGENT)"'),
+    "messages": (rb'"role"\s*:\s*"(system|developer|user|assistant|tool)"', rb'"(content|tool_calls)"'),
+}
+_SIGNS_READ = {name: [re.compile(sign) for sign in signs] for name, signs in _SIGNS.items()}
+
+
+def is_trace(head: bytes) -> bool:
+    """Whether a JSON file that begins like this holds sessions of agents.
+
+    Examples
+    --------
+    >>> is_trace(b'[{"role": "user", "content": "hello"}]'), is_trace(b'{"user": 7, "page": "home"}')
+    (True, False)
+    """
+    return any(all(sign.search(head) for sign in signs) for signs in _SIGNS_READ.values())
 
 
 # --- Files of sessions as one table

@@ -218,7 +218,7 @@ def _open_file(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
     if source.format == "xes":
         return open_log(source, stream, options.lifecycle)
     text = as_utf8(stream, options.encoding) if source.format in ("csv", "tsv", "json", "jsonl") else stream
-    table = open_file_table(source, text, options)
+    table = _lines(source, stream, options) if source.format == "seq" else open_file_table(source, text, options)
     if table is not None:
         batches = table.batches
         return table._replace(batches=lambda wanted: _with_names(source, batches(wanted)))
@@ -401,7 +401,38 @@ class _Recoded(io.RawIOBase):
         return n
 
 
-# --- Wide tables: a row for each sequence
+# --- A sequence per line, and wide tables: a row for each sequence
+
+
+def _lines(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
+    """A sequence per line, its states separated by blanks or a delimiter; lines that begin with % or # are comments."""
+
+    def batches(wanted: Sequence[str]) -> Iterator[Rows]:
+        sequence: list[int] = []
+        state: list[str] = []
+        for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE + 1), b""), 1):
+            if len(line) > LONGEST_LINE:
+                raise ValueError(f"{source.name}: line {number} is longer than {LONGEST_LINE >> 20} MB")
+            text = line.decode(options.encoding).strip()
+            if not text or text[0] in "%#":
+                continue
+            mark = options.delimiter or next((sign for sign in "\t;," if sign in text), None)
+            states = [part.strip() for part in text.split(mark)]
+            sequence += [number] * len(states)
+            state += states
+            if len(state) >= 1 << 16:
+                yield _of_lines(wanted, sequence, state)
+                sequence, state = [], []
+        if state:
+            yield _of_lines(wanted, sequence, state)
+
+    return Table(source.name, ["sequence", "state"], True, batches, defaults={"sequence": "sequence", "state": "state"})
+
+
+def _of_lines(wanted: Sequence[str], sequence: list[int], state: list[str]) -> Rows:
+    both: dict[str, list[Any]] = {"sequence": sequence, "state": state}
+    return {name: both[name] for name in wanted}
+
 
 _VOID = ("", "*", "%", "NA", "nan", "NaN")  # cells after the end of a sequence
 

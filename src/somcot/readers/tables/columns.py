@@ -383,7 +383,8 @@ class RunColumn:
         self._numbers = Growing()  # names of runs, as long as they are integers
         self._texts: list[ArrowArray] | None = None  # otherwise, if they are text
         self._others: LabelColumn | None = None  # otherwise
-        self._last: object = None
+        self._last: object = None  # name of the last run
+        self._code = -1  # or its code among the others
         self._blank = 0, 0  # rows without a name: the first, counted from 1, and their number
 
     def add(self, values: Batch) -> None:
@@ -410,7 +411,7 @@ class RunColumn:
         begins = _run_begins(keys)
         places = to_arrow(begins)
         names = values.dictionary.take(values.indices.take(places)) if coded else values.take(places)
-        first, last = (name.as_py() for name in (names[0], names[len(names) - 1]))
+        first, last = names.slice(0, 1).to_pylist()[0], names.slice(len(names) - 1).to_pylist()[0]
         if self.n_rows and first == self._last:
             names, begins = names.slice(1), begins[1:]
         self._last = last
@@ -451,11 +452,11 @@ class RunColumn:
         if self._others is None:
             if self.n_rows:
                 raise ValueError(f"{self.source}: column {self.name!r} changes its type between parts; use one type")
-            self._others, self._last = LabelColumn(self.source, self.name, is_text=self.is_text), -1
+            self._others = LabelColumn(self.source, self.name, is_text=self.is_text)
         codes = self._others.coded(values)
-        begins = np.flatnonzero(np.diff(codes.astype(np.int64), prepend=self._last))
+        begins = np.flatnonzero(np.diff(codes.astype(np.int64), prepend=self._code))
         self._numbers.append(codes[begins])
-        self._last = int(codes[-1])
+        self._code = int(codes[-1])
         return begins
 
     def finish(self) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""Files as tables, except CSV: JSON, columnar files, spreadsheets, databases, a sequence per line.
+"""Files as tables, except CSV: JSON, columnar files, spreadsheets and databases.
 
 Packages that only some formats need are imported on use; an error names the one to install. Databases are opened
 read-only, and nothing that they contain is executed.
@@ -512,35 +512,7 @@ def _duckdb(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
     return Table(source.name, columns, False, batches)
 
 
-# --- A sequence per line
-
-
-def _lines(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
-    """A sequence per line, its states separated by blanks or a delimiter; lines that begin with % or # are comments."""
-
-    def batches(wanted: Sequence[str]) -> Iterator[Rows]:
-        sequence: list[int] = []
-        state: list[str] = []
-        for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE + 1), b""), 1):
-            if len(line) > LONGEST_LINE:
-                raise ValueError(f"{source.name}: line {number} is longer than {LONGEST_LINE >> 20} MB")
-            text = line.decode(options.encoding).strip()
-            if not text or text[0] in "%#":
-                continue
-            mark = options.delimiter or next((sign for sign in "\t;," if sign in text), None)
-            states = [part.strip() for part in text.split(mark)]
-            sequence += [number] * len(states)
-            state += states
-            if len(state) >= _ROWS:
-                yield {name: {"sequence": sequence, "state": state}[name] for name in wanted}
-                sequence, state = [], []
-        if state:
-            yield {name: {"sequence": sequence, "state": state}[name] for name in wanted}
-
-    return Table(source.name, ["sequence", "state"], True, batches, defaults={"sequence": "sequence", "state": "state"})
-
-
 _FORMATS: dict[str, Callable[[Input, IO[bytes], FileOptions], Table]] = {
     "json": _json, "jsonl": _json, "parquet": _parquet, "arrow": _arrow, "orc": _orc, "avro": _avro, "xlsx": _xlsx,
-    "sqlite": _sqlite, "duckdb": _duckdb, "seq": _lines,
+    "sqlite": _sqlite, "duckdb": _duckdb,
 }  # fmt: skip

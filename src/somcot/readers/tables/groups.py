@@ -235,7 +235,7 @@ def _on_seen_states(groups: dict[Hashable, Samples]) -> dict[Hashable, Samples]:
             now=place[samples.now],
             following=place[samples.following],
             initial=None if samples.initial is None else samples.initial[seen],
-            rewards=None if samples.rewards is None else samples.rewards.at(np.flatnonzero(seen)),
+            rewards=None if samples.rewards is None else samples.rewards.at(np.flatnonzero(seen).astype(np.int32)),
         )
         for label, samples in groups.items()
     }

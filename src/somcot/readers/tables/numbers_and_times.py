@@ -58,7 +58,7 @@ def check_time_format(text: str | None) -> str | None:
     >>> check_time_format("%d/%m/%Y"), check_time_format("day-first"), check_time_format("ms")
     ('%d/%m/%Y', 'day-first', 'ms')
     """
-    if text is None or (isinstance(text, str) and ("%" in text or text in (DAY_FIRST, MONTH_FIRST, *_UNITS))):
+    if text is None or "%" in str(text) or text in (DAY_FIRST, MONTH_FIRST, *_UNITS):
         return text
     raise ValueError(
         f"time_format: found {text!r}, expected a pattern such as '%d/%m/%Y %H:%M', '{DAY_FIRST}', '{MONTH_FIRST}', or "
