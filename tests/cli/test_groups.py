@@ -48,7 +48,9 @@ def test_two_groups_are_what_two_files_are(log: Path, tmp_path: Path) -> None:
     frame = pd.read_csv(log)
     for device in ("desktop", "mobile"):
         frame[frame.device == device].to_csv(tmp_path / f"{device}.csv", index=False)
-    by = run("distance", log, "--by", "device", "--groups", "desktop", "mobile", "--discount", 0.8, "--method", "plugin")
+    by = run(
+        "distance", log, "--by", "device", "--groups", "desktop", "mobile", "--discount", 0.8, "--method", "plugin"
+    )
     two = run("distance", tmp_path / "desktop.csv", tmp_path / "mobile.csv", "--discount", 0.8, "--method", "plugin")
     assert by["distance"] == pytest.approx(two["distance"])
     assert by["x"]["source"] == "device desktop"  # type: ignore[index]
@@ -89,13 +91,17 @@ def test_sessions_of_agents(tmp_path: Path) -> None:
     for name, tools in (("before", "read edit test"), ("after", "edit read test")):
         (tmp_path / name).mkdir()
         for k in range(20):
-            blocks = [{"type": "tool_use", "id": str(i), "name": t} for i, t in enumerate((tools + " " + tools).split())]
+            blocks = [
+                {"type": "tool_use", "id": str(i), "name": t} for i, t in enumerate((tools + " " + tools).split())
+            ]
             lines = [{"role": "assistant", "model": name, "content": [block]} for block in blocks]
             (tmp_path / name / f"{k}.jsonl").write_text("\n".join(map(json.dumps, lines)))
     files = tmp_path / "before", tmp_path / "after"
     assert run("test", *files, "--discount", 0.8)["pvalue"] <= 0.01  # type: ignore[operator]
     one = run("distance", *files, "--discount", 0.8, "--method", "plugin")
-    both = run("distance", tmp_path, "--by", "model", "--groups", "before", "after", "--discount", 0.8, "--method", "plugin")
+    both = run(
+        "distance", tmp_path, "--by", "model", "--groups", "before", "after", "--discount", 0.8, "--method", "plugin"
+    )
     assert one["distance"] == pytest.approx(both["distance"])
     rules = tmp_path / "rules.toml"
     rules.write_text('[[rule]]\ntool = "read|edit"\nstate = "work"\n')
