@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Hashable, Mapping, Sequence
@@ -161,7 +162,10 @@ def _identified(path: str, format: str | None) -> Input:  # noqa: A002
 
 
 def _refuse_shared_streams(sources: Sequence[Input]) -> None:
-    streams = [os.fstat(source.stream.fileno()) for source in sources if source.stream is not None]
+    streams = []
+    for stream in (source.stream for source in sources if source.stream is not None):
+        with contextlib.suppress(OSError):  # an archive from a pipe is in memory
+            streams.append(os.fstat(stream.fileno()))
     if len(streams) == 2 and os.path.samestat(*streams):
         raise ValueError(f"{sources[0].name}: named twice; it can be read only once, so name a file for one of the two")
 
