@@ -19,7 +19,7 @@ from somcot.recorded import transforms as changes
 from somcot.recorded.counts import Counts, choose_start, counts_card
 from somcot.recorded.labels import encode
 from somcot.recorded.pair_counts import PairCounts, count_pairs
-from somcot.recorded.recording import RewardSums
+from somcot.recorded.recording import EventTimes, RewardSums
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -58,6 +58,8 @@ class Samples:
         Number of steps that do not begin where the previous step ended, without a recorded reason.
     overlap : int
         Number of overlapping steps counted per time interval; above 1 they are not independent.
+    times : EventTimes or None
+        When the states were entered, if a reader was told to keep it (`keep_times`), for `Monitor`.
 
     Examples
     --------
@@ -84,6 +86,7 @@ class Samples:
     n_gaps: int = 0
     overlap: int = 1
     stationary: bool = False
+    times: EventTimes | None = None
 
     def __post_init__(self) -> None:
         for name in ("now", "following"):
@@ -371,7 +374,9 @@ class Samples:
         lengths = np.diff(self.offsets)[chosen]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         steps = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], lengths)
-        return replace(self, now=self.now[steps], following=self.following[steps], offsets=offsets, terminated=ends)
+        return replace(
+            self, now=self.now[steps], following=self.following[steps], offsets=offsets, terminated=ends, times=None
+        )
 
     def with_order(self, k: int) -> Samples:
         """Make words of k consecutive states the states, for processes of higher Markov order (see `markov_order`).

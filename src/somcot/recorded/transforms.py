@@ -146,6 +146,7 @@ def with_order(samples: Samples, k: int) -> Samples:
         offsets=longer.offsets,
         terminated=None if samples.terminated is None else samples.terminated[longer.kept],
         rewards=None if samples.rewards is None else samples.rewards.at(last),
+        times=None,
     )
 
 
@@ -191,6 +192,7 @@ def connected(samples: Samples, name: str = "connected") -> Samples:
         terminated=None,
         initial=None,
         rewards=None if samples.rewards is None else samples.rewards.at(inside),
+        times=None,
     )
 
 
@@ -213,6 +215,7 @@ def merged(samples: Samples, other: Samples) -> Samples:
         states=union,
         now=np.concatenate([samples.now, moved[other.now]]),
         following=np.concatenate([samples.following, moved[other.following]]),
+        times=None,
         offsets=recording.joined_offsets(samples.offsets, other.offsets),
         terminated=recording.joined_flags(samples.terminated, samples.n_units, other.terminated, other.n_units),
         initial=start,

@@ -38,6 +38,7 @@ def from_table(
     top: int | None = None,
     other: Hashable = "other",
     initial: Hashable | ArrayLike | Mapping[Hashable, float] | None = None,
+    keep_times: bool = False,
     format: str | None = None,  # noqa: A002
     encoding: str = "utf-8",
     delimiter: str | None = None,
@@ -87,6 +88,8 @@ def from_table(
         Label of the merged remaining states.
     initial : label, mapping, array_like or "stationary", optional
         The initial distribution, as for `Samples.from_trajectories`; by default from the first rows of the sequences.
+    keep_times : bool
+        Keep the times of the rows (their numbers, without a column of times) in ``samples.times``, for `Monitor`.
     format, encoding, delimiter : str, optional
         Format of a file, if its extension does not tell.
 
@@ -114,7 +117,7 @@ def from_table(
     >>> from_table(visits, sequence="user", time="ts", state="page", end="left").counts().tolist()
     [[0, 0, 1, 1], [2, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0]]
     """
-    options = TableOptions(terminated, end, gap, missing, tidy, top, other, initial)
+    options = TableOptions(terminated, end, gap, missing, tidy, top, other, initial, keep_times)
     check_binning(binning)
     with open_table(data, format=format, encoding=encoding, delimiter=delimiter) as table:
         roles = roles_of(table, state, sequence, time, reward, terminated)
@@ -138,6 +141,7 @@ def from_xes(
     top: int | None = None,
     other: Hashable = "other",
     initial: Hashable | ArrayLike | Mapping[Hashable, float] | None = None,
+    keep_times: bool = False,
     format: str | None = None,  # noqa: A002
 ) -> Samples:
     """Read an event log in XES (.xes, .xes.gz): traces are sequences, and the names of events are states.
@@ -158,7 +162,7 @@ def from_xes(
         Which events to keep, by their ``lifecycle:transition``, case-insensitive: "complete" by default, since one
         activity is often several events (schedule, start, complete); events without a transition are kept; "all" keeps
         all. The default is "all" if the transition is part of the state.
-    reward, terminated, end, gap, missing, tidy, top, other, initial, format
+    reward, terminated, end, gap, missing, tidy, top, other, initial, keep_times, format
         As for `from_table`.
 
     Examples
@@ -171,7 +175,7 @@ def from_xes(
     >>> from_xes(file, end="closed").states
     ('order', 'pay', 'closed')
     """
-    options = TableOptions(terminated, end, gap, missing, tidy, top, other, initial)
+    options = TableOptions(terminated, end, gap, missing, tidy, top, other, initial, keep_times)
     transition: object = lifecycle
     if transition is not None and (not isinstance(transition, str) or not transition):
         raise TypeError(f"lifecycle: found {lifecycle!r}, expected a transition such as 'complete', or 'all'")

@@ -19,7 +19,7 @@ from somcot.readers.tables.batches import is_arrow_integer
 from somcot.readers.tables.columns import ColumnRoles, FlagColumn, LabelColumn, NumberColumn
 from somcot.readers.tables.state_labels import Bins, fit_edges, join_rare, note_spellings, tidy_labels
 from somcot.recorded.counts import Start
-from somcot.recorded.recording import check_end, insert_after
+from somcot.recorded.recording import EventTimes, check_end, insert_after
 from somcot.samples import Samples
 
 __all__ = [
@@ -173,6 +173,7 @@ class TableOptions:
     top: int | None = None
     other: Hashable = "other"
     initial: Start = None
+    keep_times: bool = False
 
     def __post_init__(self) -> None:
         if self.missing not in ("error", "cut"):
@@ -275,7 +276,8 @@ class Order:
         # A sequence terminates with its last row, unless a column says otherwise.
         ended = is_last & (bool(options.terminated) or options.end is not None if flags is None else flags)
         rewards = None if self.columns.reward is None else self._ordered(self.columns.reward.floats())
-        rows = _OrderedRows(self._ordered(codes), begins, ended, rewards)
+        moments = self._moments(len(codes)) if options.keep_times else None
+        rows = _OrderedRows(self._ordered(codes), begins, ended, rewards, moments)
         if absent.any():
             rows = rows.without_missing()
         if options.end is not None:
@@ -283,7 +285,18 @@ class Order:
             rows, states = rows.with_end(len(states)), (*states, options.end)
         starts = np.flatnonzero(rows.begins)
         ends = rows.ended[np.append(starts[1:], len(rows.codes)) - 1]
-        return join(rows.codes, starts, states, terminated=ends, rewards=rows.rewards, source=self.source)
+        times = None if rows.moments is None else EventTimes(rows.moments, self._kind_of_times())
+        return join(rows.codes, starts, states, terminated=ends, rewards=rows.rewards, times=times, source=self.source)
+
+    def _moments(self, n: int) -> Floats:
+        """The time of each row in order, or its number if the table has no times."""
+        values = np.arange(n) if self.times is None else np.asarray(self.times)
+        moments: Floats = self._ordered(values).astype(np.float64)
+        return moments
+
+    def _kind_of_times(self) -> str:
+        column = self.columns.time
+        return "rows" if column is None else "dates" if column.holds_times else "numbers"
 
     def _begins(self, n: int, gap: float | timedelta | None) -> NDArray[np.bool_]:
         """Which rows begin a sequence: the first of each, and those after a gap."""
@@ -301,12 +314,13 @@ class Order:
 
 @dataclass(frozen=True)
 class _OrderedRows:
-    """Rows in order: states, beginnings of sequences, terminations, and rewards."""
+    """Rows in order: states, beginnings of sequences, terminations, rewards and times."""
 
     codes: Array
     begins: NDArray[np.bool_]
     ended: NDArray[np.bool_]
     rewards: Floats | None
+    moments: Floats | None = None
 
     def without_missing(self) -> _OrderedRows:
         """Remove rows without a state; the row after a removed one begins a sequence."""
@@ -315,14 +329,15 @@ class _OrderedRows:
         begins[1:] |= ~known[:-1]
         if not known.any():
             raise ValueError("missing: no row has a state, so no rows remain")
-        rewards = None if self.rewards is None else self.rewards[known]
-        return _OrderedRows(self.codes[known], begins[known], self.ended[known], rewards)
+        rewards, moments = (None if a is None else a[known] for a in (self.rewards, self.moments))
+        return _OrderedRows(self.codes[known], begins[known], self.ended[known], rewards, moments)
 
     def with_end(self, code: int) -> _OrderedRows:
         """Add a last row with this state wherever the process terminated."""
         where = np.flatnonzero(self.ended)
         ended = insert_after(np.zeros_like(self.ended), where, True)
         rewards = None if self.rewards is None else insert_after(self.rewards, where, np.nan)
+        moments = None if self.moments is None else insert_after(self.moments, where, self.moments[where])
         return _OrderedRows(
-            insert_after(self.codes, where, code), insert_after(self.begins, where, False), ended, rewards
+            insert_after(self.codes, where, code), insert_after(self.begins, where, False), ended, rewards, moments
         )
