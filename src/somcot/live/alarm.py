@@ -333,8 +333,8 @@ def explain(
         Those since the change that have the score.
     states : list
         Labels of all codes.
-    held : ndarray of int
-        Number of sequences of the reference that hold each label, then the number of sequences.
+    held : ndarray of int, shape (n + 1, 2)
+        Number of sequences of the reference that hold each label, and of its occurrences; then those of all.
     mean : float
         Events per sequence of the reference.
     noun : str
@@ -359,14 +359,14 @@ def explain(
     def held_by(codes: Codes) -> str:
         inside = np.isin(units.codes, codes).astype(np.int64)
         n_now = np.count_nonzero(np.add.reduceat(inside, units.offsets[:-1]))
-        before = int(held[codes[codes < len(held) - 1]].sum())
-        return f"in {n_now:,} of the last {len(units.how):,} {noun}s, in {before:,} of {int(held[-1]):,} before"
+        before = int(held[codes[codes < len(held) - 1], 0].sum())
+        return f"in {n_now:,} of the last {len(units.how):,} {noun}s, in {before:,} of {int(held[-1, 0]):,} before"
 
     if k < GENERAL:
         if k == 3:
             codes = units.codes[place[units.codes] == n]
             code = int(np.bincount(codes).argmax()) if len(codes) else 0
-            new = "" if code < len(held) - 1 and held[code] else "new "
+            new = "" if code < len(held) - 1 and held[code, 0] else "new "
             return f"{new}label {label_text(states[code], 30)}: {held_by(np.array([code]))}{later}"
         if k == 4:
             fresh = np.flatnonzero(tables.unseen[rows, columns] & (rows != n) & (columns != n))
@@ -394,7 +394,10 @@ def explain(
             more = "more" if up else "less"
             ends = "end" if k == n + 1 else "fall silent"
             return f"{noun}s {ends} {more} often than their steps explain {since}{later}"
-        return f"label {name(k)}: {held_by(np.flatnonzero(place == k))}{later}"
+        codes = np.flatnonzero(place == k)
+        now = np.count_nonzero(np.isin(units.codes, codes)) / len(units.how)
+        before = held[codes[codes < len(held) - 1], 1].sum() / held[-1, 0]
+        return f"label {name(k)}: {now:.2g} per {noun} {since}, {before:.2g} before{later}"
     row = "the start" if k - size == n + 1 else name(k - size)
     return f"steps after {row} are {'less' if up else 'more'} predictable {since}{later}"
 

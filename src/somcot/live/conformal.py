@@ -449,8 +449,8 @@ class SequenceDetector:
     ----------
     a, b : Units
         The two parts of the reference.
-    held : ndarray of int
-        Number of sequences of the reference that hold each label, then their number.
+    held : ndarray of int, shape (n_labels + 1, 2)
+        From `held_labels`.
     cut : Cut or None
         How sequences are cut; None for cycles.
     atom : int
@@ -512,8 +512,10 @@ class SequenceDetector:
 
 
 def held_labels(units: Units, n_labels: int) -> Ints:
-    """Number of sequences that hold each label, then the number of sequences."""
+    """Numbers of sequences that hold each label and of its occurrences; then of all sequences and events."""
     owner = np.repeat(units.number, np.diff(units.offsets))
     kept = units.codes < n_labels
     pairs = np.unique(owner[kept] * n_labels + units.codes[kept]) % max(n_labels, 1)
-    return np.append(np.bincount(pairs, minlength=n_labels), len(np.unique(units.number)))
+    total = len(np.unique(units.number)), len(units.codes)
+    counts = np.bincount(pairs, minlength=n_labels), np.bincount(units.codes[kept], minlength=n_labels)
+    return np.vstack([np.column_stack(counts), total])

@@ -151,8 +151,8 @@ class Monitor:
         plan, whole, threshold = self.reference.choose(self.settings, self._end, named=named, clock=clock)
         self._plan, self._whole = plan, whole
         self._use_steps(threshold)
-        if whole is not None and plan.kind == "sequences" and int(whole.held[-1]) < 50:
-            warn(Note("few-sequences", "reference", n=int(whole.held[-1])), DataWarning)
+        if whole is not None and plan.kind == "sequences" and int(whole.held[-1, 0]) < 50:
+            warn(Note("few-sequences", "reference", n=int(whole.held[-1, 0])), DataWarning)
 
     # Current state
 

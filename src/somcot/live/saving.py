@@ -159,6 +159,8 @@ def _whole(monitor: Monitor, arrays: dict[str, Array], threshold: float, atom: i
     right &= all(len(getattr(waiting, name)) == slots for name in Waiting._fields[3:17]) and slots > 0 < chunks
     capacity = len(waiting.keys)
     right &= capacity & (capacity - 1) == 0 < capacity == len(waiting.places) and bool((waiting.places < 0).any())
+    held = arrays["held"]
+    right &= held.ndim == 2 and held.shape[1] == 2 and len(held) > 1
     if not right:
         raise ValueError("the tables of its sequences are inconsistent")
     length = len(cycle.codes) if plan.cut is None else plan.cut.length
@@ -174,9 +176,7 @@ def _whole(monitor: Monitor, arrays: dict[str, Array], threshold: float, atom: i
         (cycle.codes, 0, max(n, 1)), (cycle.number[:2], 0, len(cycle.codes)), (np.diff(tables.pointer), 0, n_steps + 1),
     ])  # fmt: skip
     whole = SequenceDetector.__new__(SequenceDetector)
-    whole.resume(
-        tables, ranks, waiting, cycle, arrays["held"], plan.cut, atom, threshold, monitor.settings.promise.forever
-    )
+    whole.resume(tables, ranks, waiting, cycle, held, plan.cut, atom, threshold, monitor.settings.promise.forever)
     return whole
 
 
