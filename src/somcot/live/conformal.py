@@ -361,7 +361,7 @@ class Recorded(NamedTuple):
             return Plan("steps", None, False, f"steps, because the reference has {self.n} sequences, fewer than "
                         f"{FEWEST}; holds if the next state depends on the last one alone")  # fmt: skip
         age, kept = np.inf, self._kept(end)
-        if self.times is not None and self.kind == clock:
+        if self.has_clock and self.kind == clock:
             age = self.age(kept)
         longest = max(timeout if timeout < np.inf else 0.0, age if age < np.inf else 0.0)
         if starts is False and longest == 0.0:
@@ -384,6 +384,17 @@ class Recorded(NamedTuple):
         return Plan("sequences", cut, False, f"the first {cut.length} events of sequences, because their ends cannot "
                     "be seen (pass times or timeout); holds if the pace of a sequence tells nothing about it",
                     mean)  # fmt: skip
+
+    @property
+    def has_clock(self) -> bool:
+        """Whether times are those of one clock: not steps counted in each sequence, nor rows of one after the other."""
+        if self.times is None:
+            return False
+        starts = self.times[self.offsets[:-1]]
+        if self.kind != "rows":
+            return bool(np.count_nonzero(starts == starts.min()) <= 0.5 * self.n)
+        gaps = np.delete(np.diff(self.times), self.offsets[1:-1] - 1)
+        return bool(np.count_nonzero(gaps > 1.0) > 0.2 * len(gaps))
 
     def _kept(self, end: int) -> Ints:
         """Places of the states that are events: not the end, which no event announces."""

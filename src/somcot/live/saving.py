@@ -263,10 +263,10 @@ def check(reference: object, *, false_alarm: float, say: bool) -> Check:
 
 def _of_sequences(reference: Samples, recorded: Recorded, false_alarm: float) -> Check:
     """Part A of all sequences; of the rest, the first 20 % are part B and the others the stream."""
-    times = recorded.times
-    age = math.inf if times is None else recorded.age(np.arange(len(recorded.codes)))
-    # Without times every sequence is complete: a time-out between two of them ends it.
-    cut = Cut(LENGTH, age, math.inf if times is not None else 1.0, -1, 1 << 30, STAGES, True, -1.0)
+    age, timeout = math.inf, 1.0  # without a clock every sequence is complete: a time-out between two of them ends it
+    if recorded.has_clock:
+        age, timeout = recorded.age(np.arange(len(recorded.codes))), math.inf
+    cut = Cut(LENGTH, age, timeout, -1, 1 << 30, STAGES, True, -1.0)
     monitor = Monitor(reference, discount=0.5, false_alarm=false_alarm)
     a, rest = recorded.units(cut, np.zeros(monitor.reference.n + 1, np.bool_))
     names, place = np.unique(rest.number, return_inverse=True)

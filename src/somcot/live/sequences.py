@@ -137,7 +137,7 @@ def _hash_texts(ends: Ints, content: NDArray[np.uint8], keys: Keys) -> None:
 FULL, ENDED, CUT_OFF = 0, 1, 2  # how a stage was closed: after the largest number of events, by an end, by its age
 STAGES = 4
 _CHUNK = 15  # codes per chunk, and the next chunk
-_PATIENCE, _SILENCE = 1000, 100  # without a clock, a sequence this many usual gaps silent is given up
+_PATIENCE, _SILENCE = 100, 20  # without a clock, a sequence this many usual gaps silent is given up
 FREE_SLOT, FREE_CHUNK, N_OPEN, N_ALIVE, N_DROPPED, N_EXPIRED, N_BACKWARDS, N_COUNTED = range(8)  # `Waiting.counts`
 HALFWAY, NEEDS, N_UNITS, N_CODES = range(8, 12)
 ROOM_FOR_SLOTS, ROOM_FOR_CHUNKS, ROOM_FOR_UNITS = 1, 2, 3  # values of NEEDS
