@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -87,7 +88,7 @@ def read_log(name: str, folder: Path) -> Pool:
     kept = folder / f"{name}.npz"
     if kept.exists():
         held = np.load(kept)
-        return Pool(held["codes"], held["offsets"], held["times"] if "times" in held else None, int(held["n"]))
+        return Pool(held["codes"], held["offsets"], held.get("times"), int(held["n"]))
     file = folder / log.path.rpartition("/")[2]
     data = file.read_bytes()
     if hashlib.sha256(data).hexdigest() != log.digest:
@@ -248,7 +249,7 @@ def _row(paths: list[list[int]], rank: int) -> int:
     visits: dict[int, int] = {}
     following: dict[int, set[int]] = {}
     for path in paths:
-        for i, j in zip(path, path[1:], strict=False):
+        for i, j in itertools.pairwise(path):
             visits[i] = visits.get(i, 0) + 1
             following.setdefault(i, set()).add(j)
     several = sorted((i for i in visits if len(following[i]) > 1), key=lambda i: (-visits[i], i))
@@ -282,7 +283,7 @@ def initial(paths: list[list[int]], all_: list[list[int]], rng: np.random.Genera
 def one_row(paths: list[list[int]], all_: list[list[int]], rng: np.random.Generator) -> list[list[int]]:
     """After the second most frequent label, 40 % of the events are one of its successors at random, all alike."""
     i = _row(all_, 1)
-    targets = sorted({b for path in all_ for a, b in zip(path, path[1:], strict=False) if a == i})
+    targets = sorted({b for path in all_ for a, b in itertools.pairwise(path) if a == i})
     return [[c if t == 0 or path[t - 1] != i or rng.random() > 0.4 else targets[int(rng.integers(len(targets)))]
              for t, c in enumerate(path)] for path in paths]  # fmt: skip
 

@@ -18,6 +18,7 @@ memory     resident memory over many events
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import resource
@@ -80,7 +81,7 @@ def _without_short(pool: Pool) -> Pool:
 
 
 def monitored(reference: Pool, stream: Pool, level: float, horizon: float, labels: str = "found") -> tuple[Any, Any]:
-    """A monitor that has seen the stream, and the numbers of the events; P(alarm within `horizon` sequences) <= level."""
+    """A monitor that has seen the stream, and the sequence of each event; P(alarm within `horizon`) <= level."""
     from somcot import Monitor
 
     timed = stream.times is not None
@@ -242,7 +243,7 @@ def task_oracle(out: Path, runs: int) -> None:
                 R, oracle = 0.0, None
                 for k, path in enumerate(paths):
                     log = math.log(starts2[path[0]] / start[path[0]])
-                    for t, (i, j) in enumerate(zip(path, path[1:], strict=False)):
+                    for t, (i, j) in enumerate(itertools.pairwise(path)):
                         log += math.log(Q[i, j] / P[i, j])
                         if t:
                             log += math.log((1 - ends2[i]) / (1 - ends[i]))
@@ -265,7 +266,7 @@ def task_river(out: Path, logs: Path | None, runs: int) -> None:
     for case in DELAY_CASES[:7]:
         for change in CHANGES:
             for run in range(_done(out / "river.jsonl", f"{case} {change}"), runs):
-                reference, stream, n_before, n_after = changed_streams(case, logs, change, run)
+                reference, stream, n_before, _ = changed_streams(case, logs, change, run)
                 counts: dict[tuple[int, int], int] = {}
                 visits: dict[int, int] = {}
                 for path in reference.paths():

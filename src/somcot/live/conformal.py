@@ -401,7 +401,7 @@ class Recorded(NamedTuple):
         return np.flatnonzero(self.codes != end)
 
     def age(self, kept: Ints) -> float:
-        """The shortest age that keeps most events of part A."""
+        """The shortest age that keeps most events of part A, or less if the recording is short."""
         assert self.times is not None
         lengths = np.diff(self.offsets)
         age = self.times - np.repeat(self.times[self.offsets[:-1]], lengths)
@@ -409,7 +409,9 @@ class Recorded(NamedTuple):
         chosen[np.setdiff1d(np.arange(len(age)), kept)] = False
         ages = np.sort(age[chosen])
         shortest = ages[min(int(_KEPT * len(ages)), len(ages) - 1)]
-        return float(shortest if shortest > 0.0 else ages[-1] if ages[-1] > 0.0 else 1.0)
+        shortest = shortest if shortest > 0.0 else ages[-1] if ages[-1] > 0.0 else 1.0
+        # At this age, half of the sequences must have been over when the recording stopped.
+        return float(min(shortest, np.median(self.times.max() - self.times[self.offsets[:-1]])))
 
     def units(self, cut: Cut, terminal: Bools) -> tuple[Units, Units]:
         """Parts A and B, cut like the sequences of a stream; those that were still open at the end are left out."""

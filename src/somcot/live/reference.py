@@ -276,7 +276,8 @@ class Reference:
                 )
             atom, a, b = recorded.cycles()
             plan = plan._replace(mean_length=len(a.codes) / max(len(a.how), 1))
-        if plan.kind != "steps" and min(len(a.how), len(b.how)) < FEWEST // 2:
+        least = FEWEST // 2 if atom >= 0 else 2
+        if plan.kind != "steps" and min(len(a.how), len(b.how)) < least:
             what = f"{len(a.how) + len(b.how)} complete {'cycles' if atom >= 0 else 'sequences'}"
             plan = Plan("steps", None, False, f"steps, because the reference has only {what}; holds if the next state "
                         "depends on the last one alone", plan.mean_length)  # fmt: skip
