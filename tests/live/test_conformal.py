@@ -372,7 +372,7 @@ def test_accept_makes_the_sequences_since_the_reference() -> None:
 def test_few_sequences() -> None:
     with noted("few-sequences", n=30):
         Monitor(samples(sessions(30, 70)), discount=0.9).update(*fed(sessions(2, 71)))
-    monitor = Monitor(samples(sessions(10, 70)), discount=0.9)
+    monitor = Monitor(samples([sum(sessions(30, k), []) for k in range(10)]), discount=0.9)
     monitor.update(*fed(sessions(2, 71)))
     assert monitor.detector == "steps"
     assert "fewer than 20" in monitor.guarantee

@@ -291,7 +291,7 @@ def cycles_in(state: Cycle, atom: int, codes: Codes, first: int) -> Units:
 
 # --- Recorded sequences, and how those of a stream are compared with them
 
-FEWEST = 20  # sequences; with fewer, steps are scored
+FEWEST = 20  # sequences; with fewer long ones, steps are scored
 LENGTH = 64  # events of a stage
 _KEPT = 0.8  # share of the events that the age at which sequences are cut keeps
 
@@ -357,8 +357,8 @@ class Recorded(NamedTuple):
         if not named and not ends and not terminal.any():
             return Plan("endless", None, False, "one endless sequence: cycles and steps, at half weight each; "
                         "holds if the next state depends on the last one alone")  # fmt: skip
-        if self.n < FEWEST:
-            return Plan("steps", None, False, f"steps, because the reference has {self.n} sequences, fewer than "
+        if self.n < 4 or (self.n < FEWEST and len(self.codes) >= LENGTH * self.n):
+            return Plan("steps", None, False, f"steps, because the reference has {self.n} long sequences, fewer than "
                         f"{FEWEST}; holds if the next state depends on the last one alone")  # fmt: skip
         age, kept = np.inf, self._kept(end)
         if self.has_clock and self.kind == clock:
