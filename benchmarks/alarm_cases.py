@@ -300,7 +300,7 @@ def order(paths: list[list[int]], all_: list[list[int]], rng: np.random.Generato
     for path in all_:
         for i, j in zip([-1, *path], [*path, -2], strict=True):
             following.setdefault(i, []).append(j)
-    found = []
+    found: list[list[int]] = []
     while len(found) < len(paths):
         path, last = [], -1
         while last != -2 and len(path) < 400:

@@ -61,7 +61,8 @@ def _samples(pool: Pool, labels: Any, ends: bool) -> Any:
 
     place = np.full(max(pool.n_labels, int(labels.max()) + 1), -1)
     place[labels] = np.arange(len(labels))
-    codes, offsets, states = place[pool.codes], pool.offsets, tuple(int(x) for x in labels)
+    states: tuple[Any, ...] = tuple(int(x) for x in labels)
+    codes, offsets = place[pool.codes], pool.offsets
     if ends:
         last = len(labels)
         codes = np.insert(codes, offsets[1:], last)
@@ -69,7 +70,7 @@ def _samples(pool: Pool, labels: Any, ends: bool) -> Any:
     keep_now, keep_following = np.ones(len(codes), bool), np.ones(len(codes), bool)
     keep_now[offsets[1:] - 1] = False
     keep_following[offsets[:-1]] = False
-    more = {} if pool.times is None else {"times": EventTimes(pool.times, "numbers")}
+    more: dict[str, Any] = {} if pool.times is None else {"times": EventTimes(pool.times, "numbers")}
     return Samples(
         states, codes[keep_now], codes[keep_following], offsets=offsets - np.arange(pool.n + 1),
         terminated=np.full(pool.n, True) if ends else None, **more,
@@ -88,7 +89,7 @@ def monitored(reference: Pool, stream: Pool, level: float, horizon: float, label
     seen = np.unique(reference.codes) if labels == "found" else np.arange(reference.n_labels)
     data = _samples(reference, seen, not timed)
     promise: dict[str, Any] = {"false_alarm": level, "within": round(horizon), "unit": "sequences"}
-    if "unit" not in Monitor.__init__.__kwdefaults__:  # the former version counts events
+    if "unit" not in (Monitor.__init__.__kwdefaults__ or {}):  # the former version counts events
         promise = {"false_alarm": level, "within": round(horizon * (len(data.now) / data.n_episodes + 1))}
     monitor = Monitor(data, discount=0.9, window=2000, **promise)
     names = np.repeat(np.arange(stream.n), np.diff(stream.offsets))
@@ -139,8 +140,7 @@ def task_null(out: Path, logs: Path | None, runs: int) -> None:
     for case in cases:
         kind, name = case.split()
         pool = read_log(name, logs) if kind == "log" and logs else family(name)
-        sizes = REFERENCES["logs" if kind == "log" else "families"]
-        sizes = tuple(s for s in sizes if s < 0.7 * pool.n)
+        sizes = [s for s in REFERENCES["logs" if kind == "log" else "families"] if s < 0.7 * pool.n]
         done = _done(out / "null.jsonl", case)
         for run in range(done, runs):
             rng = np.random.default_rng([run, *case.encode()])

@@ -200,7 +200,7 @@ def test_an_alarm_names_what_changed_and_since_when(name: str, change: Any, word
 def test_counts_before_and_after_are_right() -> None:
     paths = sessions(500, 20)
     monitor = Monitor(samples(paths), discount=0.9, false_alarm=0.05, within=2000, unit="sequences")
-    changed = [[*p[:1], "offer", *p[1:]] if k % 5 == 0 else p for k, p in enumerate(sessions(200, 21))]
+    changed: list[list[Any]] = [[*p[:1], "offer", *p[1:]] if k % 5 == 0 else p for k, p in enumerate(sessions(200, 21))]
     (alarm,) = monitor.update(*fed(changed))
     held, n = (
         int(part.replace(",", "")) for part in alarm.what.split("in ")[1].split(" seq")[0].split(" of the last ")
@@ -244,7 +244,7 @@ def test_times_give_an_age_at_which_sequences_are_cut() -> None:
 
 def test_finish_order_would_not_do() -> None:
     """Long sequences finish late: at the start of a stream, units in the order of their ends are short ones."""
-    lengths = {True: [], False: []}
+    lengths: dict[bool, list[float]] = {True: [], False: []}
     for ordered in (True, False):
         for seed in range(20):
             states, names, times = timed(60, seed, rate=30.0)
@@ -290,8 +290,7 @@ def test_the_unit_of_the_promise(unit: str) -> None:
     data = samples(sessions(400, 40))
     mean = np.mean([len(path) + 1 for path in sessions(400, 40)])
     for options, n in (({"one_false_alarm_per": 5000}, 10_000), ({"false_alarm": 0.1, "within": 5000}, 50_000)):
-        monitor = Monitor(data, discount=0.9, unit=unit, **options)  # type: ignore[arg-type]
-        assert monitor._whole is None
+        monitor = Monitor(data, discount=0.9, unit=unit, **options)
         monitor.update(*fed(sessions(10, 41)))
         assert monitor._whole is not None
         assert monitor._whole.rule.threshold == pytest.approx(n / (mean if unit == "events" else 1.0))
@@ -372,7 +371,7 @@ def test_accept_makes_the_sequences_since_the_reference() -> None:
 def test_few_sequences() -> None:
     with noted("few-sequences", n=30):
         Monitor(samples(sessions(30, 70)), discount=0.9).update(*fed(sessions(2, 71)))
-    monitor = Monitor(samples([sum(sessions(30, k), []) for k in range(10)]), discount=0.9)
+    monitor = Monitor(samples([[c for path in sessions(30, k) for c in path] for k in range(10)]), discount=0.9)
     monitor.update(*fed(sessions(2, 71)))
     assert monitor.detector == "steps"
     assert "fewer than 20" in monitor.guarantee

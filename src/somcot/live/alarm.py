@@ -352,8 +352,8 @@ def explain(
         return label_text(states[labels[0]], 30) if len(labels) == 1 else "new labels" if row == n else "rare labels"
 
     def share(row: int, column: int) -> str:
-        visits = np.count_nonzero(rows == row)
-        now = np.count_nonzero((rows == row) & (columns == column)) / max(visits, 1)
+        visits = max(int(np.count_nonzero(rows == row)), 1)
+        now = int(np.count_nonzero((rows == row) & (columns == column))) / visits
         return f"{now:.0%} {since}, {tables.p[row, column]:.0%} before"
 
     def held_by(codes: Codes) -> str:

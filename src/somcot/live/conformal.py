@@ -286,7 +286,8 @@ def cycles_in(state: Cycle, atom: int, codes: Codes, first: int) -> Units:
     """The cycles that the events complete; the state is modified in place."""
     out = room_for_units(len(codes) // SHORTEST + 2, len(codes) + LONGEST)
     made = cycles(state, atom, codes, first, out)
-    return Units(out.codes[: out.offsets[made]], out.offsets[: made + 1], *(a[:made] for a in out[2:]))
+    rest: Any = (a[:made] for a in out[2:])
+    return Units(out.codes[: out.offsets[made]], out.offsets[: made + 1], *rest)
 
 
 # --- Recorded sequences, and how those of a stream are compared with them
@@ -418,6 +419,7 @@ class Recorded(NamedTuple):
         lengths = np.diff(self.offsets)
         owner = np.repeat(np.arange(self.n), lengths)
         codes, times = self.codes, self.times
+        moments: Floats
         if cut.age == np.inf or times is None:
             if not cut.ordered or cut.timeout < np.inf:
                 keep = np.ones(self.n, np.bool_)
@@ -426,7 +428,7 @@ class Recorded(NamedTuple):
             chosen = keep[owner]
             codes, owner = codes[chosen], owner[chosen]
             pause = cut.timeout if cut.timeout < np.inf else 1.0
-            moments = owner * (2.0 * pause)
+            moments = (owner * (2.0 * pause)).astype(np.float64)
         else:
             moments = times + np.where(codes == cut.end, cut.timeout, 0.0) if cut.end >= 0 else times
             order = np.argsort(moments, kind="stable")

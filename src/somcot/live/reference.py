@@ -526,5 +526,6 @@ def empty(size: int) -> Window:
     >>> window.after(2)
     (array([2, 3], dtype=int32), array([3, 4], dtype=int32))
     """
-    codes, numbers = (np.zeros(size, np.int32) for _ in range(2)), (np.zeros(size, np.int64) for _ in range(2))
-    return Window(*codes, *numbers, np.zeros(1, np.int64))
+    now, following = np.zeros((2, size), np.int32)
+    unit, began = np.zeros((2, size), np.int64)
+    return Window(now, following, unit, began, np.zeros(1, np.int64))

@@ -100,9 +100,20 @@ class Scratch(NamedTuple):
 def scratch_for(n_rows: int, n_steps: int, longest: int) -> Scratch:
     """Room for units of at most `longest` steps."""
     k = GENERAL + n_steps + 2 * n_rows
-    codes = [np.zeros(longest, np.int32) for _ in range(3)]
-    sums = [np.zeros(n_rows) for _ in range(4)]
-    return Scratch(*codes, *sums, np.zeros(n_steps + 1), np.zeros(k, np.int64), np.zeros(k))
+    rows, columns, visited = np.zeros((3, longest), np.int32)
+    visits, counts, expected, excess = np.zeros((4, n_rows))
+    return Scratch(
+        rows,
+        columns,
+        visited,
+        visits,
+        counts,
+        expected,
+        excess,
+        np.zeros(n_steps + 1),
+        np.zeros(k, np.int64),
+        np.zeros(k),
+    )
 
 
 @part
@@ -351,11 +362,12 @@ def learn(units: Units, n_labels: int, longest: int) -> Tables:
     rows, columns = (np.zeros(len(units.codes) + len(units.how), np.int32) for _ in range(2))
     _read_all(place, n, units, rows, columns, offsets)
     rows, columns = rows[: offsets[-1]], columns[: offsets[-1]]
-    counts = np.bincount(rows.astype(np.int64) * size + columns, minlength=size * size).reshape(size, size) + 0.0
+    pairs = np.bincount(rows.astype(np.int64) * size + columns, minlength=size * size)
+    counts = pairs.astype(np.float64).reshape(size, size)
     p = _probabilities(counts, columns, np.repeat(units.number, np.diff(offsets)), n)
-    surprise = p.ravel().copy()
-    _logarithms(surprise)
-    surprise = -surprise.reshape(size, size)
+    logarithms = p.ravel().copy()
+    _logarithms(logarithms)
+    surprise = -logarithms.reshape(size, size)
     memory = np.zeros((1, 1, 1), np.float32)
     if size <= MEMORY:
         memory = np.zeros((size, size, size), np.float32)

@@ -453,24 +453,34 @@ def gather(
 def waiting(n_slots: int = 64, n_chunks: int = 128) -> Waiting:
     """A table without sequences, with room for some."""
     capacity = 1 << int(3 * n_slots).bit_length()
-    counts = np.zeros(12, np.int64)
-    codes = {"last": 0, "stage": 0, "closed": 0, "tails": -1}
-    tables = {"heads": -1, "lengths": 0, "before": -1, "how": 0}
     chunks = np.zeros((n_chunks, _CHUNK + 1), np.int32)
     chunks[:, _CHUNK] = np.append(np.arange(1, n_chunks), -1)
+
+    def codes(value: int, *shape: int) -> Codes:
+        return np.full((n_slots, *shape), value, np.int32)
+
     return Waiting(
         keys=np.zeros(capacity, np.uint64),
         places=np.full(capacity, -1, np.int32),
         names=np.zeros(n_slots, np.uint64),
-        **{name: np.zeros(n_slots, np.int64) for name in ("began", "touched", "number")},
-        **{name: np.zeros(n_slots) for name in ("start", "seen")},
-        **{name: np.full(n_slots, value, np.int32) for name, value in codes.items()},
-        **{name: np.full((n_slots, STAGES), value, np.int32) for name, value in tables.items()},
+        began=np.zeros(n_slots, np.int64),
+        touched=np.zeros(n_slots, np.int64),
+        number=np.zeros(n_slots, np.int64),
+        start=np.zeros(n_slots),
+        seen=np.zeros(n_slots),
+        last=codes(0),
+        stage=codes(0),
+        closed=codes(0),
+        heads=codes(-1, STAGES),
+        tails=codes(-1),
+        lengths=codes(0, STAGES),
+        before=codes(-1, STAGES),
+        how=codes(0, STAGES),
         after=np.append(np.arange(1, n_slots, dtype=np.int32), np.int32(-1)),
         first=np.full(STAGES + 1, -1, np.int32),
         final=np.full(STAGES + 1, -1, np.int32),
         chunks=chunks,
-        counts=counts,
+        counts=np.zeros(12, np.int64),
         clock=np.array([-np.inf, np.inf]),
     )
 
@@ -497,9 +507,10 @@ def enlarged(w: Waiting) -> Waiting:
 
 def room_for_units(n_units: int, n_codes: int) -> Units:
     """Output of `gather` before it is filled."""
-    codes = [np.zeros(n_units, np.int32) for _ in range(3)]
-    numbers = [np.zeros(n_units, np.int64) for _ in range(3)]
-    return Units(np.zeros(n_codes, np.int32), np.zeros(n_units + 1, np.int64), *codes, *numbers)
+    codes, offsets = np.zeros(n_codes, np.int32), np.zeros(n_units + 1, np.int64)
+    before, how, stage = np.zeros((3, n_units), np.int32)
+    number, began, event = np.zeros((3, n_units), np.int64)
+    return Units(codes, offsets, before, how, stage, number, began, event)
 
 
 def collect(
@@ -514,8 +525,8 @@ def collect(
             w = enlarged(w)
             continue
         n_units, n_codes = int(w.counts[N_UNITS]), int(w.counts[N_CODES])
-        found.append(Units(out.codes[:n_codes].copy(), out.offsets[: n_units + 1].copy(),
-                           *(a[:n_units].copy() for a in out[2:])))  # fmt: skip
+        rest: Any = (a[:n_units].copy() for a in out[2:])
+        found.append(Units(out.codes[:n_codes].copy(), out.offsets[: n_units + 1].copy(), *rest))
         w.counts[N_UNITS] = w.counts[N_CODES] = 0
         if w.counts[NEEDS] == 0:
             return w, joined(found)
@@ -526,6 +537,6 @@ def joined(parts: list[Units]) -> Units:
     if len(parts) == 1:
         return parts[0]
     lengths = np.concatenate([np.diff(part.offsets) for part in parts])
-    rest = (np.concatenate([getattr(part, name) for part in parts]) for name in Units._fields[2:])
+    rest: Any = (np.concatenate([getattr(part, name) for part in parts]) for name in Units._fields[2:])
     codes = np.concatenate([part.codes for part in parts])
     return Units(codes, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), *rest)
