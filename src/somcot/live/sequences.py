@@ -250,7 +250,7 @@ def _free(w: Waiting, slot: int) -> None:
     w.counts[N_OPEN] -= 1
 
 
-@part(inline=False)
+@part
 def _add(w: Waiting, cut: Cut, slot: int, code: int, moment: float) -> None:
     """Add an event to the present stage of a sequence."""
     s = w.stage[slot]
@@ -275,7 +275,7 @@ def _add(w: Waiting, cut: Cut, slot: int, code: int, moment: float) -> None:
     w.last[slot] = code
 
 
-@part(inline=False)
+@part
 def _close(w: Waiting, cut: Cut, slot: int) -> None:
     if w.stage[slot] < cut.n_stages:
         w.how[slot, w.stage[slot]] = ENDED
@@ -284,7 +284,7 @@ def _close(w: Waiting, cut: Cut, slot: int) -> None:
     forget(w.keys, w.places, w.names[slot])
 
 
-@part(inline=False)
+@part
 def _settle(w: Waiting, cut: Cut, slot: int, moment: float) -> None:
     """Close what must be closed by now: stages that are too old, a sequence that was silent for too long."""
     while w.closed[slot] == 0:
@@ -303,7 +303,7 @@ def _settle(w: Waiting, cut: Cut, slot: int, moment: float) -> None:
             break
 
 
-@part(inline=False)
+@part
 def _emit(w: Waiting, cut: Cut, slot: int, s: int, event: int, out: Units) -> None:
     """Pass on a closed stage, if it counts: two events at the start of a sequence, one in later stages."""
     length = w.lengths[slot, s]
@@ -328,7 +328,7 @@ def _emit(w: Waiting, cut: Cut, slot: int, s: int, event: int, out: Units) -> No
     _free_chunks(w, slot, s)
 
 
-@part(inline=False)
+@part
 def _release(w: Waiting, cut: Cut, event: int, out: Units) -> int:
     """Pass on all stages that are closed and first in their queue; returns 0, or what is used up."""
     clockless = cut.age == np.inf and cut.timeout == np.inf
