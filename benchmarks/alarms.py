@@ -137,16 +137,17 @@ def _cut_at(pool: Pool, moment: float) -> Pool:
 def task_null(out: Path, logs: Path | None, runs: int) -> None:
     """Every run has a reference size in turn; families also with all labels given."""
     cases = [*(f"log {name}" for name in LOGS if logs), *(f"family {name}" for name in (*UNSEEN, *MEMORY))]
-    for case in cases:
-        kind, name = case.split()
-        pool = read_log(name, logs) if kind == "log" and logs else family(name)
-        sizes = [s for s in REFERENCES["logs" if kind == "log" else "families"] if s < 0.7 * pool.n]
-        done = _done(out / "null.jsonl", case)
-        for run in range(done, runs):
-            rng = np.random.default_rng([run, *case.encode()])
-            size, labels = sizes[run % len(sizes)], ("found", "given")[run // len(sizes) % 2 if kind != "log" else 0]
-            _write(out / "null.jsonl", {"case": case, "run": run, "size": size, "labels": labels,
-                                        **null_run(pool, size, rng, labels)})  # fmt: skip
+    pools = {case: read_log(case[4:], logs) if case[:3] == "log" and logs else family(case[7:]) for case in cases}
+    for end in range(100, runs + 100, 100):  # in rounds, so that no case is left behind
+        for case, pool in pools.items():
+            of_log = case[:3] == "log"
+            sizes = [s for s in REFERENCES["logs" if of_log else "families"] if s < 0.7 * pool.n]
+            for run in range(_done(out / "null.jsonl", case), min(end, runs)):
+                rng = np.random.default_rng([run, *case.encode()])
+                size = sizes[run % len(sizes)]
+                labels = "given" if not of_log and run // len(sizes) % 2 else "found"
+                _write(out / "null.jsonl", {"case": case, "run": run, "size": size, "labels": labels,
+                                            **null_run(pool, size, rng, labels)})  # fmt: skip
 
 
 def _endless(name: str, n: int, rng: np.random.Generator) -> Any:

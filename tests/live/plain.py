@@ -164,7 +164,7 @@ class PlainRanks:
             bag = self.bag[k]
             bag.append(here)
             larger, equal = sum(b > here for b in bag), bag.count(here)
-            p = (larger + uniform(self.seed, k, number) * equal) / len(bag)
+            p = (larger + uniform(self.seed, int(units.stage[u]), number) * equal) / len(bag)
             self.p.setdefault(k, []).append(p)
             if k % t.per_stage in (3, 4):
                 f = np.array([1 - w + (w / e if p < e else 0.0) for w in TAIL_SHARES for e in TAILS])

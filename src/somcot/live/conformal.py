@@ -4,7 +4,7 @@ Part A of the reference (40 % of its sequences) makes the scores and the bets (`
 stream calibrate them. For every score k that unit n has,
 
     p    = (number of larger + U number of equal bins) / number,      among B and the stream so far, n included
-    R_h <- (R_h + W(n) - W(last unit of k)) f_h(p)                    f_h: bets, integral 1; U: a hash of k and n
+    R_h <- (R_h + W(n) - W(last unit of k)) f_h(p)                    f_h: bets, integral 1; U: a hash of n
     E_k  = weight_k mean_h R_h                                        alarm when the largest reaches the threshold
 
 with W(n) = n. If sequences are exchangeable, the p of one score are independent and uniform, whatever the memory, the
@@ -73,7 +73,7 @@ class Rule(NamedTuple):
 class Ranks(NamedTuple):
     """The state of the detector, of fixed size."""
 
-    below: Floats  # (K, ROOM), number of units in this bin or a lower one
+    below: Codes  # (K, ROOM), number of units in this bin or a lower one
     R: Floats  # (K, N_BETS)
     last: Ints  # (K,), number of the last sequence with the score
 
@@ -83,9 +83,10 @@ class Ranks(NamedTuple):
 
 
 @part
-def mixed(seed: int, k: int, n: int) -> float:
-    """A number in (0, 1) from a hash of the seed, the score and the sequence."""
-    x = np.uint64(n) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(k) * np.uint64(0xBF58476D1CE4E5B9) + np.uint64(seed)
+def mixed(seed: int, stage: int, n: int) -> float:
+    """A number in (0, 1) from a hash of the seed, the stage and the sequence; the scores of a unit share it."""
+    x = np.uint64(n) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(stage) * np.uint64(0xBF58476D1CE4E5B9)
+    x = x + np.uint64(seed)
     for _ in range(2):
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xD6E8FEB86659FD93)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -94,12 +95,15 @@ def mixed(seed: int, k: int, n: int) -> float:
 
 
 @part
-def _bin(edges: Floats, value: float) -> int:
-    """Number of edges below a value, by bisection over a padded row."""
+def _bin(edges: Floats, k: int, n_bins: int, value: float) -> int:
+    """Number of edges of row k below a value, by bisection over a padded row; most scores have few bins."""
     at = 0
-    for width in (16, 8, 4, 2, 1):
-        if value > edges[at + width - 1]:
-            at += width
+    if n_bins > 8:  # sums of comparisons, since branches on random numbers would be mispredicted
+        at = 16 * np.int64(value > edges[k, 15])
+        at += 8 * np.int64(value > edges[k, at + 7])
+    at += 4 * np.int64(value > edges[k, at + 3])
+    at += 2 * np.int64(value > edges[k, at + 1])
+    at += np.int64(value > edges[k, at])
     return at
 
 
@@ -109,12 +113,20 @@ def _weight(n: int, forever: bool) -> float:
 
 
 @part
-def _count(tables: Tables, below: Floats, k: int, value: float) -> int:
+def _count(tables: Tables, below: Codes, k: int, value: float) -> int:
     """Put a value into the histogram; returns its bin."""
-    at = _bin(tables.edges[k], value)
-    for b in range(at, tables.n_bins[k]):
-        below[k, b] += 1.0
+    at = _bin(tables.edges, k, tables.n_bins[k], value)
+    for b in range(ROOM):  # of fixed length: a few vector instructions
+        below[k, b] += np.int32(b >= at)
     return at
+
+
+@part
+def _sum_of_ten(R: Floats, k: int) -> float:
+    """The sum of a row in pairs, which wait for each other less than a running sum."""
+    low = (R[k, 0] + R[k, 1]) + (R[k, 2] + R[k, 3])
+    high = (R[k, 4] + R[k, 5]) + (R[k, 6] + R[k, 7])
+    return (low + high) + (R[k, 8] + R[k, 9])
 
 
 @kernel
@@ -140,28 +152,26 @@ def rank(
         if base >= n_scores:
             continue
         number, largest = units.number[u], 0.0
-        now = _weight(number, rule.forever)
+        now, tie = _weight(number, rule.forever), mixed(rule.seed, units.stage[u], number)
         for x in range(score(tables, units, u, scratch)):
             k = base + scratch.which[x]
             at = _count(tables, ranks.below, k, scratch.values[x])
-            below, R = ranks.below[k], ranks.R[k]
-            total = below[tables.n_bins[k] - 1]
-            equal = below[at] - below[at - 1] if at > 0 else below[at]
-            p = (total - below[at] + mixed(rule.seed, k, number) * equal) / total
+            below, R = ranks.below, ranks.R
+            total = below[k, ROOM - 1]
+            equal = below[k, at] - below[k, at - 1] if at > 0 else below[k, at]
+            p = (total - below[k, at] + tie * equal) / total
             fresh = now - _weight(ranks.last[k], rule.forever)
             ranks.last[k] = number
-            evidence = 0.0
             if scratch.which[x] == 3 or scratch.which[x] == 4:
                 for h in range(N_BETS):
                     share, tail = TAIL_SHARES[h // 5], TAILS[h % 5]
                     density = 1.0 - share + share / tail if p < tail else 1.0 - share
-                    R[h] = min((R[h] + fresh) * density, LARGEST)
-                    evidence += R[h]
+                    R[k, h] = min((R[k, h] + fresh) * density, LARGEST)
             else:
-                bets = tables.bets[k, _bin(tables.ranks[k], p)]
+                bet = _bin(tables.ranks, k, tables.n_bins[k], p)
                 for h in range(N_BETS):
-                    R[h] = min((R[h] + fresh) * bets[h], LARGEST)
-                    evidence += R[h]
+                    R[k, h] = min((R[k, h] + fresh) * tables.bets[k, bet, h], LARGEST)
+            evidence = _sum_of_ten(R, k)
             largest = max(largest, evidence * tables.weights[k] / N_BETS)
         if armed and largest >= rule.threshold:
             return u
@@ -193,7 +203,7 @@ def detector_from(a: Units, b: Units, n_labels: int, longest: int) -> tuple[Tabl
     """
     tables = learn(a, n_labels, longest + 2)
     n = len(tables.weights)
-    ranks = Ranks(np.zeros((n, ROOM)), np.zeros((n, N_BETS)), np.zeros(n, np.int64))
+    ranks = Ranks(np.zeros((n, ROOM), np.int32), np.zeros((n, N_BETS)), np.zeros(n, np.int64))
     fill(tables, ranks, room(tables, longest), b)
     return tables, ranks
 
