@@ -151,8 +151,11 @@ class Monitor:
         plan, whole, threshold = self.reference.choose(self.settings, self._end, named=named, clock=clock)
         self._plan, self._whole = plan, whole
         self._use_steps(threshold)
-        if whole is not None and plan.kind == "sequences" and int(whole.held[-1, 0]) < 50:
-            warn(Note("few-sequences", "reference", n=int(whole.held[-1, 0])), DataWarning)
+        recorded = self.reference.recorded
+        n = 0 if recorded is None or plan.kind == "endless" else recorded.n
+        n = n if whole is None or plan.kind == "endless" else int(whole.held[-1, 0])
+        if recorded is not None and named and 0 < n < 50 and len(recorded.codes) < 64 * recorded.n:
+            warn(Note("few-sequences", "reference", n=n), DataWarning)
 
     # Current state
 

@@ -8,9 +8,10 @@ from datetime import timedelta
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.notes import Note
 from somcot.readers.opening import Input, Table, format_of, identify
 from somcot.readers.tables.batches import open_table
 from somcot.readers.tables.columns import ColumnRoles, NumberColumn, check_present
@@ -18,7 +19,7 @@ from somcot.readers.tables.rows import BinSpec, Columns, TableOptions, finite
 from somcot.readers.tables.state_labels import Bins, check_binning, fit_edges
 from somcot.samples import Samples
 
-__all__ = ["classified", "collected", "fit_bins", "from_table", "from_xes", "roles_of"]
+__all__ = ["classified", "collected", "fit_bins", "from_table", "from_xes", "roles_of", "rows_of_sequences"]
 
 
 def from_table(
@@ -122,6 +123,34 @@ def from_table(
     with open_table(data, format=format, encoding=encoding, delimiter=delimiter) as table:
         roles = roles_of(table, state, sequence, time, reward, terminated)
         return options.samples(collected(table, roles, _bin_specs(table.name, roles.state, bins)), binning)
+
+
+def rows_of_sequences(table: Table, options: Mapping[str, Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows of a table that belong to sequences of at least two, and the first row of the sequence of each.
+
+    `options` are those of `from_table` that say what a sequence is. A table without sequences has no such rows.
+    """
+    none = np.zeros(0, np.int64)
+    named = {name: options.get(name) for name in ("state", "sequence", "time", "reward")}
+    how = {name: options[name] for name in ("terminated", "gap", "missing") if name in options}
+    roles = roles_of(table, terminated=how.get("terminated", False), **named)
+    if roles.sequence is None and how.get("gap") is None:
+        if options.get("end") is not None:
+            raise ValueError(
+                f"end: {table.name} is one sequence, which does not end with a period; name the column of sequences"
+            )
+        return none, none
+    try:
+        samples = TableOptions(**how, keep_rows=True).samples(collected(table, roles, {}))
+    except ValueError as error:
+        if isinstance(error.args[0], Note) and error.args[0].code == "no-step":
+            return none, none
+        raise
+    assert samples.times is not None
+    assert samples.offsets is not None
+    rows = samples.times.values.astype(np.int64)
+    lengths = np.diff(samples.offsets) + 1
+    return rows, np.repeat(rows[np.cumsum(lengths) - lengths], lengths)
 
 
 def from_xes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from datetime import date
@@ -15,7 +16,7 @@ from somcot.plumbing.notes import Note
 from somcot.readers.opening import ArrowArray, ArrowTable, Batch, Table
 from somcot.readers.tables.batches import arrow, open_frame, open_table
 from somcot.readers.tables.columns import USUAL, NumberColumn
-from somcot.readers.tables.event_tables import classified, from_table
+from somcot.readers.tables.event_tables import classified, from_table, rows_of_sequences
 from somcot.recorded.recording import RewardSums
 from somcot.samples import Samples
 
@@ -216,7 +217,8 @@ def split_periods(
         As for `from_table`. The required columns are held in memory.
     by : str
         A column, or "day", "week" (starting on Monday) or "month" of the times in the column `time`, in UTC if they
-        have a time zone. A column of that name takes precedence. Sequences are split where a period ends.
+        have a time zone. A column of that name takes precedence. A sequence belongs to the period in which it
+        starts; a table without sequences is one, which is cut where a period ends.
     time : str, optional
         As for `from_table`.
     least : int
@@ -244,10 +246,22 @@ def split_periods(
         if time is not None:
             rest["time"] = time
         arrow_table = collected(table, column, rest)
-    if column != by or by not in arrow_table.column_names:
-        arrow_table = arrow_table.append_column(_OWN, [_buckets(table.name, column, arrow_table[column], by)])
-        return parted(table.name, arrow_table, _OWN, rest, least, called=by)
-    return parted(table.name, arrow_table, by, rest, least)
+    periods = arrow_table[by] if column == by else _buckets(table.name, column, arrow_table[column], by)
+    arrow_table = arrow_table.append_column(_OWN, [_where_they_start(periods, arrow_table, rest)])
+    if column == by and by not in _named(rest):
+        arrow_table = arrow_table.drop_columns([by])
+    return parted(table.name, arrow_table, _OWN, rest, least, called=by)
+
+
+def _where_they_start(periods: ArrowArray, arrow_table: ArrowTable, rest: Mapping[str, Any]) -> ArrowArray:
+    """The period of each row: that in which its sequence started."""
+    with open_frame(arrow_table) as table, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the periods are read once more, one by one
+        rows, first = rows_of_sequences(table, rest)
+    origin = np.arange(len(arrow_table))
+    origin[rows] = first
+    return periods.take(arrow().array(origin)).combine_chunks() if hasattr(periods, "chunks") else periods.take(
+        arrow().array(origin))  # fmt: skip
 
 
 def _time_column(table: Table, by: str, time: str | None) -> str:

@@ -174,6 +174,7 @@ class TableOptions:
     other: Hashable = "other"
     initial: Start = None
     keep_times: bool = False
+    keep_rows: bool = False  # the numbers of the rows in the place of their times
 
     def __post_init__(self) -> None:
         if self.missing not in ("error", "cut"):
@@ -276,7 +277,9 @@ class Order:
         # A sequence terminates with its last row, unless a column says otherwise.
         ended = is_last & (bool(options.terminated) or options.end is not None if flags is None else flags)
         rewards = None if self.columns.reward is None else self._ordered(self.columns.reward.floats())
-        moments = self._moments(len(codes)) if options.keep_times else None
+        moments = None
+        if options.keep_times or options.keep_rows:
+            moments = self._moments(len(codes), options.keep_rows)
         rows = _OrderedRows(self._ordered(codes), begins, ended, rewards, moments)
         if absent.any():
             rows = rows.without_missing()
@@ -288,9 +291,9 @@ class Order:
         times = None if rows.moments is None else EventTimes(rows.moments, self._kind_of_times())
         return join(rows.codes, starts, states, terminated=ends, rewards=rows.rewards, times=times, source=self.source)
 
-    def _moments(self, n: int) -> Floats:
-        """The time of each row in order, or its number if the table has no times."""
-        values = np.arange(n) if self.times is None else np.asarray(self.times)
+    def _moments(self, n: int, number: bool) -> Floats:
+        """The time of each row in order, or its number if that is wanted or the table has no times."""
+        values = np.arange(n) if number or self.times is None else np.asarray(self.times)
         moments: Floats = self._ordered(values).astype(np.float64)
         return moments
 
