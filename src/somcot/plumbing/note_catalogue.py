@@ -289,17 +289,22 @@ CATALOGUE: dict[str, Kind] = {
     "periods-left-out": Kind(INFO, "{n} period(s) with fewer than {least} transitions were left out: {periods}",
         "Periods with very few transitions cannot be compared. They are named with their numbers of transitions. "
         "Choose longer periods if they matter."),
-    "ends-not-in-stream": Kind(DOUBT, "the reference ends in {states}, and no event of the stream is there: the alarm "
-        "may be about that alone; if ends are no events, pass end= and timeout=, so that silence ends a sequence",
-        "Sequences of the reference end in a state that the stream never reports. The monitor takes its absence as a "
-        "change. Tell it how sequences end in the stream: end= names the state, timeout= how long silence lasts."),
+    "ends-not-in-stream": Kind(DOUBT, "the reference ends in {states}, and no event of the stream is there: sequences "
+        "never end, or an alarm is about that alone; if ends are no events, pass end= and timeout=, so that silence "
+        "ends a sequence",
+        "Sequences of the reference end in a state that the stream never reports. The monitor waits for their ends, or "
+        "takes their absence as a change. Tell it how sequences end in the stream: end= names the state, timeout= how "
+        "long silence lasts."),
     "small-reference": Kind(CAUTION, "the new reference has {n} transitions; small changes from it will hardly be "
         "detected",
         "A monitor compares the stream with its reference, and few transitions leave the reference uncertain. Large "
         "changes are still detected. Accept later, when more transitions have arrived."),
-    "reference-changes": Kind(DOUBT, "its second half is no longer like its first (from about transition {since:,} on: "
-        "{moved}), or a step depends on more than the last state (see markov_order); a monitor will raise alarms about "
-        "that; use a shorter, more stable recording, or pairs of consecutive states",
+    "few-reference-sequences": Kind(CAUTION, "the reference has {n} sequences; only large changes will be "
+        "detected",
+        "Whole sequences are ranked among those of the reference. The guarantee on false alarms holds for any number "
+        "of them, but few show little: record more sequences, at least 50 and better some hundreds."),
+    "reference-changes": Kind(DOUBT, "its later part is not like its earlier one (from about event {since:,} on: "
+        "{moved}); a monitor will raise alarms about that; use a shorter, more stable recording",
         "A reference must itself be stable, and this one is not: a monitor of its first half raises an alarm on its "
         "second. Alarms about a stream would then be meaningless. Use a part of the recording without such a change."),
     "provisional": Kind(INFO, "provisional: no alarm; this is the distance of the last {n:,} transitions",

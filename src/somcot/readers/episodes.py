@@ -18,7 +18,7 @@ from somcot.plumbing.notes import Note, Share
 from somcot.readers.tables import Array
 from somcot.readers.tables.state_labels import Bins
 from somcot.recorded.labels import column, encode
-from somcot.recorded.recording import RewardSums
+from somcot.recorded.recording import EventTimes, RewardSums
 from somcot.samples import Samples
 from somcot.trajectories import Trajectories
 
@@ -48,6 +48,7 @@ def join(
     *,
     terminated: NDArray[np.bool_] | bool = False,
     rewards: Floats | None = None,
+    times: EventTimes | None = None,
     source: str,
 ) -> Samples:
     """Turn concatenated sequences into episodes.
@@ -64,6 +65,8 @@ def join(
         Which sequences terminated (reached an absorbing end).
     rewards : ndarray, shape (n,), optional
         Reward of each entry, which belongs to its state; NaN for no reward.
+    times : EventTimes, optional
+        Time of each entry.
     source : str
         Name of the data in messages.
 
@@ -89,6 +92,7 @@ def join(
         offsets=np.append(0, np.cumsum(lengths[kept] - 1, dtype=np.int64)),
         terminated=ends[kept] if ends.any() else None,
         rewards=None if rewards is None else RewardSums.of(rewards, codes, len(states)),
+        times=None if times is None else times._replace(values=times.values[np.repeat(kept, lengths)]),
     )
 
 
