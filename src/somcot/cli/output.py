@@ -20,7 +20,6 @@ import numpy as np
 from rich.console import Console
 
 import somcot
-from somcot import report
 from somcot.cells import Continuous
 from somcot.chains import MarkovChain
 from somcot.cli.inputs import NamedProcess, full_label
@@ -29,8 +28,7 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.files import write_bytes
 from somcot.plumbing.notes import Note, arranged, codes, collected, restored
 from somcot.plumbing.text import label_text
-from somcot.problem import Data
-from somcot.report import meaning
+from somcot.recorded.counts import Counts
 from somcot.result import Claim, Result
 from somcot.samples import Samples
 from somcot.trajectories import Trajectories
@@ -105,6 +103,8 @@ class ShownResult:
     @property
     def meaning(self) -> str:
         """What the number means, in a sentence."""
+        from somcot.report import meaning
+
         return meaning(self.result, self.cost, self.names, cost_name=self.cost_name, state_name=self.state_name)
 
     @property
@@ -167,7 +167,7 @@ def notes_of(notes: Iterable[str], x: NamedProcess, y: NamedProcess) -> list[str
 
 def chain_of(process: NamedProcess) -> MarkovChain:
     """The known chain, or the one estimated from the data."""
-    return process.value.chain() if isinstance(process.value, Data) else process.value
+    return process.value.chain() if isinstance(process.value, (Samples, Counts)) else process.value
 
 
 def one_sided(x: NamedProcess, y: NamedProcess) -> tuple[list[Hashable], list[Hashable]]:
@@ -185,7 +185,7 @@ def process_facts(process: NamedProcess) -> dict[str, Any]:
     facts: dict[str, Any] = {"source": process.name, "n_states": value.n_states}
     if process.rates is not None:
         return facts | {"kind": "rates", "n_transitions": int((process.rates.rates > 0).sum()), "n_episodes": 0}
-    if isinstance(value, Data):
+    if isinstance(value, (Samples, Counts)):
         kind = "samples" if isinstance(value, Samples) else "counts"
         return facts | {"kind": kind, "n_transitions": value.n_transitions, "n_episodes": value.n_episodes}
     return facts | {"kind": "chain", "n_transitions": int(value.support.indptr[-2]), "n_episodes": 0}
@@ -341,6 +341,8 @@ def _refuse_unwritable(path: Path) -> None:
 
 def write_files(answer: ShownResult, html: Path | None, plot: Path | None, known: float | None = None) -> None:
     """Write the report and the figure, and record their paths."""
+    from somcot import report
+
     if html is not None:
         shown = replace(answer.result, notes=())  # `answer.notes` has them, worded for the command line
         report.write(

@@ -30,6 +30,7 @@ _PAGE = 2.0  # seconds between two status pages
 _PIECES = 100  # points of the curve from a block
 _POINTS = 400  # of the evidence curve
 _STREAMED = {"sequence", "time", "state", "end", "gap", "delimiter", "terminated", "initial", "missing"}
+_OF_FILES = ("table", "query", "state_rules")  # of formats other than CSV
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,9 @@ class WatchOptions:
     """The stream, the reference, the guarantee against false alarms, and the output."""
 
     reference: Annotated[str, typer.Option(metavar="FILE", help="The process to compare with: a recording or a chain.")]
-    stream: Annotated[str, typer.Argument(metavar="FILE", help="CSV file with events; standard input by default.")] = (
-        "-"
-    )
+    stream: Annotated[
+        str, typer.Argument(metavar="FILE", help="File or folder with events; standard input by default.")
+    ] = "-"
     discount: SuggestedDiscount = None
     cost: Cost = "labels"
     one_false_alarm_per: Annotated[
@@ -79,7 +80,7 @@ def watch(options: WatchOptions, reading: Reading) -> int:
     from somcot.plumbing.files import exclusive
 
     for name in reading.chosen():
-        if name not in _STREAMED:
+        if name not in (*_STREAMED, *_OF_FILES):
             raise ValueError(
                 f"{flag(name)}: not supported for a stream; prepare the stream and the reference beforehand"
             )
@@ -131,7 +132,8 @@ class _Watch:
     def __init__(self, options: WatchOptions, reading: Reading, monitor: Monitor) -> None:
         from somcot.live.sequences import text_keys
         from somcot.readers.tables.columns import ColumnRoles
-        from somcot.readers.tables.csv_stream import Feed, Place
+        from somcot.readers.tables.csv_stream import Place
+        from somcot.readers.tables.table_feed import open_feed
 
         self.path, self.options, self.monitor = options.stream, options, monitor
         self.terminal = sys.stderr.isatty() and not options.json
@@ -139,9 +141,10 @@ class _Watch:
         if options.state_file is not None and options.state_file.exists():
             place = self._resume(options.state_file)
         roles = ColumnRoles(tuple(reading.state or ()), reading.sequence, reading.time)
-        self.feed = Feed(
+        self.feed = open_feed(
             self.path, self.monitor.codes, text_keys, roles, place, states=self.monitor.reference.states,
             follow=options.follow, skip=options.broken == "skip", delimiter=reading.delimiter or self.delimiter,
+            format=reading.format, **{name: value for name, value in reading.chosen().items() if name in _OF_FILES},
         )  # fmt: skip
         self.curve: list[tuple[int, float]] = [(self.monitor.n_events, self.monitor.evidence)]
         now = time.monotonic()

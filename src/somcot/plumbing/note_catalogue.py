@@ -255,6 +255,10 @@ CATALOGUE: dict[str, Kind] = {
         "{seconds:.0f} s; the bounds are the range of the cost",
         "Normally a run is checked against the exact distance of the chains it has seen. These are too large for that "
         "check. Nothing is known about how close the run is."),
+    "iterations-cut": Kind(CAUTION, "{done:,} of {planned:,} saddle iterations were run, since all of them would take "
+        "about {seconds:.0f} s",
+        "The problem is so large that the iterations SOMCOT wants would take minutes, and so would the exact distance "
+        "that would show whether fewer are enough. Merge states, or use the corrected estimate (method='auto')."),
     "dual-step-small": Kind(DOUBT, "dual step too small: the estimate is {where} while the constraints are violated by "
         "{violation:.2g} in total; raise dual_step ({relative}), lower primal_step or take more steps",
         "The multipliers of the constraints grow too slowly, so the result is not yet a valid coupling. The "
@@ -458,8 +462,37 @@ CATALOGUE: dict[str, Kind] = {
         "Probabilities must sum to 1 within rounding. If the numbers are counts or weights, rescale them."),
     "file-row-sum": Kind(ERROR, "{what} {total:.10g}, expected 1{more}; divide the row by its sum",
         "Probabilities must sum to 1 within rounding. Rescale the numbers before the file is saved."),
-    "gzip-damaged": Kind(ERROR, "the gzip data are damaged{where} ({reason}); copy or compress it again",
+    "gzip-damaged": Kind(ERROR, "the {packing} data are damaged{where} ({reason}); copy or compress it again",
         "The compressed file cannot be unpacked to its end. Usually a download or a copy was interrupted."),
+    "day-or-month": Kind(ERROR, "column {column!r} holds dates such as {example}, in which day and month could be "
+        "exchanged; say which comes first: [[time_format='day-first']] or [[time_format='month-first']]",
+        "No date of the column has a number above 12 in one of the two places, so nothing shows their order. A wrong "
+        "guess would reorder the events."),
+    "columns-chosen": Kind(INFO, "columns were chosen by their names: {columns}; name others with [[state=COLUMN]], "
+        "[[sequence=COLUMN]] and [[time=COLUMN]] ([[time='file']] keeps the order of the file)",
+        "Columns that are not named are recognised by usual names such as activity, case_id, session_id or timestamp. "
+        "Name them if another column is meant."),
+    "groups-cut": Kind(INFO, "{by} changes {n:,} time(s) within a sequence, which is split there; the step across "
+        "belongs to no group",
+        "A sequence that passes from one group to another, such as a case that lasts from May to June, is split at the "
+        "change. No group gets the step across, and the part before it counts as cut off, not as ended."),
+    "epoch-times": Kind(INFO, "column {column!r} is read as {unit} since 1970, hence from {first} to {last}; name the "
+        "unit if that is wrong: [[time_format='{unit}']]",
+        "Numbers of this size are usually times since 1970, and periods need dates."),
+    "no-sessions": Kind(ERROR, "{found}; expected sessions of an agent with tool calls; a table of events in JSON is "
+        "read with [[format='json']] or [[format='jsonl']]",
+        "The file looks like a recording of an agent, but no tool call was found in it. Sessions of text alone have no "
+        "sequence of calls to compare."),
+    "files-left-out": Kind(CAUTION, "{n:,} file(s) were left out, the first is {file} ({why})",
+        "Not every file of the folder could be read as a trace. Summaries and settings are no loss; damaged sessions "
+        "are. Look at the first one, or name a folder with traces only."),
+    "broken-lines": Kind(CAUTION, "{n:,} line(s) are cut short or not valid JSON and were left out",
+        "A line of a recording could not be parsed. The last line of a session that is still being written usually "
+        "is cut short. The calls in such lines are missing."),
+    "values-left-out": Kind(INFO, "{n:,} JSON value(s) belong to no known format of traces and were left out",
+        "The file holds other things besides sessions, such as settings."),
+    "sessions-without-calls": Kind(INFO, "{n:,} session(s) have no tool call and were left out",
+        "A session of text alone has no sequence of calls."),
     "unknown-code": Kind(ERROR, "there is no code {code!r} (somcot explain lists all codes){near}",
         "Codes of notes are listed by somcot explain without an argument, and in docs/notes.md."),
 }  # fmt: skip

@@ -150,6 +150,7 @@ def with_order(samples: Samples, k: int) -> Samples:
         terminated=None if samples.terminated is None else samples.terminated[longer.kept],
         # A word's reward is that of its last state.
         rewards=None if samples.rewards is None else samples.rewards.at(last),
+        episode_attributes={name: values[longer.kept] for name, values in samples.episode_attributes.items()},
     )
 
 
@@ -196,6 +197,7 @@ def connected(samples: Samples, name: str = "connected") -> Samples:
         terminated=None,
         initial=None,
         rewards=None if samples.rewards is None else samples.rewards.at(inside),
+        episode_attributes={},  # episodes are split where they leave the set
     )
 
 
@@ -224,6 +226,11 @@ def merged(samples: Samples, other: Samples) -> Samples:
         initial=start,
         stationary=start is None and (samples.stationary or other.stationary),
         rewards=recording.joined_rewards(samples.rewards, kept, other.rewards, moved, n),
+        episode_attributes={
+            name: np.concatenate([values, other.episode_attributes[name]])
+            for name, values in samples.episode_attributes.items()
+            if name in other.episode_attributes
+        },
         n_gaps=samples.n_gaps + other.n_gaps,
         overlap=max(samples.overlap, other.overlap),
     )

@@ -20,12 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Codes, Floats
-from somcot.readers.opening import ArrowArray, ArrowTable, ArrowType, format_of
-from somcot.readers.tables.columns import NUMBERS_OR_TIMES, ColumnRoles, is_whole, time_types
+from somcot.readers.opening import format_of
+from somcot.readers.tables import ArrowArray, ArrowTable, ArrowType
+from somcot.readers.tables.columns import ColumnRoles, is_whole
+from somcot.readers.tables.file_tables import LONGEST_LINE
+from somcot.readers.tables.numbers_and_times import NUMBERS_OR_TIMES, time_types
 
-__all__ = ["LONGEST_LINE", "BrokenLineError", "EventBlock", "Feed", "Header", "Place", "csv_options", "explain"]
+__all__ = ["BrokenLineError", "EventBlock", "Feed", "Header", "Place", "csv_options", "explain"]
 
-LONGEST_LINE = 1 << 22  # bytes
 _BLOCK = LONGEST_LINE  # bytes per read from a growing file
 _PAUSE = 0.2  # seconds between two reads of a file that may grow
 _FOREIGN = {
