@@ -308,9 +308,11 @@ class Result:
     clock : Clock
         How costs are accumulated over time: a discount, the long-run average, a horizon, a rate or a total.
     counted : float or None
-        SOMCOT: the exact distance of the chains fitted to its transitions; None if that would take over two seconds.
+        SOMCOT: the exact distance of the chains fitted to its transitions; None where that would take too long.
     estimand : str
         What the distance is between: "process", or "first-order projection" if the data show memory.
+    n_eff : float or None
+        SOMCOT with a half-life: the number of equally weighted transitions that its decayed counts are worth.
     details : Details
         Source of the fields that are computed on first access.
     """
@@ -334,6 +336,7 @@ class Result:
     clock: Clock = Clock("discount")  # noqa: RUF009 - a tuple is immutable
     continuous: Continuous | None = None
     estimand: str = "process"
+    n_eff: float | None = None
     details: Details = field(default_factory=Details)
 
     if TYPE_CHECKING:  # read from `details`; `dataclasses.replace` and the constructor accept them like fields

@@ -255,6 +255,10 @@ CATALOGUE: dict[str, Kind] = {
         "{seconds:.0f} s; the bounds are the range of the cost",
         "Normally a run is checked against the exact distance of the chains it has seen. These are too large for that "
         "check. Nothing is known about how close the run is."),
+    "iterations-cut": Kind(CAUTION, "{done:,} of {planned:,} saddle iterations were run, since all of them would take "
+        "about {seconds:.0f} s",
+        "The problem is so large that the iterations SOMCOT wants would take minutes, and so would the exact distance "
+        "that would show whether fewer are enough. Merge states, or use the corrected estimate (method='auto')."),
     "dual-step-small": Kind(DOUBT, "dual step too small: the estimate is {where} while the constraints are violated by "
         "{violation:.2g} in total; raise dual_step ({relative}), lower primal_step or take more steps",
         "The multipliers of the constraints grow too slowly, so the result is not yet a valid coupling. The "
