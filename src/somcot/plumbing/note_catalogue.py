@@ -497,7 +497,7 @@ CATALOGUE: dict[str, Kind] = {
     "values-left-out": Kind(INFO, "{n:,} JSON value(s) belong to no known format of traces and were left out",
         "The file holds other things besides sessions, such as settings."),
     "sessions-without-calls": Kind(INFO, "{n:,} session(s) have no tool call and were left out",
-        "A session of text alone has no sequence of calls."),
+        "A session of text alone has no sequence of calls to compare. They are counted so that none is lost silently."),
     "unknown-code": Kind(ERROR, "there is no code {code!r} (somcot explain lists all codes){near}",
         "Codes of notes are listed by somcot explain without an argument, and in docs/notes.md."),
 }  # fmt: skip
