@@ -64,21 +64,28 @@ def test_permuted_units_leave_little_of_a_difference() -> None:
     np.testing.assert_allclose(found.difference(counts=kept).drift, found.difference().drift)
 
 
-def test_the_rotation_of_the_noise_is_that_of_linear_models() -> None:
-    """Noise turned by a right angle: common noise costs what the rotation saves."""
+def test_the_rotation_of_linear_systems_is_near_the_closed_form() -> None:
     rng = np.random.default_rng(4)
-    quarter = np.array([[0.0, -1.0], [1.0, 0.0]])
-    noise = np.diag([0.4, 0.1])
-
-    def run(turn: Floats) -> Run:
-        A = turn @ np.array([[0.8, 0.3], [0.0, 0.5]]) @ turn.T
-        return runs(normal(2, 0.1), lambda z, r: z @ A.T + r.standard_normal(z.shape) @ (turn @ noise).T)
-
-    found = pair(run(np.eye(2))(200, 30, rng), run(quarter)(200, 30, rng))
+    A, S, B, R = (
+        0.9 * _turn(0.3), np.diag([0.4, 0.2]), 0.8 * _turn(0.6), np.array([[0.2, 0.1], [0.1, 0.4]])
+    )  # fmt: skip
+    x, y = (
+        runs(normal(2, 0.5), lambda z, r, M=M, N=N: z @ M.T + r.standard_normal(z.shape) @ N.T)(200, 30, rng)
+        for M, N in ((A, S), (B, R))
+    )
+    start = (np.zeros(2), 0.25 * np.eye(2))
+    truth = gaussian.distance(A, S, B, R, discount=0.9, start_x=start, start_y=start).distance
+    found = pair(x, y)
     straight = found.rolled(found.difference(), 800).cost.mean()
     found.turn = found.rotation()
     np.testing.assert_allclose(found.turn @ found.turn.T, np.eye(2), atol=1e-9)
-    assert found.rolled(found.difference(), 800).cost.mean() <= 1.02 * straight
+    rotated = found.rolled(found.difference(), 800).cost.mean()
+    assert rotated < straight
+    assert rotated == pytest.approx(truth, rel=0.1)
+
+
+def _turn(angle: float) -> Floats:
+    return np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
 
 
 def test_a_difference_is_bent_only_if_that_predicts_other_units() -> None:

@@ -22,6 +22,7 @@ __all__ = ["Difference", "Pair", "Rolled"]
 _BUMPS, _FEW_BUMPS = 60, 24  # in the difference of the drifts, at most
 _PLACES = 24  # in the local covariance of the noise
 _MOST_LOCAL = 6  # coordinates up to which that covariance depends on the position
+_MOST_CORRELATED = 0.98  # noise of two coordinates
 _FOLDS = 5
 _PENALTIES = (0.1, 0.5, 2.0, 8.0, 30.0, 100.0, 1e4)
 _LATE = 0.02  # discount weight at which a simulation ends
@@ -60,6 +61,15 @@ def _names(d: int) -> tuple[str, ...]:
     return tuple(f"x{k}" for k in range(d))
 
 
+def _root_of_two(values: Floats, low: float, high: float) -> Floats:
+    """Symmetric roots of 2 x 2 matrices with entries (0, 0), (0, 1) and (1, 1), made positive first."""
+    a, c = np.clip(values[:, 0], low, high), np.clip(values[:, 2], low, high)
+    b = np.clip(values[:, 1] / np.sqrt(a * c), -_MOST_CORRELATED, _MOST_CORRELATED) * np.sqrt(a * c)
+    root = np.sqrt(a * c - b * b)
+    trace = np.sqrt(a + c + 2.0 * root)
+    return np.asarray(np.stack([a + root, b, b, c + root], axis=1).reshape(-1, 2, 2) / trace[:, None, None])
+
+
 class Pair:
     """Both processes as one model, in registered coordinates.
 
@@ -74,6 +84,8 @@ class Pair:
         Number of simulated pairs, at most; all simulations use the same noise.
     match_starts : bool
         Whether initial points differ between the sides and are matched; otherwise pairs start at the same point.
+    like : Pair, optional
+        Another pair whose penalty and rotation of the noise are used.
     """
 
     def __init__(
@@ -86,6 +98,7 @@ class Pair:
         *,
         n: int,
         match_starts: bool,
+        like: Pair | None = None,
     ) -> None:
         self.shared, self.map, self.ground, self.discount, self.rng = shared, T, ground, discount, rng
         self.d = shared.now.shape[1]
@@ -97,12 +110,12 @@ class Pair:
         high = np.maximum(shared.now.max(axis=0), shared.following.max(axis=0))
         reach = np.where(T.space.periodic, np.inf, _MARGIN * (high - low))
         self.range = low - reach, high + reach
-        self.turn = np.eye(self.d)
+        self.turn = np.eye(self.d) if like is None else like.turn
         self._local = self._local_covariance()
         self._noise = self._whitened()
         self._drawn = rng.integers(len(self._noise), size=(n_steps, n))
         self._start = rng.integers(len(shared.starts), size=n)
-        self.n_bumps, self.penalty = self._cross_validated()
+        self.n_bumps, self.penalty = self._cross_validated() if like is None else (like.n_bumps, like.penalty)
 
     # -- Estimates
 
@@ -126,6 +139,8 @@ class Pair:
         low, high = 1e-3 * float(np.diag(S).mean()), 25.0 * float(np.diag(S).max())
         if self.d == 1:
             return np.sqrt(np.clip(values, low, high))[:, :, None]
+        if self.d == 2:
+            return _root_of_two(values, low, high)
         M = np.empty((len(features), self.d, self.d))
         i, j = pairs_of(self.d)
         M[:, i, j] = values

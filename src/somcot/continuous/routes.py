@@ -467,11 +467,13 @@ def _episode_costs(question: Question) -> Floats:
 
 _PAIRS = 1600
 _REDRAWN = 8
-_REDRAWN_PAIRS = 800
+_REDRAWN_PAIRS = 500
 _T_QUANTILE = 1.15  # of Student's distribution with so few degrees of freedom, relative to the normal one
 _MOST_NOISE = 0.2  # share of the value that the pair may give for permuted units
-_MOST_KEPT = 0.9  # of the squared distance of pairs started apart
+_MOST_KEPT = 0.35  # of the squared distance of pairs started apart
+_MOST_FALLING = 0.05  # share of the points where a step may reverse the order
 _TURNED = 0.98  # cost of rotated noise, relative to common noise, from which it is used
+_MODEL = 0.04  # relative error of a model of steps that redrawing from it does not show
 
 
 def _of_pair(question: Question, registered: _Registered) -> Answer:
@@ -482,19 +484,17 @@ def _of_pair(question: Question, registered: _Registered) -> Answer:
     difference = pair.difference()
     if pair.d > 1 and not question.space.periodic.any():
         straight = float(pair.rolled(difference, _SIMULATED).cost.mean())
-        turn = pair.rotation()
-        pair.turn = turn
+        pair.turn = pair.rotation()
         if float(pair.rolled(difference, _SIMULATED).cost.mean()) > _TURNED * straight:
             pair.turn = np.eye(pair.d)
     rolled = pair.rolled(difference, _PAIRS)
     plain = float(rolled.cost.mean())
     costs = np.array([_again(question, pair, difference, fit.map) for _ in range(_REDRAWN)])
-    error, bias = float(costs.std(ddof=1)), float(costs.mean()) - plain
+    error, bias = float(np.hypot(costs.std(ddof=1), _MODEL * plain)), float(costs.mean()) - plain
     bias *= bias**2 / (bias**2 + error**2 / _REDRAWN + 1e-300)  # the part of it that is not chance
-    value = max(plain - bias, 0.0)
     reach = _T_QUANTILE * question.z * error
-    interval = (max(min(value, plain) - reach, 0.0), max(value, plain) + reach)
-    found = Answer("pair", value, interval, plain, error)
+    interval = (max(min(plain, plain - bias) - reach, 0.0), max(plain, plain - bias) + reach)
+    found = Answer("pair", plain, interval, plain, error)
     reason = _doubt(question, pair, float(rolled.cost.mean() if ground.square else rolled.square.mean()))
     return found if not reason else found._replace(route="approximate", interval=None, reason=reason)
 
@@ -503,12 +503,21 @@ def _again(question: Question, pair: Pair, difference: Any, T: Registration) -> 
     """The cost of the pair estimated from recordings drawn from it."""
     x, y = pair.redrawn(difference)
     identity = Registration(np.eye(pair.d), np.zeros(pair.d), np.zeros(pair.d), T.space)
-    shared = Shared.of(x, y, identity, question.rng)
+    shared = Shared.of(x, y, identity, question.rng, pair.shared.model)
     other = Pair(
-        shared, T, question.ground, question.discount, question.rng, n=_REDRAWN_PAIRS, match_starts=pair.match_starts
-    )
-    other.turn = pair.turn
+        shared, T, question.ground, question.discount, question.rng, n=_REDRAWN_PAIRS,
+        match_starts=pair.match_starts, like=pair,
+    )  # fmt: skip
     return float(other.rolled(other.difference(), _REDRAWN_PAIRS).cost.mean())
+
+
+def _increasing(pair: Pair) -> bool:
+    """Whether steps keep the order of points on a line: there common noise is an optimal coupling."""
+    if pair.d > 1 or pair.map.space.periodic.any():
+        return False
+    some = pair.shared.now[:: max(1, len(pair.shared.now) // _PROBED)]
+    slope = pair.shared.model.mean_and_slope(some)[1][:, 0, 0]
+    return float((slope < 0.0).mean()) <= _MOST_FALLING
 
 
 def _doubt(question: Question, pair: Pair, whole: float) -> str:
@@ -519,7 +528,7 @@ def _doubt(question: Question, pair: Pair, whole: float) -> str:
             f"no map was confirmed, and the simulated pair is too noisy: permuted episodes give {percent(null / whole)}"
             " of its value; record more episodes, or use a lower discount"
         )
-    if pair.d > 1 or question.space.periodic.any():
+    if not _increasing(pair):
         kept = pair.synchronisation(_SIMULATED)
         if kept > _MOST_KEPT:
             return (
