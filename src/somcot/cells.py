@@ -405,7 +405,7 @@ class Continuous(NamedTuple):
     reason: str = ""
 
     def former(self) -> Continuous:
-        """This record, with a warning that `resolution`, `twin` and `shift_check` are deprecated."""
+        """The record itself, with a warning that `resolution`, `twin` and `shift_check` are deprecated."""
         instead = "result.continuous.map and .route say where the distance comes from"
         warn(f"resolution, twin, shift_check: only results of former versions have them; {instead}", DeprecationWarning)
         return self

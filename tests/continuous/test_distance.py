@@ -131,7 +131,7 @@ def test_an_approximation_claims_nothing_anywhere(declined: Result, tmp_path: Pa
     page = (tmp_path / "r.html").read_text()
     assert "an approximation without an error bound" in page
     assert "proved to" not in page
-    assert "confidence interval" not in page
+    assert "% confidence interval" not in page
     assert "approximate, no interval" in somcot.plots.overview(declined).get_suptitle()
     assert somcot.plots.trace(declined).get_legend_handles_labels()[1][:1] != ["proved bounds of the estimated chains"]
     declined.save(tmp_path / "r.somcot")
@@ -331,14 +331,15 @@ def test_ends_for_good_stay_where_they_are() -> None:
         rows = [np.append(0.05 * rng.standard_normal(3), place) for _ in range(60)]
         sides.append(Trajectories.from_arrays(rows, terminated=True))
     found = distance(sides[0], sides[1], discount=0.9, scale=1.0)
-    assert found.distance == pytest.approx(2.0 * 0.9**3, abs=0.05)
+    assert found.distance == pytest.approx(2.0 * 0.9**3, abs=0.1)
 
 
 def test_flows_without_noise_are_matched_by_their_starts() -> None:
-    """x' = 0.9 x and y' = 0.8 y from starts uniform on (0, 1), 150 of them: matched in order."""
+    """x' = 0.9 x and y' = 0.8 y from the same 150 starts in (0, 1), in any order: each is matched with itself."""
     rng = np.random.default_rng(6)
     powers = np.arange(41)
-    x, y = (Trajectories.from_arrays(rng.uniform(0, 1, (150, 1, 1)) * (a**powers)[None, :, None]) for a in (0.9, 0.8))
+    starts = (np.arange(150.0) + 0.5) / 150.0
+    x, y = (Trajectories.from_arrays(rng.permutation(starts)[:, None, None] * (a**powers)[None, :, None]) for a in (0.9, 0.8))
     found = distance(x, y, discount=0.9, confidence=0.9, scale=1.0)
     truth = 0.05 * float((0.9**powers * (0.9**powers - 0.8**powers)).sum())
     assert found.continuous is not None
@@ -404,15 +405,15 @@ def test_one_step_of_each_is_too_few_for_an_interval() -> None:
 
 @pytest.mark.parametrize("size", [1e200, 1e-200])
 def test_very_large_and_very_small_numbers_have_a_scale(size: float) -> None:
-    x, y = (data.mapped(lambda points: size * points) for data in _pair(10))
-    found, plain = distance(x, y, discount=0.9), distance(*_pair(10), discount=0.9)
+    x, y = (data.mapped(lambda points: size * points) for data in _pair(20))
+    found, plain = distance(x, y, discount=0.9), distance(*_pair(20), discount=0.9)
     assert found.distance == pytest.approx(plain.distance, rel=1e-6)
     assert np.isfinite(found.distance)
 
 
 def test_recordings_far_apart_are_not_too_alike() -> None:
-    """No cell in common: there is nothing in which they could be alike, and no warning (which would be an error)."""
-    x, y = _pair(10)
+    """No place in common: there is nothing in which they could be alike, and no warning (which would be an error)."""
+    x, y = _pair(20)
     found = distance(x, y.mapped(lambda points: points + 1000.0), discount=0.9, scale=1.0)
     assert found.distance == pytest.approx(1000.0 * np.sqrt(2.0), rel=0.001)
 

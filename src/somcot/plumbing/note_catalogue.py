@@ -198,9 +198,9 @@ CATALOGUE: dict[str, Kind] = {
         "Vectors are put into cells, and here every distinct vector gets its own. The recording probably holds labels "
         "or rounded numbers. Reading them as labels is simpler and exact."),
     "approximate": Kind(DOUBT, "the distance is approximate{no_interval}: {reason}",
-        "The cells are too coarse for an error bound, and neither linear models nor a map between the two systems "
-        "could be confirmed. The number is the best available, without a guarantee. Take the advice at the end of the "
-        "note, or use the number only to rank pairs."),
+        "No map between the two systems was confirmed, and what else could give the distance is not reliable here, for "
+        "the reason in the note. The number is the best available, without bounds and without an interval. Take the "
+        "advice in the note, or use the number only to rank pairs."),
     "approximate-pair": Kind(DOUBT, "an approximation without an error bound: {reason}",
         "This pair of recordings of real vectors has a distance, but no error bound and no interval. Its reason is "
         "that of the note approximate. Use such cells of a matrix for ranking only."),

@@ -494,11 +494,15 @@ def _definition(about: ReportInput) -> list[Item]:
     formula = f"{CLOCKS[clock.name].least}, where c is the cost,"
     if clock.name == "discount":
         formula = "(1 - discount) · E[Σ discountᵗ · cost(Xₜ, Yₜ)]"
+    from_data = (
+        "From data it is computed for the estimated chains; with a discount it is corrected for their upward bias, and "
+        "has a confidence interval for the true distance. "
+    )
+    if about.result.continuous is not None:
+        from_data = "Here it is estimated from recordings of real vectors; cells only show what corresponds to what. "
     definition = (
         f"The distance is the least value of {formula} over all couplings of the two processes in which neither "
-        "depends on the future of the other (bicausal couplings; bisimulation metric). From data it is computed for "
-        "the estimated chains; with a discount it is corrected for their upward bias, and has a confidence interval "
-        "for the true distance. "
+        f"depends on the future of the other (bicausal couplings; bisimulation metric). {from_data}"
         "Calo, Jonsson, Neu, Schwartz, Segovia-Aguas: Distances for Markov chains from sample streams (2025)."
     )
     return [definition] if about.command is None else [definition, "To reproduce this result:", Code(about.command)]
