@@ -14,6 +14,7 @@ from somcot.plumbing.arrays import Codes, Floats, Ints
 from somcot.plumbing.checks import real_array
 from somcot.plumbing.errors import warn
 from somcot.plumbing.html import Table, card, record_card
+from somcot.plumbing.notes import Note
 from somcot.plumbing.text import brief_record
 from somcot.samples import Samples
 from somcot.trajectories import Trajectories
@@ -404,10 +405,9 @@ class Continuous(NamedTuple):
     lower_bound: float | None = None
     reason: str = ""
 
-    def former(self) -> Continuous:
-        """The record itself, with a warning that `resolution`, `twin` and `shift_check` are deprecated."""
-        instead = "result.continuous.map and .route say where the distance comes from"
-        warn(f"resolution, twin, shift_check: only results of former versions have them; {instead}", DeprecationWarning)
+    def former(self, name: str) -> Continuous:
+        """The record itself, with a warning that this field is deprecated."""
+        warn(Note("former-field", name=name), DeprecationWarning)
         return self
 
     def summary(self, plain: float | None) -> str:

@@ -371,17 +371,17 @@ class Result:
     @property
     def resolution(self) -> Resolution | None:
         """Deprecated: the distance does not depend on cells any more."""
-        return None if self.continuous is None else self.continuous.former().resolution
+        return None if self.continuous is None else self.continuous.former("resolution").resolution
 
     @property
     def twin(self) -> Twin | None:
         """Deprecated: there is no discretisation bias to correct any more."""
-        return None if self.continuous is None else self.continuous.former().twin
+        return None if self.continuous is None else self.continuous.former("twin").twin
 
     @property
     def shift_check(self) -> ShiftCheck | None:
         """Deprecated: see `continuous.map` for the tests that the distance relies on."""
-        return None if self.continuous is None else self.continuous.former().shift_check
+        return None if self.continuous is None else self.continuous.former("shift_check").shift_check
 
     @property
     def encoder(self) -> Floats:

@@ -339,7 +339,10 @@ def test_flows_without_noise_are_matched_by_their_starts() -> None:
     rng = np.random.default_rng(6)
     powers = np.arange(41)
     starts = (np.arange(150.0) + 0.5) / 150.0
-    x, y = (Trajectories.from_arrays(rng.permutation(starts)[:, None, None] * (a**powers)[None, :, None]) for a in (0.9, 0.8))
+    x, y = (
+        Trajectories.from_arrays(rng.permutation(starts)[:, None, None] * (a**powers)[None, :, None])
+        for a in (0.9, 0.8)
+    )
     found = distance(x, y, discount=0.9, confidence=0.9, scale=1.0)
     truth = 0.05 * float((0.9**powers * (0.9**powers - 0.8**powers)).sum())
     assert found.continuous is not None

@@ -119,8 +119,8 @@ def test_phases_go_round_and_do_not_come_together() -> None:
     turning = runs(lambda n, r: r.uniform(0, 6.28, (n, 1)), lambda z, r: z + 0.5 + 0.2 * r.standard_normal(z.shape))
     x, y = (np.mod(turning(150, 40, rng), 2 * np.pi) for _ in range(2))
     found = pair(x, y, "euclidean", space)
-    assert found.synchronisation(400) > 0.7
+    assert found.synchronisation(found.difference(), 400) > 0.7
     rolled = found.rolled(found.difference(), 400)
     assert rolled.cost.mean() < 0.5
     calm = pair(linear(0.7, 0.3)(150, 40, rng), linear(0.7, 0.3)(150, 40, rng))
-    assert calm.synchronisation(400) < 0.05
+    assert calm.synchronisation(calm.difference(), 400) < 0.05

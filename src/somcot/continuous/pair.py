@@ -47,7 +47,6 @@ class Rolled(NamedTuple):
     cost: Floats
     square: Floats
     gap: Floats
-    kept: float  # squared distance at the end, relative to the initial one
 
 
 def _moments(points: Floats, space: Space) -> Moments:
@@ -238,26 +237,20 @@ class Pair:
         z, of_y = every[chosen], sides[chosen][:, None]
         return np.where(of_y, T.inverse(z), z), np.where(of_y, z, T.apply(z))
 
-    def rolled(
-        self, difference: Difference, n: int, starts: tuple[Floats, Floats] | None = None, steps: int | None = None
-    ) -> Rolled:
+    def rolled(self, difference: Difference, n: int, starts: tuple[Floats, Floats] | None = None) -> Rolled:
         """Simulate n pairs."""
         a, b = self.starts(n) if starts is None else starts
         cost, square, gap = np.zeros(n), np.zeros(n), np.zeros(n)
-        initial = last = 0.0
-        for t, weight in enumerate(self.weights[: None if steps is None else steps + 1]):
+        for t, weight in enumerate(self.weights):
             if t > 0:
                 e = self._noise[self._drawn[t - 1, :n]]
                 a = self._stepped(a, -0.5, difference, e)
                 b = self._stepped(b, 0.5, difference, e @ self.turn.T)
-            squares = np.square(self.map.space.wrap(a - b)).sum(axis=1)
             costs = self.ground.rows(self.map.x(a), self.map.y(b))
             cost += weight * costs
             square += weight * np.square(costs)
-            gap += weight * squares
-            last = float(squares.mean())
-            initial = last if t == 0 else initial
-        return Rolled(cost, square, gap, last / initial if initial > 0.0 else 0.0)
+            gap += weight * np.square(self.map.space.wrap(a - b)).sum(axis=1)
+        return Rolled(cost, square, gap)
 
     def _stepped(self, z: Floats, side: float, difference: Difference, e: Floats) -> Floats:
         model = self.shared.model
@@ -285,10 +278,19 @@ class Pair:
             drawn.append(Trajectories(points, ends, np.zeros(len(n), np.bool_), _names(self.d)))
         return drawn[0], drawn[1]
 
-    def synchronisation(self, n: int) -> float:
-        """Squared distance that pairs started apart keep over the horizon, under one model and common noise."""
-        i, j = self.rng.integers(len(self.shared.now), size=(2, n))
-        zero, one = np.zeros((self.shared.model.n_affine, self.d)), np.eye(self.d)
-        none = Difference(zero, zero, (one, one))
-        steps = min(len(self.weights) - 1, max(1, int(1.0 / (1.0 - self.discount))))
-        return self.rolled(none, n, (self.shared.now[i], self.shared.now[j]), steps).kept
+    def synchronisation(self, difference: Difference, n: int) -> float:
+        """Squared distance that two copies of one process keep over the horizon under common noise, if started apart.
+
+        The larger one of the two sides.
+        """
+        n_steps = min(len(self.weights) - 1, max(1, int(1.0 / (1.0 - self.discount))))
+        kept = []
+        for side in (-0.5, 0.5):
+            places = self.shared.now[self.shared.sign == side]
+            a, b = (places[self.rng.integers(len(places), size=n)] for _ in range(2))
+            initial = float(np.square(self.map.space.wrap(a - b)).mean())
+            for t in range(n_steps):
+                e = self._noise[self._drawn[t, :n]]
+                a, b = (self._stepped(z, side, difference, e) for z in (a, b))
+            kept.append(float(np.square(self.map.space.wrap(a - b)).mean()) / max(initial, 1e-300))
+        return max(kept)

@@ -529,7 +529,7 @@ def _doubt(question: Question, pair: Pair, whole: float) -> str:
             " of its value; record more episodes, or use a lower discount"
         )
     if not _increasing(pair):
-        kept = pair.synchronisation(_SIMULATED)
+        kept = pair.synchronisation(pair.difference(), _SIMULATED)
         if kept > _MOST_KEPT:
             return (
                 "no map was confirmed, and common noise does not bring pairs together that start apart (they keep "

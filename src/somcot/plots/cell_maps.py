@@ -152,7 +152,7 @@ def map_tests(result: Result, *, ax: Axes | None = None) -> Axes:
     if rows:
         ax.axvline(0.05 / len(rows), color="tab:red", ls=":")
     ax.set_yticks(range(len(rows)), [name for name, _ in rows])
-    ax.set(ylim=(len(rows) - 0.5, -0.5), xlim=(-0.02, 1.02), xlabel="p-value")
+    ax.set(ylim=(max(len(rows), 1) - 0.5, -0.5), xlim=(-0.02, 1.02), xlabel="p-value")
     words = "no map was tested" if found is None else found.words
     ax.set_title(textwrap.fill(f'tests of "{words}"', 50), fontsize="medium")
     ax.spines[["top", "right"]].set_visible(False)

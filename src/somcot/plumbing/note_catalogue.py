@@ -207,14 +207,10 @@ CATALOGUE: dict[str, Kind] = {
     "approximate-pairs": Kind(DOUBT, "{share} pairs are approximations without an error bound and have no interval",
         "These pairs of recordings of real vectors have no error bound, so their cells have no interval. The reasons "
         "of the matrix say why, pair by pair. Use such cells for ranking only."),
-    "shift-check-failed": Kind(DOUBT, "a known shift of {shift:.3g} of your own recordings is measured as "
-        "{measured:.3g}; the distance may be as wrong{why}",
-        "As a check, one recording is shifted by a known amount and measured again. The answer is off, so the distance "
-        "between the two recordings may be off by the same factor. More data, or a lower discount, usually help."),
-    "few-data-for-cells": Kind(CAUTION, "few data even for {n_cells} cells (saturation {saturation:.1f}, at most 3 is "
-        "safe): the estimate may be too high; record more, or lower the discount",
-        "Errors of the estimated rows add up over the horizon 1 / (1 - discount), even with the fewest cells. The bias "
-        "correction is then not reliable. Record more, or use a lower discount."),
+    "former-field": Kind(INFO, "{name}: deprecated, only results of former versions have it; result.continuous.map and "
+        ".route say where the distance comes from",
+        "Distances between recordings of real vectors do not come from cells any more, so fields about the error of "
+        "cells are empty. The map between the two, its tests and the route to the distance replace them."),
     "same-recording": Kind(INFO, "both recordings are the same",
         "The two sides hold the same vectors, so the distance is 0. This is what a comparison of a file with itself "
         "gives. Check the file names if you expected two recordings."),
