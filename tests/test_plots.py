@@ -257,5 +257,5 @@ def test_overview_of_vectors(vectors: dict[str, somcot.Result], name: str) -> No
     picture = somcot.plots.overview(vectors[name], names=("a.csv", "b.csv"))
     titles = [ax.get_title() for ax in picture.axes]
     assert titles[1] == ("without an error bound" if name == "ended" else "a map between the two")
-    assert titles[2].startswith("tests of" if name != "ended" else "tests of \"no map was tested\"")
+    assert titles[2].startswith("tests of" if name != "ended" else 'tests of "no map was tested"')
     assert ("approximate, no interval" in picture.get_suptitle()) == (name == "ended")

@@ -57,7 +57,7 @@ def test_a_turn_is_no_difference() -> None:
 
 def test_bends_and_uneven_noise_are_noticed() -> None:
     def straight(z: Floats) -> Floats:
-        return z @ np.array([[0.8, 0.3], [-0.3, 0.8]])
+        return np.asarray(z @ np.array([[0.8, 0.3], [-0.3, 0.8]]))
 
     unit = np.repeat(np.arange(150), 20)
     shares = {}

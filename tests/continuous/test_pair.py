@@ -19,14 +19,16 @@ def identity(d: int, space: Space) -> Registration:
     return Registration(np.eye(d), np.zeros(d), np.zeros(d), space)
 
 
-def pair(x: Floats, y: Floats, cost: str = "sqeuclidean", space: Space | None = None, **options: bool) -> Pair:
+def pair(
+    x: Floats, y: Floats, cost: str = "sqeuclidean", space: Space | None = None, match_starts: bool = False
+) -> Pair:
     d = x.shape[2]
     space = Space(np.full(d, np.inf)) if space is None else space
     rng = np.random.default_rng(0)
     one, other = (Trajectories.from_arrays(data) for data in (x, y))
     T = identity(d, space)
     ground = Ground(cost, space, np.ones(d), cost == "euclidean")
-    return Pair(Shared.of(one, other, T, rng), T, ground, 0.9, rng, n=800, **({"match_starts": False} | options))
+    return Pair(Shared.of(one, other, T, rng), T, ground, 0.9, rng, n=800, match_starts=match_starts)
 
 
 def linear(a: float, noise: float, start: float = 0.5) -> Run:
@@ -36,8 +38,8 @@ def linear(a: float, noise: float, start: float = 0.5) -> Run:
 def test_common_noise_attains_the_closed_form_in_one_dimension() -> None:
     rng = np.random.default_rng(1)
     found = pair(linear(0.8, 0.3)(300, 30, rng), linear(0.4, 0.5)(300, 30, rng))
-    starts = {"start_x": (0.0, 0.25), "start_y": (0.0, 0.25)}
-    truth = gaussian.distance(0.8, 0.3, 0.4, 0.5, discount=0.9, **starts).distance
+    start = (0.0, 0.25)
+    truth = gaussian.distance(0.8, 0.3, 0.4, 0.5, discount=0.9, start_x=start, start_y=start).distance
     assert found.rolled(found.difference(), 800).cost.mean() == pytest.approx(truth, rel=0.1)
 
 
@@ -45,8 +47,8 @@ def test_starts_that_differ_are_related_by_their_moments() -> None:
     """Starts with standard deviations 0.5 and 1.5: common starts would miss what lies between them."""
     rng = np.random.default_rng(2)
     x, y = linear(0.9, 0.3)(400, 30, rng), linear(0.9, 0.3, 1.5)(400, 30, rng)
-    starts = {"start_x": (0.0, 0.25), "start_y": (0.0, 2.25)}
-    truth = gaussian.distance(0.9, 0.3, 0.9, 0.3, discount=0.9, **starts).distance
+    starts = (0.0, 0.25), (0.0, 2.25)
+    truth = gaussian.distance(0.9, 0.3, 0.9, 0.3, discount=0.9, start_x=starts[0], start_y=starts[1]).distance
     values = [
         one.rolled(one.difference(), 800).cost.mean() for one in (pair(x, y, match_starts=k) for k in (False, True))
     ]
@@ -69,10 +71,11 @@ def test_the_rotation_of_linear_systems_is_near_the_closed_form() -> None:
     A, S, B, R = (
         0.9 * _turn(0.3), np.diag([0.4, 0.2]), 0.8 * _turn(0.6), np.array([[0.2, 0.1], [0.1, 0.4]])
     )  # fmt: skip
-    x, y = (
-        runs(normal(2, 0.5), lambda z, r, M=M, N=N: z @ M.T + r.standard_normal(z.shape) @ N.T)(200, 30, rng)
-        for M, N in ((A, S), (B, R))
-    )
+
+    def run(M: Floats, N: Floats) -> Floats:
+        return runs(normal(2, 0.5), lambda z, r: z @ M.T + r.standard_normal(z.shape) @ N.T)(200, 30, rng)
+
+    x, y = run(A, S), run(B, R)
     start = (np.zeros(2), 0.25 * np.eye(2))
     truth = gaussian.distance(A, S, B, R, discount=0.9, start_x=start, start_y=start).distance
     found = pair(x, y)

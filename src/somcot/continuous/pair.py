@@ -109,11 +109,13 @@ class Pair:
         high = np.maximum(shared.now.max(axis=0), shared.following.max(axis=0))
         reach = np.where(T.space.periodic, np.inf, _MARGIN * (high - low))
         self.range = low - reach, high + reach
-        self.turn = np.eye(self.d) if like is None else like.turn
+        self.turn: Floats = np.eye(self.d) if like is None else like.turn
         self._local = self._local_covariance()
         self._noise = self._whitened()
         self._drawn = rng.integers(len(self._noise), size=(n_steps, n))
         self._start = rng.integers(len(shared.starts), size=n)
+        self.n_bumps: int
+        self.penalty: float
         self.n_bumps, self.penalty = self._cross_validated() if like is None else (like.n_bumps, like.penalty)
 
     # -- Estimates
