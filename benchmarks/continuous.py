@@ -1,8 +1,8 @@
 """Measure distances between recordings of real vectors where the truth is known: ``python -m benchmarks.continuous``.
 
 ``run FILE`` appends one line of JSON for each run of `tests.continuous.held_out_systems`, seed by seed, and goes on
-where it stopped; with another version of the package on the path it measures that one. ``table FILE [FORMER]`` prints the
-tables of docs/continuous.md.
+where it stopped; with another version of the package on the path it measures that one. ``table FILE [FORMER]`` prints
+the tables of docs/continuous.md.
 """
 
 from __future__ import annotations

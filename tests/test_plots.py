@@ -208,7 +208,7 @@ def test_cells_are_drawn() -> None:
     assert [text.get_text() for text in ax.get_legend().get_texts()] == [
         "cells of one", "cells of other", "corresponding cells (mean)",
     ]  # fmt: skip
-    with pytest.warns(DeprecationWarning):
+    with pytest.warns(DeprecationWarning, match="resolution"):
         assert result.resolution is not None
     assert [*map(int, somcot.plots.resolution(result).get_xticks())] == [6]
     with pytest.raises(ValueError, match="result: has no cells"):

@@ -144,7 +144,7 @@ def test_means_and_variances_on_a_circle() -> None:
     ("change", "kind"),
     [
         (lambda y: y, "same"),
-        (lambda y: y + [0.5, 0.0], "shift"),
+        (lambda y: y + np.array([0.5, 0.0]), "shift"),
         (lambda y: 1.5 * y, "scale"),
         (lambda y: y * [1.5, 1.0], "stretch"),
         (lambda y: y @ np.array([[1.3, 0.6], [0.6, 1.0]]), "affine"),

@@ -11,9 +11,7 @@ import numpy as np
 
 from somcot.cells import Cells, PointCost, circular_mean, embedded, wrapped
 from somcot.inference import permutation
-from somcot.inference.bias_correction import SATURATED
-from somcot.inference.intervals import saturation
-from somcot.inference.model import fit
+from somcot.inference.model import SATURATED, fit, saturation
 from somcot.inference.permutation import SameProcessResult
 from somcot.plumbing.arrays import Codes, Floats, Ints, one_blas_thread
 from somcot.plumbing.checks import check_count, check_discount, check_rng, real_array

@@ -165,7 +165,8 @@ def _estimate(found: Answer, cells: Cells) -> Estimate:
     """What was taken off for noise, and the standard error."""
     gap = found.plain - found.value
     rho = gap / found.plain if found.plain > 0.0 else 0.0
-    return Estimate(gap, rho, found.error, cells.saturation, 1, uncut=found.value)
+    units = "sequences" if "starts" in dict(found.tests) else "blocks"
+    return Estimate(gap, rho, found.error, cells.saturation, 1, uncut=found.value, units=units)
 
 
 def _record(found: Answer, cells: Cells, scale: Floats, on_cells: Result, names: tuple[str, ...]) -> Continuous:
