@@ -216,23 +216,19 @@ CATALOGUE: dict[str, Kind] = {
         "Vectors are put into cells, and here every distinct vector gets its own. The recording probably holds labels "
         "or rounded numbers. Reading them as labels is simpler and exact."),
     "approximate": Kind(DOUBT, "the distance is approximate{no_interval}: {reason}",
-        "The cells are too coarse for an error bound, and neither linear models nor a map between the two systems "
-        "could be confirmed. The number is the best available, without a guarantee. Take the advice at the end of the "
-        "note, or use the number only to rank pairs."),
+        "No map between the two systems was confirmed, and what else could give the distance is not reliable here, for "
+        "the reason in the note. The number is the best available, without bounds and without an interval. Take the "
+        "advice in the note, or use the number only to rank pairs."),
     "approximate-pair": Kind(DOUBT, "an approximation without an error bound: {reason}",
         "This pair of recordings of real vectors has a distance, but no error bound and no interval. Its reason is "
         "that of the note approximate. Use such cells of a matrix for ranking only."),
     "approximate-pairs": Kind(DOUBT, "{share} pairs are approximations without an error bound and have no interval",
         "These pairs of recordings of real vectors have no error bound, so their cells have no interval. The reasons "
         "of the matrix say why, pair by pair. Use such cells for ranking only."),
-    "shift-check-failed": Kind(DOUBT, "a known shift of {shift:.3g} of your own recordings is measured as "
-        "{measured:.3g}; the distance may be as wrong{why}",
-        "As a check, one recording is shifted by a known amount and measured again. The answer is off, so the distance "
-        "between the two recordings may be off by the same factor. More data, or a lower discount, usually help."),
-    "few-data-for-cells": Kind(CAUTION, "few data even for {n_cells} cells (saturation {saturation:.1f}, at most 3 is "
-        "safe): the estimate may be too high; record more, or lower the discount",
-        "Errors of the estimated rows add up over the horizon 1 / (1 - discount), even with the fewest cells. The bias "
-        "correction is then not reliable. Record more, or use a lower discount."),
+    "former-field": Kind(INFO, "{name}: deprecated, only results of former versions have it; result.continuous.map and "
+        ".route say where the distance comes from",
+        "Distances between recordings of real vectors do not come from cells any more, so fields about the error of "
+        "cells are empty. The map between the two, its tests and the route to the distance replace them."),
     "same-recording": Kind(INFO, "both recordings are the same",
         "The two sides hold the same vectors, so the distance is 0. This is what a comparison of a file with itself "
         "gives. Check the file names if you expected two recordings."),
