@@ -15,7 +15,7 @@ import numpy as np
 from somcot.cells import Cells, Continuous, MapFit, Resolution, ShiftCheck, Twin
 from somcot.clocks import Clock
 from somcot.contributions import ContributionInputs, Contributions, RowCounts
-from somcot.couplings import Coupling, Residuals
+from somcot.couplings import Coupling, Maps, Match, Residuals
 from somcot.derivatives import Gradient, Margin, RowGradient, TimeGradient
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.html import record_card
@@ -130,29 +130,6 @@ class Estimate(NamedTuple):
 
     def _repr_html_(self) -> str:
         return record_card(self)
-
-
-class Maps(NamedTuple):
-    """The encoder lambda_X(y | x), (n_x, n_y), and the decoder lambda_Y(x | y), (n_y, n_x).
-
-    `at_noise_level` is True for maps solved to the level of the sampling noise, False for those of the coupling.
-    """
-
-    encoder: Floats
-    decoder: Floats
-    at_noise_level: bool = False
-
-    def __repr__(self) -> str:
-        return brief_record(self)
-
-
-class Match(NamedTuple):
-    """A state of X, the state of Y it is most often coupled with, and the conditional probability."""
-
-    x: Hashable
-    y: Hashable
-    probability: float
-    occupancy: float
 
 
 class Details:
