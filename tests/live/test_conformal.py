@@ -236,6 +236,8 @@ def test_times_give_an_age_at_which_sequences_are_cut() -> None:
     assert monitor.update(states, names, times=times) == []
     assert monitor.n_sequences > 400
     assert "exact" in monitor.guarantee
+    with pytest.raises(ValueError, match="times: not of the same kind"):
+        monitor.update(states[:3], names[:3])
     more, other, later = timed(300, 32, rate=3.0)
     changed = [5 if s == 1 else s for s in more]
     (alarm,) = monitor.update(changed, [k + 1000 for k in other], times=later + times[-1])
@@ -369,7 +371,7 @@ def test_accept_makes_the_sequences_since_the_reference() -> None:
 
 
 def test_few_sequences() -> None:
-    with noted("few-sequences", n=30):
+    with noted("few-reference-sequences", n=30):
         Monitor(samples(sessions(30, 70)), discount=0.9).update(*fed(sessions(2, 71)))
     monitor = Monitor(samples([[c for path in sessions(30, k) for c in path] for k in range(10)]), discount=0.9)
     monitor.update(*fed(sessions(2, 71)))

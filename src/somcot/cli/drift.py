@@ -31,7 +31,10 @@ def drift(
     discount: SuggestedDiscount = None,
     cost: Cost = "labels",
     reference: Annotated[
-        str | None, typer.Option(metavar="PERIOD", help="Period to compare all others with; by default the first that is not small.")
+        str | None,
+        typer.Option(
+            metavar="PERIOD", help="Period to compare all others with; by default the first that is not small."
+        ),
     ] = None,
     confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of each interval.")] = 0.9,
     level: Annotated[
