@@ -57,7 +57,6 @@ HALF = 3000  # largest reference of "half"
 def _samples(pool: Pool, labels: Any, ends: bool) -> Any:
     """A recording whose labels are `labels`; without times every sequence ends in a state of its own."""
     from somcot import Samples
-    from somcot.recorded.recording import EventTimes
 
     place = np.full(max(pool.n_labels, int(labels.max()) + 1), -1)
     place[labels] = np.arange(len(labels))
@@ -70,7 +69,11 @@ def _samples(pool: Pool, labels: Any, ends: bool) -> Any:
     keep_now, keep_following = np.ones(len(codes), bool), np.ones(len(codes), bool)
     keep_now[offsets[1:] - 1] = False
     keep_following[offsets[:-1]] = False
-    more: dict[str, Any] = {} if pool.times is None else {"times": EventTimes(pool.times, "numbers")}
+    more: dict[str, Any] = {}
+    if pool.times is not None:
+        from somcot.recorded.recording import EventTimes
+
+        more["times"] = EventTimes(pool.times, "numbers")
     return Samples(
         states, codes[keep_now], codes[keep_following], offsets=offsets - np.arange(pool.n + 1),
         terminated=np.full(pool.n, True) if ends else None, **more,

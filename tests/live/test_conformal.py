@@ -236,6 +236,8 @@ def test_times_give_an_age_at_which_sequences_are_cut() -> None:
     assert monitor.update(states, names, times=times) == []
     assert monitor.n_sequences > 400
     assert "exact" in monitor.guarantee
+    with pytest.raises(ValueError, match="times: not of the same kind"):
+        monitor.update(states[:3], names[:3])
     more, other, later = timed(300, 32, rate=3.0)
     changed = [5 if s == 1 else s for s in more]
     (alarm,) = monitor.update(changed, [k + 1000 for k in other], times=later + times[-1])

@@ -36,9 +36,7 @@ def drift(
     cost: Cost = "labels",
     reference: Annotated[
         str | None,
-        typer.Option(
-            metavar="PERIOD", help="Period to compare all others with; by default the first that is not small."
-        ),
+        typer.Option(metavar="PERIOD", help="Period to compare all others with; the first not small by default."),
     ] = None,
     confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of each interval.")] = 0.9,
     level: Annotated[

@@ -26,6 +26,7 @@ __all__ = [
     "Moved",
     "Promise",
     "as_number",
+    "check_times",
     "choose",
     "explain",
     "moved",
@@ -182,6 +183,22 @@ def as_number(timeout: object) -> tuple[Any, bool]:
     if isinstance(timeout, timedelta):
         return timeout / timedelta(microseconds=1), True
     return math.inf if timeout is None else timeout, False
+
+
+def check_times(settings: MonitorSettings, before: bool | None, dated: bool | None, *, timed: bool) -> None:
+    """Refuse times of another kind than those `before` (dates or not; None: no times), or than the time-out."""
+    if timed and before is None:
+        raise ValueError("times: earlier calls had none; pass times in every call or in none")
+    if timed != (before is not None) or (timed and dated != before):
+        raise ValueError("times: not of the same kind as in earlier calls; always pass dates, numbers or none")
+    if settings.timeout == math.inf:
+        return
+    if timed and bool(dated) != settings.timeout_dated:
+        kinds = ("numbers", "a number in their unit"), ("dates", "a time span, such as '1h'")
+        what, how = kinds[bool(dated)]
+        raise ValueError(f"timeout: times are {what}, so pass timeout as {how}")
+    if not timed and settings.timeout_dated:
+        raise ValueError("timeout: it is a time span, so pass times, as dates")
 
 
 # --- The alarm

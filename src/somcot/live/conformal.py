@@ -99,11 +99,11 @@ def _bin(edges: Floats, k: int, n_bins: int, value: float) -> int:
     """Number of edges of row k below a value, by bisection over a padded row; most scores have few bins."""
     at: Any = 0
     if n_bins > 8:  # sums of comparisons, since branches on random numbers would be mispredicted
-        at = 16 * np.int64(value > edges[k, 15])
-        at += 8 * np.int64(value > edges[k, at + 7])
-    at += 4 * np.int64(value > edges[k, at + 3])
-    at += 2 * np.int64(value > edges[k, at + 1])
-    at += np.int64(value > edges[k, at])
+        at = 16 * int(value > edges[k, 15])
+        at += 8 * int(value > edges[k, at + 7])
+    at += 4 * int(value > edges[k, at + 3])
+    at += 2 * int(value > edges[k, at + 1])
+    at += int(value > edges[k, at])
     return at
 
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from somcot import costs
 from somcot.api import distance
 from somcot.live import detector
-from somcot.live.alarm import Alarm, Check, MonitorSettings, Promise, as_number, explain, moved
+from somcot.live.alarm import Alarm, Check, MonitorSettings, Promise, as_number, check_times, explain, moved
 from somcot.live.conformal import FEWEST, Plan, Recorded, SequenceDetector, cycle, cycles_in, held_labels, teachers
 from somcot.live.detector import BACKWARDS, DROPPED, EXPIRED, OPEN, Rules, link, opened, with_room
 from somcot.live.reference import Labels, Reference, empty, times_of
@@ -85,7 +85,7 @@ class Monitor:
     >>> monitor.update(path(walk, 1))
     []
     >>> monitor.update(path(drift, 2))[0].event
-    5893
+    5932
     >>> monitor.alarm.reason, monitor.evidence
     ('evidence', 1.0)
     """
@@ -325,23 +325,15 @@ class Monitor:
         return self._labels.codes(labels)
 
     def _check_clock(self, dated: bool | None, *, timed: bool, n: int) -> None:
-        """Check that all times are of one kind, as time-outs need."""
+        """Check that all times are of one kind, where anything is measured by them; the first ones decide."""
         if n == 0:
             return
-        if timed and self._dated is None:
-            if self.n_events and self.settings.timeout < math.inf:
-                raise ValueError("times: earlier calls had none; pass times in every call or in none")
+        aged = self._plan is not None and self._plan.cut is not None and self._plan.cut.age < math.inf
+        needed = self.settings.timeout < math.inf or aged
+        if timed and self._dated is None and not (self.n_events and needed):
             self._dated = dated
-        if self.settings.timeout == math.inf:
-            return
-        if timed != (self._dated is not None) or (timed and dated != self._dated):
-            raise ValueError("times: not of the same kind as in earlier calls; always pass dates, numbers or none")
-        if timed and bool(dated) != self.settings.timeout_dated:
-            kinds = ("numbers", "a number in their unit"), ("dates", "a time span, such as '1h'")
-            what, how = kinds[bool(dated)]
-            raise ValueError(f"timeout: times are {what}, so pass timeout as {how}")
-        if not timed and self.settings.timeout_dated:
-            raise ValueError("timeout: it is a time span, so pass times, as dates")
+        if needed:
+            check_times(self.settings, self._dated, dated, timed=timed)
 
     def _steps(self, codes: Codes, keys: Keys | None, times: Floats) -> tuple[Codes, Codes, Ints]:
         """Transitions that result from a piece of events, with the numbers of the events."""

@@ -295,7 +295,7 @@ CATALOGUE: dict[str, Kind] = {
         "detected",
         "A monitor compares the stream with its reference, and few transitions leave the reference uncertain. Large "
         "changes are still detected. Accept later, when more transitions have arrived."),
-    "few-reference-sequences": Kind(CAUTION, "the reference has {n} sequences; only large changes will be "
+    "few-reference-sequences": Kind(CAUTION, "the reference has {n} sequences; only large changes from it will be "
         "detected",
         "Whole sequences are ranked among those of the reference. The guarantee on false alarms holds for any number "
         "of them, but few show little: record more sequences, at least 50 and better some hundreds."),
