@@ -35,6 +35,10 @@ class Trajectories:
         Which episodes ended in an absorbing state: the process stays there.
     names : tuple of str
         Names of the d coordinates.
+    rewards : ndarray, shape (n_transitions,), or None
+        Reward of each step, in the order of `now`.
+    actions : ndarray, shape (n_transitions, k), or None
+        Action of each step.
 
     Examples
     --------
@@ -51,10 +55,13 @@ class Trajectories:
     boundaries: Ints
     terminated: Bools
     names: tuple[str, ...]
+    rewards: Floats | None = None
+    actions: Floats | None = None
 
     def __post_init__(self) -> None:
-        for array in (self.points, self.boundaries, self.terminated):
-            array.setflags(write=False)
+        for array in (self.points, self.boundaries, self.terminated, self.rewards, self.actions):
+            if array is not None:
+                array.setflags(write=False)
 
     @classmethod
     def from_arrays(
@@ -64,6 +71,8 @@ class Trajectories:
         terminated: bool | Sequence[bool] | NDArray[np.bool_] = False,
         names: Iterable[str] | None = None,
         gaps: str = "refuse",
+        rewards: Iterable[object] | None = None,
+        actions: Iterable[object] | None = None,
     ) -> Trajectories:
         """Collect episodes given as arrays of numbers.
 
@@ -80,6 +89,8 @@ class Trajectories:
         gaps : {"refuse", "cut"}
             Treatment of missing values (NaN): raise an error that names the position, or split the episode there. The
             parts are separate episodes, and their first points count as initial states.
+        rewards, actions : iterable of array_like, shape (T,) and (T,) or (T, k), optional
+            For each episode one reward, one action, for each step.
 
         Examples
         --------
@@ -93,6 +104,8 @@ class Trajectories:
         flags = episode_flags(terminated, len(rows))
         ended = np.zeros(len(rows), np.bool_) if flags is None else np.array(flags)
         pieces = [piece for i, array in enumerate(rows) for piece in _pieces(i, array, bool(ended[i]), gaps)]
+        if gaps == "cut" and len(pieces) > len(rows) and (rewards is not None or actions is not None):
+            raise ValueError("gaps: found missing values to cut at, with rewards or actions; split the episodes first")
         kept = [piece for piece in pieces if len(piece[0]) > 1]
         _report_dropped(len(rows), len(pieces), len(kept))
         d = kept[0][0].shape[1]
@@ -103,6 +116,8 @@ class Trajectories:
             np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
             np.array([end for _, end in kept]),
             tuple(str(name) for name in check_labels("names", labels, d, "coordinate")),
+            None if rewards is None else _per_step("rewards", rewards, rows)[:, 0],
+            None if actions is None else _per_step("actions", actions, rows),
         )
 
     @property
@@ -163,7 +178,15 @@ class Trajectories:
         lengths = np.diff(self.boundaries)[episodes]
         boundaries = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         rows = np.arange(boundaries[-1]) + np.repeat(self.boundaries[:-1][episodes] - boundaries[:-1], lengths)
-        return Trajectories(self.points[rows], boundaries, self.terminated[episodes], self.names)
+        before = self.boundaries[:-1] - np.arange(self.n_episodes)  # first step of each episode
+        ends = np.cumsum(lengths - 1)
+        steps = np.arange(ends[-1] if len(ends) else 0) + np.repeat(
+            before[episodes] - (ends - lengths + 1), lengths - 1
+        )
+        return Trajectories(
+            self.points[rows], boundaries, self.terminated[episodes], self.names,
+            None if self.rewards is None else self.rewards[steps], None if self.actions is None else self.actions[steps],
+        )  # fmt: skip
 
     def mapped(self, function: Callable[[Floats], Floats]) -> Trajectories:
         """Apply a function to the points; it takes and returns all of them, (n_points, d).
@@ -243,6 +266,23 @@ def _numbers(name: str, values: object) -> Floats:
     if array.ndim != 2 or array.shape[1] == 0:
         raise ValueError(f"{name}: found shape {array.shape}, expected (T + 1, d), or (T + 1,) for one coordinate")
     return np.array(array, dtype=np.float64, order="C")
+
+
+def _per_step(name: str, values: Iterable[object], rows: list[Floats]) -> Floats:
+    """One row of numbers for each step of all episodes that have one."""
+    parts = list(values)
+    if len(parts) != len(rows):
+        raise ValueError(f"{name}: found {len(parts)} arrays for {len(rows)} episodes; pass one for each")
+    for i, (part, row) in enumerate(zip(parts, rows, strict=True)):
+        parts[i] = array = _numbers(f"{name}[{i}]", part) if len(row) > 1 else np.zeros((0, 1))
+        if len(row) > 1 and len(array) != len(row) - 1:
+            raise ValueError(f"{name}[{i}]: found {len(array)} rows for {len(row) - 1} steps; pass one for each")
+        if not np.isfinite(array).all():
+            raise ValueError(
+                f"{name}[{i}]: row {int(np.argwhere(~np.isfinite(array))[0, 0])} is not finite; replace it"
+            )
+    stepped = [part for part in parts if len(part)]
+    return np.concatenate(stepped)
 
 
 def _pieces(i: int, array: Floats, ended: bool, gaps: str) -> list[tuple[Floats, bool]]:

@@ -6,5 +6,6 @@ leads to states that are close.
 
 from somcot.mdp.distances import Aggregation, aggregate, bracket, metric
 from somcot.mdp.process import MDP, Plan, on_policy, optimal
+from somcot.mdp.recorded import RecordedMDP
 
-__all__ = ["MDP", "Aggregation", "Plan", "aggregate", "bracket", "metric", "on_policy", "optimal"]
+__all__ = ["MDP", "Aggregation", "Plan", "RecordedMDP", "aggregate", "bracket", "metric", "on_policy", "optimal"]
