@@ -37,7 +37,7 @@ def test_counts_are_those_of_a_loop() -> None:
     rng = np.random.default_rng(0)
     s, a, t = rng.integers(4, size=(3, 300))
     r, ended = rng.normal(size=300), rng.random(300) < 0.1
-    data = RecordedMDP.from_transitions(s, a, r, t, terminated=ended, n_states=4, n_actions=4)
+    data = RecordedMDP.from_transitions(s, a, r, t, terminated=ended, initial=0, n_states=4, n_actions=4)
     counts, earned = np.zeros((5, 4, 5)), np.zeros((5, 4))
     for i in range(300):
         counts[s[i], a[i], 4 if ended[i] else t[i]] += 1

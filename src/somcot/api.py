@@ -201,13 +201,12 @@ def _of_rewards(x: Trajectories, y: Trajectories, discount: float, arguments: di
         )
     how = {name: arguments[name] for name in ("n_cells", "scale") if name in arguments}
     cells = discretise(x, y, discount=discount, rng=arguments["rng"], **how)
-    sides = [
-        replace(side, rewards=RewardSums.of(data.rewards, side.now, side.n_states))
-        for side, data in zip(cells.recordings, (x, y), strict=True)
-        if data.rewards is not None
-    ]
+    one, other = (
+        replace(side, rewards=RewardSums.of(rewards, side.now, side.n_states))
+        for side, rewards in zip(cells.recordings, (x.rewards, y.rewards), strict=True)
+    )
     rest = {name: value for name, value in arguments.items() if name not in how}
-    result = distance(*sides, "features", discount=discount, **rest)
+    result = distance(one, other, "features", discount=discount, **rest)
     return replace(result, notes=(*result.notes, Note("rewards-of-cells", "cost", n=cells.n_cells)))
 
 

@@ -270,19 +270,21 @@ def _numbers(name: str, values: object) -> Floats:
 
 def _per_step(name: str, values: Iterable[object], rows: list[Floats]) -> Floats:
     """One row of numbers for each step of all episodes that have one."""
-    parts = list(values)
-    if len(parts) != len(rows):
-        raise ValueError(f"{name}: found {len(parts)} arrays for {len(rows)} episodes; pass one for each")
-    for i, (part, row) in enumerate(zip(parts, rows, strict=True)):
-        parts[i] = array = _numbers(f"{name}[{i}]", part) if len(row) > 1 else np.zeros((0, 1))
-        if len(row) > 1 and len(array) != len(row) - 1:
+    given = list(values)
+    if len(given) != len(rows):
+        raise ValueError(f"{name}: found {len(given)} arrays for {len(rows)} episodes; pass one for each")
+    parts = []
+    for i, (part, row) in enumerate(zip(given, rows, strict=True)):
+        if len(row) < 2:
+            continue
+        parts.append(array := _numbers(f"{name}[{i}]", part))
+        if len(array) != len(row) - 1:
             raise ValueError(f"{name}[{i}]: found {len(array)} rows for {len(row) - 1} steps; pass one for each")
         if not np.isfinite(array).all():
             raise ValueError(
                 f"{name}[{i}]: row {int(np.argwhere(~np.isfinite(array))[0, 0])} is not finite; replace it"
             )
-    stepped = [part for part in parts if len(part)]
-    return np.concatenate(stepped)
+    return np.concatenate(parts)
 
 
 def _pieces(i: int, array: Floats, ended: bool, gaps: str) -> list[tuple[Floats, bool]]:

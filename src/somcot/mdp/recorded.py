@@ -58,6 +58,9 @@ class RecordedMDP(MDP):
 
     Attributes
     ----------
+    transitions, rewards : ndarray
+        Relative frequencies, (n, n_actions, n), and mean rewards, (n, n_actions), computed on first access. Actions
+        never tried in a state are assumed to stay there and earn nothing, with a warning.
     now, action, following : ndarray of int32, shape (T,)
         The recorded steps, as indices of `states` and `actions`.
     reward : ndarray, shape (T,)
@@ -178,7 +181,8 @@ class RecordedMDP(MDP):
     @property
     def untried(self) -> Bools:
         """The actions never tried in a state, (n, n_actions)."""
-        return (self.visits == 0) & ~self.absorbing[:, None]
+        never: Bools = (self.visits == 0) & ~self.absorbing[:, None]
+        return never
 
     @cached_property
     def outcomes(self) -> Outcomes:
@@ -188,37 +192,40 @@ class RecordedMDP(MDP):
         distinct, place = _ranked(keys, n * self.n_actions * n)
         number = np.bincount(place, minlength=len(distinct)).astype(np.float64)
         mean = np.bincount(place, self.reward, len(distinct)) / number
-        squares = np.bincount(place, (self.reward - mean[place]) ** 2, len(distinct))
+        squares: Floats = np.bincount(place, (self.reward - mean[place]) ** 2, len(distinct)).astype(np.float64)
         return Outcomes(distinct // n, distinct % n, number, mean, squares)
 
-    @cached_property
-    def transitions(self) -> Floats:  # type: ignore[override]  # a field there, computed on first access here
-        """Relative frequencies of the next states, (n, n_actions, n); untried actions stay in place, with a warning."""
+    def __getattr__(self, name: str) -> Floats:
+        # `transitions` and `rewards` are fields of an MDP; here they are estimated when first read.
+        if name not in ("transitions", "rewards"):
+            raise AttributeError(f"RecordedMDP has no attribute {name!r}")
+        table = self._frequencies() if name == "transitions" else self._mean_rewards()
+        table.setflags(write=False)
+        object.__setattr__(self, name, table)
+        return table
+
+    def _frequencies(self) -> Floats:
+        """Relative frequencies of the next states; untried actions stay in place, with a warning."""
         n, m = self.n_states, self.n_actions
         require(8.0 * n * m * n, f"a table of {n} states and {m} actions", "use fewer states")
         untried = self.untried
         if untried.any():
             s, a = (int(k) for k in np.argwhere(untried)[0])
             share, state = Share(int(untried.sum()), untried.size), repr(self.states[s])
-            warn(
-                Note("untried-actions", "recorded", share=share, state=state, action=self.actions[a]),
-                UnseenStateWarning,
-            )
+            note = Note("untried-actions", "recorded", share=share, state=state, action=self.actions[a])
+            warn(note, UnseenStateWarning)
         table = np.zeros((n * m, n))
         entries = self.outcomes
         table[entries.rows, entries.columns] = entries.number / self.visits.ravel()[entries.rows]
         alone = np.flatnonzero(self.visits.ravel() == 0)
         table[alone, alone // m] = 1.0
-        table.setflags(write=False)
         return table.reshape(n, m, n)
 
-    @cached_property
-    def rewards(self) -> Floats:  # type: ignore[override]
-        """Mean reward of each action in each state, (n, n_actions); 0 for untried actions."""
+    def _mean_rewards(self) -> Floats:
+        """Mean reward of each action in each state; 0 for untried actions."""
         entries, size = self.outcomes, self.visits.size
         total = np.bincount(entries.rows, entries.number * entries.reward, size).reshape(self.visits.shape)
         means: Floats = total / np.maximum(self.visits, 1)
-        means.setflags(write=False)
         return means
 
     @cached_property

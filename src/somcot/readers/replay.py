@@ -85,10 +85,9 @@ def transitions_of(buffer: Buffer) -> Transitions:
         steps = _joined([_of_minari(i, episode) for i, episode in enumerate(buffer.iterate_episodes())])
     elif hasattr(buffer, "pos") and hasattr(buffer, "full") and hasattr(buffer, "observations"):
         steps = _of_ring(buffer)
-    elif _episodes(buffer) is not None:
-        steps = _of_d3rlpy(_episodes(buffer))
     else:
-        steps = _of_mapping(buffer)
+        episodes = _episodes(buffer)
+        steps = _of_mapping(buffer) if episodes is None else _of_d3rlpy(episodes)
     lengths = {name: len(part) for name, part in steps._asdict().items()}
     for name, n in lengths.items():
         if n != lengths["rewards"]:
@@ -129,7 +128,7 @@ def _of_ring(buffer: Buffer) -> Transitions:
 
 def _episodes(buffer: Buffer) -> Any:
     """The episodes of d3rlpy, from a buffer or a list; None if it is something else."""
-    episodes = getattr(buffer, "episodes", buffer if isinstance(buffer, (list, tuple)) else None)
+    episodes: Any = getattr(buffer, "episodes", buffer if isinstance(buffer, (list, tuple)) else None)
     parts = ("observations", "actions", "rewards", "terminated")
     is_list = episodes is not None and len(episodes) > 0 and not isinstance(episodes, Mapping)
     return episodes if is_list and all(hasattr(episodes[0], part) for part in parts) else None
@@ -191,16 +190,16 @@ def _of_mapping(buffer: Buffer) -> Transitions:
     terminated, truncated = (
         np.zeros(n, np.bool_) if parts[name] is None else _flags(parts[name]) for name in ("terminated", "truncated")
     )
-    seen, actions, later = (
-        None if parts[name] is None else _flat(parts[name], rewards.shape)
-        for name in ("observations", "actions", "next_observations")
-    )
-    if later is None:
+    if parts["next_observations"] is None:
         raise ValueError(
-            "buffer: found no next_observations; shift observations by one step, and leave the last step of each episode out"
+            "buffer: found no next_observations; shift observations by a step, and leave out the last step of each "
+            "episode"
         )
-    assert seen is not None
-    assert actions is not None
+    seen, actions, later = (
+        _flat(part, rewards.shape)
+        for part in (parts["observations"], parts["actions"], parts["next_observations"])
+        if part is not None
+    )
     lead = _lead(rewards.shape)
     if len(lead) > 1:  # several environments side by side, in time along the last of these axes
         truncated = truncated.reshape(lead) | (np.arange(lead[-1]) == lead[-1] - 1)
@@ -276,12 +275,12 @@ def _encoded(encode: Encoder, observations: Array) -> Any:
 def _discrete(actions: Array) -> Array:
     """Actions as integers: one column, or one-hot rows."""
     table = actions.reshape(len(actions), -1)
-    whole = table.astype(np.int64) if table.dtype.kind in "biu" or (table == np.floor(table)).all() else None
+    whole: Array | None = table.astype(np.int64) if table.dtype.kind in "biu" or (table == np.floor(table)).all() else None
     if whole is None:
         raise ValueError(
             f"buffer: actions such as {table[0].tolist()!s:.60} are not discrete; bin them and pass the steps to "
             "mdp.RecordedMDP.from_transitions"
         )
     if table.shape[1] > 1 and (whole.sum(axis=1) == 1).all() and np.isin(whole, (0, 1)).all():
-        return whole.argmax(axis=1)  # one-hot, as TorchRL stores them
-    return whole[:, 0] if table.shape[1] == 1 else whole
+        whole = whole.argmax(axis=1)[:, None]  # one-hot, as TorchRL stores them
+    return whole[:, 0] if whole.shape[1] == 1 else whole
