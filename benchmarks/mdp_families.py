@@ -138,7 +138,13 @@ def recorded_pair(family: DistanceFamily, rng: np.random.Generator) -> tuple[MDP
     if family.kind == "lake":
         (x, R), (y, S) = lake(1 / 3), lake(1 / 3 if family.change == "same" else 0.5)
         options = {"length": 100}
-        return x, y, record(x, family.n, rng, outcome=R, **options), record(y, family.n, rng, outcome=S, **options), None
+        return (
+            x,
+            y,
+            record(x, family.n, rng, outcome=R, **options),
+            record(y, family.n, rng, outcome=S, **options),
+            None,
+        )
     if family.kind == "cliff":
         from somcot.readers import from_tabular
 

@@ -13,8 +13,8 @@ from somcot.plumbing.checks import check_count, check_labels, real_array
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.memory import require
 from somcot.plumbing.notes import Note
-from somcot.recorded.labels import listing
 from somcot.plumbing.records import view
+from somcot.recorded.labels import listing
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

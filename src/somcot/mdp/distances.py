@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.mdp.process import MDP, best, check_mdp, on_policy, shortfall
-from somcot.mdp.recorded import plain
+from somcot.mdp.recorded import RecordedMDP, plain
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count, check_discount, check_flag, check_number
 from somcot.plumbing.html import SHOWN, Table, card
@@ -25,6 +25,7 @@ __all__ = [
     "aggregate",
     "bracket",
     "metric",
+    "with_actions_of",
 ]
 
 
@@ -103,12 +104,12 @@ def _solve(x: MDP, y: MDP | None, discount: float, lax: bool, threads: int | Non
 
     x, y = plain("x", check_mdp("x", x)), None if y is None or y is x else plain("y", check_mdp("y", y))
     loose = check_flag("lax", lax)
-    other = x if y is None else y if loose else _with_actions_of(x, y)
+    other = x if y is None else y if loose else with_actions_of(x, y)
     game = Game(x.support, other.support, x.rewards, other.rewards, check_discount(discount), other is x)
     return (any_actions.solve_lax if loose else solve)(game, threads=threads)
 
 
-def _with_actions_of(x: MDP, y: MDP) -> MDP:
+def with_actions_of(x: MDP, y: MDP) -> MDP:
     """The second process with its actions in the order of the first."""
     if y.actions == x.actions:
         return y
@@ -119,6 +120,9 @@ def _with_actions_of(x: MDP, y: MDP) -> MDP:
             "give corresponding actions equal labels: MDP(..., actions=...)"
         )
     order = [y.actions.index(action) for action in x.actions]
+    if isinstance(y, RecordedMDP):
+        steps = (y.now, np.argsort(order)[y.action].astype(np.int32), y.following, y.reward)
+        return RecordedMDP(y.states, x.actions, steps, y.offsets, y.initial if y.start_known else None)
     return MDP(y.transitions[:, order], y.rewards[:, order], initial=y.initial, states=y.states, actions=x.actions)
 
 

@@ -275,7 +275,9 @@ def _encoded(encode: Encoder, observations: Array) -> Any:
 def _discrete(actions: Array) -> Array:
     """Actions as integers: one column, or one-hot rows."""
     table = actions.reshape(len(actions), -1)
-    whole: Array | None = table.astype(np.int64) if table.dtype.kind in "biu" or (table == np.floor(table)).all() else None
+    whole: Array | None = (
+        table.astype(np.int64) if table.dtype.kind in "biu" or (table == np.floor(table)).all() else None
+    )
     if whole is None:
         raise ValueError(
             f"buffer: actions such as {table[0].tolist()!s:.60} are not discrete; bin them and pass the steps to "

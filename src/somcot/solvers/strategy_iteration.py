@@ -209,9 +209,7 @@ def _sweep(
     return Sweep(rows, Pairs(x, y, index), threads)
 
 
-def _iterate(
-    game: Game, sweep: Sweep, cost: Floats, max_sweeps: int
-) -> tuple[Floats, NDArray[np.int64], Improvement]:
+def _iterate(game: Game, sweep: Sweep, cost: Floats, max_sweeps: int) -> tuple[Floats, NDArray[np.int64], Improvement]:
     """Strategy iteration; returns U on the pairs of states, the actions and the last sweep, made against U."""
     index, pairs = sweep.pairs.index, np.arange(len(cost))
     U = cost.max(axis=1)
