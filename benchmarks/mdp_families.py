@@ -100,7 +100,7 @@ def record(
     return RecordedMDP.from_transitions(
         s[order].astype(int), a[order].astype(int), r[order], np.where(flags, 0, t[order]).astype(int),
         terminated=flags if end >= 0 else None, truncated=last & ~flags,
-        initial=law, n_states=N - (end >= 0), n_actions=A,
+        initial=law if flags.any() or end < 0 else law[:-1], n_states=N - (end >= 0), n_actions=A,
     )  # fmt: skip
 
 
