@@ -228,12 +228,12 @@ def collect(name: str, n: int, seed: int) -> Recording:
     L = np.array(hidden).T
     walk = np.c_[np.zeros(episodes), rng.integers(-1, 2, size=(episodes, HORIZON)).cumsum(1)]
     bar = (rng.integers(SIZE, size=(episodes, 1)) + walk).astype(int) % SIZE
-    O = block.templates[L].astype(np.float32) + NOISE * rng.normal(size=(*L.shape, SIZE, SIZE)).astype(np.float32)
-    O += np.float32(BAR) * (np.arange(SIZE)[None, None, None, :] == bar[:, :, None, None])
+    seen = block.templates[L].astype(np.float32) + NOISE * rng.normal(size=(*L.shape, SIZE, SIZE)).astype(np.float32)
+    seen += np.float32(BAR) * (np.arange(SIZE)[None, None, None, :] == bar[:, :, None, None])
     last = np.tile(np.arange(HORIZON) == HORIZON - 1, episodes)
     return Recording(
-        O[:, :-1].reshape(-1, SIZE, SIZE), np.array(actions).T.ravel(), np.array(rewards).T.ravel(),
-        O[:, 1:].reshape(-1, SIZE, SIZE), last, L[:, :-1].ravel(), L[:, 1:].ravel(),
+        seen[:, :-1].reshape(-1, SIZE, SIZE), np.array(actions).T.ravel(), np.array(rewards).T.ravel(),
+        seen[:, 1:].reshape(-1, SIZE, SIZE), last, L[:, :-1].ravel(), L[:, 1:].ravel(),
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -92,7 +92,8 @@ def record(
             if step == length - 1:
                 break
         total += sum(len(part) for part in columns[0]) - total
-    episode, s, a, r, t, ended = (np.concatenate(part) for part in columns)
+    joined: list[Any] = [np.concatenate(part) for part in columns]
+    episode, s, a, r, t, ended = joined
     # Steps of one episode after each other; the number of a run is unique because `total` grows.
     order = np.lexsort((np.arange(len(episode)), episode))
     last = np.append(episode[order][1:] != episode[order][:-1], True)
@@ -137,12 +138,11 @@ def recorded_pair(family: DistanceFamily, rng: np.random.Generator) -> tuple[MDP
     """Both true processes, what is known of them, and the policy or None."""
     if family.kind == "lake":
         (x, R), (y, S) = lake(1 / 3), lake(1 / 3 if family.change == "same" else 0.5)
-        options = {"length": 100}
         return (
             x,
             y,
-            record(x, family.n, rng, outcome=R, **options),
-            record(y, family.n, rng, outcome=S, **options),
+            record(x, family.n, rng, outcome=R, length=100),
+            record(y, family.n, rng, outcome=S, length=100),
             None,
         )
     if family.kind == "cliff":

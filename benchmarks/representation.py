@@ -1,19 +1,20 @@
 """Learned representations of block MDPs against the exact metric of their hidden states.
 
-    python -m benchmarks.representation [--seeds 3] [--only NAME] [--methods codes,embedding,dbc,mico,latent] [--out FILE]
+    python -m benchmarks.representation [--seeds 3] [--only NAME] [--out FILE]
+                                        [--methods codes,embedding,dbc,mico,latent]
 
 Observations are images of 12 x 12 noisy pixels with a distractor (`benchmarks.block_mdps`); 20,000 transitions train,
 1,500 observations of other episodes score: Spearman correlation with the exact metric over pairs of observations, and
-over pairs of hidden states (means). Needs PyTorch; about 35 s of CPU a run.
+over pairs of hidden states (means). Needs PyTorch; about 25 s of CPU a run.
 
 Baselines, each with its best of the settings listed, found on room3 and line14; all networks have the same layers.
 
-* DBC (Zhang et al. 2021), six settings: weight of the model loss 0.1, 1 (kept); rewards sampled (kept), predicted; dynamics
-  without actions (kept), with; 1,200, 2,000 steps (kept).
-* MICo (Castro et al. 2021), five settings: hard target every 100 steps, averaged target tau = 0.01 (kept); learning rate
-  0.001 (kept), 0.003; beta 0.1 (kept), 1; rewards as they are (kept), times 0.1.
-* `StateAbstraction`, six settings, on ladder15: k-means of 40 codes; 160 merged by average (kept) or Ward linkage; each of
-  these with steps drawn evenly over codes.
+* DBC (Zhang et al. 2021), six settings: weight of the model loss 0.1, 1 (kept); rewards sampled (kept), predicted;
+  dynamics without actions (kept), with; 1,200, 2,000 steps (kept).
+* MICo (Castro et al. 2021), five settings: hard target every 100 steps, averaged target tau = 0.01 (kept); learning
+  rate 0.001 (kept), 0.003; beta 0.1 (kept), 1; rewards as they are (kept), times 0.1.
+* `StateAbstraction`, six settings, on ladder15: k-means of 40 codes, or 160 clusters merged by average (kept) or Ward
+  linkage; steps as recorded (kept), half of them or all drawn evenly over codes.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def mico(data: Recording, seed: int, n_steps: int = 1500, rate: float = 1e-3, be
     f = network()
     slow = copy.deepcopy(f)
 
-    def U(a: Tensor, b: Tensor) -> Tensor:
+    def apart(a: Tensor, b: Tensor) -> Tensor:
         norms: Tensor = (a.pow(2).sum(-1)[:, None] + b.pow(2).sum(-1)[None]) / 2
         return norms + beta * angles(a, b)
 
@@ -104,8 +105,8 @@ def mico(data: Recording, seed: int, n_steps: int = 1500, rate: float = 1e-3, be
         i = torch.randint(len(X), (128,))
         with torch.no_grad():
             later, now = slow(Y[i]), slow(X[i])
-            target = (R[i][:, None] - R[i][None]).abs() + DISCOUNT * U(later, later)
-        _step(optimiser, schedule, torch.nn.functional.huber_loss(U(f(X[i]), now), target), slow, f)
+            target = (R[i][:, None] - R[i][None]).abs() + DISCOUNT * apart(later, later)
+        _step(optimiser, schedule, torch.nn.functional.huber_loss(apart(f(X[i]), now), target), slow, f)
     return f
 
 

@@ -73,7 +73,8 @@ def row(family: TransferFamily, draws: int) -> str:
         seconds += time.process_time() - began
         chain = mdp.on_policy(real, bound.policy)
         P = np.asarray(chain.transition)
-        value = float(real.initial @ np.linalg.solve(np.eye(len(P)) - discount * P, chain.features))
+        V: Floats = np.linalg.solve(np.eye(len(P)) - discount * P, np.asarray(chain.features))
+        value = float(real.initial @ V)
         loss = float(real.initial @ mdp.optimal(real, discount=discount).values) - value
         apart = abs(value - bound.value_model)
         low, high = bound.value_recorded[1:]
@@ -98,8 +99,8 @@ def row(family: TransferFamily, draws: int) -> str:
     return "| " + " | ".join(parts) + " |"
 
 
-HEAD = """| family | draws | value error, truth | bound holds | bound | interval of the value holds | policy loss, truth \
-| bound holds | bound | proved: holds, bound | bisimulation, exact processes | CPU |
+HEAD = """| family | draws | value error, truth | bound holds | bound | interval of the value holds | policy loss: \
+truth | bound holds | bound | proved: holds, bound | bisimulation, exact processes | CPU |
 |---|---|---|---|---|---|---|---|---|---|---|---|"""
 
 

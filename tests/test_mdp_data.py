@@ -40,7 +40,7 @@ def test_a_policy_makes_chains() -> None:
     x, y = random_mdp(rng, 4, 2), random_mdp(rng, 4, 2)
     policy = rng.dirichlet(np.ones(2), size=4)
     chains = [mdp.on_policy(process, policy) for process in (x, y)]
-    expected = somcot.distance(*chains, "features", discount=0.9)
+    expected = somcot.distance(chains[0], chains[1], "features", discount=0.9)
     result = distance(x, y, discount=0.9, policy=policy)
     assert result.distance == pytest.approx(expected.distance, abs=1e-12)
     np.testing.assert_allclose(result.state_law, expected.state_law, atol=1e-9)
@@ -68,7 +68,7 @@ def test_what_is_pooled_is_nearer_than_what_is_counted() -> None:
         distance(recorded(true, 1000, rng), recorded(true, 1000, rng), discount=0.9, confidence=0.9, rng=1)
         for _ in range(6)
     ]
-    counted, estimated = np.mean([[r.plugin, r.distance] for r in found], axis=0)
+    counted, estimated = np.mean([[r.plugin or 0.0, r.distance] for r in found], axis=0)
     assert estimated < counted / 3
     assert sum(r.confidence_interval.low == 0 for r in found if r.confidence_interval) >= 4
     assert found[0].claim == "estimated"
@@ -80,6 +80,7 @@ def test_the_counted_distance_is_that_of_the_tables() -> None:
     x, y = (recorded(random_mdp(rng, 4, 2), 400, rng, noise=0.2) for _ in range(2))
     result = distance(x, y, discount=0.9)
     assert result.plugin == pytest.approx(distance(x.mdp(), y.mdp(), discount=0.9).distance, abs=1e-12)
+    assert result.plugin is not None
     assert result.distance <= result.plugin
     assert result.confidence_interval is None
 
@@ -166,7 +167,7 @@ def test_the_standard_error_is_that_of_repeated_recordings() -> None:
 
 def test_the_best_upper_end_is_that_of_all_policies() -> None:
     """The search over policies against all of them, on processes of two to four states."""
-    from somcot.mdp import transfer
+    from somcot.mdp import value_bounds
 
     missed = 0
     for seed in range(40):
@@ -174,15 +175,15 @@ def test_the_best_upper_end_is_that_of_all_policies() -> None:
         n, m = int(rng.integers(2, 5)), int(rng.integers(2, 4))
         real = random_mdp(rng, n, m)
         data = recorded(real, int(rng.integers(40, 400)), rng, noise=0.1)
-        options = transfer._Options.checked(0.9, 0.95, "worst", None, "delta")
-        world = transfer._World.of(mixed(real, random_mdp(rng, n, m), 0.3), data, options)
+        options = value_bounds.Options.checked(0.9, 0.95, "worst", None, "delta")
+        world = value_bounds.World.of(mixed(real, random_mdp(rng, n, m), 0.3), data, options)
         optimum = MDP(world.with_free(0), world.rewards_with(0))
         beyond = mdp.optimal(optimum, discount=0.9).values
         tops = []
         for actions in itertools.product(range(m), repeat=n):
-            up = transfer._estimate(world, world.placed(np.eye(m)[list(actions)]), 0, 0.9, beyond)
+            up = value_bounds.estimate(world, world.placed(np.eye(m)[list(actions)]), 0, 0.9, beyond)
             tops.append(up.value + options.z * np.sqrt(up.variance.sum()))
-        found = transfer._best_high(world, world.placed(np.eye(m)[[0] * n]), options)
+        found = value_bounds.best_high(world, world.placed(np.eye(m)[[0] * n]), options)
         assert found <= min(max(tops), world.ends[1]) + 1e-9
         missed += found < min(max(tops), world.ends[1]) - 1e-9
     assert missed <= 2  # rows with one or two visits
@@ -229,7 +230,7 @@ def test_a_policy_fitted_to_the_steps_needs_other_steps() -> None:
     assert seen == [150]
     assert one.policy == other.policy
     assert one.value_recorded == other.value_recorded
-    with pytest.raises(ValueError, match="policy: found a function.*holdout"):
+    with pytest.raises(ValueError, match=r"policy: found a function.*holdout"):
         transfer_bound(model, data, discount=0.9, policy=fit)
 
 

@@ -165,11 +165,9 @@ class StateAbstraction:
 
     def _run(self, network: Callable[[Tensor], Tensor], observations: Array) -> Floats:
         """The outputs for all observations, batch by batch."""
-        parts = []
+        pieces = (observations[begin : begin + 4096] for begin in range(0, len(observations), 4096))
         with torch.no_grad():
-            for begin in range(0, len(observations), 4096):
-                parts.append(network(self._seen(observations[begin : begin + 4096])).cpu().double().numpy())
-        return np.concatenate(parts)
+            return np.concatenate([network(self._seen(piece)).cpu().double().numpy() for piece in pieces])
 
     def _minimise(self, modules: list[torch.nn.Module], n_steps: int, rate: float, loss: Callable[[], Tensor]) -> None:
         parameters = [p for module in modules for p in module.parameters() if p.requires_grad]
@@ -264,7 +262,8 @@ class StateAbstraction:
         It can be passed as ``encode=`` to ``readers.from_replay_buffer``.
         """
         coder = self._fitted("_coder")
-        return coder.codes(self._run(coder.features, self._checked(observations)))
+        codes: Ints = coder.codes(self._run(coder.features, self._checked(observations)))
+        return codes
 
     @property
     def _k(self) -> int:

@@ -234,8 +234,8 @@ class RunningKernel(torch.nn.Module):  # type: ignore[misc]
             if bool(off.any()):
                 row = int(off.nonzero()[0, 0])
                 raise ValueError(
-                    f"{name}: row {row} is {[round(v, 3) for v in soft[row].tolist()[:5]]}, expected probabilities that "
-                    "sum to 1; take a softmax of logits"
+                    f"{name}: row {row} is {[round(v, 3) for v in soft[row].tolist()[:5]]}, expected probabilities "
+                    "that sum to 1; take a softmax of logits"
                 )
             return soft
         if states.dim() != 1 or states.dtype is torch.bool:

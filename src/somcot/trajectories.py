@@ -185,7 +185,8 @@ class Trajectories:
         )
         return Trajectories(
             self.points[rows], boundaries, self.terminated[episodes], self.names,
-            None if self.rewards is None else self.rewards[steps], None if self.actions is None else self.actions[steps],
+            None if self.rewards is None else self.rewards[steps],
+            None if self.actions is None else self.actions[steps],
         )  # fmt: skip
 
     def mapped(self, function: Callable[[Floats], Floats]) -> Trajectories:

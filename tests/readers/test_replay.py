@@ -13,8 +13,10 @@ from somcot.readers import Bins, from_replay_buffer
 from tests.notes import noted
 
 # Two environments, five steps each: (state, action, reward, next state, terminated, truncated)
-ONE = [(0, 1, 0.0, 1, False, False), (1, 1, 1.0, 2, True, False), (0, 0, 0.0, 0, False, True), (0, 1, 0.0, 1, False, False), (1, 0, 0.5, 0, False, False)]  # fmt: skip
-TWO = [(0, 0, 0.0, 0, False, False), (0, 1, 0.0, 1, False, False), (1, 1, 1.0, 2, True, False), (0, 0, 0.0, 0, False, False), (0, 1, 2.0, 1, False, False)]  # fmt: skip
+NO = (False, False)
+ONE = [(0, 1, 0.0, 1, *NO), (1, 1, 1.0, 2, True, False), (0, 0, 0.0, 0, False, True), (0, 1, 0.0, 1, *NO),
+       (1, 0, 0.5, 0, *NO)]  # fmt: skip
+TWO = [(0, 0, 0.0, 0, *NO), (0, 1, 0.0, 1, *NO), (1, 1, 1.0, 2, True, False), (0, 0, 0.0, 0, *NO), (0, 1, 2.0, 1, *NO)]
 
 
 def columns(steps: list[Any]) -> list[Any]:
@@ -76,12 +78,10 @@ def test_a_ring_that_stores_observations_once() -> None:
 
 def test_episodes_of_d3rlpy() -> None:
     episodes = [
-        SimpleNamespace(
-            observations=np.array([[0], [1]]), actions=np.array([[1], [1]]), rewards=np.array([[0.0], [1.0]]), terminated=True
-        ),
-        SimpleNamespace(
-            observations=np.array([[0], [0], [1]]), actions=np.array([[0], [1], [0]]), rewards=np.zeros((3, 1)), terminated=False
-        ),
+        SimpleNamespace(observations=np.array([[0], [1]]), actions=np.array([[1], [1]]),
+                        rewards=np.array([[0.0], [1.0]]), terminated=True),
+        SimpleNamespace(observations=np.array([[0], [0], [1]]), actions=np.array([[0], [1], [0]]),
+                        rewards=np.zeros((3, 1)), terminated=False),
     ]  # fmt: skip
     for buffer in (episodes, SimpleNamespace(episodes=episodes)):
         with noted("last-step-unknown", about="buffer", share=(1, 2)):

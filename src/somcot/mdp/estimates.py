@@ -228,9 +228,9 @@ class _Pair:
 
         n = len(self.states)
         a, b = self._acting(one), self._acting(other)
-        supports = [_support(side.law) for side in (a, b)]
-        rewards = [side.reward.reshape(n, -1) for side in (a, b)]
-        return solve_start(Game(*supports, *rewards, self.discount, False), threads=self.threads)
+        one_reward, other_reward = (side.reward.reshape(n, -1) for side in (a, b))
+        game = Game(_support(a.law), _support(b.law), one_reward, other_reward, self.discount, False)
+        return solve_start(game, threads=self.threads)
 
     def _acting(self, tables: _Tables) -> _Tables:
         """Under a policy there is one action."""

@@ -333,10 +333,10 @@ CATALOGUE: dict[str, Kind] = {
         "stored",
         "The dataset stores the observation before each action, and for episodes that were merely stopped not the one "
         "after the last action. One step of each such episode is lost. Nothing needs to be done."),
-    "untried-pairs": Kind(INFO, "{share} pairs of state and action were never tried; they are taken to do what they do on "
-        "the other side",
-        "Without data on one side a row cannot differ, so such pairs add nothing to the distance. Record steps that try "
-        "them if they matter."),
+    "untried-pairs": Kind(INFO, "{share} pairs of state and action were never tried; they are taken to do what they "
+        "do on the other side",
+        "Without data on one side a row cannot differ, so such pairs add nothing to the distance. Record steps that "
+        "try them if they matter."),
     "plugin-metric": Kind(CAUTION, "the process is estimated from {n:,} transitions, and noise makes states and "
         "processes look farther apart than they are; [[mdp.distance]] corrects the distance between two processes",
         "The metric and its bounds hold for the estimated tables. Sampling noise in the tables adds to every distance, "

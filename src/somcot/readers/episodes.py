@@ -224,8 +224,8 @@ def _grid(name: str, table: Floats, space: Space, n: int | Sequence[int]) -> Bin
     if not bounded.all():
         ends = ([float(f"{v:.3g}") for v in side] for side in (table.min(axis=0), table.max(axis=0)))
         raise ValueError(
-            f"bins: coordinate {int(np.argmin(bounded))} of the observations of {name} has no bounds, so {n} bins would "
-            "depend on this recording, and two recordings would share no state; pass the same Bins for all of them, "
+            f"bins: coordinate {int(np.argmin(bounded))} of the observations of {name} has no bounds, so {n} bins "
+            "would depend on this recording, and two recordings would share no state; pass the same Bins for all, "
             "such as Bins.uniform({}, {}, {}), the range of this one".format(*ends, n)
         )
     return Bins.uniform(low, high, n)

@@ -257,8 +257,8 @@ def _encoded(encode: Encoder, observations: Array) -> Any:
             if not whole.all():
                 i = int(np.argwhere(~whole)[0, 0])
                 raise ValueError(
-                    f"buffer: observation {i} is {flat[i].tolist()!s:.60}, not an integer; pass encode, such as Bins, the "
-                    "cells of somcot.discretise, or a function that returns a label for each"
+                    f"buffer: observation {i} is {flat[i].tolist()!s:.60}, not an integer; pass encode, such as Bins, "
+                    "the cells of somcot.discretise, or a function that returns a label for each"
                 )
             flat = flat.astype(np.int64)
         return flat[:, 0] if flat.shape[1] == 1 else flat
