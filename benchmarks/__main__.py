@@ -48,7 +48,8 @@ def main() -> None:
     print(f"written to {args.out}")
     if args.docs:
         page = pictures.DOCS / "benchmarks.md"
-        page.write_text(reduce(in_place, found, page.read_text()))
+        lasting = [section for section in found if not section.startswith("## Earlier version")]  # of interest once
+        page.write_text(reduce(in_place, lasting, page.read_text()))
         pictures.main()
         print(f"written to {page}")
 

@@ -309,7 +309,7 @@ def coverage_table(n: int = 3000, seeds: int = 200) -> tuple[list[str], dict[str
 
 
 def before_and_after_table(seeds: int = 100) -> list[str]:
-    """Every rule where few rows, none or all changed: means over cells, with the worst cell in brackets."""
+    """Plug-in and estimate where few rows, none or all changed: means over cells, with the worst cell in brackets."""
     lines = [
         "| cells x seeds | rule | bias / standard error | error / plug-in's | root mean square | coverage | width |",
         "|---|---|---|---|---|---|---|",

@@ -104,7 +104,11 @@ def test_the_layers_are_those_that_are_checked() -> None:
 @pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md", "docs/equations.md"])
 def test_files_and_tests_that_pages_name_exist(page: str) -> None:
     """In back quotes: `file.py`, by its path or by its name alone, or `file.py::test`."""
-    known = {f"/{path.relative_to(ROOT)}": path for part in ("src", "tests") for path in (ROOT / part).rglob("*.py")}
+    known = {
+        f"/{path.relative_to(ROOT)}": path
+        for part in ("src", "tests", "benchmarks")
+        for path in (ROOT / part).rglob("*.py")
+    }
     named = set(re.findall(r"`([\w/]+\.py)(?:::(\w+))?`", (ROOT / page).read_text()))
     assert named
     for name, test in named:

@@ -42,7 +42,7 @@ def test_warnings_of_a_sweep_name_their_lag() -> None:
         sides.append(np.array(walk))
     with pytest.warns(DataWarning) as found:
         msm.lag_sweep(sides[0], sides[1], [1, 41], discount=0.99)
-    memory = [note.about for note in notes_in(found) if note.code == "memory"]
+    memory = [note.about for note in notes_in(found) if note.code == "memory-episodes"]
     assert memory
     assert all(about.startswith("lag 1: ") for about in memory)
     assert {each.filename for each in found} == {__file__}
@@ -117,7 +117,7 @@ def test_a_lag_sweep_is_one_distance_after_another() -> None:
 def test_overlapping_steps_are_noted_when_they_are_used() -> None:
     a, b = (from_dtrajs(walk.reshape(20, 30), lag=2, sliding=True) for walk in WALKS)
     for ask, effect in (
-        (lambda: somcot.distance(a, b, discount=0.5, confidence=0.9, rng=0), "interval is too narrow"),
+        (lambda: somcot.distance(a, b, discount=0.5, confidence=0.9, rng=0), "interval may be too narrow"),
         (lambda: somcot.same_process(a, b, discount=0.5, n_permutations=9), "p-value is too small"),
     ):
         with warnings.catch_warnings(record=True) as recorded:

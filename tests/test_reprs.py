@@ -120,7 +120,8 @@ def test_a_scale_and_a_histogram_stay_inside_their_pictures() -> None:
 
 def test_a_sweep_over_lags_is_a_table() -> None:
     rng = np.random.default_rng(0)
-    text = msm.lag_sweep(rng.integers(0, 2, 4000), rng.integers(0, 2, 4000), [1, 2], discount=0.9)._repr_html_()
+    a, b = (rng.choice(2, 4000, p=p) for p in ([0.5, 0.5], [0.4, 0.6]))
+    text = msm.lag_sweep(a, b, [1, 2], discount=0.9)._repr_html_()
     assert Page(text).open == []
     assert text.count("<tr>") == 3
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
+from dataclasses import fields, make_dataclass, replace
 from pathlib import Path
+from types import GenericAlias
 from typing import Any
 
 import numpy as np
@@ -84,16 +85,22 @@ def test_trace_records_the_way(result: Result) -> None:
     assert result.trace["residual"][-1] <= 1e-12
 
 
-def test_arrays_fit_where_their_type_is_an_alias() -> None:
+def test_arrays_fit_where_their_type_is_an_alias(tmp_path: Path) -> None:
     """NumPy 2.5 has `NDArray` as an alias that `get_origin` does not look through."""
-    from types import GenericAlias, SimpleNamespace
 
-    from somcot.plumbing.records import _fits
+    class Alias:
+        __value__ = np.ndarray[Any, Any]
 
-    alias: Any = GenericAlias(SimpleNamespace(__value__=np.ndarray[Any, Any]), (np.float64,))  # type: ignore[arg-type]
-    assert _fits(np.zeros(2), alias)
-    assert not _fits("text", alias)
-    assert not _fits(np.array(["text"]), alias)
+        def __class_getitem__(cls, parts: Any) -> Any:
+            return GenericAlias(cls, parts)
+
+    row = make_dataclass("Row", [("values", GenericAlias(Alias, (np.float64,)))])
+    path = tmp_path / "row.ck"
+    storage.save(path, row(np.zeros(2)), "row")
+    assert storage.load(path, "row", (row,)).values.tolist() == [0.0, 0.0]
+    storage.save(path, row("text"), "row")
+    with pytest.raises(ValueError, match=r"Row\.values is a str that does not fit"):
+        storage.load(path, "row", (row,))
 
 
 def test_save_and_load(result: Result, tmp_path: Path) -> None:

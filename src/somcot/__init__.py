@@ -131,6 +131,7 @@ _MOVED = {
     "somcot.bellman.sweep": "somcot.core.sweep",
     "somcot.experiments": "somcot.paper",
     "somcot.experiments.selection": "somcot.paper.model_selection",
+    "somcot.inference.order": "somcot.inference.permutation",
     "somcot.live.promise": "somcot.live.alarm",
     "somcot.makeup": "somcot.contributions",
     "somcot.gradients.arrays": "somcot.gradients",

@@ -25,8 +25,7 @@ from somcot.timed import ContinuousChain, TimeChain, Timed
 from somcot.trajectories import Trajectories, needs_cells
 
 if TYPE_CHECKING:
-    from somcot.inference.order import MarkovOrder
-    from somcot.inference.permutation import SameProcessResult
+    from somcot.inference.permutation import MarkovOrder, SameProcessResult
 
 __all__ = ["distance", "markov_order", "metric", "same_process"]
 
@@ -144,7 +143,9 @@ def distance(
     if solver.takes != "streams":
         _refuse_streams(chosen.name, x, y)
     result: Result
-    table = cost if isinstance(cost, np.ndarray) else costs.between(cost, x, y)
+    # An estimate asks a function for the cost between the states of one process as well.
+    as_given = isinstance(cost, np.ndarray) or (callable(cost) and solver.name == "auto")
+    table: Any = cost if as_given else costs.between(cost, x, y)
     if solver.takes != "chains":
         result = solve(x, y, table, **solver_options)
         return result if result.method == chosen.name else replace(result, method=chosen.name)
@@ -401,7 +402,7 @@ def markov_order(samples: Samples, *, max_order: int = 3, rng: int | np.random.G
     >>> print(markov_order(somcot.random_walk(5).sample(50, 40, rng=0), max_order=1))
     order 1 (1 against 2: p = 0.485)
     """
-    from somcot.inference.order import markov_order as test
+    from somcot.inference.permutation import markov_order as test
 
     return test(samples, max_order=max_order, rng=rng)
 

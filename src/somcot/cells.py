@@ -41,6 +41,7 @@ def apart(cost: PointCost, a: Floats, b: Floats, scale: Floats) -> Floats:
     if not isinstance(name, str) or name not in COSTS:
         found_name = repr(name) if isinstance(name, str) else type(name).__name__
         raise ValueError(f"cost: found {found_name}, expected 'euclidean', 'sqeuclidean' or a function of two arrays")
+    # In units of `scale`, so that coordinates of different units count alike.
     difference = (a / scale)[:, None, :] - (b / scale)[None, :, :]
     squares: Floats = np.einsum("ijk,ijk->ij", difference, difference)
     return squares if cost == "sqeuclidean" else np.sqrt(squares)
@@ -103,12 +104,14 @@ class Cells:
         from scipy.spatial import cKDTree  # imported late: keeps `import somcot` fast
 
         inner = self.n_cells - self.n_ends
+        # Terminal points have their own sites: a point near the end of an episode is not an end.
         return cKDTree(self.sites[:inner]), cKDTree(self.sites[inner:]) if self.n_ends else None
 
     def _nearest(self, points: ArrayLike) -> tuple[Floats, Codes]:
         """Distance to the nearest site, and its index."""
         array = np.asarray(points, dtype=np.float64)
         d = self.centres.shape[1]
+        # One-dimensional points may be passed as a flat sequence.
         array = array[:, None] if array.ndim == 1 and d == 1 else np.atleast_2d(array)
         if array.ndim != 2 or array.shape[1] != d:
             raise ValueError(f"points: found shape {np.shape(points)}, expected (n, {d})")
@@ -142,6 +145,7 @@ class Cells:
         Above 1 % the cells do not cover the region: the process has drifted, or the first recording was not typical.
         """
         far, codes = self._nearest(points)
+        # A margin for rounding of the distances.
         return float((far > self.radius[codes] * (1.0 + 1e-9)).mean())
 
     def codes(self, data: Trajectories) -> Codes:
@@ -149,6 +153,7 @@ class Cells:
         codes = self.assign(data.points)
         if self.n_ends and data.terminated.any():
             near = self._trees[1].query(self.turned(data.ends))[1]
+            # The last point of each terminated episode gets a terminal cell, whatever cell it lies in.
             codes[data.boundaries[1:][data.terminated] - 1] = self.n_cells - self.n_ends + near
         return codes
 
@@ -178,12 +183,14 @@ class Cells:
 def samples_of(codes: Codes, data: Trajectories, k: int, *, ends: bool) -> Samples:
     """Convert codes of points to a recording with k states."""
     now, following = np.ones(len(codes), np.bool_), np.ones(len(codes), np.bool_)
+    # Each point but the last of an episode begins a transition; each but the first ends one.
     now[data.boundaries[1:] - 1] = False
     following[data.boundaries[:-1]] = False
     return Samples(
         tuple(range(k)),
         codes[now],
         codes[following],
+        # Boundaries count points, offsets transitions: one fewer per episode.
         offsets=data.boundaries - np.arange(len(data.boundaries)),
         terminated=data.terminated if ends else np.zeros(data.n_episodes, np.bool_),
     )
@@ -326,6 +333,7 @@ class Continuous(NamedTuple):
 
     def summary(self, plain: float | None) -> str:
         """The method and its diagnostics on one line; `plain` is the uncorrected distance between cells."""
+        # One part per method; the order is from what was done to how it was checked.
         parts = ["1 cell" if self.cells.n_cells == 1 else f"{self.cells.n_cells} cells"]
         if self.route == "map" and self.map is not None:
             parts.append(f"by the map {self.map.words}")

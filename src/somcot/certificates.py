@@ -129,6 +129,8 @@ def bracket(problem: Problem, potential: ArrayLike, *, threads: int | None = Non
     if V.shape != problem.shape:
         raise ValueError(f"potential: shape is {V.shape}, expected {problem.shape}")
     with np.errstate(over="ignore", invalid="ignore"):
+        # Subtract the shift of the user's scale, then scale; any
+        # constant is allowed, and a centred V has the least rounding.
         unit = np.ascontiguousarray(centred((V - problem.offset / (1.0 - problem.discount)) / problem.scale))
         improvement = Sweep(problem.unit, all_pairs(problem.unit), threads).improve(unit)
         least, most = _residual_range(problem.discount, unit.ravel(), problem.unit_cost.ravel(), improvement)
@@ -150,10 +152,12 @@ def lower_bound(problem: Problem, n_sweeps: int, *, threads: int | None = None) 
     ndarray, shape (n_x, n_y)
         Lower bounds of the distance from every pair of states.
     """
+    # All pairs, since the bounds are reported for each of them.
     pairs = all_pairs(problem.unit)
     sweep = Sweep(problem.unit, pairs, threads)
     V = np.zeros(problem.shape)
     for _ in range(check_count("n_sweeps", n_sweeps, at_least=0)):
+        # `low` of each sweep, so that every iterate is a lower bound in real arithmetic.
         V = problem.unit_cost + problem.discount * sweep.improve(V).low[:-1].reshape(problem.shape)
     # Each sweep adds an error of at most `rounding`, which later sweeps discount: a geometric series.
     low = _known((1.0 - problem.discount) * V - rounding(V), 0.0)
@@ -172,6 +176,7 @@ def upper_bound(problem: Problem, coupling: Coupling) -> float:
     start = np.abs(coupling.start.sum(axis=1) - problem.x.initial).sum()
     start += np.abs(coupling.start.sum(axis=0) - problem.y.initial).sum()
     value = float((coupling.state_law() * problem.unit_cost).sum())
+    # The factor 2 is that of `round_to_marginals`, for the coupling of the initial distributions.
     return value + float(3.0 * causal_x + 3.0 * causal_y + flow) / (1.0 - problem.discount) + 2.0 * float(start)
 
 
@@ -190,10 +195,12 @@ def bounds_from(discount: float, V: Floats, cost: Floats, improvement: Improveme
     """
     with np.errstate(over="ignore", invalid="ignore"):
         least, most = _residual_range(discount, V, cost, improvement)
+        # Skipped without slack: V may be infinite, and 0 * inf is NaN.
         off = 0.0 if slack == 0.0 else slack * (float(V.max() - V.min()) + rounding(V))
         low = (1.0 - discount) * float(improvement.low[-1]) + least - off
         high = (1.0 - discount) * float(improvement.high[-1]) + most + off
     return Bounds(
+        # Clipping is allowed (5 above): the distance lies in the range of the cost.
         min(max(low, 0.0), 1.0) if math.isfinite(low) else 0.0,
         min(max(high, 0.0), 1.0) if math.isfinite(high) else 1.0,
     )
@@ -245,7 +252,9 @@ def class_gains(
     groups : Groups
         The classes.
     """
+    # 8 eps = 16 u, as in 4 above, with the classes' own h in place of V.
     charged = 8.0 * _EPS * (1.0 + groups.largest(np.abs(h)))
+    # The smallest residual as minus the largest negative one, since classes offer `largest` only.
     low = -groups.largest(h - (cost + discount * improvement.low[:-1])) - charged
     high = groups.largest(cost + discount * improvement.high[:-1] - h) + charged
     return _known(low, 0.0), _known(high, 1.0)
@@ -268,9 +277,11 @@ def transient_bounds(discount: float, cost: Floats, D: Floats, improvement: Impr
     time, slack = known.time, known.slack
     charged = rounding(np.append(D, improvement.high[-1]))
     with np.errstate(over="ignore", invalid="ignore"):
+        # `initial=0.0`: without pairs the maximum of nothing is 0.
         too_high = float((D - (cost + discount * improvement.low[:-1])).max(initial=0.0))
         too_low = float((cost + discount * improvement.high[:-1] - D).max(initial=0.0))
         below, above = (max(0.0, excess + charged) if len(D) else 0.0 for excess in (too_high, too_low))
+        # 0 * inf is NaN: without residual the time does not matter.
         low = float(improvement.low[-1] - (slack + charged) - (below * time if below else 0.0))
         high = float(improvement.high[-1] + (slack + charged) + (above * time if above else 0.0))
     return Settled(Bounds(low, high), time, slack)
@@ -278,7 +289,7 @@ def transient_bounds(discount: float, cost: Floats, D: Floats, improvement: Impr
 
 def centred(V: Floats) -> Floats:
     """A potential minus the middle of its range: an equivalent potential with the smallest rounding error."""
-    middle: float = V.min() / 2.0 + V.max() / 2.0
+    middle: float = V.min() / 2.0 + V.max() / 2.0  # halved first: the sum may overflow
     return np.asarray(V - middle)
 
 

@@ -62,6 +62,7 @@ class Support(NamedTuple):
     def locate(self, rows: Array, columns: Array) -> NDArray[np.int64]:
         """Positions of the entries (row, column); for an absent entry, its insertion position."""
         n = np.int64(len(self.indptr) - 2)
+        # Entries are sorted by row and column, so one key per entry can be searched.
         places: NDArray[np.int64] = np.searchsorted(self.rows * n + self.indices, rows * n + columns)
         return places
 
@@ -118,6 +119,7 @@ class MarkovChain:
         attributes: Mapping[str, Sequence[object]] | None = None,
     ) -> None:
         if hasattr(transition, "columns") and hasattr(transition, "index"):
+            # Before checking: a labelled frame determines the states.
             transition, states = from_frame(transition, states)
         check_flag("normalize", normalize)
         matrix = square_matrix(transition)
@@ -128,6 +130,7 @@ class MarkovChain:
         object.__setattr__(self, "initial", check_start_law(initial, labels, normalize=normalize))
         object.__setattr__(self, "features", None if features is None else _check_features(features, n))
         object.__setattr__(self, "attributes", None if attributes is None else _check_attributes(attributes, n))
+        # Frozen: `support` is cached and would not notice a change.
         self.initial.setflags(write=False)
 
     @property
@@ -151,6 +154,7 @@ class MarkovChain:
         else:
             columns, values, lengths = self.transition.indices, self.transition.data, np.diff(self.transition.indptr)
         return Support(
+            # The initial distribution is appended as the last row: solvers treat it like a state's row.
             np.concatenate([[0], np.cumsum(lengths), [len(columns) + len(start)]]).astype(np.int64),
             np.concatenate([columns, start]).astype(np.int32),
             np.concatenate([values, self.initial[start]]),
@@ -174,6 +178,7 @@ class MarkovChain:
 
         indptr, indices, probabilities = self.support
         n_entries = indptr[-2]
+        # Without the initial row.
         kernel = Kernel(indptr[:-1], indices[:n_entries], probabilities[:n_entries])
         return occupancy_of(kernel, self.initial, Clock.discounting(discount).discount)
 
@@ -190,7 +195,7 @@ class MarkovChain:
             return weight[:, None] * self.transition
         result = self.transition.copy()
         result.data = result.data * np.repeat(weight, np.diff(result.indptr))
-        return result
+        return result  # the transition matrix itself is shared and read-only
 
     def stationary(self) -> MarkovChain:
         """The same chain with its stationary distribution as the initial distribution.
@@ -203,6 +208,7 @@ class MarkovChain:
         >>> MarkovChain([[0.9, 0.1], [0.3, 0.7]]).stationary().initial.round(12)
         array([0.75, 0.25])
         """
+        # The long-run share of time from the chain's own start decides among recurrent classes.
         initial = self.state_occupancy(1.0)
         return MarkovChain(self.transition, initial, states=self.states, features=self.features, normalize=True)
 
@@ -220,8 +226,10 @@ class MarkovChain:
         """
         indptr, indices, probabilities = self.support
         n_entries, rows = int(indptr[-2]), self.support.rows
+        # Only entries of the kernel: the initial row has index n, which is no state.
         is_loop = (indices == rows) & (np.arange(len(rows)) < n_entries)
         left = np.bincount(rows[:n_entries], weights=np.where(is_loop, 0.0, probabilities)[:n_entries])
+        # Absorbing states keep their loop; all others lose it and are normalised again.
         data = np.where(is_loop, left[np.minimum(rows, self.n_states - 1)] == 0.0, probabilities)[:n_entries]
         return self._with_kernel(indptr[:-1], indices[:n_entries], data)
 
@@ -245,6 +253,7 @@ class MarkovChain:
             return self
         indptr, indices, probabilities = self.support
         letters, initial = np.arange(self.n_states)[:, None], self.initial
+        # Append one letter at a time: words with positive probability only.
         for _ in range(k - 1):
             sizes = np.diff(indptr)[letters[:, -1]]
             require(16.0 * (letters.shape[1] + 2) * float(sizes.sum()), f"words of {k} states", "choose a smaller k")
@@ -293,6 +302,7 @@ class MarkovChain:
         n_episodes, n_steps = check_count("n_episodes", n_episodes), check_count("n_steps", n_steps)
         generator = check_rng(rng)
         paths = np.empty((n_episodes, n_steps + 1), dtype=np.int64)
+        # Row n of the support is the initial distribution.
         paths[:, 0] = self._draw_next(np.full(n_episodes, self.n_states), generator)
         for t in range(n_steps):
             paths[:, t + 1] = self._draw_next(paths[:, t], generator)
@@ -320,6 +330,7 @@ class MarkovChain:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Indices of `n` independent transitions (X_G, X_{G+1}), G >= 0 geometric with P(G = t) = (1-g) g^t."""
         waiting = rng.geometric(1.0 - discount, size=n) - 1
+        # Sorted by waiting time, longest first: those still moving at time t are a prefix.
         order = np.argsort(-waiting, kind="stable")
         state = self._draw_next(np.full(n, self.n_states), rng)
         alive = waiting[order]
@@ -331,7 +342,9 @@ class MarkovChain:
     def _draw_next(self, rows: Array, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw one successor for each row of the support (row n is the initial distribution)."""
         indptr, indices, _ = self.support
+        # Row i owns the interval [i, i + 1], so i + u falls into the cumulative sums of its own row.
         place = np.searchsorted(self._cumulative, rows + rng.random(len(rows)), side="right")
+        # Rounding of the sums may point one entry too far.
         return indices[np.clip(place, indptr[rows], indptr[rows + 1] - 1)].astype(np.int64)
 
     @cached_property
@@ -340,6 +353,7 @@ class MarkovChain:
         indptr, _, probabilities = self.support
         total = np.concatenate([[0.0], np.cumsum(probabilities)])
         rows = np.repeat(np.arange(self.n_states + 1), np.diff(indptr))
+        # Rounding must not reach into the next row.
         cumulative: Floats = rows + np.minimum(total[1:] - total[indptr[rows]], 1.0)
         return cumulative
 
@@ -351,6 +365,7 @@ class MarkovChain:
 
     def _repr_html_(self) -> str:
         starts = np.argsort(-self.initial, kind="stable")
+        # The card names the most likely initial states only.
         starts = starts[self.initial[starts] > 0]
         where = ", ".join(f"{label_text(self.states[k], 24)} ({percent(self.initial[k])})" for k in starts[:3])
         facts = [("starts in", where + f" and {len(starts) - 3:,} more" * (len(starts) > 3))]
@@ -418,7 +433,7 @@ def random_walk(n: int, theta: float = 0.5, *, stay: float = 0.9, start: int = 0
     inside = np.arange(1, n - 1)
     kernel[inside, inside + 1] = theta
     kernel[inside, inside - 1] = 1.0 - theta
-    kernel[0, :2] = kernel[-1, :-3:-1] = stay, 1.0 - stay
+    kernel[0, :2] = kernel[-1, :-3:-1] = stay, 1.0 - stay  # the last row is the mirror image of the first
     return MarkovChain(kernel, start)
 
 
@@ -445,6 +460,7 @@ def block_chain(chain: MarkovChain, n_copies: int) -> MarkovChain:
     initial = np.repeat(chain.initial / b, b)
     features = None if chain.features is None else np.repeat(chain.features, b)
     if isinstance(chain.transition, np.ndarray):
+        # A step chooses the next state, then a copy uniformly.
         kernel = np.kron(chain.transition, np.full((b, b), 1.0 / b))
         return MarkovChain(kernel, initial, states=states, features=features)
     from scipy.sparse import kron

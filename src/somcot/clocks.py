@@ -58,6 +58,7 @@ class ClockRow(NamedTuple):
 
 _ROWS = (
     ClockRow(
+        # The only clock with bias correction and intervals for data.
         "discount", "discount={value}", 0.95, "discount {value}", "(1 - g) E[sum of g^t c(X_t, Y_t)]",
         "the near future counts more: control, event logs", "On the steps that matter", "the steps that matter",
         "With discount {value} about the first {steps} steps matter; earlier ones count more.",
@@ -78,6 +79,7 @@ _ROWS = (
         "At discount rate {value} about the first {steps} units of time matter; earlier ones count more.",
     ),
     ClockRow(
+        # No parameter: the value 0 is never shown.
         "total", "total=True", 0.0, "total until both have ended", "E[sum of c(X_t, Y_t) until both have ended]",
         "sessions that end: shops, games, call centres", "Until both have ended", "the steps until both have ended",
         "All steps until both have ended have equal weight; this is their total, not their mean.",
@@ -106,6 +108,7 @@ class Clock(NamedTuple):
     ) -> Clock:
         """The clock selected by the arguments, of which exactly one must be set."""
         total = check_flag("total", total)
+        # `total=False` is the default of the argument, so it counts as not set.
         arguments = {"discount": discount, "horizon": horizon, "rate": rate, "total": total or None}
         selected = [f"{name}={value!r}" for name, value in arguments.items() if value is not None]
         if len(selected) != 1:
@@ -121,12 +124,14 @@ class Clock(NamedTuple):
     @classmethod
     def discounting(cls, discount: object) -> Clock:
         """The clock of a discount; 1 selects the long-run average."""
+        # True equals 1 in Python, but is no discount; 0.9999999 is one, and not the average.
         is_one = isinstance(discount, (int, float)) and not isinstance(discount, bool) and discount == 1
         return cls("average", 1.0) if is_one else cls("discount", check_discount(discount))
 
     @property
     def discount(self) -> float:
         """The discount factor per step."""
+        # Horizons and totals are undiscounted; the average is the limit at 1.
         return self.value if self.name == "discount" else 1.0
 
     @property
@@ -153,6 +158,7 @@ class Clock(NamedTuple):
         >>> Clock("discount", 0.9).explained
         'With discount 0.9 about the first 10 steps matter; earlier ones count more.'
         """
+        # The mean of a geometric (or exponential) time: the effective horizon.
         ahead = 1.0 / (1.0 - self.value) if self.name == "discount" else 1.0 / (self.value or 1.0)
         return CLOCKS[self.name].explained.format(value=f"{self.value:g}", steps=f"{ahead:.3g}")
 

@@ -61,6 +61,7 @@ class Contributions(NamedTuple):
     transitions: tuple[TransitionShare, ...]
 
     def __repr__(self) -> str:
+        # Pairs and transitions are tested separately; the total is for the summary only.
         marked = sum(pair.marked for pair in self.pairs) + sum(step.marked for step in self.transitions)
         return f"Contributions({len(self.pairs)} pairs, {len(self.transitions)} transitions, {marked} marked)"
 
@@ -94,7 +95,9 @@ def _numbers(share: PairShare | TransitionShare) -> tuple[str, str, str]:
 
 
 def _line(name: str, share: PairShare | TransitionShare, *more: float) -> str:
+    # One character, so that columns align without colour.
     mark = "*" if share.marked else " "
+    # Names are cut to 40 characters so that the columns stay aligned.
     return f"{name[:40]:<41}{mark}{share.amount:>10.4g}{share.standard_error:>10.2g}" + "".join(
         f"{number:>9.3g}" for number in more
     )
@@ -173,11 +176,15 @@ def names_count(states_x: Sequence[Hashable], states_y: Sequence[Hashable], cost
     place = {label: j for j, label in enumerate(states_y)}
     shared = [(i, place[label]) for i, label in enumerate(states_x) if label in place]
     i, j = np.array(shared, dtype=np.int64).reshape(-1, 2).T
+    # Costs above their minimum: a constant in the cost must not affect the comparison.
     above, in_x, in_y = cost - cost.min(), law.sum(axis=1), law.sum(axis=0)
+    # Weighted by visits: rare states must not decide.
     time = in_x[i] + in_y[j]
     counted = all(tuple(states) == tuple(range(len(states))) for states in (states_x, states_y))
     if counted and len(states_x) != len(states_y):
+        # Numbered states: equal numbers must also be the cheapest partners of each other.
         least = above[i, j] <= above[i].min(axis=1) + 1e-9 * above.max()
         if 2 * np.count_nonzero(least) <= len(i):
             return False
+    # The right side is what labels without meaning would give.
     return float(time @ above[i, j]) <= 0.5 * float(time.sum()) * float(in_x @ above @ in_y)

@@ -77,6 +77,7 @@ class Coupling:
         n_x, n_y = dense.shape[:2]
         if dense.shape[2:] != (n_x, n_y) or first.shape != (n_x, n_y):
             raise ValueError(f"mu: shape is {dense.shape}, start: shape is {first.shape}, expected (n_x, n_y) twice")
+        # Exact zeros only: small masses may be rounding, but also rare transitions.
         where = np.nonzero(dense)
         x, y, next_x, next_y = (index.astype(np.int32) for index in where)
         return cls((n_x, n_y), x, y, next_x, next_y, dense[where], first)
@@ -90,6 +91,7 @@ class Coupling:
             "use result.plan, which keeps only the entries with mass",
         )
         mu = np.zeros((n_x, n_y, n_x, n_y))
+        # `add.at`: an entry may be listed more than once.
         np.add.at(mu, (self.x, self.y, self.next_x, self.next_y), self.mass)
         return mu
 
@@ -128,6 +130,7 @@ def conditional(state_law: Floats) -> Floats:
            [0.5 , 0.5 ]])
     """
     rows = state_law.sum(axis=1, keepdims=True)
+    # Division leaves unvisited rows at their initial value, the uniform distribution.
     uniform = np.full_like(state_law, 1.0 / state_law.shape[1])
     np.divide(state_law, rows, out=uniform, where=rows > 0)
     return uniform
@@ -135,7 +138,9 @@ def conditional(state_law: Floats) -> Floats:
 
 def flow_residual(state_law: Floats, next_law: Floats, start: Floats, discount: float) -> float:
     """Total absolute violation of the flow condition, Eq. 3 of the paper."""
+    # state_law - discount * next_law - (1 - discount) * start, Eq. 3.
     left = discount * next_law
+    # In place: the tables may be as large as the memory allows.
     np.subtract(state_law, left, out=left)
     left -= (1.0 - discount) * start
     return float(np.abs(left, out=left).sum())
@@ -188,11 +193,13 @@ def round_to_marginals(plan: ArrayLike, p: ArrayLike, q: ArrayLike) -> Floats:
         raise ValueError("plan, p, q: found a negative entry, expected masses of at least 0")
     if abs(p.sum() - q.sum()) > 1e-8 * max(p.sum(), q.sum()):
         raise ValueError(f"p, q: masses {p.sum():.10g} and {q.sum():.10g} differ; a coupling needs equal masses")
+    # Rows first: shrinking never increases a column, so both marginals end at or below their targets.
     F *= _shrink(p, F.sum(axis=1))[:, None]
     F *= _shrink(q, F.sum(axis=0))[None, :]
     missing_p = np.maximum(p - F.sum(axis=1), 0.0)
     missing_q = np.maximum(q - F.sum(axis=0), 0.0)
     total = missing_p.sum()
+    # Both sides miss the same total, so the product has the right marginals.
     return F if total == 0 else F + np.outer(missing_p, missing_q) / total
 
 
@@ -224,11 +231,13 @@ def round_occupancy(mu: ArrayLike, x: MarkovChain, y: MarkovChain, start: ArrayL
     dense = real_array("mu", mu, 4)
     n_x, n_y = dense.shape[:2]
     occupancy = dense.sum(axis=(2, 3))
+    # Dense kernels, since `mu` is dense as well.
     p = x.transition if isinstance(x.transition, np.ndarray) else x.transition.toarray()
     q = y.transition if isinstance(y.transition, np.ndarray) else y.transition.toarray()
     kernel = np.empty_like(dense)
     for i in range(n_x):
         for j in range(n_y):
+            # Conditioned on the pair, so that the plan has total mass 1.
             if occupancy[i, j] > 0:
                 kernel[i, j] = round_symmetric(dense[i, j] / occupancy[i, j], p[i], q[j])
             else:
@@ -267,6 +276,7 @@ def _causal_residual(coupling: Coupling, nu_x: Floats | csr_array, encoder: Floa
     visited = np.zeros(n_x, dtype=np.bool_)
     visited[coupling.x] = True
     seen = visited[rows]
+    # Entries are compared by the key x * n_x + x'; unmatched coupling entries count in full below.
     # For unvisited x all of nu is missing, for every y. No BLAS product: its bits would depend on the machine.
     missing = (weights[~seen] * encoder.sum(axis=1)[rows[~seen]]).sum()
     step = rows.astype(np.int64) * n_x + columns
@@ -274,6 +284,7 @@ def _causal_residual(coupling: Coupling, nu_x: Floats | csr_array, encoder: Floa
     rows, weights, step = rows[order], weights[order], step[order]
     taken = coupling.x.astype(np.int64) * n_x + coupling.next_x
     place = np.searchsorted(step, taken)
+    # The appended -1 stands for "beyond the last" and equals no key.
     known = np.append(step, -1)[place] == taken
     key = np.concatenate([np.arange(len(step) * n_y), place[known] * n_y + coupling.y[known]])
     value = np.concatenate([(-weights[:, None] * encoder[rows]).ravel(), coupling.mass[known]])

@@ -77,6 +77,7 @@ class RowGradient:
         from scipy.sparse import csr_array
 
         n = len(self.initial)
+        # The structure of the chain's own kernel, so that the two can be added.
         csr = csr_array((self.values, self.indices, self.indptr), shape=(n, n))
         return csr if self.sparse else np.asarray(csr.toarray())
 
@@ -137,6 +138,9 @@ class Gradient:
 
 def discount_slope(occupancy: Floats, V: Floats, distance: float, discount: float) -> float:
     """Derivative in the discount, from the occupancy of pairs, their potentials and the distance, all in one unit."""
+    # d = (1 - g) <start, V>: the product rule, with <occ, V> - d from differentiating the flow.
+    # Both terms grow with 1 / (1 - discount) and nearly cancel for
+    # discounts close to 1, where `relative` has its own formula.
     return (float((occupancy * V).sum()) - distance) / discount - distance / (1.0 - discount)
 
 
@@ -166,6 +170,7 @@ class TimeGradient:
 
 def rows_centred(support: Support, slots: Floats, scale: float) -> Floats:
     """Numbers per entry of a support, less the mean of their row, times `scale`."""
+    # A constant per row does not change the distance, because rows sum to 1.
     means = support.row_sums(support.probabilities * slots)
     with np.errstate(over="ignore"):  # very large costs may overflow to infinity
         return np.asarray(scale * (slots - means[support.rows]))
@@ -175,6 +180,7 @@ def row_gradient(chain: MarkovChain, slots: Floats, scale: float) -> RowGradient
     """Centre one number per entry of the chain's support (initial row last), defined up to a constant per row."""
     indptr, indices, _ = chain.support
     centred = rows_centred(chain.support, slots, scale)
+    # The initial row comes last in the support.
     n_entries = int(indptr[-2])
     initial = np.zeros(chain.n_states)
     initial[indices[n_entries:]] = centred[n_entries:]

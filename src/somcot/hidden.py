@@ -76,6 +76,7 @@ class HiddenChain:
             raise ValueError(
                 f"emissions: found {len(table)} rows for {chain.n_states} states; give exactly one per state"
             )
+        # Symbols are numbered like states.
         names = range(table.shape[1]) if symbols is None else symbols
         object.__setattr__(self, "chain", chain)
         object.__setattr__(self, "emissions", table)
@@ -89,7 +90,12 @@ class HiddenChain:
         dense = kernel if isinstance(kernel, np.ndarray) else kernel.toarray()
         labels = [(self.chain.states[i], self.symbols[o]) for i, o in zip(state, symbol, strict=True)]
         return MarkovChain(
-            dense[np.ix_(state, state)] * mass, self.chain.initial[state] * mass, states=labels, normalize=True
+            # The emission is independent of the past given the state,
+            # so a step to (j, o) has probability P(i, j) e(j, o).
+            dense[np.ix_(state, state)] * mass,
+            self.chain.initial[state] * mass,
+            states=labels,
+            normalize=True,
         )
 
     def __repr__(self) -> str:
@@ -106,8 +112,11 @@ def emission_cost(emissions_x: ArrayLike, emissions_y: ArrayLike, cost: ArrayLik
     """Transport cost between the emission distributions of two states; see `somcot.costs.emissions`."""
     tables = [_laws(name, table) for name, table in (("emissions_x", emissions_x), ("emissions_y", emissions_y))]
     table = check_cost(cost, tables[0].shape[1], tables[1].shape[1])
+    # A chain of one step from states to symbols: its support has the emission rows, which `Sweep` can couple.
     supports = [TimeChain([rows]).support(0) for rows in tables]
+    # The pairs are pairs of states; their steps lead to pairs of symbols.
     unit = UnitProblem(supports[0], supports[1], np.zeros((len(tables[0]), len(tables[1]))), 1.0)
+    # Pairs of symbols, numbered row by row as the cost.
     everything = all_pairs(UnitProblem(supports[0], supports[1], table, 1.0))
     sweep = Sweep(unit, all_pairs(unit), targets=everything)
     return np.asarray(sweep.improve(np.ascontiguousarray(table)).value[:-1].reshape(unit.shape))
@@ -125,6 +134,7 @@ def _laws(name: str, table: ArrayLike, *, normalize: bool = False) -> Floats:
     wrong = np.flatnonzero(sums <= 0.0 if normalize else ~(np.abs(sums - 1.0) <= 1e-8))
     if wrong.size:
         raise ValueError(f"{name}: row {int(wrong[0])} sums to {sums[wrong[0]]:.10g}, expected 1")
+    # Divided even if not normalised: sums may be off by rounding.
     rows /= sums[:, None]
     rows.setflags(write=False)
     return rows

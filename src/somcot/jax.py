@@ -70,6 +70,7 @@ def metric(P_x: ArrayLike, P_y: ArrayLike, cost: ArrayLike, discount: ArrayLike)
 
 def _arrays(*values: ArrayLike | None) -> list[Array]:
     arrays = [_array(name, value) for name, value in zip(NAMES[:4], values, strict=False)]
+    # As for PyTorch, kernels and cost decide the dtype.
     dtype = jnp.result_type(*arrays[:3])
     for kernel, start in zip(arrays[:2], values[4:], strict=True):
         n = kernel.shape[-1] if kernel.ndim else 1
@@ -77,6 +78,7 @@ def _arrays(*values: ArrayLike | None) -> list[Array]:
     lead = check_shapes([a.shape for a in arrays])
     if len(lead) > 1:
         raise ValueError(f"leading axes are {lead}, expected one at most; use jax.vmap for more")
+    # Traced values are unknown here; they are checked on the host when the function runs.
     if not any(isinstance(a, jax.core.Tracer) for a in arrays):
         check_arrays(tuple(np.asarray(a, dtype=np.float64) for a in arrays))  # errors on the host get wrapped
     return [a.astype(dtype) for a in arrays]
@@ -90,11 +92,12 @@ def _array(name: str, value: ArrayLike) -> Array:
     if not jnp.issubdtype(array.dtype, jnp.floating):
         if isinstance(value, (jax.Array, np.ndarray)):
             raise TypeError(f"{name}: found an array of {array.dtype}, expected floating point; call .astype(float)")
-        array = array.astype(float)
+        array = array.astype(float)  # Python numbers and lists of integers are accepted
     return array
 
 
 def _batched(function: Callable[..., Array], arrays: list[Array]) -> Array:
+    # `vmap` over the arguments that have a leading axis; the others are shared.
     axes = tuple(0 if a.ndim > k else None for a, k in zip(arrays, NDIMS, strict=True))
     return function(*arrays) if axes == (None,) * 6 else jax.vmap(function, in_axes=axes)(*arrays)
 
@@ -107,6 +110,7 @@ def _host(question: str, *arrays: Array) -> Floats | tuple[Floats, ...]:
     else:
         answer = getattr(solution, question)
     dtype = np.asarray(arrays[0]).dtype
+    # Callbacks must return exactly the announced dtype.
     return tuple(part.astype(dtype) for part in answer) if isinstance(answer, tuple) else answer.astype(dtype)
 
 
@@ -115,6 +119,7 @@ def _ask(question: str, shapes: object, *arrays: Array) -> Array:
 
     @jax.custom_jvp  # type: ignore[untyped-decorator]
     def call(*arrays: Array) -> Array:
+        # "expand_dims" passes a whole batch to the host at once, where it is solved in one sweep.
         return jax.pure_callback(lambda *a: _host(question, *a), shapes, *arrays, vmap_method="expand_dims")
 
     @call.defjvp  # type: ignore[untyped-decorator]
@@ -138,6 +143,7 @@ def _distance(*arrays: Array) -> Array:
 @_distance.defjvp  # type: ignore[untyped-decorator]
 def _distance_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, Array]:
     slopes = _ask("gradient", _like(*primals), *primals)
+    # The directional derivative; JAX transposes it for reverse mode, since it is linear in the tangents.
     return _distance(*primals), sum((slope * t).sum() for slope, t in zip(slopes, tangents, strict=True))
 
 

@@ -48,6 +48,7 @@ class Lumping:
     @property
     def error(self) -> float:
         """One step's error: distances to any process change by at most ``error / (1 - discount)``."""
+        # At discount g each later step contributes g row_error span, which the sum bounds by 1 / (1 - g).
         return self.cost_error + self.row_error * self.span
 
     def bound(self, discount: float) -> float:
@@ -118,6 +119,7 @@ def _check_rows(features: object, n: int) -> Floats:
 
 
 def _exact(support: Support, rows: Floats) -> Labels:
+    # None if no two states are equivalent.
     quotient = merged(support, rows)
     return np.arange(len(rows)) if quotient is None else quotient.labels
 
@@ -126,6 +128,7 @@ def _close(support: Support, rows: Floats, tolerance: float) -> Labels:
     """Each state joins the first earlier state that is close; then blocks are refined."""
     labels, leaders = np.empty(len(rows), dtype=np.int64), np.empty(0, dtype=np.int64)
     for state, row in enumerate(rows):
+        # Compared with the leader only, so that a chain of small differences cannot join distant states.
         near = np.flatnonzero(np.sqrt(((rows[leaders] - row) ** 2).sum(axis=1)) <= tolerance)
         labels[state] = near[0] if len(near) else len(leaders)
         leaders = leaders if len(near) else np.append(leaders, state)
@@ -138,6 +141,7 @@ def _lumping(chain: MarkovChain, rows: Floats, labels: Labels, *, exact: bool) -
 
     n, n_blocks = len(labels), int(labels.max()) + 1
     first = first_members(labels, n_blocks)
+    # Row n is the initial distribution.
     masses = csr_array(block_masses(chain.support, labels, n_blocks))
     members = csr_array((np.ones(n), (labels, np.arange(n))), shape=(n_blocks, n))
     sizes = np.bincount(labels, minlength=n_blocks).astype(np.float64)
@@ -146,7 +150,9 @@ def _lumping(chain: MarkovChain, rows: Floats, labels: Labels, *, exact: bool) -
     else:
         kernel = csr_array(members @ masses[:n])
         kernel.data /= np.repeat(sizes, np.diff(kernel.indptr))
+        # Means minimise the largest error of a block only approximately, but need no optimisation.
         looks = (members @ rows) / sizes[:, None]
+    # Total variation is half of the absolute difference.
     apart = float(abs(masses[:n] - csr_array(kernel)[labels]).sum(axis=1).max()) / 2.0
     off = float(np.sqrt(((rows - looks[labels]) ** 2).sum(axis=1)).max())
     features = None if chain.features is None else np.asarray(members @ chain.features) / sizes
@@ -158,6 +164,7 @@ def _lumping(chain: MarkovChain, rows: Floats, labels: Labels, *, exact: bool) -
         features=features,
     )
     # Rounding of the sums over blocks, of the means, and of normalising the rows of the quotient.
+    # Without merging nothing was summed.
     row_error = apart + (4.0 * _EPS if n_blocks < n else 0.0)
     span = float(np.sqrt((np.ptp(rows, axis=0) ** 2).sum()))
     return Lumping(labels, quotient, np.asarray(looks), off * (1.0 + 8.0 * _EPS), row_error, span)

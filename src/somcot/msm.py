@@ -50,7 +50,7 @@ class PosteriorDistances:
     @property
     def interval(self) -> tuple[float, float]:
         """Equal-tailed interval that contains the share `level` of the distances."""
-        tail = 50.0 * (1.0 - self.level)
+        tail = 50.0 * (1.0 - self.level)  # half of the rest on each side, in percent
         low, high = np.percentile(self.values, [tail, 100.0 - tail])
         return float(low), float(high)
 
@@ -97,7 +97,9 @@ def posterior_distances(
     check_confidence(level)
     check_discount(discount)
     sides = [_draws(name, side) for name, side in (("x", x), ("y", y))]
+    # A single model is compared with every draw of the other side.
     n = min(len(side) for side in sides if len(side) > 1) if any(len(side) > 1 for side in sides) else 1
+    # Draws are paired by their order; the posteriors are independent, so any pairing is as good.
     a, b = (side * n if len(side) == 1 else side[:n] for side in sides)
     _warn_of_numbers(cost, a[0], b[0])
     values = [distance(v, w, cost, discount=discount, method="exact").distance for v, w in zip(a, b, strict=True)]
@@ -107,6 +109,7 @@ def posterior_distances(
 def _draws(name: str, side: object) -> list[MarkovChain]:
     if isinstance(side, MarkovChain):
         return [side]
+    # deeptime's posterior has `.samples`; a list is taken as the draws themselves.
     models = getattr(side, "samples", None) if not isinstance(side, (list, tuple)) else side
     models = [side] if models is None else list(models)
     if not models:
@@ -188,20 +191,22 @@ def lag_sweep(
     --------
     >>> import somcot
     >>> rng = np.random.default_rng(0)
-    >>> a, b = (rng.integers(0, 2, 4000) for _ in range(2))
+    >>> a, b = (rng.choice(2, 4000, p=p) for p in ([0.5, 0.5], [0.4, 0.6]))
     >>> sweep = lag_sweep(a, b, [1, 2, 4], discount=0.9)
-    >>> sweep.lags, [result.confidence_interval.low for result in sweep.results]
-    ((1, 2, 4), [0.0, 0.0, 0.0])
+    >>> sweep.lags, [result.confidence_interval.low < 0.1 < result.confidence_interval.high for result in sweep.results]
+    ((1, 2, 4), [True, True, True])
     """
     check_discount(discount)
     lag_times = tuple(check_count("lags", lag) for lag in lags)
     if not lag_times:
         raise ValueError("lags: found none, expected at least one, such as [1, 2, 5, 10]")
+    # Read again for each lag: the connected set depends on it.
     read = partial(from_dtrajs, initial=initial, connected=connected)
     results = []
     for lag in lag_times:
         a, b = (read(side, lag=lag, source=f"lag {lag}, {name}") for name, side in (("x", x), ("y", y)))
         with relayed(f"lag {lag}"):  # the lag from which on no notes occur is informative
+            # The discount is per frame: discount^lag per step keeps the horizon in time.
             results.append(distance(a, b, cost, discount=discount**lag, confidence=confidence, rng=rng))
     _warn_of_numbers(cost, a, b)
     return LagSweep(lag_times, tuple(results))
@@ -209,6 +214,7 @@ def lag_sweep(
 
 def _warn_of_numbers(cost: Cost, x: MarkovChain | Samples, y: MarkovChain | Samples) -> None:
     """Warn if label costs compare different clusterings, which different numbers of states reveal."""
+    # Only numbered states can be confused: named ones are compared by meaning.
     numbered = all(side.states == tuple(range(side.n_states)) for side in (x, y))
     if isinstance(cost, str) and cost == "labels" and numbered and x.n_states != y.n_states:
         warn(Note("numbers-as-states", "cost", n_x=x.n_states, n_y=y.n_states), DataWarning)

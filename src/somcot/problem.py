@@ -53,6 +53,7 @@ class UnitProblem:
     def cost_between(self, rows: NDArray[Any], columns: NDArray[Any]) -> Floats:
         """The cost between some states, bit-identical to the full table, which is not computed."""
         if isinstance(self.costs, Problem):
+            # Scaled after selection: with few states kept, the full table is never scaled.
             return self.costs.in_units(self.costs.cost[np.ix_(rows, columns)])
         part: Floats = self.costs[np.ix_(rows, columns)]
         return part
@@ -85,8 +86,10 @@ class Problem:
     def __init__(self, x: MarkovChain, y: MarkovChain, cost: ArrayLike, discount: float | Clock) -> None:
         object.__setattr__(self, "x", x)
         object.__setattr__(self, "y", y)
+        # Estimated features have a noisy minimum; 0 is the least possible difference.
         object.__setattr__(self, "_least", 0.0 if isinstance(cost, FeatureCost) else None)
         object.__setattr__(self, "cost", check_cost(aligned(cost, x.states, y.states), len(x.states), len(y.states)))
+        # A number is the usual case; solvers of other clocks pass theirs.
         clock = discount if isinstance(discount, Clock) else Clock("discount", check_discount(discount))
         object.__setattr__(self, "clock", clock)
         self.cost.setflags(write=False)
@@ -133,7 +136,7 @@ class Problem:
     def in_units(self, cost: Floats) -> Floats:
         """Shift and scale some of the costs."""
         unit = cost - self.offset
-        unit /= self.scale
+        unit /= self.scale  # in place: costs may fill a large share of the memory
         return unit
 
     @cached_property
@@ -161,6 +164,7 @@ class Problem:
         with np.errstate(over="ignore", under="ignore"):
             below = np.nextafter(self.scale * np.asarray(low), -np.inf)
             above = np.nextafter(self.scale * np.asarray(high), np.inf)
+            # Two operations, each correctly rounded: one unit in the last place each.
             below, above = np.nextafter(self.offset + below, -np.inf), np.nextafter(self.offset + above, np.inf)
         return np.maximum(below, self.offset), np.minimum(above, self.most)
 
@@ -175,4 +179,5 @@ class Problem:
         rest = 1.0 - self.discount
         with np.errstate(over="ignore", invalid="ignore"):
             V = self.scale * unit_potential + self.offset / rest
+            # Where V overflows, the distance itself, (1 - g) V, may not.
             return np.where(np.isfinite(V), V, (self.offset + self.scale * (rest * unit_potential)) / rest)

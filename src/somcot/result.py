@@ -78,18 +78,17 @@ class Estimate(NamedTuple):
     Attributes
     ----------
     gap : float
-        Effective cross-fit gap: the gain from re-optimising on noise, which is the size of the upward bias near 0.
+        Largest possible upward bias of the plug-in: `factor` times `rise`.
     rho : float
-        The gap relative to the plug-in; above 0.75 the distance is hardly distinguishable from 0.
+        The gap relative to the plug-in.
     standard_error : float
-        Standard error of the plug-in, by the delta method.
+        Standard error of the plug-in: the standard deviation over half-samples.
     saturation : float
         Expected total-variation error of the kernels, accumulated over the horizon; above 3 the data are too few.
     n_solves : int
         Number of exact solves.
     uncut : float or None
-        The corrected value before truncation and case distinctions, for ranking: the cross-fitted value, which may be
-        negative. (Without splits, the distance of the pooled kernels.)
+        The corrected value before truncation and case distinctions, for ranking; it may be below the minimum.
     pooled : float or None
         Distance of the kernels after pooling rows that do not differ significantly; None if the states differ.
     equal_rows : float or None
@@ -97,6 +96,16 @@ class Estimate(NamedTuple):
     kept : tuple of float or None
         The share of the difference of each row that was kept, in the order of X's states, the initial distribution
         last. Near 0: no significant difference; 1: a clear difference, or too few data for a test.
+    rise, factor : float
+        Increase of the distance from the data to half-samples, and the factor that turns it into the bias.
+    expected : float or None
+        Mean distance of two recordings of the same process, by permutations; None if they cannot be permuted.
+    pvalue : float or None
+        Of "the same process", by the same permutations: at most 0.05 exactly if the 90 % interval excludes the minimum.
+    design_effect : float
+        Variance of the rows relative to independent transitions: above 1 for sequences with memory.
+    units : str
+        What was permuted and halved: "sequences", "blocks" or "transitions".
     """
 
     gap: float
@@ -108,6 +117,12 @@ class Estimate(NamedTuple):
     pooled: float | None = None
     equal_rows: float | None = None
     kept: tuple[float, ...] | None = None
+    rise: float | None = None
+    factor: float | None = None
+    expected: float | None = None
+    pvalue: float | None = None
+    design_effect: float = 1.0
+    units: str = "transitions"
 
     def __repr__(self) -> str:
         return brief_record(self)
@@ -162,7 +177,7 @@ class Details:
     2.5
     """
 
-    def __init__(self, **known: object) -> None:
+    def __init__(self, **known: object) -> None:  # assigned values shadow the cached properties
         self.__dict__.update(known)
 
     @cached_property
@@ -234,9 +249,9 @@ class _Amended(Details):
 
     def __getattribute__(self, name: str) -> object:
         values = object.__getattribute__(self, "__dict__")
-        if name in DETAILS and name not in values:
+        if name in DETAILS and name not in values:  # computed in `base`, so that copies share the work
             return getattr(values["base"], name)
-        return object.__getattribute__(self, name)
+        return object.__getattribute__(self, name)  # everything else, including methods
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -294,6 +309,8 @@ class Result:
         How costs are accumulated over time: a discount, the long-run average, a horizon, a rate or a total.
     counted : float or None
         SOMCOT: the exact distance of the chains fitted to its transitions; None if that would take over two seconds.
+    estimand : str
+        What the distance is between: "process", or "first-order projection" if the data show memory.
     details : Details
         Source of the fields that are computed on first access.
     """
@@ -316,6 +333,7 @@ class Result:
     time_gradient: TimeGradient | None = None
     clock: Clock = Clock("discount")  # noqa: RUF009 - a tuple is immutable
     continuous: Continuous | None = None
+    estimand: str = "process"
     details: Details = field(default_factory=Details)
 
     if TYPE_CHECKING:  # read from `details`; `dataclasses.replace` and the constructor accept them like fields
@@ -345,7 +363,7 @@ class Result:
             unknown = values.keys() - self.__dataclass_fields__.keys()
             if missing or unknown:
                 raise TypeError(f"Result: without {missing}" if missing else f"Result: has no {sorted(unknown)}")
-            self.__dict__.update(values)
+            self.__dict__.update(values)  # `frozen` forbids plain assignment
 
     @property
     def converged(self) -> bool:
@@ -416,7 +434,7 @@ class Result:
     def matches(self) -> list[Match]:
         """For each visited state of X, the state of Y it is most often coupled with; most visited states first."""
         visits = self.state_law.sum(axis=1)
-        best = self.encoder.argmax(axis=1)
+        best = self.encoder.argmax(axis=1)  # from the reported maps, not from `plan`
         order = [int(i) for i in np.argsort(-visits, kind="stable") if visits[i] > 0]
         return [
             Match(self.states_x[i], self.states_y[best[i]], float(self.encoder[i, best[i]]), float(visits[i]))

@@ -87,6 +87,7 @@ class Samples:
 
     def __post_init__(self) -> None:
         for name in ("now", "following"):
+            # Kernels are compiled for contiguous int32.
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.int32))
         for array in (self.now, self.following, self.offsets, self.terminated, self.initial):
             if array is not None:
@@ -137,10 +138,12 @@ class Samples:
                [0. , 0. , 1. ]])
         """
         episodes = recording.read_trajectories(trajectories, terminated, end=end)
+        # All trajectories at once, so that they share one numbering of the states.
         (codes,), labels = encode([episodes.labels], states, episodes.place)
         if end is not None:
             episodes, codes, labels = episodes.with_end(end, codes, labels)
         first = episodes.boundaries[:-1]
+        # Every state but the last of an episode begins a step, and every state but the first ends one.
         keep_now, keep_following = np.ones(len(codes), np.bool_), np.ones(len(codes), np.bool_)
         keep_now[episodes.boundaries[1:] - 1] = False
         keep_following[first] = False
@@ -148,9 +151,11 @@ class Samples:
             labels,
             codes[keep_now],
             codes[keep_following],
+            # Boundaries count states, offsets steps: one fewer per episode.
             offsets=episodes.boundaries - np.arange(len(episodes.boundaries)),
             terminated=episodes.terminated,
             rewards=episodes.reward_sums(rewards, codes, labels),
+            # Last, because "stationary" needs the finished recording.
         ).with_start(initial)
 
     @classmethod
@@ -202,14 +207,17 @@ class Samples:
         columns = recording.read_pairs(states_, next_states)
         (now, following), labels = encode(columns, states, recording.place_of_pair)
         parts: dict[str, Any] = {
+            # Before sorting: rewards belong to states, and sums do not depend on the order.
             "rewards": recording.step_reward_sums(rewards, now, labels),
         }
         if discount is not None:
             parts["discount"] = check_discount(discount)
+            # Independent samples have no episodes, so flags are per transition.
             parts["terminated"] = recording.independent_ends(now, following, terminated, truncated, episode)
             return cls(labels, now, following, **parts).with_start(initial)
         steps = recording.cut_episodes(now, following, terminated, truncated, episode)
         if steps.order is not None:
+            # Sorted by episode, in their order of time.
             now, following = now[steps.order], following[steps.order]
         samples = cls(
             labels, now, following, offsets=steps.offsets, terminated=steps.terminated, n_gaps=steps.n_gaps, **parts
@@ -227,6 +235,7 @@ class Samples:
         >>> data.chain().initial.round(3)
         array([0.2, 0.8])
         """
+        # Nothing to change: the start is estimated already.
         if initial is None and not self.starts_known:
             return self
         distribution, stationary = choose_start(initial, self.states, self.discount, lambda: self.terminal)
@@ -256,15 +265,17 @@ class Samples:
     def episode(self) -> Codes:
         """Index of the independent unit of each transition, shape (n_transitions,)."""
         if self.offsets is None:
-            return np.arange(self.n_transitions, dtype=np.int32)
+            return np.arange(self.n_transitions, dtype=np.int32)  # each is a unit of its own
         return np.repeat(np.arange(self.n_episodes, dtype=np.int32), np.diff(self.offsets))
 
     @cached_property
     def counted(self) -> Counts:
         """Transition counts of the recording, without its episodes; see `Counts`."""
+        # First states count once per episode; independent samples have none.
         first = self.now[:0] if self.offsets is None else self.now[self.offsets[:-1]]
         ended = np.zeros(self.n_states, dtype=np.bool_)
         if self.terminated is not None:
+            # The last state of each unit, where it may have terminated.
             last = self.following if self.offsets is None else self.following[self.offsets[1:] - 1]
             ended[last[self.terminated]] = True
         return Counts(
@@ -370,6 +381,7 @@ class Samples:
             return replace(self, now=self.now[chosen], following=self.following[chosen], terminated=ends)
         lengths = np.diff(self.offsets)[chosen]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
+        # Positions of the steps of the chosen episodes, each a range, without a loop.
         steps = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], lengths)
         return replace(self, now=self.now[steps], following=self.following[steps], offsets=offsets, terminated=ends)
 
@@ -434,6 +446,7 @@ class Samples:
         >>> Samples.from_trajectories([[0, 1, 0], [1, 1, 1]]).resample(rng=0).n_episodes
         2
         """
+        # Whole episodes: steps within one are dependent.
         return self.take(check_rng(rng).integers(self.n_units, size=self.n_units))
 
     def merge(self, other: Samples) -> Samples:

@@ -42,6 +42,7 @@ def auto(n_x: int, n_y: int, n_steps: int, max_cost: float = 1.0) -> Steps:
     (1.0, 0.03)
     """
     n_x, n_y, n_steps = _sizes(n_x, n_y, n_steps)
+    # Rates have the unit of the cost or its inverse; all formulas are for a cost in [0, 1].
     scale = check_positive("max_cost", max_cost)
     beta = 0.6 * scale * math.sqrt(n_x * n_y / n_steps)
     return Steps(1 / scale, 1 / scale, 1 / scale, beta, beta, beta)
@@ -83,6 +84,7 @@ def theorem(n_x: int, n_y: int, discount: float, n_steps: int, max_cost: float =
         return scale * math.sqrt(size / n_steps) / rest
 
     return Steps(
+        # The radius of each variable enters by its entropy or its squared norm, as in the theorem.
         primal(2 * math.log(n_x * n_y)),
         primal(n_x * math.log(n_y)),
         primal(n_y * math.log(n_x)),
@@ -152,16 +154,20 @@ def error_bound(
     rest, scale = 1.0 - check_discount(discount), check_positive("max_cost", max_cost)
     if not 0.0 < delta < 1.0:
         raise ValueError(f"delta: found {delta}, expected a probability strictly between 0 and 1")
+    # In the unit of the cost; `dual` and `primal` convert to a cost in [0, 1].
     own = theorem(n_x, n_y, discount, n_steps, scale) if rates is None else rates
     if own.decay:
         raise ValueError(f"rates: found decay={own.decay}, expected constant rates; the proof covers no others")
 
     def dual(rate: float, distance: float, slope: float) -> float:
         beta = rate / scale
+        # Distance to the comparator divided by the rate, plus the
+        # rate times the squared gradients: the usual trade-off.
         return distance / (beta * n_steps * rest**2) + slope * beta
 
     def primal(rate: float, entropy: float, slope: float) -> float:
         eta = rate * scale
+        # With one state the entropy is 0, and so is the rate of the theorem.
         spent = entropy / (eta * n_steps) if entropy > 0 else 0.0
         return spent + slope * eta / rest**2
 
@@ -176,6 +182,7 @@ def error_bound(
         primal(own.lambda_x, n_x * math.log(n_y), 90.0) + chance(288.0 * n_x, 2.0),
         primal(own.lambda_y, n_y * math.log(n_x), 90.0) + chance(288.0 * n_y, 1.0),
     )
+    # `fsum`: terms differ by orders of magnitude.
     return scale * math.fsum(terms)
 
 
@@ -196,6 +203,7 @@ def steps_for_error(
     def bound(n_steps: int) -> float:
         return error_bound(n_x, n_y, discount, n_steps, delta, max_cost=max_cost)
 
+    # Then corrected by at most a few steps, since the bound is rounded up.
     n_steps = max(1, math.ceil((bound(1) / error) ** 2))  # at these rates it falls as 1 / sqrt(K)
     while n_steps > 1 and bound(n_steps - 1) <= error:
         n_steps -= 1

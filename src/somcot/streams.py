@@ -76,10 +76,12 @@ def from_chain(chain: MarkovChain, discount: float, rng: Rng = None) -> Source:
 
     draw = partial(_stopped, chain, discount, size)
 
+    # Blocks have a fixed size, so that the stream does not depend on how many transitions are requested at a time.
     def refill(wanted: int) -> _Walks:
         return _Walks(draw, size, generator, wanted)
 
     indptr, indices, _ = chain.support
+    # The known support, for methods that build arrays over possible transitions only.
     allowed = np.zeros((chain.n_states, chain.n_states), dtype=bool)
     allowed[np.repeat(np.arange(chain.n_states), np.diff(indptr[:-1])), indices[: indptr[-2]]] = True
     blocks = Blocks(refill, generator)
@@ -137,11 +139,13 @@ def from_simulator(
     begin, move = with_rng(reset, generator, 0), with_rng(step, generator, 1)
     labels = None if states is None else check_labels("states", states)
     place = None if labels is None else {label: i for i, label in enumerate(labels)}
+    # Estimated first: it uses the same generator, so its draws come before those of the stream.
     start = reset_law(begin, place) if initial is None else given_law(initial, labels)
 
     def refill(_wanted: int) -> Ready:
         now: list[Any] = []
         following: list[Any] = []
+        # Small blocks, since user code may be slow.
         for waiting in generator.geometric(1 - discount, size=64) - 1:
             state = begin()
             for _ in range(waiting):
@@ -182,6 +186,7 @@ def from_samples(samples: Samples, discount: float, rng: Rng = None, *, order: s
         )
     episodes = samples.discount is None
     if episodes and order == "random":
+        # Raw steps weigh all times equally; the occupancy needs late ones less often.
         return from_chain(samples.chain(), discount, rng)
     if episodes:
         warn(Note("raw-steps", "samples"), DataWarning)
@@ -189,6 +194,7 @@ def from_samples(samples: Samples, discount: float, rng: Rng = None, *, order: s
     seen = np.zeros((samples.n_states, samples.n_states), dtype=bool)
     seen[now, following] = True
     generator = None if order == "recorded" else check_rng(rng)
+    # The recorded order is replayed once; shuffled passes never end.
     passes: Iterator[int] = iter(range(1)) if generator is None else itertools.count()
 
     def refill(_wanted: int) -> Ready:
@@ -248,6 +254,7 @@ def as_source(name: str, process: object, discount: float, rng: Rng = None, *, o
             f"{name}: found {type(process).__name__}, expected a MarkovChain, Samples or a Stream with draw(n)"
             f"{how_to_wrap(process)}"
         )
+    # Streams of this module are known to be consistent.
     source = process if isinstance(process, Source) else _described(name, process)
     if source.discount is not None and abs(source.discount - discount) > 1e-12:
         raise ValueError(f"discount: found {discount}, but stream {name} draws at discount {source.discount}")
@@ -319,6 +326,7 @@ def from_iterable(
         raise TypeError(f"pairs: found {pairs!r}, expected an iterable of (state, next state)") from None
 
     def refill(_wanted: int) -> Ready:
+        # Small blocks: an endless iterable may be slow, such as a socket.
         now, following = unzip(list(itertools.islice(iterator, 256)))
         return Ready(indices_of(now, place), indices_of(following, place))
 
@@ -334,6 +342,7 @@ class _Walks:
 
     def __init__(self, draw: _Draw, size: int, rng: np.random.Generator, wanted: int) -> None:
         self._draw, self.size = draw, size
+        # The generator moves on by a whole block in any case. A copy of its state lets the rest be made later.
         self._before = copy.deepcopy(rng) if wanted < size else rng
         self._now, self._following = draw(rng, min(wanted, size))
 
@@ -349,10 +358,12 @@ def _stopped(chain: MarkovChain, discount: float, n: int, rng: np.random.Generat
     from somcot.recorded.sources import stopped_transitions  # compiled code: loaded when first drawn from
 
     indptr, indices, probabilities = chain.support
+    # Cumulative sums over all rows at once, then minus the sum before each row.
     total = np.cumsum(probabilities)
     before = np.concatenate([[0.0], total])[indptr[:-1]]
     cumulative = total - np.repeat(before, np.diff(indptr))
     waiting = rng.geometric(1 - discount, size=n) - 1
+    # One number per move, one for the initial state and one for the last step.
     uniform = rng.random(int(waiting.sum()) + 2 * n)
     states, following = stopped_transitions(indptr, indices, cumulative, waiting[:wanted], uniform)
     return states, following

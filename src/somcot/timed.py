@@ -60,6 +60,7 @@ class TimeChain:
     ) -> None:
         kernels = [rectangular_matrix(f"transitions[{t}]", kernel) for t, kernel in enumerate(_several(transitions))]
         for t, (now, following) in enumerate(pairwise(kernels)):
+            # The states of time t + 1 are the columns of step t.
             if now.shape[1] != following.shape[0]:
                 raise ValueError(
                     f"transitions: step {t} leads to {now.shape[1]} states, step {t + 1} leaves {following.shape[0]}; "
@@ -165,6 +166,7 @@ class ContinuousChain:
 
     def jumps(self) -> MarkovChain:
         """The jump chain: the sequence of states visited, regardless of holding times; absorbing states stay."""
+        # At the largest exit rate some states never stay, and `jumps` removes the remaining loops.
         return self.uniformised(float(self.exits.max()) or 1.0).jumps()
 
     def __repr__(self) -> str:
@@ -186,6 +188,7 @@ def _entries(kernel: Floats | csr_array) -> Support:
     else:
         data, indices, indptr = kernel.data, kernel.indices, kernel.indptr
     return Support(
+        # A row with a single entry: solvers expect an initial row in every support.
         np.append(indptr, len(indices) + 1).astype(np.int64),
         np.append(indices, 0).astype(np.int32),
         np.append(data, 1.0),
@@ -206,6 +209,7 @@ def _labels(states: Sequence[Any] | None, sizes: list[int]) -> tuple[tuple[Hasha
     """Labels of the states at every time."""
     if states is None:
         return tuple(tuple(range(n)) for n in sizes)
+    # One list for all times, or one list per time: told apart by their lengths.
     nested = len(states) == len(sizes) and all(
         isinstance(level, (Sequence, np.ndarray)) and not isinstance(level, str) and len(level) == n
         for level, n in zip(states, sizes, strict=True)
@@ -228,10 +232,12 @@ def _generator(matrix: Floats | csr_array, labels: tuple[Hashable, ...]) -> Floa
             "expected at least 0"
         )
     with np.errstate(over="ignore"):
+        # The diagonal is ignored here and compared below.
         exits = np.bincount(row, weights=rate, minlength=len(labels)).astype(np.float64)
     if not np.isfinite(exits).all():
         raise ValueError("rates: the sum of a row is too large for floating point; rescale")
     sums = exits + np.asarray(matrix.diagonal())
+    # Relative to the exit rate: rates may be in any unit.
     wrong = np.flatnonzero(~(np.abs(sums) <= _TOLERANCE * exits))
     if wrong.size:
         i = int(wrong[0])
@@ -240,6 +246,7 @@ def _generator(matrix: Floats | csr_array, labels: tuple[Hashable, ...]) -> Floa
             f"rates: row of state {labels[i]!r} sums to {sums[i]:.6g}, expected 0{more}; the diagonal is minus the sum "
             f"of the other rates, here {-exits[i]:.6g}"
         )
+    # The diagonal is recomputed, so that rows sum to 0 exactly although the input was rounded.
     fitted = csr_array((rate, (row, column)), shape=matrix.shape) - diags_array(exits)
     if isinstance(matrix, np.ndarray):
         dense: Floats = fitted.toarray()
@@ -251,6 +258,7 @@ def _generator(matrix: Floats | csr_array, labels: tuple[Hashable, ...]) -> Floa
 def _plus_identity(rates: Floats | csr_array, rate: float) -> Floats | csr_array:
     """I + rates / rate, with negative entries clipped to 0."""
     if isinstance(rates, np.ndarray):
+        # 1 - exit / rate may round to slightly below 0 at the largest exit rate.
         return np.maximum(np.eye(len(rates)) + rates / rate, 0.0)
     from scipy.sparse import csr_array, eye_array
 

@@ -129,7 +129,9 @@ class DistanceLoss(torch.nn.Module):  # type: ignore[misc]
         if cost is None or isinstance(cost, torch.nn.Parameter):
             self.cost = cost
         else:
+            # A buffer moves with the module between devices, but is not saved: it is data, not a parameter.
             self.register_buffer("cost", torch.as_tensor(cost), persistent=False)
+        # One warm start per loss term: another problem of the same shape would spoil it.
         self.warm = WarmStart()
 
     def forward(
@@ -199,9 +201,12 @@ class RunningKernel(torch.nn.Module):  # type: ignore[misc]
         now, following : Tensor, shape (n,) of int or (n, n_states) of float
             States and their successors, or a distribution over states for each.
         """
+        # Expected counts: soft labels contribute products of their probabilities.
         fresh = self._soft("now", now).T @ self._soft("following", following)
+        # Each minibatch counts as many transitions as it has, whatever their number.
         kept = 1.0 - self.forget if self.half_life is None else 0.5 ** (len(now) / self.half_life)
         total = kept * self.counts + fresh
+        # Detached: old minibatches must not keep their graphs alive.
         self.counts = total.detach()
         return self._rows(total)
 
@@ -215,6 +220,7 @@ class RunningKernel(torch.nn.Module):  # type: ignore[misc]
 
     def _rows(self, counts: Tensor) -> Tensor:
         weights = counts + self.prior
+        # Without a prior unvisited rows would be 0 / 0.
         sums = weights.sum(-1, keepdim=True)
         if bool((sums == 0).any()):
             state = int((sums == 0).nonzero()[0, 0])
@@ -293,15 +299,18 @@ class _Slope(torch.autograd.Function):  # type: ignore[misc]
             raise RuntimeError(
                 "discount: second derivatives with a discount that requires a gradient are not available; detach it"
             )
+        # Positions 4 and 5 are the initial distributions; ties in them do not matter if they are fixed.
         if not ctx.solution.is_smooth(starts=tensors[4].requires_grad or tensors[5].requires_grad):
             raise RuntimeError(
                 "the distance has no second derivative here: the optimal coupling is not unique, or not stable under "
                 "small changes; see gradient.margin of somcot.distance"
             )
         by_weight = sum(
+            # Sum over the axes of one problem; the batch axis stays.
             (_like(part, t) * a).flatten(weight.dim()).sum(-1) if t.dim() > weight.dim() else _like(part, t) * a
             for part, t, a in zip(ctx.solution.gradient, tensors, along, strict=True)
         )
+        # The derivative of the gradient in the discount is not available, and was refused above.
         curved = ctx.solution.second(Inputs(*map(_host, along)))._replace(discount=np.zeros(weight.shape))
         bent = (_broadcast(weight, t) * _like(part, t) for part, t in zip(curved, tensors, strict=True))
         return None, by_weight.to(weight), *bent
@@ -382,15 +391,19 @@ def _in_front(
 
 def _tensors(*values: object) -> list[Tensor]:
     """All arguments as floating-point tensors on one device, with at most one leading axis."""
+    # The first tensor decides the device.
     known = next((value for value in values if isinstance(value, torch.Tensor)), torch.zeros(()))
     tensors = [_tensor(name, value, known) for name, value in zip(NAMES[:4], values, strict=False)]
+    # Uniform: every state is visited, so no derivative is 0 for lack of visits.
     for kernel, start in zip(tensors[:2], values[4:], strict=True):
         n = kernel.shape[-1] if kernel.dim() else 1
+        # In float64: the dtype of the result does not depend on it.
         uniform = torch.full((n,), 1.0 / max(n, 1), dtype=torch.float64, device=known.device)
         tensors.append(uniform if start is None else _tensor(NAMES[len(tensors)], start, known))
     lead = check_shapes([tuple(t.shape) for t in tensors])
     if len(lead) > 1:
         raise ValueError(f"leading axes are {lead}, expected one at most; flatten them before and unflatten after")
+    # Expanded here, so that autograd sums the derivatives of broadcast arguments.
     return [t.expand((*lead, *t.shape[t.dim() - k :])) for t, k in zip(tensors, NDIMS, strict=True)]
 
 
@@ -430,6 +443,7 @@ def _host(tensor: Tensor) -> Floats:
 
 def _as_result(value: object, tensors: tuple[Tensor, ...]) -> Tensor:
     """Convert to the common dtype and device of kernels and cost."""
+    # The dtype of kernels and cost decides; a Python discount does not promote float32.
     dtype = torch.promote_types(torch.promote_types(tensors[0].dtype, tensors[1].dtype), tensors[2].dtype)
     return torch.as_tensor(value).to(tensors[0].device, dtype)
 

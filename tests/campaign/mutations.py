@@ -1,4 +1,4 @@
-"""Do the tests notice? Thirty deliberate faults, put one by one into a copy of the package.
+"""Do the tests notice? Forty-one deliberate faults, put one by one into a copy of the package.
 
 ``python -m tests.campaign.mutations [NUMBER ...]`` copies the repository to a temporary folder, puts each fault in,
 runs the tests that should see it, and says which were caught. A fault is a file, the text that stands there (once), the
@@ -19,6 +19,8 @@ ROOT = Path(__file__).parents[2]
 MAKE_TEST = "not slow and not statistical and not campaign"  # what `make test` runs
 CERTIFICATES, EXACT = "tests/test_certificates.py", "tests/solvers/test_exact.py"
 TRANSPORT, LONG = "tests/core/test_transport.py", "tests/campaign/test_differential.py::test_long_rows"
+STATISTICS, UNITS = "tests/inference/test_statistics.py", "tests/inference/test_units.py"
+COMPARISON, INTERVALS = "tests/inference/test_comparison.py", "tests/inference/test_intervals.py"
 DIFFERENTIAL, BOUNDS = "tests/campaign/test_differential.py::test_slice", "tests/solvers/test_saddle_bounds.py"
 
 
@@ -96,11 +98,22 @@ MUTANTS = (
     Mutant("derivatives.py", "slots - means[support.rows]", "slots + means[support.rows]", (
         "tests/test_derivatives.py",
     )),
-    Mutant("inference/permutation.py", "(1 + int(far[-1])) / (n + 1)", "int(far[-1]) / n", (
-        "tests/inference/test_permutation.py", "tests/campaign/test_properties.py::test_slice",
+    Mutant("inference/statistics.py", "(1 + int(far[-1])) / (n + 1)", "int(far[-1]) / n", (STATISTICS,)),
+    Mutant("inference/statistics.py", "Permuted(enough / stop,", "Permuted(enough / n,", (STATISTICS,)),
+    Mutant("inference/statistics.py", "(total - 1.0) / total", "1.0", (STATISTICS,)),
+    Mutant("inference/statistics.py", "(cost[pairs] - V[pairs])", "cost[pairs]", (STATISTICS,)),
+    Mutant("inference/units.py", "whole - halves[0::2]", "halves[0::2]", (UNITS,)),
+    Mutant("inference/units.py", "rng.permutation(own)[:half]", "rng.choice(own, half)", (UNITS,)),
+    Mutant("inference/units.py", "not any(few)", "not all(few)", (UNITS,)),
+    Mutant("inference/comparison.py", "self.centre + share * (own - self.centre)", "own", (COMPARISON,)),
+    Mutant("inference/comparison.py", "rng.multinomial(totals[row]", "rng.multinomial(totals[row] // 2", (COMPARISON,)),
+    Mutant("inference/intervals.py", "self.plugin - self.factor * self.rise", "self.plugin - self.rise", (INTERVALS,)),
+    Mutant("inference/intervals.py", "if bar.exceeded else 0.0", "if True else 0.0", (INTERVALS,)),
+    Mutant("inference/model.py", "return total * steps", "return total", (
+        INTERVALS, "tests/inference/test_estimate.py",
     )),
-    Mutant("inference/intervals.py", "return total * steps", "return total", (
-        "tests/inference/test_intervals.py", "tests/inference/test_estimate.py",
+    Mutant("many/plan.py", "largest[int((0.5 - 0.5 * settings.confidence)", "largest[int((0.9 * settings.confidence)", (
+        "tests/many/test_matrix.py",
     )),
     Mutant("steps.py", "math.sqrt(n_x * n_y / n_steps)", "math.sqrt(n_x * n_y * n_steps)", ("tests/test_steps.py",)),
     Mutant("plumbing/files.py", "            os.fsync(stream.fileno())\n", "", (

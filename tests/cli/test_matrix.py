@@ -260,7 +260,7 @@ def test_notes_are_for_the_command_line_and_indented(folder: Path, tmp_path: Pat
         (tmp_path / f"{name}.csv").write_text("\n".join(["user,page", *(f"u,p{s}" for s in path)]) + "\n")
     shown = run("matrix", tmp_path / "a.csv", tmp_path / "b.csv", *READ)
     assert "with_order" not in shown
-    assert "--standard-error episodes" in " ".join(shown.split())
+    assert "averaged over visits" in " ".join(shown.split())
     lines = shown.splitlines()
     notes = lines[lines.index("Notes") + 1 :]
     assert len(notes) > 1

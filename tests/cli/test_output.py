@@ -181,4 +181,4 @@ def test_a_note_in_the_words_of_the_command_line_stands_once_in_the_report(tmp_p
     write_files(ShownResult(result, *sides, cost, "labels", 0, [], "somcot"), tmp_path / "page.html", None)
     page = (tmp_path / "page.html").read_text()
     assert page.count("make words the states") == 1
-    assert "use --standard-error episodes" in page
+    assert "use --units sequences" in page

@@ -200,7 +200,8 @@ def test_the_inside_of_numba_stays_in_quarantine() -> None:
     texts = {str(path.relative_to(root)): path.read_text("utf-8") for path in root.rglob("*.py")}
     assert [name for name, text in texts.items() if "numba.core" in text] == ["compile/numba_internals.py"]
     assert [name for name, text in texts.items() if "compile.numba_internals import" in text] == ["compile/jit.py"]
-    assert texts["compile/numba_internals.py"].count("\n") <= 409
+    lines = [line for line in texts["compile/numba_internals.py"].splitlines() if not line.lstrip().startswith("#")]
+    assert len(lines) <= 400, "comments are welcome, code is not"
 
 
 def test_plain_python_without_compilation(package: Path) -> None:

@@ -14,7 +14,8 @@ from scipy.sparse import eye_array
 
 from somcot import MarkovChain, Problem
 from somcot.core.pairs import all_pairs
-from somcot.core.sweep import Improvement, Sweep, _rows
+from somcot.core.sweep import Improvement, Sweep, integer_rows
+from somcot.core.transport import Bases, optimise
 from tests.campaign.oracle import masses as exact_masses
 from tests.campaign.oracle import transport as exact_transport
 from tests.instances import Floats, random_chain
@@ -114,7 +115,7 @@ def test_tiny_probabilities_keep_their_place() -> None:
 
 def test_integer_masses_sum_to_the_total_and_are_positive() -> None:
     chain = MarkovChain([[1 - 1e-30, 1e-30, 0], [1 / 3, 1 / 3, 1 / 3], [0, 0, 1]], [0.1, 0.2, 0.7])
-    rows = _rows(chain.support, 2**50)
+    rows = integer_rows(chain.support, 2**50)
     assert np.add.reduceat(rows.masses, chain.support.indptr[:-1]).tolist() == [2**50] * 4
     assert rows.masses.min() >= 1
 
@@ -122,7 +123,7 @@ def test_integer_masses_sum_to_the_total_and_are_positive() -> None:
 def test_masses_stay_positive_where_the_largest_cannot_pay_for_all() -> None:
     """Most entries are lifted to 1, and together they take more than any single entry has."""
     p = np.concatenate([np.full(900, 1e-12), np.full(100, (1 - 9e-10) / 100)])
-    rows = _rows(MarkovChain(np.eye(1000), p).support, 1024)
+    rows = integer_rows(MarkovChain(np.eye(1000), p).support, 1024)
     assert rows.masses.min() >= 1
     assert rows.masses[-1000:].sum() == 1024
 
@@ -134,7 +135,7 @@ def test_rounding_of_rows_is_bounded(n: int, total: int) -> None:
     rng = np.random.default_rng(n)
     for p in (np.full(n, 1.0 / n), rng.dirichlet(np.full(n, 0.3)) + 1e-15):
         chain = MarkovChain(eye_array(n), p, normalize=True)
-        rows = _rows(chain.support, total)
+        rows = integer_rows(chain.support, total)
         exact = [Fraction(float(value)) for value in chain.support.probabilities[n:]]
         assert abs(sum(exact, Fraction(0)) - 1) <= Fraction(float(rows.excess[-1]))
         kept = rows.masses[n:].tolist()
@@ -166,20 +167,22 @@ def test_bounds_hold_in_exact_arithmetic(shape: tuple[int, int]) -> None:
 def test_plans_are_feasible_to_the_last_unit_of_mass(n: int) -> None:
     """Taking the perturbation out again leaves whole masses whose rows and columns add up, without rounding."""
     rng = np.random.default_rng(n)
+    unit = 1 << (2 * n + 1).bit_length()
     for p in (np.full(n, 1.0 / n), rng.dirichlet(np.ones(n))):
-        problem = Problem(
-            MarkovChain(np.eye(n), p), MarkovChain(np.eye(4), rng.dirichlet(np.ones(4))), np.eye(n, 4), 0.5
-        )
-        sweep = Sweep(problem.unit, all_pairs(problem.unit), threads=1)
-        sweep.improve(rng.random((n, 4)))
-        arcs = slice(sweep._bases.ptr[-2], sweep._bases.ptr[-1])
-        flows = (sweep._bases.flows[arcs] + sweep._unit // 2) // sweep._unit
+        chains = MarkovChain(np.eye(n), p), MarkovChain(np.eye(4), rng.dirichlet(np.ones(4)))
+        x, y = (integer_rows(chain.support, 2**61 // unit) for chain in chains)
+        arcs = np.zeros(n + 3, dtype=np.int32), np.zeros(n + 3, dtype=np.int64)
+        bases = Bases(np.array([0, n + 3]), *arcs, np.zeros(1, dtype=np.uint8))
+        last = np.array([n], dtype=np.int32), np.array([4], dtype=np.int32)  # the initial distributions
+        found = np.empty(1), np.empty(1), np.empty(1)
+        optimise(np.arange(1), rng.random((n, 4)), *last, x, y, unit, bases, bases, *found)
+        flows = (bases.flows + unit // 2) // unit
         rows, columns = np.zeros(n, dtype=np.int64), np.zeros(4, dtype=np.int64)
-        np.add.at(rows, sweep._bases.cells[arcs] // 4, flows)
-        np.add.at(columns, sweep._bases.cells[arcs] % 4, flows)
+        np.add.at(rows, bases.cells // 4, flows)
+        np.add.at(columns, bases.cells % 4, flows)
         assert flows.min() >= 0
-        assert rows.tolist() == sweep._x.masses[-n:].tolist()
-        assert columns.tolist() == sweep._y.masses[-4:].tolist()
+        assert rows.tolist() == x.masses[-n:].tolist()
+        assert columns.tolist() == y.masses[-4:].tolist()
 
 
 def test_bits_do_not_depend_on_threads() -> None:
@@ -189,8 +192,7 @@ def test_bits_do_not_depend_on_threads() -> None:
     runs = []
     for threads in (1, 2, 4):
         sweep = Sweep(problem.unit, all_pairs(problem.unit), threads)
-        assert sweep._problems.wide is not None
-        assert len(sweep._problems.wide._slices) > 4, "the problem must be large enough to be cut"
+        assert sweep.cells > 10_000_000, "the problem must be large enough to be cut"
         found = sweep.improve(problem.cost.copy())
         runs.append((found.high.tobytes(), found.low.tobytes(), sweep.kernel()[0].data.tobytes()))
     assert runs[0] == runs[1] == runs[2]

@@ -17,8 +17,6 @@ from somcot.core.transport.wide_simplex import LANES
 from tests.core.test_transport import law, oracle, transport
 from tests.instances import Floats, dense_kernel, random_chain
 
-STARTS = {"last": starts._LAST, "greedy": starts._GREEDY, "crash_basis": starts._PEEL, "entropic": starts._ENTROPIC}
-
 
 def problem(n: int, m: int, seed: int, ties: bool = False) -> Problem:
     rng = np.random.default_rng(seed)
@@ -57,11 +55,11 @@ def test_costs_that_float32_cannot_tell_apart_or_hold(n: int, spread: float) -> 
 
 
 @pytest.mark.parametrize("ties", [False, True])
-@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("start", starts.STARTS)
 def test_every_start_ends_at_the_optimum(start: str, ties: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     task = problem(20, 17, 5, ties)
     P, Q = dense_kernel(task.x), dense_kernel(task.y)
-    monkeypatch.setattr(starts.WidePairs, "_choose", lambda *_: STARTS[start])
+    monkeypatch.setattr(starts.WidePairs, "choose_start", lambda *_: starts.STARTS[start])
     sweep = Sweep(task.unit, all_pairs(task.unit), threads=1)
     for V in (task.unit_cost, task.unit_cost + np.random.default_rng(1).random((20, 17))):
         found = sweep.improve(np.ascontiguousarray(V))
@@ -75,30 +73,39 @@ def test_the_start_with_the_least_work_is_taken(monkeypatch: pytest.MonkeyPatch)
     """Costs without structure call for entropic prices, and once solved nothing beats the last bases."""
     task = problem(40, 40, 0)
     chosen: list[Any] = []
-    choose = starts.WidePairs._choose
+    choose = starts.WidePairs.choose_start
 
     def watched(pairs: starts.WidePairs, V: Floats) -> Any:
         chosen.append(choose(pairs, V))
         return chosen[-1]
 
-    monkeypatch.setattr(starts.WidePairs, "_choose", watched)
+    monkeypatch.setattr(starts.WidePairs, "choose_start", watched)
     sweep = Sweep(task.unit, all_pairs(task.unit), threads=1)
     V = np.ascontiguousarray(task.unit_cost)
     sweep.improve(V)
     assert sweep.improve(V).changed == 0
-    assert chosen == [starts._ENTROPIC, starts._LAST]
+    assert chosen == [starts.STARTS["entropic"], starts.STARTS["last"]]
 
 
-def test_probes_leave_the_bases_alone() -> None:
+def test_probes_leave_the_plans_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     task = problem(40, 40, 2)
     sweep = Sweep(task.unit, all_pairs(task.unit), threads=1)
     V = np.ascontiguousarray(task.unit_cost)
+    solved: list[starts.WidePairs] = []
+    choose = starts.WidePairs.choose_start
+
+    def watched(pairs: starts.WidePairs, V: Floats) -> Any:
+        solved.append(pairs)
+        return choose(pairs, V)
+
+    monkeypatch.setattr(starts.WidePairs, "choose_start", watched)
     sweep.improve(V)
-    before = [array.copy() for array in sweep._bases]
-    assert sweep._problems.wide is not None
-    sweep._problems.wide._choose(V[::-1].copy())
-    for was, now in zip(before, sweep._bases, strict=True):
+    before, start = sweep.kernel()
+    choose(solved[0], V[::-1].copy())
+    after, again = sweep.kernel()
+    for was, now in zip((*before, start), (*after, again), strict=True):
         np.testing.assert_array_equal(was, now)
+    assert sweep.improve(V).changed == 0
 
 
 def prices_and_problem(n: int, m: int) -> tuple[Floats, Floats, Floats, Floats]:

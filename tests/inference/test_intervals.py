@@ -1,19 +1,217 @@
-"""Standard errors, intervals and the permutation test."""
+"""The closed form of estimate and interval, its bracket on exact problems, and intervals of recordings."""
 
 from __future__ import annotations
 
+import math
 import warnings
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import multinomial, norm
 
 import somcot
+from somcot import MarkovChain
 from somcot.inference import intervals
+from somcot.inference.intervals import KINK, Bar, Evidence, interval_of
 from somcot.inference.model import fit
 from somcot.samples import Samples
 from tests.data_instances import episodes, estimate, family, truth
-from tests.instances import walks
+from tests.instances import Floats, walks
+from tests.notes import noted
+
+# --- The closed form
+
+
+@st.composite
+def evidence(draw: Any, *, tested: bool = True) -> Evidence:
+    d = draw(st.floats(1e-3, 1.0))
+    found = Evidence(d, d * draw(st.floats(0.8, 2.0)), d * draw(st.floats(0.0, 0.5)))
+    if not tested:
+        return found
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    null = d * draw(st.floats(0.05, 1.5)) * rng.gamma(draw(st.floats(0.5, 50.0)), size=199)
+    return found._replace(
+        null=null / 10.0,
+        observed=d * draw(st.floats(0.7, 2.0)),
+        pvalue=draw(st.integers(1, 200)) / 200.0,
+        pooled=draw(st.one_of(st.none(), st.floats(0.0, 1.2).map(lambda share: share * d))),
+        factor=KINK * draw(st.floats(1.0, 4.0)),
+    )
+
+
+LEVELS = (0.5, 0.8, 0.9, 0.95, 0.98)
+
+
+@settings(max_examples=300, deadline=None)
+@given(evidence(), st.sampled_from(LEVELS))
+def test_the_interval_excludes_the_minimum_exactly_if_the_test_rejects(found: Evidence, confidence: float) -> None:
+    assert found.pvalue is not None
+    rejected = round(200 * found.pvalue) <= round(100 * (1 - confidence), 6)
+    assert (interval_of(found, confidence).low > 0.0) == rejected
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(evidence(), evidence(tested=False)), st.sampled_from(LEVELS), st.integers(1, 30))
+def test_the_estimate_lies_in_its_interval(found: Evidence, confidence: float, n_joint: int) -> None:
+    value, low, high = interval_of(found, confidence, n_joint=n_joint)
+    assert 0.0 <= low <= value <= high <= 1.0
+    assert value <= found.plugin
+    assert found.kink <= found.straight <= found.plugin
+
+
+@settings(max_examples=200, deadline=None)
+@given(evidence(), st.floats(0.1, 0.9))
+def test_the_interval_scales_with_the_distance(found: Evidence, scale: float) -> None:
+    if found.plugin * (1 + 2 * 0.5 * 3) > 1.0:  # cut off at the largest cost
+        found = found._replace(plugin=0.1 * found.plugin, half=0.1 * found.half, error=0.1 * found.error)
+    assert found.null is not None
+    smaller = Evidence(
+        scale * found.plugin, scale * found.half, scale * found.error, scale * found.null, scale * found.observed,
+        found.pvalue, None if found.pooled is None else scale * found.pooled, found.factor,
+    )  # fmt: skip
+    plain = [scale * end for end in interval_of(found)]
+    assert interval_of(smaller) == pytest.approx(plain, rel=1e-9, abs=2 * intervals.LEAST)
+
+
+@settings(max_examples=200, deadline=None)
+@given(evidence())
+def test_more_confidence_and_more_joint_intervals_never_raise_the_lower_end(found: Evidence) -> None:
+    lows = [interval_of(found, confidence).low for confidence in LEVELS]
+    assert lows == sorted(lows, reverse=True)
+    joint = [interval_of(found, 0.9, n_joint=n).low for n in (1, 2, 10, 100)]
+    assert joint == sorted(joint, reverse=True)
+
+
+@settings(max_examples=200, deadline=None)
+@given(evidence(tested=False), st.floats(1.0, 3.0))
+def test_without_a_test_intervals_are_nested(found: Evidence, times: float) -> None:
+    ends = [interval_of(found, confidence) for confidence in LEVELS]
+    assert [e.low for e in ends] == sorted((e.low for e in ends), reverse=True)
+    assert [e.high for e in ends] == sorted(e.high for e in ends)
+    noisier = interval_of(found._replace(error=times * found.error), 0.9)
+    assert noisier.low <= interval_of(found, 0.9).low
+    assert noisier.high >= interval_of(found, 0.9).high
+    assert noisier.estimate == interval_of(found, 0.9).estimate
+
+
+@settings(max_examples=100, deadline=None)
+@given(evidence(), st.booleans())
+def test_a_joint_bar_takes_the_place_of_the_test(found: Evidence, exceeded: bool) -> None:
+    low = interval_of(found, 0.9, n_joint=5, bar=Bar(0.3 * found.plugin, exceeded, found.plugin)).low
+    assert (low > 0.0) == exceeded
+    if exceeded:
+        assert low >= 0.7 * found.plugin - 1e-12
+
+
+def test_the_formulas_of_the_docs() -> None:
+    z = float(norm.ppf(0.95))
+    null = np.full(199, 0.1)
+    found = Evidence(0.4, 0.42, 0.03, null, 0.4, 0.005, 0.33, KINK)
+    kink, straight = 0.4 - KINK * 0.02, 0.38
+    value, low, high = interval_of(found)
+    assert value == pytest.approx(0.5 * (kink + max(kink, min(0.33, straight))), rel=1e-12)
+    assert low == pytest.approx(max(0.4 - 0.1, kink - (1 + 1.2 * 0.25) * z * 0.03), rel=1e-12)
+    squares = math.sqrt((0.4 + z * 0.03) ** 2 - 0.1**2)
+    assert high == pytest.approx(min(0.38 + z * 0.03, squares), rel=1e-12)
+    assert interval_of(found._replace(pvalue=0.2)).low == 0.0
+    assert interval_of(found._replace(plugin=0.09, half=0.1, observed=0.09, pvalue=0.5)).estimate == 0.0
+    # A rise above that of a kink is chance: it widens the interval.
+    chance = Evidence(0.1, 0.2, 0.01)
+    error = math.hypot(0.01, 0.1 - 0.1 / KINK)
+    assert interval_of(chance).high == pytest.approx(0.1 - 0.1 / KINK + z * error, rel=1e-12)
+
+
+# --- The bracket kink <= truth <= straight
+
+
+def folded(m: float, v: float) -> float:
+    """E |m + sqrt(v) Z|."""
+    s = math.sqrt(v)
+    return 2.0 * s * float(norm.pdf(m / s)) + m * (1.0 - 2.0 * float(norm.cdf(-m / s))) if v else abs(m)
+
+
+# The largest excess of the truth over `straight` for |m + Z|, in standard errors: f is convex where the noise begins
+# to reach the kink.
+BEYOND = max(folded(m, 2.0) - 2.0 * folded(m, 1.0) + m for m in np.linspace(0.0, 5.0, 501))
+
+
+def test_the_bracket_of_one_gaussian_difference() -> None:
+    for m in np.linspace(0.0, 5.0, 101):
+        one, two = folded(m, 1.0), folded(m, 2.0)
+        assert one - KINK * (two - one) <= m + 1e-12
+    assert folded(0.0, 1.0) == pytest.approx(KINK * (folded(0.0, 2.0) - folded(0.0, 1.0)), rel=1e-12)
+    assert pytest.approx(0.0935, abs=0.0005) == BEYOND
+
+
+def row_outcomes(n: int, law: Floats) -> tuple[Floats, Floats]:
+    """All shares of n draws, and their probabilities."""
+    k = len(law)
+    counts = np.array([c for c in product(range(n + 1), repeat=k) if sum(c) == n])
+    return counts / n, multinomial.pmf(counts, n, law)
+
+
+def expected_distance(x: MarkovChain, y: MarkovChain, n: int, cost: Floats, discount: float) -> tuple[float, float]:
+    """Mean and standard deviation of the distance if row 0 of both is estimated from n draws: every outcome."""
+    sides, laws = [], []
+    for chain in (x, y):
+        kernel = np.asarray(chain.transition)
+        seen = np.flatnonzero(kernel[0])
+        shares, law = row_outcomes(n, kernel[0, seen])
+        chains = []
+        for share in shares:
+            moved = kernel.copy()
+            moved[0, seen] = share
+            chains.append(MarkovChain(moved, 0))
+        sides.append(chains)
+        laws.append(law)
+    values = somcot.distance_matrix(sides[0], cost, discount=discount, others=sides[1], threads=1).values
+    mean = float(laws[0] @ values @ laws[1])
+    return mean, math.sqrt(max(float(laws[0] @ values**2 @ laws[1]) - mean**2, 0.0))
+
+
+def two_rows(seed: int, apart: float) -> tuple[MarkovChain, MarkovChain]:
+    """Chains whose row 0 is to be estimated, with two entries, and differs by `apart` of a random difference."""
+    rng = np.random.default_rng(seed)
+    others = rng.dirichlet(np.ones(3), size=2)
+    p, q = rng.dirichlet(np.full(2, 2.0), size=2)
+    rows = [np.append(0.0, p), np.append(0.0, (1 - apart) * p + apart * q)]
+    x, y = (MarkovChain(np.vstack([row, others]), 0) for row in rows)
+    return x, y
+
+
+def outside(x: MarkovChain, y: MarkovChain, n: int) -> tuple[float, float]:
+    """By how many standard errors the truth is below `kink` and above `straight`, with n draws of each row.
+
+    Half-samples of n draws are samples of n / 2, so their mean is known exactly as well.
+    """
+    cost = 1.0 - np.eye(3)
+    exact = somcot.distance(x, y, cost, discount=0.8).distance
+    (one, error), (two, _) = (expected_distance(x, y, size, cost, 0.8) for size in (n, n // 2))
+    return (one - KINK * (two - one) - exact) / error, (exact - one + (two - one)) / error
+
+
+@pytest.mark.parametrize(("seed", "apart"), [(2, 0.3), (3, 0.6), (4, 1.0)])
+def test_the_bracket_of_estimated_rows_that_differ(seed: int, apart: float) -> None:
+    """Straight may be below the truth where it is for one Gaussian difference, and by no more than there."""
+    below, above = outside(*two_rows(seed, apart), 28)
+    assert below <= 0.0
+    assert above <= 1.25 * BEYOND
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_bracket_of_equal_rows(seed: int) -> None:
+    """Kink is exact for Gaussian noise; that few draws have discrete noise disappears in proportion to their number."""
+    few, more = (outside(*two_rows(seed, 0.0), n) for n in (14, 56))
+    assert max(few[1], more[1]) <= 0.0
+    assert more[0] <= 0.5 * max(few[0], 0.02)
+    assert more[0] <= 0.05
+
+
+# --- Intervals of recordings
 
 
 def coverage(name: str, n: int, seeds: int, **kwargs: Any) -> float:
@@ -37,10 +235,10 @@ def test_coverage_at_ninety_percent(name: str, least: float) -> None:
 @pytest.mark.parametrize("occupancy", [False, True])
 def test_standard_error_matches_the_spread_of_the_plugin(occupancy: bool) -> None:
     name = "lazy"
-    runs = [estimate(name, 3000, seed, occupancy=occupancy) for seed in range(80)]
+    runs = [estimate(name, 3000, seed, occupancy=occupancy) for seed in range(30 if occupancy else 80)]
     spread = np.std([run.plugin for run in runs if run.plugin is not None])
     errors = [run.estimate.standard_error for run in runs if run.estimate is not None]
-    assert np.mean(errors) == pytest.approx(spread, rel=0.25)
+    assert np.mean(errors) == pytest.approx(spread, rel=0.4 if occupancy else 0.25)
 
 
 def test_standard_error_by_rows_is_the_delta_method() -> None:
@@ -49,7 +247,8 @@ def test_standard_error_by_rows_is_the_delta_method() -> None:
     model = fit(f.x.sample(60, 50, rng=0))
     gradient = somcot.distance(model.chain, f.y, f.cost, discount=0.9).gradient
     assert gradient is not None
-    found = intervals.standard_error(model, fit(f.y), gradient)
+    with noted("deprecated-function", DeprecationWarning, about="standard_error"):
+        found = intervals.standard_error(model, fit(f.y), gradient)
     rng = np.random.default_rng(0)
     kernel, slope = np.asarray(model.chain.transition), np.asarray(gradient.transition_x)
     draws = []
@@ -62,11 +261,14 @@ def test_standard_error_by_rows_is_the_delta_method() -> None:
 def test_episode_standard_error_agrees_on_markov_data() -> None:
     f = family("rw5_0.7@0.9")
     a, b = episodes(f.x, 20_000, 0), episodes(f.y, 20_000, 1)
-    by_rows = somcot.distance(a, b, f.cost, discount=0.9)
-    by_episodes = somcot.distance(a, b, f.cost, discount=0.9, standard_error="episodes")
+    by_rows, by_episodes = (
+        somcot.distance(a, b, f.cost, discount=0.9, units=units) for units in ("transitions", "sequences")
+    )
     assert by_rows.estimate is not None
     assert by_episodes.estimate is not None
-    assert by_episodes.estimate.standard_error == pytest.approx(by_rows.estimate.standard_error, rel=0.15)
+    assert by_episodes.estimate.standard_error == pytest.approx(
+        by_rows.estimate.standard_error, rel=0.6
+    )  # 40 half-samples each: 11 % either way
 
 
 def test_unknown_start_laws_add_to_the_error() -> None:
@@ -79,24 +281,13 @@ def test_unknown_start_laws_add_to_the_error() -> None:
     share = float(data.start_counts[1] / 500)
     assert result.distance == pytest.approx(share, abs=0.02)
     assert result.estimate is not None
-    assert result.estimate.standard_error == pytest.approx(np.sqrt(share * (1 - share) / 500), rel=1e-6)
+    assert result.estimate.standard_error == pytest.approx(np.sqrt(share * (1 - share) / 500), rel=0.4)
     known = Samples.from_trajectories([[0, 0, 0]] * 10, states=[0, 1], initial=[0.3, 0.7])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         settled = somcot.distance(known, still, cost, discount=0.9)
     assert settled.estimate is not None
     assert settled.estimate.standard_error == 0.0
-
-
-def test_bootstrap_interval_well_above_zero() -> None:
-    f = family("lazy")
-    a, b = f.x.sample(100, 50, rng=0), f.y.sample(100, 50, rng=1)
-    result = somcot.distance(a, b, f.cost, discount=0.95, confidence=0.9, interval="bootstrap", n_resamples=60)
-    delta = somcot.distance(a, b, f.cost, discount=0.95, confidence=0.9)
-    assert result.confidence_interval is not None
-    assert delta.confidence_interval is not None
-    width = result.confidence_interval.high - result.confidence_interval.low
-    assert width == pytest.approx(delta.confidence_interval.high - delta.confidence_interval.low, rel=0.4)
 
 
 def test_saturation_falls_with_the_data() -> None:
@@ -155,18 +346,3 @@ def test_same_process_refuses_what_it_cannot_compare() -> None:
         somcot.same_process(a, x, cost, discount=0.9)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="n_permutations: found 0"):
         somcot.same_process(a, a, cost, discount=0.9, n_permutations=0)
-
-
-def test_guard_lets_the_interval_reach_zero() -> None:
-    """Where the states are shared, the lower end is above 0 only if a permutation test agrees."""
-    x, _, cost = walks(5, 0.5)
-    lows = []
-    for seed in range(30):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            result = somcot.distance(
-                x.sample(30, 50, rng=seed), x.sample(30, 50, rng=500 + seed), cost, discount=0.9, confidence=0.5
-            )
-        assert result.confidence_interval is not None
-        lows.append(result.confidence_interval.low)
-    assert np.mean(np.array(lows) > 0) <= 0.15

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import chi2_contingency
 
 import somcot
 from somcot import MarkovChain, Samples
 from somcot.inference.permutation import looks_identical
-from somcot.inference.pooled_episodes import PooledEpisodes
-from somcot.inference.statistics import exact, main_pearson, pearson, slope
+from somcot.inference.statistics import chi_squared, main_entries
+from somcot.inference.units import WholeSequences
 from somcot.plumbing.notes import Note
 from tests.notes import noted
 
@@ -26,52 +25,11 @@ def walk(theta: float, seed: int, n: int = 40) -> Samples:
     return somcot.random_walk(5, theta).sample(n, 30, rng=seed)
 
 
-def test_pearson_is_the_chi_squared_of_every_row() -> None:
-    deck = PooledEpisodes.of([walk(0.5, 0), walk(0.6, 1), walk(0.5, 2)])
-    counts = [np.asarray(walk(t, s).counts()) for t, s in ((0.5, 0), (0.6, 1), (0.5, 2))]
-    total = 0.0
-    for row in range(5):
-        table = np.array([c[row] for c in counts])
-        total += chi2_contingency(table[:, table.sum(axis=0) > 0], correction=False).statistic
-    assert pearson(deck, deck.observed) == pytest.approx(total)
-
-
-def test_slope_is_the_distance_to_first_order() -> None:
-    """Kernels moved by t towards others: slope and exact distance agree to second order in t."""
-    rng = np.random.default_rng(0)
-    base, p, q = rng.dirichlet(np.ones(5), size=(3, 5))
-    cost = np.abs(np.subtract.outer(np.arange(5.0), np.arange(5.0))) / 4
-    data = MarkovChain(base).sample(50, 50, rng=1)
-    deck = PooledEpisodes.of([data, data])
-    measure = slope(deck, cost, 0.9)
-    pooled = np.asarray(deck.pooled.chain().transition)
-    errors = []
-    for t in (1e-2, 1e-3):
-        sides = [MarkovChain((1 - t) * pooled + t * other, deck.pooled.chain().initial) for other in (p, q)]
-        truth = somcot.distance(sides[0], sides[1], cost, discount=0.9).distance
-        errors.append(abs(measure.between(sides[0].support, sides[1].support) - truth) / truth)
-    assert errors[0] < 0.3
-    assert errors[1] < 0.15 * errors[0], "the relative error falls in proportion to t"
-
-
-def test_slope_with_a_cost_that_is_not_0_between_equal_states() -> None:
-    a, b = walk(0.5, 0), walk(0.55, 1, n=400)
-    cost = np.random.default_rng(3).random((5, 5))
-    deck = PooledEpisodes.of([a.merge(b), a.merge(b)])
-    measure = slope(deck, cost, 0.9)
-    chain = a.merge(b).chain()
-    assert measure(deck, deck.observed) == pytest.approx(
-        somcot.distance(chain, chain, cost, discount=0.9).distance, abs=1e-5
-    )
-
-
 def test_three_recordings_squared_distances_to_all_together() -> None:
     parts = [walk(0.5, 0), walk(0.7, 1, n=20), walk(0.9, 2, n=20)]
-    deck = PooledEpisodes.of(parts)
     pooled = parts[0].merge(parts[1]).merge(parts[2]).chain()
     plain = [somcot.distance(p.chain(), pooled, LABELS, discount=0.9).distance for p in parts]
     expected = float(np.array([0.5, 0.25, 0.25]) @ np.square(plain))
-    assert exact(deck, LABELS, 0.9) == pytest.approx(expected, rel=1e-9)
     found = somcot.same_process(parts, cost=3.0 * LABELS, discount=0.9, n_permutations=19)
     assert found.statistic == pytest.approx(9.0 * expected, rel=1e-9)
     assert found.pvalue == 0.05
@@ -163,8 +121,10 @@ def test_recordings_without_a_state_in_common_are_not_alike() -> None:
     """Rows of which only one side has any are equal in every way that chi-squared knows."""
     a, b = (MarkovChain(np.full((6, 6), 1 / 6)).sample(5, 100, rng=seed) for seed in (0, 1))
     elsewhere = replace(b, states=tuple(range(10, 16)))
-    deck = PooledEpisodes.of([a, elsewhere])
-    assert main_pearson(deck, deck.observed) < min(main_pearson(deck, deck.shuffled(0, k)) for k in range(20))
+    engine = WholeSequences.of([a, elsewhere])
+    counts = np.concatenate([engine.counts(engine.observed)[None], engine.regroup(0, range(20))])
+    found = chi_squared(engine.support, counts, main_entries(engine.support))
+    assert found[0] < found[1:].min()
     assert looks_identical(a, elsewhere) is None
 
 
@@ -181,14 +141,30 @@ def test_long_run_starts_of_recordings_without_a_state_in_common(length: int) ->
         found = somcot.same_process(x, y, place, discount=0.9)
     assert found.pvalue == 0.005
     assert found.statistic == pytest.approx(somcot.distance(x, y, place, discount=0.9, method="plugin").distance)
-    deck = PooledEpisodes.of([x, y])
-    assert deck.counts(deck.observed)[:, deck.support.indptr[-2] :].sum(axis=1).tolist() == [2000, 2000]
+    engine = WholeSequences.of([x, y])
+    assert engine.counts(engine.observed)[:, engine.support.indptr[-2] :].sum(axis=1).tolist() == [2000, 2000]
 
 
 def test_few_episodes_are_said_to_be_few() -> None:
-    long = somcot.random_walk(5).sample(1, 200, rng=0), somcot.random_walk(5).sample(1, 200, rng=1)
+    short = [somcot.random_walk(5).sample(1, 12, rng=k) for k in (0, 1)]
     with noted("few-permutations", episodes=2, groups=2, ways=2):
-        assert somcot.same_process(*long, discount=0.9, n_permutations=19).pvalue == 1.0
+        assert somcot.same_process(*short, discount=0.9, n_permutations=19).pvalue == 1.0
+
+
+def test_few_long_recordings_are_permuted_in_blocks_as_for_an_interval() -> None:
+    for theta, rejected in ((0.5, False), (0.9, True)):
+        x, y = (somcot.random_walk(5, p).sample(2, 600, rng=k) for k, p in enumerate((0.5, theta)))
+        with noted("few-long-recordings", n=2):
+            test = somcot.same_process(x, y, discount=0.9, rng=3)
+        with noted("few-long-recordings", n=2), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*not distinguishable")
+            result = somcot.distance(x, y, discount=0.9, confidence=0.9, rng=3)
+        assert result.estimate is not None
+        assert result.confidence_interval is not None
+        assert result.estimate.pvalue == test.pvalue
+        assert (result.confidence_interval.low > 0.0) == (test.pvalue <= 0.05) == rejected
+        marked = [share.significant for share in result.contributions().transitions]
+        assert any(marked) == rejected
 
 
 def test_what_is_refused() -> None:

@@ -15,11 +15,8 @@ import pytest
 
 import somcot
 from somcot import Counts, MarkovChain, Samples, costs, distance_matrix
-from somcot.inference import statistics
-from somcot.inference.pooled_episodes import PooledRows
 from somcot.many import batch, matrix, work
 from somcot.many import plan as preparing
-from somcot.many import work as guard
 from somcot.many import work as ordinary
 from somcot.many.plan import MatrixSettings
 from somcot.many.record import DistanceMatrix
@@ -146,34 +143,51 @@ def test_large_problems_take_the_ordinary_way() -> None:
 
 
 def test_data_get_what_a_single_distance_gets() -> None:
-    mixed: dict[str, Any] = {**DATA, "known": WALKS[1], "counted": Counts.from_samples(DATA["set 2"])}
-    found = distance_matrix(mixed, COST, discount=0.9, confidence=0.9)
+    few = {name: DATA[name] for name in ("set 0", "set 1", "set 4")}
+    mixed: dict[str, Any] = {**few, "known": WALKS[1], "counted": Counts.from_samples(DATA["set 4"])}
+    found = distance_matrix(mixed, COST, discount=0.9, confidence=0.9, rng=3, threads=2)
     assert found.confidence == 0.9
     names = list(mixed)
-    shifted = 0
     for i, x in enumerate(names):
         assert found.values[i, i] == 0.0
         for j in range(i + 1, len(names)):
-            one = somcot.distance(mixed[x], mixed[names[j]], COST, discount=0.9, confidence=0.9)
-            assert one.plugin is not None
+            one = somcot.distance(mixed[x], mixed[names[j]], COST, discount=0.9, confidence=0.9, rng=3, threads=1)
             assert one.estimate is not None
             assert one.confidence_interval is not None
-            assert found.plugin[i, j] == pytest.approx(one.plugin, abs=1e-12)
-            assert found.standard_error[i, j] == pytest.approx(one.estimate.standard_error, abs=1e-12)
-            assert found.low[i, j] <= found.values[i, j] <= found.high[i, j]
-            wide = one.confidence_interval.high - one.confidence_interval.low
-            assert abs(found.high[i, j] - one.confidence_interval.high) < 0.3 * wide  # splits differ, no more
-            shifted += abs(found.values[i, j] - one.distance) > 0.3 * wide
-    assert shifted <= 2
-    assert found.values[names.index("set 2"), names.index("counted")] == 0.0
+            expected = (one.distance, one.plugin, *one.confidence_interval[:2], one.estimate.standard_error)
+            cell = (f[i, j] for f in (found.values, found.plugin, found.low, found.high, found.standard_error))
+            assert tuple(map(float, cell)) == expected
+    assert found.values[names.index("set 4"), names.index("counted")] == 0.0
+
+
+def test_pvalues_of_a_matrix_are_those_of_its_intervals() -> None:
+    sets = [DATA[name] for name in ("set 0", "set 1", "set 2")]
+    found = distance_matrix(sets, discount=0.9, confidence=0.9, tests="bh")
+    upper = np.triu_indices(3, 1)
+    assert ((found.pvalues <= 0.05) == (found.low > 0.0))[upper].all()
 
 
 def test_intervals_that_hold_together_are_wider() -> None:
-    one, all_ = (distance_matrix(DATA, COST, discount=0.9, confidence=0.9, simultaneous=s) for s in (False, True))
-    off = ~np.eye(len(DATA), dtype=bool)
-    assert np.array_equal(one.values, all_.values)
-    assert (all_.high[off] > one.high[off]).all()
-    assert (all_.low[off] <= one.low[off]).all()
+    sets = [*list(DATA.values())[:3], WALKS[2].sample(60, 40, rng=77)]
+    one, all_ = (distance_matrix(sets, COST, discount=0.9, confidence=0.9, simultaneous=s) for s in (False, True))
+    off = ~np.eye(len(sets), dtype=bool)
+    assert ((all_.low <= one.values) & (one.values <= all_.high))[off].all()
+    assert (all_.high - all_.low >= one.high - one.low)[off].all()
+    assert (all_.high > one.high)[off].any()
+    assert (all_.plugin == one.plugin)[off].all()
+
+
+def test_the_joint_bar_is_the_largest_distance_over_common_permutations() -> None:
+    """Of six recordings of one process, no pair is above its bar but for one set of permutations in twenty."""
+    walk, above = WALKS[3], 0
+    for seed in range(30):
+        sets = {k: walk.sample(12, 10, rng=100 * seed + k) for k in range(4)}
+        settings = MatrixSettings(0.9, "auto", 0.9, simultaneous=True, tests=None, seed=seed)
+        plan = preparing.prepare(sets, "labels", settings)
+        assert set(plan.bars) == {(i, j) for i in range(4) for j in range(i + 1, 4)}
+        above += any(bar.exceeded for bar in plan.bars.values())
+        assert all(bar.exceeded == (bar.observed > bar.level) for bar in plan.bars.values())
+    assert above <= 6  # 5 %: seven or more of 30 in one case of 2,000
 
 
 @pytest.mark.parametrize("threads", [2, 4])
@@ -495,14 +509,3 @@ def test_the_forecast_of_a_dense_pair(n: int, seconds: float) -> None:
         recorded, "labels", MatrixSettings(0.9, "auto", 0.9, simultaneous=False, tests=None, seed=0)
     )
     assert seconds / 3 < preparing.forecast(plan, 1) < 3 * seconds
-
-
-def test_the_guard_solves_what_the_statistic_does() -> None:
-    """The kernels of the batch give the metric that the permutation tests use."""
-    one, other = (list(DATA.values())[k] for k in (0, 2))
-    deck = PooledRows.of(one, other)
-    ours, theirs = guard._measure(deck, COST, 0.9), statistics.slope(deck, COST, 0.9, threads=1)
-    np.testing.assert_allclose(ours.V, theirs.V, atol=1e-5)  # both stop at 1e-6
-    np.testing.assert_allclose(ours.weight, theirs.weight, atol=1e-12)
-    shares = [deck.shares_of(c[None, :]) for c in (deck.observed, deck.total - deck.observed)]
-    assert ours.of_many(deck.support, *shares) == pytest.approx(theirs.of_many(deck.support, *shares), abs=1e-5)

@@ -46,9 +46,7 @@ def test_shifts_come_out_and_scales_are_shared() -> None:
 def test_a_pair_is_what_distance_says() -> None:
     x, y = RECORDED["still"], RECORDED["one"]
     found = distance_matrix([x, y], "sqeuclidean", discount=0.8, scale=2.0, n_cells=8)
-    seed = int(np.random.default_rng(0).integers(2**62))
-    rng = np.random.default_rng([seed, 1, 2])
-    alone = somcot.distance(x, y, "sqeuclidean", discount=0.8, scale=2.0, n_cells=8, rng=rng)
+    alone = somcot.distance(x, y, "sqeuclidean", discount=0.8, scale=2.0, n_cells=8, rng=0)
     assert found.values[0, 1] == alone.distance
     assert found.plugin[0, 1] == alone.plugin
 

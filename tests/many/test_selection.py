@@ -8,8 +8,9 @@ import pytest
 
 import somcot
 from somcot import costs, select_model
-from somcot.many.selection import _Slopes
+from somcot.many.selection import _near
 
+pytestmark = pytest.mark.filterwarnings("ignore:the distance is not distinguishable")
 COST = costs.absolute([1, 0, 0, 0, -1], [1, 0, 0, 0, -1])
 THETAS = np.round(np.arange(0.3, 0.71, 0.05), 2).tolist()
 WALKS: dict[Any, Any] = {theta: somcot.random_walk(5, theta) for theta in THETAS}
@@ -35,24 +36,33 @@ def test_the_table_has_distances_with_intervals() -> None:
     assert repr(found).startswith("Selection(best 0.")
 
 
-def test_slopes_are_those_of_finite_differences() -> None:
-    """Move one count and look how far the plug-in distance goes."""
+def test_all_candidates_are_compared_with_the_same_halves_of_the_data() -> None:
+    """So a candidate given twice has no error of the difference, and nearby ones have less than either distance."""
     data = somcot.random_walk(5, 0.5).sample(60, 50, rng=1)
-    slopes = _Slopes.of(data, {"a": WALKS[0.4]}, COST, 0.9)
-    chain = data.chain()
-    step = 1e-6
-    row = int(np.argmax(data.visits[1:4])) + 1
-    for sign in (1, -1):
-        moved = np.array(chain.transition)
-        up, down = row + 1, row - 1
-        moved[row, up] += sign * step
-        moved[row, down] -= sign * step
-        other = somcot.MarkovChain(moved, chain.initial, states=chain.states)
-        change = somcot.distance(other, WALKS[0.4], COST, discount=0.9).distance
-        change -= somcot.distance(chain, WALKS[0.4], COST, discount=0.9).distance
-        entries = chain.support.locate(np.array([row, row]), np.array([up, down]))
-        expected = sign * step * float(slopes.values[0, entries[0]] - slopes.values[0, entries[1]])
-        assert change == pytest.approx(expected, rel=1e-3, abs=1e-12)
+    walks = {"a": WALKS[0.3], "again": WALKS[0.3], "b": WALKS[0.35], "far": WALKS[0.7]}
+    found = select_model(data, walks, COST, discount=0.9, confidence=0.9)
+    rows = {row.name: row for row in found.table}
+    assert rows["a"][1:] == rows["again"][1:]
+    errors = {}
+    for name, walk in walks.items():
+        alone = somcot.distance(data, walk, COST, discount=0.9, confidence=0.9)
+        assert alone.estimate is not None
+        assert alone.confidence_interval is not None
+        errors[name] = alone.estimate.standard_error
+        assert (rows[name].distance, rows[name].low) == (alone.distance, alone.confidence_interval.low)
+    best = found.best
+    assert best == "b"
+    assert rows["a"].difference_error < 0.7 * min(errors["a"], errors["b"])
+
+
+def test_the_error_of_a_difference_is_its_spread_over_half_samples() -> None:
+    rng = np.random.default_rng(0)
+    halves = rng.normal(size=(3, 40)) * 0.1
+    halves[2] = halves[0] + 1.0  # moves with the best
+    error, inside = _near(halves, np.array([0.0, 0.05, 1.0]), 0, 0.9)
+    np.testing.assert_allclose(error, [0.0, np.std(halves[1] - halves[0], ddof=1), 0.0], atol=1e-12)
+    assert inside.tolist() == [True, True, False]
+    assert _near(halves, np.array([0.0, 0.9, 1.0]), 0, 0.9)[1].tolist() == [True, False, False]
 
 
 def test_recorded_candidates_add_their_own_noise() -> None:

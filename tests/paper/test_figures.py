@@ -127,6 +127,6 @@ def test_the_papers_table_is_the_default() -> None:
 def test_encoder_scores_know_right_from_wrong() -> None:
     right = np.kron(np.eye(4), np.full(3, 1 / 3)).astype(np.float64)
     back = np.kron(np.eye(4), np.ones((3, 1))).astype(np.float64)
-    assert encoder._scores(right, back) == pytest.approx(dict.fromkeys(encoder._scores(right, back), 1.0))
-    wrong = encoder._scores(np.roll(right, 3, axis=1), np.roll(back, 1, axis=1))
+    assert encoder.block_scores(right, back) == pytest.approx(dict.fromkeys(encoder.block_scores(right, back), 1.0))
+    wrong = encoder.block_scores(np.roll(right, 3, axis=1), np.roll(back, 1, axis=1))
     assert wrong == pytest.approx(dict.fromkeys(wrong, 0.0))

@@ -111,7 +111,7 @@ def test_flags_in_notes_exist() -> None:
     known = {o for c in _commands() for p in c.params for o in (*p.opts, *p.secondary_opts)}
     wanted = {flag for code in CATALOGUE for flag in re.findall(r"--[a-z-]+", sample(code).worded(spelled))}
     assert wanted <= known
-    assert "--standard-error" in wanted
+    assert "--units" in wanted
 
 
 def _commands() -> list[Any]:

@@ -25,7 +25,7 @@ from somcot.core.transport.wide_pairs import Task
 from somcot.plumbing.linear_systems import discounted_value
 from somcot.solvers import somcot
 from somcot.solvers.lagrangian import advance
-from somcot.solvers.saddle import _SaddleRun
+from somcot.solvers.saddle import SaddleRun
 from somcot.solvers.somcot.fold import Batch, run_kernel
 from tests.instances import walks
 from tests.reliability.bits import dense, digest, everything
@@ -117,7 +117,7 @@ def test_the_exact_solver_wherever_its_arrays_lie() -> None:
 
 @pytest.mark.parametrize("problem", [Problem(*dense(), 0.95), Problem(*walks(4, 0.7), 0.95)], ids=["dense", "walk"])
 def test_the_saddle_point_wherever_its_arrays_lie(problem: Problem) -> None:
-    run, found = _SaddleRun(problem), set()
+    run, found = SaddleRun(problem), set()
     for layout in range(LAYOUTS):
         plan, point = packed(np.random.default_rng(layout), run.layout, run.point)
         advance(plan, point, 0.95, 0.3, 0.83, 40, True)

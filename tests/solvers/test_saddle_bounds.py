@@ -27,7 +27,7 @@ def test_any_potential_and_any_coupling_give_true_bounds(seed: int) -> None:
     problem = Problem(*random_problem(seed, largest=5))
     truth = exact(problem)
     rng = np.random.default_rng(seed)
-    run = saddle._SaddleRun(problem)
+    run = saddle.SaddleRun(problem)
     pairs = reachable_pairs(problem.unit)
     for size in (0.0, 0.1, 1.0, 10.0):
         V = size * rng.standard_normal(len(pairs)) / (1.0 - problem.discount)
@@ -47,7 +47,7 @@ def test_the_optimal_potential_gives_the_distance_itself() -> None:
 
 
 def test_rounded_plans_have_the_marginals_of_the_chains() -> None:
-    run = saddle._SaddleRun(Problem(*walks(5, 0.7), 0.9))
+    run = saddle.SaddleRun(Problem(*walks(5, 0.7), 0.9))
     layout = run.layout
     rng = np.random.default_rng(0)
     mu = rng.random(int(layout.cells[-1]))
@@ -120,7 +120,7 @@ def test_small_violations_without_a_bracket_are_no_convergence(monkeypatch: pyte
 
 
 def test_plans_with_rows_far_below_their_mass_are_rounded_without_a_warning() -> None:
-    run = saddle._SaddleRun(Problem(*walks(3, 0.7), 0.9))
+    run = saddle.SaddleRun(Problem(*walks(3, 0.7), 0.9))
     mu = np.full(int(run.layout.cells[-1]), 1e-320)
     mu[0] = 1.0
     plan = bounds.rounded(run.layout, mu)

@@ -76,7 +76,7 @@ def test_interrupt_keeps_a_feasible_coupling(monkeypatch: pytest.MonkeyPatch) ->
     """No polishing after Ctrl-C: what there is is rounded and evaluated."""
     from somcot.solvers import sinkhorn
 
-    transport, calls = sinkhorn._Plans.transport, []
+    transport, calls = sinkhorn.SinkhornPlans.transport, []
 
     def impatient(self: Any, max_steps: int, tolerance: float) -> None:
         calls.append(max_steps)
@@ -84,7 +84,7 @@ def test_interrupt_keeps_a_feasible_coupling(monkeypatch: pytest.MonkeyPatch) ->
             raise KeyboardInterrupt
         transport(self, max_steps, tolerance)
 
-    monkeypatch.setattr(sinkhorn._Plans, "transport", impatient)
+    monkeypatch.setattr(sinkhorn.SinkhornPlans, "transport", impatient)
     result = somcot.distance(*walks(5, 0.7), discount=0.9, method="sinkhorn")
     exact = somcot.distance(*walks(5, 0.7), discount=0.9).distance
     assert result.status is Status.INTERRUPTED
@@ -128,7 +128,7 @@ def test_interrupt_of_a_large_problem_is_passed_on(monkeypatch: pytest.MonkeyPat
     def impatient(self: Any, max_steps: int, tolerance: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sinkhorn._Plans, "transport", impatient)
+    monkeypatch.setattr(sinkhorn.SinkhornPlans, "transport", impatient)
     monkeypatch.setattr(sinkhorn, "_AT_ONCE", 10)
     with pytest.raises(KeyboardInterrupt):
         somcot.distance(*walks(5, 0.7), discount=0.9, method="sinkhorn")

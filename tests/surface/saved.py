@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import somcot
+from somcot.plumbing.records import CheckpointError
 from tests.surface.command_line import chain, run
 
 __all__ = ["FOLDER", "read", "write_missing"]
@@ -205,9 +206,25 @@ def _matrix_checkpoint(path: Path) -> None:
     _distances(checkpoint=path)
 
 
-def _matrix_again(path: Path) -> dict[str, Any]:
+def _matrix_refused(path: Path) -> dict[str, Any]:
+    """Cells of recordings follow another rule since version 0.3, so a file of an earlier version is refused."""
+    try:
+        return _table(_distances(checkpoint=path))
+    except CheckpointError as error:
+        return {"refused": "earlier version" in str(error)}
+
+
+def _of_chains(path: Path) -> somcot.DistanceMatrix:
+    return somcot.distance_matrix({p: chain(p) for p in (0.2, 0.5, 0.7)}, COST, discount=0.8, checkpoint=path)
+
+
+def _chains_checkpoint(path: Path) -> None:
+    _of_chains(path)
+
+
+def _chains_again(path: Path) -> dict[str, Any]:
     """The same question takes what is in the file: nothing is written or computed again."""
-    return _table(_distances(checkpoint=path))
+    return _table(_of_chains(path))
 
 
 # SOMCOT
@@ -359,7 +376,8 @@ KINDS: dict[str, tuple[Callable[[Path], None], Callable[[Path], dict[str, Any]]]
     "result-estimate": (_estimate, _result),
     "result-vectors": (_of_vectors, _result),
     "matrix": (_matrix, _matrix_values),
-    "matrix-checkpoint": (_matrix_checkpoint, _matrix_again),
+    "matrix-checkpoint": (_matrix_checkpoint, _matrix_refused),
+    "matrix-checkpoint-chains": (_chains_checkpoint, _chains_again),
     "somcot-state": (_somcot_state, _somcot_goes_on),
     "somcot-checkpoint": (_somcot_checkpoint, _somcot_resumed),
     "somcot-phases": (_endless, _endless_resumed),

@@ -28,6 +28,7 @@ from somcot.cli.options import (
     SuggestedBelowOne,
     VectorOptions,
     Yes,
+    spelled,
 )
 
 __all__ = ["distance", "info", "metric", "same_process"]
@@ -43,10 +44,13 @@ def distance(
     cost: Cost = "labels",
     method: Method = "auto",
     confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of the interval.")] = 0.9,
-    standard_error: Annotated[
+    units: Annotated[
         str,
-        typer.Option(metavar="rows|episodes", help="From counts, or from whole episodes if the process is not Markov."),
-    ] = "rows",
+        typer.Option(metavar="auto|sequences|blocks|transitions", help="What is permuted and halved for the interval."),
+    ] = "auto",
+    standard_error: Annotated[
+        str | None, typer.Option(metavar="rows|episodes", help="Deprecated; use --units transitions or sequences.")
+    ] = None,
     vectors: VectorOptions,
     seed: Seed = 0,
     output: OutputOptions,
@@ -65,14 +69,11 @@ def distance(
     clock.check()
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"--confidence: found {confidence:g}, expected a number strictly between 0 and 1, such as 0.9")
-    if standard_error not in ("rows", "episodes"):
-        raise ValueError(f"--standard-error: found {standard_error!r}, expected rows or episodes")
-    if standard_error != "rows" and method != "auto":
-        raise ValueError(f"--standard-error: only the estimate (--method auto) has an interval, not {method}")
+    options = _interval_options(units, standard_error, method)
     output.check(a, b, cost)
     vectors.check()
-    if vectors.wanted and standard_error != "rows":
-        raise ValueError("--standard-error: not together with --cells, which has its own interval; leave it out")
+    if vectors.wanted and options:
+        raise ValueError(f"{spelled(*options)}: not together with --cells, which has its own interval; leave it out")
     with caught() as messages:
         pair = read_pair(a, b, reading, cost, vectors)
         settled = clock.settled(pair.x, pair.y)
@@ -81,7 +82,7 @@ def distance(
             if method in _FORECAST:
                 confirm_pair(pair.x, pair.y, yes=yes)
             more = {"confidence": confidence if method == "auto" else None, "progress": sys.stderr.isatty()}
-            more |= {} if standard_error == "rows" else {"standard_error": standard_error}
+            more |= options
         result = somcot.distance(
             pair.x.process, pair.y.process, pair.cost, **settled.arguments(), method=method, rng=seed, **more
         )
@@ -106,6 +107,20 @@ def distance(
     if result.status is Status.INTERRUPTED:
         return signals.INTERRUPTED
     return 0 if result.status in (Status.CONVERGED, Status.FINISHED) else NOT_CONVERGED
+
+
+def _interval_options(units: str, standard_error: str | None, method: str) -> dict[str, str]:
+    """Options of the estimate that were given, checked."""
+    given = {"units": units} if units != "auto" else {}
+    if standard_error is not None:
+        given["standard_error"] = standard_error
+    allowed = {"units": ("auto", "sequences", "blocks", "transitions"), "standard_error": ("rows", "episodes")}
+    for name, value in given.items():
+        if value not in allowed[name]:
+            raise ValueError(f"{spelled(name)}: found {value!r}, expected {', '.join(allowed[name])}")
+        if method != "auto":
+            raise ValueError(f"{spelled(name)}: only the estimate (--method auto) has an interval, not {method}")
+    return given
 
 
 def same_process(

@@ -46,7 +46,8 @@ def matrix(
         bool, typer.Option("--simultaneous", help="Make the intervals hold simultaneously at this level.")
     ] = False,
     tests: Annotated[
-        str | None, typer.Option(metavar="bh|by", help="Adjusted p-values of the same-process test for every pair.")
+        str | None,
+        typer.Option(metavar="bh|by", help="P-values of every pair, adjusted by Benjamini-Hochberg or -Yekutieli."),
     ] = None,
     out: Annotated[
         list[Path] | None,

@@ -97,7 +97,7 @@ class Reading:
     sequence: Annotated[
         str | None,
         typer.Option(
-            metavar="COLUMN", help="Column that identifies the sequence (user, episode).", rich_help_panel=EVENTS
+            metavar="COLUMN", help="Column that identifies the sequence: case, session, user.", rich_help_panel=EVENTS
         ),
     ] = None
     time: Annotated[
@@ -133,7 +133,7 @@ class Reading:
     gap: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="Split a sequence at longer pauses: 30m, 2h, 1d, 45s.", rich_help_panel=EVENTS
+            metavar="TIME", help="Start a new sequence after a longer pause: 30m, 2h, 1d.", rich_help_panel=EVENTS
         ),
     ] = None
     bins: Annotated[
@@ -143,12 +143,16 @@ class Reading:
     binning: Annotated[
         str | None,
         typer.Option(
-            metavar="quantile|uniform", help="Bins of equal frequency or of equal width.", rich_help_panel=TABLES
+            metavar="quantile|uniform",
+            help="Bins of equal frequency (default) or of equal width.",
+            rich_help_panel=TABLES,
         ),
     ] = None
     missing: Annotated[
         str | None,
-        typer.Option(metavar="error|cut", help="Rows without a state: refuse, or split there.", rich_help_panel=EVENTS),
+        typer.Option(
+            metavar="error|cut", help="Rows without a state: refuse (default), or split there.", rich_help_panel=EVENTS
+        ),
     ] = None
     tidy: Annotated[
         bool,
@@ -194,7 +198,11 @@ class Reading:
     ] = None
     dangling: Annotated[
         str | None,
-        typer.Option(metavar="self-loop|restart|error", help="Nodes without outgoing edges.", rich_help_panel=GRAPHS),
+        typer.Option(
+            metavar="self-loop|restart|error",
+            help="Walks at nodes without outgoing edges; self-loop by default.",
+            rich_help_panel=GRAPHS,
+        ),
     ] = None
     initial: Annotated[
         str | None,
@@ -257,7 +265,7 @@ def flag(name: str) -> str:
 
 # Arguments of the library whose flag has another name.
 _FLAGS = {"gaps": "--missing", "n_cells": "--cells", "standard_error": "--standard-error"}
-_ARGUMENTS = {"by", "confidence", "discount", "horizon", "method", "rate", "scale", "total", "workers"}
+_ARGUMENTS = {"by", "confidence", "units", "discount", "horizon", "method", "rate", "scale", "total", "workers"}
 _COMMANDS = {
     "somcot.distance": "somcot distance",
     "somcot.same_process": "somcot test",
@@ -331,7 +339,7 @@ SuggestedDiscount = Annotated[
     float | None,
     typer.Option(
         metavar="G",
-        help="Between 0 and 1; 1 / (1 - discount) is the number of steps that matter; 1 means the long-run average. "
+        help="Between 0 and 1; about 1 / (1 - G) steps matter; 1 means the long-run average. "
         "By default derived from the mean length of a sequence.",
     ),
 ]
@@ -339,8 +347,7 @@ SuggestedBelowOne = Annotated[
     float | None,
     typer.Option(
         metavar="G",
-        help="Between 0 and 1; 1 / (1 - discount) is the number of steps that matter. By default derived from the mean "
-        "length of a sequence.",
+        help="Between 0 and 1; about 1 / (1 - G) steps matter. By default derived from the mean length of a sequence.",
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before runs over 1 min or 4 GB.")]

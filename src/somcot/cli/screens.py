@@ -185,7 +185,7 @@ def show_test(console: Console, content: dict[str, Any], names: tuple[str, str])
         more = f"too close to 0.05 for {n:,} permutations; use --permutations {10 * n + 9}"
         facts.append(Fact("near", "", more))
     enough = "; more could not change the conclusion" if early else ""
-    facts.append(Fact("compared", "compared", f"with {n:,} random permutations of the recordings{enough}"))
+    facts.append(Fact("compared", "permutations", f"{n:,}{enough}"))
     facts += [Fact(k, file_name(name, 24), _described(content[k])) for name, k in zip(names, "xy", strict=True)]
     show(console, [Section("answer", "same process?", [Lead(verdict(p)), "", *facts])])
     show_notes(console, content["warnings"])
@@ -213,10 +213,10 @@ def _fitting(room: int, labels: Sequence[Hashable]) -> int:
 def show_info(console: Console, process: NamedProcess, size: Size, messages: Sequence[str]) -> None:
     """The content of a file, and the forecast for a distance."""
     value = process.value
-    rows, tables = [("holds", _described(process_facts(process)))], []
+    rows, tables = [("content", _described(process_facts(process)))], []
     if isinstance(value, Samples):
         visits, n = value.visits[value.visits > 0], max(value.n_transitions, 1)
-        rows.append(("visits", f"{int(np.median(visits)):,} per state (median), least {int(visits.min()):,}"))
+        rows.append(("visits", f"{int(np.median(visits)):,} per state (median), minimum {int(visits.min()):,}"))
         rows.append(("ends", _ends(value)))
         if value.features is not None:
             least, most = np.nanmin(value.features), np.nanmax(value.features)
@@ -230,7 +230,7 @@ def show_info(console: Console, process: NamedProcess, size: Size, messages: Seq
     if attributes := getattr(value, "attributes", None):
         rows.append(("attributes", f"{_names(list(attributes), 12)} (for --cost attribute:NAME)"))
     cost = f"about {duration(size.seconds)} and {readable(size.n_bytes)} of memory"
-    rows.append(("a distance", f"to a similar process: {cost}"))
+    rows.append(("forecast", f"a distance to a similar process takes {cost}"))
     facts = [Fact(name, name, text) for name, text in rows]
     show(console, [Section("answer", file_name(process.name, 60), facts), Section("visits", "", tables)])
     show_notes(console, messages)

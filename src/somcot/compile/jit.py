@@ -66,6 +66,7 @@ def _way() -> Way:
             f"SOMCOT_COMPILER: found {choice!r}, expected 'auto' (the package's own compilation, where the "
             "release of Numba is known) or 'numba' (Numba's)"
         )
+    # Only major and minor: patch releases have not changed the internals.
     release = tuple(map(int, re.findall(r"\d+", numba.__version__)[:2]))
     if choice == "auto" and (0, 65) <= release < (0, 69):
         from somcot.compile.numba_internals import EntryPoint, Inlined, Linked, StaleError
@@ -107,6 +108,7 @@ def kernel(function: Function | None = None, *, name: str = "", seconds: int = 0
     """
     if function is None:
         return functools.partial(kernel, name=name, seconds=seconds, shared=shared)
+    # With NUMBA_DISABLE_JIT=1 kernels run as Python, for debuggers and coverage.
     if numba.config.DISABLE_JIT:
         return function
     compiled = (_WAY.linked if shared else _WAY.entry_point)(function, targetoptions=OPTIONS)
@@ -140,6 +142,7 @@ def part(function: Function | None = None, *, nan: bool = False, inline: bool = 
         return functools.partial(part, nan=nan, inline=inline)
     if numba.config.DISABLE_JIT:
         return function
+    # Numba's `fastmath=True` would also reassociate sums; only the two flags of FAST are set.
     options = OPTIONS | {"forceinline": inline, "fastmath": False if nan else set(FAST)}
     return _WAY.inlined(function, targetoptions=options)
 
@@ -222,6 +225,7 @@ class _Files:
                 checksum, content = file.read(32), file.read()
         except OSError:
             return None
+        # Checked before unpickling, which may do anything with damaged bytes.
         if hashlib.sha256(content).digest() != checksum:
             raise ValueError("checksum")
         stamp, known, data = pickle.loads(content)
@@ -230,6 +234,7 @@ class _Files:
     def save(self, key: Signature, data: Content) -> None:
         content = self.dump((self.stamp, key, data))
         path = self.path(key)
+        # Written to a temporary file and renamed: another process sees the old file or the new one, never half of one.
         handle, name = tempfile.mkstemp(dir=os.path.dirname(path), suffix=".tmp")
         try:
             with os.fdopen(handle, "wb") as file:
@@ -250,6 +255,8 @@ def _stamp(module: str) -> bytes:
         if name not in sources and getattr(sys.modules.get(name), "__file__", None):
             loaded = sys.modules[name]
             sources[name] = loaded.__loader__.get_data(loaded.__file__)  # type: ignore[union-attr]
+            # By regular expression, not by importing: dependencies
+            # must be known before the module has been fully executed.
             for source, names in _IMPORT.findall(sources[name].decode()):
                 waiting += [source, *(f"{source}.{word}" for word in re.split(r"\W+", names))]
     digest = hashlib.sha256(f"{numba.__version__} {_WAY.name}".encode())

@@ -79,6 +79,7 @@ class LinkedLibrary(JITCodeLibrary):
 
     def gather(self) -> None:
         """Link all unlinked callees once; Numba would link them again at every level."""
+        # Depth-first in the order of Numba's lists, so that equal sources are always linked in the same order.
         waiting, seen = list(reversed(self._linking_libraries)), {self}
         while waiting:
             library = waiting.pop()
@@ -102,6 +103,7 @@ class LinkedLibrary(JITCodeLibrary):
 
     def serialize_using_object_code(self) -> Numba:
         """Machine code and the names of its functions only: inlined code is never loaded from disk."""
+        # Stubs stand for the functions: Numba's loader only needs their names.
         names = [f.name for f in self.get_defined_functions() if f.linkage == llvm.Linkage.external]
         stubs = "".join(f'\ndefine void @"{name}"() {{ ret void }}' for name in names)
         text = str(self._codegen._create_empty_module(self.name)) + stubs
@@ -121,6 +123,7 @@ class Unlinked(LinkedLibrary):
         """The code without its callees, in a form that can be linked several times."""
         for function in self._final_module.functions:
             if not function.is_declaration and function.linkage == llvm.Linkage.external:
+                # "linkonce_odr" allows the same definition in several modules; duplicates are dropped by the linker.
                 function.linkage = "linkonce_odr"
         return self._final_module
 
@@ -162,6 +165,7 @@ def only_unlinked(codegen: Numba) -> Iterator[None]:
 @contextlib.contextmanager
 def never_unlinked(codegen: Numba) -> Iterator[None]:
     """Numba's default behaviour, even within `only_unlinked`."""
+    # Instance attributes shadow the methods, so removing them restores Numba's behaviour.
     before = {name: codegen.__dict__.pop(name) for name in ("create_library", "set_env") if name in codegen.__dict__}
     try:
         yield
@@ -207,6 +211,7 @@ def _owns(state: Numba) -> bool:
             return isinstance(value, ir.Yield)
         if value.op == "call":
             function = state.typemap[value.func.name]
+            # `reshape` and named tuples return the array they were given.
             return not isinstance(function, NamedTupleClass) and getattr(function, "typing_key", "") != "array.reshape"
         place = value.index if value.op in ("getitem", "typed_getitem") else None
         return value.op not in _HANDS_ON or (place is not None and counted(state.typemap[place.name]))
@@ -226,6 +231,7 @@ class _Lowering(typed_passes.NativeLowering):
     _name = "somcot_lowering"
 
     def run_pass(self, state: Numba) -> bool:
+        # Its callers hold the arrays, so counting references to them would be wasted.
         if not _owns(state):
             state.targetctx = state.targetctx.subtarget(enable_nrt=False)
         state.flags.no_compile = state.flags.no_cpython_wrapper = state.flags.no_cfunc_wrapper = True
@@ -348,6 +354,7 @@ def _load(module: str, name: str, signature: Numba, symbol: str) -> None:
     """Load the machine code that other code on disk calls."""
     whole = getattr(importlib.import_module(module), name)
     whole.compile(signature)
+    # Symbols contain the unique number of the compilation: another number means other code.
     if whole.overloads[signature].fndesc.mangled_name != symbol:
         raise StaleError(f"{name} was compiled again")
 

@@ -83,8 +83,10 @@ def exp(x: float) -> float:
     exponent bits. Relative error below 4e-16.
     """
     y = max(x, CUT)
+    # Adding 1.5 * 2^52 rounds to an integer, whose value is then in the low bits of `t`.
     t = fma(y, 1.4426950408889634, 6755399441055744.0)
     k = t - 6755399441055744.0
+    # Two parts of log 2: k times the larger one is exact, so that r loses no digits.
     r = fma(k, -1.9082149292705877e-10, fma(k, -0.6931471803691238, y))
     p = 1.0 / 6227020800.0
     p = fma(p, r, 1.0 / 479001600.0)
@@ -100,6 +102,7 @@ def exp(x: float) -> float:
     p = fma(p, r, 0.5)
     p = fma(p, r, 1.0)
     p = fma(p, r, 1.0)
+    # Adding k to the exponent field multiplies by 2^k.
     value = unbits(bits(p) + (bits(t) << 52))
     return value if x > CUT else 0.0
 
@@ -112,7 +115,9 @@ def log(x: float) -> float:
     with minimax coefficients (fdlibm's); log 2 is split into two parts, so that k log 2 is exact.
     """
     tiny = x < TINY
+    # Denormals are scaled by 2^54 first.
     pattern = bits(x * 18014398509481984.0 if tiny else x)
+    # Subtracting the bits of sqrt(1/2) puts 1 + f into [sqrt(1/2), sqrt(2)), where the series converges fastest.
     exponent = (pattern - HALF_ROOT) >> 52
     f = unbits(pattern - (exponent << 52)) - 1.0
     k = float(exponent - 54 if tiny else exponent)
@@ -293,6 +298,7 @@ def add_product(out, a, b):
     """Add a @ b to `out`; rows of `out` and `b` are contiguous, and no size is 0."""
     n, m = out.shape
     lanes = VECTOR_BYTES // out.itemsize
+    # Columns outside, rows inside: the two vectors of `b` stay in the cache while all rows pass.
     for j in range(0, m, 2 * lanes):
         width = m - j
         for i in range(0, n, ROWS):

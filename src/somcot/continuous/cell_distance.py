@@ -13,8 +13,9 @@ from somcot.chains import Support
 from somcot.continuous.discretise import check_recordings, discretise, scale_of
 from somcot.core.pairs import reachable_pairs
 from somcot.inference import permutation
-from somcot.inference.permutation import SameProcessResult, permutation_test
-from somcot.inference.pooled_episodes import PooledEpisodes
+from somcot.inference.permutation import Groups, SameProcessResult
+from somcot.inference.statistics import permute
+from somcot.inference.units import WholeSequences
 from somcot.plumbing.arrays import Codes, Floats, one_blas_thread
 from somcot.plumbing.checks import check_discount, check_rng
 from somcot.problem import UnitProblem
@@ -42,7 +43,7 @@ class CellCounts:
 
     Attributes
     ----------
-    pool : PooledEpisodes
+    pool : WholeSequences
         Both recordings, episode by episode.
     cost : ndarray, shape (k, k)
         Cost between the centres.
@@ -50,7 +51,7 @@ class CellCounts:
         Cells of all points.
     """
 
-    pool: PooledEpisodes
+    pool: WholeSequences
     cost: Floats
     codes: tuple[Codes, Codes]
 
@@ -65,7 +66,7 @@ class CellCounts:
         sums = np.stack([np.bincount(every, column, k) for column in points.T], axis=1)
         centres = np.where(size > 0, sums / np.maximum(size, 1), cells.centres)
         samples = [samples_of(c, data, k, ends=bool(cells.n_ends)) for c, data in zip(codes, sides, strict=True)]
-        return cls(PooledEpisodes.of(samples), apart(cost, centres, centres, cells.scale), codes)
+        return cls(WholeSequences.of(samples), apart(cost, centres, centres, cells.scale), codes)
 
     def observed(self, discount: float) -> float:
         """The distance of the two observed recordings."""
@@ -108,8 +109,8 @@ def pvalue(
     pooled = counted.cost - counted.cost.min()
     unit = pooled / (pooled.max() or 1.0)
     sides = [cells.samples(data) for data in (x, y)]
-    statistic, null = permutation_test(sides[0], sides[1], unit, discount, n_permutations, rng)
-    return (1 + int((null >= statistic - 1e-9).sum())) / (n_permutations + 1)
+    groups = Groups(WholeSequences.of(sides), unit, discount)
+    return permute(groups, int(rng.integers(2**62)), n_permutations, both=False, threads=1).pvalue
 
 
 def null_distances(
@@ -118,14 +119,15 @@ def null_distances(
     """Distances of random permutations of the episodes: the distance on cells without any difference."""
     counted = CellCounts.of(cells, x, y, cost)
     pool = counted.pool
-    return np.array([counted.distance(_kernels(pool, pool.shuffled(seed, b)), discount) for b in range(n)])
+    return np.array([counted.distance(_kernels(pool, pool.grouping(seed, b)), discount) for b in range(n)])
 
 
-def _kernels(pool: PooledEpisodes, labels: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tuple[Support, Support]:
+def _kernels(pool: WholeSequences, labels: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tuple[Support, Support]:
     """The two chains, without entries of probability 0, which only enlarge the transport problems."""
     supports = []
-    for support in pool.kernels(labels):
-        keep = support.probabilities > 0
+    for row in pool.kernels(pool.counts(labels), pool.support.probabilities):
+        support = Support(pool.support.indptr, pool.support.indices, row)
+        keep = row > 0
         lengths = support.row_sums(keep.astype(np.int64))
         indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         supports.append(Support(indptr, support.indices[keep], support.probabilities[keep]))

@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 
 from somcot.cells import Cells
-from somcot.inference.bias_correction import SATURATED
-from somcot.inference.intervals import saturation
-from somcot.inference.model import fit
+from somcot.inference.model import SATURATED, fit, saturation
 from somcot.plumbing.arrays import Floats, one_blas_thread
 from somcot.plumbing.checks import check_count, check_discount, check_rng, real_array
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn

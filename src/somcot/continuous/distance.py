@@ -23,8 +23,8 @@ from somcot.continuous.cell_distance import null_distances
 from somcot.continuous.discretise import check_recordings, discretise, scale_of
 from somcot.continuous.linear_twin import CellProblem, compare, drawn, judged, linear_models_differ
 from somcot.gaussian import fit
-from somcot.inference.bias_correction import SATURATED
 from somcot.inference.estimate import estimate
+from somcot.inference.model import SATURATED
 from somcot.inference.permutation import looks_identical
 from somcot.plumbing.arrays import Floats, one_blas_thread
 from somcot.plumbing.checks import check_confidence, check_discount, check_rng

@@ -46,17 +46,22 @@ def lifted(small: Reduced, sweep: Sweep) -> Lifted:
     """
     if small.x.quotient is None and small.y.quotient is None:
         return Lifted(sweep.pairs, *sweep.kernel())
+    # Pairs of all kept states; those of blocks are in `sweep.pairs`.
     pairs = reachable_pairs(small.cut)
     blocks, first = sweep.kernel()
     pair_x, pair_y = np.append(pairs.x, np.int32(small.cut.shape[0])), np.append(pairs.y, np.int32(small.cut.shape[1]))
     labels_x, labels_y = (np.append(side.labels, side.labels.max() + 1) for side in (small.x, small.y))
+    # The initial "pair" is one past the last on both sides, so
+    # one kernel call lifts the rows and the initial distribution.
     of_pair = np.append(sweep.pairs.index[labels_x[pairs.x], labels_y[pairs.y]], len(sweep.pairs))
     arcs = _with_start(blocks, first)
     rows = _grouped(small.cut.support_x, labels_x), _grouped(small.cut.support_y, labels_y)
     arguments = (pair_x, pair_y, *rows, of_pair, *arcs, sweep.pairs.x, sweep.pairs.y, pairs.index)
     indptr = np.zeros(len(pairs) + 2, dtype=np.int64)
+    # Two passes over the same code: the first only counts, so that the arrays have their exact size.
     _share(*arguments, indptr, np.empty(0, dtype=np.int32), np.empty(0))
     n = int(indptr[-1])
+    # Twelve bytes per entry, and copies in the solvers.
     require(40.0 * n, f"a coupling of {len(pairs):,} state pairs with {n:,} joint steps", "merge states")
     indices, data = np.empty(n, dtype=np.int32), np.empty(n)
     _share(*arguments, indptr, indices, data)
@@ -87,10 +92,12 @@ def _slots(small: Reduced, sweep: Sweep, V: Floats, weights: Floats, start: floa
     visits = weights if axis == 0 else weights.T
     n_blocks, n_others = small.problem.shape[axis], small.problem.shape[1 - axis]
     to_blocks = np.zeros((side.n_cut, n_others))
+    # Visits summed over the members of the other chain's blocks: their potentials are equal, so only sums matter.
     np.add.at(to_blocks.T, other.labels, visits.T)
     rank = _ranks(side.labels, n_blocks)
     result = np.zeros(len(unmerged.indices))
     rows = unmerged.rows
+    # One pass per rank: `potential_sums` accepts a single member of each block at a time.
     for r in range(int(rank.max()) + 1):
         member = np.full(n_blocks, -1)
         member[side.labels[rank == r]] = np.flatnonzero(rank == r)
@@ -100,6 +107,8 @@ def _slots(small: Reduced, sweep: Sweep, V: Floats, weights: Floats, start: floa
         slots = sweep.potential_sums(V, flat)[axis]
         mine = np.append(rank == r, r == 0)[rows]
         where = support.locate(np.append(side.labels, n_blocks)[rows[mine]], side.labels[unmerged.indices[mine]])
+        # A member may lack an entry of its block's row (rows are equal up to rounding
+        # only): the position is clamped, and the slot's weight is negligible.
         result[mine] = slots[np.minimum(where, len(slots) - 1)]
     return result
 
@@ -151,6 +160,7 @@ def _share(pair_x, pair_y, x, y, of_pair, arc_ptr, arcs, masses, block_x, block_
             if i == i1 or j == j1:  # rows are equal up to rounding: absent entries have negligible mass
                 continue
             if counting:
+                # A north-west corner rule on k and l entries uses exactly k + l - 1 cells.
                 filled += i1 - i + j1 - j - 1
                 continue
             left_x, left_y = x.probabilities[i] / mass_x, y.probabilities[j] / mass_y
@@ -162,6 +172,8 @@ def _share(pair_x, pair_y, x, y, of_pair, arc_ptr, arcs, masses, block_x, block_
                 filled += 1
                 left_x -= share
                 left_y -= share
+                # Advance the line that is exhausted. The last line of one side stays open until the other side ends,
+                # whatever the rounding: the number of entries is the counted one.
                 if (left_x <= left_y and i + 1 < i1) or j + 1 == j1:
                     i += 1
                     if i == i1:
@@ -170,6 +182,7 @@ def _share(pair_x, pair_y, x, y, of_pair, arc_ptr, arcs, masses, block_x, block_
                 else:
                     j += 1
                     left_y += y.probabilities[j] / mass_y
+        # Renormalise: skipped arcs leave the row slightly short of 1.
         for t in range(begin, 0 if counting else filled):
             data[t] /= total
         indptr[k + 1] = filled

@@ -98,6 +98,7 @@ def choose(problem: UnitProblem, pairs: PairChoice) -> Pairs:
     if pairs not in ("reachable", "all"):
         raise ValueError(f"pairs: found {pairs!r}, expected 'reachable' or 'all'")
     n_x, n_y = problem.shape
+    # Masks, the index and pair lists: 32 bytes per pair at the peak.
     require(32.0 * n_x * n_y, f"a table of {n_x} x {n_y} state pairs", "merge states or compare smaller chains")
     return all_pairs(problem) if pairs == "all" else reachable_pairs(problem)
 
@@ -105,6 +106,7 @@ def choose(problem: UnitProblem, pairs: PairChoice) -> Pairs:
 def all_pairs(problem: UnitProblem) -> Pairs:
     """Every pair of states."""
     n_x, n_y = problem.shape
+    # Broadcast assignment instead of `np.indices`, which would make int64 copies of twice the size.
     x, y = np.empty((n_x, n_y), dtype=np.int32), np.empty((n_x, n_y), dtype=np.int32)
     x[:] = np.arange(n_x, dtype=np.int32)[:, None]
     y[:] = np.arange(n_y, dtype=np.int32)
@@ -150,6 +152,8 @@ def _close(ptr_x, idx_x, ptr_y, idx_y, mask, half, stack):
     n_x * n_y times the sum of the support sizes, not their product.
     """
     n_x, n_y = mask.shape
+    # The stack starts with the initial pair, numbered (n_x, n_y):
+    # the support has the initial distributions as last rows.
     stack[0] = n_x * (n_y + 1) + n_y
     top = 1
     while top > 0:
@@ -189,6 +193,8 @@ def cut(work: NDArray[np.int64], limit: int) -> list[Slice]:
     done = np.cumsum(work)
     if done[-1] <= limit:
         return [(0, len(work))]
+    # Marks at fixed multiples of `limit`: an item that crosses a mark
+    # ends its slice, so no slice has more than `limit` plus one item.
     marks = np.arange(limit, int(done[-1]), limit)
     ends = np.unique(np.concatenate([[0], np.searchsorted(done, marks) + 1, [len(work)]]))
     return list(pairwise(ends.tolist()))
@@ -202,6 +208,7 @@ def in_slices(run: Callable[[int, int], Answer], slices: Sequence[Slice], thread
     try:
         return list(pool.map(lambda bounds: run(*bounds), slices))
     finally:
+        # After Ctrl-C, slices that have not started are dropped; running ones end within tens of milliseconds.
         pool.shutdown(cancel_futures=True)
 
 
@@ -210,6 +217,7 @@ def thread_count(threads: int | None) -> int:
     if threads is not None:
         return check_count("threads", threads)
     try:
+        # Affinity rather than `cpu_count`: containers and batch systems often restrict a process to a few cores.
         return len(os.sched_getaffinity(0))
     except AttributeError:
         return os.cpu_count() or 1
@@ -256,6 +264,7 @@ class Groups(NamedTuple):
         """
         label = np.unique(label, return_inverse=True)[1].astype(np.int64)
         order = np.argsort(label, kind="stable")
+        # `reduceat` needs the first position of each class; every class is non-empty because labels are renumbered.
         return cls(label, order, np.searchsorted(label[order], np.arange(int(label.max()) + 1)))
 
     def __len__(self) -> int:
@@ -267,16 +276,19 @@ class Groups(NamedTuple):
 
     def spread(self, values: Floats) -> Floats:
         """Range of the values of each class."""
+        # The range as max(v) + max(-v): one primitive instead of two.
         return self.largest(values) + self.largest(-values)
 
     def centred(self, values: Floats) -> Floats:
         """Values minus the middle of the range of their class."""
+        # Halved before subtracting, so that the sum of two huge values cannot overflow.
         middle = self.largest(values) / 2.0 - self.largest(-values) / 2.0
         return np.asarray(values - middle[self.label])
 
 
 def transitions(support: Support) -> Kernel:
     """The kernel of a chain, without its initial row."""
+    # The last row of a support is the initial distribution.
     n_entries = support.indptr[-2]
     return Kernel(support.indptr[:-1], support.indices[:n_entries], support.probabilities[:n_entries])
 
@@ -301,6 +313,7 @@ def pair_classes(x: ChainClasses, y: ChainClasses) -> Integers:
     common = np.gcd.outer(x.period, y.period)
     shift = (x.phase[:, None] - y.phase[None, :]) % common
     joint = x.component[:, None] * (int(y.component.max()) + 1) + y.component[None, :]
+    # A unique label per (class of x, class of y, phase difference); labels need not be consecutive.
     labels: Integers = joint * int(common.max()) + shift
     labels[~(x.recurrent[:, None] & y.recurrent[None, :])] = -1
     return labels
@@ -317,11 +330,13 @@ def absorption_times(chain: Kernel, recurrent: NDArray[np.bool_], discount: floa
     if recurrent.all():
         return times
     inside = ~recurrent
+    # Steps into recurrent states are removed, which leaves a substochastic matrix: time stops there.
     data = chain.data * inside[chain.indices] * np.repeat(inside, np.diff(chain.indptr))
     alone = Kernel(chain.indptr, chain.indices, data)
     times = np.maximum(discounted_value(alone, inside.astype(np.float64), discount), 0.0)
     left = times - discount * (alone.to_scipy() @ times)
     width = int(np.diff(chain.indptr).max())
+    # The margin covers the rounding of the product (width + 8 operations) with a factor of safety of 4.
     least = float(left[inside].min()) - 4.0 * _EPS * (width + 8) * float(times.max())
     return times * ((1.0 + 4.0 * _EPS) / least) if least > 0.0 else np.where(inside, np.inf, 0.0)
 
@@ -330,7 +345,7 @@ def expected_time(support: Support, times: Floats) -> float:
     """An upper bound of the mean of `times` over the initial distribution."""
     first = slice(support.indptr[-2], support.indptr[-1])
     start, probabilities = times[support.indices[first]], support.probabilities[first]
-    return float((start * probabilities).sum()) * (1.0 + 1e-12)
+    return float((start * probabilities).sum()) * (1.0 + 1e-12)  # covers the rounding of the sum
 
 
 @kernel
@@ -357,10 +372,13 @@ def _phases(indptr, indices, recurrent, period, phase):
                     queue[size] = following
                     size += 1
                 else:
+                    # An arc that closes a cycle: the difference of the levels is a
+                    # multiple of the period. `common` = 0 at first, and gcd(0, b) = b.
                     a, b = common, abs(level[node] + 1 - level[following])
                     while b > 0:
                         a, b = b, a % b
                     common = a
         for k in range(size):
+            # Every class has a cycle, so `common` is positive here.
             period[queue[k]] = common
             phase[queue[k]] = level[queue[k]] % common

@@ -48,6 +48,7 @@ def equal_rows(table: Floats) -> tuple[Labels, int]:
     (array([0, 1, 0]), 2)
     """
     labels = np.empty(len(table), dtype=np.int64)
+    # Bit patterns: NaN equals itself, and 0.0 differs from -0.0, which only costs a merge.
     n_blocks: int = _number_rows(np.ascontiguousarray(table).view(np.int64), labels)
     return labels, n_blocks
 
@@ -75,6 +76,7 @@ def coarsest(support: Support, labels: Labels, n_blocks: int, tolerance: float) 
     rows = Kernel(support.indptr[:-1], support.indices[:n_entries], support.probabilities[:n_entries])
     refined = labels.copy()
     n_refined: int = _refine(*rows.transpose(), refined, n_blocks, tolerance)
+    # All blocks single: the identity, without sorting.
     return (np.arange(n), n) if n_refined == n else renumbered(refined)
 
 
@@ -96,6 +98,7 @@ def renumbered(labels: Labels) -> tuple[Labels, int]:
 def _number_rows(bits, labels):
     """Assign equal labels to equal rows, by hashing; returns the number of distinct rows."""
     n, m = bits.shape
+    # Open addressing with at most half of the slots in use.
     size = 4
     while size < 2 * n:
         size *= 2
@@ -105,6 +108,8 @@ def _number_rows(bits, labels):
     for i in range(n):
         code = 0
         for j in range(m):
+            # Knuth's MMIX multiplier and an xor-shift: costs such as 0, 0.5 and
+            # 1 differ in their high bits only, and `place` uses the low ones.
             code = (code ^ bits[i, j]) * 0x5851F42D4C957F2D
             code ^= code >> 29
         hashes[i] = code
@@ -147,19 +152,23 @@ def _refine(indptr, indices, data, label, n_blocks, tolerance):
         place[x] = fill[label[x]]
         states[place[x]] = x
         fill[label[x]] += 1
+    # `lost` is the running compensation of `weight` (Kahan).
     weight, lost = np.empty(n), np.empty(n)
+    # Every block of the initial partition is a splitter.
     waiting, members, touched = np.arange(n), np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     top = n_blocks
     while top > 0 and n_blocks < n:
         top -= 1
         splitter = waiting[top]
         size = end[splitter] - first[splitter]
+        # A copy, because splitting may permute the splitter's own segment while it is processed.
         copy_to(members[:size], states[first[splitter] : end[splitter]])
         n_touched = 0
         for k in range(size):
             for t in range(indptr[members[k]], indptr[members[k] + 1]):
                 x = indices[t]
                 b = label[x]
+                # States that enter the splitter are the first `marked[b]` of their block's segment.
                 front = first[b] + marked[b]
                 if place[x] >= front:
                     if marked[b] == 0:
@@ -178,10 +187,13 @@ def _refine(indptr, indices, data, label, n_blocks, tolerance):
             b = touched[k]
             n_marked = marked[b]
             marked[b] = 0
+            # A block of one state cannot be split, and `weight` of untouched states is never read.
             if end[b] - first[b] > 1:
                 _sort(states, place, weight, first[b], first[b] + n_marked)
                 before = n_blocks
                 n_blocks = _split(states, label, weight, first, end, b, n_marked, n_blocks, tolerance)
+                # Only the new blocks become splitters. The part that keeps the number b is the largest, and its masses
+                # follow from the others by subtraction: this gives the O(m log n) bound.
                 for new in range(before, n_blocks):
                     waiting[top] = new
                     top += 1
@@ -226,6 +238,8 @@ def _split(states, label, weight, first, end, b, n_marked, n_blocks, tolerance):
     for turn in range(2):  # the first pass finds the largest part, the second numbers the others
         begin = lo
         while begin < hi:
+            # Compare with the first weight of the part, not with the previous
+            # one: chains of small gaps must not merge different states.
             base = weight[states[begin]] if begin < lo + n_marked else 0.0
             stop = begin + 1
             while stop < hi and base - (weight[states[stop]] if stop < lo + n_marked else 0.0) <= tolerance:
@@ -248,7 +262,7 @@ def _split(states, label, weight, first, end, b, n_marked, n_blocks, tolerance):
 _EPS = float(np.finfo(np.float64).eps)
 _ALIKE = 8.0 * _EPS  # probabilities that differ by at most this are equal up to rounding
 _LIMIT = 64.0 * _EPS  # rows with a larger total difference are not merged
-_STEP = 2.0**-30
+_STEP = 2.0**-30  # probabilities are at most 1, so sums of up to 2^23 multiples are exact in float64
 
 
 class Quotient(NamedTuple):
@@ -279,9 +293,10 @@ def merged(support: Support, table: Floats) -> Quotient | None:
     labels, n_blocks = equal_rows(table)
     if n_blocks == len(labels):
         return None
+    # First with a tolerance for rounding; if that merges states that differ by too much in total, only exact equality.
     for tolerance in (_ALIKE, 0.0):
         blocks, n_found = coarsest(support, labels, n_blocks, tolerance)
-        if n_found == len(labels):
+        if n_found == len(labels):  # nothing to merge
             return None
         quotient = _quotient(support, blocks, n_found)
         if quotient.slack <= _LIMIT:
@@ -292,6 +307,7 @@ def merged(support: Support, table: Floats) -> Quotient | None:
 def first_members(labels: Labels, n_blocks: int) -> Labels:
     """The first state of each block."""
     first = np.empty(n_blocks, dtype=np.int64)
+    # Written in reverse, so that the first member is written last.
     first[labels[::-1]] = np.arange(len(labels))[::-1]
     return first
 
@@ -325,6 +341,7 @@ def block_masses(support: Support, labels: Labels, n_blocks: int) -> Floats | cs
     coarse = np.rint(support.probabilities / _STEP) * _STEP
     fine = support.probabilities - coarse
     shape = len(labels) + 1, n_blocks
+    # Dense unless the table would be much larger than the list of transitions.
     if shape[0] * n_blocks <= 8 * len(columns) + 4096:
         place = rows * n_blocks + columns
         sums = [np.bincount(place, part, minlength=shape[0] * n_blocks) for part in (coarse, fine)]

@@ -89,6 +89,8 @@ def cut(support: Support, discount: float, left_out: float, patience: float) -> 
     # A visit at time T has occupancy at least (1 - discount) discount^T, so a small occupancy bounds the loss.
     floor = (1.0 - discount) * left_out
     seen = reachable(rows, start)
+    # Unreachable states get an infinite occupancy, so that they do not end the search with "every state is visited";
+    # afterwards 0, so that they are omitted first.
     occupancy = np.where(seen, 0.0, np.inf)
     steps = int(min(patience / max(n_entries, 1), 1e9))
     if not _send(*rows, discount, floor, occupancy, start.copy(), steps):
@@ -96,8 +98,12 @@ def cut(support: Support, discount: float, left_out: float, patience: float) -> 
     occupancy[~seen] = 0.0
     order = np.argsort(occupancy, kind="stable")
     out = np.zeros(n, dtype=np.bool_)
+    # The rarest states, up to half of the budget: occupancies may be too low by the mass that was not propagated.
     out[order[: np.searchsorted(np.cumsum(occupancy[order]), floor / 2.0, side="right")]] = True
+    # States of the initial distribution are always kept: T would be 0 for them.
     out[start > 0] = False
+    # Compared with the reachable states: omitting unreachable ones
+    # alone saves no pair, since pairs are reachable ones anyway.
     if n - out.sum() > _WORTH * seen.sum():
         return None
     return _without(support, out, discount, floor, steps)
@@ -129,11 +135,14 @@ def _without(support: Support, out: NDArray[np.bool_], discount: float, floor: f
     occupancy, rest = np.zeros(n + 1), start
     if not _send(*open_rows, discount, floor, occupancy, rest, steps):
         return None
+    # Mass that has not arrived yet may still arrive: all of it counts as lost.
     bound = (occupancy[n] / (1.0 - discount) + float(rest.sum())) * (1.0 + 1e-9)
     to_last = np.zeros(n + 1)
     to_last[exits] = discount * lost[exits]
+    # The same expectation from every state, by a linear solve; only derivatives and potentials use it, bounds do not.
     arrival = discounted_value(open_rows, to_last, discount)
     arrival[n] = 1.0
+    # A row's omitted mass is a sum of several entries, each with its rounding.
     rounding = _EPS * float((np.bincount(rows[leaving], minlength=n + 2) * lost).max())
     return Cut(kept, small, 2.0 * _EPS + rounding, bound, arrival)
 
@@ -146,6 +155,7 @@ def _send(indptr, indices, data, discount, floor, law, rest, max_steps):
     that none is negligible, or after `max_steps` rounds. Rows may be empty.
     """
     n = law.size
+    # Keeps the number of processed entries bounded; the omitted mass stays in `rest`.
     least = 1e-3 * floor / n  # smaller masses are not propagated further
     for _ in range(max_steps):
         for x in range(n):
@@ -283,6 +293,7 @@ def reduce(problem: UnitProblem, left_out: float = 0.0) -> Reduced:
     """
     (n_x, n_y), discount = problem.shape, problem.discount
     small, x, y = problem, ReducedSide(n_x), ReducedSide(n_y)
+    # Work is measured by successors of pairs: searching for equivalent states must not cost more than solving.
     successors = int(problem.support_x.indptr[-2]) * n_y + int(problem.support_y.indptr[-2]) * n_x
     if n_x * n_y < _SMALL or successors < _QUICK:
         return unreduced(problem)
@@ -291,7 +302,9 @@ def reduce(problem: UnitProblem, left_out: float = 0.0) -> Reduced:
             ReducedSide(n, _cut(support, discount, left_out / 2.0, _PATIENCE * n_x * n_y))
             for n, support in ((n_x, problem.support_x), (n_y, problem.support_y))
         )
+        # Half of the loss for each chain: the bounds of the two chains add up.
         small = _without_reduce(problem, x, y)
+    # Kept for lifting: solutions are mapped back through the problem before merging.
     before = small
     of_x = merged(small.support_x, small.cost)
     of_y = merged(small.support_y, np.ascontiguousarray(small.cost.T))
@@ -299,6 +312,8 @@ def reduce(problem: UnitProblem, left_out: float = 0.0) -> Reduced:
     if of_x is not None or of_y is not None:
         rows, columns = (first_members(side.labels, int(side.labels.max()) + 1) for side in (x, y))
         small = UnitProblem(
+            # Costs are those of first members; `merged` compares
+            # whole rows of costs bitwise, so any member has the same.
             small.support_x if of_x is None else of_x.support,
             small.support_y if of_y is None else of_y.support,
             np.ascontiguousarray(small.cost[np.ix_(rows, columns)]),
@@ -322,6 +337,8 @@ def _without_reduce(problem: UnitProblem, x: ReducedSide, y: ReducedSide) -> Uni
     if x.cut is None and y.cut is None:
         return problem
     cost = np.zeros((x.n_cut, y.n_cut))
+    # The row and column of the state that represents omitted ones keep cost 0,
+    # the minimum of the unit cost, which the bound of the module docstring needs.
     cost[: len(x.kept), : len(y.kept)] = problem.cost_between(x.kept, y.kept)
     return UnitProblem(
         problem.support_x if x.cut is None else x.cut.support,

@@ -138,9 +138,12 @@ def simulated_upper(
     n = check_count("n_rollouts", n_rollouts, at_least=2)
     game = _Game(_pair("reset", reset), _pair("step", step), _pair_cost(cost), g, check_count("n_draws", n_draws))
     generator = check_rng(rng)
+    # The rotation depends on separate simulations, made before
+    # the pilot, so the measured roll-outs are independent of it.
     turn = _best_turn(game, generator)
     game = game._replace(turn=turn)
     names = [name for name in COUPLINGS if name != "turned" or turn is not None]
+    # At least two, so that the choice does not rest on a single roll-out.
     few = max(2, int(_PILOT * n))
     pilot = {name: float(_rolled(game, name, few, generator).mean()) for name in names}
     best = min(names, key=lambda name: pilot[name])
@@ -151,7 +154,10 @@ def simulated_upper(
 def _rolled(game: _Game, coupling: str, n: int, rng: Rng) -> Floats:
     """The discounted cost of each of n roll-outs."""
     g = game.discount
+    # Number of steps after which the remaining discounted weight is `_LATE`.
     late = int(np.ceil(np.log(_LATE) / np.log(g)))
+    # A geometric time with parameter 1 - g has the weights (1 - g) g^s of the remainder: one cost at that time, times
+    # g^late, is an unbiased estimate of the rest of the sum.
     last = late + rng.geometric(1.0 - g, n) - 1
     total, alive = np.zeros(n), np.arange(n)
     advance = _assigned if coupling == "assigned" else _common
@@ -160,6 +166,7 @@ def _rolled(game: _Game, coupling: str, n: int, rng: Rng) -> Floats:
     for t in range(int(last.max()) + 1):
         costs = game.cost(x, y)
         total[alive] += (1.0 - g) * g**t * costs if t < late else np.where(last[alive] == t, g**late * costs, 0.0)
+        # Roll-outs end at different times; those that have ended are dropped from the arrays.
         keep = last[alive] > t
         alive, x, y = alive[keep], x[keep], y[keep]
         if not len(alive):
@@ -173,6 +180,7 @@ def _common(
 ) -> tuple[Floats, Floats]:
     """Successors of each pair from the same noise, or n pairs of initial states."""
     seed = int(rng.integers(_LARGEST_SEED))
+    # A seed for each step: two generators from it yield the same noise, however many numbers a simulator draws.
     return _call(game, 0, now, n, np.random.default_rng(seed)), _call(game, 1, now, n, _generator(seed, turn))
 
 
@@ -185,6 +193,7 @@ def _assigned(
     drawn = [_common(game, now, n, turn, rng) for _ in range(game.n_draws)]
     xs, ys = (np.stack([pair[side] for pair in drawn], axis=1) for side in (0, 1))
     costs = game.cost(xs[:, :, None, :], ys[:, None, :, :])
+    # Drawn after the successors, so that it cannot depend on them.
     chosen = _choice(n, game.n_draws, rng)
     partner = np.array([linear_sum_assignment(table)[1][i] for table, i in zip(costs, chosen, strict=True)])
     rows = np.arange(n)
@@ -204,12 +213,14 @@ class _NoiseTurn(np.random.Generator):
         self.turn = turn
 
     def standard_normal(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
+        # Only whole vectors are rotated. Scalars and other shapes stay as they are, which is still a valid coupling.
         drawn = super().standard_normal(size, dtype, out)
         if out is None and np.ndim(drawn) and np.shape(drawn)[-1] == len(self.turn):
             return drawn @ self.turn.T
         return drawn
 
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
+        # `Generator.normal` does not call `standard_normal`; without this override its noise would not be rotated.
         shape = np.broadcast_shapes(np.shape(loc), np.shape(scale)) if size is None else size
         return loc + scale * self.standard_normal(shape or None)
 
@@ -236,8 +247,10 @@ def _best_turn(game: _Game, rng: Rng) -> Floats | None:
     if of_x is None or of_y is None or of_x[1].shape != of_y[1].shape:
         return None
     (A, S), (B, R) = of_x, of_y
+    # The discounted second moments of a linear model exist only if discount * (spectral radius)^2 < 1.
     if game.discount * max(np.abs(np.linalg.eigvals(M)).max() for M in (A, B)) ** 2 >= 1.0:
         return None
+    # An orthogonal Procrustes problem: the rotation that maximises the trace of S' M R Q, from the SVD.
     U, _, Zt = np.linalg.svd(S.T @ cross(A, B, game.discount) @ R)
     return np.asarray(Zt.T @ U.T)
 
@@ -249,6 +262,7 @@ def _linear(game: _Game, side: int, rng: Rng, n: int = 200, n_steps: int = 20) -
     for _ in range(n_steps):
         generator = _Recorded(int(rng.integers(_LARGEST_SEED)))
         following = _call(game, side, (states, states), n, generator)
+        # The noise must be one (n, k) array of normals per step; otherwise its role in the step cannot be regressed.
         if len(generator.drawn) != 1 or np.shape(generator.drawn[0])[:-1] != (n,):
             return None
         rows.append(np.hstack([states, generator.drawn[0], np.ones((n, 1))]))

@@ -27,7 +27,7 @@ from somcot.plumbing.linear_systems import Kernel
 from somcot.plumbing.memory import require
 from somcot.problem import UnitProblem
 
-__all__ = ["Improvement", "Sweep", "transport_values"]
+__all__ = ["Improvement", "Sweep", "integer_rows", "transport_values"]
 
 # Work of one slice, in cells of cost matrices: about 30 ms, so that signals are handled in between.
 _SLICE = 500_000
@@ -82,6 +82,7 @@ class Sweep:
         self.threads = thread_count(threads)
         n_x, n_y = problem.shape
         support_x, support_y = problem.support_x, problem.support_y
+        # The initial distributions are the last "pair".
         self._pair_x, self._pair_y = _and_last(pairs.x, n_x), _and_last(pairs.y, n_y)
         sizes = _Sizes.of(support_x, support_y, self._pair_x, self._pair_y)
         require(
@@ -90,9 +91,14 @@ class Sweep:
             "merge states, or use method='somcot' on samples",
         )
         self._unit = sizes.unit
-        self._x, self._y = _rows(support_x, 2**61 // sizes.unit), _rows(support_y, 2**61 // sizes.unit)
+        # Masses sum to 2^61 / unit, so that flows in parts of a unit
+        # stay below 2^61 and sums of two of them fit into int64.
+        self._x, self._y = integer_rows(support_x, 2**61 // sizes.unit), integer_rows(support_y, 2**61 // sizes.unit)
         self._bases = sizes.bases()
+        # The work of one sweep, from which solvers decide how accurately to evaluate.
         self.cells = int(sizes.cells.sum())
+        # Without hints the argument is the bases themselves: compiled
+        # code has one signature, and unknown bases are not read.
         hinted = self._bases if hints is None else hints._bases
         task = Task(self._pair_x, self._pair_y, self._x, self._y, self._unit, self._bases, hinted)
         self._problems = _Problems(task, sizes)
@@ -126,6 +132,7 @@ class Sweep:
         x, y = full.pairs.x, full.pairs.y
         source = np.append(self.pairs.index[x, y], len(self.pairs))
         lengths = np.diff(full._bases.ptr)
+        # Positions of the source arcs, for pairs in a new order: ranges of different lengths without a loop.
         arcs = np.arange(lengths.sum()) + np.repeat(self._bases.ptr[source] - full._bases.ptr[:-1], lengths)
         cells = self._bases.cells[arcs]
         # A cell is i * columns + j; the transposed plan exchanges rows and columns.
@@ -198,6 +205,7 @@ class Sweep:
         change = np.empty(len(self._bases.cells))
         move(self._pair_x, self._pair_y, self._x, self._y, self._bases, slots_x, slots_y, change)
         row = np.repeat(np.arange(len(self._pair_x)), np.diff(self._bases.ptr))
+        # The local cell of an arc, i * columns + j, mapped to the pair of successor states.
         x, y = self._pair_x[row], self._pair_y[row]
         columns = (self._y.indptr[y + 1] - self._y.indptr[y]).astype(np.int32)
         i, j = np.divmod(self._bases.cells, columns)
@@ -211,7 +219,7 @@ def transport_values(V: Floats, x: Support, y: Support, pair_x: NDArray[np.int32
     Several kernels can be concatenated in `x` and `y`: pairs refer to rows, and entries to rows and columns of V.
     """
     sizes = _Sizes.of(x, y, pair_x, pair_y)
-    one, other = _rows(x, 2**61 // sizes.unit), _rows(y, 2**61 // sizes.unit)
+    one, other = integer_rows(x, 2**61 // sizes.unit), integer_rows(y, 2**61 // sizes.unit)
     bases = sizes.bases()
     low, high, value = (np.empty(len(pair_x)) for _ in range(3))
     task = Task(pair_x, pair_y, one, other, sizes.unit, bases, bases)
@@ -238,11 +246,13 @@ class _Sizes(NamedTuple):
     @property
     def unit(self) -> int:
         """Number of parts of a unit of mass, such that perturbed masses are integers."""
+        # Orden's perturbation needs unit > 2 * rows (`narrow_simplex`); a power of two makes division a shift.
         return 1 << (2 * self.widest[0] + 1).bit_length()
 
     def bases(self) -> Bases:
         """Storage for a basis of each problem."""
         ptr = np.zeros(len(self.rows) + 1, dtype=np.int64)
+        # A basis of an n-by-m problem has n + m - 1 arcs.
         np.cumsum(self.rows + self.columns - 1, out=ptr[1:])
         known = np.zeros(len(self.rows), dtype=np.uint8)
         return Bases(ptr, np.zeros(self.n_arcs, dtype=np.int32), np.zeros(self.n_arcs, dtype=np.int64), known)
@@ -254,6 +264,7 @@ class _Problems:
     def __init__(self, task: Task, sizes: _Sizes) -> None:
         self._task = task
         self.wide: WidePairs | None = None
+        # The constant is the overhead of a pair, so that slices of tiny problems are bounded too.
         self._narrow, work = np.arange(len(sizes.cells)), sizes.cells + 16
         if min(sizes.widest) >= WIDE:
             wide = np.minimum(sizes.rows, sizes.columns) >= WIDE
@@ -279,8 +290,9 @@ def _and_last(states: NDArray[np.int32], last: int) -> NDArray[np.int32]:
     return extended
 
 
-def _rows(support: Support, total: int) -> Rows:
+def integer_rows(support: Support, total: int) -> Rows:
     """Probabilities as integers of at least 1 that sum to `total` in every row; the largest takes the remainder."""
+    # Every mass is at least 1: perturbed masses must be positive, also for probabilities below 2^-61.
     masses = np.maximum(np.floor(support.probabilities * float(total)), 1.0).astype(np.int64)
     excess, rounding = (np.empty(len(support.indptr) - 1) for _ in range(2))
     balance(support.indptr, support.probabilities, masses, total, excess, rounding)

@@ -67,6 +67,7 @@ def between(cost: Cost, x: object, y: object) -> ArrayLike | FeatureCost:
     table: object = _called(cost, x, y) if callable(cost) else cost
     if table is None:
         raise TypeError("cost: found None, expected an array, a name such as 'labels', or a function that returns one")
+    # Streams of unknown states have no labels; then the array is taken as it is.
     return aligned(table, getattr(x, "states", None), getattr(y, "states", None))
 
 
@@ -92,6 +93,7 @@ def _named(text: str, x: object, y: object) -> ArrayLike | FeatureCost:
     if text == "degree":
         return degree(x, y)
     if name == "neighbourhood" and (text == name or (rest.isascii() and rest.isdigit())):
+        # A number of thousands of digits is refused later, by its value.
         return neighbourhood(x, y) if text == name else neighbourhood(x, y, int(rest[:4000]))
     hint = "; mean rewards are 'features'" if name in ("reward", "rewards") else ""
     if text in (getattr(x, "attributes", None) or {}):

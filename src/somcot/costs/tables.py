@@ -48,6 +48,7 @@ def absolute(a: ArrayLike, b: ArrayLike) -> Floats:
            [1., 0., 1.]])
     """
     x, y = real_array("a", a, 1), real_array("b", b, 1)
+    # The difference and its absolute value exist at the same time.
     require_table(len(x), len(y), copies=2)
     with np.errstate(over="ignore"):
         return finite(np.abs(np.subtract.outer(x, y)))
@@ -80,12 +81,14 @@ def labels(states_x: Iterable[Hashable], states_y: Iterable[Hashable]) -> Floats
            [0., 1., 1.]])
     """
     x, y = check_labels("states_x", states_x), check_labels("states_y", states_y)
+    # Labels are distinct, which `check_labels` has ensured.
     column = {label: j for j, label in enumerate(y)}
     require_table(len(x), len(y))
     cost = np.ones((len(x), len(y)))
     for i, label in enumerate(x):
         if label in column:
             cost[i, column[label]] = 0.0
+    # Only if nothing matches: with shared labels, a few look-alikes are usually meant.
     alike = {str(label) for label in x} & {str(label) for label in y}
     if cost.all() and alike:
         text = min(alike)
@@ -141,7 +144,7 @@ def aligned(cost: Any, states_x: Sequence[Hashable] | None, states_y: Sequence[H
     table = cost.to_numpy()
     rows = list(cost.index) if hasattr(cost, "index") else list(range(len(table)))  # polars frames have no row labels
     columns = list(cost.columns)
-    if columns == [f"column_{k}" for k in range(len(columns))]:
+    if columns == [f"column_{k}" for k in range(len(columns))]:  # polars' default names
         columns = list(range(len(columns)))
     down, across = _places("rows", rows, states_x), _places("columns", columns, states_y)
     return table[np.ix_(down, across)]  # type: ignore[no-any-return]
@@ -150,6 +153,7 @@ def aligned(cost: Any, states_x: Sequence[Hashable] | None, states_y: Sequence[H
 def _places(what: str, known: list[Hashable], states: Sequence[Hashable] | None) -> list[int]:
     """Positions of the states among the labels of a frame; the identity if the labels are mere numbers."""
     place = {label: k for k, label in enumerate(known)}
+    # Each label once: with repeated labels the order would be ambiguous.
     if states is not None and len(place) == len(known) == len(states) and all(state in place for state in states):
         return [place[state] for state in states]
     if known == list(range(len(known))):
@@ -202,6 +206,7 @@ def n_successors(support: Any) -> NDArray[np.int64]:
     """
     n = len(support.indptr) - 2
     rows, columns = support.rows[: support.indptr[-2]], support.indices[: support.indptr[-2]]
+    # Steps to itself do not count: self-loops are often added to graphs.
     return np.bincount(rows[rows != columns], minlength=n)
 
 
@@ -212,6 +217,7 @@ def histograms(support: object, labels: Sequence[Hashable], known: dict[Hashable
     first[np.arange(len(labels)), [known[label] for label in labels]] = 1.0
     distributions = [first]
     for _ in range(rounds):  # sparse times dense does not use BLAS: the same bits on every machine
+        # Labels after t + 1 steps from x: one more step, then t.
         distributions.append(np.asarray(kernel @ distributions[-1]))
     return distributions
 
@@ -335,6 +341,7 @@ def neighbourhood(x: object, y: object, rounds: int = 2, *, attribute: str | Non
     total = np.zeros((len(sides[0]), len(sides[1])))
     for v, w in zip(a, b, strict=True):
         total += cdist(v, w, "cityblock")
+    # Total variation is half of the city-block distance; clipped for rounding.
     return np.minimum(total / (2.0 * (rounds + 1)), 1.0)
 
 

@@ -46,14 +46,17 @@ def expected_norm(mean: Floats, covariance: Floats) -> Floats:
     array([0.5       , 0.20264237])
     """
     values, vectors = np.linalg.eigh(covariance)
-    values = np.maximum(values, 0.0)
+    values = np.maximum(values, 0.0)  # rounding can make zero eigenvalues slightly negative
+    # |z|^2 splits into independent terms in the eigenbasis of the covariance.
     squares = np.square(np.einsum("nij,ni->nj", vectors, mean))
     size = (values + squares).sum(axis=1)
+    # Normalised to unit size, so that fixed integration limits fit every problem.
     unit = np.where(size > 0.0, size, 1.0)[:, None]
     u = np.arange(_FIRST, _LAST + _SPACING / 2, _SPACING)
     integral = np.concatenate(
         [
             _missing(values[part] / unit[part], squares[part] / unit[part], np.exp(u)) @ np.exp(-u / 2)
+            # In parts, to bound the memory of the (n, d, len(u)) array.
             for part in _parts(len(size), values.shape[1] * len(u))
         ]
     )
@@ -75,9 +78,11 @@ def euclidean_bounds(x: Linear, y: Linear, g: float, roots: Roots, squared: floa
     weight = (1.0 - g) * g ** np.arange(n)
     apart = joint[:, :d, :d]
     spread = expected_norm(mean, apart)
+    # Squared distance of the omitted steps: what the sum so far leaves.
     rest = max(0.0, squared - float(weight @ (np.square(mean).sum(axis=1) + np.trace(apart, axis1=1, axis2=2))))
     high = min(float(weight @ spread) + float(np.sqrt(g**n * rest)), float(np.sqrt(squared)))
     if d == 1 and x.A[0, 0] * y.A[0, 0] >= 0.0:
+        # In one dimension with A B >= 0 the coupling is optimal (see the package), so both bounds agree.
         return (high if g**n <= _NEGLIGIBLE else min(float(weight @ spread), high)), high
     return min(float(weight @ _projected(mean, joint)), high), high
 
@@ -89,7 +94,9 @@ def _moments(x: Linear, y: Linear, roots: Roots, n: int) -> tuple[Floats, Floats
     """
     d = x.d
     M = np.zeros((2 * d, 2 * d))
+    # The difference x - y moves by A (x - y) + (A - B) y: it stays exactly 0 for equal models.
     M[:d, :d], M[:d, d:], M[d:, d:] = x.A, x.A - y.A, y.A
+    # Noise of (x - y, y) under the coupling: one source drives both.
     first, noise = (np.vstack([left - right, right]) for left, right in roots)
     drift = [model.offset + model.A @ y.start_mean - y.start_mean for model in (x, y)]
     step = np.concatenate([drift[0] - drift[1], drift[1]])
@@ -112,6 +119,7 @@ def _projected(mean: Floats, joint: Floats) -> Floats:
     of_x = joint[:, :d, :d] + joint[:, :d, d:] + joint[:, d:, :d] + of_y
     length = np.linalg.norm(mean, axis=1, keepdims=True)
     along = mean / np.where(length > 0.0, length, 1.0)
+    # The mean difference, and the directions in which the covariances differ most.
     directions = np.concatenate([along[:, :, None], np.linalg.eigh(of_x - of_y)[1]], axis=2)
     deviation = [
         np.sqrt(np.maximum(np.einsum("nik,nij,njk->nk", directions, part, directions), 0.0)) for part in (of_x, of_y)
@@ -124,6 +132,7 @@ def _projected(mean: Floats, joint: Floats) -> Floats:
 def _missing(values: Floats, squares: Floats, s: Floats) -> Floats:
     """1 - E exp(-s q) for normalised eigenvalues and squared means, (n, d) each; returns (n, len(s))."""
     grown = 2.0 * values[:, :, None] * s
+    # `log1p` and `expm1` keep small arguments accurate: s runs over 28 orders of magnitude.
     exponent = 0.5 * np.log1p(grown) + squares[:, :, None] * s / (1.0 + grown)
     return np.asarray(-np.expm1(-exponent.sum(axis=1)))
 
@@ -292,6 +301,7 @@ def cross(A: Floats, B: Floats, g: float) -> Floats:
     for _ in range(_MOST_DOUBLINGS):
         step = left @ Q @ right
         Q = Q + step
+        # Relative to Q, with a margin, because the terms not yet added form a geometric series.
         if float(np.abs(step).max()) <= np.finfo(float).eps * float(np.abs(Q).max()) * 1e-3:
             break
         left, right = left @ left, right @ right
@@ -300,6 +310,7 @@ def cross(A: Floats, B: Floats, g: float) -> Floats:
 
 def _squared(x: Linear, y: Linear, g: float, start_gain: float, noise_gain: float) -> float:
     P, W = cross(x.A, x.A, g), cross(y.A, y.A, g)
+    # Each bracket is a squared distance, so negative values are rounding.
     starts = float(np.vdot(P, x.start_covariance) + np.vdot(W, y.start_covariance)) - 2.0 * start_gain
     steps = float(np.vdot(P, x.S @ x.S.T) + np.vdot(W, y.S @ y.S.T)) - 2.0 * noise_gain
     return float(_means(x, y, g) + (1.0 - g) * max(starts, 0.0) + g * max(steps, 0.0))
@@ -316,6 +327,7 @@ def _means(x: Linear, y: Linear, g: float) -> float:
     H[:d, :d] = np.eye(d)
     power = np.sqrt(g) * M
     for _ in range(_MOST_DOUBLINGS):
+        # Doubling: after k rounds the sum of 2^k terms.
         H = H + power.T @ H @ power
         power = power @ power
         if float(np.abs(power).max()) < 1e-20:
@@ -328,6 +340,7 @@ def _turned(left: Floats, Q: Floats, right: Floats) -> _Rotated:
     """The joint distribution of F e and G f that maximises E[(F e)'Q (G f)]."""
     k = max(left.shape[1], right.shape[1])
     left, right = (np.pad(root, ((0, 0), (0, k - root.shape[1]))) for root in (left, right))
+    # The optimal rotation of a Procrustes problem; its value is the nuclear norm.
     U, values, Zt = np.linalg.svd(left.T @ Q @ right)
     return _Rotated(left, right @ Zt.T @ U.T, float(values.sum()))
 

@@ -48,7 +48,7 @@ class Linear:
 
     def __post_init__(self) -> None:
         for array in (self.A, self.offset, self.S, self.start_mean, self.start_covariance):
-            array.setflags(write=False)
+            array.setflags(write=False)  # models are shared between results
 
     @classmethod
     def of(
@@ -92,6 +92,7 @@ class Linear:
         n = check_count("n_episodes", n_episodes)
         n_steps = check_count("n_steps", n_steps, at_least=0)
         generator = check_rng(rng)
+        # `factor` is symmetric, so its transpose is not needed.
         x = self.start_mean + generator.standard_normal((n, self.d)) @ factor(self.start_covariance)
         out = np.empty((n, n_steps + 1, self.d))
         for t in range(n_steps + 1):
@@ -102,6 +103,7 @@ class Linear:
     def record(self, lengths: Iterable[int] | Ints, rng: int | np.random.Generator | None = None) -> list[Floats]:
         """Draw one episode of each length (in steps)."""
         steps = [check_count("lengths", int(length), at_least=0) for length in lengths]
+        # All episodes at the longest length, then cut: one call of the generator, so seeds do not depend on the order.
         drawn = self.sample(len(steps), max(steps), rng)
         return [episode[: n + 1] for episode, n in zip(drawn, steps, strict=True)]
 
@@ -148,6 +150,7 @@ def fit(trajectories: Trajectories | Iterable[object]) -> Linear:
         raise ValueError(f"trajectories: found {n} transitions of {d} coordinates, expected at least {d + 2}")
     # Centring gives constant columns coefficient 0; otherwise they would share the effect of the intercept.
     centre = data.now.mean(axis=0)
+    # Minimum-norm solution: constant or collinear coordinates get coefficient 0 or a shared one.
     coefficients = np.linalg.lstsq(data.now - centre, data.following - data.following.mean(axis=0), rcond=None)[0]
     offset = data.following.mean(axis=0) - centre @ coefficients
     errors = data.following - data.now @ coefficients - offset
@@ -155,6 +158,8 @@ def fit(trajectories: Trajectories | Iterable[object]) -> Linear:
     return Linear(
         np.ascontiguousarray(coefficients.T),
         offset,
+        # Degrees of freedom: n less d coefficients and the offset, per coordinate.
+        # The symmetric root of the residual covariance; any other root has the same distribution.
         factor(errors.T @ errors / (n - d - 1)),
         data.starts.mean(axis=0),
         starts.T @ starts / max(len(starts) - 1, 1),
@@ -193,6 +198,7 @@ def _start(name: str, start: object, d: int) -> tuple[Floats, Floats]:
     if covariance.shape != (d, d):
         raise ValueError(f"{name}[1]: found shape {covariance.shape}, expected a covariance of shape {(d, d)}")
     size = float(np.abs(covariance).max())
+    # Tolerances are relative: covariances of small units are as valid as large ones.
     if float(np.abs(covariance - covariance.T).max()) > _DUST * size:
         raise ValueError(f"{name}[1]: the covariance is not symmetric; pass (mean, covariance)")
     covariance = (covariance + covariance.T) / 2.0

@@ -70,6 +70,7 @@ def value_and_gradient(
         raise TypeError(f"problem: found {type(problem).__name__}, expected a Problem; for tensors see somcot.torch")
     stack = Stack.from_problem(problem)
     solved = solve(stack, warm, threads)
+    # In units of the user's cost already.
     slopes = distance_slopes(solved)
     mass, cost = margins(solved)
     gradient = Gradient(
@@ -80,6 +81,7 @@ def value_and_gradient(
         float(slopes.discount[0]),
         Margin(float(mass[0]), float(cost[0])),
     )
+    # From the occupancy, not from the potential: exactly the minimal cost if only such pairs are visited.
     return problem.to_user(float(solved.unit_value[0])), gradient
 
 
@@ -159,9 +161,11 @@ class ArraySolution:
 
     def second(self, along: Inputs) -> Inputs:
         """Derivatives of the gradients of the distances along a direction, except that of the discount."""
+        # A direction in the user's arrays, whose rows need not sum to 0.
         raw_x, raw_y = self._rows(along.P_x, along.initial_x), self._rows(along.P_y, along.initial_y)
         sums = [raw.sum(axis=2, keepdims=True) for raw in (raw_x, raw_y)]
         stack = self.solved.stack
+        # Quotient rule: a change of the row sum moves all normalised entries.
         moved_x = (raw_x - self.rows_x * sums[0]) / self.sums_x
         moved_y = (raw_y - self.rows_y * sums[1]) / self.sums_y
         direction = Slopes(
@@ -183,8 +187,10 @@ class ArraySolution:
 
     def _inputs(self, derivatives: Slopes) -> Inputs:
         dense_x, dense_y = np.zeros_like(self.rows_x), np.zeros_like(self.rows_y)
+        # Entries of probability 0 have no derivative here; they stay 0.
         dense_x[self.rows_x > 0.0] = derivatives.x
         dense_y[self.rows_y > 0.0] = derivatives.y
+        # The chain rule of the normalisation: rows were divided by their sums.
         dense_x /= self.sums_x
         dense_y /= self.sums_y
         initial = dense_x[:, -1], dense_y[:, -1]
@@ -221,9 +227,11 @@ def check_arrays(inputs: tuple[Array, ...]) -> Checked:
     if outside.any():
         raise ValueError(f"discount: found {arrays[3][outside][0]}, expected numbers strictly between 0 and 1")
     flat = [
+        # Broadcasting without copies, then one leading axis.
         np.broadcast_to(a, (*lead, *a.shape[a.ndim - k :])).reshape(-1, *a.shape[a.ndim - k :])
         for a, k in zip(arrays, NDIMS, strict=True)
     ]
+    # Kernels and initial distributions are normalised together, as rows of one table.
     rows_x, sums_x = _normalised("x", flat[0], flat[4])
     rows_y, sums_y = _normalised("y", flat[1], flat[5])
     return Checked(rows_x, rows_y, flat[2], flat[3], sums_x, sums_y, lead)

@@ -77,7 +77,7 @@ class Stack:
         """From kernels with the initial distribution as last row, (n_problems, n + 1, n), costs and discounts."""
         offset = cost.min(axis=(1, 2))
         scale = cost.max(axis=(1, 2)) - offset
-        scale[scale == 0.0] = 1.0
+        scale[scale == 0.0] = 1.0  # a constant cost; any scale is correct
         unit = (cost - offset[:, None, None]) / scale[:, None, None]
         discounts = np.array(discount)  # a copy: read-only views are another type to compile for
         return cls(_support(rows_x, rows_x.shape[2]), _support(rows_y, 0), unit, offset, scale, discounts)
@@ -129,8 +129,10 @@ class Stack:
         first = np.arange(n_problems)[:, None]
         rows_x, rows_y = first * (n_x + 1) + np.append(x, n_x), first * (n_y + 1) + np.append(y, n_y)
         index = (first * self.block + np.arange(n_x * n_y)).reshape(n_problems * n_x, n_y)
+        # Costs are added by the caller; `Sweep` uses the table for its shape only.
         no_cost = np.broadcast_to(0.0, (n_problems * (n_x + 1) - 1, n_problems * (n_y + 1) - 1))
         pairs = Pairs(rows_x.ravel().astype(np.int32), rows_y.ravel().astype(np.int32), index.astype(np.int32))
+        # The discount is not used by sweeps.
         return Sweep(UnitProblem(self.support_x, self.support_y, no_cost, 0.5), pairs, threads)
 
 
@@ -172,8 +174,10 @@ class StackedSolution:
         """
         stack = self.stack
         source = np.zeros((stack.shape[0], stack.block))
+        # Divided by the discount, because the step from the initial row is discounted like any other.
         source[:, -1] = (1.0 - stack.discount) / stack.discount
         flow = self.adjoint(source)
+        # Rounding may leave tiny negative numbers.
         flow = np.maximum(flow, 0.0)  # unvisited pairs are exactly 0: the solver never reaches them
         flow[:, :-1] /= flow[:, :-1].sum(axis=1, keepdims=True)
         return flow
@@ -254,7 +258,7 @@ def solve(stack: Stack, warm: WarmStart | None = None, threads: int | None = Non
     last = None if warm is None else warm._for(stack)
     sweep = stack.sweep(threads)
     cost = stack.extended_cost
-    V = cost.copy() if last is None else last.V.copy()
+    V = cost.copy() if last is None else last.V.copy()  # a good guess either way: policy iteration corrects it
     if last is not None:
         # The old potential, not a better estimate: the old bases are dual feasible for it.
         sweep.resume(stack.table(V), last.sweep)
@@ -263,6 +267,7 @@ def solve(stack: Stack, warm: WarmStart | None = None, threads: int | None = Non
         improvement = sweep.improve(stack.table(V))
         residual = float(np.abs(cost + gamma * improvement.value[:-1] - V).max())
         kernel, _ = sweep.kernel()
+        # Residuals are relative to V, which is up to 1 / (1 - discount).
         if (step > 0 and improvement.changed == 0) or residual <= ROUNDING * (1.0 + float(V.max())):
             break
         V = discounted_blocks(kernel, cost, stack.discount, V, sweep.threads)
@@ -306,6 +311,7 @@ def distance_slopes(solved: StackedSolution) -> Slopes:
 
 def _distance_flow(solved: StackedSolution) -> _Flow:
     # The minimal cost bounds all distances from below: there the derivative in kernels and discount is 0 up to noise.
+    # At the minimum the true derivative in kernels is one-sided; 0 keeps optimisers there.
     above = (solved.unit_value > ROUNDING)[:, None]
     occupancy = solved.occupancy
     first = solved.V.reshape(occupancy.shape)[:, -1:] / solved.stack.discount[:, None]
@@ -317,11 +323,13 @@ def metric_slopes(solved: StackedSolution, weight: Floats) -> Slopes:
     stack = solved.stack
     rest = (1.0 - stack.discount)[:, None]
     table = weight.reshape(stack.shape[0], -1)
+    # Pairs at the minimal cost have derivative 0 in the kernels, one by one.
     above = solved.unit_metric.reshape(table.shape) > ROUNDING
     source = np.zeros((stack.shape[0], stack.block))
     source[:, :-1] = rest * table
     total = solved.adjoint(source)
     source[:, :-1] *= above
+    # Two solves only if some pairs are at the minimum.
     moving = total if above.all() else solved.adjoint(source)
     values = solved.V.reshape(source.shape)[:, :-1]
     return _slopes(solved, _Flow(total, moving, (table * above * values).sum(axis=1, keepdims=True)))
@@ -363,12 +371,14 @@ def second_slopes(solved: StackedSolution, along: Slopes) -> Slopes:
     """
     stack, sweep = solved.stack, solved.sweep
     n_problems, gamma = stack.shape[0], np.repeat(stack.discount, stack.block)
+    # Triplets (pair, next pair, change of mass) of the couplings along the direction.
     row, following, change = sweep.change(along.x, along.y)
     real = row < len(gamma)  # the last pair is a duplicate
     row, following, change = row[real], following[real], change[real]
     flow, n = solved.occupancy.ravel(), len(gamma)
     extended = np.zeros((n_problems, stack.block))
     extended[:, :-1] = (along.cost / stack.scale[:, None, None]).reshape(n_problems, -1)
+    # V moves with the cost and with the coupling; the flow moves with the coupling only.
     moved_V = solved.forward(extended.ravel() + gamma * np.bincount(row, change * solved.V[following], minlength=n))
     source = np.bincount(following, change * (gamma * flow)[row], minlength=n).astype(np.float64)
     moved_flow = solved.adjoint(source.reshape(n_problems, -1))

@@ -14,29 +14,28 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from somcot import costs
 from somcot.chains import MarkovChain
 from somcot.contributions import ContributionInputs
 from somcot.core.pairs import PairChoice
 from somcot.core.reduction import Reduced
 from somcot.costs import FeatureCost
 from somcot.derivatives import Gradient
-from somcot.inference import bias_correction as crossfit
-from somcot.inference import bias_correction as rules
-from somcot.inference import intervals
-from somcot.inference.bias_correction import SATURATED, Evidence, Plugin, corrected
-from somcot.inference.model import Model, fit
-from somcot.inference.order import has_memory
-from somcot.inference.permutation import known_starts_differ, looks_identical, permutation_test
-from somcot.inference.pooling import Pooled, pool, pooled_distance
+from somcot.inference.comparison import PERMUTATIONS, Comparison, Exchangeable, Gathered, Separate, compare, gather
+from somcot.inference.comparison import Units as CostUnits
+from somcot.inference.intervals import Bar, Evidence, interval_of
+from somcot.inference.model import SATURATED, Model, fit, saturation
+from somcot.inference.permutation import has_memory, looks_identical
 from somcot.inference.row_tests import contribution_inputs
+from somcot.inference.units import Engine, WholeSequences, choose_units
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_count, check_flag, check_positive, check_rng
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
@@ -45,7 +44,7 @@ from somcot.plumbing.notes import Note
 from somcot.plumbing.records import option_names
 from somcot.problem import ChainOrData, Data, Problem, Process
 from somcot.recorded.counts import Counts
-from somcot.result import Bounds, ConfidenceInterval, Estimate, Maps, Result, Status
+from somcot.result import ConfidenceInterval, Estimate, Maps, Result, Status
 from somcot.samples import Samples
 from somcot.solvers import policy_iteration, somcot
 from somcot.solvers import saddle as saddle_maps
@@ -54,6 +53,7 @@ from somcot.solvers import saddle as saddle_point
 __all__ = [
     "DRAWING",
     "EstimateDetails",
+    "Joint",
     "estimate",
     "estimate_streams",
     "noise_level",
@@ -108,44 +108,69 @@ def _sharpness(maps: Maps, state_law: Floats) -> float:
 
 _FEW_VISITS = 30
 _LISTED = 3  # number of states named in a note
-_HARDLY = 0.75  # rho above which the distance is not distinguishable from 0
+_HARDLY = 0.75  # share of noise above which a distance is not distinguishable from its minimum, if there is no test
+_LEVEL = 0.05  # ... and the p-value above which it is not, if there is one
 
 
-def notes(plugin_problem: Plugin, evidence: Evidence, by: str = "rows", *, interval: bool = True) -> Iterator[Note]:
-    """All notes about an estimate, most important first.
+class Noted(NamedTuple):
+    """What the notes about an estimate are made from."""
 
-    `by` is the basis of the standard error, `interval` whether one was requested.
-    """
-    for name, model in zip("xy", plugin_problem.models, strict=True):
+    models: tuple[Model, Model]
+    problem: Problem
+    evidence: Evidence
+    saturation: float
+    features: FeatureCost | None
+    by_rows: bool  # whether single transitions were exchanged
+    high: float | None  # upper end of the interval on the unit scale, if one was requested
+    of_units: tuple[Note, ...]  # notes about the choice of units
+    comparison: Comparison
+
+
+def notes(about: Noted) -> Iterator[Note]:
+    """All notes about an estimate, most important first."""
+    yield from about.of_units
+    for name, model in zip("xy", about.models, strict=True):
         if model.samples is not None:
-            yield from _of_one_side(name, model, plugin_problem.problem.discount, by, interval)
-    if isinstance(plugin_problem.x.samples, Samples) and isinstance(plugin_problem.y.samples, Samples):
-        suspicion = looks_identical(plugin_problem.x.samples, plugin_problem.y.samples)
+            yield from _of_one_side(name, model, about)
+    x, y = (model.samples for model in about.models)
+    if isinstance(x, Samples) and isinstance(y, Samples):
+        joint = about.comparison.engine if isinstance(about.comparison, Exchangeable) else None
+        suspicion = looks_identical(x, y, joint)
         if suspicion is not None:
             yield suspicion
-    if plugin_problem.features is not None:
-        apart = plugin_problem.features.disagreement("features-differ")
+    if about.features is not None:
+        apart = about.features.disagreement("features-differ")
         if apart is not None:
             yield apart
-    sat = evidence.saturation
-    if sat > SATURATED:
-        wider = "the interval is wider and " if interval else ""
-        yield Note("too-few-data", saturation=float(sat), wider=wider, times=float((sat / SATURATED) ** 2))
-    if evidence.rho > _HARDLY:
-        x, y = plugin_problem.x.samples, plugin_problem.y.samples
-        comparable = isinstance(x, Samples) and isinstance(y, Samples) and set(x.states) == set(y.states)
-        comparable = comparable and not (plugin_problem.features is not None and plugin_problem.features.kept_apart)
-        yield Note("near-minimum-testable") if comparable else Note("near-minimum")
+    if about.saturation > SATURATED:
+        wider = "the interval is wide and " if about.high is not None else ""
+        times = (about.saturation / SATURATED) ** 2
+        yield Note("too-few-data", saturation=about.saturation, wider=wider, times=times)
+    p = about.evidence.pvalue
+    if (about.evidence.noise_share > _HARDLY) if p is None else (p > _LEVEL):
+        yield _near_minimum(about)
 
 
-def _of_one_side(name: str, model: Model, discount: float, by: str, interval: bool) -> Iterator[Note]:
+def _near_minimum(about: Noted) -> Note:
+    """A note about a distance that may be noise, with the amount of data that would show a difference."""
+    noise = about.evidence.factor * about.evidence.rise
+    if about.evidence.null is not None:
+        noise = about.evidence.scale * float(np.quantile(about.evidence.null, 0.95))
+    if about.high is None or about.high <= 0.0:
+        return Note("near-minimum")
+    # The noise falls with the square root of the amount of data.
+    size = about.problem.scale * about.high / 2.0
+    return Note("near-minimum-data", size=size, times=max((2.0 * noise / about.high) ** 2, 1.0))
+
+
+def _of_one_side(name: str, model: Model, about: Noted) -> Iterator[Note]:
     assert model.samples is not None
-    narrow = "interval is too narrow" if interval else "standard error is too small"
+    narrow = "interval may be too narrow" if about.high is not None else "standard error may be too small"
     if model.samples.overlap > 1:
         yield Note("overlapping-steps", name, effect=narrow)
     elif isinstance(model.samples, Samples) and has_memory(model.samples):
-        yield Note("memory", name, effect=narrow) if by == "rows" else Note("memory-episodes", name)
-    visits, occupancy = model.totals[:-1], model.chain.state_occupancy(discount)
+        yield Note("memory", name, effect=narrow) if about.by_rows else Note("memory-episodes", name)
+    visits, occupancy = model.totals[:-1], model.chain.state_occupancy(about.problem.discount)
     estimated = ~model.samples.terminal
     few = np.flatnonzero((occupancy > 0.01) & (visits < _FEW_VISITS) & estimated & (visits > 0))
     if len(few):
@@ -156,8 +181,6 @@ def _of_one_side(name: str, model: Model, discount: float, by: str, interval: bo
 
 
 # --- The estimate
-
-_GUARD_PERMUTATIONS = 39
 
 
 def plugin(
@@ -234,86 +257,96 @@ def saddle(
     )
 
 
+class Joint(NamedTuple):
+    """The number of intervals that hold jointly, and what this distance must exceed; None to use its own test."""
+
+    n: int
+    bar: Bar | None
+
+
 def estimate(
     x: ChainOrData,
     y: ChainOrData,
-    cost: ArrayLike,
+    cost: ArrayLike | FeatureCost | Callable[[Any, Any], ArrayLike],
     *,
     discount: float,
     confidence: float | None = None,
     rng: int | np.random.Generator | None = None,
-    n_splits: int = 4,
-    interval: str = "delta",
-    standard_error: str = "rows",
-    n_resamples: int = 200,
+    units: str = "auto",
     threads: int | None = None,
-    pool_rows: bool = True,
+    n_splits: int | None = None,
+    interval: str | None = None,
+    standard_error: str | None = None,
+    n_resamples: int | None = None,
+    pool_rows: bool | None = None,
+    joint: Joint | None = None,
 ) -> Result:
     """Estimate a distance from data without the upward bias of the plug-in.
 
+    Two resamplings of whole sequences determine the estimate and its interval: permutations between the recordings, and
+    random halves of each (`somcot.inference.interval` has the formulas).
+
     Parameters
     ----------
-    x, y : Samples or MarkovChain
+    x, y : Samples, Counts or MarkovChain
         At least one is recorded; the other may be known.
     cost, discount
         As for `somcot.distance`.
     confidence : float, optional
         Level of the interval, such as 0.9; None for no interval.
     rng : None, int or numpy.random.Generator
-        Seed of the random splits. None uses a fixed seed, so the same data give the same result.
-    n_splits : int
-        Number of splits into halves; each costs two solves. More splits make the result depend less on the seed. 0 is a
-        fast mode for processes with the same states: pooled rows only, two solves, no test behind the lower end.
-    interval : {"delta", "bootstrap"}
-        The delta method with the gap on the lower side, or a basic bootstrap of whole episodes, which fails near 0.
-    standard_error : {"rows", "episodes"}
-        Transitions independent given the current state, or only whole episodes independent (non-Markov data).
-    n_resamples : int
-        Number of bootstrap resamples.
+        Seed of permutations and splits. None uses a fixed seed, so the same data give the same result.
+    units : {"auto", "sequences", "blocks", "transitions"}
+        What is permuted and halved. "sequences": whole sequences, valid for data with memory. "blocks": pieces of few
+        long recordings. "transitions": single transitions from the same state, valid for Markov chains only. "auto":
+        sequences if both recordings have at least 10, otherwise blocks; transitions for Counts and independent samples.
     threads : int, optional
         One per core by default; the result does not depend on it.
+    n_splits, interval, n_resamples
+        Deprecated and ignored: they belonged to the former rule.
+    standard_error : {"rows", "episodes"}
+        Deprecated; use ``units="transitions"`` or ``units="sequences"``.
     pool_rows : bool
-        If both have the same states, shrink rows that the data cannot distinguish towards each other. Pass False if the
-        states are small cells of a continuous space, where many small differences in the same direction are common.
+        Deprecated; False leaves pooled rows out of the estimate.
+    joint : Joint, optional
+        For several intervals that hold jointly, as in `distance_matrix`.
     """
     began = time.perf_counter()
     check_confidence(confidence)
-    if interval not in ("delta", "bootstrap"):
-        raise ValueError(f"interval: found {interval!r}, expected 'delta' or 'bootstrap'")
-    generator = check_rng(0 if rng is None else rng)
-    models = fit(x, "x"), fit(y, "y")
-    problem = Problem(models[0].chain, models[1].chain, cost, discount)
-    order = _matched(problem)
-    shared = order if check_flag("pool_rows", pool_rows) and not _independent(models) else None
-    n_splits = _check_splits(n_splits, shared)
+    units = _with_deprecated(units, standard_error, n_splits, interval, n_resamples, pool_rows)
+    seed = int(check_rng(0 if rng is None else rng).integers(2**62))
+    chosen = choose_units(x, y, units)
+    models = fit(chosen.x, "x"), fit(chosen.y, "y")
+    table = costs.between(cost, x, y) if callable(cost) else cost
+    problem = Problem(models[0].chain, models[1].chain, table, discount)
     small, solution = policy_iteration.solution_of(problem, threads=threads, reduce=False)
     details = EstimateDetails(problem, small, solution, models)
     bare = policy_iteration.result_of(details, solution, began, "auto")
-    assert bare.gradient is not None
-    plugin_problem = Plugin(problem, *models, solution, cost if isinstance(cost, FeatureCost) else None)
-    error = intervals.standard_error(*models, bare.gradient, problem.scale, by=standard_error)
-    if plugin_problem.features is not None:
-        error = math.hypot(error, math.sqrt(plugin_problem.features.variance(bare.gradient.cost)) / problem.scale)
-    pooled = None if shared is None else pool(*models, shared)
-    evidence = Evidence(
-        (bare.distance - problem.offset) / problem.scale,
-        error,
-        intervals.saturation(models, problem.discount, float(np.ptp(solution.V))),
-        crossfit.cross_fit(plugin_problem, n_splits=n_splits, rng=generator, threads=threads),
-        None if pooled is None or shared is None else pooled_distance(plugin_problem, pooled, shared, threads),
+    features = table if isinstance(table, FeatureCost) else None
+    source = cost if callable(cost) else features
+    comparison, cost_units = compare(*models, problem, source, length=chosen.length, rows=chosen.rows)
+    n_joint, bar = (1, None) if joint is None else joint
+    gathered = gather(
+        comparison,
+        seed,
+        n_permutations=_n_permutations(confidence, n_joint),
+        features=features,
+        scale=cost_units.scale,
+        pool=pool_rows is not False,
+        threads=threads,
     )
-    distance = problem.to_user(corrected(evidence))
-    details.blurred = evidence.rho > BLUR
-    details.notes = tuple(notes(plugin_problem, evidence, standard_error, interval=confidence is not None))
-    ends = None
-    if confidence is not None:
-        if interval == "bootstrap":
-            n_resamples = check_count("n_resamples", n_resamples)
-            ends = intervals.bootstrap(plugin_problem, evidence.plugin, confidence, n_resamples, generator)
-        else:
-            ends = _guarded(rules.interval(evidence, confidence), evidence, plugin_problem, order, generator)
+    evidence = gathered.evidence
+    answer = interval_of(evidence, 0.9 if confidence is None else confidence, n_joint=n_joint, bar=bar)
+    distance, low, high = (_clipped(problem, cost_units.to_user(value)) for value in answer)
+    details.half_values = cost_units.offset + cost_units.scale * gathered.halves
+    details.blurred = evidence.noise_share > BLUR
+    thin = saturation(models, discount, float(np.ptp(solution.V)))
+    about = Noted(models, problem, evidence, thin, features, chosen.rows, None if confidence is None else answer.high,
+                  chosen.notes, comparison)  # fmt: skip
+    details.notes = tuple(notes(about))
     for note in details.notes:
         warn(note, DataWarning)
+    memory = any(getattr(note, "code", "").startswith("memory") for note in details.notes)
     return replace(
         bare,
         distance=distance,
@@ -322,23 +355,61 @@ def estimate(
             f"{bare.distance - distance:.2g} for the estimated bias."
         ),
         plugin=bare.distance,
-        estimate=_record(evidence, pooled, problem, 2 * n_splits + 1),
+        estimate=_record(gathered, cost_units, problem, thin, comparison),
         samples=(models[0].n_transitions, models[1].n_transitions),
-        confidence_interval=_interval(problem, ends, confidence),
+        confidence_interval=None if confidence is None else ConfidenceInterval(low, high, confidence),
+        estimand="first-order projection" if memory else "process",
         seconds=time.perf_counter() - began,
     )
 
 
-def _interval(problem: Problem, ends: Bounds | None, level: float | None) -> ConfidenceInterval | None:
-    if ends is None or level is None:
-        return None
-    return ConfidenceInterval(problem.to_user(ends.low), problem.to_user(ends.high), level)
+_MOST_PERMUTATIONS = 1999  # for intervals of high confidence, and for those that hold jointly
+
+
+def _n_permutations(confidence: float | None, n_joint: int) -> int:
+    """Enough permutations for a p-value of half the error outside the interval."""
+    if confidence is None:
+        return PERMUTATIONS
+    wanted = math.ceil(2.0 * n_joint / (0.5 - 0.5 * confidence)) - 1
+    return max(PERMUTATIONS, min(wanted, _MOST_PERMUTATIONS))
+
+
+def _clipped(problem: Problem, value: float) -> float:
+    """A distance within the range of the cost; an estimated cost has no upper limit of its own."""
+    return min(max(value, problem.offset), problem.most)
+
+
+def _with_deprecated(units: str, standard_error: str | None, *others: object) -> str:
+    """The units, after deprecated options have been checked and reported."""
+    n_splits, interval, n_resamples, pool_rows = others
+    if interval not in (None, "delta", "bootstrap"):
+        raise ValueError(f"interval: found {interval!r}, expected 'delta' or 'bootstrap'; it is deprecated")
+    if standard_error not in (None, "rows", "episodes"):
+        raise ValueError(f"standard_error: found {standard_error!r}, expected 'rows' or 'episodes'; it is deprecated")
+    if n_splits is not None:
+        check_count("n_splits", n_splits, at_least=0)
+    if n_resamples is not None:
+        check_count("n_resamples", n_resamples)
+    if pool_rows is not None:
+        check_flag("pool_rows", pool_rows)
+    ignored = {"n_splits": n_splits, "interval": interval, "n_resamples": n_resamples}
+    for name, value in ignored.items():
+        if value is not None:
+            warn(Note("ignored-option", name), DeprecationWarning)
+    if pool_rows is not None:
+        warn(Note("deprecated-option", "pool_rows", instead="nothing"), DeprecationWarning)
+    if standard_error is None:
+        return units
+    instead = "transitions" if standard_error == "rows" else "sequences"
+    warn(Note("deprecated-option", "standard_error", instead=f"units={instead!r}"), DeprecationWarning)
+    return instead
 
 
 class EstimateDetails(policy_iteration.ExactDetails):
     """Details for two estimated chains: counts per row, initial distributions derived from rows, sharper maps."""
 
     blurred = False  # whether noise blurs the coupling, so that sharper maps are tried
+    half_values: Floats | None = None  # distances of the half-samples, for comparisons of several estimates
 
     def __init__(
         self, problem: Problem, small: Reduced, solution: policy_iteration.Solution, models: tuple[Model, Model]
@@ -369,68 +440,49 @@ class EstimateDetails(policy_iteration.ExactDetails):
         return contribution_inputs(self.problem, *self.models)
 
 
-def _matched(problem: Problem) -> NDArray[np.int64] | None:
-    """Position of each state of X among Y's, if both have the same states and equal states have minimum cost."""
-    place = {label: j for j, label in enumerate(problem.y.states)}
-    if len(problem.x.states) != len(place) or not all(label in place for label in problem.x.states):
-        return None
-    order = np.array([place[label] for label in problem.x.states], dtype=np.int64)
-    return order if problem.unit_cost[np.arange(len(order)), order].max() == 0.0 else None
-
-
-def _independent(models: tuple[Model, Model]) -> bool:
-    """Whether one side is independent samples of the occupancy: state frequencies are then informative too."""
-    return any(model.samples is not None and model.samples.discount is not None for model in models)
-
-
-def _check_splits(n_splits: int, shared: NDArray[np.int64] | None) -> int:
-    n_splits = check_count("n_splits", n_splits, at_least=0)
-    if n_splits == 0 and shared is None:
-        raise ValueError(
-            "n_splits: 0 leaves the correction to rows that both processes share, which needs episodes with the same "
-            "states on both sides and minimum cost for equal states; use 4"
-        )
-    return n_splits
-
-
-def _record(evidence: Evidence, pooled: Pooled | None, problem: Problem, n_solves: int) -> Estimate:
+def _record(gathered: Gathered, units: CostUnits, problem: Problem, thin: float, comparison: Comparison) -> Estimate:
     """The estimate in the units of the cost."""
-    gap, error = problem.scale * evidence.gap, problem.scale * evidence.error
-    record = Estimate(gap, evidence.rho, error, evidence.saturation, n_solves, problem.to_user(evidence.uncut))
-    if pooled is None or evidence.pooled is None:
-        return record
-    return record._replace(
-        n_solves=n_solves + 1,
-        pooled=problem.to_user(evidence.pooled),
-        equal_rows=pooled.equal,
-        kept=tuple(pooled.kept.tolist()),
+    e, scale = gathered.evidence, units.scale
+    gap = e.factor * e.rise
+    middle = e.straight if e.pooled is None else min(e.pooled, e.straight)
+    return Estimate(
+        gap=scale * gap,
+        rho=gap / e.plugin if e.plugin > 0.0 else 0.0,
+        standard_error=scale * e.error,
+        saturation=thin,
+        n_solves=gathered.n_solves + 1,
+        uncut=units.to_user(0.5 * (e.kink + middle)),
+        pooled=None if e.pooled is None else units.to_user(e.pooled),
+        equal_rows=gathered.equal,
+        kept=_kept(gathered, problem, comparison),
+        rise=scale * e.rise,
+        factor=e.factor,
+        expected=None if e.null is None else units.to_user(e.expected),
+        pvalue=e.pvalue,
+        design_effect=gathered.effect,
+        units=_unit_name(comparison),
     )
 
 
-def _guarded(
-    bounds: Bounds,
-    evidence: Evidence,
-    plugin_problem: Plugin,
-    order: NDArray[np.int64] | None,
-    rng: np.random.Generator,
-) -> Bounds:
-    """Extend the interval to 0 if a permutation test does not distinguish the processes.
+def _kept(gathered: Gathered, problem: Problem, comparison: Comparison) -> tuple[float, ...] | None:
+    """The kept shares in the order of X's states, the initial distribution last."""
+    if gathered.kept is None or gathered.evidence.pooled is None or isinstance(comparison, Separate):
+        return None
+    place = {label: i for i, label in enumerate(comparison.states)}
+    shares = gathered.kept.tolist()
+    return (*(shares[place[label]] for label in problem.x.states), shares[-1])
 
-    This applies only if the states are shared, equal states cost nothing, and the lower end is near enough to 0 for the
-    test to matter. It does not apply if known initial distributions differ: then the processes differ from the first
-    state on. The fast mode skips it too, since the test takes time.
-    """
-    x, y = plugin_problem.x.samples, plugin_problem.y.samples
-    if bounds.low <= 0.0 or evidence.plugin - 1.25 * evidence.gap - 6.0 * evidence.error > 0.0:
-        return bounds
-    if evidence.halves is None or order is None or x is None or y is None or x.discount != y.discount:
-        return bounds
-    if known_starts_differ(x, y):
-        return bounds
-    cost = np.ascontiguousarray(plugin_problem.problem.unit_cost[:, order])
-    statistic, null = permutation_test(x, y, cost, plugin_problem.problem.discount, _GUARD_PERMUTATIONS, rng)
-    p = (1 + int((null >= statistic - 1e-9).sum())) / (_GUARD_PERMUTATIONS + 1)
-    return bounds if p <= 0.05 else Bounds(0.0, bounds.high)
+
+def _unit_name(comparison: Comparison) -> str:
+    engines = comparison.engines if isinstance(comparison, Separate) else (comparison.engine,)
+    kinds = {_kind(engine) for engine in engines if engine is not None}
+    return " and ".join(sorted(kinds))
+
+
+def _kind(engine: Engine) -> str:
+    if not isinstance(engine, WholeSequences):
+        return "transitions"
+    return "sequences" if len(engine.observed) <= engine.pooled.n_episodes else "blocks"
 
 
 # --- Streams as data: the corrected estimate from counted transitions, and its interval for SOMCOT's own answer.

@@ -1,34 +1,191 @@
-"""Uncertainty of an estimated distance: standard errors, saturation and the bootstrap.
+"""The estimate and its interval, in closed form, from permutations and half-samples (docs/statistics.md).
+
+The distance d of two estimated chains is biased upward. Let f(v) be its mean if the variance of the noise is v times
+that of the data: f(1) is what d estimates, f(0) is the truth, and random halves of the data, drawn without replacement,
+have exactly twice the variance, so their mean estimates f(2). The rise f(2) - f(1) bounds the bias f(1) - f(0):
+
+    smooth distance    f(v) = A + B v         bias = rise                    straight = d - rise
+    kink at 0          f(v) = A + B sqrt(v)   bias = (1 + sqrt 2) rise       kink     = d - k rise
+
+f lies between the two, so kink <= truth <= straight. Where both recordings are permuted, the truth is 0 and the whole
+distance is bias: there the factor k is measured, since thin rows, which half-samples lose, make it larger than
+1 + sqrt 2. Permutations also give the size K of the distance of equal processes, its quantile q, and a p-value. By the
+triangle inequality d - q is a lower bound, and it is above 0 exactly where the test rejects, so the two agree.
 
 All values are on the unit-cost scale, where the smallest possible distance is 0.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from somcot.core.pairs import reachable_pairs
 from somcot.derivatives import Gradient, RowGradient
-from somcot.inference.bias_correction import Plugin
-from somcot.inference.model import Model
+from somcot.inference.model import Model, saturation
 from somcot.plumbing.arrays import Floats, one_blas_thread
-from somcot.plumbing.linear_systems import CLOSE
+from somcot.plumbing.errors import warn
 from somcot.plumbing.notes import Note
 from somcot.problem import UnitProblem
 from somcot.result import Bounds, Status
 from somcot.samples import Samples
 from somcot.solvers.policy_iteration import iterate
 
-__all__ = ["bootstrap", "saturation", "standard_error"]
+__all__ = ["KINK", "Bar", "Evidence", "Interval", "bootstrap", "interval_of", "saturation", "standard_error"]
+
+KINK = 1.0 + math.sqrt(2.0)  # bias over rise where the noise alone makes the distance, f(v) = B sqrt(v)
+_LEAN = 1.2  # the slope of `kink` in the noise is 1 where the distance is smooth, and 1 + _LEAN at a kink
+LEAST = 1e-6  # lower end where the test rejects but no bound is above 0
+
+
+class Evidence(NamedTuple):
+    """What the data say about a distance.
+
+    Attributes
+    ----------
+    plugin : float
+        The distance of the estimated chains.
+    half, error : float
+        Mean and standard deviation of the distance over half-samples; the latter is the standard error of `plugin`.
+    null : ndarray, shape (n_permutations,), or None
+        First-order distances of permuted recordings; None if the two cannot be exchanged.
+    observed : float
+        The first-order distance of the data, for comparison with `null`.
+    pvalue : float or None
+        Of "the same process", from the same permutations.
+    pooled : float or None
+        Distance after rows that the data cannot distinguish are pooled.
+    factor : float
+        Bias over rise, measured on permuted recordings; at least `KINK`.
+    """
+
+    plugin: float
+    half: float
+    error: float
+    null: Floats | None = None
+    observed: float = math.nan
+    pvalue: float | None = None
+    pooled: float | None = None
+    factor: float = KINK
+
+    @property
+    def rise(self) -> float:
+        """Increase of the distance when the variance of the noise doubles."""
+        return max(self.half - self.plugin, 0.0)
+
+    @property
+    def kink(self) -> float:
+        """The distance if noise alone makes the bias: the lowest value, possibly below 0."""
+        return self.plugin - self.factor * self.rise
+
+    @property
+    def straight(self) -> float:
+        """The distance if it is a smooth function of the rows: the highest value."""
+        return max(self.plugin - self.rise, 0.0)
+
+    @property
+    def scale(self) -> float:
+        """The distance relative to its expansion at the pooled process, which is at least as large."""
+        return min(1.0, self.plugin / max(self.observed, 1e-12))
+
+    @property
+    def expected(self) -> float:
+        """K: the mean distance of two recordings of the same process; 0 if unknown."""
+        return 0.0 if self.null is None else self.scale * float(np.mean(self.null))
+
+    @property
+    def noise_share(self) -> float:
+        """Between 0 and 1: the share of the distance that equal processes would show as well."""
+        noise = self.factor * self.rise if self.null is None else self.expected
+        return min(1.0, noise / max(self.plugin, 1e-12))
+
+
+class Interval(NamedTuple):
+    """An estimate and the ends of its interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+class Bar(NamedTuple):
+    """What the first-order distance must exceed, whether it does, and that distance."""
+
+    level: float
+    exceeded: bool
+    observed: float
+
+
+def interval_of(evidence: Evidence, confidence: float = 0.9, *, n_joint: int = 1, bar: Bar | None = None) -> Interval:
+    """The estimate and its interval.
+
+    With `n_joint` intervals that shall hold together, each end has that share of the error; `bar` then replaces the
+    test of this pair by a joint one.
+
+    Examples
+    --------
+    >>> interval_of(Evidence(0.5, 0.5, 0.1))  # half-samples are not higher: nothing to correct
+    Interval(estimate=0.5, low=0.3355..., high=0.6644...)
+    >>> interval_of(Evidence(0.2, 0.283, 0.02))  # all of it may be noise
+    Interval(estimate=0.058..., low=0.0, high=0.150...)
+    """
+    from scipy.special import ndtri
+
+    tail = 0.5 - 0.5 * confidence
+    z = float(ndtri(1.0 - tail / n_joint))
+    d, floor = evidence.plugin, max(evidence.kink, 0.0)
+    estimate = _estimate(evidence, tail)
+    low = max(evidence.kink - (1.0 + _LEAN * evidence.noise_share) * z * evidence.error, 0.0)
+    if evidence.null is not None:
+        if bar is None:
+            assert evidence.pvalue is not None
+            # A sum such as 0.5 - 0.5 * 0.9 is not exactly 0.05; p = 0.05 rejects.
+            level = float(np.quantile(evidence.null, 1.0 - tail / n_joint))
+            bar = Bar(level, evidence.pvalue <= tail / n_joint + 1e-9, evidence.observed)
+        scale = min(1.0, d / max(bar.observed, 1e-12))
+        low = max(d - scale * bar.level, low, LEAST) if bar.exceeded else 0.0
+    low = min(low, max(d, floor))
+    estimate = max(estimate, low)
+    return Interval(estimate, low, min(max(_upper(evidence, z), estimate), max(1.0, estimate)))
+
+
+def _estimate(evidence: Evidence, tail: float) -> float:
+    """Half-way between the lowest value and that of pooled rows, which lies inside the bracket [kink, straight]."""
+    d, noise = evidence.plugin, evidence.expected
+    spread = math.sqrt(max(d * d - noise * noise, 0.0))  # differences spread as thin as the noise
+    floor = max(evidence.kink, 0.0)
+    top = max(min(evidence.straight, spread), floor)
+    if evidence.null is not None and d <= noise:
+        return 0.0
+    middle = top if evidence.pooled is None else min(max(evidence.pooled, floor), top)
+    estimate = 0.5 * (floor + middle)
+    if evidence.pvalue is not None and evidence.pvalue > tail + 1e-9 and evidence.pooled is not None:
+        return min(estimate, evidence.pooled)
+    return estimate
+
+
+def _upper(evidence: Evidence, z: float) -> float:
+    """Upper end: the smooth bias, which is the least there can be, is subtracted, and the error added.
+
+    A rise above that of a kink is chance, not bias, so the rest of it widens the interval.
+    """
+    bias = min(evidence.rise, evidence.plugin / KINK)
+    return evidence.plugin - bias + z * math.hypot(evidence.error, evidence.rise - bias)
+
+
+# --- Deprecated: the delta method and the bootstrap
 
 _DENSE_INFORMATION = 1500  # largest number of parameters for a dense information matrix
 _RESAMPLE_TOLERANCE = 1e-6
 
 
 def standard_error(x: Model, y: Model, gradient: Gradient, scale: float = 1.0, *, by: str = "rows") -> float:
-    """Standard error of the plug-in distance by the delta method, in units of `scale`.
+    """Standard error of the plug-in distance by the delta method, in units of `scale`. Deprecated.
+
+    Estimates use the spread of half-samples instead: `Result.estimate.standard_error`.
 
     Parameters
     ----------
@@ -41,6 +198,7 @@ def standard_error(x: Model, y: Model, gradient: Gradient, scale: float = 1.0, *
         Treat transitions as independent given the current state (rows), or only whole episodes as independent, which
         is valid for non-Markov data too. Independent samples of the occupancy use a separate formula.
     """
+    warn(Note("deprecated-function", "standard_error", instead="Result.estimate.standard_error"), DeprecationWarning)
     if by not in ("rows", "episodes"):
         raise ValueError(f"standard_error: found {by!r}, expected 'rows' or 'episodes'")
     total = 0.0
@@ -57,28 +215,13 @@ def standard_error(x: Model, y: Model, gradient: Gradient, scale: float = 1.0, *
     return float(np.sqrt(total))
 
 
-def saturation(models: tuple[Model, ...], discount: float, settling: float = np.inf) -> float:
-    """Expected total-variation error of the kernels, accumulated over the horizon; above 3 there are too few data.
-
-    Near discount 1, errors accumulate only until the processes mix, over `settling` steps.
-    """
-    steps = 1.0 / (1.0 - discount)
-    steps = min(steps, settling) if discount > CLOSE else steps
-    total = 0.0
-    for model in models:
-        support, visits = model.chain.support, model.totals[:-1]
-        spread = support.row_sums(np.sqrt(support.probabilities * (1.0 - support.probabilities)))[:-1]
-        error = np.where(visits > 0, 0.5 * np.sqrt(2.0 / np.pi) * spread / np.sqrt(np.maximum(visits, 1)), 0.0)
-        total += float(model.chain.state_occupancy(discount) @ error)
-    return total * steps
-
-
-def bootstrap(whole: Plugin, plugin: float, confidence: float, n_resamples: int, rng: np.random.Generator) -> Bounds:
-    """Basic bootstrap interval of the plug-in; whole episodes (or independent transitions) are resampled.
+def bootstrap(whole: Any, plugin: float, confidence: float, n_resamples: int, rng: np.random.Generator) -> Bounds:
+    """Basic bootstrap interval of the plug-in, by resampling whole episodes or independent transitions. Deprecated.
 
     It fails near distance 0: the plug-in is biased upward there and its resamples more so; the interval covered the
     truth in 0 to 53 % of cases at nominal 90 %. Use it as a check for distances well above 0.
     """
+    warn(Note("deprecated-function", "bootstrap", instead="Result.confidence_interval"), DeprecationWarning)
     problem, features = whole.problem, whole.features
     guess = whole.solution.pairs.table(whole.solution.V)
     cost = problem.unit_cost

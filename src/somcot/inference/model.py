@@ -9,11 +9,14 @@ from numpy.typing import NDArray
 
 from somcot.chains import MarkovChain, Support
 from somcot.derivatives import RowGradient
+from somcot.plumbing.linear_systems import CLOSE
 from somcot.plumbing.notes import relayed
 from somcot.problem import ChainOrData, Data
 from somcot.recorded.stationary import slopes, with_long_run_start
 
-__all__ = ["Model", "fit", "on_entries", "split_rows"]
+__all__ = ["SATURATED", "Model", "fit", "on_entries", "saturation", "split_rows"]
+
+SATURATED = 3.0  # accumulated error of the kernels above which there are too few data
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,3 +131,19 @@ def split_rows(
         left[:, rows] -= good
         need[:, rows] -= drawn
     return taken
+
+
+def saturation(models: tuple[Model, ...], discount: float, settling: float = np.inf) -> float:
+    """Expected total-variation error of the kernels, accumulated over the horizon; above 3 there are too few data.
+
+    Near discount 1, errors accumulate only until the processes mix, over `settling` steps.
+    """
+    steps = 1.0 / (1.0 - discount)
+    steps = min(steps, settling) if discount > CLOSE else steps
+    total = 0.0
+    for model in models:
+        support, visits = model.chain.support, model.totals[:-1]
+        spread = support.row_sums(np.sqrt(support.probabilities * (1.0 - support.probabilities)))[:-1]
+        error = np.where(visits > 0, 0.5 * np.sqrt(2.0 / np.pi) * spread / np.sqrt(np.maximum(visits, 1)), 0.0)
+        total += float(model.chain.state_occupancy(discount) @ error)
+    return total * steps

@@ -1,46 +1,66 @@
-"""Tests of "the same process?": whole episodes are permuted between groups."""
+"""Permutation tests: are these recordings of the same process, and which order does a Markov process have?
+
+**The same process?** Whole episodes are permuted between groups.
+
+**Markov order.** Order k holds if, given the last k states, the next state does not depend on the state before them.
+For every k-gram that occurs, the table of "state before" against "next state" is tested by Pearson's chi-squared. Its
+null distribution comes from permuting the next states among the occurrences of each k-gram, which keeps both margins
+and is therefore valid for tables far too sparse for the chi-squared distribution.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations
 from math import comb
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from somcot import costs
-from somcot.core.pairs import thread_count
-from somcot.inference.pooled_episodes import AnyPool, PooledEpisodes, check_recordings, known_starts_differ, pool_of_two
-from somcot.inference.statistics import Statistic, exact, loudest, main_pearson, pearson, slope
+from somcot.chains import MarkovChain, Support
+from somcot.compile.jit import kernel
+from somcot.inference.statistics import (
+    FIRST_REFERENCE,
+    Expansion,
+    Statistics,
+    chi_squared,
+    main_entries,
+    permute,
+)
+from somcot.inference.units import Engine, WholeSequences, chosen_engine, known_starts_differ
 from somcot.plumbing.arrays import Floats, one_blas_thread
 from somcot.plumbing.checks import check_count, check_discount, check_flag, check_rng
-from somcot.plumbing.errors import DataWarning, warn
-from somcot.plumbing.html import card, histogram
+from somcot.plumbing.errors import DataWarning, how_to_wrap, warn
+from somcot.plumbing.html import Table, card, histogram
 from somcot.plumbing.notes import Note
 from somcot.plumbing.text import figure, meter
 from somcot.problem import Data
+from somcot.recorded.counts import Counts
+from somcot.recorded.transforms import EpisodeSteps, find_words
 from somcot.samples import Samples
+from somcot.trajectories import needs_cells
 
 __all__ = [
+    "MarkovOrder",
     "SameProcessResult",
-    "known_starts_differ",
+    "check_recordings",
+    "has_memory",
     "looks_identical",
-    "permutation_test",
+    "markov_order",
     "same_process",
-    "sequential_pvalue",
+    "verdict",
 ]
+
+# --- The same process?
 
 MOST_PERMUTATIONS = 10_000_000  # all are kept in the result, and no p-value needs more
 _LEVEL = 0.05  # significance level
-_ENOUGH = 10  # smallest number of permutations as extreme as the data that ends the test
-_ROUND = 20  # permutations between two progress updates; does not affect the result
-_REFERENCE = 29  # permutations that standardise each statistic
 _ALIKE = 999  # permutations that must all be farther apart for recordings to be suspiciously similar
-_APART = 1 << 40  # first index of the permutations for these two; the test itself uses smaller ones
 _MOST = 5_000_000  # transitions above which this check is skipped
 
 
@@ -123,99 +143,115 @@ def same_process(
     n_permutations = check_count("n_permutations", n_permutations, at_most=MOST_PERMUTATIONS)
     check_flag("progress", progress)
     seed = int(check_rng(0 if rng is None else rng).integers(2**62))
-    pool = PooledEpisodes.of(recordings)
-    _warn_few(pool)
+    engine = _engine(recordings)
+    _warn_few(engine)
     _warn_of_names(recordings)
-    measure: Statistic = pearson
+    report = meter(n_permutations) if progress else None
     if statistic == "distance":
         if discount is None:
             raise TypeError("discount: needed for statistic='distance'; statistic='pearson' does without")
         discount = check_discount(discount)
-        offset, scale, unit = _in_units(_table(cost, recordings, pool), pool.n_groups)
-        value = offset + scale * exact(pool, unit, discount, threads)
-        apart = [pool.shuffled(seed, _APART + b) for b in range(_REFERENCE)]
-        measure = loudest(pool, [slope(pool, unit, discount, threads), pearson], apart)
+        offset, scale, unit = _in_units(_table(cost, recordings, engine.pooled), engine.n_groups)
+        subject = Groups(engine, unit, discount)
+        value = offset + scale * _exact(subject)
+        outcome = permute(subject, seed, n_permutations, threads=threads, report=report)
     else:
-        value = pearson(pool, pool.observed)
-    outcome = _sequential(pool, measure, seed, n_permutations, threads, meter(n_permutations) if progress else None)
-    if _too_alike(pool, seed):
+        subject = Groups(engine)
+        value = float(subject.statistics(subject.counts[None]).chi_squared[0])
+        outcome = permute(subject, seed, n_permutations, chi_squared_only=True, threads=threads, report=report)
+    if _too_alike(engine, seed):
         warn(Note("too-alike"), DataWarning)
-    return SameProcessResult(value, outcome.pvalue, len(outcome.null), outcome.stopped, outcome.observed, outcome.null)
+    return SameProcessResult(value, outcome.pvalue, len(outcome.values), outcome.stopped, outcome.value, outcome.values)
 
 
-def permutation_test(
-    x: Data, y: Data, cost: Floats, discount: float, n_permutations: int, rng: np.random.Generator
-) -> tuple[float, Floats]:
-    """The first-order distance of two recordings, and that of random permutations of their episodes.
-
-    If one of the two is Counts, single transitions are permuted instead. `cost` is the unit cost between the states
-    of `x`.
-    """
-    pool = pool_of_two(x, y)
-    measure = slope(pool, cost, discount, threads=1)
-    seed = int(rng.integers(2**62))
-    null = [measure(pool, pool.shuffled(seed, b)) for b in range(n_permutations)]
-    return measure(pool, pool.observed), np.array(null)
+def _engine(recordings: Sequence[Samples]) -> Engine:
+    """Units as for an interval."""
+    engine, notes = chosen_engine(recordings)
+    for note in notes:
+        warn(note, DataWarning)
+    return engine
 
 
-def sequential_pvalue(pool: AnyPool, measure: Statistic, n_permutations: int) -> float:
-    """P-value of one statistic, with a fixed seed, in this thread."""
-    return _sequential(pool, measure, 0, n_permutations, threads=1).pvalue
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Two or more recordings whose units are permuted; without a cost, chi-squared only."""
+
+    engine: Engine
+    cost: Floats | None = None
+    discount: float = 0.0
+
+    @cached_property
+    def counts(self) -> Floats:
+        """Observed counts, (n_groups, n_entries)."""
+        return self.engine.counts(self.engine.observed)
+
+    def null(self, seed: int, indices: Sequence[int]) -> Floats:
+        """Counts of permutations, (n_draws, n_groups, n_entries)."""
+        return self.engine.regroup(seed, indices)
+
+    @cached_property
+    def centre(self) -> Floats:
+        """Probabilities of the pooled process."""
+        return self.engine.kernels(self.counts.sum(axis=0), self.engine.support.probabilities)
+
+    @cached_property
+    def _expansion(self) -> Expansion:
+        assert self.cost is not None
+        return Expansion.pooled(self._at(self.centre), self.cost, self.discount)
+
+    def statistics(self, counts: Floats) -> Statistics:
+        """Two groups: their first-order distance. More: squared distances to the pooled process, weighted by size."""
+        support = self.engine.support
+        chi = chi_squared(support, counts)
+        unused = np.empty((len(counts), 0))
+        if self.cost is None:
+            return Statistics(chi, chi, unused)
+        kernels = self.engine.kernels(counts, self.centre)
+        if self.engine.n_groups == 2:
+            return Statistics(self._expansion.values(support, kernels[:, 0], support, kernels[:, 1]), chi, unused)
+        pooled = np.broadcast_to(self.centre, kernels[:, 0].shape)
+        apart = [self._expansion.values(support, kernels[:, g], support, pooled) for g in range(self.engine.n_groups)]
+        return Statistics(self.engine.shares @ np.array(apart) ** 2, chi, unused)
+
+    def _at(self, probabilities: Floats) -> Support:
+        return Support(self.engine.support.indptr, self.engine.support.indices, probabilities)
 
 
-def looks_identical(x: Samples, y: Samples) -> Note | None:
+def _exact(groups: Groups) -> float:
+    """The statistic of the observed groups, with distances solved exactly."""
+    assert groups.cost is not None
+    kernels = [groups._at(p) for p in groups.engine.kernels(groups.counts, groups.centre)]
+    pooled = groups._at(groups.centre)
+    sides = [(kernels[0], kernels[1])] if len(kernels) == 2 else [(kernel, pooled) for kernel in kernels]
+    values = [Expansion.at(p, q, groups.cost, groups.discount, exact=True).value for p, q in sides]
+    return values[0] if len(kernels) == 2 else float(groups.engine.shares @ np.array(values) ** 2)
+
+
+def looks_identical(x: Samples, y: Samples, engine: Engine | None = None) -> Note | None:
     """A note for recordings more similar than independent ones can be, such as a log and a copy of it.
 
     Chi-squared of the main entries of the rows must be smaller than in 999 permutations of the episodes, so one
     valid comparison in a thousand is suspected. The search ends at the first permutation that is as similar: after
-    seven on average.
+    seven on average. `engine` has both recordings, if it exists already.
     """
     if x.discount != y.discount or known_starts_differ(x, y) or x.n_transitions + y.n_transitions > _MOST:
         return None
-    return Note("too-alike") if _too_alike(PooledEpisodes.of([x, y]), seed=0) else None
+    return Note("too-alike") if _too_alike(engine or chosen_engine([x, y])[0], seed=0) else None
 
 
-def _too_alike(pool: PooledEpisodes, seed: int) -> bool:
-    rows = np.array([pool.support.row_sums(group) for group in pool.counts(pool.observed)])
+def _too_alike(engine: Engine, seed: int) -> bool:
+    support = engine.support
+    observed = engine.counts(engine.observed)
+    rows = np.add.reduceat(observed, support.indptr[:-1], axis=1)
     shares = rows / rows.sum(axis=1, keepdims=True)
     if shares.min(axis=0).sum() < 0.5:  # few rows in common: chi-squared has little to compare
         return False
-    observed = main_pearson(pool, pool.observed)
-    return all(main_pearson(pool, pool.shuffled(seed, b)) > observed for b in range(_APART, _APART + _ALIKE))
-
-
-@dataclass(frozen=True)
-class _Sequential:
-    pvalue: float
-    observed: float
-    null: Floats
-    stopped: bool
-
-
-def _sequential(
-    pool: AnyPool, measure: Statistic, seed: int, n: int, threads: int | None, report: Any = None
-) -> _Sequential:
-    """Besag and Clifford's sequential Monte-Carlo test.
-
-    Stopping at the h-th permutation as far apart as the data gives p = h / (permutations so far), otherwise
-    p = (1 + as far apart) / (n + 1): both have exact level. With h at least 5 % of n, a test that stops can no longer
-    give a p-value below 5 %.
-    """
-    enough = max(_ENOUGH, int(np.ceil(_LEVEL * (n + 1))))
-    observed = measure(pool, pool.observed)
-    bar = observed - 1e-9 * max(abs(observed), 1e-3)  # the observed grouping drawn again counts, despite rounding
-    values: list[float] = []
-    with ThreadPoolExecutor(thread_count(threads)) as executor:
-        for begin in range(0, n, _ROUND):
-            indices = range(begin, min(begin + _ROUND, n))
-            values += executor.map(lambda b: measure(pool, pool.shuffled(seed, b)), indices)
-            if report is not None:
-                report(len(values), n, observed)
-            far = np.cumsum(np.array(values) >= bar)
-            if far[-1] >= enough:
-                stop = int(np.searchsorted(far, enough)) + 1
-                return _Sequential(enough / stop, observed, np.array(values[:stop]), stop < n)
-    return _Sequential((1 + int(far[-1])) / (n + 1), observed, np.array(values), False)
+    main = main_entries(support)
+    least = chi_squared(support, observed, main)
+    return all(
+        chi_squared(support, engine.counts(engine.grouping(seed, FIRST_REFERENCE + b)), main) > least
+        for b in range(_ALIKE)
+    )
 
 
 def _recordings(x: Any, y: Any) -> list[Samples]:
@@ -231,14 +267,16 @@ def _recordings(x: Any, y: Any) -> list[Samples]:
     return recordings
 
 
-def _warn_few(pool: PooledEpisodes) -> None:
+def _warn_few(engine: Engine) -> None:
     """Warn if there are too few distinct permutations of the episodes for a small p-value."""
-    ways, left = 1, len(pool.observed)
-    for size in np.bincount(pool.observed):
+    if not isinstance(engine, WholeSequences):
+        return
+    ways, left = 1, len(engine.observed)
+    for size in np.bincount(engine.observed):
         ways *= comb(left, int(size))
         left -= int(size)
     if ways < 1 / _LEVEL:
-        sizes = {"episodes": len(pool.observed), "groups": pool.n_groups, "ways": ways, "least": 1 / ways}
+        sizes = {"episodes": len(engine.observed), "groups": engine.n_groups, "ways": ways, "least": 1 / ways}
         warn(Note("few-permutations", **sizes), DataWarning)
 
 
@@ -255,9 +293,8 @@ def _in_units(table: Floats, n_groups: int) -> tuple[float, float, Floats]:
     return offset, scale, (table - least) / spread
 
 
-def _table(cost: Any, recordings: Sequence[Samples], pool: PooledEpisodes) -> Floats:
+def _table(cost: Any, recordings: Sequence[Samples], pooled: Samples | Counts) -> Floats:
     """The cost between all states of all recordings, in the order of the pooled states."""
-    pooled = pool.pooled
     n, states = pooled.n_states, pooled.states
     if isinstance(cost, str) and cost != "features":
         return _named_cost(cost, pooled)
@@ -298,7 +335,7 @@ def _doubt_features(cost: str | costs.FeatureCost, recordings: Sequence[Samples]
         warn(note, DataWarning)
 
 
-def _named_cost(cost: str, pooled: Samples) -> Floats:
+def _named_cost(cost: str, pooled: Samples | Counts) -> Floats:
     if cost == "labels":
         return 1.0 - np.eye(pooled.n_states)
     if cost != "features":
@@ -306,3 +343,205 @@ def _named_cost(cost: str, pooled: Samples) -> Floats:
     if pooled.features is None or np.isnan(pooled.features).any():
         raise ValueError("cost: 'features' needs a reward for every state; pass rewards= when making the Samples")
     return costs.absolute(pooled.features, pooled.features)
+
+
+def check_recordings(recordings: Sequence[Any], name: Callable[[int], str]) -> None:
+    """Refuse recordings that cannot be permuted; `name` returns the user's name of recording i."""
+    for i, data in enumerate(recordings):
+        if isinstance(data, MarkovChain):
+            raise TypeError(
+                f"{name(i)}: found a MarkovChain, which is known and needs no test; somcot.distance compares it "
+                "exactly, and chain.sample(...) records it"
+            )
+        if isinstance(data, Counts):
+            raise TypeError(
+                f"{name(i)}: found Counts, which do not keep episodes; whole episodes are permuted, so pass the Samples"
+            )
+        if not isinstance(data, Samples):
+            raise TypeError(f"{name(i)}: found {type(data).__name__}, expected Samples{how_to_wrap(data)}")
+    first = recordings[0]
+    for i, data in enumerate(recordings[1:], 1):
+        if data.discount != first.discount:
+            kinds = [_kind(d) for d in (first, data)]
+            raise ValueError(
+                f"{name(i)}: holds {kinds[1]}, {name(0)} holds {kinds[0]}; only recordings of the same kind can be "
+                "permuted"
+            )
+        if known_starts_differ(first, data):
+            raise ValueError(
+                f"{name(i)}: its known initial distribution differs from that of {name(0)}, so the two are different "
+                "processes regardless of the data; leave out initial= on both sides to test the recordings alone"
+            )
+
+
+def _kind(samples: Samples) -> str:
+    if samples.discount is None:
+        return "episodes"
+    return f"independent samples of the occupancy at discount {samples.discount:g}"
+
+
+# --- Markov order
+
+_PERMUTATIONS = 399
+_QUICK = 19  # permutations of the check made in every comparison of data
+_CLEAR = 6.0  # standard deviations above chance
+_STRONG = 0.02  # mean squared relative change of the next state's distribution, about 0.01 nats
+_LOOKED_AT = 10_000  # this check uses the first transitions of the recording, up to this number
+
+
+class MarkovOrder(NamedTuple):
+    """Result of `markov_order`.
+
+    Attributes
+    ----------
+    order : int
+        The smallest order not rejected at 5 %; one more than the last order tested if all are rejected.
+    pvalues : tuple of float
+        P-values of order 1 against 2, 2 against 3, and so on.
+    """
+
+    order: int
+    pvalues: tuple[float, ...]
+
+    def _repr_html_(self) -> str:
+        more = " or more" if self.order > len(self.pvalues) else ""
+        rows = [(f"{k} against {k + 1}", f"{p:.3g}") for k, p in enumerate(self.pvalues, 1)]
+        subtitle = "the smallest order not rejected at 5 %"
+        return card(f"order {self.order}{more}", (), Table(("tested", "p-value"), rows, "lr"), sub=subtitle)
+
+    def __str__(self) -> str:
+        tests = ", ".join(f"{k} against {k + 1}: p = {p:.3g}" for k, p in enumerate(self.pvalues, 1))
+        more = " or more" if self.order > len(self.pvalues) else ""
+        return f"order {self.order}{more} ({tests})"
+
+
+def markov_order(samples: Data, *, max_order: int = 3, rng: int | np.random.Generator | None = None) -> MarkovOrder:
+    """Test how many past states matter for the next state; see `somcot.markov_order`."""
+    if isinstance(samples, Counts):
+        raise TypeError("samples: found Counts, which do not keep episodes; pass the Samples to test the order")
+    if not isinstance(samples, Samples):
+        raise TypeError(f"samples: found {type(samples).__name__}, expected Samples{needs_cells(samples)}")
+    if samples.offsets is None:
+        raise ValueError(
+            "samples: independent transitions have no past beyond one state; the order can only be tested on episodes"
+        )
+    max_order = check_count("max_order", max_order)
+    generator = check_rng(0 if rng is None else rng)
+    pvalues = tuple(_order_pvalue(Occurrences.of(_steps(samples), k), generator) for k in range(1, max_order + 1))
+    accepted = [k for k, p in enumerate(pvalues, 1) if p > _LEVEL]
+    return MarkovOrder(min(accepted, default=max_order + 1), pvalues)
+
+
+_KNOWN_MEMORY: WeakKeyDictionary[Samples, bool] = WeakKeyDictionary()  # a matrix asks once per pair
+
+
+def has_memory(samples: Samples) -> bool:
+    """Whether order 1 is clearly violated: significantly, and by a relevant amount."""
+    if samples.offsets is None:
+        return False
+    if samples not in _KNOWN_MEMORY:
+        _KNOWN_MEMORY[samples] = _violates_order_one(samples)
+    return _KNOWN_MEMORY[samples]
+
+
+def _violates_order_one(samples: Samples) -> bool:
+    words = Occurrences.of(_steps(samples, _LOOKED_AT), 1)
+    if not len(words.next):
+        return False
+    values = _chi_squared_of_words(*words, samples.n_states, _QUICK, np.random.default_rng(0))
+    chance, spread = float(values[1:].mean()), float(values[1:].std(ddof=1))
+    excess = float(values[0]) - chance
+    return excess > max(_CLEAR * spread, _STRONG * len(words.next), 0.0)
+
+
+class Occurrences(NamedTuple):
+    """Occurrences of k-grams with a preceding and a following state, sorted by k-gram, then by preceding state.
+
+    Attributes
+    ----------
+    word : ndarray of int64
+        K-gram w has the positions ``word[w]`` to ``word[w + 1]``.
+    block : ndarray of int64
+        The same for each pair of a k-gram and its preceding state.
+    next : ndarray of int32
+        The state after each occurrence.
+    """
+
+    word: NDArray[np.int64]
+    block: NDArray[np.int64]
+    next: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, steps: EpisodeSteps, k: int) -> Occurrences:
+        """Collect the occurrences in episodes."""
+        at = find_words(steps, k)
+        first, last = at.first[at.before], at.last[at.before]
+        if not len(last):
+            return cls(np.zeros(1, np.int64), np.zeros(1, np.int64), steps.now[:0])
+        word = steps.numbered([steps.now[first + i] for i in range(k)])
+        key = word * steps.n_states + steps.now[first - 1]
+        order = np.argsort(key, kind="stable")
+        return cls(_edges(word[order]), _edges(key[order]), steps.following[last[order]])
+
+
+def _steps(samples: Samples, most: int | None = None) -> EpisodeSteps:
+    """The first `most` steps, all by default."""
+    assert samples.offsets is not None
+    end = samples.n_transitions if most is None else min(most, samples.n_transitions)
+    offsets = np.unique(np.minimum(samples.offsets, end))
+    return EpisodeSteps(samples.now[:end], samples.following[:end], offsets, samples.n_states)
+
+
+def _edges(sorted_keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    inner = np.flatnonzero(np.diff(sorted_keys)) + 1
+    return np.concatenate([[0], inner, [len(sorted_keys)]]).astype(np.int64)
+
+
+def _order_pvalue(words: Occurrences, rng: np.random.Generator) -> float:
+    if not len(words.next):
+        return 1.0
+    values = _chi_squared_of_words(*words, int(words.next.max()) + 1, _PERMUTATIONS, rng)
+    as_large = int((values[1:] >= values[0] * (1.0 - 1e-12)).sum())
+    return (1 + as_large) / (_PERMUTATIONS + 1)
+
+
+def _chi_squared_of_words(
+    word: NDArray[np.int64], block: NDArray[np.int64], following: NDArray[np.int32], n: int, n_permutations: int,
+    rng: np.random.Generator,
+) -> NDArray[np.float64]:  # fmt: skip
+    """Chi-squared of the data, first, and of `n_permutations` permutations."""
+    values: NDArray[np.float64] = _permuted(word, block, following.copy(), n, n_permutations, rng)
+    return values
+
+
+@kernel
+def _permuted(word, block, following, n, n_permutations, rng):  # type: ignore[no-untyped-def]
+    """Chi-squared, n_w counting occurrences of a k-gram: sum_w n_w sum_ab n_awb^2 / (n_aw n_wb), minus positions."""
+    values = np.empty(n_permutations + 1)
+    margin = np.zeros(n)
+    cell = np.zeros(n)
+    for trial in range(n_permutations + 1):
+        total = -float(following.size)
+        begin = 0
+        for w in range(word.size - 1):
+            lo, hi = word[w], word[w + 1]
+            if trial > 0:
+                for t in range(hi - 1, lo, -1):
+                    other = lo + int(rng.random() * (t - lo + 1))
+                    following[t], following[other] = following[other], following[t]
+            for t in range(lo, hi):
+                margin[following[t]] += 1.0
+            while begin < block.size - 1 and block[begin] < hi:
+                first, last = block[begin], block[begin + 1]
+                for t in range(first, last):
+                    b = following[t]
+                    # (c + 1)^2 - c^2 more in the numerator of this cell
+                    total += (hi - lo) * (2.0 * cell[b] + 1.0) / ((last - first) * margin[b])
+                    cell[b] += 1.0
+                for t in range(first, last):
+                    cell[following[t]] = 0.0
+                begin += 1
+            for t in range(lo, hi):
+                margin[following[t]] = 0.0
+        values[trial] = total
+    return values

@@ -9,9 +9,10 @@ processes, half for each process. These contributions sum to the distance if it 
 the rows, which holds near equality, and approximately otherwise. They are reported only if equal names mean the same
 state: if equal names cost less than half of what two random states do. Node 3 of one graph is not node 3 of another.
 
-Marks control the false discovery rate (Benjamini and Hochberg), and there are none if a permutation test of the rows
-(Pearson, whole episodes, 5 %) does not reject: two recordings of one process get a mark in at most 5 % of all cases,
-whatever else is approximate here.
+Standard errors and p-values of single contributions assume independent transitions and are enlarged by the design
+effect of the estimate, which is above 1 for sequences with memory. Marks control the false discovery rate (Benjamini
+and Hochberg), and there are none if a permutation test of the rows (Pearson, whole episodes, 5 %) does not reject: two
+recordings of one process get a mark in at most 5 % of all cases, whatever else is approximate here.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from somcot.contributions import ContributionInputs, Contributions, PairShare, R
 from somcot.core.pairs import reachable_pairs
 from somcot.core.sweep import Sweep
 from somcot.inference.model import Model
-from somcot.inference.permutation import sequential_pvalue
-from somcot.inference.pooled_episodes import known_starts_differ, pool_of_two
-from somcot.inference.statistics import adjusted_pvalues, pearson
+from somcot.inference.permutation import Groups
+from somcot.inference.statistics import adjusted_pvalues, permute
+from somcot.inference.units import chosen_engine, known_starts_differ
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count
 from somcot.plumbing.linear_systems import discounted_occupancy, discounted_value
@@ -40,7 +41,7 @@ __all__ = ["benjamini_hochberg", "contribution_inputs", "contributions", "rows_p
 
 _LEVEL = 0.05
 _PERMUTATIONS = 199
-_LOW_END = 1.645  # standard errors, and 1.25 gaps, by which the plug-in must exceed 0 for any pair to be marked
+_LOW_END = 1.645  # standard errors, in addition to the bias, by which the plug-in must exceed 0 without a test
 
 
 def contributions(result: Result, n: int = 10) -> Contributions:
@@ -67,15 +68,12 @@ def contribution_inputs(problem: Problem, x: Model, y: Model) -> ContributionInp
 
 
 def same_rows(x: Data | None, y: Data | None) -> float | None:
-    """P-value of "the same rows" by permutation of whole episodes; None if they are not exchangeable.
-
-    Single transitions are permuted if one of the two is counts.
-    """
+    """P-value of "the same rows" by permutation of the same units as for an interval; None if not exchangeable."""
     if x is None or y is None or x.discount != y.discount or known_starts_differ(x, y):
         return None
     if set(x.states).isdisjoint(y.states):  # different names rather than rows, such as two clusterings
         return None
-    return sequential_pvalue(pool_of_two(x, y), pearson, _PERMUTATIONS)
+    return permute(Groups(chosen_engine([x, y])[0]), 0, _PERMUTATIONS, chi_squared_only=True, threads=1).pvalue
 
 
 def rows_pvalue(result: Result) -> float | None:
@@ -129,7 +127,14 @@ def _above_noise(result: Result) -> bool:
     estimate = result.estimate
     if estimate is None or result.plugin is None:
         return True
-    return result.plugin - 1.25 * estimate.gap - _LOW_END * estimate.standard_error > 0.0
+    if estimate.pvalue is not None:
+        return estimate.pvalue <= _LEVEL
+    return result.plugin - estimate.gap - _LOW_END * estimate.standard_error > 0.0
+
+
+def _effect(result: Result) -> float:
+    """Variance of the rows relative to independent transitions, at least 1; above 1 for sequences with memory."""
+    return 1.0 if result.estimate is None else max(result.estimate.design_effect, 1.0)
 
 
 def _pair_errors(result: Result, makeup: ContributionInputs, top: list[tuple[int, int]]) -> Floats:
@@ -151,7 +156,7 @@ def _pair_errors(result: Result, makeup: ContributionInputs, top: list[tuple[int
         value = discounted_value(kernel, alone, result.discount, alone)
         slots = sweep.potential_sums(pairs.table(value), weight)
         errors.append(scale * np.sqrt(sum(map(_row_variance, (makeup.x, makeup.y), slots))))
-    return np.array(errors)
+    return np.asarray(np.sqrt(_effect(result)) * np.array(errors))
 
 
 def _row_variance(rows: RowCounts, slopes: Floats) -> float:
@@ -186,8 +191,9 @@ def _transitions(result: Result, makeup: ContributionInputs, n: int, apart: bool
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = np.where(entries.rows_x > 0, entries.p * (1 - entries.p) / entries.rows_x, 0.0)
         variance += np.where(entries.rows_y > 0, entries.q * (1 - entries.q) / entries.rows_y, 0.0)
-    error = np.abs(entries.slope) * np.sqrt(variance if _judged(result) else np.full_like(variance, np.nan))
-    pvalues = _difference_pvalues(entries)
+    variance = _effect(result) * variance if _judged(result) else np.full_like(variance, np.nan)
+    error = np.abs(entries.slope) * np.sqrt(variance)
+    pvalues = _with_effect(_difference_pvalues(entries), _effect(result))
     marked = benjamini_hochberg(pvalues, len(pvalues)) & apart
     order = [int(k) for k in np.argsort(-amount, kind="stable")[:n] if amount[k] > 0]
     return tuple(
@@ -269,6 +275,16 @@ def _difference_pvalues(entries: _Entries) -> Floats:
     known = (entries.rows_x == 0) & (entries.rows_y == 0)
     pvalues[known & (entries.p != entries.q)] = 0.0
     return pvalues
+
+
+def _with_effect(pvalues: Floats, effect: float) -> Floats:
+    """Two-sided p-values if the variance is `effect` times that of independent transitions."""
+    if effect <= 1.0:
+        return pvalues
+    from scipy.special import ndtr, ndtri  # as above
+
+    z = ndtri(np.clip(pvalues, 1e-300, 1.0) / 2.0)
+    return np.asarray(np.minimum(2.0 * ndtr(z / np.sqrt(effect)), 1.0))
 
 
 def _upper_tail(value: float, error: float) -> float:

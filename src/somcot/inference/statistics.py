@@ -1,26 +1,31 @@
-"""Statistics for groups of episodes: Pearson's chi-squared of the rows, and the first-order distance.
+"""Statistics of groups of units: the distance to first order, and chi-squared; permutation tests with them.
 
-At the pooled process, with V its metric and occ the occupancy of its coupling with itself (the diagonal if equal
-states have minimum cost), the distance of two nearby kernels P and Q with initial distributions p, q is to first order
+With V the potential at the centre and occ the occupancy of its optimal coupling, the distance of two nearby kernels P
+and Q with initial distributions p, q is to first order
 
     (1 - discount) OT(p, q; V) + sum_xy occ(x, y) [c(x, y) + discount OT(P(.|x), Q(.|y); V) - V(x, y)].
 
-It takes one transport problem per state instead of one per pair of states and iteration, and near equality, where a
-test has to decide, it equals the distance. `LargestDifference` uses the statistic that is least likely under the null.
+It takes one transport problem per pair that the coupling visits, and no iteration. The transport problems are solved
+exactly, so the kink of the distance at equal rows is kept. At a pooled process, where the coupling is the diagonal (if
+equal states have minimum cost), this is one transport problem per state; near equality, where a test has to decide, it
+equals the distance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
+from math import ceil
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from somcot.chains import Support
-from somcot.core.pairs import Pairs, reachable_pairs
-from somcot.core.sweep import Sweep, transport_values
-from somcot.inference.pooled_episodes import AnyPool
+from somcot.core.pairs import reachable_pairs, thread_count
+from somcot.core.sweep import transport_values
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.linear_systems import Kernel, discounted_occupancy
 from somcot.problem import UnitProblem
@@ -28,161 +33,122 @@ from somcot.result import Status
 from somcot.solvers.policy_iteration import Solution, iterate
 
 __all__ = [
-    "METRIC_TOLERANCE",
-    "LargestDifference",
-    "Slope",
-    "Statistic",
+    "FIRST_REFERENCE",
+    "Expansion",
+    "Permuted",
+    "RowMoments",
+    "RowTests",
+    "Statistics",
+    "Subject",
     "adjusted_pvalues",
-    "exact",
-    "loudest",
-    "main_pearson",
-    "pearson",
-    "slope",
-    "slope_at",
+    "chi_squared",
+    "main_entries",
+    "permute",
+    "row_tests",
 ]
 
-Statistic = Callable[[AnyPool, NDArray[np.int64]], float]
-
-_NEGLIGIBLE = 1e-12  # occupancy below which a pair cannot move the statistic
-METRIC_TOLERANCE = 1e-6  # of the pooled metric; any metric gives an exact test
-
-
-def pearson(pool: AnyPool, labels: NDArray[np.int64]) -> float:
-    """Chi-squared of "every group has the same rows", including initial distributions if they are estimated."""
-    return _chi_squared(pool.counts(labels), pool.support)
-
-
-def main_pearson(pool: AnyPool, labels: NDArray[np.int64]) -> float:
-    """Chi-squared of the main entries of each row, those at least a twentieth as frequent as its largest.
-
-    A copy with a few labels changed has new entries, all rare, and the same main entries.
-    """
-    support = pool.support
-    largest = np.maximum.reduceat(support.probabilities, support.indptr[:-1])[support.rows]
-    return _chi_squared(pool.counts(labels) * (support.probabilities >= largest / 20.0), support)
-
-
-def _chi_squared(counts: Floats, support: Support) -> float:
-    total = counts.sum(axis=0)
-    shares = total / np.maximum(support.row_sums(total), 1.0)[support.rows]
-    value = 0.0
-    for group in counts:
-        expected = support.row_sums(group)[support.rows] * shares
-        seen = expected > 0
-        value += float(((group[seen] - expected[seen]) ** 2 / expected[seen]).sum())
-    return value
+_TOLERANCE = 1e-6  # of the solution at the centre, relative to the range of the cost; sampling noise is far larger
+_NEGLIGIBLE = 1e-12  # occupancy below which a pair cannot move the value
+_AT_ONCE = 200_000  # transport problems in one compiled call
 
 
 @dataclass(frozen=True, eq=False)
-class Slope:
-    """The first-order distance at the pooled process, for any grouping.
+class Expansion:
+    """The first-order distance at a centre.
 
     Attributes
     ----------
-    cost : ndarray, shape (n, n)
-        Unit cost between the states of all recordings.
-    V : ndarray, shape (n, n)
-        Metric of the pooled process, scaled so that the distance is (1 - discount) V(initial pair).
-    pairs : Pairs
-        Pairs that its coupling with itself visits, with their `weight`.
+    value : float
+        The distance at the centre.
+    V : ndarray, shape (n_x, n_y)
+        Its potential, scaled so that the distance is (1 - discount) V(initial pair).
+    x, y : ndarray of int32, shape (n_pairs,)
+        Pairs that the coupling visits, with their occupancy `weight`.
     constant : float
         The sum of occ (c - V).
     """
 
-    cost: Floats
+    value: float
     discount: float
     V: Floats
-    pairs: Pairs
+    x: NDArray[np.int32]
+    y: NDArray[np.int32]
     weight: Floats
     constant: float
 
-    def between(self, p: Support, q: Support) -> float:
-        """The first-order distance of two kernels."""
-        task = UnitProblem(_positive(p), _positive(q), self.cost, self.discount)
-        moved = Sweep(task, self.pairs, threads=1).improve(self.V).high
-        inner = float(self.weight @ moved[:-1])
-        return self.constant + self.discount * inner + (1.0 - self.discount) * float(moved[-1])
+    @classmethod
+    def at(
+        cls, x: Support, y: Support, cost: Floats, discount: float, *, left_out: float = 0.0, exact: bool = False
+    ) -> Expansion:
+        """Solve the distance of two kernels, to rounding if `exact`; the last `left_out` of the occupancy is left out.
 
-    def of_many(self, support: Support, p: Floats, q: Floats) -> Floats:
-        """The distances of many pairs of kernels on one support, one row of probabilities each, in one call."""
-        n_kernels, n_rows = len(p), len(support.indptr) - 1
-        rows = np.append(self.pairs.x, n_rows - 1), np.append(self.pairs.y, n_rows - 1)
-        shift = n_rows * np.arange(n_kernels)[:, None]
-        pair_x, pair_y = ((pairs + shift).ravel().astype(np.int32) for pairs in rows)
-        moved = transport_values(self.V, _stacked(support, p), _stacked(support, q), pair_x, pair_y)
-        moved = moved.reshape(n_kernels, -1)
+        Leaving out is exact at the centre, because c - V + discount OT = 0 there for every pair.
+        """
+        problem = UnitProblem(_positive(x), _positive(y), cost, discount)
+        solution = iterate(problem, reachable_pairs(problem), threads=1, tolerance=0.0 if exact else _TOLERANCE)
+        if solution.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        return cls.of(solution, cost, discount, left_out=left_out)
+
+    @classmethod
+    def of(cls, solution: Solution, cost: Floats, discount: float, *, left_out: float = 0.0) -> Expansion:
+        """The expansion at a problem that is solved already."""
+        pairs = solution.pairs
+        occupancy = discounted_occupancy(*solution.sweep.kernel(), discount)
+        order = np.argsort(-occupancy, kind="stable")
+        enough = int(np.searchsorted(np.cumsum(occupancy[order]), (1.0 - left_out) * occupancy.sum()))
+        kept = np.sort(order[: enough + 1])
+        kept = kept[occupancy[kept] > _NEGLIGIBLE]
+        # Pairs that only resampled kernels reach have the largest potential, so that no plan is attracted to them.
+        V = pairs.table(solution.V, missing=float(solution.V.max(initial=0.0)))
+        return _expansion(
+            solution.distance(discount), discount, V, (pairs.x[kept], pairs.y[kept]), occupancy[kept], cost
+        )
+
+    @classmethod
+    def pooled(cls, support: Support, cost: Floats, discount: float) -> Expansion:
+        """The expansion at a process compared with itself; the coupling is the diagonal if that costs least."""
+        solved = cls.at(support, support, cost, discount)
+        if cost.diagonal().max() > 0.0:
+            return solved
+        occupancy = _occupancy(support, discount)
+        states = np.flatnonzero(occupancy > _NEGLIGIBLE).astype(np.int32)
+        return _expansion(0.0, discount, solved.V, (states, states), occupancy[states], cost)
+
+    def values(self, x: Support, p: Floats, y: Support, q: Floats) -> Floats:
+        """First-order distances of many pairs of kernels: probabilities on the entries of `x` and `y`, one row each."""
+        n_pairs = len(self.x) + 1
+        step = max(_AT_ONCE // n_pairs, 1)
+        return np.concatenate(
+            [self._some(x, p[k : k + step], y, q[k : k + step]) for k in range(0, len(p), step)] or [np.empty(0)]
+        )
+
+    def _some(self, x: Support, p: Floats, y: Support, q: Floats) -> Floats:
+        rows = [
+            (np.append(pairs, len(side.indptr) - 2) + (len(side.indptr) - 1) * np.arange(len(p))[:, None])
+            .ravel()
+            .astype(np.int32)
+            for pairs, side in ((self.x, x), (self.y, y))
+        ]
+        moved = transport_values(self.V, _stacked(x, p), _stacked(y, q), rows[0], rows[1]).reshape(len(p), -1)
         inner = (moved[:, :-1] * self.weight).sum(axis=1)
         return np.asarray(self.constant + self.discount * inner + (1.0 - self.discount) * moved[:, -1])
 
-    def __call__(self, pool: AnyPool, labels: NDArray[np.int64]) -> float:
-        """Two groups: their distance. More: the squared distances to the pooled process, weighted by size."""
-        kernels = pool.kernels(labels)
-        if pool.n_groups == 2:
-            return self.between(kernels[0], kernels[1])
-        return float(pool.shares @ np.array([self.between(kernel, pool.support) for kernel in kernels]) ** 2)
+    def mean(self, tables: Floats) -> Floats:
+        """Means of tables over pairs of states, (..., n_x, n_y), under the occupancy of the coupling."""
+        means: Floats = tables[..., self.x, self.y] @ self.weight
+        return means
 
 
-def slope(pool: AnyPool, cost: Floats, discount: float, threads: int | None = None) -> Slope:
-    """Solve the pooled process against itself."""
-    problem = UnitProblem(pool.support, pool.support, cost, discount)
-    solution = _solve(problem, reachable_pairs(problem), threads)
-    V = solution.pairs.table(solution.V)
-    if cost.diagonal().max() == 0.0:
-        return slope_at(V, pool.support, cost, discount)
-    return _slope(V, solution.pairs.table(discounted_occupancy(*solution.sweep.kernel(), discount)), cost, discount)
-
-
-def slope_at(V: Floats, pooled: Support, cost: Floats, discount: float) -> Slope:
-    """`slope` if the metric of the pooled process is known and equal states cost 0: the coupling is the diagonal."""
-    return _slope(V, np.diag(_occupancy(pooled, discount)), cost, discount)
-
-
-def _slope(V: Floats, occupancy: Floats, cost: Floats, discount: float) -> Slope:
-    x, y = np.nonzero(occupancy > _NEGLIGIBLE)
-    index = np.full(cost.shape, -1, dtype=np.int32)
-    index[x, y] = np.arange(len(x))
-    weight = occupancy[x, y]
-    pairs = Pairs(x.astype(np.int32), y.astype(np.int32), index)
-    return Slope(cost, discount, V, pairs, weight, float(weight @ (cost[x, y] - V[x, y])))
-
-
-@dataclass(frozen=True, eq=False)
-class LargestDifference:
-    """The largest of several statistics, each in standard deviations above its mean over permutations."""
-
-    measures: Sequence[Statistic]
-    mean: Floats
-    spread: Floats
-
-    def __call__(self, pool: AnyPool, labels: NDArray[np.int64]) -> float:
-        """The statistic of one grouping."""
-        values = np.array([measure(pool, labels) for measure in self.measures])
-        return float(((values - self.mean) / self.spread).max())
-
-
-def loudest(pool: AnyPool, measures: Sequence[Statistic], groupings: Sequence[NDArray[np.int64]]) -> LargestDifference:
-    """Estimate means and deviations from random groupings, independent of the observed one: the test stays exact."""
-    values = np.array([[measure(pool, labels) for measure in measures] for labels in groupings])
-    spread = values.std(axis=0, ddof=1)
-    return LargestDifference(measures, values.mean(axis=0), np.where(spread > 0, spread, 1.0))
-
-
-def exact(pool: AnyPool, cost: Floats, discount: float, threads: int | None = None) -> float:
-    """The statistic of `Slope` for the observed groups, with distances solved exactly."""
-    kernels = pool.kernels(pool.observed)
-    sides = [(kernels[0], kernels[1])] if pool.n_groups == 2 else [(kernel, pool.support) for kernel in kernels]
-    values = []
-    for p, q in sides:
-        task = UnitProblem(_positive(p), _positive(q), cost, discount)
-        values.append(_solve(task, reachable_pairs(task), threads, tolerance=0.0).distance(discount))
-    return values[0] if pool.n_groups == 2 else float(pool.shares @ np.array(values) ** 2)
-
-
-def _solve(problem: UnitProblem, pairs: Pairs, threads: int | None, tolerance: float = METRIC_TOLERANCE) -> Solution:
-    solution = iterate(problem, pairs, threads=threads, tolerance=tolerance)
-    if solution.status is Status.INTERRUPTED:
-        raise KeyboardInterrupt
-    return solution
+def _expansion(
+    value: float,
+    discount: float,
+    V: Floats,
+    pairs: tuple[NDArray[np.int32], NDArray[np.int32]],
+    weight: Floats,
+    cost: Floats,
+) -> Expansion:
+    return Expansion(value, discount, V, *pairs, weight, float(weight @ (cost[pairs] - V[pairs])))
 
 
 def _occupancy(support: Support, discount: float) -> Floats:
@@ -204,10 +170,77 @@ def _stacked(support: Support, shares: Floats) -> Support:
 
 def _positive(support: Support) -> Support:
     """The support without entries of probability 0, which only enlarge the transport problems."""
-    keep = support.probabilities > 0
-    lengths = support.row_sums(keep.astype(np.int64))
-    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return Support(indptr, support.indices[keep], support.probabilities[keep])
+    return _stacked(support, support.probabilities[None, :])
+
+
+# --- Chi-squared of the rows
+
+
+@dataclass(frozen=True)
+class RowTests:
+    """Two-sample chi-squared of every row, for one grouping or many.
+
+    Attributes
+    ----------
+    statistic : ndarray, shape (..., n_rows)
+        Times (N - 1) / N, so that its mean under exchangeable transitions is exactly `df`.
+    df : ndarray, shape (n_rows,)
+    x, y : ndarray, shape (..., n_rows)
+        Number of observations in each group.
+    """
+
+    statistic: Floats
+    df: Floats
+    x: Floats
+    y: Floats
+
+
+def row_tests(support: Support, x: Floats, y: Floats) -> RowTests:
+    """Compare the rows of two groups; `x` and `y` are counts, (..., n_entries)."""
+
+    def by_row(values: Floats) -> Floats:
+        sums: Floats = np.add.reduceat(values, support.indptr[:-1], axis=-1)
+        return sums
+
+    both = x + y
+    n, m = by_row(x), by_row(y)
+    total = np.maximum(n + m, 1.0)
+    terms = np.zeros(both.shape)
+    for counts, size in ((x, n), (y, m)):
+        expected = both * (size / total)[..., support.rows]
+        terms += np.divide((counts - expected) ** 2, expected, out=np.zeros(both.shape), where=expected > 0)
+    first = both if both.ndim == 1 else both.reshape(-1, both.shape[-1])[0]
+    return RowTests(by_row(terms) * (total - 1.0) / total, by_row((first > 0).astype(np.float64)) - 1.0, n, m)
+
+
+def chi_squared(support: Support, counts: Floats, entries: NDArray[np.bool_] | None = None) -> Floats:
+    """Pearson's chi-squared of "every group has the same rows", for counts of shape (..., n_groups, n_entries).
+
+    `entries` restricts it to some entries of the support.
+    """
+    if entries is not None:
+        counts = counts * entries
+    total = counts.sum(axis=-2)
+
+    def spread(values: Floats) -> Floats:
+        """Row sums, for every entry."""
+        sums: Floats = np.add.reduceat(values, support.indptr[:-1], axis=-1)[..., support.rows]
+        return sums
+
+    shares = (total / np.maximum(spread(total), 1.0))[..., None, :]
+    expected = spread(counts) * shares
+    terms = np.divide((counts - expected) ** 2, expected, out=np.zeros(counts.shape), where=expected > 0)
+    return np.asarray(terms.sum(axis=(-2, -1)))
+
+
+def main_entries(support: Support) -> NDArray[np.bool_]:
+    """The main entries of each row, those at least a twentieth as frequent as its largest.
+
+    A copy of a recording with a few labels changed has new entries, all rare, and the same main entries.
+    """
+    largest = np.maximum.reduceat(support.probabilities, support.indptr[:-1])[support.rows]
+    main: NDArray[np.bool_] = support.probabilities >= largest / 20.0
+    return main
 
 
 def adjusted_pvalues(pvalues: Floats, *, any_dependence: bool = False) -> Floats:
@@ -225,3 +258,125 @@ def adjusted_pvalues(pvalues: Floats, *, any_dependence: bool = False) -> Floats
     unknown = np.isnan(pvalues)
     adjusted = false_discovery_control(np.where(unknown, 1.0, pvalues), method="by" if any_dependence else "bh")
     return np.where(unknown, np.nan, adjusted)
+
+
+# --- Permutation tests
+
+_LEVEL = 0.05  # significance level
+_ENOUGH = 10  # smallest number of permutations as extreme as the data that ends the test
+_ROUND, _CHUNK = 100, 25  # permutations between two checks, and in one task; neither affects the result
+_REFERENCE = 29  # permutations that standardise each statistic
+FIRST_REFERENCE = 1 << 40  # their first index; the test itself uses smaller ones
+
+
+class Statistics(NamedTuple):
+    """First-order distances and chi-squared of many groupings, and the statistics of each row, (n_draws, n_rows)."""
+
+    distance: Floats
+    chi_squared: Floats
+    rows: Floats
+
+
+class RowMoments(NamedTuple):
+    """Mean and variance of each row's statistic over permutations."""
+
+    mean: Floats
+    variance: Floats
+
+
+class Subject(Protocol):
+    """What `permute` needs: the data, permutations of them, and statistics of both."""
+
+    @property
+    def counts(self) -> Floats:
+        """The data."""
+        ...
+
+    def null(self, seed: int, indices: Sequence[int]) -> Floats:
+        """Permutations, one array like `counts` each."""
+        ...
+
+    def statistics(self, counts: Floats) -> Statistics:
+        """Statistics of many arrays of counts."""
+        ...
+
+
+class Permuted(NamedTuple):
+    """A permutation test.
+
+    Attributes
+    ----------
+    pvalue : float
+    stopped : bool
+        Whether the test stopped because the conclusion was settled.
+    value : float
+        The statistic of the data: the larger of distance and chi-squared, each in standard deviations above its mean
+        over permutations; or one of them alone.
+    values : ndarray
+        The same for the permutations up to the end of the test.
+    observed, null : Statistics
+        All statistics of the data and of the permutations.
+    rows : RowMoments
+        Mean and variance of the statistic of each row over permutations.
+    """
+
+    pvalue: float
+    stopped: bool
+    value: float
+    values: Floats
+    observed: Statistics
+    null: Statistics
+    rows: RowMoments
+
+
+def permute(
+    subject: Subject, seed: int, n: int, *, both: bool = True, at_least: int = 0, threads: int | None = None,
+    report: Any = None, chi_squared_only: bool = False,
+) -> Permuted:  # fmt: skip
+    """Besag and Clifford's sequential Monte-Carlo test.
+
+    Stopping at the h-th permutation as far apart as the data gives p = h / (permutations so far), otherwise
+    p = (1 + as far apart) / (n + 1): both have exact level. With h at least 5 % of n, a test that stops can no longer
+    give a p-value below 5 %. `at_least` permutations are drawn even so. With `both`, distance and chi-squared are
+    combined: the first is sensitive to differences that the cost weighs, the second to every difference.
+    """
+    observed = subject.statistics(subject.counts[None])
+    centre = _standard(subject, seed) if both and not chi_squared_only else None
+
+    def loudest(statistics: Statistics) -> Floats:
+        if chi_squared_only:
+            return statistics.chi_squared
+        if centre is None:
+            return statistics.distance
+        standard = [(statistics[k] - centre[k][0]) / centre[k][1] for k in (0, 1)]
+        return np.maximum(standard[0], standard[1])
+
+    value = float(loudest(observed)[0])
+    bar = value - 1e-9 * max(abs(value), 1e-3)  # the observed grouping drawn again counts, despite rounding
+    enough = max(_ENOUGH, ceil(_LEVEL * (n + 1)))
+    parts: list[Statistics] = []
+    n_threads = thread_count(threads)
+    with nullcontext() if n_threads == 1 else ThreadPoolExecutor(n_threads) as executor:
+        for begin in range(0, n, _ROUND):
+            end = min(begin + _ROUND, n)
+            tasks = [range(k, min(k + _CHUNK, end)) for k in range(begin, end, _CHUNK)]
+            run = map if executor is None else executor.map
+            parts += run(lambda indices: subject.statistics(subject.null(seed, indices)), tasks)
+            null = Statistics(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+            values = loudest(null)
+            if report is not None:
+                report(len(values), n, value)
+            far = np.cumsum(values >= bar)
+            if far[-1] >= enough and end >= at_least:
+                break
+    moments = RowMoments(null.rows.mean(axis=0), null.rows.var(axis=0))
+    if far[-1] >= enough:
+        stop = int(np.searchsorted(far, enough)) + 1
+        return Permuted(enough / stop, stop < n, value, values[:stop], observed, null, moments)
+    return Permuted((1 + int(far[-1])) / (n + 1), False, value, values, observed, null, moments)
+
+
+def _standard(subject: Subject, seed: int) -> list[tuple[float, float]]:
+    """Mean and deviation of distance and chi-squared over permutations that the test does not use: it stays exact."""
+    apart = subject.statistics(subject.null(seed, range(FIRST_REFERENCE, FIRST_REFERENCE + _REFERENCE)))
+    return [(float(v.mean()), float(v.std(ddof=1)) or 1.0) for v in apart[:2]]

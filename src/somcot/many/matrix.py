@@ -43,6 +43,7 @@ __all__ = [
     "distance_matrix",
     "local_client",
     "on_cluster",
+    "seed_of",
 ]
 
 
@@ -200,8 +201,8 @@ class MatrixCheckpoint:
             raise CheckpointError(f"checkpoint: {path} is no file of a distance matrix; name another file")
         if record.get("plan") != self._print:
             raise CheckpointError(
-                f"checkpoint: {path} belongs to a matrix of other processes or options; pass the same ones, or "
-                "name another file"
+                f"checkpoint: {path} belongs to a matrix of other processes or options, or to estimates of an earlier "
+                "version, which followed another rule; pass the same ones, or name another file"
             )
         fields, done = arrays.get("fields"), arrays.get("done")
         if fields is None or done is None or fields.shape != self.fields.shape or done.shape != self.done.shape:
@@ -243,9 +244,9 @@ def distance_matrix(
 ) -> DistanceMatrix:
     """Distances between many processes.
 
-    Each cell is what `distance` would return, within 1e-12 of the cost's range for known chains; for data, every
-    recording is fitted and split once, not once per pair. Chains with equal kernels are solved together. The result
-    does not depend on the number of threads, on chunks or on the cluster, to the last bit.
+    Each cell is what `distance` would return with the same `rng`, within 1e-12 of the cost's range for known chains.
+    Chains with equal kernels are solved together. The result does not depend on the number of threads, on chunks or on
+    the cluster, to the last bit.
 
     Parameters
     ----------
@@ -259,16 +260,16 @@ def distance_matrix(
     others : mapping or sequence, optional
         Processes for the columns; by default the same as the rows.
     confidence : float, optional
-        Level of the intervals for data, such as 0.9. Lower ends are checked by permuting single transitions.
+        Level of the intervals for data, such as 0.9.
     simultaneous : bool
-        Whether all intervals hold jointly at that level (Bonferroni); about 2.7 times as wide for 100 processes.
+        Whether all intervals hold jointly at that level, by the largest distance over common permutations.
     tests : {None, "bh", "by"}
         Permutation p-values of "the same process" for all pairs of Samples, corrected for multiple testing by Benjamini
         and Hochberg or by Benjamini and Yekutieli (any dependence). Each takes as long as `same_process`.
     method : str
         As for `distance`; "auto", "exact" and "plugin" run in batches, others pair by pair.
     rng : None, int or numpy.random.Generator
-        Seed of the splits; None uses a fixed seed.
+        Seed of permutations and half-samples; None uses a fixed seed.
     scale, n_cells
         For Trajectories, as for `discretise`; all recordings together determine the scale.
     threads : int, optional
@@ -300,12 +301,17 @@ def distance_matrix(
     True
     """
     began = time.perf_counter()
-    seed = int(check_rng(0 if rng is None else rng).integers(2**62))
-    settings = MatrixSettings(discount, method, confidence, simultaneous, tests, seed)
+    settings = MatrixSettings(discount, method, confidence, simultaneous, tests, seed_of(rng))
     of_vectors = {name: value for name, value in (("scale", scale), ("n_cells", n_cells)) if value is not None}
     plan = prepare(processes, cost, settings, others=others, **of_vectors)
     distances = compute(plan, threads=threads, client=client, checkpoint=checkpoint, resume=resume, progress=progress)
     return replace(distances, seconds=time.perf_counter() - began)
+
+
+def seed_of(rng: int | np.random.Generator | None) -> int:
+    """The seed that every pair gets, so that a cell equals a single call of `distance` with the same `rng`."""
+    generator = check_rng(0 if rng is None else rng)
+    return int(generator.integers(2**62)) if isinstance(rng, np.random.Generator) else int(rng or 0)
 
 
 def compute(
@@ -452,7 +458,7 @@ def _diagonal(plan: JobPlan, checkpoint: MatrixCheckpoint) -> None:
             for name in ("values", "plugin", "uncut"):
                 checkpoint.fields[FIELDS.index(name), i, i] = least
             checkpoint.fields[FIELDS.index("standard_error"), i, i] = 0.0
-            if plan.options.level is not None:
+            if plan.options.confidence is not None:
                 checkpoint.fields[FIELDS.index("low"), i, i] = checkpoint.fields[FIELDS.index("high"), i, i] = least
 
 

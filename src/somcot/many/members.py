@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,10 +13,8 @@ import numpy as np
 from somcot import costs
 from somcot.cells import PointCost
 from somcot.chains import MarkovChain, Support
-from somcot.inference import intervals
-from somcot.inference.bias_correction import half_supports
 from somcot.inference.model import Model, fit
-from somcot.inference.order import has_memory
+from somcot.inference.permutation import has_memory
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import how_to_wrap
 from somcot.plumbing.notes import Note, collected
@@ -56,10 +54,6 @@ class Member:
     process : MarkovChain, Samples or Counts
     model : Model or None
         None if it could not be fitted; `reason` says why.
-    halves : ndarray, shape (2 n_splits, n_entries)
-        Probabilities of the halves of every split, on the entries of the full fit; empty for a known chain.
-    saturation : float
-        Contribution to the accumulated error of the kernels.
     reason : str
     notes : tuple of str
         Caveats about these data.
@@ -70,8 +64,6 @@ class Member:
     label: Hashable
     process: ChainOrData
     model: Model | None
-    halves: Floats
-    saturation: float = 0.0
     reason: str = ""
     notes: tuple[str, ...] = ()
     vectors: Trajectories | None = None
@@ -137,44 +129,29 @@ def _from_pairs(name: str, items: Sequence[tuple[Any, Any]]) -> dict[Hashable, C
 def members(
     name: str,
     processes: Mapping[Hashable, ChainOrData],
-    discount: float,
-    n_splits: int,
-    seeds: Iterable[list[int]],
     orders: dict[frozenset[Hashable], tuple[Hashable, ...]],
 ) -> list[Member]:
-    """Fit each process and split its data, once, each with a separate random stream.
+    """Fit each process once.
 
     Processes with the same states get them in the same order, that of the first process with these states (`orders`).
     """
     fitted = []
-    for (label, process), seed in zip(processes.items(), seeds, strict=False):
+    for label, process in processes.items():
         shared = orders.setdefault(frozenset(process.states), tuple(process.states))
         try:
-            fitted.append(_member(label, process, shared, discount, n_splits, seed))
+            fitted.append(_member(label, process, shared))
         except (ArithmeticError, MemoryError, ValueError, TypeError) as error:
-            fitted.append(Member(label, process, None, np.empty((0, 0)), reason=f"{name}[{label!r}]: {error}"))
+            fitted.append(Member(label, process, None, reason=f"{name}[{label!r}]: {error}"))
     return fitted
 
 
-def _member(
-    label: Hashable,
-    process: ChainOrData,
-    order: tuple[Hashable, ...],
-    discount: float,
-    n_splits: int,
-    seed: list[int],
-) -> Member:
+def _member(label: Hashable, process: ChainOrData, order: tuple[Hashable, ...]) -> Member:
     with collected() as collected_notes:
         model = in_order(fit(process), order)
     notes = [note.within(str(label)) for note in collected_notes]
-    if not isinstance(process, Data):
-        return Member(label, process, model, np.empty((0, 0)))
     if isinstance(process, Samples) and has_memory(process):
-        notes.append(Note("memory-many", str(label)))
-    if not n_splits:
-        return Member(label, process, model, np.empty((0, 0)), notes=tuple(notes))
-    halves = np.stack([s.probabilities for s in half_supports(model, n_splits, np.random.default_rng(seed))])
-    return Member(label, process, model, halves, intervals.saturation((model,), discount), notes=tuple(notes))
+        notes.append(Note("memory-episodes", str(label)))
+    return Member(label, process, model, notes=tuple(notes))
 
 
 def in_order(model: Model, order: tuple[Hashable, ...]) -> Model:
@@ -339,7 +316,7 @@ def _member_vectors(label: Hashable, samples: Samples, data: Trajectories) -> Me
     with warnings.catch_warnings():  # cells that this recording never visits are expected
         warnings.simplefilter("ignore")
         model = fit(samples)
-    return Member(label, samples, model, np.empty((0, 0)), vectors=data)
+    return Member(label, samples, model, vectors=data)
 
 
 def seconds_of(x: Trajectories, y: Trajectories) -> float:

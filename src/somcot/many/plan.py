@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import count, islice
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +12,10 @@ import numpy as np
 from somcot import costs
 from somcot.chains import MarkovChain, Support
 from somcot.core.pairs import thread_count
+from somcot.inference.comparison import PERMUTATIONS
+from somcot.inference.intervals import Bar
+from somcot.inference.statistics import Expansion
+from somcot.inference.units import chosen_engine, known_starts_differ
 from somcot.many.members import (
     Cost,
     Member,
@@ -52,13 +55,13 @@ __all__ = [
 
 # --- The jobs with their expected times and all data they need
 
-EXACT, DATA, ORDINARY = 0, 1, 2  # kinds of jobs: equal kernels, one pair of recordings, any other pair
+EXACT, DATA, ORDINARY = 0, 1, 2  # kinds of jobs: equal kernels; a small estimate, on one thread; any other pair
 _LARGEST = 2500  # pairs of states up to which problems are solved in batches
 _METHODS = ("auto", "exact", "plugin")  # methods that batches support
 
 
 class MatrixSettings(NamedTuple):
-    """The options of the call; `level` is that of a single interval and `seed` that of all random numbers."""
+    """The options of the call; `n_joint` intervals hold together, and every estimate uses the same `seed`."""
 
     discount: float
     method: str
@@ -66,9 +69,13 @@ class MatrixSettings(NamedTuple):
     simultaneous: bool
     tests: str | None
     seed: int
-    n_splits: int = 0
-    level: float | None = None
     symmetric: bool = False
+    n_joint: int = 1
+
+    @property
+    def estimated(self) -> bool:
+        """Whether distances from data are estimates rather than those of the fitted chains."""
+        return self.method == "auto"
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +95,8 @@ class JobPlan:
         Approximate time of each job on one core.
     points : Points, optional
         How vectors are compared, if states are vectors.
+    bars : mapping of (int, int) to Bar
+        For intervals that hold jointly: what the distance of each pair of members must exceed.
     """
 
     rows: list[Member]
@@ -101,6 +110,7 @@ class JobPlan:
     b: Ints
     seconds: Floats
     points: Points | None = None
+    bars: Mapping[tuple[int, int], Bar] = field(default_factory=dict)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -109,13 +119,23 @@ class JobPlan:
 
     def fingerprint(self) -> str:
         """A hash of everything that the results depend on."""
-        # The text that earlier versions hashed, whatever the class is called now: this keeps their checkpoints valid.
-        options = ", ".join(f"{name}={value!r}" for name, value in self.options._asdict().items())
+        settings = self.options
+        # The text that earlier versions hashed, whatever the fields are called now: their checkpoints of known chains
+        # stay valid. Estimates from data follow another rule than theirs.
+        options = (
+            f"discount={settings.discount!r}, method={settings.method!r}, confidence={settings.confidence!r}, "
+            f"simultaneous={settings.simultaneous!r}, tests={settings.tests!r}, "
+            f"seed={int(np.random.default_rng(settings.seed).integers(2**62))!r}, "
+            f"n_splits={4 if settings.estimated else 0}, level={settings.confidence!r}, "
+            f"symmetric={settings.symmetric!r}"
+        )
         digest = hashlib.sha256(f"(Options({options}), {self.shape!r})".encode())
+        if any(member.is_data for member in (*self.rows, *self.columns)):
+            digest.update(b"permutations and half-samples")
         for member in [*self.rows, *self.columns]:
             digest.update(repr((member.label, member.reason, tuple(member.process.states))).encode())
             if member.model is not None:
-                for array in (*member.support, member.model.counts, member.halves, *_episodes(member.process)):
+                for array in (*member.support, member.model.counts, *_episodes(member.process)):
                     digest.update(np.ascontiguousarray(array).tobytes())
             if member.vectors is not None:
                 digest.update(np.ascontiguousarray(member.vectors.points).tobytes())
@@ -151,8 +171,8 @@ class JobPlan:
         return replace(self, rows=[self._packed(m) for m in rows], columns=[self._packed(m) for m in columns])
 
     def _packed(self, member: Member) -> Member:
-        """The member without the fields that only single pairs and tests use, if neither is needed."""
-        if self.options.tests or (self.kind == ORDINARY).any() or not isinstance(member.process, Samples):
+        """The member without the fields that only estimates and tests use, if neither is needed."""
+        if self.options.tests or (self.kind != EXACT).any() or not isinstance(member.process, Samples):
             return member
         counts = member.process.counted
         assert member.model is not None
@@ -168,7 +188,7 @@ class JobPlan:
         return [(i, j) for i in x for j in y if not upper or i <= j]
 
 
-_ABSENT = Member(None, MarkovChain([[1.0]]), None, np.empty((0, 0)))
+_ABSENT = Member(None, MarkovChain([[1.0]]), None)
 
 
 class Units(NamedTuple):
@@ -199,7 +219,7 @@ def make_plan(
     within = columns is rows
     batched = options.method in _METHODS and cost_is_known(cost, rows, columns)
     known = [
-        [i for i, m in enumerate(side) if batched and m.model is not None and (not m.is_data or options.n_splits == 0)]
+        [i for i, m in enumerate(side) if batched and m.model is not None and (not m.is_data or not options.estimated)]
         for side in (rows, columns)
     ]
     kernels_x = equal_kernels(rows, known[0], group=group)
@@ -263,9 +283,9 @@ def _single_jobs(
                 continue
             work = _work(_shape(x.support), _shape(y.support))
             size = x.process.n_states * y.process.n_states
-            kind = DATA if batched and x.is_plain and y.is_plain and size <= _LARGEST else ORDINARY
-            solves = 2 * options.n_splits + 1 if kind == DATA else 9
-            aside = (1e-3 if kind == DATA else 1e-2) + (0.3 if options.tests else 0.0)
+            kind = DATA if batched and size <= _LARGEST else ORDINARY
+            solves = 12 if x.is_data or y.is_data else 1  # an estimate from data costs about as much
+            aside = 1e-2 + (0.3 if options.tests else 0.0)
             jobs.append((kind, i, j, solves * work + aside))
     return jobs
 
@@ -308,8 +328,6 @@ def is_symmetric(cost: Cost, members: Sequence[Member]) -> bool:
 
 # --- Preparing a plan from the arguments of a call
 
-_SPLITS = 4
-
 
 def forecast(plan: JobPlan, threads: int | None = None) -> float:
     """Approximate running time of a plan in seconds, within a factor of about three."""
@@ -335,33 +353,88 @@ def prepare(processes: Any, cost: Any, settings: MatrixSettings, *, others: Any 
     else:
         for name in of_vectors:
             raise TypeError(f"{name}: only for Trajectories; leave it out")
-        rows, columns = _fitted(labelled_rows, across, settings)
+        rows, columns = _fitted(labelled_rows, across)
     settings = _fitting(settings, [m.process for m in (*rows, *columns)])
     check_cost_shape(cost, (rows, columns))
     symmetric = across is None and is_symmetric(cost, rows)
     n_cells = len(rows) * (len(rows) - 1) // 2 if symmetric else len(rows) * len(columns)
-    level = settings.confidence
-    if level is not None and settings.simultaneous:
-        level = 1.0 - (1.0 - level) / max(n_cells, 1)
-    settings = settings._replace(n_splits=_splits(settings), level=level, symmetric=symmetric)
-    return make_plan(rows, columns, cost, settings, points)
+    if settings.confidence is not None and settings.simultaneous:
+        settings = settings._replace(n_joint=max(n_cells, 1))
+    settings = settings._replace(symmetric=symmetric)
+    bars = joint_bars(rows, columns, cost, settings) if settings.n_joint > 1 and points is None else {}
+    return replace(make_plan(rows, columns, cost, settings, points), bars=bars)
 
 
-def _splits(settings: MatrixSettings) -> int:
-    return _SPLITS if settings.method == "auto" else 0
+def joint_bars(
+    rows: list[Member], columns: list[Member], cost: Cost, settings: MatrixSettings
+) -> dict[tuple[int, int], Bar]:
+    """What the distance of each pair must exceed so that all intervals hold jointly, from common permutations.
+
+    Units are permuted between all recordings at once. Each pair's distance is standardised over the data and all
+    permutations, which are exchangeable if all processes are equal; the largest over all pairs gives the bar.
+    """
+    recorded = list(dict.fromkeys(m for m in (*rows, *columns) if m.is_data and m.model is not None))
+    table = _joint_cost(cost, recorded)
+    if len(recorded) < 2 or table is None or not _permutable([m.process for m in recorded]):
+        return {}
+    number = {id(m): k for k, m in enumerate(recorded)}
+    engine, _ = chosen_engine([m.process for m in recorded if isinstance(m.process, Data)])
+    support, counts = engine.support, engine.counts(engine.observed)
+    centre = engine.kernels(counts.sum(axis=0), support.probabilities)
+    pooled = Support(support.indptr, support.indices, centre)
+    least = float(table.min())
+    expansion = Expansion.pooled(pooled, (table - least) / (float(table.max()) - least or 1.0), settings.discount)
+    kernels = engine.kernels(np.concatenate([counts[None], engine.regroup(settings.seed, range(PERMUTATIONS))]), centre)
+    cells = [
+        (i, j) for i, x in enumerate(rows) for j, y in enumerate(columns)
+        if id(x) in number and id(y) in number and x is not y and (i < j or not settings.symmetric)
+    ]  # fmt: skip
+    values = np.array([
+        expansion.values(support, kernels[:, number[id(rows[i])]], support, kernels[:, number[id(columns[j])]])
+        for i, j in cells
+    ])  # fmt: skip
+    mean, spread = values.mean(axis=1), np.maximum(values.std(axis=1, ddof=1), 1e-12)
+    standard = (values - mean[:, None]) / spread[:, None]
+    assert settings.confidence is not None
+    largest = np.sort(standard.max(axis=0))[::-1]
+    critical = float(largest[int((0.5 - 0.5 * settings.confidence) * len(largest) + 1e-9)])
+    return {
+        cell: Bar(float(mean[k] + critical * spread[k]), bool(standard[k, 0] > critical), float(values[k, 0]))
+        for k, cell in enumerate(cells)
+    }
+
+
+def _permutable(recordings: Sequence[ChainOrData]) -> bool:
+    """Whether units of all recordings can be exchanged: the same kind, with the same kind of initial distribution."""
+    data = [r for r in recordings if isinstance(r, Data)]
+    first = data[0]
+    return all(
+        r.discount == first.discount and r.stationary == first.stationary
+        and (r.initial is None) == (first.initial is None) and not known_starts_differ(first, r)
+        for r in data
+    )  # fmt: skip
+
+
+def _joint_cost(cost: Cost, members: Sequence[Member]) -> Floats | None:
+    """The cost between all states of all members, in the order in which they occur; None if it is not known."""
+    states = tuple(dict.fromkeys(label for m in members for label in m.process.states))
+    if isinstance(cost, str) and cost == "labels":
+        return costs.labels(states, states)
+    if isinstance(cost, str) or callable(cost) or any(set(m.process.states) != set(states) for m in members):
+        return None
+    table = np.asarray(cost, dtype=np.float64)
+    if table.shape != (len(states), len(states)) or table.diagonal().max() > table.min():
+        return None
+    return table
 
 
 def _fitted(
-    labelled_rows: dict[Hashable, ChainOrData], across: dict[Hashable, ChainOrData] | None, settings: MatrixSettings
+    labelled_rows: dict[Hashable, ChainOrData], across: dict[Hashable, ChainOrData] | None
 ) -> tuple[list[Member], list[Member]]:
     """Rows and columns; the same list if processes are compared with each other."""
     orders: dict[frozenset[Hashable], tuple[Hashable, ...]] = {}
-    n_splits = _splits(settings)
-    seeds = ([settings.seed, i] for i in count())
-    rows = members("processes", labelled_rows, settings.discount, n_splits, islice(seeds, len(labelled_rows)), orders)
-    if across is None:
-        return rows, rows
-    return rows, members("others", across, settings.discount, n_splits, seeds, orders)
+    rows = members("processes", labelled_rows, orders)
+    return rows, rows if across is None else members("others", across, orders)
 
 
 def _checked(settings: MatrixSettings) -> float:

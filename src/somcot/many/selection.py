@@ -1,10 +1,8 @@
 """Model selection: distances from data to candidates with intervals, the nearest, and a confidence set for it.
 
 All candidates are compared with the same data, so most of the noise is shared and intervals of single distances overlap
-far too much. The relevant noise is that of differences. With G_m the derivative of d_m along the rows of the data
-(centred) and w = P / n per entry, to first order
-
-    Var(d_m - d_l) = sum_entries w (G_m - G_l)^2   (+ the candidates' own variances where they are recorded).
+far too much. The relevant noise is that of differences. Every comparison halves the data in the same way, so the
+differences of the distances of half-samples, d_m - d_l, have the variance of the differences themselves.
 
 Candidate m stays in the set if d_m - d_best <= q se(m, best), with q the quantile of the largest such difference, in
 standard errors, when all candidates are equally good (500 Gaussian draws with a fixed seed).
@@ -12,29 +10,31 @@ standard errors, when all candidates are equally good (500 Gaussian draws with a
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from somcot.inference import intervals
-from somcot.inference.estimate import plugin
-from somcot.inference.model import Model, fit
-from somcot.many.matrix import compute
+from somcot.inference.estimate import EstimateDetails
+from somcot.many.matrix import seed_of
 from somcot.many.members import labelled
 from somcot.many.plan import JobPlan, MatrixSettings, prepare
+from somcot.many.work import pair_result
 from somcot.plumbing.arrays import Bools, Floats
-from somcot.plumbing.checks import check_confidence, check_discount, check_rng
+from somcot.plumbing.checks import check_confidence, check_discount
 from somcot.plumbing.html import Notes, Table, card
-from somcot.plumbing.text import figure, label_text
+from somcot.plumbing.notes import collected
+from somcot.plumbing.text import figure, label_text, meter
 from somcot.problem import ChainOrData, Data
+from somcot.result import Result, Status
 from somcot.trajectories import needs_cells
 
 __all__ = ["Candidate", "Selection", "choose", "prepare_selection", "select_model"]
 
 _DRAWS = 500
+# Notes about single distances that say nothing about which candidate is nearest.
+_NO_NEWS = ("near-minimum", "near-minimum-data", "memory", "memory-episodes")
 
 
 class Candidate(NamedTuple):
@@ -152,84 +152,75 @@ def prepare_selection(
     if not isinstance(data, Data):
         raise TypeError(f"data: found {type(data).__name__}, expected Samples or Counts{needs_cells(data)}")
     labelled_candidates = labelled("candidates", candidates)
-    seed = int(check_rng(0 if rng is None else rng).integers(2**62))
-    settings = MatrixSettings(discount, "auto", confidence, simultaneous=False, tests=None, seed=seed)
+    settings = MatrixSettings(discount, "auto", confidence, simultaneous=False, tests=None, seed=seed_of(rng))
     return prepare({"data": data}, cost, settings, others=labelled_candidates)
 
 
 def choose(plan: JobPlan, *, progress: bool = False) -> Selection:
     """Run the jobs and compute the confidence set."""
-    data, processes = plan.rows[0].process, {member.label: member.process for member in plan.columns}
-    cost, discount, confidence = plan.cost, plan.options.discount, plan.options.confidence
-    assert isinstance(data, Data)
+    processes = {member.label: member.process for member in plan.columns}
+    discount, confidence = plan.options.discount, plan.options.confidence
     assert confidence is not None
-    distances = compute(plan, progress=progress)
-    if distances.interrupted:
-        raise KeyboardInterrupt
-    if distances.n_failed:
-        first = distances.reasons[0]
-        raise ValueError(f"candidates[{distances.other_labels[first.j]!r}]: {first.text}")
-    slopes = _Slopes.of(data, processes, cost, discount)
-    score = distances.uncut[0] if any(isinstance(c, Data) for c in processes.values()) else distances.plugin[0]
+    report = meter(len(processes)) if progress else None
+    results: list[Result] = []
+    with collected() as notes:
+        for j in range(len(processes)):
+            results.append(_result(plan, j))
+            if report is not None:
+                report(j + 1, len(processes), results[-1].distance)
+    halves = np.array([_halves(result) for result in results])
+    plugins = np.array([result.distance if result.plugin is None else result.plugin for result in results])
+    score = plugins
+    if any(isinstance(candidate, Data) for candidate in processes.values()):
+        score = np.array([_uncut(result) for result in results])
     best = int(np.argmin(score))
-    error, inside = slopes.near(score, best, confidence)
-    plugins = np.where(np.isnan(distances.plugin[0]), distances.values[0], distances.plugin[0])
+    error, inside = _near(halves, score, best, confidence)
     table = tuple(
-        Candidate(*row)
-        for row in zip(
-            processes, distances.values[0].tolist(), distances.low[0].tolist(), distances.high[0].tolist(),
-            inside.tolist(), plugins.tolist(), error.tolist(), strict=True,
-        )
-    )  # fmt: skip
+        Candidate(name, r.distance, *(r.confidence_interval or (np.nan, np.nan))[:2], bool(near), float(p), float(se))
+        for name, r, near, p, se in zip(processes, results, inside, plugins, error, strict=True)
+    )
     kept = tuple(row.name for row in table if row.inside)
-    return Selection(table[best].name, kept, table, confidence, discount, distances.notes)
+    of_members = [note for member in (*plan.rows, *plan.columns) for note in member.notes]
+    about = tuple(dict.fromkeys([*of_members, *(note for note in notes if note.code not in _NO_NEWS)]))
+    return Selection(table[best].name, kept, table, confidence, discount, about)
 
 
-class _Slopes(NamedTuple):
-    """Derivative of each distance per entry of the data, (n_candidates, n_entries); noise per entry; other noise."""
-
-    values: Floats
-    weights: Floats
-    own: Floats
-
-    @classmethod
-    def of(cls, data: Data, candidates: Mapping[Hashable, ChainOrData], cost: object, discount: float) -> _Slopes:
-        model = _quietly(data)
-        rows, variances = [], []
-        for process in candidates.values():
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the matrix has warned already
-                gradient = plugin(data, process, _table(cost, data, process), discount=discount).gradient
-            assert gradient is not None
-            rows.append(intervals._entry_slopes(model, gradient.x))
-            other = _quietly(process)
-            variances.append(0.0 if other.samples is None else intervals._row_variance(other, gradient.y))
-        return cls(np.array(rows), intervals._weights(model), np.array(variances))
-
-    def near(self, score: Floats, best: int, confidence: float) -> tuple[Floats, Bools]:
-        """Standard errors of the differences from the best, and which candidates are not distinguishable from it."""
-        apart = self.values - self.values[best]
-        variance = np.where(np.arange(len(score)) == best, 0.0, self.own + self.own[best])
-        error = np.sqrt((apart**2 * self.weights).sum(axis=1) + variance)
-        rng = np.random.default_rng(0)
-        noise = rng.standard_normal((_DRAWS, len(self.weights))) * np.sqrt(self.weights)
-        alone = rng.standard_normal((_DRAWS, len(score))) * np.sqrt(self.own)
-        moved = noise @ apart.T + alone - alone[:, [best]]
-        largest = (moved / np.where(error > 0, error, 1.0)).max(axis=1)
-        q = max(float(np.quantile(largest, confidence)), 0.0)
-        near = score - score[best] <= q * error + 1e-12
-        # Two candidates on the same side of the data have nearly equal slopes, so their difference has little error.
-        # A candidate nearer than one not distinguishable from the best is therefore kept as well.
-        return error, score <= score[near].max()
+def _result(plan: JobPlan, j: int) -> Result:
+    member = plan.columns[j]
+    if member.reason:
+        raise ValueError(member.reason)
+    try:
+        result = pair_result(plan, 0, j)
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise ValueError(f"candidates[{member.label!r}]: {error}") from error
+    if result.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    return result
 
 
-def _quietly(process: ChainOrData) -> Model:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return fit(process)
+def _halves(result: Result) -> Floats:
+    """Distances of half-samples; the splits of the data are the same for all candidates."""
+    assert isinstance(result.details, EstimateDetails)
+    assert result.details.half_values is not None
+    return result.details.half_values
 
 
-def _table(cost: Any, x: ChainOrData, y: ChainOrData) -> Any:
-    from somcot import costs
+def _uncut(result: Result) -> float:
+    assert result.estimate is not None
+    assert result.estimate.uncut is not None
+    return result.estimate.uncut
 
-    return costs.between(cost, x, y)
+
+def _near(halves: Floats, score: Floats, best: int, confidence: float) -> tuple[Floats, Bools]:
+    """Standard errors of the differences from the best, and which candidates are not distinguishable from it."""
+    apart = halves - halves[best]
+    apart = apart - apart.mean(axis=1, keepdims=True)
+    error = apart.std(axis=1, ddof=1)
+    # Random combinations of the deviations of half-samples have their covariance.
+    draws = np.random.default_rng(0).standard_normal((_DRAWS, halves.shape[1])) / np.sqrt(halves.shape[1] - 1)
+    largest = (draws @ apart.T / np.where(error > 0, error, 1.0)).max(axis=1)
+    q = max(float(np.quantile(largest, confidence)), 0.0)
+    near = score - score[best] <= q * error + 1e-12
+    # Two candidates on the same side of the data move together, so their difference has little error. A candidate
+    # nearer than one that is not distinguishable from the best is therefore kept as well.
+    return error, score <= score[near].max()

@@ -21,7 +21,7 @@ from somcot.plumbing.linear_systems import _fixed_point, _flood, _krylov, _trans
 
 __all__ = [
     "Small", "iterate_small", "mean_cost", "new_bases", "occupancy", "rows_of", "small_problem", "start_value",
-    "unit_of", "with_rows",
+    "unit_of",
 ]  # fmt: skip
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -94,12 +94,6 @@ def small_problem(x, y, unit, n_x, n_y, cost, discount):
     for s in range(starts_x * starts_y):
         pair_x[n + s], pair_y[n + s] = n_x + s // starts_y, n_y + s % starts_y
     return Small(x, y, unit, pair_x, pair_y, index, n, cost, discount)
-
-
-@kernel
-def with_rows(p, x, y):
-    """The same problem with other probabilities on the same entries."""
-    return Small(x, y, p.unit, p.pair_x, p.pair_y, p.place, p.n, p.cost, p.discount)
 
 
 @kernel

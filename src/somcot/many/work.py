@@ -11,18 +11,14 @@ from somcot import costs
 from somcot.api import distance
 from somcot.chains import Support
 from somcot.core.pairs import cut
-from somcot.inference.bias_correction import Evidence, Halves, corrected, interval
+from somcot.inference.estimate import Joint, estimate
 from somcot.inference.permutation import same_process
-from somcot.inference.pooled_episodes import PooledRows, known_starts_differ
-from somcot.inference.pooling import Pooled, pool
-from somcot.inference.statistics import METRIC_TOLERANCE, Slope, slope, slope_at
 from somcot.many.batch import BatchValues, Tasks, compare, pack, tables
 from somcot.many.members import Member, cost_between
-from somcot.many.plan import DATA, EXACT, ORDINARY, JobPlan, MatrixSettings, Units, units_of
-from somcot.many.small_solver import iterate_small, new_bases, rows_of, small_problem, unit_of
+from somcot.many.plan import DATA, EXACT, ORDINARY, JobPlan, Units, units_of
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.notes import Note
-from somcot.result import Bounds, Result, Status
+from somcot.result import Result, Status
 from somcot.samples import Samples
 
 __all__ = [
@@ -30,74 +26,13 @@ __all__ = [
     "CostBook",
     "MatrixCells",
     "empty",
-    "guarded",
     "joined",
-    "needs_guard",
+    "pair_result",
     "run",
     "single",
     "single_pair",
     "with_pvalue",
 ]
-
-
-# --- Permutation test behind the lower end of an interval: transitions are permuted row by row
-
-_GUARD = 39  # permutations behind the lower end of an interval, as for a single distance
-
-
-def needs_guard(ends: Bounds, evidence: Evidence) -> bool:
-    """Whether the lower end is above 0, but close enough to need a test."""
-    return ends.low > 0.0 and evidence.plugin - 1.25 * evidence.gap - 6.0 * evidence.error <= 0.0
-
-
-def guarded(
-    ends: Bounds, x: Member, y: Member, cost: Floats, options: MatrixSettings, where: tuple[int, int]
-) -> Bounds:
-    """Extend the interval to 0 if a row-wise permutation test does not distinguish the processes.
-
-    As for a single distance, with single transitions in place of whole episodes: the counts, which are made once per
-    data set, suffice for that.
-    """
-    assert x.model is not None
-    assert y.model is not None
-    one, other = x.model.samples, y.model.samples
-    if one is None or other is None or known_starts_differ(one, other):
-        return ends
-    pooled_rows = PooledRows.of(one, other)
-    measure = _measure(pooled_rows, _in_order_of(pooled_rows, x, cost), options.discount)
-    rng = np.random.default_rng([options.seed, 1 + where[0], 1 + where[1]])
-    p, q = (
-        pooled_rows.shares_of(counts[None, :])
-        for counts in (pooled_rows.observed, pooled_rows.total - pooled_rows.observed)
-    )
-    first, second = pooled_rows.permuted(rng, _GUARD)
-    values = measure.of_many(pooled_rows.support, np.concatenate([p, first]), np.concatenate([q, second]))
-    as_far = int((values[1:] >= values[0] - 1e-9).sum())
-    return ends if (1 + as_far) / (_GUARD + 1) <= 0.05 else Bounds(0.0, ends.high)
-
-
-def _measure(pooled_rows: PooledRows, cost: Floats, discount: float) -> Slope:
-    """As `statistics.slope`, but on the kernels of the batch, which are compiled already."""
-    only, n = pack([pooled_rows.support]), len(cost)
-    unit = unit_of(0, only)
-    rows = rows_of(0, only, (1 << 61) // unit)
-    problem = small_problem(rows, rows, unit, n, n, cost, discount)
-    bases, V = new_bases(problem), np.empty(problem.n)
-    iterated = iterate_small(
-        problem, cost.copy(), V, bases, bases, METRIC_TOLERANCE, np.zeros(1), np.ones(1)
-    )  # fmt: skip
-    if iterated[0] != 0:
-        return slope(pooled_rows, cost, discount, threads=1)
-    table = np.zeros_like(cost)
-    table[problem.pair_x[:-1], problem.pair_y[:-1]] = V
-    return slope_at(table, pooled_rows.support, cost, discount)
-
-
-def _in_order_of(pooled_rows: PooledRows, x: Member, cost: Floats) -> Floats:
-    assert x.model is not None
-    place = {label: i for i, label in enumerate(x.model.chain.states)}
-    order = [place[label] for label in pooled_rows.pooled.states]
-    return np.ascontiguousarray(cost[np.ix_(order, order)])
 
 
 # --- Cells of the matrix filled by a job
@@ -161,20 +96,13 @@ class CostBook:
 _PERMUTATIONS = 999  # maximum number behind a p-value; a pair of equal processes stops after a few dozen
 
 
-def single_pair(plan: JobPlan, i: int, j: int) -> MatrixCells:
-    """One pair solved by `somcot.distance`; an error is recorded in its cell."""
-    options, x, y = plan.options, plan.rows[i], plan.columns[j]
+def single_pair(plan: JobPlan, i: int, j: int, *, threads: int | None = None) -> MatrixCells:
+    """One pair, as `somcot.distance` with the same seed; an error is recorded in its cell."""
+    x, y = plan.rows[i], plan.columns[j]
     row = np.full(len(FIELDS), np.nan)
     data = x.is_data or y.is_data
     try:
-        result = distance(
-            *_compared(plan, x, y),
-            discount=options.discount,
-            method=options.method,
-            confidence=options.level if options.method == "auto" and data else None,
-            rng=np.random.default_rng([options.seed, 1 + i, 1 + j]),
-            **_of_vectors(plan),
-        )
+        result = pair_result(plan, i, j, threads=threads)
     except Exception as error:  # from the solver or from a user's function
         return empty(i, j, error)
     if result.status is Status.INTERRUPTED:
@@ -188,6 +116,21 @@ def single_pair(plan: JobPlan, i: int, j: int) -> MatrixCells:
         if result.estimate.uncut is not None and result.continuous is None:  # whose `uncut` is not corrected
             row[5] = result.estimate.uncut
     return with_pvalue(plan, single(i, j, row, _doubt(result)), x, y)
+
+
+def pair_result(plan: JobPlan, i: int, j: int, *, threads: int | None = None) -> Result:
+    """The result of one pair; intervals that hold jointly use the bar of the plan."""
+    options, x, y = plan.options, plan.rows[i], plan.columns[j]
+    data = x.is_data or y.is_data
+    confidence = options.confidence if options.estimated and data else None
+    arguments: dict[str, Any] = {"discount": options.discount, "confidence": confidence, "rng": options.seed}
+    if options.n_joint > 1 and confidence is not None and plan.points is None:
+        joint = Joint(options.n_joint, plan.bars.get((i, j)))
+        return estimate(*_compared(plan, x, y), **arguments, threads=threads, joint=joint)
+    one, other, cost = _compared(plan, x, y)
+    if options.estimated and data and plan.points is None:
+        arguments["threads"] = threads
+    return distance(one, other, cost, method=options.method, **arguments, **_of_vectors(plan))
 
 
 def _compared(plan: JobPlan, x: Member, y: Member) -> tuple[Any, Any, Any]:
@@ -215,7 +158,6 @@ def with_pvalue(plan: JobPlan, cell: MatrixCells, x: Member, y: Member) -> Matri
         return cell
     if not isinstance(x.process, Samples) or not isinstance(y.process, Samples):
         return cell._replace(reasons=cell.reasons or {0: "no p-value: whole episodes are permuted; pass Samples"})
-    rng = np.random.default_rng([plan.options.seed, 1 + int(cell.i[0]), 1 + int(cell.j[0]), 1])
     try:
         test = same_process(
             x.process,
@@ -223,7 +165,7 @@ def with_pvalue(plan: JobPlan, cell: MatrixCells, x: Member, y: Member) -> Matri
             plan.cost,
             discount=plan.options.discount,
             n_permutations=_PERMUTATIONS,
-            rng=rng,
+            rng=plan.options.seed,
             threads=1,
         )
     except Exception as error:  # the cell keeps its distance
@@ -292,7 +234,7 @@ def _exact(plan: JobPlan, jobs: Ints) -> list[tuple[int, MatrixCells]]:
             n_starts.append(kernel.n_starts)
         cost.append(book.number(plan.rows[one.members[0]], plan.columns[other.members[0]]))
         begin.append(begin[-1] + one.n_starts * other.n_starts)
-    values = _compare(plan, (x, y, cost, begin), pack(supports, n_starts), book, [], None)
+    values = _compare(plan, (x, y, cost, begin), pack(supports, n_starts), book)
     answers = []
     for k, job in enumerate(jobs):
         one, other = plan.kernels_x[plan.a[job]], plan.kernels_y[plan.b[job]]
@@ -307,7 +249,7 @@ def _exact_cells(plan: JobPlan, job: int, spots: Ints, solved: BatchValues, unit
     if solved.status[spots].any():  # rounding, or too many iterations: solve the pair separately
         return joined([single_pair(plan, i, j) for i, j in cells])
     fields = np.full((len(cells), len(FIELDS)), np.nan)
-    data = plan.options.n_splits == 0
+    data = not plan.options.estimated
     for column, values in ((0, solved.distance), (5, solved.distance)):
         fields[:, column] = np.clip(units.offset + units.scale * values[spots], units.offset, units.most)
     low, high = (units.offset + units.scale * ends[spots] for ends in (solved.low, solved.high))
@@ -321,98 +263,15 @@ def _exact_cells(plan: JobPlan, job: int, spots: Ints, solved: BatchValues, unit
 
 
 def _data(plan: JobPlan, jobs: Ints) -> list[tuple[int, MatrixCells]]:
-    """Recordings against recordings or chains: the corrected estimate, as in `distance`."""
-    book = CostBook(plan)
-    place: dict[int, int] = {}
-    members: list[Member] = []
-
-    def number(member: Member) -> int:
-        if id(member) not in place:
-            place[id(member)] = len(members)
-            members.append(member)
-        return place[id(member)]
-
-    pairs = [(plan.rows[plan.a[job]], plan.columns[plan.b[job]]) for job in jobs]
-    x, y = [number(one) for one, _ in pairs], [number(other) for _, other in pairs]
-    cost = [book.number(one, other) for one, other in pairs]
-    pooled = [_pool(one, other, book.units[k]) for (one, other), k in zip(pairs, cost, strict=True)]
-    supports = pack([m.support for m in members])
-    values = _compare(plan, (x, y, cost, list(range(len(jobs) + 1))), supports, book, members, pooled)
-    answers = []
-    for k, job in enumerate(jobs):
-        try:
-            cell = _data_cell(plan, int(job), values, k, book.units[cost[k]], pooled[k] is not None)
-        except Exception as error:  # a failure of one pair must not end the run
-            cell = empty(int(plan.a[job]), int(plan.b[job]), error)
-        answers.append((int(job), cell))
-    return answers
+    """Estimates from data, on one thread each: jobs run side by side."""
+    return [(int(job), single_pair(plan, int(plan.a[job]), int(plan.b[job]), threads=1)) for job in jobs]
 
 
 def _compare(
-    plan: JobPlan,
-    lists: tuple[list[int], list[int], list[int], list[int]],
-    supports: Any,
-    book: CostBook,
-    members: list[Member],
-    pooled: list[Pooled | None] | None,
+    plan: JobPlan, lists: tuple[list[int], list[int], list[int], list[int]], supports: Any, book: CostBook
 ) -> BatchValues:
     x, y, cost, begin = (np.array(part, dtype=np.int64) for part in lists)
-    n_splits = 0 if pooled is None else plan.options.n_splits
-    has = np.array([p is not None for p in pooled or [None] * len(x)], dtype=np.bool_)
-    counts = [m.model.counts for m in members if m.model is not None]
-    tasks = Tasks(
-        x, y, cost,
-        np.where(has, 2 * (np.cumsum(has) - 1), -1).astype(np.int64),
-        np.ascontiguousarray(begin[:-1]),
-        supports,
-        pack([s for m in members for s in _halves(m, n_splits)]),
-        pack([side for p in pooled or [] if p is not None for side in (p.x, p.y)]),
-        np.concatenate(counts).astype(np.float64) if counts else np.zeros(0),
-        tables([units.unit for units in book.units]),
-    )  # fmt: skip
+    tasks = Tasks(x, y, cost, np.ascontiguousarray(begin[:-1]), supports, tables([units.unit for units in book.units]))
     values = BatchValues(*(np.full(int(begin[-1]), np.nan) for _ in BatchValues._fields))
-    careful = plan.options.discount > _CAREFUL
-    compare(0, len(x), tasks, plan.options.discount, n_splits, careful, values)
+    compare(0, len(x), tasks, plan.options.discount, plan.options.discount > _CAREFUL, values)
     return values
-
-
-def _halves(member: Member, n_splits: int) -> list[Support]:
-    support = member.support
-    if not member.is_data:
-        return [support] * (2 * n_splits)
-    return [Support(support.indptr, support.indices, row) for row in member.halves]
-
-
-def _pool(x: Member, y: Member, units: Units) -> Pooled | None:
-    assert x.model is not None
-    assert y.model is not None
-    if x.model.chain.states != y.model.chain.states or units.unit.diagonal().max() > 0.0:
-        return None
-    return pool(x.model, y.model, np.arange(x.model.chain.n_states))
-
-
-def _data_cell(plan: JobPlan, job: int, values: BatchValues, k: int, units: Units, matched: bool) -> MatrixCells:
-    i, j = int(plan.a[job]), int(plan.b[job])
-    x, y = plan.rows[i], plan.columns[j]
-    if values.status[k]:
-        return single_pair(plan, i, j)
-    evidence = Evidence(
-        float(values.distance[k]),
-        float(np.sqrt(values.variance[k])),
-        x.saturation + y.saturation,
-        Halves(float(values.gap[k]), float(values.half[k]), float(values.value[k])),
-        float(values.pooled[k]) if matched else None,
-    )
-    row = np.full(len(FIELDS), np.nan)
-    row[0], row[1], row[5] = (
-        units.to_user(corrected(evidence)),
-        units.to_user(evidence.plugin),
-        units.offset + units.scale * evidence.uncut,
-    )
-    row[4] = units.scale * evidence.error
-    if plan.options.level is not None:
-        ends = interval(evidence, plan.options.level)
-        if matched and needs_guard(ends, evidence):
-            ends = guarded(ends, x, y, units.unit, plan.options, (i, j))
-        row[2], row[3] = (units.to_user(end) for end in ends)
-    return with_pvalue(plan, single(i, j, row), x, y)

@@ -104,6 +104,7 @@ def _solve(x: MDP, y: MDP | None, discount: float, lax: bool, threads: int | Non
 
     x, y = plain("x", check_mdp("x", x)), None if y is None or y is x else plain("y", check_mdp("y", y))
     loose = check_flag("lax", lax)
+    # The lax metric matches actions by itself, so only the ordinary one needs common labels.
     other = x if y is None else y if loose else with_actions_of(x, y)
     game = Game(x.support, other.support, x.rewards, other.rewards, check_discount(discount), other is x)
     return (any_actions.solve_lax if loose else solve)(game, threads=threads)
@@ -119,6 +120,7 @@ def with_actions_of(x: MDP, y: MDP) -> MDP:
             f"y: its actions are not those of x ({y.n_actions} and {x.n_actions} of them; {lone!r} is in only one); "
             "give corresponding actions equal labels: MDP(..., actions=...)"
         )
+    # Actions are matched by label, so their order may differ.
     order = [y.actions.index(action) for action in x.actions]
     if isinstance(y, RecordedMDP):
         steps = (y.now, np.argsort(order)[y.action].astype(np.int32), y.following, y.reward)
@@ -210,14 +212,18 @@ def aggregate(mdp: MDP, *, discount: float, epsilon: float | None = None, n_clas
     discount = check_discount(discount)
     radius, most = _check_size(check_mdp("mdp", mdp), epsilon, n_classes)
     mdp = plain("mdp", mdp)
+    # The upper ends decide: a radius must hold for the true distances.
     low, high = bracket(mdp, discount=discount)
+    # Up to rounding, so that epsilon = 0 merges states at distance 0.
     centres, labels = _classes(high, radius + float((high - low).max()), most)
     merged = _merge(mdp, centres, labels)
     V, actions = best(merged, discount)
     policy = tuple(mdp.actions[a] for a in actions)
     lifted = tuple(policy[k] for k in labels)
     value = _apart(mdp, merged, labels, discount)
+    # Under the fixed policy both processes are chains, written as processes with one action.
     followed = _apart(_follow(mdp, lifted), _follow(merged, policy), labels, discount)
+    # |V* - V_policy| by the triangle inequality, through the value of the class.
     return Aggregation(labels, merged, lifted, value, value + followed + shortfall(merged, discount, V, actions))
 
 
@@ -238,18 +244,20 @@ def _check_size(mdp: MDP, epsilon: float | None, n_classes: int | None) -> tuple
 
 def _classes(distances: Floats, radius: float, most: int) -> tuple[list[int], NDArray[np.int64]]:
     """Centres, each the state farthest from those before, and the class of each state: that of its nearest centre."""
+    # The first centre is the state with the smallest eccentricity.
     centres = [int(distances.max(axis=1).argmin())]
     nearest = distances[centres[0]]
     while nearest.max() > radius and len(centres) < most:
         centres.append(int(nearest.argmax()))
         nearest = np.minimum(nearest, distances[centres[-1]])
-    centres.sort()
+    centres.sort()  # classes are numbered in the order of the states
     return centres, distances[:, centres].argmin(axis=1)
 
 
 def _merge(mdp: MDP, centres: list[int], labels: NDArray[np.int64]) -> MDP:
     """The aggregated process: each class has the mean transitions and rewards of its members."""
     member = np.eye(len(centres))[labels]
+    # Means over the members; `member` sums over the classes of the next state.
     share = (member / member.sum(axis=0)).T
     return MDP(
         np.einsum("ks,sat,tl->kal", share, mdp.transitions, member, optimize=True),

@@ -94,7 +94,9 @@ class MDP:
         """The positive probabilities: row ``s * n_actions + a``, and the initial distribution last."""
         table = self.transitions.reshape(-1, self.n_states)
         rows, columns = np.nonzero(table)
+        # Last row, as in the support of a chain.
         start = np.flatnonzero(self.initial)
+        # One row per state and action, so that one sweep covers all actions.
         ends = np.cumsum(np.bincount(rows, minlength=len(table)))
         return Support(
             np.concatenate([[0], ends, [len(columns) + len(start)]]).astype(np.int64),
@@ -180,12 +182,14 @@ def policy_law(mdp: MDP, policy: Any) -> Floats:
     """The probability of each action in each state, (n, n_actions)."""
     n, n_actions = mdp.rewards.shape
     # Labels are looked up first: an array would convert mixed labels to text and split tuples.
+    # Before NumPy: an array of mixed labels would become text.
     named = isinstance(policy, Sequence) and all(isinstance(a, Hashable) and a in mdp.actions for a in policy)
     if not named and np.ndim(policy) == 2:
         return _check_law(mdp, real_array("policy", policy, 2))
     chosen = list(policy) if named else np.asarray(policy).tolist()
     if not isinstance(chosen, list) or len(chosen) != n:
         last = (
+            # Readers add "terminated" as a last state, which policies of the original process do not know.
             f"; the last state is {mdp.states[-1]!r}, where any action will do"
             if mdp.states[-1] == "terminated"
             else ""
@@ -214,6 +218,7 @@ def _check_law(mdp: MDP, shares: Floats) -> Floats:
 
 def _action(mdp: MDP, state: int, action: Any) -> int:
     """Position of an action: its label, or an index where no label matches."""
+    # True equals 1 in Python; as an action it is a mistake.
     if action in mdp.actions and not isinstance(action, bool):
         return mdp.actions.index(action)
     if isinstance(action, int) and not isinstance(action, bool) and 0 <= action < mdp.n_actions:
@@ -267,11 +272,14 @@ def best(mdp: MDP, discount: float) -> tuple[Floats, NDArray[np.int64]]:
     from somcot.plumbing.linear_systems import Kernel, discounted_value  # compiled code, loaded when used
 
     states = np.arange(mdp.n_states)
+    # Greedy in the immediate reward, a cheap start of policy iteration.
     actions = mdp.rewards.argmax(axis=1)
     V = np.zeros(mdp.n_states)
+    # The largest possible value, which sets the scale of rounding.
     size = float(np.abs(mdp.rewards).max()) / (1.0 - discount)
     before = -np.inf
     while True:
+        # Policy evaluation, exactly.
         kernel = Kernel.from_matrix(mdp.transitions[states, actions])
         V = discounted_value(kernel, mdp.rewards[states, actions], discount, V)
         worth = action_values(mdp, discount, V)

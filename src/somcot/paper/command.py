@@ -56,20 +56,21 @@ section { margin-bottom: 3rem; }
 
 
 def index_page(results: Sequence[tuple[Experiment, Record]]) -> str:
-    """HTML that refers to ``NAME.png``, ``NAME.svg`` and ``NAME.json`` beside it."""
+    """HTML that refers to ``NAME.png``, ``NAME.svg`` and ``NAME.json`` in the same folder."""
     return _HEAD + "\n".join(_section(*result) for result in results) + "\n</body>\n</html>\n"
 
 
 def _section(experiment: Experiment, record: Record) -> str:
     name = experiment.name
     rows = "\n".join(_row(check) for check in record.checks)
+    # The command that makes this figure again.
     options = " --quick" * (record.settings == experiment.quick) + f" --seed {record.seed}" * (record.seed != 0)
     return f"""<section id="{name}">
 <h2>{escape(experiment.title)}</h2>
 <figure><a href="{name}.svg"><img src="{name}.png" alt="{escape(experiment.title)}"></a></figure>
 <p>{escape(experiment.see)}</p>
 <table>
-<tr><th>acceptance figure</th><th>reached</th><th>expected</th><th></th></tr>
+<tr><th>acceptance figure</th><th>value</th><th>expected</th><th></th></tr>
 {rows}
 </table>
 <p><a href="{name}.json">numbers</a> · seed {record.seed} · <code>somcot reproduce {name}{options}</code></p>
@@ -90,7 +91,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 class Name(enum.StrEnum):
-    """What can be reproduced."""
+    """Names of the experiments."""
 
     ENCODER = "encoder"
     SELECTION = "selection"
@@ -116,6 +117,7 @@ def reproduce(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    # Before anything is computed: without a display Matplotlib would fail at the end.
     _without_screen()
     _prepare(out)
     console = Console(stderr=True)
@@ -127,6 +129,7 @@ def reproduce(
         with Progress(*columns, console=console) as progress:
             task = progress.add_task(key, total=None)
 
+            # Defaults bind the present progress bar; a closure would see the last one.
             def report(done: int, total: int, progress: Progress = progress, task: Any = task) -> None:
                 progress.update(task, completed=done, total=total)
 
@@ -146,6 +149,7 @@ def produce(
     out.mkdir(parents=True, exist_ok=True)
     record = experiment.run(experiment.quick if quick else experiment.full, seed, report)
     figure = experiment.plot(record)
+    # Numbers first: a failing plot must not lose hours of computing.
     write_bytes(out / f"{experiment.name}.json", f"{record.to_json()}\n".encode())
     style.save(figure, out, experiment.name)
     _close(figure)
@@ -156,6 +160,7 @@ def _prepare(out: Path) -> None:
     """Create the folder, and check before the computation that it can be written."""
     try:
         out.mkdir(parents=True, exist_ok=True)
+        # An actual file: permissions alone do not show full disks and read-only mounts.
         with tempfile.TemporaryFile(dir=out):
             pass
     except (FileExistsError, NotADirectoryError):

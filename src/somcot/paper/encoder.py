@@ -1,7 +1,7 @@
 """Encoder and decoder maps of a walk and its noisy copy (the paper's first figure).
 
-X is the fair walk on n states, Y the same walk with every state split into B meaningless variants, at distance 0. The
-averaged lambda_X(y | x) and lambda_Y(x | y) should find the blocks without being told about them.
+X is the fair walk on n states, Y the same walk with every state split into B copies, at distance 0. The averaged
+lambda_X(y | x) and lambda_Y(x | y) should recover the blocks, which the algorithm does not know.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["EXPERIMENT", "EncoderSettings", "plot", "run"]
+__all__ = ["EXPERIMENT", "EncoderSettings", "block_scores", "plot", "run"]
 
 METHODS = {"somcot": "SOMCOT,\npaper's rates", "counted": "SOMCOT,\ndefault", "default": "estimate\nfrom data"}
 
 
 @dataclass(frozen=True)
 class EncoderSettings:
-    """The paper's settings; one map per number of steps."""
+    """The paper's settings; one pair of maps per number of steps."""
 
     n_states: int = 10
     n_copies: int = 5
@@ -38,7 +38,7 @@ class EncoderSettings:
 
 
 def run(settings: EncoderSettings, seed: int = 0, report: Report | None = None) -> Record:
-    """Both maps from the same samples: SOMCOT at the paper's rates and by default, and the estimate from data."""
+    """Both maps, by three methods on the same samples: SOMCOT at the paper's rates, SOMCOT by default, the estimate."""
     x = random_walk(settings.n_states)
     y = block_chain(x, settings.n_copies)
     cost = walk_cost(settings.n_states, settings.n_copies)
@@ -51,7 +51,8 @@ def run(settings: EncoderSettings, seed: int = 0, report: Report | None = None) 
             "default": default_estimate(pair, cost, settings.rates.discount),
         }
         return {
-            name: {"distance": r.distance, "encoder": r.encoder, "decoder": r.decoder} | _scores(r.encoder, r.decoder)
+            name: {"distance": r.distance, "encoder": r.encoder, "decoder": r.decoder}
+            | block_scores(r.encoder, r.decoder)
             for name, r in results.items()
         }
 
@@ -65,10 +66,11 @@ def run(settings: EncoderSettings, seed: int = 0, report: Report | None = None) 
     return Record("encoder", settings, seed, data, tuple(_checks(settings, data)))
 
 
-def _scores(encoder: Floats, decoder: Floats) -> dict[str, float]:
+def block_scores(encoder: Floats, decoder: Floats) -> dict[str, float]:
     """Mass on the right block (chance 1 / n_x), and the share of states whose heaviest block is the right one."""
     n = len(encoder)
-    to_block = encoder.reshape(n, n, -1).sum(axis=2)
+    # State (x, b) has index x * B + b, so blocks are contiguous.
+    to_block = encoder.reshape(n, n, -1).sum(axis=2)  # mass per block
     from_copy = decoder.reshape(n, -1, n)
     right = np.arange(n)
     return {
@@ -80,7 +82,7 @@ def _scores(encoder: Floats, decoder: Floats) -> dict[str, float]:
 
 
 def _checks(settings: EncoderSettings, data: dict[str, Any]) -> list[FigureCheck]:
-    """Each must hold for the worst of the seeds."""
+    """Acceptance figures; unless they are means, the worst seed counts."""
     at = {n: i for i, n in enumerate(settings.n_steps)}
 
     def worst(method: str, score: str, n: int) -> float:
@@ -95,11 +97,13 @@ def _checks(settings: EncoderSettings, data: dict[str, Any]) -> list[FigureCheck
             "default, N = 1e4: right heaviest block, decoder", worst("default", "decoder_top", 10_000), ">=", 1.0
         ),
     ]
+    # The quick settings have no long runs, and short ones are not expected to pass.
     if 100_000 not in at:
         return checks
     # Over 17 seeds 0.4 to 0.9, once below 0.5: a run is chaotic in floating point, so the mean decides.
     found = data["somcot"]["encoder_top"][:, at[100_000]]
     decoder = data["somcot"]["decoder_mass"]
+    # The smallest gain over the seeds.
     gain = float((decoder[:, at[100_000]] - decoder[:, at[1_000]]).min())
     return [
         FigureCheck(
@@ -122,6 +126,7 @@ def plot(record: Record) -> Figure:
 
     settings: EncoderSettings = record.settings
     n_maps = len(settings.n_steps)
+    # Two maps and a narrow gap for each number of steps; the last gap is left out.
     widths = [1.0, 1.0, 0.15] * n_maps
     with style.styled():
         figure = plt.figure(figsize=(style.WIDE * (0.2 + 0.8 * n_maps / 3), 5.2), layout="constrained")
@@ -131,6 +136,7 @@ def plot(record: Record) -> Figure:
                 maps = {which: record.data[method][which][i] for which in ("encoder", "decoder")}
                 axes = [figure.add_subplot(grid[row, 3 * i + j]) for j in range(2)]
                 # Scaled so that a perfect map of either kind is 1 on the right blocks.
+                # n_copies: the mass of a block is spread over its copies.
                 _map(axes[0], settings.n_copies * maps["encoder"].T, settings.n_copies)
                 image = _map(axes[1], maps["decoder"], settings.n_copies)
                 _label(axes, method, n_steps, outer=(row == 0, row == len(METHODS) - 1, i == 0))
@@ -168,9 +174,9 @@ def _label(axes: list[Axes], method: str, n_steps: int, outer: tuple[bool, bool,
 EXPERIMENT = Experiment(
     "encoder",
     "Encoder-decoder maps of a block chain",
-    "With more samples the mass gathers in the blocks on the diagonal. SOMCOT at the paper's rates is sharp at the "
-    "walls and blurred in the middle. Its default finds every block from 10,000 transitions on, a little blurred. "
-    "The estimate from data finds every block from ten thousand transitions on, almost without blur.",
+    "With more samples the mass concentrates in the blocks on the diagonal. SOMCOT at the paper's rates is sharp at "
+    "the walls and blurred in the middle. Its default finds every block from 10,000 transitions on, a little blurred. "
+    "The estimate from data finds every block from 10,000 transitions on, almost without blur.",
     EncoderSettings(),
     EncoderSettings(n_seeds=3),
     run,

@@ -1,4 +1,4 @@
-"""One look for all figures: sizes and type of a printed page, colours that survive colour blindness."""
+"""Experiments and their records, and the common style of all figures."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Report = Callable[[int, int], None]
 
 
 class FigureCheck(NamedTuple):
-    """One acceptance figure: what was measured against what a correct implementation shows.
+    """One acceptance figure: a measured value and its limit for a correct implementation.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class FigureCheck(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """Everything behind one figure: settings, seed, numbers, acceptance figures."""
+    """The data of one figure: settings, seed, numbers, acceptance figures."""
 
     name: str
     settings: Any
@@ -97,13 +97,14 @@ class Record:
             "checks": checks,
             "data": self.data,
         }
+        # One line per part, so that differences between two runs are readable.
         lines = (f" {json.dumps(key)}: {json.dumps(_plain(part))}" for key, part in content.items())
         return "{\n" + ",\n".join(lines) + "\n}"
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A figure of the paper: two settings (the paper's and a quick one), how to compute it, how to draw it."""
+    """A figure of the paper: its full and quick settings, and the functions that compute and draw it."""
 
     name: str
     title: str
@@ -125,6 +126,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return _plain(value.item())
     if isinstance(value, float):
+        # JSON has no NaN, and digits beyond six are noise.
         return float(f"{value:.6g}") if np.isfinite(value) else None
     return value
 
@@ -169,6 +171,7 @@ def styled() -> Iterator[None]:
 
 def band(ax: Axes, x: Floats, values: Floats, *, color: str, label: str, marker: str = "o") -> None:
     """The mean over seeds (first axis) as a line, their range as a band."""
+    # The range of the seeds, not a standard error: there are few of them.
     ax.fill_between(x, values.min(axis=0), values.max(axis=0), color=color, alpha=0.2, linewidth=0)
     ax.plot(x, values.mean(axis=0), marker=marker, color=color, label=label)
 
@@ -188,6 +191,7 @@ def power(number: float) -> str:
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write the figure as PNG and SVG."""
+    # Without a date equal runs write equal files.
     kinds: dict[str, dict[str, Any]] = {"png": {"dpi": 300}, "svg": {"metadata": {"Date": None}}}
     for kind, options in kinds.items():
         content = io.BytesIO()

@@ -48,6 +48,7 @@ class Pair(NamedTuple):
     @classmethod
     def draw(cls, x: MarkovChain, y: MarkovChain, n: int, discount: float, rng: np.random.Generator) -> Pair:
         """Draw n transitions of each chain from its discounted occupancy."""
+        # Independent samples of the occupancy, as the paper assumes.
         return cls(x.sample_occupancy(n, discount, rng=rng), y.sample_occupancy(n, discount, rng=rng))
 
     def first(self, n: int) -> Pair:
@@ -80,6 +81,7 @@ class TableRow:
             dual_step=self.dual_step,
             decay=self.decay,
             batch_size=self.batch_size,
+            # The paper averages all iterates; the package's default would drop the first half.
             average=1.0,
             support=support,
             order="recorded",
@@ -90,6 +92,7 @@ class TableRow:
         """SOMCOT as it runs without rates, on the same transitions: counted, and solved on the counted chains."""
         from somcot.solvers import somcot as algorithm  # as above
 
+        # Transitions are used in the recorded order, as in the paper's run, so that both methods see the same data.
         with few_data_expected():
             result = algorithm.solve(
                 pair.x, pair.y, cost, discount=self.discount, n_steps=n_steps, batch_size=self.batch_size,
@@ -124,11 +127,13 @@ def sweep(
     >>> sweep(lambda case, rng: case * int(rng.integers(1, 2)), [1, 2, 3], seeds=[0, 1])
     [[1, 2, 3], [1, 2, 3]]
     """
+    # The name, not the object: seeds must not depend on addresses or the order of definitions.
     key = zlib.crc32(getattr(function, "__name__", "").encode())
     outcomes: list[list[Outcome]] = []
     for row, seed in enumerate(seeds):
         outcomes.append([])
         for i, case in enumerate(cases):
+            # Also independent of how many other cases there are.
             outcomes[-1].append(function(case, np.random.default_rng([seed, i, key])))
             if report is not None:
                 report(row * len(cases) + i + 1, len(seeds) * len(cases))
@@ -174,6 +179,7 @@ class Choice(NamedTuple):
         """Select among the candidates."""
         with few_data_expected():
             found = somcot.select_model(data, candidates, cost, discount=discount, rng=0)
+        # Columns of the table, as arrays over the candidates.
         rows = ((row.distance, row.plugin, float(row.inside)) for row in found.table)
         return cls(*np.array(list(rows)).T)
 
@@ -186,7 +192,7 @@ def _whole(result: Result) -> Result:
 
 
 def _not_converged_expected(solve: Callable[..., Result], *given: Any, **options: Any) -> Result:
-    """Run Algorithm 2 at the paper's rates without its warning: how far it gets is what the figures show."""
+    """Run Algorithm 2 at the paper's rates without its warning: the figures show how far it gets."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return solve(*given, **options)
@@ -194,7 +200,7 @@ def _not_converged_expected(solve: Callable[..., Result], *given: Any, **options
 
 @contextmanager
 def few_data_expected() -> Iterator[None]:
-    """No warnings about states that were seen once or never: common at the small sample sizes of the figures."""
+    """Suppress warnings about rarely seen states, which are common at the small sample sizes of the figures."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnseenStateWarning)
         warnings.simplefilter("ignore", DataWarning)
@@ -236,4 +242,4 @@ def spearman(a: Floats, b: Floats) -> float:
     """
     from scipy.stats import spearmanr
 
-    return round(float(spearmanr(a, b).statistic), 12)
+    return round(float(spearmanr(a, b).statistic), 12)  # so that perfect agreement is exactly 1

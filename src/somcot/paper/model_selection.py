@@ -28,7 +28,7 @@ TRUE_THETA = 0.5
 
 @dataclass(frozen=True)
 class Panel:
-    """A size of chain (the paper names none), numbers of steps to show, and transitions for the default estimator."""
+    """A size of chain (the paper gives none), the numbers of steps shown, and the sample size of the estimate."""
 
     n_states: int
     n_copies: int
@@ -61,6 +61,7 @@ class SelectionSettings:
 def run(settings: SelectionSettings, seed: int = 0, report: Report | None = None) -> Record:
     """The curves: exact, SOMCOT at the paper's rates for each K and by default, and `somcot.select_model`."""
     rates = settings.rates
+    # One unit of progress per candidate and seed, and one per panel and seed.
     sizes = [len(settings.panels) * n * settings.n_seeds for n in (len(settings.thetas), 1)]
     estimating, choosing = stages(report, *sizes)
 
@@ -72,12 +73,13 @@ def run(settings: SelectionSettings, seed: int = 0, report: Report | None = None
         pair = Pair.draw(x, y, max(panel.n_steps) * rates.batch_size, rates.discount, rng)
         return {
             "exact": distance(x, y, cost, discount=rates.discount).distance,
+            # Prefixes of one recording: the curves of different K differ by data added, not by luck.
             "somcot": [rates.run(pair, cost, k).distance for k in panel.n_steps],
             "counted": rates.run_default(pair, cost, max(panel.n_steps)).distance,
         }
 
     def choice(panel: Panel, rng: np.random.Generator) -> Choice:
-        """One recording of the fair walk, one of each candidate, and one question."""
+        """One recording of the fair walk, one of each candidate, and one call of `select_model`."""
         chains = {t: block_chain(random_walk(panel.n_states, t), panel.n_copies) for t in settings.thetas}
         n, gamma = panel.default_samples, rates.discount
         recorded = random_walk(panel.n_states).sample_occupancy(n, gamma, rng=rng)
@@ -95,6 +97,7 @@ def run(settings: SelectionSettings, seed: int = 0, report: Report | None = None
         }
     }  # fmt: skip
     for i, panel in enumerate(settings.panels):
+        # `cases` lists the candidates panel by panel.
         mine = slice(i * len(settings.thetas), (i + 1) * len(settings.thetas))
         data[panel.key] = {
             "exact": np.array([cell["exact"] for cell in outcomes[0][mine]]),
@@ -115,12 +118,14 @@ def _checks(settings: SelectionSettings, data: dict[str, Any]) -> list[FigureChe
         part = data[panel.key]
         worst = float(np.abs(part["default"] - part["exact"]).max())
         name = f"default, N = {panel.default_samples:,}, {panel.key}"
+        # At these sample sizes the default should be right for every seed.
         checks += [FigureCheck(f"{name}: share of seeds with argmin 0.5", hits(part["default"], true), ">=", 1.0)]
         checks += [FigureCheck(f"{name}: largest error", worst, "<=", 0.05)]
         kept = part["inside"]
         checks += [
             FigureCheck(f"{name}: share of seeds with 0.5 in the 90 % set", float(kept[:, true].mean()), ">=", 0.8)
         ]
+        # The limits below were measured for this panel.
         if panel.key != "n=5,B=3" or 10_000 not in panel.n_steps:
             continue
         curves: Floats = part["somcot"][:, :, panel.n_steps.index(10_000)]
@@ -158,6 +163,7 @@ def _curves(ax: Axes, settings: SelectionSettings, panel: Panel, part: dict[str,
         style.band(ax, thetas, part["somcot"][:, :, i], color=style.SOMCOT[i], label=label, marker="osv"[i])
     label = rf"SOMCOT, default, $K = {style.power(max(panel.n_steps))}$"
     style.band(ax, thetas, part["counted"], color=style.CELLS, label=label, marker="^")
+    # Braces, because TeX sets a space after a comma in a formula.
     label = rf"estimate from data, $N = {panel.default_samples:,}$".replace(",0", r"{,}0")
     style.band(ax, thetas, part["default"], color=style.DEFAULT, label=label, marker="D")
     ax.plot(thetas, part["exact"], color=style.EXACT, linestyle="--", label="exact")
@@ -170,7 +176,7 @@ def _curves(ax: Axes, settings: SelectionSettings, panel: Panel, part: dict[str,
 EXPERIMENT = Experiment(
     "selection",
     "Model selection with block chains",
-    "Every curve should have its minimum at theta = 0.5, where the truth is zero. SOMCOT finds it once K is large "
+    "Every curve should have its minimum at theta = 0.5, where the true distance is 0. SOMCOT finds it once K is large "
     "enough, but its values rise past the truth as K grows; the default estimator follows the exact curve.",
     SelectionSettings(),
     SelectionSettings(panels=(Panel(5, 3, (1_000, 10_000), 8_000),), n_seeds=2),

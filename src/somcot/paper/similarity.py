@@ -34,7 +34,7 @@ class WalkInstance(NamedTuple):
 
 @dataclass(frozen=True)
 class SimilaritySettings:
-    """The paper's rates; the default estimator is shown some of the pairs."""
+    """The paper's rates; the estimate is computed for some of the pairs."""
 
     n_states: int = 10
     thetas: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -54,14 +54,18 @@ def run(settings: SimilaritySettings, seed: int = 0, report: Report | None = Non
     """Every pair by the paper's algorithm, the truth twice, and the default estimator on some of the pairs."""
     rates, size = settings.rates, len(settings.instances)
     cost = walk_cost(settings.n_states, last=1.0)
+    # Both directions have the same distance, so one triangle is enough.
     rows, columns = np.triu_indices(size)
+    # Estimates take longer than runs, so only a sample of the pairs gets one; the permutation is that of the seed.
     some = np.random.default_rng(seed).permutation(len(rows))[: settings.default_pairs]
     n_blocks = len(settings.thetas) ** 2
     drawing, running, solving, iterating, estimating = stages(report, size, len(rows), n_blocks, n_blocks, len(some))
 
     def draw(walk: WalkInstance, rng: np.random.Generator) -> Pair:
-        """Two independent samples of one walk, for its place as X and as Y."""
+        """Two independent samples of one walk, one for its role as X and one as Y."""
+        # The paper counts states from 1.
         chain = random_walk(settings.n_states, walk.theta, start=walk.start - 1)
+        # Two samples of each walk: the diagonal compares independent recordings, not a recording with itself.
         return Pair.draw(chain, chain, max(settings.n_steps), rates.discount, rng)
 
     samples = sweep(draw, settings.instances, [seed], drawing)[0]
@@ -111,6 +115,7 @@ def _truth(settings: SimilaritySettings, solve: Callable[[Problem], Floats], rep
     """Distances of all walks; one table over all first states for each pair of biases."""
     cost = walk_cost(settings.n_states, last=1.0)
     places = np.array(settings.starts) - 1
+    # The first state does not matter here: the table covers all of them.
     chains = [random_walk(settings.n_states, theta) for theta in settings.thetas]
 
     def block(pair: tuple[int, int], _: np.random.Generator) -> Floats:
@@ -134,6 +139,7 @@ def _mirror(upper: Floats, size: int) -> Floats:
     """The symmetric matrix with this upper triangle."""
     matrix = np.zeros((size, size))
     matrix[np.triu_indices(size)] = upper
+    # The diagonal is in both triangles, so it is left out of one.
     return np.triu(matrix) + np.triu(matrix, 1).T
 
 
@@ -145,6 +151,7 @@ def _counter_diagonal(matrix: Floats) -> float:
 
 def _checks(settings: SimilaritySettings, data: dict[str, Any]) -> list[FigureCheck]:
     exact: Floats = data["exact"]
+    # What a correct implementation reached, with a margin.
     limits = {1_000: 0.5, 10_000: 0.8}
     checks = [
         FigureCheck(f"Spearman at K = {k:,}", data["spearman"][str(k)], ">=", limits[k])

@@ -50,10 +50,12 @@ def run(settings: StepSizeSettings, seed: int = 0, report: Report | None = None)
         x, y = (random_walk(case.n_states, theta) for theta in settings.thetas)
         cost = walk_cost(case.n_states)
         pair = Pair.draw(x, y, settings.n_steps, gamma, rng)
+        # The decay and the batch size stay those of the table.
         rates = replace(settings.rates, primal_step=case.primal_step, dual_step=case.dual_step)
         return rates.run(pair, cost, settings.n_steps).distance - distance(x, y, cost, discount=gamma).distance
 
     cases = [StepSizeCase(*c) for c in product(settings.n_states, settings.primal_steps, settings.dual_steps)]
+    # Signed errors: the sign of the bias follows beta, which absolute errors would hide.
     errors: Floats = np.array(sweep(error, cases, range(seed, seed + settings.n_seeds), report))
     shape = (settings.n_seeds, len(settings.n_states), len(settings.primal_steps), len(settings.dual_steps))
     data = {"error": errors.reshape(shape), "axes": ["seed", "n", "eta", "beta"]}
@@ -76,13 +78,14 @@ def _checks(settings: StepSizeSettings, data: dict[str, Any]) -> list[FigureChec
 
 
 def plot(record: Record) -> Figure:
-    """Above the absolute error on a log scale, as in the paper; below its sign and size."""
+    """Upper row: absolute error on a logarithmic scale, as in the paper; lower row: signed error."""
     import matplotlib.pyplot as plt
     from matplotlib.colors import LogNorm
 
     settings: StepSizeSettings = record.settings
     signed: Floats = record.data["error"].mean(axis=0)
     absolute: Floats = np.abs(record.data["error"]).mean(axis=0)
+    # A symmetric scale, so that white means no error.
     reach = float(np.abs(signed).max())
     with style.styled():
         size = (style.WIDE, 3.9)
@@ -90,6 +93,7 @@ def plot(record: Record) -> Figure:
             2, len(settings.n_states), figsize=size, sharex=True, sharey=True, squeeze=False, layout="constrained"
         )
         for i, n in enumerate(settings.n_states):
+            # All errors below 0.01 share one colour.
             above = _map(axes[0, i], settings, absolute[i], norm=LogNorm(0.01, 1.0), cmap="cividis")
             below = _map(axes[1, i], settings, signed[i], vmin=-reach, vmax=reach, cmap="RdBu_r")
             axes[0, i].set_title(f"$n = {n}$")
@@ -104,7 +108,7 @@ def plot(record: Record) -> Figure:
 def _map(ax: Axes, settings: StepSizeSettings, values: Floats, **colors: Any) -> Any:
     x, y = np.log10(settings.dual_steps), np.log10(settings.primal_steps)
     image = ax.pcolormesh(_edges(x), _edges(y), values, edgecolors="face", linewidth=0.2, **colors)
-    ax.set_xticks(np.unique(np.ceil(x - 1e-9)))
+    ax.set_xticks(np.unique(np.ceil(x - 1e-9)))  # whole powers of ten; the offset absorbs rounding
     ax.set_yticks(np.unique(np.ceil(y - 1e-9)))
     return image
 
@@ -118,8 +122,8 @@ def _edges(centres: Floats) -> Floats:
 EXPERIMENT = Experiment(
     "steps",
     "Influence of the step sizes",
-    "The valley of small errors is a vertical stripe at beta of 0.1 to 0.3 wherever eta is not tiny: it is beta, not "
-    "its ratio to eta, that decides. Too small a beta underestimates, too large a beta overestimates.",
+    "Errors are small in a vertical stripe at beta of 0.1 to 0.3 unless eta is tiny: beta, not its ratio to eta, "
+    "determines the error. Too small a beta underestimates, too large a beta overestimates.",
     StepSizeSettings(),
     StepSizeSettings(primal_steps=(0.01, 0.1, 1.0, 10.0), dual_steps=(0.001, 0.01, 0.1, 1.0, 10.0)),
     run,

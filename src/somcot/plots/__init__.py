@@ -33,10 +33,12 @@ def overview(result: Result, *, names: tuple[str, str] = NAMES) -> Figure:
     import matplotlib.pyplot as plt
 
     picture, axes = plt.subplots(2, 3, figsize=(16, 9.5), layout="constrained")
+    # With cells the maps move to the second row.
     maps = axes[0] if result.continuous is None else axes[1]
     encoder(result, ax=maps[0], names=names)
     decoder(result, ax=maps[1], names=names)
     coupling(result, ax=maps[2], names=names)
+    # Cells have no readable graph; their own pictures replace the chains.
     if result.continuous is None:
         _run_and_chains(result, axes[1], names)
     else:

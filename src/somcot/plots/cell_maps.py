@@ -43,17 +43,20 @@ def cells(
     partition = _continuous(result).cells
     ax = axes(ax)
     flat = partition.centres.shape[1] == 1
+    # The mean position of the partners of each cell, under the coupling.
     partners = result.encoder @ partition.centres
     apart = np.sqrt((((partition.centres - partners) / partition.scale) ** 2).sum(axis=1))
     here, there = (_in_plane(points, partition, coordinates) for points in (partition.centres, partners))
     shares = partition.visits / np.maximum(partition.visits.sum(axis=1, keepdims=True), 1)
+    # Areas, not radii, are proportional to time.
+    # One scale for both recordings, so that their sizes are comparable.
     visited, area = shares > 0, _LARGEST * shares / shares.max()
     square = np.arange(partition.n_cells) >= partition.n_cells - partition.n_ends
     for begin, end in zip(here[visited[0]], there[visited[0]], strict=True):
         ax.plot(*zip(begin, end, strict=True), color="0.55", lw=0.9, zorder=1)
     ax.plot(*there[visited[0]].T, ".", color="0.35", ms=4, zorder=2)
     drawn: Any = None
-    top = max(float(apart[visited[0]].max()), 1e-12)
+    top = max(float(apart[visited[0]].max()), 1e-12)  # avoids an empty colour scale if all partners coincide
     for marker, kind in (("o", ~square), ("s", square)):
         inside, rings = kind & visited[0], kind & visited[1]
         if not flat:
@@ -91,6 +94,7 @@ def _in_plane(points: Floats, partition: Cells, coordinates: tuple[int, int]) ->
     """Two coordinates, or the only coordinate and the rank of the cell."""
     if partition.centres.shape[1] > 1:
         return points[:, list(coordinates)]
+    # Applied twice, argsort gives ranks.
     rank = np.argsort(np.argsort(partition.centres[:, 0], kind="stable"), kind="stable")
     return np.column_stack([points[:, 0], rank])
 
@@ -134,6 +138,7 @@ def resolution(result: Result, *, ax: Axes | None = None) -> Axes:
     ax.axhline(result.distance, color=_FINAL, label="result")
     if continuous.twin.used and continuous.twin.distance is not None:
         ax.axhline(continuous.twin.distance, color="tab:orange", ls=":", label="linear models, closed form")
+    # The interval may reach beyond all points.
     top = max([*raw, *estimate, result.distance, *(result.confidence_interval or (0.0,))[:2]])
     ax.set(xlabel="cells", ylabel="distance", title="distance by number of cells", ylim=(0, 1.08 * top or 1.0))
     ax.set_xticks(sizes)
@@ -163,6 +168,7 @@ def calibration(result: Result, *, ax: Axes | None = None) -> Axes:
     twin, check = continuous.twin, continuous.shift_check
     rows = []
     if twin.distance is not None and twin.bias is not None:
+        # The twins' true distance is known, so their error is visible.
         rows.append(_Row("linear twins", twin.distance, twin.distance + twin.bias, None, twin.spread or 0.0))
     if check is not None:
         rows.append(_Row("known shift", check.distance, check.measured, check.calibrated))
@@ -173,6 +179,7 @@ def calibration(result: Result, *, ax: Axes | None = None) -> Axes:
         _draw(ax, y, row)
     ax.set_yticks(range(len(rows)), [row.name for row in rows])
     ax.set(ylim=(len(rows) - 0.5, -0.5), xlabel="distance")
+    # Room for marks at 0, which are frequent.
     ax.set_xlim(-0.02 * ax.get_xlim()[1], None)
     ax.set_title("measured and true distances", pad=26)
     ax.spines[["top", "right"]].set_visible(False)

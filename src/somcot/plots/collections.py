@@ -35,6 +35,7 @@ def matrix(found: DistanceMatrix, *, ax: Axes | None = None, ordered: bool = Tru
     """
     ax = axes(ax)
     rows = columns = np.arange(len(found.labels))
+    # A linkage needs all distances.
     if ordered and found.square and not np.isnan(found.uncut).any():
         rows = columns = _leaves(found)
     elif not found.square:
@@ -42,6 +43,7 @@ def matrix(found: DistanceMatrix, *, ax: Axes | None = None, ordered: bool = Tru
     image = ax.imshow(found.values[np.ix_(rows, columns)], cmap="Blues", vmin=0.0, aspect="equal")
     ax.figure.colorbar(image, ax=ax, label="distance", shrink=0.85)
     for axis, labels, order in ((ax.yaxis, found.labels, rows), (ax.xaxis, found.other_labels, columns)):
+        # Rounded up: every step-th label.
         step = -(-len(order) // _MOST)
         axis.set_ticks(np.arange(0, len(order), step), [shown(labels[i]) for i in order[::step]])
     ax.tick_params(axis="both", labelsize=9 if len(rows) <= 20 else 6, length=0)
@@ -55,7 +57,7 @@ def dendrogram(found: DistanceMatrix, *, ax: Axes | None = None, method: str = "
 
     ax = axes(ax)
     drawn = tree(found.linkage(method), no_plot=True)
-    for x, y in zip(drawn["dcoord"], drawn["icoord"], strict=True):
+    for x, y in zip(drawn["dcoord"], drawn["icoord"], strict=True):  # SciPy places leaves at 5, 15, 25, ...
         ax.plot(x, (np.array(y) - 5.0) / 10.0, color="C0", linewidth=1.2)
     labels = [shown(found.labels[i], 24) for i in drawn["leaves"]]
     bar_labels(ax, labels)
@@ -100,11 +102,13 @@ def _name_points(ax: Axes, points: Floats, names: list[str]) -> None:
     size = 8.0
     labels = joint_labels(points, names, 0.02)
     figure = ax.figure.canvas.figure
+    # Constrained layout moves the axes when drawing; labels are placed in final coordinates.
     if (engine := figure.get_layout_engine()) is not None:
         engine.execute(figure)  # moves the axes to their final position
     ax.apply_aspect()
     unit = 72.0 / figure.dpi  # from pixels to points
     spots, frame = ax.transData.transform(points) * unit, np.array(ax.bbox.extents) * unit
+    # The mean width of a character is about 0.62 of its height.
     widths = np.array([0.62 * size * len(text) for _, text in labels])
     corners = place_labels(spots, [k for k, _ in labels], widths, 1.2 * size, frame)
     for (k, text), width, corner in zip(labels, widths, corners, strict=True):
@@ -125,6 +129,7 @@ def selection(found: Selection, *, ax: Axes | None = None) -> Axes:
     for row in found.table:
         at = float(row.name) if curve is not None else float(places[row.name])  # type: ignore[arg-type]
         colour = "C0" if row.inside else "0.6"
+        # Rounding can put an estimate outside of its interval.
         ends = [[max(row.distance - row.low, 0.0)], [max(row.high - row.distance, 0.0)]]
         ax.errorbar(
             [at], [row.distance], ends, color=colour, marker="o", mfc=colour if row.inside else "white", capsize=2
@@ -153,6 +158,7 @@ def drift(found: Drift, *, ax: Axes | None = None) -> Axes:
     rows = (("C0", "o", -0.08, f"from {shown(found.reference)}", found.against_reference()),
             ("C1", "s", 0.08, "from the period before", found.against_before()))  # fmt: skip
     for colour, marker, shift, name, changes in rows:
+        # Neighbours are compared at the later of the two periods.
         at = [max(place[c.period], place[c.against]) if marker == "s" else place[c.period] for c in changes]
         for k, change in zip(at, changes, strict=True):
             ends = [[max(change.distance - change.low, 0.0)], [max(change.high - change.distance, 0.0)]]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["NAMES", "axes", "bar_labels", "circle", "heat_map", "shown"]
 
 NAMES = ("X", "Y")
-_MAX_TICKS = 15
+_MAX_TICKS = 15  # more labels overlap at the usual size
 
 
 def axes(ax: Axes | None) -> Axes:
@@ -29,8 +29,9 @@ def axes(ax: Axes | None) -> Axes:
 
 
 def shown(label: Hashable, longest: int = 16) -> str:
-    """A label for matplotlib: short, without formulas, and without characters missing from its fonts."""
+    """A label for matplotlib: shortened, with formulas disabled and characters missing from its fonts replaced."""
     text = ",".join(map(str, label)) if isinstance(label, tuple) else str(label)
+    # DejaVu Sans, the default font, has no CJK characters, and $ would start a formula.
     plain = "".join(c if c.isprintable() and ord(c) < 0x2E80 else "\u25a1" for c in label_text(text, longest))
     return plain.replace("$", r"\$")
 
@@ -48,7 +49,7 @@ def heat_map(values: Floats, rows: Sequence[Hashable], columns: Sequence[Hashabl
 
 def _ticks(axis: Any, labels: Sequence[Hashable]) -> None:
     """Label every state, or evenly spaced ones if there are too many."""
-    step = -(-len(labels) // _MAX_TICKS)
+    step = -(-len(labels) // _MAX_TICKS)  # rounded up
     axis.set_ticks(np.arange(0, len(labels), step), [shown(label) for label in labels[::step]])
 
 
@@ -60,11 +61,13 @@ def bar_labels(ax: Axes, labels: Sequence[str]) -> None:
 
 
 def circle(ax: Axes, weights: Floats, labels: Sequence[Hashable], shades: Array | str) -> None:
-    """States on a circle: the size of a dot is the sum of its row, the width of an arrow its entry."""
+    """States on a circle: dots are sized by row sums, arrows by entries."""
     angle = np.pi / 2 - 2 * np.pi * np.arange(len(labels)) / max(len(labels), 1)
     place = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    # Steps to itself would hide all others: they often have most of the mass.
     between = weights - np.diag(np.diag(weights))
     top = float(between.max()) or 1.0
+    # Rare steps are left out, since hundreds of pale lines hide the others.
     for i, j in np.argwhere(between > 0.02 * top).tolist():
         share = float(between[i, j]) / top
         ax.annotate(

@@ -96,7 +96,9 @@ def trace(result: Result, *, ax: Axes | None = None, names: tuple[str, str] | No
     estimated = result.claim is Claim.ESTIMATED
     if result.claim is not Claim.NOTHING:
         ax.axhspan(*result.bounds, alpha=0.25, color="C0", label="proved bounds" + _OF_CHAINS * estimated)
+    # With more steps markers would hide the line.
     marker = "o" if len(steps) <= 30 else None
+    # SOMCOT's trace averages all steps so far, its distance only the last part.
     if result.method == "somcot" and len(values):  # the last row is an average over fewer steps
         ax.plot(steps[:-1], values[:-1], color="C0", label="average of all steps so far")
         ax.plot(steps[-1:], [result.distance], "o", color="C0", label="distance: average of the last")
@@ -152,6 +154,8 @@ def intervals(
     ax = axes(ax)
     levels = set()
     for k, result in enumerate(rows):
+        # Intervals first: the bounds of an estimate refer to the estimated chains only.
+        # Without an interval the dot is hollow.
         span = result.confidence_interval or (result.bounds if result.claim is Claim.PROVED else None)
         if span is not None:
             ax.plot(span[:2], [k, k], color="C0", linewidth=2.5, solid_capstyle="round")
@@ -294,6 +298,7 @@ def _both(result: Result, ax: Axes, most: int, names: tuple[str, str]) -> Axes:
         for states, times in ((result.states_x, result.state_law.sum(1)), (result.states_y, result.state_law.sum(0)))
     ]
     total: dict[Hashable, float] = {s: sides[0].get(s, 0.0) + sides[1].get(s, 0.0) for s in (sides[0] | sides[1])}
+    # By the time of both sides together, so that one order serves both.
     order = sorted(total, key=lambda s: -total[s])[:most]
     for side, share in enumerate(sides):
         places = np.arange(len(order)) + (0.2 if side else -0.2)
@@ -347,6 +352,7 @@ def graph(
     one = 0 if side == "x" or not isinstance(record, Result) else 1
     weights, states, what = _weights(record, one, discount)
     ax = axes(ax)
+    # The most visited states, in their own order, so that two graphs of one process are comparable.
     chosen = np.sort(np.argsort(-weights.sum(axis=1), kind="stable")[:_GRAPH_STATES])
     shades: Array | str = _matched_colours(record)[one][chosen] if isinstance(record, Result) else "C0"
     circle(ax, weights[np.ix_(chosen, chosen)], [states[k] for k in chosen], shades)
@@ -381,5 +387,7 @@ def _matched_colours(result: Result) -> tuple[Array, Array]:
     import matplotlib as mpl
 
     n = len(result.states_x)
+    # The ends of "turbo" are nearly black.
     of_x = mpl.colormaps["turbo"](np.linspace(0.05, 0.95, n))
+    # A state of Y has the colour of the state of X it is most often coupled with.
     return of_x, of_x[result.decoder.argmax(axis=1)]

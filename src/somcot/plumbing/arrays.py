@@ -54,6 +54,7 @@ class _OneBlasThread:
     def __enter__(self) -> None:
         with self._lock:
             if self._owner is None:
+                # Only BLAS: OpenMP pools of other libraries are left alone.
                 libraries = _blas().lib_controllers
                 self._before = [library.num_threads for library in libraries]
                 for library in libraries:
@@ -63,6 +64,7 @@ class _OneBlasThread:
 
     def __exit__(self, *_error: object) -> None:
         with self._lock:
+            # Threads that came second have changed nothing, so they restore nothing.
             if self._owner != threading.get_ident():
                 return
             self._depth -= 1

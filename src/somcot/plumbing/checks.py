@@ -45,12 +45,14 @@ def real_array(name: str, values: object, ndim: int) -> Floats:
     try:
         array = np.asarray(values)
     except ValueError as error:
+        # NumPy raises ValueError for ragged rows.
         raise ValueError(f"{name}: rows have different lengths; pass a rectangular array") from error
     if array.dtype.kind not in "biuf":
         array = _from_objects(name, array)
     if array.ndim != ndim:
         raise ValueError(f"{name}: found {array.ndim} dimension(s), shape {array.shape}, expected {ndim}")
     with np.errstate(over="ignore"):
+        # `order="C"`: kernels are compiled for contiguous arrays only.
         array = np.array(array, dtype=np.float64, order="C")
     check_finite(name, array)
     return array
@@ -76,7 +78,8 @@ def is_missing(label: object) -> bool:
     if isinstance(label, Decimal):
         return label.is_nan()
     if isinstance(label, (float, complex, np.inexact)):
-        return bool(label != label)
+        return bool(label != label)  # NaN is the only number that differs from itself
+    # By class name: pandas' NA and NaT cannot be compared, and pandas need not be installed.
     return label is None or type(label).__name__ in ("NAType", "NaTType")
 
 
@@ -115,6 +118,7 @@ def check_finite(name: str, array: Floats) -> None:
 def check_discount(discount: Any) -> float:
     """Refuse a discount outside the open interval (0, 1)."""
     try:
+        # float("1") would succeed; numbers as text are usually a mistake in reading a file.
         value = float("text" if isinstance(discount, (str, bytes)) else discount)
     except (TypeError, ValueError):
         raise TypeError(f"discount: found {discount!r}, expected a number strictly between 0 and 1") from None
@@ -134,9 +138,11 @@ def check_confidence(confidence: object) -> None:
 def check_count(name: str, value: Any, at_least: int = 1, at_most: int | None = None) -> int:
     """Check that a value is an integer from `at_least` to `at_most`."""
     try:
+        # `operator.index` accepts NumPy integers and refuses 3.0, which may be a result of rounding.
         count = operator.index(value)
     except TypeError:
         raise TypeError(f"{name}: found {value!r}, expected a whole number") from None
+    # True is an integer for Python; as a count it is a mistake.
     if isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name}: found {value!r}, expected a whole number")
     if count < at_least:
@@ -187,6 +193,7 @@ def check_labels(
         raise TypeError(f"{name}: found the text {labels!r}, expected a sequence with one label per {what}")
     if not isinstance(labels, Iterable):
         raise TypeError(f"{name}: found {labels!r}, expected a sequence with one label per {what}")
+    # NumPy scalars become Python's, so that labels compare, print and serialise alike wherever they came from.
     checked = tuple(label.item() if isinstance(label, np.generic) else label for label in labels)
     if n is not None and len(checked) != n:
         raise ValueError(f"{name}: found {len(checked)} labels for {n} {what}s; give exactly one per {what}")
@@ -215,6 +222,7 @@ def probability_vector(name: str, values: ArrayLike, labels: tuple[Hashable, ...
         i = int(negative[0])
         raise ValueError(f"{name}: the probability of state {labels[i]!r} is {vector[i]:.6g}, expected at least 0")
     total = float(vector.sum())
+    # A sum off by 1e-8 is rounding in the user's file; more is a mistake that `normalize` must confirm.
     if total <= 0 or not (normalize or abs(total - 1) <= 1e-8):
         if total > 0:
             raise ValueError(Note("row-sum", name, what="probabilities sum to", total=total, more=""))
@@ -230,6 +238,7 @@ def check_start_law(initial: Any, labels: tuple[Hashable, ...], *, normalize: bo
         if unknown:
             raise ValueError(f"initial: {_some(unknown)} not among the states {_some(labels)}")
         initial = [initial.get(label, 0.0) for label in labels]
+    # A tuple is ambiguous: a label if the states contain it, otherwise probabilities.
     is_vector = not isinstance(initial, (str, bytes, tuple)) and np.ndim(initial) == 1
     if is_vector or (isinstance(initial, tuple) and initial not in labels):
         return probability_vector("initial", initial, labels, normalize=normalize)
@@ -242,6 +251,7 @@ def state_index(name: str, state: Any, labels: tuple[Hashable, ...]) -> int:
     """Position of a label, or of an index when no label matches."""
     if isinstance(state, np.generic):
         state = state.item()
+    # 1 == True in Python: the type decides whether True is meant as the label True or the label 1.
     if state in labels and (type(labels[labels.index(state)]) is bool or not isinstance(state, bool)):
         return labels.index(state)
     try:
@@ -266,6 +276,7 @@ ROW_TOLERANCE = 1e-8
 def from_frame(frame: Any, states: Iterable[Hashable] | None) -> tuple[Any, Iterable[Hashable] | None]:
     """The matrix and states of a labelled frame, with its columns in the order of its index."""
     rows, columns = list(frame.index), list(frame.columns)
+    # The usual case, without building sets of labels.
     if rows == columns:
         return frame.to_numpy(), rows if states is None else states
     if set(rows) != set(columns) or len(rows) != len(columns):
@@ -297,6 +308,7 @@ def _matrix(name: str, transition: Any) -> Floats | csr_array:
 
     if transition.dtype.kind not in "biuf":
         raise TypeError(f"{name}: found entries of type {transition.dtype}, expected real numbers")
+    # A copy, because duplicates are summed and rows normalised in place below.
     matrix = csr_array(transition, dtype=np.float64, copy=True)
     matrix.sum_duplicates()
     _check_finite_entries(name, matrix)
@@ -339,6 +351,7 @@ def stochastic(
         sums = np.asarray(matrix.sum(axis=1)).ravel()
     if not np.isfinite(sums).all():
         raise ValueError(f"{name}: the sum of a row is too large for floating point; rescale")
+    # Written with a negation, so that NaN counts as wrong.
     wrong = np.flatnonzero(sums <= 0 if normalize else ~(np.abs(sums - 1) <= ROW_TOLERANCE))
     if wrong.size:
         i = int(wrong[0])
@@ -350,7 +363,7 @@ def stochastic(
         raise ValueError(f"{name}: {what} {total:.10g}, expected 1{more}; {remedy}")
     if isinstance(matrix, np.ndarray):
         matrix /= sums[:, None]
-        matrix.setflags(write=False)
+        matrix.setflags(write=False)  # chains and results share it
     else:
         matrix.data /= np.repeat(sums, np.diff(matrix.indptr))
         matrix.eliminate_zeros()

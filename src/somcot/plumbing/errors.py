@@ -46,6 +46,7 @@ def warn(message: str, category: type[Warning]) -> None:
 
     A fixed `stacklevel` would be wrong as soon as a function is called from two depths.
     """
+    # Frame 1 is the caller of `warn`.
     frame: FrameType = sys._getframe(1)
     while _is_ours(frame) and frame.f_back is not None:
         frame = frame.f_back
@@ -55,6 +56,7 @@ def warn(message: str, category: type[Warning]) -> None:
         filename=frame.f_code.co_filename,
         lineno=frame.f_lineno,
         module=frame.f_globals.get("__name__", "__main__"),
+        # The user's module keeps the registry, so "once per location" filters work for their lines.
         registry=frame.f_globals.setdefault("__warningregistry__", {}),
     )
 
@@ -88,6 +90,7 @@ _ROWS: tuple[tuple[Callable[[Any], bool], str], ...] = (
         _has("transitions", "rewards", "actions"),
         "compare decision processes by mdp.metric(x, y, discount=...), or under a policy: mdp.on_policy(x, policy)",
     ),
+    # Tables have a `shape` too, so their `columns` are looked for before arrays.
     (_has("transition_matrix"), "make a chain of the model: readers.from_model(model)"),
     (_has("nodes", "edges"), "make a random walk of the graph: readers.from_graph(graph)"),
     (_has("reset", "step"), "roll the environment out: readers.from_env(env, policy, n_steps=...)"),

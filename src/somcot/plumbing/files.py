@@ -66,6 +66,7 @@ def replacing(path: Path_) -> Iterator[IO[bytes]]:
     """
     target = Path(os.path.realpath(path))
     try:
+        # /dev/stdout and pipes cannot be replaced by renaming.
         handle = _open_file(path)
         if handle is not None or (target.exists() and not target.is_file()):
             with os.fdopen(os.open(path, os.O_WRONLY) if handle is None else os.dup(handle), "wb") as stream:
@@ -76,8 +77,11 @@ def replacing(path: Path_) -> Iterator[IO[bytes]]:
         with _temporary(target) as (stream, name):
             yield stream
             stream.flush()
+            # The content must be on disk before the name points to
+            # it: otherwise a power failure can leave an empty file.
             os.fsync(stream.fileno())
             os.replace(name, target)
+        # ... and so must the rename itself.
         _sync_folder(target.parent)
     except OSError as error:
         what = f"could not be written ({error.strerror or error}); what was there before is kept"
@@ -105,10 +109,12 @@ def exclusive(path: Path_) -> Iterator[None]:
     name = target.parent / f"{_prefix(target)}lock"
     handle = _locked(path, name)
     try:
+        # The process id is only for the message of whoever waits; the lock itself is the system's.
         os.ftruncate(handle, 0)
         os.write(handle, str(os.getpid()).encode("ascii"))
         yield
     finally:
+        # Removed while still locked: whoever opens the name afterwards creates a new file.
         with contextlib.suppress(OSError):
             os.unlink(name)
         os.close(handle)
@@ -148,6 +154,7 @@ def _temporary(target: Path) -> Iterator[tuple[IO[bytes], str]]:
     try:
         with os.fdopen(handle, "wb") as stream:
             if target.exists():
+                # Otherwise a private file would become readable by others when it is replaced.
                 os.chmod(name, stat.S_IMODE(target.stat().st_mode))
             yield stream, name
     finally:
@@ -159,6 +166,7 @@ def _created(target: Path) -> tuple[int, str]:
     """A new temporary file, locked to show that its writer is alive."""
     while True:
         name = str(target.parent / f"{_prefix(target)}{secrets.token_hex(4)}.part")
+        # O_EXCL: a name that exists already belongs to another writer.
         handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
         if fcntl is not None:
             with contextlib.suppress(OSError):  # some file systems have no locks

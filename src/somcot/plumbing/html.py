@@ -113,6 +113,7 @@ class Table(NamedTuple):
 
     def without(self, *heads: str) -> Table:
         """The table without some columns; absent ones are ignored."""
+        # Absent columns are ignored, so that one list of heads serves tables with and without optional columns.
         kept = [k for k, name in enumerate(self.head) if name not in heads]
         rows = [tuple(row[k] for k in kept) for row in self.rows]
         return self._replace(
@@ -180,6 +181,7 @@ def markup(body: Iterable[Item]) -> str:
     >>> markup([Table(("page", "visits"), [("home", "12")], "lr")])
     '<div class="scroll"><table><tr><th>page</th><th class="n">visits</th></tr><tr><td>home</td><td class="n">12</td>...
     """
+    # Consecutive facts become one table, and narrow pictures one row.
     return "".join(_grouped(kind, list(items)) for kind, items in groupby(body, key=_kind))
 
 
@@ -201,6 +203,7 @@ def _item(item: Item) -> str:
     if isinstance(item, Markup):
         return item
     if isinstance(item, str):
+        # Subclasses of str carry their style in their type; plain text is a paragraph.
         return _inline(item) if type(item) in _TEXTS else f"<p>{escape(item)}</p>"
     if isinstance(item, Table):
         return _table(item)
@@ -210,6 +213,7 @@ def _item(item: Item) -> str:
     if isinstance(item, Bullets):
         return f"<ol>{''.join(f'<li>{_inline(line)}</li>' for line in item.items)}</ol>" if item.items else ""
     if isinstance(item, Notes):
+        # A dict keeps the order and drops repetitions.
         notes = "".join(f"<li>{escape(note)}</li>" for note in dict.fromkeys(item.items))
         return f'<div class="warnings"><strong>Notes</strong><ul>{notes}</ul></div>' if notes else ""
     return f"<p>{_inline(item)}</p>"
@@ -251,6 +255,7 @@ def shortened(label: Hashable, longest: int = 60) -> str:
 # backgrounds. If a page strips styles, plain tables remain.
 
 SHOWN = 8  # rows and columns of a matrix
+# A translucent accent works on light and dark pages alike.
 _ACCENT = "rgb(47,129,247)"
 _STYLE = (
     ".somcot-card{display:inline-block;max-width:60em;font:14px/1.45 system-ui,-apple-system,'Segoe UI',sans-serif;"
@@ -295,7 +300,7 @@ def grid(
     """A matrix with shaded cells, or its corner; `shape` is that of the full matrix if `values` is its corner."""
     shown = np.asarray(values, dtype=np.float64)[:SHOWN, :SHOWN]
     finite = shown[np.isfinite(shown)]
-    top = max(float(np.abs(finite).max()) if finite.size else 0.0, 1e-300)
+    top = max(float(np.abs(finite).max()) if finite.size else 0.0, 1e-300)  # avoids a division by 0 in a table of zeros
     head = "".join(f'<th class="n">{escape(label_text(label, 10))}</th>' for label in columns[:SHOWN])
     body = "".join(
         f'<tr><th class="r">{escape(label_text(label, 16))}</th>{"".join(_shaded(v, top) for v in row)}</tr>'
@@ -324,6 +329,7 @@ def scale(value: float, low: float, high: float, ends: tuple[float, float]) -> M
         '<rect width="300" height="6" y="4" rx="3" fill="currentColor" fill-opacity=".15"/>'
         f'<rect x="{at(low):.1f}" width="{max(at(high) - at(low), 2):.1f}" height="10" y="2" rx="3" fill="{_ACCENT}" '
         f'fill-opacity=".45"/><rect x="{min(max(at(value) - 1.5, 0.0), 297.0):.1f}" width="3" height="14" '
+        # Clamped, so that the mark stays visible at both ends.
         f'fill="{_ACCENT}"/></svg>'
     )
 
@@ -334,6 +340,7 @@ def histogram(values: Floats, mark: float, *, bins: int = 30) -> Markup:
     if not len(finite) or not np.isfinite(mark):
         return Markup()
     start, end = min(float(finite.min()), mark), max(float(finite.max()), mark)
+    # A range of width 0 is not allowed.
     counts, _ = np.histogram(finite, bins=bins, range=(start, end if end > start else start + 1.0))
     wide, top = 300.0 / bins, max(int(counts.max()), 1)
     bars = "".join(
@@ -390,8 +397,10 @@ def place_labels(points: Floats, anchors: list[int], widths: Floats, height: flo
         size = np.array([width, height])
         reach = height * np.repeat(0.5 + np.arange(_RINGS), len(_SIDES))
         sides = np.tile(_SIDES, (_RINGS, 1))
+        # Corner of the box for each side: labels to the left end at the point, those to the right begin there.
         places = points[anchor] + reach[:, None] * sides + 0.5 * (sides - 1.0) * size
         boxes = np.hstack([places, places + size])
+        # Overlap with other boxes, plus the area outside of the frame.
         covered = _overlap(boxes, np.array(taken)) + size.prod() - _overlap(boxes, frame[None])
         # the first of the best positions up to rounding: the nearest one on the preferred side
         corners[k] = places[np.argmin(np.round(covered / height**2, 6))]

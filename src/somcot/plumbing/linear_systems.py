@@ -81,6 +81,7 @@ class Kernel(NamedTuple):
     def transpose(self) -> Kernel:
         """The transposed matrix."""
         n, n_entries = len(self.indptr), len(self.data)
+        # Built by our own kernel: SciPy's `.T.tocsr()` would add checks and int32/int64 conversions.
         turned = Kernel(np.zeros(n, np.int64), np.empty(n_entries, np.int32), np.empty(n_entries))
         _transpose(*self, *turned)
         return turned
@@ -118,7 +119,7 @@ def relative_value(kernel: Kernel, cost: Floats, discount: float, guess: Floats)
     V and its rounding error grow with 1 / (1 - discount); W is only as large as the range of V.
     """
     V = discounted_value(kernel, cost, discount, guess)
-    middle = float(V.max() / 2.0 + V.min() / 2.0)
+    middle = float(V.max() / 2.0 + V.min() / 2.0)  # halved first: the sum of two large values could overflow
     gain = (1.0 - discount) * middle
     return discounted_value(kernel, cost - gain, discount, V - middle), gain
 
@@ -135,6 +136,7 @@ def discounted_occupancy(kernel: Kernel, start: Floats, discount: float) -> Floa
     array([0.1, 0.9])
     """
     occupancy = _solve(kernel.transpose(), (1.0 - discount) * start, discount, np.zeros(len(start)))
+    # Rounding can leave tiny positive numbers where the exact solution is 0; supports are derived from these zeros.
     occupancy[~reachable(kernel, start)] = 0.0
     occupancy = np.maximum(occupancy, 0.0)
     occupancy /= occupancy.sum()
@@ -156,11 +158,13 @@ def discounted_blocks(kernel: Kernel, b: Floats, discounts: Floats, x: Floats, t
         Number of threads; the result does not depend on it.
     """
     n_blocks = len(discounts)
+    # After this many steps discount^t is below rounding, so fixed-point steps cannot improve further.
     steps = np.ceil(np.log(_EPS) / np.log(discounts)).astype(np.int64)
 
     def run(lo: int, hi: int) -> None:
         _blocks(lo, hi, *kernel, discounts, b, x, steps)
 
+    # Four slices per thread balance blocks of different difficulty; the cuts do not affect the results.
     ends = np.unique(np.linspace(0, n_blocks, 4 * threads + 1 if threads > 1 else 2).astype(np.int64)).tolist()
     if len(ends) == 2:
         run(0, n_blocks)
@@ -175,10 +179,12 @@ def _solve(kernel: Kernel, b: Floats, discount: float, x: Floats, accuracy: floa
     b = b if b.flags.writeable else b.copy()  # read-only arrays would trigger another compilation
     if _krylov(*kernel, discount, b, x, min(2000, 200 + kernel.n), accuracy):
         return x
+    # Fill-in of a factorisation grows with the squared number of entries per row.
     density = max(len(kernel.data) / kernel.n, 1.0)
     # Close to discount 1 convergence is not guaranteed, so steps are limited; brackets show any remaining error.
     limit = max(10.0 * _PATIENCE / max(len(kernel.data), 1), 1e5)
     steps = int(np.ceil(min(np.log(_EPS) / np.log(discount), limit) if discount < 1.0 else limit))
+    # A factorisation if the matrix is small, or if fixed-point steps would take longer than `_PATIENCE` products.
     factorise = kernel.n <= _SMALL or steps * len(kernel.data) > _PATIENCE
     if factorise and kernel.n * density * density <= _FACTORISABLE:
         _factorised(kernel, b, discount, x)
@@ -197,7 +203,7 @@ def _factorised(kernel: Kernel, b: Floats, discount: float, x: Floats) -> None:
     except RuntimeError:  # singular in floating point, at discount 1 only: keep x
         return
     x[:] = factor.solve(b)
-    x += factor.solve(b - system @ x)
+    x += factor.solve(b - system @ x)  # one step of iterative refinement
 
 
 def reachable(kernel: Kernel, start: Floats) -> NDArray[np.bool_]:
@@ -214,6 +220,7 @@ def _transpose(indptr, indices, data, new_indptr, new_indices, new_data):
         new_indptr[indices[t] + 1] += 1
     for i in range(n):
         new_indptr[i + 1] += new_indptr[i]
+    # Counting sort by column: entries of a row stay in order, so the transpose is sorted too.
     place = new_indptr[:n].copy()
     for i in range(n):
         for t in range(indptr[i], indptr[i + 1]):
@@ -284,6 +291,7 @@ def _dot(a, b):
         s5 = fma(a[i + 5], b[i + 5], s5)
         s6 = fma(a[i + 6], b[i + 6], s6)
         s7 = fma(a[i + 7], b[i + 7], s7)
+    # A fixed tree of sums: the order is the same for every vector width.
     total = ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7))
     for i in range(whole, a.size):
         total = fma(a[i], b[i], total)
@@ -294,7 +302,9 @@ def _dot(a, b):
 def _krylov(indptr, indices, data, discount, b, x, max_steps, accuracy):
     """BiCGSTAB with restarts on the true residual; True once that meets the tolerance.
 
-    The method can break down or diverge within a step, so the best iterate is kept and restored.
+    The method can break down (omega or rho is 0) or diverge within a step, so the best iterate is kept and restored.
+    The residual of a rounded solution is a few units of rounding of x: 4 end the iteration, and if nothing better is
+    reached, 16 still count as solved.
     """
     n = b.size
     r, p, v, s, t = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
@@ -343,7 +353,7 @@ def _krylov(indptr, indices, data, discount, b, x, max_steps, accuracy):
                 size = max(size, abs(r[i]))
                 largest = max(largest, abs(x[i]))
             following = _dot(shadow, r)
-            if not (np.isfinite(following) and size <= 1e6 * smallest):
+            if not (np.isfinite(following) and size <= 1e6 * smallest):  # also for NaN
                 break
             done = size <= max(accuracy * largest, 1e-12 * worst)
             if done or size < 0.1 * smallest:
@@ -363,6 +373,7 @@ def _blocks(lo, hi, indptr, indices, data, discounts, b, x, max_steps):
     size = b.size // discounts.size
     for k in range(lo, hi):
         rows = slice(k * size, (k + 1) * size)
+        # Each block as a small matrix of its own, with columns counted from its first row.
         begin, end = indptr[k * size], indptr[(k + 1) * size]
         ptr, columns = np.empty(size + 1, np.int64), np.empty(end - begin, np.int32)
         for i in range(size + 1):
@@ -388,6 +399,7 @@ def _fixed_point(indptr, indices, data, discount, b, x, max_steps):
                     own += data[t]
                 else:
                     total += data[t] * x[indices[t]]
+            # The diagonal is solved for exactly: chains that mostly stay where they are converge much faster.
             value = (b[i] + discount * total) / (1.0 - discount * own)
             change = max(change, abs(value - x[i]))
             largest = max(largest, abs(value))
@@ -443,7 +455,9 @@ class Anchored:
         met = self.discount * (self.kernel.to_scipy().T @ visits)[self.references]
         cycles = np.zeros(len(start))
         cycles[self.references] = met / self.length[self.references]
+        # The time before the first reference has weight 1 - discount; cycles start from there.
         occupancy = np.maximum(discounted_value(turned, cycles, self.discount), 0.0) + (1.0 - self.discount) * visits
+        # Exact zeros, as in `discounted_occupancy`.
         reached = reachable(self.kernel, start)
         occupancy = np.where(reached, occupancy, 0.0)
         return occupancy / occupancy.sum(), np.where(reached, visits, 0.0)
@@ -455,6 +469,7 @@ def anchored(kernel: Kernel, discount: float, weight: Floats) -> Anchored:
     It has to be a frequently visited row: sums until a rare one are large and cancel.
     """
     references = _heaviest(closed_sets(kernel), weight)
+    # Setting the column of a reference to 0 ends the sum at every visit to it.
     outside = np.ones(kernel.n)
     outside[references] = 0.0
     rest = Kernel(kernel.indptr, kernel.indices, kernel.data * outside[kernel.indices])
@@ -477,6 +492,7 @@ def occupancy_of(kernel: Kernel, start: Floats, discount: float) -> Floats:
 
 def reference_rows(kernel: Kernel) -> Floats:
     """Approximate frequency of each row within its closed class, for the choice of references."""
+    # A discount this close to 1 approximates frequencies from any start, and periodic classes still converge.
     return discounted_occupancy(kernel, np.full(kernel.n, 1.0 / kernel.n), 1.0 - 1e-6 / kernel.n)
 
 
@@ -486,6 +502,7 @@ def closed_sets(kernel: Kernel) -> Integers:
 
     component: Integers = connected_components(kernel.to_scipy(), connection="strong")[1].astype(np.int64)
     rows = np.repeat(np.arange(kernel.n), np.diff(kernel.indptr))
+    # A component with an edge to another component is not closed.
     component[np.isin(component, component[rows[component[rows] != component[kernel.indices]]])] = -1
     return component
 

@@ -26,11 +26,13 @@ def memory_limit() -> float:
     process (``ulimit -v``).
     """
     setting = os.environ.get("SOMCOT_MEMORY_LIMIT", "").strip()
+    # The rest is for the interpreter, other processes and temporary arrays.
     return _parse(setting) if setting else 0.8 * min(_available(), _container(), _address_space())
 
 
 def require(n_bytes: float, what: str, remedy: str) -> None:
     """Raise a `MemoryLimitError` if `what` needs more than the limit."""
+    # A set limit is always checked: tests and containers rely on it for small problems too.
     if n_bytes < _ALWAYS_FITS and not os.environ.get("SOMCOT_MEMORY_LIMIT"):
         return
     limit = memory_limit()
@@ -42,6 +44,7 @@ def require(n_bytes: float, what: str, remedy: str) -> None:
 
 
 def _parse(text: str) -> float:
+    # "4GiB", "4GB" and "4G" are read alike; the difference of 7 % does not matter for a limit.
     number = text.upper().removesuffix("B").removesuffix("I")
     unit = number[-1:] if number[-1:] in _UNITS else ""
     try:
@@ -83,6 +86,7 @@ def _container() -> float:
     for folder, limit, usage in _groups():
         most, used = _number(folder / limit), _number(folder / usage)
         if most is not None and used is not None:
+            # The page cache counts as used memory of a container, but the system frees it on demand.
             left = min(left, max(most - used + _reclaimable(folder), 0.0))
     return left
 
@@ -103,6 +107,7 @@ def _groups() -> Iterator[tuple[Path, str, str]]:
             continue
         # Inside a container the path is often that of the host and does not exist: use the root instead.
         inner = root / path.strip("/")
+        # Every level can have a limit of its own.
         for folder in dict.fromkeys([inner, *(p for p in inner.parents if p.is_relative_to(root)), root]):
             yield folder, *names
 

@@ -31,6 +31,7 @@ class Kind(NamedTuple):
 
 ERROR, DOUBT, CAUTION, INFO = Severity
 
+# Order within a group does not matter; `docs/notes.md` sorts by severity and code.
 CATALOGUE: dict[str, Kind] = {
     # Recordings and the chains estimated from them
     "raw-steps": Kind(DOUBT, "raw steps of episodes are replayed as if they were samples of the discounted occupancy; "
@@ -146,23 +147,18 @@ CATALOGUE: dict[str, Kind] = {
         "intervals and tests."),
     "memory": Kind(CAUTION, "the next state clearly depends on more than the last one (somcot.markov_order), so the "
         "{effect} and the distance is that of first-order Markov approximations; use "
-        "[[standard_error='episodes']], or make words the "
+        "[[units='sequences']], or make words the "
         "states: [[samples.with_order(2)]]",
         "A permutation test rejects that the last state alone determines the next. The distance compares the fitted "
-        "first-order chains, and errors computed row by row are too small. Resampling whole episodes corrects the "
+        "first-order chains, and exchanging single transitions makes errors too small. Whole sequences correct the "
         "errors; pairs of states as states correct the model."),
-    "memory-episodes": Kind(CAUTION, "the next state clearly depends on more than the last one (somcot.markov_order), "
-        "so the distance is that of first-order Markov approximations; [[samples.with_order(2)]] makes words "
-        "the states",
-        "A permutation test rejects that the last state alone determines the next. The standard error takes this into "
-        "account, but the distance compares the fitted first-order chains. Pairs of states as states keep more of the "
-        "memory."),
-    "memory-many": Kind(CAUTION, "the next state clearly depends on more than the last one (somcot.markov_order), so "
-        "intervals are too narrow; for single pairs, [[somcot.distance]] with [[standard_error='episodes']] has wider "
-        "ones",
-        "A permutation test rejects that the last state alone determines the next. A matrix computes its intervals row "
-        "by row, which assumes the opposite. Check the pairs that matter one by one, with whole episodes resampled. In "
-        "Python, samples.with_order(2) makes words the states."),
+    "memory-episodes": Kind(CAUTION, "the next state depends on more than the last one (somcot.markov_order): the "
+        "distance compares what follows what, averaged over visits; above its minimum the processes differ, at its "
+        "minimum they may still differ",
+        "A permutation test rejects that the last state alone determines the next. The distance is that of the "
+        "first-order projections of the processes (docs: statistics, What the number is). Interval and test use whole "
+        "sequences and hold all the same. In Python, samples.with_order(2) makes pairs of states the states, which "
+        "keeps more of the memory."),
     "few-visits": Kind(CAUTION, "only {counts} recorded, although much time is spent there: the {effect}; record more "
         "episodes, or episodes that start there",
         "Some states are visited often in the discounted process, but few transitions out of them were recorded. The "
@@ -175,11 +171,33 @@ CATALOGUE: dict[str, Kind] = {
         "Sampling noise alone would give recordings that are about this far apart. The estimate was corrected towards "
         "the minimum, and its interval includes it. Record more if you need to know whether a small difference "
         "exists."),
-    "near-minimum-testable": Kind(CAUTION, "the distance is not distinguishable from its minimum; the correction is "
-        "active, and [[somcot.same_process]] shows whether there is a difference at all",
+    "near-minimum-data": Kind(CAUTION, "the distance is not distinguishable from its minimum; about {times:.2g} times "
+        "as many data would show a distance of {size:.2g}",
         "Sampling noise alone would give recordings that are about this far apart. The estimate was corrected towards "
-        "the minimum, and its interval includes it. The permutation test is the sharper tool for the question whether "
-        "there is any difference."),
+        "the minimum, and its interval includes it. Noise falls with the square root of the amount of data; the "
+        "distance in the note is half of the upper end of the interval."),
+    "few-long-recordings": Kind(CAUTION, "only {n} recording(s), so first states say little about the initial "
+        "distribution; both start in their stationary distribution instead; pass [[initial=...]] for another one",
+        "A few first states are no initial distribution, and a distance that starts from them has no meaningful "
+        "interval. Long recordings determine their stationary distribution well. They are cut into blocks, which are "
+        "permuted and halved in place of sequences."),
+    "few-sequences": Kind(CAUTION, "only {n} sequence(s), whose first states hardly determine the initial "
+        "distribution; the interval does not cover its error; record at least {least}, or pass [[initial=...]]",
+        "The initial distribution is estimated from the first states, and there are few of them. Blocks of the "
+        "recording are permuted and halved in place of sequences, which says nothing about where it begins."),
+    "blocks-dependent": Kind(CAUTION, "the recordings are too short for their memory: blocks of {length} steps still "
+        "depend on each other, so interval and test may promise too much; record longer",
+        "Few long recordings are cut into blocks, which should be nearly independent. Here the variance of the rows "
+        "still grows with the length of the blocks, as with regimes that last as long as a block. Record longer, or "
+        "many separate sequences."),
+    "ignored-option": Kind(INFO, "deprecated and ignored since version 0.3: it belonged to the former rule for "
+        "intervals; leave it out",
+        "Estimates and intervals now come from permutations and half-samples of whole sequences. Options of the former "
+        "rule have no effect and will be removed in version 0.4."),
+    "deprecated-option": Kind(INFO, "deprecated since version 0.3; use {instead}",
+        "The option still works and will be removed in version 0.4, the release after next."),
+    "deprecated-function": Kind(INFO, "deprecated since version 0.3; use {instead}",
+        "The function still works and will be removed in version 0.4, the release after next."),
     "no-interval": Kind(INFO, "method {method} gives no interval; [[method='auto']] does",
         "Only the default estimate has a standard error. The other methods return the number alone. Drop the method to "
         "get an interval, or drop confidence."),

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 Spelling = Callable[[str, str], str]  # the name and the value of an option, or a function and ""
-_MARKER = re.compile(r"\[\[(.+?)\]\](?!\])")
+_MARKER = re.compile(r"\[\[(.+?)\]\](?!\])")  # `(?!\])`: a marker may end with a list, as in [[state=['A', 'B']]]
 _OPTION = re.compile(r"(\w+)(?:=(.*))?", re.DOTALL)
 _NAMED = 3  # things a joint note names
 
@@ -100,6 +100,7 @@ class Note(str):
     @property
     def severity(self) -> Severity:
         """How much it matters; notes of a version with other codes are taken as information."""
+        # A saved result of a newer version may have codes that this one does not know.
         return CATALOGUE[self.code].severity if self.code in CATALOGUE else Severity.INFO
 
     def worded(self, spelling: Spelling, names: Mapping[str, str] | None = None) -> Note:
@@ -118,6 +119,7 @@ class Note(str):
             return self
         return Note(self.code, f"{place}: {self.about}" if self.about else place, **self.values)
 
+    # `str` would be pickled without the attributes.
     def __reduce__(self) -> tuple[Callable[..., Note], tuple[str, str, str, dict[str, object]]]:
         return restored, (str(self), self.code, self.about, dict(self.values))
 
@@ -167,6 +169,7 @@ def collected() -> Iterator[list[Note]]:
     ['empty-traces']
     """
     notes: list[Note] = []
+    # Recorded, not ignored: the warnings of other packages are issued again below.
     with warnings.catch_warnings(record=True) as recorded:
         warnings.simplefilter("always")
         try:
@@ -194,6 +197,7 @@ class relayed:  # noqa: N801  # used like a function
         warnings.simplefilter("always")
 
     def __exit__(self, *error: object) -> None:
+        # The catcher must be closed before warnings are issued again, or it would record them.
         self._catcher.__exit__(None, None, None)
         for warning in self._recorded:
             note = _note_of(warning)
@@ -243,6 +247,7 @@ def arranged(
     groups: dict[object, list[str]] = {}
     for note in notes:
         groups.setdefault(_sameness(note), []).append(note)
+    # Two notes may read the same for this reader; each text is given once.
     rows = dict.fromkeys(_joint(group, names or {}, spelling) for group in groups.values())
     return sorted(rows, key=lambda note: note.severity if isinstance(note, Note) else len(Severity))
 
@@ -251,6 +256,7 @@ def _sameness(note: str) -> object:
     """Equal for notes that one sentence can hold."""
     if not isinstance(note, Note):
         return note
+    # Notes without a subject are joined only if their shares agree, since nothing else tells them apart.
     apart = () if note.about else (note.values.get("share"),)
     return (note.code, *apart, *sorted((name, str(value)) for name, value in note.values.items() if name != "share"))
 
@@ -320,6 +326,7 @@ def pattern(code: str, spelling: Spelling = python_spelling) -> str:
     >>> pattern("empty-traces")
     'N trace(s) have no event'
     """
+    # Markers such as {no_interval} are empty in most messages.
     text = re.sub(r"(?<=[\w)}])\{\w+\}|\{\w+\}(?=\w)", "", CATALOGUE[code].text)  # parts that may be empty
     text = re.sub(r"\{(\w+)[^{}]*\}", lambda value: value[1].upper(), text)
     parts = _MARKER.split(text.replace("{{", "{").replace("}}", "}"))

@@ -65,7 +65,9 @@ def write_arrays(path: Path_, arrays: Mapping[str, NDArray[Any]], record: Mappin
     from safetensors.numpy import save
 
     block = save(
-        {name: np.ascontiguousarray(array) for name, array in arrays.items()}, metadata={"somcot": json.dumps(record)}
+        # Safetensors refuses non-contiguous arrays.
+        {name: np.ascontiguousarray(array) for name, array in arrays.items()},
+        metadata={"somcot": json.dumps(record)},
     )
     head = MAGIC + hashlib.sha256(block).hexdigest().encode("ascii") + b"\n"
     with replacing(path) as stream:
@@ -79,6 +81,7 @@ def read_arrays(path: Path_) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     from safetensors.numpy import load
 
     name = os.fspath(path)
+    # The file and a copy of its arrays, before it is read.
     require(2.0 * os.path.getsize(path), name, "use a larger machine")
     data = Path(path).read_bytes()
     if not data.startswith(MAGIC) or data[HEAD - 1 : HEAD] != b"\n":
@@ -87,10 +90,12 @@ def read_arrays(path: Path_) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     if hashlib.sha256(block).hexdigest().encode("ascii") != data[len(MAGIC) : HEAD - 1]:
         raise CheckpointError(f"{name}: damaged (its SHA-256 sum does not match); restore an older copy")
     try:
+        # The header is read here, since safetensors' NumPy loader does not return metadata.
         size = int.from_bytes(block[:8], "little")
         record = json.loads(json.loads(block[8 : 8 + size])["__metadata__"]["somcot"])
         if not isinstance(record, dict):
             raise ValueError(f"its record is a {type(record).__name__}")
+        # Copies: the loaded arrays would keep the whole block alive and be read-only.
         arrays = {key: array.copy() for key, array in load(block).items()}
     except (SafetensorError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{name}: not a somcot checkpoint ({error})") from None
@@ -151,6 +156,7 @@ def takes(record: type) -> Callable[[F], F]:
 
     def shown(function: F) -> F:
         signature = inspect.signature(function)
+        # A decorated function may have options of its own besides those of the record.
         named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         more = [
             inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type)
@@ -233,6 +239,7 @@ def _pack(value: Any, place: str, arrays: Arrays) -> Any:
     if isinstance(value, np.ndarray):
         arrays[place] = value
         return {"array": place}
+    # Named tuples before tuples: they are tuples too, and would lose their names.
     if hasattr(value, "_asdict"):
         return _pack_record(value, value._asdict(), place, arrays)
     if is_dataclass(value):
@@ -242,6 +249,7 @@ def _pack(value: Any, place: str, arrays: Arrays) -> Any:
     if isinstance(value, Mapping):
         return {"mapping": {key: _pack(part, f"{place}.{key}", arrays) for key, part in value.items()}}
     if isinstance(value, np.generic):
+        # JSON has no time with nanoseconds, and neither has Python.
         value = value.astype("M8[us]").item() if value.dtype.kind == "M" else value.item()
     if isinstance(value, (date, datetime)):
         return {"date" if type(value) is date else "datetime": value.isoformat()}
@@ -268,6 +276,7 @@ def _unpack(tree: Any, arrays: Arrays, types: Mapping[str, type]) -> Any:
         return tuple(_unpack(part, arrays, types) for part in tree["tuple"])
     if "mapping" in tree:
         return {key: _unpack(part, arrays, types) for key, part in tree["mapping"].items()}
+    # A datetime is also a date, so the tag, not the type, decides.
     for kind in (date, datetime):
         if kind.__name__ in tree:
             return kind.fromisoformat(tree[kind.__name__])
@@ -280,6 +289,7 @@ def _unpack(tree: Any, arrays: Arrays, types: Mapping[str, type]) -> Any:
         if isinstance(part, cached_property):
             hints[name] = get_type_hints(part.func)["return"]
     for key, part in parts.items():
+        # A checksum proves that the file is intact, not that it was written by this package.
         if not _fits(part, hints[key]):
             raise ValueError(f"{tree['record']}.{key} is a {type(part).__name__} that does not fit")
     return record(**parts)

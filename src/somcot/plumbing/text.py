@@ -48,12 +48,14 @@ def label_text(label: Hashable, longest: int = LONGEST) -> str:
     ("' home'", 'my home')
     """
     text = ", ".join(map(_visible, label)) if isinstance(label, tuple) else _visible(label)
+    # Control characters could move the cursor of a terminal.
     text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def _visible(label: object) -> str:
     text = str(label)
+    # An empty or padded label would be invisible in a table.
     return text if text and text == " ".join(text.split()) else f"'{text}'"
 
 
@@ -77,6 +79,7 @@ def seconds(time: float) -> str:
     >>> seconds(0.00123), seconds(7.345), seconds(318.4)
     ('0.0012 s', '7.3 s', '318 s')
     """
+    # 99.5 rounds to 100: from there on two digits would read as 1e+02.
     return f"{time:.2g} s" if time < 99.5 else f"{time:,.0f} s"
 
 
@@ -128,7 +131,7 @@ def brief(value: object) -> str:
         return f"{'array' if type(value).__name__ == 'ndarray' else type(value).__name__} {value.shape}"
     if isinstance(value, (tuple, list)) and len(value) > _LISTED and type(value).__repr__ in _PLAIN:
         return f"{type(value).__name__} of {len(value)}"
-    if isinstance(value, float):
+    if isinstance(value, float):  # before `repr`, which shows 17 digits
         return f"{value:.6g}"
     return label_text(repr(value), 120)
 
@@ -190,6 +193,7 @@ def check_duration(name: str, span: Any) -> float | timedelta:
         value = float(match[1])
         if unit:
             value *= _UNITS[unit]
+            # `timedelta` overflows beyond 8.6e13 seconds; such spans are infinite for every log.
             value = timedelta(seconds=value) if value < 1e13 else math.inf
     elif hasattr(span, "to_pytimedelta"):  # of pandas
         value = span.to_pytimedelta()
@@ -204,7 +208,7 @@ def check_duration(name: str, span: Any) -> float | timedelta:
 
 def _unit(text: str) -> str | None:
     """The letter of a unit in any spelling, or None."""
-    letter = _SPELLED.get(text.removesuffix("s") or text, text)
+    letter = _SPELLED.get(text.removesuffix("s") or text, text)  # "s" itself must not lose its letter
     return letter if not letter or letter in _UNITS else None
 
 
@@ -235,6 +239,7 @@ def meter(n_steps: int, stream: TextIO | None = None, every: float = 0.2) -> Rep
     '100 %, 10 of 10 steps, 0.25, 0 s left\n'
     """
     out = sys.stderr if stream is None else stream
+    # Rewriting a line in a log file would only add control characters.
     rewrite = out.isatty()
     pause = every if rewrite else max(every, 10.0)
     began = shown = time.monotonic()
@@ -248,6 +253,7 @@ def meter(n_steps: int, stream: TextIO | None = None, every: float = 0.2) -> Rep
         if not done and now - shown < pause:
             return
         shown = now
+        # From the first reported step on: resumed runs do not start at 0.
         left = (now - began) * (total - step) / max(1, step - first) if not done else 0.0
         line = f"{100 * step // total} %, {step:,} of {total:,} steps, {value:.4g}, {left:.0f} s left"
         out.write(f"\r{line:<70}" + ("\n" if done else "") if rewrite else line + "\n")

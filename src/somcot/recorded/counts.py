@@ -162,6 +162,7 @@ class Counts:
         if initial is None:
             raise TypeError("initial: missing; counts do not contain it: pass a distribution, or 'stationary'")
         ends = set(terminated)
+        # A misspelt state would silently not be terminal.
         unknown = [label for label in ends if label not in labels]
         if unknown:
             raise ValueError(f"terminated: {listing(unknown)} not among the states {listing(labels, 5)}")
@@ -188,10 +189,12 @@ class Counts:
         kept = np.arange(len(self.states), dtype=np.int32)
         moved = np.array([index[label] for label in other.states], dtype=np.int32)
         n = len(union)
+        # Both parts in the numbering of the union, so that counts can be added.
         pairs = [self.pair_counts.at(kept, n), other.pair_counts.at(moved, n)]
         # Only sequences known by name on both sides continue; `then` returns the steps across the border.
         edges = self.edges
         if other.edges is not None:
+            # Renumbered to the union before the ends are compared.
             edges = other.edges.moved(moved)
             if self.edges is not None:
                 edges, now, following = self.edges.then(edges)
@@ -204,6 +207,7 @@ class Counts:
             _placed(self.ended, kept, n) | _placed(other.ended, moved, n),
             self.n_closed + other.n_closed,
             initial=start,
+            # A known distribution replaces the stationary one.
             stationary=start is None and (self.stationary or other.stationary),
             discount=self.discount,
             rewards=recording.joined_rewards(self.rewards, kept, other.rewards, moved, n),
@@ -238,6 +242,7 @@ class Counts:
     @property
     def n_episodes(self) -> int:
         """Number of episodes with at least one step; 0 for independent samples."""
+        # Sequences with a single row have no step yet; they become episodes when another part continues them.
         return self.n_closed + (0 if self.edges is None else int((self.edges.rows > 1).sum()))
 
     def counts(self) -> Ints | csr_array:
@@ -272,6 +277,7 @@ class Counts:
     @cached_property
     def terminal(self) -> Bools:
         """States that terminated an episode and were never left for another: known to be absorbing."""
+        # Steps to itself do not leave a state.
         never_left: Bools = self.visits == self.pair_counts.diagonal()
         return self.all_ended & never_left
 
@@ -303,6 +309,7 @@ class Counts:
             return self._fitted_chain(self.discount, check=check)
         if self.stationary:
             return self._long_run_chain(check=check)
+        # Empirical shares of the first states, unless the distribution is known.
         initial = self.start_counts / self.n_episodes if self.initial is None else self.initial
         return MarkovChain(self.pair_counts.kernel(), initial, states=self.states, normalize=True)
 
@@ -311,6 +318,7 @@ class Counts:
         if check:
             part.report(self.states)
         kernel = self.pair_counts.kernel()
+        # The kernel of all states, but the distribution lives on one recurrent class only.
         distribution = law_on(MarkovChain(kernel, normalize=True).support, part.members)
         return MarkovChain(kernel, distribution, states=self.states, normalize=True)
 
@@ -341,6 +349,7 @@ class Counts:
         """The code of the note: whether all episodes may have terminated consistently, or not."""
         entered = np.zeros(self.n_states, dtype=np.int64)
         np.add.at(entered, self.pair_counts.columns, self.pair_counts.values)
+        # Every episode enters its first state once without a step: starts + entries - exits are the final states.
         last = self.start_counts + entered - self.visits  # number of episodes that stopped in each state
         if self.n_episodes == 0 or not last[~never_left].any():
             return "never-left"
@@ -350,6 +359,8 @@ class Counts:
         """A random half of the transitions and the rest, for independent samples, whose order is irrelevant."""
         values = self.pair_counts.values
         n = self.n_transitions
+        # Hypergeometric: the same distribution as shuffling the transitions,
+        # without storing them. An odd transition goes to either half.
         taken = rng.multivariate_hypergeometric(values, n // 2 + int(rng.integers(0, 2)) * (n % 2), method="marginals")
         one, other = (replace(self, pair_counts=self.pair_counts.with_values(v)) for v in (taken, values - taken))
         return one, other

@@ -107,6 +107,7 @@ class WeightedEdges(NamedTuple):
     def restricted(self, kept: NDArray[np.bool_]) -> WeightedEdges:
         """Remove states and the transitions from them, and rescale the weights to sum 1."""
         position = np.cumsum(kept) - 1
+        # Transitions into removed states are dropped with their rows: removed states have no exits.
         inside = kept[self.rows]
         weights = self.weights[inside]
         return WeightedEdges(
@@ -124,6 +125,7 @@ class WeightedEdges(NamedTuple):
         from scipy.sparse.csgraph import breadth_first_order
 
         first = np.flatnonzero(begin)
+        # One artificial source with an edge to every initial state: a single search.
         rows, columns = np.append(self.rows, np.full(len(first), self.n)), np.append(self.columns, first)
         graph = csr_array((np.ones(len(rows)), (rows, columns)), shape=(self.n + 1, self.n + 1))
         reached = np.zeros(self.n + 1, dtype=np.bool_)
@@ -157,6 +159,7 @@ def fit_flow(edges: WeightedEdges, start: Floats, discount: float, limit: int) -
 
     def objective(z: Floats) -> float:
         s = edges.slack(z, discount)
+        # The logarithm is a barrier: s <= 0 is outside of the domain.
         return np.inf if s.min() <= 0 else float(-(edges.weights @ np.log(s)) - source @ z)
 
     for step in range(limit + 1):
@@ -164,6 +167,7 @@ def fit_flow(edges: WeightedEdges, start: Floats, discount: float, limit: int) -
         gradient = edges.net_outflow(edges.weights / s, discount) - source
         residual = float(np.abs(gradient).sum())
         # Accept a small residual that no longer halves: rounding prevents further progress.
+        # Data that contradict the flow leave a residual that rounding cannot remove.
         if residual <= target or (residual <= ACCEPTED and residual > 0.5 * best):
             return Fit(z, source, FlowStatus.CONVERGED, residual, step)
         best = min(best, residual)
@@ -183,6 +187,7 @@ def _line_search(objective: Callable[[Floats], float], z: Floats, move: Floats, 
     value = objective(z)
     rounding = 1e-14 * (1.0 + abs(value))  # near the optimum the decrease is below rounding
     length = 1.0
+    # A positive slope is not a descent direction: rounding has taken over.
     while length > 1e-12 and slope <= 0:
         candidate: Floats = z + length * move
         if objective(candidate) <= value + 1e-4 * length * slope + rounding:
@@ -193,6 +198,7 @@ def _line_search(objective: Callable[[Floats], float], z: Floats, move: Floats, 
 
 def fit_flow_and_start(edges: WeightedEdges, discount: float, limit: int) -> Fit:
     """Primal-dual interior point method in (z, source) with z >= 0: the initial distribution is fitted too."""
+    # An interior point: z > 0 and s = 1 - 0.5 + 0.5 g > 0.
     z, source = np.full(edges.n, 0.5), np.full(edges.n, 1.0 / edges.n)
     target, best = TARGET * (1.0 - discount), np.inf
     for step in range(limit + 1):
@@ -210,6 +216,7 @@ def fit_flow_and_start(edges: WeightedEdges, discount: float, limit: int) -> Fit
             return Fit(z, source, FlowStatus.STALLED, residual, step)
         source_move = (barrier - z * source - source * move) / z
         slack_move = edges.slack(z + move, discount) - s
+        # Primal and dual steps have separate lengths, as usual in interior point methods; s must stay positive too.
         length = min(_room(z, move), _room(s, slack_move))
         z, source = z + length * move, source + _room(source, source_move) * source_move
     return Fit(z, source, FlowStatus.STEP_LIMIT, residual, limit)
@@ -218,6 +225,7 @@ def fit_flow_and_start(edges: WeightedEdges, discount: float, limit: int) -> Fit
 def _room(values: Floats, move: Floats) -> float:
     """Longest step of at most 1 that keeps positive values positive."""
     shrinking = move < 0
+    # 0.99 of the way to the boundary keeps the iterates in the interior.
     return min(1.0, 0.99 * float(np.min(-values[shrinking] / move[shrinking], initial=np.inf)))
 
 
@@ -227,6 +235,7 @@ def _solve(edges: WeightedEdges, curvature: Floats, diagonal: Floats, target: Fl
     None when the matrix is singular to working precision.
     """
     r, c, n = edges.rows, edges.columns, edges.n
+    # The outer products a_e a_e', entry by entry: (x, x), (x, x'), (x', x), (x', x').
     cross = -discount * curvature
     values = np.concatenate([curvature, cross, cross, discount**2 * curvature, diagonal])
     states = np.arange(n)
@@ -254,6 +263,7 @@ def _solve_sparse(rows: NDArray[np.int64], columns: NDArray[np.int64], values: F
     n = len(target)
     factor = splu(
         csc_array((values, (rows, columns)), shape=(n, n)),
+        # The matrix is symmetric and positive definite: orderings for symmetric matrices, and no pivoting.
         permc_spec="MMD_AT_PLUS_A",
         diag_pivot_thresh=0.0,
         options={"SymmetricMode": True},
@@ -344,6 +354,7 @@ def flow_mle(
     labels = tuple(range(n)) if states is None else check_labels("states", states, n)
     start = None if initial is None else probability_vector("initial", initial, labels, normalize=False)
     edges = _with_loops(WeightedEdges(rows, columns, values, n), start)
+    # Without a known start every state may be initial, so none is unreachable.
     assumed = np.empty((0, 2), dtype=np.int64) if start is None else _missing_links(edges, start, discount, limit)
     edges = edges.extended(assumed, 1.0)
     seen = edges.has_exit()
@@ -411,6 +422,8 @@ def _missing_links(edges: WeightedEdges, start: Floats, discount: float, limit: 
     rarest = np.argsort(edges.out_weight()[sources], kind="stable")  # rarely observed rows miss most transitions
     sources = sources[rarest[: max(1, MOST_CANDIDATES // len(targets))]]
     pairs = np.stack(np.meshgrid(sources, targets, indexing="ij"), axis=-1).reshape(-1, 2)
+    # The rarely observed rows first, if there are too many candidates.
+    # One pseudo-sample in total: it must not outweigh the data.
     trial = edges.extended(pairs, 1.0 / len(pairs)).restricted(edges.has_exit())
     fit = fit_flow(trial, start[edges.has_exit()], discount, limit)
     likely = (trial.weights / trial.slack(fit.z, discount))[-len(pairs) :]
@@ -426,6 +439,7 @@ def _raw_frequencies(core: WeightedEdges, fit: Fit, discount: float, *, start_kn
     """Replace a failed fit by the frequencies themselves (z = 0), with a warning."""
     note = Note("flow-fit-failed", status=fit.status.value, iterations=fit.iterations, violation=float(fit.residual))
     warn(note, ConvergenceWarning)
+    # (1 - g) nu_0 is the net outflow; noise can make it negative.
     source = fit.source if start_known else np.maximum(core.net_outflow(core.weights, discount), 0.0)
     return fit._replace(z=np.zeros(core.n), source=source)
 
@@ -455,6 +469,7 @@ def _occupancy(chain: MarkovChain, discount: float) -> Floats | csr_array:
     """Occupancy of the fitted kernel: equal to the fitted one, but satisfies the flow constraint to rounding."""
     if not isinstance(chain.transition, np.ndarray):
         return chain.occupancy(discount)
+    # Solved again from the kernel, because the fit satisfies the flow only to its tolerance.
     system = np.eye(chain.n_states) - discount * chain.transition.T
     visits = np.linalg.solve(system, (1.0 - discount) * chain.initial)
     return np.asarray(visits[:, None] * chain.transition)

@@ -55,6 +55,7 @@ def column(name: str, values: Any) -> Column:
 
 def _from_list(name: str, items: list[object]) -> Column:
     kinds = set(map(type, items))
+    # Integers take the fast path: they are encoded without a dictionary.
     if all(issubclass(kind, (int, np.integer)) and kind is not bool for kind in kinds):
         try:
             return np.array(items, dtype=np.int64)
@@ -74,6 +75,7 @@ def _from_array(name: str, array: Array) -> Column:
     if array.size == 0:
         return np.empty(0, dtype=np.int64)
     kind = array.dtype.kind
+    # `uint64` beyond 2^63 would wrap in int64; such labels stay Python integers.
     if kind == "i" or (kind == "u" and int(array.max()) < 2**63):
         return array.astype(np.int64, copy=False)
     if kind == "f":
@@ -95,6 +97,7 @@ def _from_floats(name: str, array: NDArray[np.floating[Any]]) -> Column:
             f"{name}: label {i} is {array[i]}, {int(bad.sum())} of {array.size} labels are not finite; "
             "remove or replace them"
         )
+    # Floats from 2^53 on are all integers, but no longer distinct ones.
     if (np.abs(array) < 2**53).all() and (array == np.floor(array)).all():
         return array.astype(np.int64)
     labels: list[Hashable] = array.tolist()
@@ -139,8 +142,10 @@ def _encode_integers(
     columns: list[NDArray[np.int64]], known: tuple[Hashable, ...] | None, place: Place
 ) -> tuple[list[Codes], tuple[Hashable, ...]]:
     low = min(int(c.min()) for c in columns)
+    # A table over the whole range is fastest if labels are dense, as state numbers usually are.
     span = max(int(c.max()) for c in columns) - low + 1
     if span > 4 * sum(c.size for c in columns) + 1_000_000:  # a lookup table would be far larger than the data
+        # Distinct values per column first: concatenating the columns would double the memory.
         values = np.unique(np.concatenate([np.unique(c) for c in columns]))
         positions, labels = _positions(values.tolist(), known, columns, place)
         return [positions[np.searchsorted(values, c)] for c in columns], labels
@@ -161,6 +166,7 @@ def _encode_objects(
     distinct: dict[Hashable, None] = {}
     for k, values in enumerate(columns):
         try:
+            # A dict keeps the order of first appearance.
             distinct.update(dict.fromkeys(values))
         except TypeError:
             raise _unhashable(k, values, place) from None
@@ -168,6 +174,7 @@ def _encode_objects(
     for label in distinct:
         _refuse_unusable(label, columns, place, is_given=known is not None)
     try:
+        # Sorted, so that the order of states does not depend on the order of the data.
         ordered = sorted(distinct)  # type: ignore[type-var]
     except TypeError:  # not comparable: order of first appearance
         ordered = list(distinct)
@@ -200,6 +207,7 @@ def refuse_lookalikes(name: str, labels: Collection[Hashable], kinds: set[type])
         issubclass(kind, (int, float, np.number)) and kind is not bool for kind in kinds
     ):
         raise TypeError(f"{name}: found both truth values and numbers, and True equals 1; use one kind of label")
+    # Only if both kinds occur, since the comparison is a pass over all labels.
     texts = {label for label in labels if isinstance(label, str)} if str in kinds or np.str_ in kinds else set()
     twins = [label for label in labels if isinstance(label, int) and str(label) in texts] if texts else []
     if twins:

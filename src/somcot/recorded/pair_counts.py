@@ -107,6 +107,7 @@ def count_pairs(now: Codes, following: Codes, n: int) -> PairCounts:
             table += np.bincount(keys, minlength=n * n)
         return from_table(table, n)
     # A full table would take longer to fill than the pairs to sort.
+    # One key per pair; int64 holds n^2 for up to 3e9 states.
     ordered = now.astype(np.int64) * n + following
     ordered.sort()
     first = np.flatnonzero(np.diff(ordered, prepend=-1))
@@ -132,6 +133,7 @@ def added(parts: Sequence[PairCounts]) -> PairCounts:
     n = parts[0].n
     keys = np.concatenate([part.rows * n + part.columns for part in parts])
     values = np.concatenate([part.values for part in parts])
+    # Stable, so that equal keys keep the order of their parts.
     order = np.argsort(keys, kind="stable")
     keys, values = keys[order], values[order]
     first = np.flatnonzero(np.diff(keys, prepend=-1))
@@ -154,6 +156,7 @@ def from_matrix(counts: object) -> PairCounts:
     if matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"counts: shape is {matrix.shape}, expected as many columns as rows")
     values = np.asarray(matrix.data)
+    # Counts as floats are accepted if they are whole numbers: many readers return floats.
     if not np.isfinite(values).all() or (values < 0).any() or (values != np.floor(values)).any():
         raise ValueError(
             "counts: found entries that are not whole numbers of at least 0; pass counts, not probabilities"
@@ -210,9 +213,11 @@ class SequenceEnds(NamedTuple):
         >>> now, following, joined.rows
         (array([0], dtype=int32), array([1], dtype=int32), array([2]))
         """
+        # Otherwise equal sequences would never be found, without any message.
         self._refuse_names(later)
         if np.array_equal(self.ids, later.ids):  # the common case for logs split by time
             return self._all_go_on(later)
+        # Names are distinct and sorted in both, so a merge finds the common ones.
         _, i, j = np.intersect1d(self.ids, later.ids, assume_unique=True, return_indices=True)
         self._refuse_times(later, i, j)
         new = np.ones(len(later.ids), dtype=np.bool_)
@@ -223,6 +228,7 @@ class SequenceEnds(NamedTuple):
         def joined(name: str, *, from_later: bool) -> Array:
             values = getattr(self, name).copy()
             if from_later:
+                # The last state, the end and the time come from the later part; the first state stays.
                 values[i] = getattr(later, name)[j]
             column: Array = np.concatenate([values, getattr(later, name)[new]])[order]
             return column

@@ -65,6 +65,7 @@ class RewardSums(NamedTuple):
         codes, rewards = codes[known], rewards[known]
         total: Floats = np.bincount(codes, rewards, n).astype(np.float64)
         number = np.bincount(codes, minlength=n).astype(np.int64)
+        # Centred in a second pass: sums of squares minus squared sums cancel for large means.
         apart = rewards - (total / np.maximum(number, 1))[codes]
         return cls(total, number, np.bincount(codes, apart * apart, n).astype(np.float64))
 
@@ -74,6 +75,7 @@ class RewardSums(NamedTuple):
         number = np.zeros(n, dtype=np.int64)
         np.add.at(number, places, self.number)
         apart = self.total / np.maximum(self.number, 1) - (total / np.maximum(number, 1))[places]
+        # The parallel-axis formula: squares about the common mean.
         squares: Floats = np.bincount(places, self.squares + self.number * apart**2, n).astype(np.float64)
         return RewardSums(total, number, squares)
 
@@ -89,6 +91,7 @@ class RewardSums(NamedTuple):
     def variances(self) -> Floats:
         """Variance of a reward in each state; the mean over states for states with fewer than two rewards."""
         degrees = np.maximum(self.number - 1, 0)
+        # Known rewards count as KNOWN observations, which would swamp the degrees of freedom.
         shared = float(self.squares.sum() / max(int(degrees[self.number < KNOWN].sum()), 1))
         variances = np.where(degrees > 0, self.squares / np.maximum(degrees, 1), shared)
         return np.where(self.number > 0, variances, 0.0)
@@ -114,7 +117,9 @@ class Episodes(NamedTuple):
         """Append the end state `end`, new or existing, to each terminated trajectory; return the codes with it too."""
         check_end(end, tuple(labels[k] for k in np.unique(codes)))
         states = labels if end in labels else (*labels, end)
+        # Without flags every trajectory ends there: `end` was requested for all.
         where = self.boundaries[1:] - 1 if self.terminated is None else self.boundaries[1:][self.terminated] - 1
+        # Behind the last state of each trajectory that terminated.
         longer = insert_after(codes, where, states.index(end))
         ended = np.ones(len(self.source), np.bool_) if self.terminated is None else self.terminated
         boundaries = self.boundaries + np.concatenate([[0], np.cumsum(ended)])
@@ -132,6 +137,7 @@ class Episodes(NamedTuple):
         flat = np.full(len(codes), np.nan)
         for i, (begin, end) in enumerate(zip(self.boundaries[:-1], self.boundaries[1:], strict=True)):
             values = real_array(f"rewards[{self.source[i]}]", per_trajectory[self.source[i]], 1)
+            # One reward per state, or one per step; in the latter case the last state has none.
             if len(values) not in (end - begin, end - begin - 1):
                 raise ValueError(
                     f"rewards[{self.source[i]}]: found {len(values)} rewards for {end - begin} states; pass one for "
@@ -165,6 +171,7 @@ def read_trajectories(trajectories: Iterable[object], terminated: object, *, end
     lengths = np.array([len(c) for c in columns], dtype=np.int64)
     ends = episode_flags(terminated, len(sequences))
     closed = np.ones(len(sequences), np.bool_) if ends is None or terminated is True else ends
+    # Two states make a step; with `end` the final state is added, so one is enough, but not none.
     source = np.flatnonzero(lengths + (closed if end is not None else 0) >= np.where(lengths, 2, 3))
     _report_short(len(sequences), len(source))
     arrays = [c for c in (columns[i] for i in source) if isinstance(c, np.ndarray)]
@@ -231,6 +238,7 @@ def independent_ends(
         if value is not None:
             raise ValueError(f"{name}: independent samples have no episodes; leave out {name} or discount")
     n = len(now) - 1
+    # Transitions that continue each other by chance: expected count, plus six standard deviations.
     joined = int(np.count_nonzero(following[:-1] == now[1:]))
     size = 1 + max(int(now.max()), int(following.max()))
     chance = float(np.bincount(now, minlength=size) @ np.bincount(following, minlength=size)) / len(now) ** 2
@@ -250,7 +258,9 @@ def _step_flags(name: str, values: object, n: int) -> Flags | None:
 def cut_episodes(now: Codes, following: Codes, terminated: object, truncated: object, episode: object) -> RecordedSteps:
     """Split steps into episodes: by name, by flags, and without names wherever steps do not join."""
     n = len(now)
+    # Numbers instead of names, so that sorting and comparing are fast.
     names = None if episode is None else _episode_numbers(episode, n)
+    # Sorted by name only if needed; stable, so that the order of time within an episode is kept.
     order = None if names is None or (names[1:] >= names[:-1]).all() else np.argsort(names, kind="stable")
     ended = None if terminated is True else _step_flags("terminated", terminated, n)
     stopped = _step_flags("truncated", truncated, n)
@@ -265,10 +275,12 @@ def cut_episodes(now: Codes, following: Codes, terminated: object, truncated: ob
             inner |= flags[:-1]
     if names is not None:
         inner |= names[1:] != names[:-1]
+    # Steps that do not join, without a recorded reason: a new episode, unless names say otherwise.
     gap = (following[:-1] != now[1:]) & ~inner
     if names is None:
         inner |= gap
     offsets = np.flatnonzero(begins)
+    # The flag of the last step of each episode.
     final = None if ended is None else ended[offsets[1:] - 1]
     if terminated is True:
         final = np.ones(len(offsets) - 1, dtype=np.bool_)
@@ -307,6 +319,7 @@ def _known_rewards(rewards: Mapping[Hashable, float] | None, labels: tuple[Hasha
     if missing:
         raise ValueError(f"rewards: no reward for {len(missing)} state(s): {listing(missing)}; pass one for each")
     values = real_array("rewards", [rewards[label] for label in labels], 1)
+    # KNOWN observations of equal value: the mean is exact, and its error 0.
     return RewardSums(values * KNOWN, np.full(len(labels), KNOWN), np.zeros(len(labels)))
 
 
@@ -356,4 +369,5 @@ def joined_rewards(a: RewardSums | None, at_a: Codes, b: RewardSums | None, at_b
     total, number, squares = parts[0] + parts[1]
     (total_a, n_a, _), (total_b, n_b, _) = parts
     apart = np.where((n_a > 0) & (n_b > 0), total_a / np.maximum(n_a, 1) - total_b / np.maximum(n_b, 1), 0.0)
+    # The parallel-axis formula for two groups.
     return RewardSums(total, number.astype(np.int64), squares + apart**2 * n_a * n_b / np.maximum(number, 1.0))

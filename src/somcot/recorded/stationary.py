@@ -66,9 +66,11 @@ def largest_connected(counts: PairCounts) -> NDArray[np.bool_]:
 
     graph = csr_array((np.ones(len(counts.values)), (counts.rows, counts.columns)), shape=(counts.n, counts.n))
     n_parts, part = connected_components(graph, connection="strong")
+    # Steps between components cannot be repeated, so only inner ones count.
     inner = part[counts.rows] == part[counts.columns]
     steps = np.zeros(n_parts, dtype=np.int64)
     np.add.at(steps, part[counts.rows][inner], counts.values[inner])
+    # The last of the sorted ones: most states, then most steps.
     best = np.lexsort((steps, np.bincount(part, minlength=n_parts)))[-1]
     members: NDArray[np.bool_] = part == best
     return members
@@ -136,6 +138,8 @@ def long_run_part(counts: PairCounts) -> RecurrentPart:
     inner = np.zeros(n_parts, dtype=np.int64)
     np.add.at(inner, source[source == target], counts.values[source == target])
     kept = np.ones(n_parts, dtype=np.bool_)
+    # A state that was entered but never left is no recurrent class,
+    # only the end of a recording; removing it may uncover another.
     while True:
         left = np.zeros(n_parts, dtype=np.bool_)
         left[source[(source != target) & kept[target]]] = True
@@ -188,6 +192,7 @@ def stationary_distribution(chain: MarkovChain) -> Floats:
     """
     support, n = chain.support, chain.n_states
     inner = slice(0, int(support.indptr[-2]))
+    # Every transition counts once: only the classes are needed, not frequencies.
     once = np.ones(len(support.indices[inner]), dtype=np.int64)
     part = long_run_part(PairCounts(support.rows[inner], support.indices[inner].astype(np.int64), once, n))
     if part.others:
@@ -206,6 +211,7 @@ def law_of(kernel: Kernel, first: Floats) -> Floats:
     """The stationary distribution of a kernel from an initial guess; exact to rounding, by one refinement."""
     from somcot.plumbing.linear_systems import discounted_occupancy
 
+    # The second call starts from the first result, which squares the remaining error of about 1e-8 * (mixing time).
     return discounted_occupancy(kernel, discounted_occupancy(kernel, first / first.sum(), _NEARLY_ONE), _NEARLY_ONE)
 
 
@@ -223,12 +229,15 @@ def slopes(support: Support, law: Floats, g: Floats) -> Floats:
 
     inside = law > 0
     kernel, mass = _restricted(support, inside)
+    # Outside of the recurrent class the distribution is 0, and so is its derivative.
     pi = law[inside]
     h = np.zeros(len(law))
+    # The Poisson equation at a discount near 1; the constant that remains is removed by centring.
     h[inside] = discounted_value(kernel, g[inside] - pi @ g[inside], _NEARLY_ONE)
     n_entries = int(support.indptr[-2])
     rows, columns, P = support.rows[:n_entries], support.indices[:n_entries], support.probabilities[:n_entries]
     taken = inside[rows] & inside[columns]
+    # Centred per row, as all derivatives along rows.
     mean = np.bincount(rows[taken], P[taken] * h[columns[taken]], len(law)) / np.where(inside, mass, 1.0)
     derivative: Floats = np.where(taken, (law / np.where(inside, mass, 1.0))[rows] * (h[columns] - mean[rows]), 0.0)
     return derivative

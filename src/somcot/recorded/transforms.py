@@ -47,6 +47,7 @@ class EpisodeSteps(NamedTuple):
         """One number per word, 0, 1, ... in lexicographic order; built letter by letter to avoid overflow."""
         numbers = np.zeros(len(letters[0]), dtype=np.int64)
         for letter in letters:
+            # Renumbered after each letter: numbers stay below n_words * n_states, never n_states^k.
             numbers = np.unique(numbers * self.n_states + letter, return_inverse=True)[1]
         return numbers
 
@@ -97,6 +98,7 @@ def find_words(steps: EpisodeSteps, k: int) -> Places:
     complete = np.ones(len(joined), dtype=np.bool_)  # whether k states end here
     for back in range(1, k):
         complete[:back] = False
+        # `back` steps ago the chain of joined steps must not be broken.
         complete[back:] &= joined[1 : len(joined) - back + 1]
     last = np.flatnonzero(complete)
     first = last - (k - 1)
@@ -107,6 +109,7 @@ def steps_between_words(steps: EpisodeSteps, k: int) -> WordSteps:
     """Make words of k states the new states."""
     at = find_words(steps, k)
     letters = [steps.now[at.first + i] for i in range(k)] + [steps.following[at.last]]
+    # The words before and after each step, as letters 0..k-1 and 1..k.
     both = [np.concatenate(pair) for pair in pairwise(letters)]
     numbers = steps.numbered(both)
     spelled = np.column_stack(both)[np.unique(numbers, return_index=True)[1]]
@@ -137,7 +140,7 @@ def with_order(samples: Samples, k: int) -> Samples:
     if dropped:
         note = Note("too-short-for-order", "k", share=Share(dropped, samples.n_episodes), least=k + 1)
         warn(note, DataWarning)
-    last = longer.words[:, -1]
+    last = longer.words[:, -1]  # rewards belong to the last state of a word
     return replace(
         samples,
         states=tuple(tuple(samples.states[c] for c in word) for word in longer.words.tolist()),
@@ -145,6 +148,7 @@ def with_order(samples: Samples, k: int) -> Samples:
         following=longer.following,
         offsets=longer.offsets,
         terminated=None if samples.terminated is None else samples.terminated[longer.kept],
+        # A word's reward is that of its last state.
         rewards=None if samples.rewards is None else samples.rewards.at(last),
     )
 
@@ -188,6 +192,7 @@ def connected(samples: Samples, name: str = "connected") -> Samples:
         now=kept.now,
         following=kept.following,
         offsets=kept.offsets,
+        # After restriction the end of an episode may be where it left the set, so it says nothing.
         terminated=None,
         initial=None,
         rewards=None if samples.rewards is None else samples.rewards.at(inside),
@@ -202,6 +207,7 @@ def merged(samples: Samples, other: Samples) -> Samples:
             "of the same discount, can be merged"
         )
     union = tuple(dict.fromkeys([*samples.states, *other.states]))
+    # 1 and '1' in two recordings would become two states without any message.
     refuse_lookalikes("other", [*samples.states, *other.states], {type(s) for s in (*samples.states, *other.states)})
     index = {label: i for i, label in enumerate(union)}
     moved = np.array([index[label] for label in other.states], dtype=np.int32)

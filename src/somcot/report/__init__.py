@@ -93,6 +93,7 @@ def html(
     >>> "&lt;May&gt;" in page, "<script" in page
     (True, False)
     """
+    # Warnings of the command may repeat notes of the result; each is shown once.
     notes = merge_notes([*result.diagnose(), *warnings], names)
     about = ReportInput(
         result, cost_of(result, cost), short(names, 120), cost_name, state_name, known, x, y, notes, command

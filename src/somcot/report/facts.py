@@ -100,6 +100,7 @@ class ReportInput(NamedTuple):
     @property
     def total(self) -> float:
         """The sum of the contributions of all pairs: the distance of the chains that were solved."""
+        # Never 0: shares are quotients by it.
         return (float((self.result.state_law * self.cost).sum()) if self.cost is not None else 0.0) or 1.0
 
     @property
@@ -115,6 +116,7 @@ class ReportInput(NamedTuple):
 def result_sections(about: ReportInput) -> list[Section]:
     """All sections of the report on a distance; technical ones are collapsed."""
     result = about.result
+    # Methods without inputs for contributions have none to show.
     shares = result.contributions(_PARTS) if result.makeup is not None else None
     definition = "Definition and reference" if about.command is None else "Definition, reference and command"
     title = f"How far apart are {about.names[0]} and {about.names[1]}?"
@@ -143,6 +145,7 @@ def result_card(result: Result) -> str:
     if result.n_samples:
         work.insert(1, f"{result.samples[0]:,} + {result.samples[1]:,} transitions")
     if result.status not in (Status.CONVERGED, Status.FINISHED):
+        # Only if something is unusual: the message repeats the facts otherwise.
         work.append(result.message)
     return card(
         f"distance {figure(result.distance)}",
@@ -158,6 +161,7 @@ def result_card(result: Result) -> str:
 def _on_scale(about: ReportInput) -> Picture:
     """The distance on the scale of possible values, or above 0 if the largest possible value is unknown."""
     result, (low, high) = about.result, span(about.result)
+    # Without a largest possible value the scale ends a quarter above everything drawn.
     ticks = {} if about.known is None else {"truth": about.known}
     ends = possible(result, about.cost)
     start, end = ends or (min(0.0, low, result.distance), 1.25 * max(high, result.distance, *ticks.values()) or 1.0)
@@ -177,7 +181,9 @@ def _on_scale(about: ReportInput) -> Picture:
 def computation(about: ReportInput) -> list[Fact]:
     """Facts about the computation; terminals show a selection by key."""
     result, cost = about.result, about.cost
+    # Estimates get four decimals; exact values have more correct digits.
     shown = figure(result.distance) if result.plugin is not None else f"{result.distance:.6g}"
+    # The order is that of the page; terminals select by key.
     facts = [Fact("distance", "distance", shown, strong=True)]
 
     def add(key: str, label: str, text: str) -> None:
@@ -219,7 +225,15 @@ def computation(about: ReportInput) -> list[Fact]:
     if result.estimate is not None:
         e = result.estimate
         add("error", "standard error", figure(e.standard_error))
-        add("gap", "cross-fit gap", f"{figure(e.gap)} (relative: {figure(e.rho)}), {e.n_solves} exact solves")
+        add("units", "resampled", f"{e.units}, permuted and halved; {e.n_solves} exact solves")
+        if e.expected is not None and e.pvalue is not None:
+            add(
+                "equal",
+                "if equal",
+                f"{figure(e.expected)} on average between recordings of one process (p = {e.pvalue:.3g})",
+            )
+    if result.estimand != "process":
+        add("estimand", "what is compared", "what follows what, averaged over visits: the data have memory")
     if result.continuous is not None:
         sizes = result.continuous.resolution
         fewer = ", ".join(f"{n} cells: {figure(v)}" for n, v in zip(sizes.n_cells, sizes.raw, strict=True))
@@ -256,14 +270,17 @@ def _differences(about: ReportInput, shares: Contributions | None) -> list[Item]
 def _one_sided(about: ReportInput) -> Iterator[Line]:
     """States that only one process has, the most visited first; nothing if names do not matter to the cost."""
     labels = about.result.states_x, about.result.states_y
+    # Without a shared label all states are on one side only, which the notes say.
     if set(labels[0]).isdisjoint(labels[1]) or not about.by_name:
         return
     for side, (name, own, other) in enumerate(zip(about.names, labels, reversed(labels), strict=True)):
+        # A state of one side only is a difference in itself, if names mean something.
         visited, shared = about.result.state_law.sum(axis=1 - side), set(other)
         alone = [k for k in np.argsort(-visited, kind="stable") if own[k] not in shared]
         if alone:
             parts = ((", ", Bold(shortened(own[k])), f" ({about.time(visited[k])} of the time)") for k in alone[:_TOP])
             more = f" and {len(alone) - _TOP:,} more." if len(alone) > _TOP else "."
+            # Without the first ", ".
             yield (f"Only in {shortened(name, 40)}: ", *list(chain.from_iterable(parts))[1:], more)
 
 
@@ -285,6 +302,7 @@ def _correspondence(about: ReportInput) -> list[Item]:
     """Corresponding states, the most visited first."""
     result, partners = about.result, about.result.matches()
     shared = set(result.states_x) & set(result.states_y)
+    # Only among shared names: others cannot correspond to themselves.
     namesakes = [m.x == m.y for m in partners if m.x in shared]
     body: list[Item] = []
     if result.continuous is not None:
@@ -328,6 +346,7 @@ def pairs(about: ReportInput, shares: Contributions | None) -> Table:
         "significant",
         "cost",
     )
+    # Standard errors are known for the largest pairs only.
     known = {(p.x, p.y): p for p in shares.pairs} if shares is not None else {}
     parts = [] if about.cost is None else contributions(about.result, about.cost, most=_PARTS)
     rows = [
@@ -390,6 +409,7 @@ def _maps(about: ReportInput) -> Iterator[Item]:
             "for the estimated chains and so includes the noise."
         )
     x, y = [result.states_x[k] for k in i], [result.states_y[k] for k in j]
+    # Square roots, so that rarely visited pairs are still visible.
     root = np.sqrt(result.state_law[np.ix_(i, j)])
     for title, description, values, rows, columns in (
         ("Together", f"time spent in each pair (root scale), {first} down, {second} across", root, x, y),
@@ -415,6 +435,7 @@ def _maps(about: ReportInput) -> Iterator[Item]:
 def _most_visited(occupancy: Floats, most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The most visited states of each side, in their original order."""
     chosen = (np.sort(np.argsort(-occupancy.sum(axis=axis), kind="stable")[:most]) for axis in (1, 0))
+    # A map needs at least one row, even if no state was visited.
     i, j = (c if len(c) else np.arange(1) for c in chosen)
     return i, j
 
@@ -425,6 +446,7 @@ def _graphs(about: ReportInput) -> Iterator[Item]:
     if result.plan is None:
         return
     i, j = _most_visited(result.state_law, _GRAPH_STATES)
+    # Colours by state of X, which states of Y look up through their partner.
     palette = dict(zip(i.tolist(), svg.colours(len(i)), strict=True))
     partner = result.decoder.argmax(axis=1)
     yield (
@@ -434,6 +456,7 @@ def _graphs(about: ReportInput) -> Iterator[Item]:
     for name, steps, chosen, states, fills in (
         (about.names[0], result.plan.marginal_x(), i, result.states_x, list(palette.values())),
         (about.names[1], result.plan.marginal_y(), j, result.states_y,
+         # Partners outside of the drawn states are grey.
          [palette.get(int(partner[k]), "var(--soft)") for k in j]),
     ):  # fmt: skip
         flow, labels = steps.toarray()[np.ix_(chosen, chosen)], [states[k] for k in chosen]
@@ -475,6 +498,7 @@ def _run(result: Result) -> list[Item]:
     steps, values = result.trace.get("step"), result.trace.get("distance")
     if steps is None or values is None or np.isfinite(values).sum() < 2:
         return []
+    # 200 points are as many as the picture can resolve.
     places = np.unique(np.linspace(0, len(values) - 1, 200).astype(int))
     explanation = {
         Claim.PROVED: "The distance after each step; the band shows the proved bounds.",

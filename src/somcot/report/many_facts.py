@@ -59,6 +59,7 @@ def matrix_sections(
         The name of the cost.
     """
     n, m = matrix.shape
+    # One list compared with itself, or two lists.
     title = f"Distances between {n} processes" if matrix.square else f"Distances of {n} from {m} processes"
     table = matrix_pairs(matrix)
     cut = f"The nearest {_LISTED} of {len(table.rows)} pairs; a .csv file has all."
@@ -84,6 +85,7 @@ def matrix_findings(matrix: DistanceMatrix) -> list[str]:
         level = f"{100 * (matrix.confidence or 0.0):g} % {'simultaneous ' if matrix.simultaneous else ''}intervals"
         findings.append(f"{n:,} of {m:,} pairs differ significantly: their {level} exclude 0.")
     if matrix.tests is not None:
+        # Each pair once: a symmetric matrix has both.
         tested = matrix.adjusted[np.triu_indices(len(matrix.labels), 1)] if matrix.symmetric else matrix.adjusted
         known = tested[~np.isnan(tested)]
         rule = "Benjamini-Hochberg" if matrix.tests == "bh" else "Benjamini-Yekutieli"
@@ -94,6 +96,7 @@ def matrix_findings(matrix: DistanceMatrix) -> list[str]:
 
 def _extremes(matrix: DistanceMatrix, unit: str) -> Iterator[str]:
     """The nearest and the farthest pair, and how the distances were computed."""
+    # The diagonal, which is 0, is not the nearest pair.
     values = np.where(np.eye(*matrix.shape, dtype=bool) if matrix.square else False, np.nan, matrix.values)
     if np.isnan(values).all():
         yield "No pair has a distance; the table gives the reasons."
@@ -116,6 +119,7 @@ def _extremes(matrix: DistanceMatrix, unit: str) -> Iterator[str]:
 def _matrix_pictures(matrix: DistanceMatrix) -> list[Section]:
     if max(matrix.shape) > _DRAWN:
         few = f"Pictures are drawn for up to {_DRAWN} processes; these are {max(matrix.shape)}."
+        # Labels in a larger picture are unreadable.
         return [Section("heat", "", [few])]
     if not matrix.square or np.isnan(matrix.uncut).any() or len(matrix.labels) < 2:
         missing = " Crossed cells have no distance; the table gives the reasons." if matrix.n_failed else ""
@@ -126,7 +130,7 @@ def _matrix_pictures(matrix: DistanceMatrix) -> list[Section]:
     drawn = dendrogram(matrix.linkage(), no_plot=True)
     order, links = drawn["leaves"], (drawn["dcoord"], drawn["icoord"])
     labels = [matrix.labels[i] for i in order]
-    top = max(map(max, links[0])) or 1.0
+    top = max(map(max, links[0])) or 1.0  # all distances may be 0
     circles = "" if matrix.confidence is None else " Circles show the uncertainty of the distances of a process."
     near = f"Distances in the plane approximate those above as closely as two dimensions allow.{circles}"
     heat = partial(svg.heat_map, matrix.values[np.ix_(order, order)], labels, labels, title="distances")
@@ -145,7 +149,9 @@ def matrix_pairs(matrix: DistanceMatrix) -> Table:
     """Every pair, the nearest first."""
     names = {"distance": "distance", "low": "from", "high": "to", "plugin": "not corrected", "standard_error": "error",
              "adjusted_pvalue": "p (adjusted)"}  # fmt: skip
+    # Pairs without a distance first: their reasons should be seen.
     rows = sorted(matrix.rows(), key=lambda row: -1.0 if row["distance"] is None else row["distance"])
+    # Columns that are empty for every pair are left out.
     used = [key for key in names if any(row[key] is not None for row in rows)]
     top = max((row["distance"] for row in rows if row["distance"] is not None), default=1.0)
     cells = [
@@ -273,7 +279,7 @@ def monitor_sections(
     alarm = monitor.alarm
     headline = f"{'No change detected' if alarm is None else 'Changed'}: {label_text(source, 80)}"
     evidence = "alarm threshold reached" if alarm else f"{monitor.evidence:.3g} of the alarm threshold"
-    rows = [
+    rows = [  # evidence is relative to the threshold
         ("events", f"{monitor.n_events:,}"),
         ("evidence", evidence),
         ("guarantee", str(monitor.settings.promise)),

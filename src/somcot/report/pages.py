@@ -30,6 +30,7 @@ def page(sections: Sequence[Section], *, title: str | None = None, refresh: int 
     for section in rest:
         body, heading = markup(section.body), escape(section.title)
         if section.closed:
+            # The heading of the folded sections comes before the first of them.
             parts.append("" if folded else "<h2>Details</h2>")
             parts.append(f"<details><summary>{heading}</summary>{body}</details>")
             folded = True
@@ -48,4 +49,4 @@ def page(sections: Sequence[Section], *, title: str | None = None, refresh: int 
 
 def write_page(path: str | os.PathLike[str], text: str) -> None:
     """Write a page to a file, replacing it atomically."""
-    write_bytes(path, text.encode("utf-8", errors="replace"))
+    write_bytes(path, text.encode("utf-8", errors="replace"))  # lone surrogates in labels cannot be encoded

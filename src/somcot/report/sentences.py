@@ -43,6 +43,7 @@ __all__ = [
 
 _LEVEL = 0.05  # of the permutation test, the same as that of the contributions
 _TEST = "A permutation test of the transitions"  # it compares frequencies and ignores the cost
+_TEST_OF_UNITS = "A permutation test"  # the one behind the interval
 # The conclusion, by whether the test rejects and whether the interval excludes the least possible distance.
 _AGREES = {
     (True, True): "agrees: recordings as different as these are unlikely under one process {p}.",
@@ -69,6 +70,7 @@ def by_labels(result: Result, cost: ArrayLike | None) -> bool:
     by_name = np.ones_like(table)
     if alike:
         by_name[tuple(np.array(alike).T)] = 0.0
+    # With no shared name a cost of all ones would match by accident.
     return bool(alike) and np.array_equal(table, by_name)
 
 
@@ -85,6 +87,7 @@ def possible(result: Result, cost: ArrayLike | None = None) -> tuple[float, floa
         return None
     if result.continuous is not None:  # the cells lie within the recordings, so their costs do not bound the distance
         return None
+    # A distance corrected for bias may lie below the smallest cost.
     return float(min(table.min(), result.distance)), float(table.max())
 
 
@@ -113,16 +116,19 @@ def meaning(
     >>> meaning(result, names=("May", "June"), state_name="page")
     'On 10.6 % of the steps that matter, June is in a different state (page) than May.'
     """
+    # Estimates are rounded claims: "about".
     about, clock = "" if result.claim is Claim.PROVED else "about ", result.clock
     if by_labels(result, cost):
         where = f"in a different state{f' ({state_name})' if state_name else ''} than {names[0]}"
         if clock.name == "total":
             return f"{clock.during}, {names[1]} is {where} for {about}{figure(result.distance)} steps on average."
+        # "about less than" would be said otherwise.
         share = "none" if result.distance <= 0.0 else about + percent(result.distance).replace("< ", "less than ")
         return f"On {share.replace('about less', 'less')} of {clock.share}, {names[1]} is {where}."
     ends = possible(result, cost)
     if result.continuous is not None:
         return f"{clock.during}, {names[0]} and {names[1]} differ by {about}{_in_units(result, cost_name)} on average."
+    # Costs by name carry their column, as in "attribute:size".
     kind, _, column = (cost_name or "").partition(":")
     if kind == "attribute" and column and _is_either_or(result, cost):
         share = "none" if result.distance <= 0.0 else about + percent(result.distance).replace("< ", "less than ")
@@ -169,6 +175,7 @@ def certainty(result: Result, cost: ArrayLike | None = None) -> str:
     low, high, level = result.confidence_interval
     shown = percent if by_labels(result, cost) else figure
     where = f"lies between {shown(low)} and {shown(high)}"
+    # Both ends round to the same text, which would read as an interval of width 0.
     if shown(low) == shown(high) and shown(high).startswith("< "):  # both round to the same
         where = f"is {shown(high).replace('< ', 'below ')}"
     text = f"With {100 * level:g} % confidence the true value {where}"
@@ -180,16 +187,23 @@ def certainty(result: Result, cost: ArrayLike | None = None) -> str:
 def _differs(result: Result, cost: ArrayLike | None) -> bool:
     """Whether the interval excludes the least possible distance."""
     ends = possible(result, cost)
+    # The smallest possible distance is not 0 for costs with a positive minimum.
+    # Without a known range, distances are at least 0.
     least = 0.0 if ends is None else ends[0]
     return result.confidence_interval is not None and result.confidence_interval.low > least
 
 
 def sentence_of_test(result: Result, cost: ArrayLike | None = None) -> str:
     """The conclusion of the permutation test of "the same process"; empty without a test."""
-    pvalue = rows_pvalue(result) if result.n_samples else None
-    if pvalue is None:
+    if result.estimate is not None and result.estimate.pvalue is not None:
+        pvalue, level = result.estimate.pvalue, _LEVEL
+        if result.confidence_interval is not None:  # the lower end is above the minimum exactly if this test rejects
+            level = 0.5 - 0.5 * result.confidence_interval.level + 1e-9
+        return f"{_TEST_OF_UNITS} {_AGREES[pvalue <= level, _differs(result, cost)].format(p=f'(p = {pvalue:.3g})')}"
+    rows = rows_pvalue(result) if result.n_samples else None
+    if rows is None:
         return ""
-    return f"{_TEST} {_AGREES[pvalue <= _LEVEL, _differs(result, cost)].format(p=f'(p = {pvalue:.3g})')}"
+    return f"{_TEST} {_AGREES[rows <= _LEVEL, _differs(result, cost)].format(p=f'(p = {rows:.3g})')}"
 
 
 def more_or_less(step: TransitionShare, names: tuple[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Pictures as SVG text, for pages that must hold everything themselves; every label is escaped here.
+"""Pictures as SVG text for self-contained pages; every label is escaped here.
 
 Colours are CSS variables of the page (`--accent`, `--other`, `--line`), so that pictures follow light and dark mode.
 """
@@ -52,8 +52,9 @@ def heat_map(values: Floats, rows: Sequence[Hashable], columns: Sequence[Hashabl
     (True, True)
     """
     n, m = values.shape
-    cell = 22 if max(n, m) <= 16 else 18 if max(n, m) <= 30 else 13
+    cell = 22 if max(n, m) <= 16 else 18 if max(n, m) <= 30 else 13  # pixels: large maps get smaller cells
     left, below = _label_room(rows), _label_room(columns)
+    # Cells first, so that labels are drawn on top.
     parts = [_shade(values, cell)]
     size = min(cell - 2, 12)
     for i, label in enumerate(rows):
@@ -73,6 +74,7 @@ def _shade(values: Floats, cell: int) -> str:
     paths = [_crosses(np.argwhere(missing), cell)] if missing.any() else []
     if top <= 0:
         return "".join(paths)
+    # Rounding to twelve shades allows one path per shade.
     level = np.rint(np.where(missing, 0.0, values) / top * _SHADES).astype(int)  # values near zero stay blank
     for shade in range(1, _SHADES + 1):
         places = np.argwhere(level == shade).tolist()
@@ -100,7 +102,7 @@ def interval(
     words: tuple[str, str] = ("", ""),
     ticks: Mapping[str, float],
 ) -> str:
-    """A number on its scale with its interval, the meaning of both ends, and named ticks below the line."""
+    """A number on its scale with its interval, labels of both ends, and named ticks below the line."""
     width, room = 440.0, 24.0
     start, end = ends
     span = (end - start) or 1.0
@@ -129,7 +131,7 @@ def interval(
 
 
 def bars(values: Floats, labels: Sequence[Hashable], *, title: str, unit: str, classes: str = "bar") -> str:
-    """Horizontal bars with a label and a number each."""
+    """Horizontal bars, each with a label and a number."""
     left, width, row = _label_room(labels, 12), 300, 20
     top = float(values.max()) or 1.0
     parts = []
@@ -151,6 +153,7 @@ def trace(steps: Floats, values: Floats, *, band: tuple[float, float] | None, ti
     xs, ys = steps[known], values[known]
     ends = [*ys.tolist(), *(band or ())]
     bottom, top = float(min(ends)), float(max(ends))
+    # A margin even if all values are equal.
     margin = 0.08 * (top - bottom) or 0.05 * abs(top) or 1.0
     bottom, top = bottom - margin, top + margin
 
@@ -197,11 +200,13 @@ def graph(weights: Floats, labels: Sequence[Hashable], fills: Sequence[str], *, 
     angle = 2 * math.pi * np.arange(n) / max(n, 1) - math.pi / 2
     places = np.stack([room + radius + radius * np.cos(angle), 40 + radius + radius * np.sin(angle)], axis=1)
     visits = weights.sum(axis=1)
+    # Square roots: areas are proportional to visits.
     sizes = 4 + 16 * np.sqrt(visits / max(float(visits.max()), 1e-300))
     parts = [_arrows(weights, places)]
     for i, label in enumerate(labels):
         x, y = places[i].tolist()
         out = sizes[i] + 5
+        # Labels point away from the circle.
         anchor = "middle" if abs(math.cos(angle[i])) < 0.2 else "start" if math.cos(angle[i]) > 0 else "end"
         tx, ty = x + out * math.cos(angle[i]), y + out * math.sin(angle[i])
         dy = ".35em" if anchor != "middle" else "0" if math.sin(angle[i]) < 0 else ".8em"
@@ -218,10 +223,11 @@ def _arrows(weights: Floats, places: NDArray[np.float64]) -> str:
     if top <= 0:
         return ""
     parts = []
-    for i, j in np.argwhere(weights > 0.02 * top).tolist():
+    for i, j in np.argwhere(weights > 0.02 * top).tolist():  # arcs below 2 % of the largest are left out
         if i == j:
             continue
         (x0, y0), (x1, y1) = places[i].tolist(), places[j].tolist()
+        # A quadratic curve, bent to the right of its direction.
         cx, cy = (x0 + x1) / 2 - 0.12 * (y1 - y0), (y0 + y1) / 2 + 0.12 * (x1 - x0)
         share = float(weights[i, j]) / top
         parts.append(
@@ -242,6 +248,7 @@ def svg(width: float, height: float, body: str, title: str, *, fluid: bool = Fal
 
 def _label_room(labels: Sequence[Hashable], size: int = 12) -> int:
     longest = max((len(label_text(label)) for label in labels), default=0)
+    # 0.62 of the font size is the mean width of a character.
     return int(14 + 0.62 * size * longest)
 
 
@@ -284,7 +291,7 @@ def cells_in_plane(cells: Cells, encoder: Floats, names: tuple[str, str]) -> str
     encoder : ndarray, shape (k, k)
         Probabilities that a cell of the first corresponds to each cell of the second.
     names : (str, str)
-        What to call the two.
+        Names of the two recordings.
     """
     flat = cells.centres.shape[1] == 1
     visited = cells.visits[:2] > 0
@@ -378,10 +385,12 @@ def tree(heights: list[list[float]], places: list[list[float]], labels: Sequence
 
 
 def map_of(points: Floats, radius: Floats, labels: Sequence[Hashable]) -> str:
-    """Processes as points, (n, 2), with circles of their uncertainty and labels that do not cover each other."""
+    """Processes as points, (n, 2), with circles for their uncertainty and labels that do not overlap."""
     low, high = (points - radius[:, None]).min(axis=0), (points + radius[:, None]).max(axis=0)
+    # One scale for both axes, so that distances in the picture are distances of the map.
     scale = 360.0 / max(float((high - low).max()), 1e-300)
     spots = (points - low) * scale + 30.0
+    # SVG counts downwards, so heights are subtracted from this below.
     height = float((high - low)[1]) * scale + 60.0
     parts = []
     for (x, y), wide in zip(spots.tolist(), radius * scale, strict=True):
@@ -408,15 +417,16 @@ def _names(spots: Floats, labels: Sequence[Hashable], height: float) -> Iterator
 
 
 _NAMED = 16  # periods named below the chart
-_PHONE = 500.0  # wider charts are scrolled, because their letters would become too small
+_PHONE = 500.0  # wider charts scroll, because shrunk text would be too small
 
 
 def changes(drift: Drift) -> str:
-    """Distances over the periods with intervals: two series that differ in colour and in shape."""
+    """Distances over the periods with intervals: two series, distinguished by colour and shape."""
     n = len(drift.periods)
+    # Narrow enough for a phone with few periods, wide enough to tell marks apart with many.
     step, left, height, right = max(16.0, min(48.0, 420.0 / n)), 56.0, 220.0, 14.0
     width = left + step * n + right
-    top = max((c.high for c in drift.changes if c.high == c.high), default=0.0) or 1.0
+    top = max((c.high for c in drift.changes if c.high == c.high), default=0.0) or 1.0  # NaN differs from itself
     place = {label: k for k, label in enumerate(drift.periods)}
 
     def down(value: float) -> float:
@@ -447,7 +457,7 @@ def _dot(change: Change, x: float, down: Callable[[float], float], level: float,
     y = down(change.distance)
     title = (
         f"<title>{_shown(change.period, 30)} against {_shown(change.against, 30)}: {change.distance:.4f}, "
-        f"corrected p {change.adjusted:.4f}</title>"
+        f"adjusted p {change.adjusted:.4f}</title>"
     )
     line = (
         f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{down(change.low):.1f}" y2="{down(change.high):.1f}" stroke="{paint}" '
@@ -472,6 +482,7 @@ def evidence(curve: Sequence[tuple[int, float]], alarm: int | None) -> str:
         return 50 + (width - 60) * (event - first) / (last - first)
 
     def down(share: float) -> float:
+        # A logarithmic scale: evidence grows by factors.
         return 10 + (height - 30) * min(max(-math.log10(max(share, 1e-7)) / 7.0, 0.0), 1.0)
 
     line = " ".join(f"{across(event):.1f},{down(share):.1f}" for event, share in curve)

@@ -53,6 +53,7 @@ class Method(NamedTuple):
         return tuple(option_names(self.load()))
 
 
+# The order is that of every list of methods: help, messages and documentation.
 _ROWS = (
     Method(
         "auto",
@@ -115,4 +116,5 @@ def describe(name: str) -> str:
     >>> describe("lp")
     'linear program'
     """
+    # Results of newer versions may name methods that this one does not know.
     return METHODS[name].summary if name in METHODS else name

@@ -41,10 +41,12 @@ def solve(
         Solve the smallest problem with the same solution: rare states removed, equivalent states merged, each
         pair once if a chain is compared with itself. Applies at discounts up to 0.9995.
     """
+    # Up to this discount rounding of V leaves enough digits; closer to 1, values relative to references are needed.
     if problem.clock.name == "discount" and problem.discount <= CLOSE:
         return policy_iteration.solve(
             problem, pairs=pairs, threads=threads, max_sweeps=max_sweeps, tolerance=tolerance, reduce=reduce
         )
+    # Close to 1 and at 1, potentials are relative to reference pairs.
     chosen = total.solve if problem.clock.name == "total" else relative.solve
     return chosen(problem, pairs=pairs, threads=threads, max_sweeps=max_sweeps)
 
@@ -53,5 +55,6 @@ def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 20
     """Exact distance from every pair of states, (n_x, n_y)."""
     if problem.clock.name == "total":
         return total.metric(problem, threads=threads, max_sweeps=max_sweeps)
+    # As in `solve`.
     chosen = relative.metric if problem.discount > CLOSE else policy_iteration.metric
     return chosen(problem, threads=threads, max_sweeps=max_sweeps)

@@ -67,6 +67,7 @@ class Finite:
     @cached_property
     def scale(self) -> float:
         """The range of the costs; their magnitude if they are constant, or 1 if they are 0."""
+        # One scale for all times, so that costs of different times stay comparable.
         most = max(float(cost.max()) for cost in self.costs)
         return most - self.offset or abs(most) or 1.0
 
@@ -81,6 +82,7 @@ class Finite:
 
     def step(self, t: int) -> UnitProblem:
         """The transport problems of the step from t to t + 1."""
+        # The horizon replaces discounting.
         return UnitProblem(_support(self.x, t), _support(self.y, t), self.unit_cost(t), 1.0)
 
 
@@ -100,14 +102,17 @@ class _Steps:
         entries = [
             len(pairs) * sum(_width(_support(chain, t)) for chain in chains) for t, pairs in enumerate(self.pairs[:-1])
         ]
+        # About 100 bytes per arc.
         return 100.0 * sum(entries) <= _KEPT
 
     def sweep(self, t: int) -> Sweep:
         """The sweep of the step from time t."""
+        # Bases of one step are the warm start of the next, since costs change little from one time to the next.
         place = 0 if self.problem.repeats else t
         if place not in self.known:
             if not self.problem.repeats and not self.small:
                 self.known.clear()  # bases of many steps would fill the memory; recomputing takes one more sweep
+            # After the last time any plan is optimal, so its steps may lead anywhere.
             following = self.pairs[min(t + 1, len(self.pairs) - 1)]
             self.known[place] = Sweep(self.problem.step(t), self.pairs[t], self.threads, targets=following)
         return self.known[place]
@@ -130,15 +135,19 @@ def solve(x: Chain, y: Chain, costs: tuple[Floats, ...], *, threads: int | None 
     forward = _forward(problem, steps, back)
     T, scale, offset = problem.n_times, problem.scale, problem.offset
     low, high = (offset + scale * end / T for end in forward.ends)
+    # Outward by one unit, for the rounding of the scaling itself.
     low, high = float(np.nextafter(low, -np.inf)), float(np.nextafter(high, np.inf))
     least, most = offset, max(float(cost.max()) for cost in costs)
+    # The distance lies within the range of the cost whatever the rounding.
     bounds = Bounds(min(max(low, least), most), max(min(high, most), least))
+    # The cost of the coupling itself: exact if it visits pairs of minimal cost only.
     value = float(sum((law * cost).sum() for law, cost in zip(forward.laws, costs, strict=True)) / T)
     labels = [_union(chain, T) for chain in (x, y)]
     law = _together(problem, forward.laws, labels) / T
     potential = np.full((len(labels[0]), len(labels[1])), np.nan)
     start = steps.pairs[0]
     V = start.table(back.V[0][start.x, start.y], np.nan) * scale + T * offset
+    # States of time 0 come first among all labels, so the table is a corner.
     potential[: V.shape[0], : V.shape[1]] = V
     details = Details(
         bounds=bounds, maps=law_maps(law), potential=potential, state_law=law,
@@ -175,6 +184,7 @@ def _makeup(problem: Finite) -> ContributionInputs | None:
 def metric(x: Chain, y: Chain, costs: tuple[Floats, ...], *, threads: int | None = None) -> Floats:
     """The mean cost over the first T times from every pair of states at time 0."""
     problem = Finite(x, y, costs)
+    # All pairs at every time: the table is requested for all of them.
     everything = [pairs_where(np.ones(cost.shape, dtype=np.bool_)) for cost in costs]
     back = _backward(problem, _Steps(problem, everything, threads))
     table = problem.offset + problem.scale * back.V[0] / problem.n_times
@@ -185,12 +195,14 @@ def _backward(problem: Finite, steps: _Steps) -> _Backward:
     T = problem.n_times
     require(8.0 * sum(cost.size for cost in problem.costs), f"tables of {T} times", "choose a shorter horizon")
     V = [problem.unit_cost(t) for t in range(T)]
+    # Each table of unit costs has one rounding of the subtraction and one of the division.
     below = above = 4.0 * np.finfo(np.float64).eps  # rounding of the unit cost
     for t in reversed(range(T - 1)):
         pairs, cost = steps.pairs[t], V[t][steps.pairs[t].x, steps.pairs[t].y]
         improvement = steps.sweep(t).improve(np.ascontiguousarray(V[t + 1]))
         now = cost + improvement.value[:-1]
         charged = rounding(now)
+        # The worst pair of each step bounds the error of all pairs: errors add up over time, not over pairs.
         below += max(float((now - (cost + improvement.low[:-1])).max()), 0.0) + charged
         above += max(float((cost + improvement.high[:-1] - now).max()), 0.0) + charged
         V[t] = pairs.table(now)
@@ -217,6 +229,7 @@ def _forward(problem: Finite, steps: _Steps, back: _Backward) -> _Forward:
     for t in range(T - 1):
         pairs, sweep = steps.pairs[t], steps.sweep(t)
         V = np.ascontiguousarray(back.V[t + 1])
+        # Solved again: one sweep serves all times if nothing changes, and bases of other times may have been dropped.
         sweep.improve(V)
         kernel, _ = sweep.kernel()
         now = laws[-1][pairs.x, pairs.y]
@@ -224,6 +237,7 @@ def _forward(problem: Finite, steps: _Steps, back: _Backward) -> _Forward:
         margin = _least(margin, sweep.margins(V, np.append(now > 0.0, False)))
         slots_x.append(sums[0])
         slots_y.append(sums[1])
+        # Joint mass of (pair, next pair) at time t.
         rows = np.repeat(now, np.diff(kernel.indptr)) * kernel.data
         following = np.bincount(kernel.indices, weights=rows, minlength=len(sweep.targets))
         laws.append(sweep.targets.table(np.asarray(following, dtype=np.float64)))
@@ -246,6 +260,7 @@ def _coupling(problem: Finite, steps: _Steps, back: _Backward, joint: csr_array 
     """The mean over time of (pair, next pair); after the last time with the plans of the preceding step."""
     pairs, sweep, T = steps.pairs[0], steps.sweep(0), problem.n_times
     if T == 1:
+        # With a single time no step was solved yet.
         sweep.improve(np.ascontiguousarray(back.V[0]))
     kernel, _ = sweep.kernel()
     rows = np.repeat(laws[-1][pairs.x, pairs.y], np.diff(kernel.indptr)) * kernel.data
@@ -272,6 +287,7 @@ class _Start(NamedTuple):
 def _start(problem: Finite, steps: _Steps, back: _Backward) -> _Start:
     """The coupling of the initial distributions against V_0: one transport problem."""
     n_x, n_y = problem.costs[0].shape
+    # The initial distributions are the only "row" of these supports, so one sweep solves a single problem.
     supports = [_start_only(chain.initial) for chain in (problem.x, problem.y)]
     unit = UnitProblem(supports[0], supports[1], np.zeros((1, 1)), 1.0)
     none = Pairs(np.zeros(0, np.int32), np.zeros(0, np.int32), np.full((1, 1), -1, np.int32))
@@ -307,11 +323,13 @@ def _width(support: Support) -> float:
 def _reached(problem: Finite) -> list[Pairs]:
     """The pairs that any coupling can reach at each time (if nothing changes with time: at any time)."""
     if problem.repeats:
+        # With constant kernels the union over time is enough, and one sweep serves all times.
         return [reachable_pairs(problem.step(0))] * problem.n_times
     mask = np.outer(problem.x.initial > 0, problem.y.initial > 0)
     reached = [pairs_where(mask)]
     for t in range(problem.n_times - 1):
         steps_x, steps_y = (_edges(chain, t) for chain in (problem.x, problem.y))
+        # Reachability by Boolean products, computed with floats: counts stay far below 2^53.
         half = steps_x.T @ mask.astype(np.float64)
         mask = np.asarray((steps_y.T @ half.T).T) > 0
         reached.append(pairs_where(mask))
@@ -366,6 +384,7 @@ def _own_laws(chain: Chain, n_times: int) -> list[Floats]:
     laws = [np.asarray(chain.initial)]
     for t in range(n_times - 1):
         kernel = chain.transition if isinstance(chain, MarkovChain) else chain.transitions[t]
+        # The chain's own distribution at time t + 1, which the marginals of the coupling must equal.
         laws.append(np.asarray(kernel.T @ laws[-1]))
     return laws
 
@@ -374,6 +393,7 @@ def _gradient(problem: Finite, forward: _Forward, initial: Floats) -> Gradient:
     """If nothing changes with time: slopes summed over all steps, and of a cost that is added at every time."""
     T = problem.n_times
     sides = [
+        # The first slots belong to the initial row only; the others to the rows of the kernel.
         row_gradient(chain, np.sum([_padded(chain.support, slots[0]), *slots[1:]], axis=0), problem.scale / T)
         for chain, slots in zip((problem.x, problem.y), (forward.slots_x, forward.slots_y), strict=True)
         if isinstance(chain, MarkovChain)

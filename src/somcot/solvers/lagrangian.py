@@ -111,7 +111,9 @@ def duality_gap(instance: Instance, primal: Primal, dual: Dual, best_primal: Pri
 
 def best_dual(instance: Instance, primal: Primal) -> Dual:
     """The comparator (alpha*, V*) of Lemma 1: the duals within the radii that penalise `primal` most."""
+    # The radii of Lemma 1: 2 for V and 6 for alpha, in units of max |c| / (1 - gamma).
     radius = float(np.abs(instance.cost).max()) / (1 - instance.discount)
+    # L is linear in the duals, so its slope does not depend on where it is taken.
     zero = Dual(*(np.zeros(shape) for shape in _dual_shapes(instance)))
     _, by_dual = gradients(instance, primal, zero)
     return Dual(
@@ -215,12 +217,14 @@ def advance(layout, point, discount, primal_step, dual_step, n_steps, averaging)
     lambda_x, lambda_y = np.empty(n), np.empty(n)
     _exponentials(point.log_lambda_x, 0.0, lambda_x)
     _exponentials(point.log_lambda_y, 0.0, lambda_y)
+    # The radii of Lemma 1 for a cost of at most 1: 2 / (1 - discount) for V, three times that for alpha.
     radius = 2.0 / (1.0 - discount)
     for _ in range(n_steps):
         copy_to(old_x, point.marginal_x)
         copy_to(old_y, point.marginal_y)
         copy_to(old_state, point.state_law)
         copy_to(old_next, point.next_law)
+        # `mu` first: the duals below take their steps at 2 m_{k+1} - m_k, which needs the new and the old marginals.
         _move_mu(layout, point, discount, primal_step, averaging)
         _move_lambda(
             layout.pair_x, layout.offset_x, layout.kernel_x, point.alpha_x, primal_step, point.log_lambda_x, layout.n_x
@@ -237,6 +241,7 @@ def advance(layout, point, discount, primal_step, dual_step, n_steps, averaging)
             point.marginal_y, old_y, point.alpha_y, dual_step, 3.0 * radius,
         )  # fmt: skip
         for k in range(n):
+            # Minus the derivative in V: mass that leaves the pair minus mass that arrives.
             slope = 2.0 * point.state_law[k] - old_state[k] - (1.0 - discount) * layout.start[k]
             slope -= discount * (2.0 * point.next_law[k] - old_next[k])
             point.V[k] = min(max(point.V[k] - dual_step * slope, -radius), radius)
@@ -251,6 +256,7 @@ def advance(layout, point, discount, primal_step, dual_step, n_steps, averaging)
 def _move_alpha(offset, kernel, mass, log_lambda, lambda_, marginal, old, alpha, step, radius):
     """Alpha -= step * (marginal of mu - nu lambda) at 2 new - old; updates `lambda_`, the old value."""
     for k in range(lambda_.size):
+        # The extrapolation 2 m_{k+1} - m_k, with the old value still in `lambda_`.
         weight = exp(log_lambda[k])
         wanted = mass[k] * (2.0 * weight - lambda_[k])
         lambda_[k] = weight
@@ -270,7 +276,9 @@ def _move_mu(layout, point, discount, step, averaging):
         down[k] = (step * discount) * point.V[k]
     for k in range(n):
         for t in range(layout.offset_x[k], layout.offset_x[k + 1]):
+            # Everything that depends on the row only is added once per row, not once per cell.
             up_x[t] = step * (point.alpha_x[t] - layout.cost[k] + point.V[k])
+    # Log mu is normalised below; subtracting the maximum first keeps the exponentials from overflowing.
     largest = _add_gathered(point.log_mu, layout.row, up_x, layout.column, up_y, layout.following, down)
     mass = point.mass
     _exponentials(point.log_mu, largest, mass)
@@ -282,6 +290,7 @@ def _move_mu(layout, point, discount, step, averaging):
             row = 0.0
             for j in range(layout.offset_y[k], layout.offset_y[k + 1]):
                 row += mass[t]
+                # Marginals are sums over cells in a fixed order, so the bits do not depend on the machine.
                 point.marginal_y[j] += mass[t]
                 point.next_law[layout.following[t]] += mass[t]
                 t += 1
@@ -289,6 +298,7 @@ def _move_mu(layout, point, discount, step, averaging):
             here += row
         point.state_law[k] = here
         total += here
+    # log mu and the marginals are normalised together, so that both stay consistent.
     scale, shift = 1.0 / total, largest + log(total)
     for law in (point.marginal_x, point.marginal_y, point.next_law, point.state_law):
         for t in range(law.size):
@@ -324,6 +334,7 @@ def _move_lambda(states, offset, kernel, alpha, step, log_lambda, n_states):
         slope = 0.0
         for t in range(offset[k], offset[k + 1]):
             slope += kernel[t] * alpha[t]
+        # The division by nu(x) has been done: `kernel` is P(x' | x), not nu(x, x').
         log_lambda[k] -= step * slope
         largest[states[k]] = max(largest[states[k]], log_lambda[k])
     for k in range(states.size):

@@ -91,6 +91,7 @@ def solve(problem: Problem, *, formulation: Formulation = "lambda", time_limit: 
     starts = np.argwhere(np.outer(problem.x.initial >= _NEGLIGIBLE, problem.y.initial >= _NEGLIGIBLE))
     objective, matrix, right = _program(problem, pairs, cells, starts, formulation)
     answer = _highs(objective, matrix, right, time_limit)
+    # Duals of the flow rows, which come first in the matrix.
     # The cost is at least 0, so 0 is a lower bound of the potential, and so is the maximum of two lower bounds.
     V = np.maximum(np.asarray(answer.eqlin.marginals[: len(pairs)]), 0.0)
     coupling = _coupling(problem, pairs, cells, starts, np.maximum(answer.x, 0.0))
@@ -116,6 +117,7 @@ def _highs(objective: Floats, matrix: csr_array, right: Floats, time_limit: floa
 
     deadline = time.monotonic() + time_limit
     methods = ("highs-ipm", "highs-ds") if len(objective) > 3000 else ("highs-ds", "highs-ipm")
+    # Every method at the tight tolerance before any at the loose one.
     for tolerance, method in product(_TOLERANCES, methods):
         options = {
             "time_limit": max(deadline - time.monotonic(), 0.1),
@@ -125,6 +127,7 @@ def _highs(objective: Floats, matrix: csr_array, right: Floats, time_limit: floa
         answer: Any = linprog(objective, A_eq=matrix, b_eq=right, bounds=(0, None), method=method, options=options)
         if answer.status == 0:
             return answer
+        # A failure at the deadline is a timeout, not a property of the program.
         if time.monotonic() >= deadline:
             break
     why, remedy = answer.message.strip().removesuffix("."), "use method='exact'"
@@ -149,7 +152,9 @@ def _cells(problem: Problem, pairs: Pairs) -> _Cells:
         f"a linear program of {n_cells:,} variables",
         "use method='exact'",
     )
+    # One variable for every pair and every pair of successors.
     pair = np.repeat(np.arange(len(pairs)), size)
+    # Position of a cell within its pair, row by row.
     place = np.arange(n_cells) - np.repeat(np.cumsum(size) - size, size)
     slot_x = support_x.indptr[pairs.x[pair]] + place // columns[pair]
     slot_y = support_y.indptr[pairs.y[pair]] + place % columns[pair]
@@ -177,6 +182,7 @@ def _program(
     flow = sparse(1.0, cells.pair, everything, (n_pairs, n_cells)) - problem.discount * sparse(
         1.0, cells.following, everything, (n_pairs, n_cells)
     )
+    # The coupling of the initial distributions enters the flow with weight 1 - discount.
     first = pairs.index[starts[:, 0], starts[:, 1]]
     flow_start = sparse(problem.discount - 1.0, first, np.arange(n_starts), (n_pairs, n_starts))
     sides = [
@@ -194,6 +200,7 @@ def _program(
         for side, root in zip(sides, roots, strict=True)
     ]
     marginals = [
+        # Rows of the initial marginals are numbered without gaps: states without initial mass have no row.
         sparse(1.0, np.unique(starts[:, axis], return_inverse=True)[1], np.arange(n_starts), (count, n_starts))
         for axis, count in enumerate(len(np.unique(starts[:, axis])) for axis in range(2))
     ]
@@ -227,11 +234,13 @@ def _side(
 ) -> _LpSide:
     """Causality rows of one chain: one for every pair and successor of the chain's state."""
     probabilities = chain.support.probabilities
+    # A causality row is identified by the pair and the successor of this chain.
     key = pair * len(probabilities) + slot
     kept, row = np.unique(key, return_inverse=True)
     row_pair, row_slot = kept // len(probabilities), kept % len(probabilities)
     weight = probabilities[row_slot]
     if formulation == "lambda":
+        # A positive floor: unvisited states would have a column of zeros.
         occupancy = np.maximum(chain.state_occupancy(discount), np.finfo(np.float64).tiny)
         # nu_X(x, x') divided by the power of two nearest to nu_X(x): a column scaling without rounding.
         weight = weight * np.ldexp(occupancy, -np.frexp(occupancy)[1])[states[row_pair]]
@@ -242,6 +251,7 @@ def _coupling(problem: Problem, pairs: Pairs, cells: _Cells, starts: NDArray[Any
     n_cells = len(cells.pair)
     start = np.zeros(problem.shape)
     start[starts[:, 0], starts[:, 1]] = x[n_cells : n_cells + len(starts)]
+    # Simplex solutions are sparse; interior-point ones keep tiny masses.
     keep = x[:n_cells] > 0
     now, following = cells.pair[keep], cells.following[keep]
     return Coupling(
@@ -256,6 +266,7 @@ def _bounds(problem: Problem, pairs: Pairs, V: Floats, cells: _Cells, x: Floats)
     """
     cost = np.ascontiguousarray(problem.unit_cost[pairs.x, pairs.y])
     low = bounds_from(problem.discount, V, cost, Sweep(problem.unit, pairs).improve(pairs.table(V))).low
+    # Any nonnegative V gives a lower bound; the better of two.
     low = max(low, lower_bound(problem, pairs, V))
     kernel = _rounded_kernel(problem, pairs, cells, x[: len(cells.pair)])
     value, _ = relative_value(kernel, cost, problem.discount, V)
@@ -273,6 +284,7 @@ def _rounded_kernel(problem: Problem, pairs: Pairs, cells: _Cells, mu: Floats) -
         plan, mine = np.zeros((len(p), len(q))), slice(ends[k], ends[k + 1])
         plan[cells.slot_x[mine] - row.start, cells.slot_y[mine] - column.start] = mu[mine]
         total = plan.sum()
+        # Infeasible only up to HiGHS's tolerance: rounding makes the plan a coupling, which the upper bound needs.
         plan = round_to_marginals(plan / total, p, q) if total > 0 else np.outer(p, q)
         indices.append(pairs.index[np.ix_(x.indices[row], y.indices[column])].ravel())
         data.append(plan.ravel())

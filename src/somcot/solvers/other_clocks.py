@@ -47,6 +47,7 @@ __all__ = [
 # --- Clocks other than a discount below 1
 
 DATA_DISCOUNT = 1.0 - 1e-4  # approximates the long-run average if kernels are estimated
+# Streams are absent: they support a discount below 1 only.
 _TAKEN = {
     "discount": (MarkovChain, Samples, Counts),
     "average": (MarkovChain, Samples, Counts),
@@ -79,6 +80,7 @@ def distance_by_clock(x: Any, y: Any, cost: Any, clock: Clock, **options: Any) -
     if not data:
         return result
     warn(Note("no-correction", clock=clock.asked), DataWarning)
+    # Chains have no sample size; 0 stands for "known".
     sizes = [process.n_transitions if isinstance(process, Data) else 0 for process in (x, y)]
     return replace(result, method="plugin", samples=(sizes[0], sizes[1]), plugin=result.distance)
 
@@ -97,6 +99,7 @@ def settling_warning(result: Result) -> Result:
     """Note how long the estimated chains take to mix: the average may jump under small changes of the kernel."""
     assert result.makeup is not None
     inside = np.isfinite(result.potential)
+    # The potential over the range of the cost has the unit of steps.
     spread = float(np.ptp(result.potential[inside])) / (float(np.ptp(result.makeup.cost)) or 1.0)
     warn(Note("average-from-data", discount=DATA_DISCOUNT, steps=spread), DataWarning)
     return replace(result, settling=spread, clock=Clock("average", 1.0))
@@ -131,6 +134,7 @@ def _costs(cost: Any, clock: Clock, x: Any, y: Any) -> tuple[Floats, ...]:
                 "steps, or choose a shorter horizon"
             )
     shapes = [(_size(x, t), _size(y, t)) for t in range(T)]
+    # A list of lists is one table; a list of tables is one per time.
     several = np.ndim(cost) == 3 if isinstance(cost, np.ndarray) else _is_list_of_tables(cost)
     if several:
         if len(cost) != T:
@@ -173,6 +177,7 @@ def common_rate(x: ContinuousChain, y: ContinuousChain) -> float:
     6.0
     """
     rates = float(x.exits.max()), float(y.exits.max())
+    # If one chain never jumps, twice the other's rate: every state then keeps a positive probability of staying.
     return sum(rates) if min(rates) > 0.0 else 2.0 * max(rates) or 1.0
 
 
@@ -182,6 +187,7 @@ def uniformised(x: ContinuousChain, y: ContinuousChain, cost: ArrayLike, rate: f
     discount = least / (least + rate)
     # The rate of the steps is computed from the rounded discount, so that both agree to the last digits.
     steps = _steps(discount, rate)
+    # Rounding may have made the rate slightly too small, which would force jumps to coincide.
     if steps < least:
         discount = float(np.nextafter(discount, 1.0))
         steps = _steps(discount, rate)
@@ -223,7 +229,11 @@ def solve(
         bounds=_widened(result.bounds, problem, steps / rate),
         potential=result.potential * ((1.0 - problem.discount) / rate),
         gradient=replace(
-            result.gradient, x=sides[0], y=sides[1], discount=-result.gradient.discount * problem.discount**2 / steps
+            # The chain rule, d/drate = d/ddiscount * ddiscount/drate, with discount = L / (L + rate).
+            result.gradient,
+            x=sides[0],
+            y=sides[1],
+            discount=-result.gradient.discount * problem.discount**2 / steps,
         ),
         settling=None if result.settling is None else result.settling / steps,
         clock=Clock("rate", rate),
@@ -259,4 +269,5 @@ def _in_rates(side: RowGradient, steps: float) -> RowGradient:
     diagonal = rows == side.indices
     staying = np.zeros(len(side.indptr) - 1)
     staying[rows[diagonal]] = side.values[diagonal]
+    # A jump probability is rate / L, hence the division by `steps`.
     return replace(side, values=np.where(diagonal, 0.0, (side.values - staying[rows]) / steps))

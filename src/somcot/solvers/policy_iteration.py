@@ -128,6 +128,7 @@ def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 20
     solution = iterate(small.problem, small.pairs("all"), threads=threads, max_sweeps=max_sweeps)
     if solution.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
+    # All states of a block have its potential.
     V = small.spread(solution.pairs.table(solution.V))
     table = problem.offset + problem.scale * (1.0 - problem.discount) * V
     return np.clip(table, problem.cost.min(), problem.most)
@@ -152,6 +153,7 @@ def iterate(
     takes one or two more sweeps, so it pays if a sweep costs less than an evaluation, as on small supports.
     """
     cost = np.ascontiguousarray(problem.cost[pairs.x, pairs.y])
+    # The cost itself is a good first potential: its plans already prefer cheap next pairs.
     V = cost.copy() if guess is None else guess[pairs.x, pairs.y]
     solution = Solution(pairs, Sweep(problem, pairs, threads, hints), V)
     table = np.zeros(problem.shape)
@@ -165,7 +167,9 @@ def iterate(
             improvement = solution.sweep.improve(table)
             solution.last = improvement
             residual = (_residual if rough else _record)(problem, solution, cost, solution.V, improvement)
+            # Relative to V: residuals below this are rounding of the sweep.
             settled = step > 0 and residual <= max(tolerance, 64.0 * _EPS * (1.0 + float(solution.V.max())))
+            # The same plans after an exact evaluation: nothing will change any more.
             if settled or (step > 0 and left == 0.0 and improvement.changed == 0):
                 solution.status = Status.CONVERGED if rough else _polish(problem, solution, cost)
                 break
@@ -180,6 +184,7 @@ def iterate(
                 solution.V = discounted_value(kernel, cost, problem.discount, solution.V, accuracy)
             del kernel  # freed before the next is built: on wide supports two kernels would be half of all memory
     except KeyboardInterrupt:
+        # Without a single sweep there is nothing to return.
         if solution.last is None:
             raise
         solution.status = Status.INTERRUPTED
@@ -198,6 +203,7 @@ def _looks_solved(problem: UnitProblem, solution: Solution, cost: Floats, left: 
     That is so on random walks, where a sweep against a rough potential would only mistake optimal plans for worse ones.
     """
     pairs = solution.pairs
+    # Steps of the sampled pairs lead to all pairs, so they keep the whole index.
     sample = Pairs(pairs.x[::_SAMPLE], pairs.y[::_SAMPLE], pairs.index, pairs.folded)
     improvement = Sweep(problem, sample, solution.sweep.threads).improve(pairs.table(solution.V))
     return _residual(problem, solution, cost[::_SAMPLE], solution.V[::_SAMPLE], improvement) <= 4.0 * left
@@ -210,6 +216,7 @@ def _polish(problem: UnitProblem, solution: Solution, cost: Floats) -> Status:
     solves the same equation for the cost minus the gain and is only as large as the spread of V. If that is large too
     (processes that never meet), rounding sets the target.
     """
+    # The usual case: no further sweep is needed.
     if solution.width <= TARGET:
         return Status.CONVERGED
     W, gain, table, pairs = solution.V, 0.0, np.zeros(problem.shape), solution.pairs
@@ -218,6 +225,7 @@ def _polish(problem: UnitProblem, solution: Solution, cost: Floats) -> Status:
     for _ in range(_POLISHES):
         if solution.width <= TARGET:
             break
+        # The gain is subtracted from the cost once more, so that W stays as small as possible.
         W, more = relative_value(solution.sweep.kernel()[0], cost - gain, problem.discount, W)
         gain += more
         pairs.put(table, W)
@@ -281,6 +289,7 @@ def result_of(details: ExactDetails, solution: Solution, began: float, method: s
     return build_result(
         details.problem,
         details,
+        # The lower bound needs no correction: truncation only decreases the distance.
         unit_bounds=Bounds(solution.bounds.low, min(solution.bounds.high + details.small.lost, 1.0)),
         unit_distance=unit_distance,
         method=method,
@@ -298,6 +307,7 @@ def _unit_distance(problem: UnitProblem, solution: Solution) -> float:
     if solution.bounds.low <= 0.0:
         pairs = solution.pairs
         seen = reachable(*solution.sweep.kernel())
+        # The exact 0 that users compare with, where summation would give 1e-17.
         if not problem.cost[pairs.x[seen], pairs.y[seen]].any():
             return 0.0
     return solution.trace["distance"][-1]
@@ -327,6 +337,7 @@ class ExactDetails(CouplingDetails):
         small = self.small
         table = small.spread(self.sweep.pairs.table(self.V, np.nan))
         if small.lost > 0.0:
+            # E discount^T from both states: an error of V where a removed state is likely to be reached.
             off = small.x.arrival[:, None] + small.y.arrival[None, :]  # (1 - discount) V may be this much too low
             table[off > max(_UNKNOWN, 1e4 * small.lost)] = np.nan
         return table
@@ -335,6 +346,7 @@ class ExactDetails(CouplingDetails):
     def plan(self) -> Coupling:
         """The occupancy coupling of all states."""
         problem, small = self.problem, self.small
+        # Unfolded first: a pair and its mirror image have transposed plans.
         pairs, kernel, start = lifted(small, self.sweep.unfolded(small.problem))
         occupancy = discounted_occupancy(kernel, start, problem.discount)
         now = np.repeat(np.arange(len(pairs)), np.diff(kernel.indptr))
@@ -342,6 +354,7 @@ class ExactDetails(CouplingDetails):
         sides = (small.x, pairs.x), (small.y, pairs.y)
         (x, in_x), (y, in_y) = (embedded(side, states) for side, states in sides)
         inside = in_x & in_y
+        # Steps from or into removed states are left out of the coupling that users see.
         keep = (mass > 0) & inside[now] & inside[kernel.indices]
         now, following = now[keep], kernel.indices[keep]
         table = np.zeros(problem.shape)
@@ -361,6 +374,7 @@ class ExactDetails(CouplingDetails):
         rest = 1.0 - problem.discount
         weight = np.zeros(small.cut.shape)
         weight[: len(small.x.kept), : len(small.y.kept)] = (
+            # Envelope theorem: the derivative in a row is the transport potential of that row, weighted by visits.
             problem.discount * occupancy[np.ix_(small.x.kept, small.y.kept)]
         )
         slots = potential_slots(small, sweep, self.sweep.pairs.table(self.V), weight, rest)
@@ -406,6 +420,7 @@ def _row_gradient(
     place = np.full(chain.n_states, n)
     place[side.kept] = np.arange(n)
     rows, columns = chain.support.rows, chain.support.indices
+    # The initial row comes last and is always known.
     known = np.append(place < n, True)[rows]
     values = np.zeros(len(columns))
     where = support.locate(np.append(place, n + 1)[rows[known]], place[columns[known]])

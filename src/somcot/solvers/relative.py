@@ -118,6 +118,7 @@ class Relative(NamedTuple):
 
     def policy(self) -> tuple[Kernel, Floats]:
         """The transition coupling over all pairs, and the distribution of the first pair."""
+        # Both sweeps number their own pairs, so the columns of the recurrent part are mapped to `pairs`.
         mine = self.ergodic.sweep.kernel()[0]
         here, pairs = self.ergodic.sweep.pairs, self.pairs
         theirs, start = self.passing.kernel()
@@ -171,14 +172,18 @@ def relative_solution(
     classes = [chain_classes(chain) for chain in chains]
     label = pair_classes(*classes)
     inside = pairs.index >= 0
+    # Every coupling keeps recurrent pairs within their class, so they are solved first and independently.
     here, rest = pairs_where(inside & (label >= 0)), pairs_where(inside & (label < 0))
     ergodic, status = _ergodic(problem, here, label[here.x, here.y], threads, max_sweeps)
     D = np.zeros(problem.shape)
+    # On recurrent pairs the distance is known now; it is the boundary condition of the transient ones.
     D[here.x, here.y] = (1.0 - problem.discount) * ergodic.h + ergodic.gain[ergodic.groups.label]
     passing = Sweep(problem, rest, threads, targets=pairs)
     times = [absorption_times(k, c.recurrent, problem.discount) for k, c in zip(chains, classes, strict=True)]
     time = expected_time(problem.support_x, times[0]) + expected_time(problem.support_y, times[1])
     D[rest.x, rest.y] = problem.cost[rest.x, rest.y]
+    # The error of the classes is carried into the transient pairs with probability at most 1.
+    # The gain is the midpoint of its bounds, so it errs by half their width.
     first = Settled(Bounds(0.0, 1.0), time, ergodic.width / 2.0)
     settled = absorb(passing, D, (1.0 - problem.discount) * D[rest.x, rest.y], problem.discount, first, max_sweeps)
     allowed = 64.0 * _EPS * (1.0 + float(np.abs(ergodic.h).max()) + time) + 4.0 * ergodic.gap
@@ -194,10 +199,12 @@ def _ergodic(
     """Improve and evaluate until no class has a better bracket."""
     groups, cost = Groups.of(label), np.ascontiguousarray(problem.cost[pairs.x, pairs.y])
     rough = replace(problem, discount=min(_WARM, problem.discount))
+    # At discount 0.99 policy iteration converges in a few sweeps, and its plans are nearly optimal here.
     warm = iterate(rough, pairs, threads=threads, max_sweeps=max_sweeps, tolerance=_ROUGH)
     if warm.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
     state = Ergodic(warm.sweep, groups, cost, warm.V, np.zeros(len(groups)), np.ones(len(groups)))
+    # References must be visited often, or sums until a visit are large and cancel.
     weight, far = _usual(problem, pairs), _FAR
     try:
         for step in range(max_sweeps):
@@ -205,6 +212,8 @@ def _ergodic(
             limit = 64.0 * _EPS * (1.0 + float(np.abs(state.h).max()))
             if step > 0 and (state.width <= limit or state.waited >= _PATIENCE):
                 return state, Status.CONVERGED
+            # Unchanged plans with several closed sets at discount 1:
+            # `far` may have been too small to leave the worse ones.
             if step > 0 and changed == 0:
                 if state.is_single or problem.discount < 1.0 or far >= 1e15:
                     return state, Status.CONVERGED
@@ -226,6 +235,7 @@ def _ergodic(
 def _improve(problem: UnitProblem, state: Ergodic) -> int:
     """A sweep against h; returns the number of pairs whose plan changed."""
     pairs, groups = state.sweep.pairs, state.groups
+    # `h` is defined up to a constant per class; centred it is smallest, and so is its rounding.
     state.h = groups.centred(state.h)
     improvement = state.sweep.improve(pairs.table(state.h))
     low, high = class_gains(problem.discount, state.h, state.cost, improvement, groups)
@@ -252,8 +262,10 @@ def _evaluate(state: Ergodic, far: float) -> Floats:
     policy, label = state.policy, state.groups.label
     references, length, discount = policy.references, policy.length, policy.discount
     until = policy.until(state.cost)
+    # Renewal reward: cost of a cycle over its length.
     gains = until[references] / length[references]
     best = references[np.lexsort((gains, label[references]))]
+    # `lexsort` orders by class, then by gain.
     best = best[np.append(True, label[best[1:]] != label[best[:-1]])]  # one for each class, in class order
     gain = until[best] / length[best]
     h = until - gain[label] * length
@@ -299,6 +311,7 @@ def _discount_slope(
     only = np.zeros(len(pairs))
     only[before] = visits[before]
     steps = kernel.to_scipy()
+    # The distribution of the recurrent pair in which the process settles.
     entered = (start + problem.discount * (steps.T @ only))[at]
     settled = (
         float((occupancy[at] * solution.ergodic.h).sum() - (entered * solution.ergodic.h).sum()) / problem.discount
@@ -312,6 +325,7 @@ def _margin(problem: Problem, solution: Relative, often: NDArray[np.bool_], pass
     h = solution.ergodic.sweep.pairs.table(solution.ergodic.h)
     mass, cost = solution.ergodic.sweep.margins(h, np.append(often, False))
     first_mass, first_cost = solution.passing.margins(solution.D, np.append(passed, True))
+    # At discount 1 any difference in D outweighs finite costs, so only ties of D count.
     per_time = 1.0 / (1.0 - problem.discount) if problem.discount < 1.0 else np.inf
     before = max(float(first_cost.min()), 0.0)
     least = min(float(cost.min()), before * per_time if before > 0.0 else 0.0)

@@ -29,9 +29,10 @@ def occupancy_coupling(problem: Problem, pairs: Pairs, kernel: Kernel, start: Fl
 
 def coupling_of(shape: tuple[int, int], pairs: Pairs, kernel: Kernel, law: Floats, start: Floats) -> Coupling:
     """The occupancy coupling of a transition coupling whose occupancy of pairs is `law`."""
+    # The pair of each kernel entry.
     now = np.repeat(np.arange(len(pairs)), np.diff(kernel.indptr))
     mass = law[now] * kernel.data
-    keep = mass > 0
+    keep = mass > 0  # zero mass would only enlarge the coupling
     now, following = now[keep], kernel.indices[keep]
     x, y, next_x, next_y = pairs.x[now], pairs.y[now], pairs.x[following], pairs.y[following]
     return Coupling(shape, x, y, next_x, next_y, mass[keep], pairs.table(start))
@@ -39,6 +40,7 @@ def coupling_of(shape: tuple[int, int], pairs: Pairs, kernel: Kernel, law: Float
 
 def law_maps(law: Floats) -> Maps:
     """Encoder and decoder of a distribution of state pairs."""
+    # The decoder is the encoder of the exchanged problem.
     return Maps(conditional(law), conditional(law.T))
 
 
@@ -62,6 +64,7 @@ class CouplingDetails(Details):
     @cached_property
     def plan(self) -> Coupling:
         """The occupancy coupling: passed, or computed by a subclass."""
+        # `plan` is an attribute or a cached property; instances that get it passed never come here.
         raise NotImplementedError
 
     @cached_property
@@ -83,6 +86,7 @@ class CouplingDetails(Details):
     def residuals(self) -> Residuals:
         """Violations of the constraints by the coupling."""
         discount, maps = self.problem.discount, self.coupling_maps
+        # From the chains themselves, not from the coupling: this is what it is checked against.
         nu_x, nu_y = self.problem.x.occupancy(discount), self.problem.y.occupancy(discount)
         return residuals(self.plan, nu_x, nu_y, discount, maps.encoder, maps.decoder)
 
@@ -133,8 +137,10 @@ def build_result(
     low, high = (float(end) for end in problem.bounds_to_user(*unit_bounds))
     columns = trace_arrays(trace or {})
     if "distance" in columns:
+        # The trace is on the unit-cost scale until here.
         columns["distance"] = problem.offset + problem.scale * columns["distance"]
     details.bounds, details.trace = Bounds(low, high), columns
+    # Rounding may move the value out of the bracket, which would look like a contradiction.
     distance = min(max(problem.to_user(unit_distance), low), high)
     return plain_result(
         problem, details, distance=distance, method=method, status=status, message=message, n_steps=n_steps,

@@ -43,6 +43,7 @@ from somcot.solvers.result_builder import plain_result, trace_arrays
 
 __all__ = [
     "Round",
+    "SaddleRun",
     "lower_bound",
     "n_cells",
     "noise_level",
@@ -66,21 +67,24 @@ def lower_bound(problem: Problem, pairs: Pairs, V: Floats) -> float:
     of the cost transported between them.
     """
     g = problem.discount
-    V = centred(V)
+    V = centred(V)  # bounds hold for V plus any constant; a centred V has the least rounding
     improvement = Sweep(problem.unit, pairs).improve(pairs.table(V))
     residual = problem.unit_cost[pairs.x, pairs.y] + g * improvement.low[:-1] - V
     far = residual.max() + _FORBIDDEN * float(np.ptp(residual))
+    # The occupancies as initial distributions of chains, so that a sweep can couple them.
     occupancies = [MarkovChain(c.transition, c.state_occupancy(g), normalize=True) for c in (problem.x, problem.y)]
     support_x, support_y = (chain.support for chain in occupancies)
     nothing = np.empty(0, dtype=np.int32)
     no_pairs = Pairs(nothing, nothing, np.full(problem.shape, -1, dtype=np.int32))
     between = Sweep(UnitProblem(support_x, support_y, problem.unit_cost, g), no_pairs)
+    # Pairs that no coupling reaches get a high cost instead of being excluded; the optimum still bounds from below.
     least = between.improve(pairs.table(residual, far)).low[-1]
     off = sum(
         _occupancy_error(c, occupancy.initial, g)
         for c, occupancy in zip((problem.x, problem.y), occupancies, strict=True)
     )
     low = float(least + (1.0 - g) * improvement.low[-1]) - 4.0 * rounding(V) - off / 2.0 * float(far - residual.min())
+    # A potential with infinities proves nothing: 0 always holds.
     return low if np.isfinite(low) else 0.0
 
 
@@ -93,6 +97,7 @@ def _occupancy_error(chain: MarkovChain, occupancy: Floats, discount: float) -> 
     moved = np.append(discount * occupancy, 1.0 - discount)[support.rows] * support.probabilities
     flow = np.bincount(support.indices, moved, n) - occupancy  # in order: the bits of BLAS depend on the machine
     longest = max(int(np.bincount(support.indices, minlength=n).max()), support.max_row)
+    # One rounding per term of a row or column, with a factor of safety.
     slack = 4.0 * _EPS * (longest + 2) + 4.0 * _EPS
     return (float(np.abs(flow).sum()) * (1.0 + n * _EPS) + slack) / (1.0 - discount)
 
@@ -122,6 +127,7 @@ def rounded(layout: Layout, mu: Floats) -> Floats:
     pair = np.repeat(np.arange(len(layout.cost)), np.diff(layout.cells))
     pair_mass = np.bincount(pair, mu, len(layout.cost))[pair]
     product = layout.kernel_x[layout.row] * layout.kernel_y[layout.column]
+    # Conditional on the pair; without mass the independent coupling is as good as any.
     plan = np.divide(mu, pair_mass, out=product, where=pair_mass > 0)
     for slot, marginal in ((layout.row, layout.kernel_x), (layout.column, layout.kernel_y)):
         sums = _sums(slot, plan, marginal)
@@ -129,6 +135,7 @@ def rounded(layout: Layout, mu: Floats) -> Floats:
             plan *= np.minimum(np.divide(marginal, sums, out=np.ones_like(sums), where=sums > 0), 1.0)[slot]
     missing_x = np.maximum(layout.kernel_x - _sums(layout.row, plan, layout.kernel_x), 0.0)
     missing_y = np.maximum(layout.kernel_y - _sums(layout.column, plan, layout.kernel_y), 0.0)
+    # By exact arithmetic both sides miss the same total, so one of them normalises the product.
     total = np.add.reduceat(missing_x, layout.offset_x[:-1].astype(np.int64))[pair]
     missing = missing_x[layout.row] * missing_y[layout.column]
     filled: Floats = plan + np.divide(missing, total, out=np.zeros_like(plan), where=total > 0)
@@ -218,11 +225,14 @@ def rounds(
     problem: Problem, *, max_steps: int, primal_step: float = PRIMAL_STEP, dual_step: float = DUAL_STEP
 ) -> Iterator[Round]:
     """Rounds of 500, 500, 1000, 2000, ... steps, each as long as all before it together. Parameters as for `solve`."""
-    run = _SaddleRun(problem)
+    run = SaddleRun(problem)
     n_steps = 0
     while n_steps < max_steps:
+        # Doubling: the average of the last round forgets the first
+        # half of the run, and the total work is at most doubled.
         length = min(max(n_steps, FIRST_ROUND), max_steps - n_steps)
         run.round(length, primal_step, dual_step)
+        # Counted over all rounds, as users count them.
         n_steps += length
         yield run.average(n_steps)
 
@@ -238,14 +248,16 @@ def noise_level(chain: MarkovChain, n_transitions: int, discount: float) -> floa
     """Expected l1 error of the occupancy frequencies of this many independent transitions."""
     nu = chain.occupancy(discount)
     values = nu if isinstance(nu, np.ndarray) else nu.data
+    # The mean absolute value of a normal variable is sqrt(2 / pi) times its standard deviation.
     return float(np.sqrt(2.0 / np.pi) * np.sqrt(values * (1.0 - values) / max(n_transitions, 1)).sum())
 
 
-class _SaddleRun:
+class SaddleRun:
     """The iteration on one problem. General initial distributions use one extra initial state on each side."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
+        # A single initial pair needs no extra state.
         self.extra = int((problem.x.initial > 0).sum() * (problem.y.initial > 0).sum() > 1)
         self.pairs = reachable_pairs(problem.unit)
         self.layout = self._lay_out()
@@ -268,6 +280,7 @@ class _SaddleRun:
             "use method='exact'",
         )
         pair = np.repeat(np.arange(len(pair_x)), rows * columns)
+        # Cells of a pair are numbered row by row.
         place = np.arange(n_cells) - cells[pair]
         slot_x = x.indptr[pair_x[pair]] + place // columns[pair]
         slot_y = y.indptr[pair_y[pair]] + place % columns[pair]
@@ -299,6 +312,7 @@ class _SaddleRun:
         """One round; the average contains only its points."""
         for total in (self.point.sum_mu, self.point.sum_lambda_x, self.point.sum_lambda_y, self.point.sum_V):
             total[:] = 0.0
+        # Short calls, so that Ctrl-C is noticed between them.
         at_once = max(1, _WORK // max(int(self.layout.cells[-1]), 1))
         for begin in range(0, n_steps, at_once):
             steps = min(at_once, n_steps - begin)
@@ -308,6 +322,7 @@ class _SaddleRun:
     def average(self, n_steps: int) -> Round:
         """The averaged point, without the extra state."""
         problem, pairs, n = self.problem, self.pairs, len(self.pairs)
+        # The extra state holds mass 1 - discount.
         weight = self.problem.discount if self.extra else 1.0
         mu = self.point.sum_mu / self.n_averaged
         inside = int(self.layout.cells[n])
@@ -325,6 +340,7 @@ class _SaddleRun:
             pairs.y[now],
             pairs.x[following],
             pairs.y[following],
+            # Without the step from the extra state the mass is discount; divided by it the coupling has mass 1.
             mu[:inside] / weight,
             first,
         )
@@ -333,6 +349,7 @@ class _SaddleRun:
         decoder[pairs.x, pairs.y] = self.point.sum_lambda_y[:n] / self.n_averaged
         maps = Maps(conditional(encoder), conditional(decoder.T))
         nu_x, nu_y = problem.x.occupancy(problem.discount), problem.y.occupancy(problem.discount)
+        # With the averaged maps, not those of the coupling: this is what the iteration violates.
         residual = residuals(coupling, nu_x, nu_y, problem.discount, maps.encoder, maps.decoder)
         potential = np.full(problem.shape, np.nan)
         potential[pairs.x, pairs.y] = self.point.sum_V[:n] / self.n_averaged
@@ -352,6 +369,7 @@ def _result(
 ) -> Result:
     proved = last.bounds()
     width, rounding = proved.high - proved.low, 4.0 * float(np.spacing(np.abs(problem.cost).max()))
+    # A small violation alone does not make a converged run: its bracket has to be narrow too.
     if status is Status.CONVERGED and width > _TARGET * tolerance * problem.scale + rounding:
         status = Status.STEP_LIMIT
     steps, violation = last.n_steps, last.violation

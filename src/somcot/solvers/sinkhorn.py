@@ -30,6 +30,7 @@ from somcot.result import Result, Status
 from somcot.solvers.result_builder import CouplingDetails, build_result, occupancy_coupling
 
 __all__ = [
+    "SinkhornPlans",
     "round_entries",
     "rounded_plan",
     "sinkhorn_steps",
@@ -54,6 +55,7 @@ def sinkhorn_steps(lo, hi, V, pair_x, pair_y, x, y, epsilon, offset_x, offset_y,
         C = np.empty((x1 - x0, y1 - y0))
         for i in range(x1 - x0):
             for j in range(y1 - y0):
+                # Everything is divided by epsilon once, so that the inner loops have no division.
                 C[i, j] = V[x.indices[x0 + i], y.indices[y0 + j]] / epsilon
         f, g = np.empty(x1 - x0), np.empty(y1 - y0)
         for i in range(f.size):
@@ -64,6 +66,7 @@ def sinkhorn_steps(lo, hi, V, pair_x, pair_y, x, y, epsilon, offset_x, offset_y,
         turned, scratch = _turned(C), np.empty((2, max(x1 - x0, y1 - y0)))
         error = np.inf
         for _ in range(max_steps):
+            # Columns before rows: the error of the columns is measured where the rows are exact.
             error = _scale_columns(C, f, g, q, scratch)
             if error <= tolerance:
                 break
@@ -106,6 +109,7 @@ def _scale_columns(C, f, g, q, scratch):
     error = 0.0
     for j in range(m):
         level = largest[j] + log(total[j])
+        # 700 is just below the overflow of exp.
         error += abs(exp(min(g[j] + level, 700.0)) - q[j])
         g[j] = log(q[j]) - level
     return error
@@ -134,6 +138,7 @@ def round_entries(lo, hi, V, pair_x, pair_y, x, y, epsilon, offset_x, offset_y, 
 @kernel
 def rounded_plan(plan, p, q):
     """The symmetric rounding of the paper's appendix."""
+    # Rows first and columns first, averaged: the rounding then treats X and Y alike.
     other = _rounded(_turned(plan), q, p)
     out = _rounded(plan, p, q)
     for i in range(p.size):
@@ -165,7 +170,7 @@ def _rounded(plan, p, q):
         total = 0.0
         for j in range(m):
             total += plan[i, j]
-        factor = p[i] / total if total > p[i] else 1.0
+        factor = p[i] / total if total > p[i] else 1.0  # only scaled down; what is missing is added below
         for j in range(m):
             out[i, j] = plan[i, j] * factor
     _sum_columns(out, columns)
@@ -240,10 +245,11 @@ def solve(
     for name, number in (("epsilon", epsilon), ("tolerance", tolerance)):
         check_positive(name, number)
     inner_steps = check_count("inner_steps", inner_steps)
-    plans = _Plans(problem, choose(problem.unit, pairs), thread_count(threads))
+    plans = SinkhornPlans(problem, choose(problem.unit, pairs), thread_count(threads))
     status = Status.STEP_LIMIT
     try:
         for _ in range(check_count("max_sweeps", max_sweeps)):
+            # Slow cooling keeps the warm start of the previous temperature close.
             plans.temperature = max(plans.temperature * _COOLING, epsilon, _COLDEST)
             spread = plans.bellman_step(inner_steps, tolerance)
             if plans.temperature <= max(epsilon, _COLDEST) and spread <= tolerance:
@@ -251,6 +257,7 @@ def solve(
                 break
         plans.transport(_POLISH * inner_steps, tolerance)
     except KeyboardInterrupt:
+        # Rounding and evaluating very large plans takes minutes, which is not what Ctrl-C asks for.
         if plans.cells[-1] > _AT_ONCE:
             raise
         status = Status.INTERRUPTED
@@ -258,7 +265,7 @@ def solve(
 
 
 @dataclass(eq=False)
-class _Plans:
+class SinkhornPlans:
     """The entropic plans of all pairs, the initial distributions last: potentials F and G against the costs V."""
 
     problem: Problem
@@ -342,11 +349,12 @@ def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-def _finish(problem: Problem, plans: _Plans, status: Status, target: float, began: float) -> Result:
+def _finish(problem: Problem, plans: SinkhornPlans, status: Status, target: float, began: float) -> Result:
     """Round the plans, evaluate them exactly, and bracket the distance by one exact Bellman sweep."""
     pairs, discount = plans.pairs, problem.discount
     kernel, start = plans.rounded_kernel()
     W, gain = relative_value(kernel, plans.cost, discount, plans.V[pairs.x, pairs.y])
+    # W is the value of a feasible coupling, so one exact sweep against it brackets the distance.
     bounds = bounds_from(discount, W, plans.cost, Sweep(problem.unit, pairs, plans.threads).improve(pairs.table(W)))
     width = bounds.high - bounds.low
     wide = status is Status.CONVERGED and width > target

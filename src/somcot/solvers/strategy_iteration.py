@@ -172,6 +172,7 @@ def settled(game: Game, U: Floats, residual: tuple[float, float], scale: float) 
     level = (1.0 - game.discount) * U
     low, high = level + (residual[0] - rounding(U)), level + (residual[1] + rounding(U))
     low, high = np.nextafter(scale * np.maximum(low, 0.0), 0.0), np.nextafter(scale * np.minimum(high, 1.0), np.inf)
+    # The last digits of `level` may lie outside of its proved bounds.
     metric = np.clip(scale * level, low, high)
     if game.same:  # equal states have distance 0
         for table in (metric, low, high):
@@ -183,6 +184,7 @@ def state_pairs(game: Game) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArr
     """The pairs (first, second) and the index of each pair of states among them, (n_x, n_y)."""
     (n_x, n_actions), n_y = game.rewards_x.shape, len(game.rewards_y)
     require(
+        # The sweep has one transport problem per pair and action: about 96 bytes each.
         96.0 * n_x * n_y * n_actions,
         f"a table of {n_x} x {n_y} pairs of states under {n_actions} actions",
         "merge states or compare smaller processes",
@@ -192,6 +194,7 @@ def state_pairs(game: Game) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArr
         return np.repeat(np.arange(n_x), n_y), np.tile(np.arange(n_y), n_x), index
     first, second = np.triu_indices(n_x)
     index = np.empty((n_x, n_x), dtype=np.int32)
+    # Unordered pairs: the metric of a process with itself is symmetric.
     index[first, second] = index[second, first] = np.arange(len(first), dtype=np.int32)
     return first, second, index
 
@@ -204,6 +207,7 @@ def _sweep(
     x, y = (
         np.add.outer(states * n_actions, np.arange(n_actions)).ravel().astype(np.int32) for states in (first, second)
     )
+    # Costs enter by `cost` below, per action; a table of zeros costs no memory when broadcast.
     no_cost = np.broadcast_to(0.0, (game.rewards_x.size, game.rewards_y.size))
     rows = UnitProblem(game.support_x, game.support_y, no_cost, game.discount)
     return Sweep(rows, Pairs(x, y, index), threads)
@@ -213,6 +217,7 @@ def _iterate(game: Game, sweep: Sweep, cost: Floats, max_sweeps: int) -> tuple[F
     """Strategy iteration; returns U on the pairs of states, the actions and the last sweep, made against U."""
     index, pairs = sweep.pairs.index, np.arange(len(cost))
     U = cost.max(axis=1)
+    # The action with the largest immediate difference is a good first choice.
     actions = cost.argmax(axis=1)
     for step in range(max_sweeps):
         improvement = sweep.improve(U[index])
@@ -221,6 +226,7 @@ def _iterate(game: Game, sweep: Sweep, cost: Floats, max_sweeps: int) -> tuple[F
         current = values[pairs, actions]
         # Only optimal couplings for the current actions show which actions are better.
         if step > 0 and (improvement.changed == 0 or np.abs(current - U).max() <= tolerance):
+            # A change within rounding would let the actions alternate.
             better = values.max(axis=1) > current + tolerance
             if not better.any():
                 return U, actions, improvement
@@ -260,6 +266,7 @@ class _Replies(NamedTuple):
     def best(cls, W: Floats) -> _Replies:
         n_b = W.shape[2]
         cells = [
+            # Cell (a, b) is numbered a * n_b + b, for both players' choices.
             np.arange(W.shape[1]) * n_b + W.argmin(axis=2),
             W.argmin(axis=1) * n_b + np.arange(n_b),
         ]  # fmt: skip
@@ -302,6 +309,7 @@ def _sweep_lax(game: Game, states: tuple[Integers, Integers], index: NDArray[np.
 def _iterate_lax(game: Game, sweep: Sweep, cost: Floats, max_sweeps: int) -> tuple[Floats, Improvement]:
     """Strategy iteration; returns U on the pairs of states and the last sweep, made against U."""
     index, pairs = sweep.pairs.index, np.arange(len(cost))
+    # One row per pair, one column per pair of actions, as `chosen_rows` numbers them.
     flat = cost.reshape(len(cost), -1)
     before = _Replies.best(cost)
     U, choice = before.worth.max(axis=1), before.worth.argmax(axis=1)

@@ -88,6 +88,7 @@ def absorb(sweep: Sweep, V: Floats, cost: Floats, discount: float, first: Settle
 
 def merged(n: int, *parts: tuple[NDArray[np.int32], Kernel]) -> Kernel:
     """One square kernel from blocks of rows, each with the positions of its rows; all other rows are empty."""
+    # Rows that belong to no block stay empty: their value is the right-hand side itself.
     lengths = np.zeros(n, dtype=np.int64)
     for places, block in parts:
         lengths[places] = np.diff(block.indptr)
@@ -95,6 +96,7 @@ def merged(n: int, *parts: tuple[NDArray[np.int32], Kernel]) -> Kernel:
     indices, data = np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1])
     for places, block in parts:
         sizes = np.diff(block.indptr)
+        # The k-th entry of a block goes to the k-th place of its row, wherever that row is.
         spots = np.repeat(indptr[places] - block.indptr[:-1], sizes) + np.arange(len(block.indices))
         indices[spots], data[spots] = block.indices, block.data
     return Kernel(indptr, indices, data)
@@ -105,6 +107,7 @@ def _evaluate(sweep: Sweep, V: Floats, cost: Floats, discount: float) -> float:
     pairs, targets = sweep.pairs, sweep.targets
     places = targets.index[pairs.x, pairs.y]
     values = V[targets.x, targets.y]
+    # On fixed pairs the equation reads V = value: their rows are empty.
     values[places] = cost
     kernel = merged(len(targets), (places, sweep.kernel()[0]))
     value = discounted_value(kernel, values, discount, V[targets.x, targets.y])[places]
@@ -140,8 +143,10 @@ def solve(
     places = solution.pairs.index[solution.sweep.pairs.x, solution.sweep.pairs.y]
     full = merged(len(solution.pairs), (places, kernel))
     visits = np.zeros(len(solution.pairs))
+    # Absorbing pairs are visited infinitely often, but their visits cost nothing and are not counted.
     visits[places] = _visits(full, start)[places]
     coupling = coupling_of(problem.shape, solution.pairs, full, visits, start)
+    # A total has no offset, so scaling is the only operation to undo.
     low, high = (float(problem.scale * end) for end in solution.settled.bounds)
     visit_table = solution.pairs.table(visits)
     n_sweeps = solution.settled.n_sweeps
@@ -177,6 +182,7 @@ def _solution(problem: Problem, choice: PairChoice, threads: int | None, max_swe
         for name, chain, kernel in zip("xy", (problem.x, problem.y), chains, strict=True)
     ]
     pairs = choose(unit, choice)
+    # Pairs are done when both sides are absorbed, not when one is.
     rest = pairs_where((pairs.index >= 0) & ~(ended[0][:, None] & ended[1]))
     times = [absorption_times(kernel, done, 1.0) for kernel, done in zip(chains, ended, strict=True)]
     steps = expected_time(unit.support_x, times[0]) + expected_time(unit.support_y, times[1])
@@ -191,6 +197,7 @@ def _ended(name: str, chain: MarkovChain, kernel: Kernel, *, everywhere: bool) -
     stays = np.zeros(kernel.n)
     rows = np.repeat(np.arange(kernel.n), np.diff(kernel.indptr))
     np.add.at(stays, rows[rows == kernel.indices], kernel.data[rows == kernel.indices])
+    # Absorbing: the only successor is the state itself. Larger recurrent classes never end.
     alone = classes.recurrent & (np.diff(kernel.indptr) == 1) & (stays > 0)
     met = np.ones(kernel.n, dtype=np.bool_) if everywhere else reachable(kernel, chain.initial)
     endless = np.flatnonzero(classes.recurrent & ~alone & met)
@@ -203,6 +210,7 @@ def _ended(name: str, chain: MarkovChain, kernel: Kernel, *, everywhere: bool) -
 
 def _visits(kernel: Kernel, start: Floats) -> Floats:
     """Expected visits to each pair, except absorbing ones (their rows are empty)."""
+    # Rows of absorbing pairs are empty, so the sum over time is finite.
     visits = np.maximum(discounted_value(kernel.transpose(), start, 1.0), 0.0)
     return np.where(reachable(kernel, start), visits, 0.0)
 
@@ -243,6 +251,7 @@ def _weighted(chain: MarkovChain, weight: Floats) -> Floats | csr_array:
 
 def _ending(solution: _Total) -> tuple[Status, str]:
     width = solution.settled.width
+    # Totals have no fixed range, so widths are relative to V.
     size = 1.0 + float(np.abs(solution.V).max())
     close = width <= max(TARGET, 64.0 * _EPS * (1.0 + solution.settled.time)) * size
     status = Status.CONVERGED if close else Status.ROUNDING

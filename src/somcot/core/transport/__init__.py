@@ -82,9 +82,11 @@ def optimise(todo, V, pair_x, pair_y, x, y, unit, bases, hints, low, high, value
         spread = gather(C, V, x.indices[x0:x1], y.indices[y0:y1], base)
         eps = EPS * (n + m + 8)
         a, b = x.masses[x0:x1], y.masses[y0:y1]
+        # A single row or column has only one plan: the other row itself.
         if n == 1 or m == 1:
             p, q = x.probabilities[x0:x1], y.probabilities[y0:y1]
             excess = x.excess[pair_x[k]] + y.excess[pair_y[k]]
+            # `known` stays 1 from the first sweep on, so later sweeps only compute the value.
             changed += _only_plan(a, b, unit, cells, flows) if bases.known[k] == 0 else 0
             bases.known[k] = 1
             value = 0.0
@@ -98,6 +100,8 @@ def optimise(todo, V, pair_x, pair_y, x, y, unit, bases, hints, low, high, value
             moved = _two_by_two(C, a, b, unit, eps * spread, cells, flows, bases.known[k])
         else:
             if bases.known[k] == 0 and hints.known[k] == 1:
+                # The prices of the hinted basis for the present costs;
+                # its flows belong to other masses and are not used.
                 arcs = slice(hints.ptr[k], hints.ptr[k + 1])
                 build_tree(hints.cells[arcs], hints.flows[arcs], C, tree)
                 copy_to(prices, tree.potential[n : n + m])
@@ -142,14 +146,20 @@ def bounds_of_plan(C, cells, flows, shift, x, row, y, column, potential, base, s
         i = cell // width
         value += mass * C[i, cell - i * width]
         total += mass
+    # Divided by the sum of the same floats, so that the weights sum to 1 although large masses are rounded.
     value /= total
+    # Moving the total variation between integer masses and exact rows costs at most that mass times the range.
     width = (eps + x.rounding[row] + y.rounding[column]) * spread
     if n == 2 and m == 2:
+        # The closed form is optimal by construction, so the value
+        # itself bounds from below; otherwise weak duality does.
         below = value - width
     else:
         p = x.probabilities[x.indptr[row] : x.indptr[row + 1]]
         q = y.probabilities[y.indptr[column] : y.indptr[column + 1]]
         below = _dual_value(p, q, potential, eps + x.excess[row] + y.excess[column])
+    # The lower bound comes from the dual and the upper from the
+    # plan, so their difference also shows failures of the simplex.
     return base + (below - eps * spread), base + (value + width), base + value
 
 
@@ -193,6 +203,7 @@ def cross_gap(V, pair_x, pair_y, x, y, bases, plans, unit, weight):
         for t in range(plans.ptr[k], plans.ptr[k + 1]):
             i, j = plans.cells[t] // m, plans.cells[t] % m
             mass = rounded(plans.flows[t], shift)
+            # Feasible potentials make reduced costs nonnegative; what is below 0 is rounding.
             loss += mass * max(C[i, j] - tree.potential[i] - tree.potential[n + j], 0.0)
             total += mass
         gap += weight[k] * loss / total
@@ -222,6 +233,7 @@ def kernel_entries(pair_x, pair_y, x, y, unit, bases, index, indptr, indices, da
 
     Arcs with less mass than the rounding of the row are omitted, which also excludes successors of probability 0.
     """
+    # Masses are at most 2^61 / unit; arcs below eps of that are artefacts of masses rounded up to 1.
     rounding = np.int64((1 << 61) // unit * EPS)
     shift = power_of(unit)
     one = np.uint64(1)
@@ -282,6 +294,7 @@ def balance(indptr, probabilities, masses, total, excess, rounding):
             left -= masses[t]
             if masses[t] > masses[largest]:
                 largest = t
+        # At least 1 must remain (see `integer_rows`), also where many tiny masses were rounded up.
         taken = max(left, 1 - masses[largest])
         masses[largest] += taken
         left -= taken
@@ -295,6 +308,7 @@ def balance(indptr, probabilities, masses, total, excess, rounding):
         for t in range(begin, end):
             p = probabilities[t]
             following = summed + p
+            # The rounding error of each addition, exactly (two-sum for ordered operands).
             lost += (summed - following) + p if summed >= p else (p - following) + summed
             summed = following
             apart += abs(p - masses[t] / total)
@@ -316,6 +330,7 @@ def gather(C, V, rows, columns, base):
 @part
 def _spread(C):
     """The range of the entries and 0."""
+    # Includes 0, which is the entry that serves as the base.
     smallest = 0.0
     largest = 0.0
     for i in range(C.shape[0]):
@@ -341,6 +356,8 @@ def _two_by_two(C, a, b, unit, tolerance, cells, flows, known):
     column = 0 if gain <= 0.0 else 1  # the column that row 0 prefers
     if known and (cells[0] == column or abs(gain) <= tolerance):
         return 0
+    # The preferred cell takes as much as its row and column
+    # allow; the rest goes into the other cell of the longer line.
     excess = a[0] - b[column]
     cells[0] = column
     cells[1] = 3 - column

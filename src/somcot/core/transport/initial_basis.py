@@ -95,10 +95,12 @@ def crash_basis(C, costs, T, a, b, unit, v, cells, flows, work):
     first = T.shape[1]
     _span(costs, T, n, v, work)
     count = 0
+    # In reverse order of joining: a node's children in the tree are closed before the node itself.
     for t in range(n + m - 1, 0, -1):
         node = np.int64(work.joined[t])
         above = np.int64(work.source[node])
         i, j = (node, above - first) if node < first else (above, node - first)
+        # Skipped if one of the two lines is closed already: its arc would carry no mass.
         if left[i] > 0 and left[n + j] > 0:
             count = _fill(i, j, n, m, left, cells, flows, count)
     _fill_open(C, v, work, cells, flows, count)
@@ -119,6 +121,7 @@ def _span(costs, T, n, v, work):
         work.distance[:total],
         work.source[:total],
     )
+    # The smallest 2^k - 1 that holds every number: these low bits of a distance are replaced by the node.
     names = np.int32(1)
     while names < total:
         names = np.int32(2 * names)
@@ -130,6 +133,8 @@ def _span(costs, T, n, v, work):
         outside = node < n or first <= node < first + m
         distance[node] = np.int32(_FAR | np.int32(node)) if outside else _INSIDE
         closed[node] = np.int32(0) if outside else _INSIDE
+        # Until an arc is offered, the source is a node of the other
+        # side, so that even then the arc is a cell of the matrix.
         source[node] = np.int32(first if node < first else 0)
     node = np.int32(0)
     for t in range(n + m):
@@ -187,6 +192,7 @@ def _fill_open(C, v, work, cells, flows, count):
             columns[n_columns] = j
             n_columns += 1
     for i in range(n):
+        # The last arc empties its row and its column together, and `count` ends the loop.
         while left[i] > 0 and count < n + m - 1:
             best, k = np.inf, 0
             for c in range(n_columns):
@@ -195,6 +201,7 @@ def _fill_open(C, v, work, cells, flows, count):
                     best, k = reduced, c
             j = columns[k]
             count = _fill(i, j, n, m, left, cells, flows, count)
+            # Removed by exchange with the last one; the order of open columns does not matter.
             if left[n + j] == 0:
                 n_columns -= 1
                 columns[k] = columns[n_columns]
@@ -220,12 +227,14 @@ def entropic_prices(V, p, q):
     K, T = np.empty((rows, columns), np.float32), np.empty((columns, rows), np.float32)
     final = scale / (_FINAL * columns)
     level = 1
+    # The number of halvings: eps starts at no more than range / 50 and ends at `final`.
     while _FIRST * 2.0 ** (level + 1) <= _FINAL * columns:
         level += 1
     while level >= 0 and scale > 0.0:
         eps = final * 2.0**level
         _fill_kernel(V, common, eps, K, T)
         for k in range(pairs):
+            # Warm start from the prices of the previous eps; columns outside the support have no mass and weight 0.
             for j in range(columns):
                 v[k, j] = np.float32(exp(g[k, j] / eps)) if q[k, j] > 0.0 else np.float32(0.0)
         for _ in range(_STEPS):
@@ -248,6 +257,8 @@ def _reduce_costs(V, common):
     rows, columns = V.shape
     common[:] = np.inf
     scale = 0.0
+    # As in the Hungarian method: subtract row minima, then column
+    # minima. It makes exp(-V / eps) least prone to underflow.
     for i in range(rows):
         least = _least(V[i])
         for j in range(columns):
@@ -277,6 +288,7 @@ def _fill_kernel(V, common, eps, K, T):
             least = min(least, V[i, j] - common[j])
         for j in range(columns):
             value = exp((least - V[i, j] + common[j]) / eps)
+            # Denormals are slow on many processors and carry no information here.
             K[i, j] = value if value > _TINY else 0.0
         for j in range(columns):
             T[j, i] = K[i, j]
@@ -290,7 +302,7 @@ def _scale(wanted, scaling, K, out):
     add_product(out, scaling, K)
     for k in range(out.shape[0]):
         for j in range(out.shape[1]):
-            out[k, j] = wanted[k, j] / max(out[k, j], tiny)
+            out[k, j] = wanted[k, j] / max(out[k, j], tiny)  # a row without any reachable column keeps a finite scaling
 
 
 @part
@@ -304,6 +316,7 @@ def _read_off(q, v, eps, g):
                 total += g[k, j]
                 count += 1
         mean = total / max(count, 1)
+        # Prices are unique up to a constant per pair: without centring, `common` would collect the constants.
         for j in range(g.shape[1]):
             g[k, j] -= mean
 
@@ -320,4 +333,5 @@ def _move_common(q, g, common, reach):
         mean = total / max(count, 1)
         common[j] += mean
         for k in range(g.shape[0]):
+            # Clipped so that exp(g / eps) stays within float32 after eps is halved (35 * 2 < 88).
             g[k, j] = min(max(g[k, j] - mean, -reach), reach)

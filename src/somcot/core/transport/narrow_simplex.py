@@ -58,9 +58,11 @@ def new_tree(size):
 def simplex(C, a, b, unit, tolerance, cells, flows, known, prices, tree):
     """Solve the general case; returns the number of pivots, or 1 for a new basis that needed none."""
     n, m = C.shape
+    # `known` bases belong to the same masses, so they are feasible; only the costs have changed since.
     if not known:
         greedy_basis(C, a, b, unit, prices[:m], cells, flows)
     build_tree(cells, flows, C, tree)
+    # `clean` counts consecutive rows without a candidate: the loop ends after a full round of them.
     pivots = 0
     clean = 0
     i = np.int64(0)
@@ -69,6 +71,8 @@ def simplex(C, a, b, unit, tolerance, cells, flows, known, prices, tree):
         least = _row_minimum(C[i], v)
         clean += 1
         if least - u[i] < -tolerance:
+            # The minimum and its column in two loops: the first one
+            # vectorises, the second runs only for rows that pivot.
             j = 0
             while C[i, j] - v[j] > least:
                 j += 1
@@ -79,6 +83,7 @@ def simplex(C, a, b, unit, tolerance, cells, flows, known, prices, tree):
     # The next pair has similar costs with other masses: its greedy start uses these prices.
     copy_to(prices, v)
     if pivots > 0 or not known:
+        # Node 0 is the root; every other node stands for the arc to its parent.
         for node in range(1, n + m):
             above = tree.parent[node]
             cells[node - 1] = node * m + above - n if node < n else above * m + node - n
@@ -120,6 +125,7 @@ def build_tree(cells, flows, C, tree):
     n, m = C.shape
     size = n + m
     head = tree.work[:size]
+    # Adjacency lists of half-edges: 2 k belongs to the row of arc k and 2 k + 1 to its column.
     link = tree.work[size : 3 * size]
     queue = tree.work[3 * size : 4 * size]
     head[:] = -1
@@ -135,6 +141,7 @@ def build_tree(cells, flows, C, tree):
     tree.potential[0] = 0.0
     queue[0] = 0
     filled = 1
+    # Breadth-first, so that potentials are set from the parent's, which is final.
     for done in range(size):
         node = queue[done]
         edge = head[node]
@@ -170,6 +177,7 @@ def _pivot(i, j, C, tree):
     below_row = True
     p, q = i, n + j
     while p != q:
+        # The deeper end moves up, until both meet at the lowest common ancestor.
         if depth[p] >= depth[q]:
             if p < n and flow[p] < least:
                 least, leaving, below_row = flow[p], p, True
@@ -181,12 +189,14 @@ def _pivot(i, j, C, tree):
     join = p
     p, q = i, n + j
     while p != join:
+        # Arcs alternate around the cycle: gains and losses depend on whether the child node is a row or a column.
         flow[p] += -least if p < n else least
         p = parent[p]
     while q != join:
         flow[q] += -least if q >= n else least
         q = parent[q]
     # Attach the subtree below the leaving arc to the other end of the entering arc, reversing the path.
+    # The end of the entering arc below the leaving one becomes the new root of the cut-off subtree.
     root = i if below_row else n + j
     node, above, amount = root, n + j if below_row else i, least
     while True:

@@ -86,6 +86,7 @@ def _potentials(cells, C, walk, potential):
 @kernel
 def _flows(size, walk, need, flow):
     """The flow on each arc that satisfies the demand of every node; `need` is overwritten."""
+    # In reverse order of the walk every node's children are done, so `need` holds the demand of its whole subtree.
     for s in range(size - 1, 0, -1):
         node = walk.order[s]
         flow[walk.arc[node]] = need[node]
@@ -127,6 +128,7 @@ def repair(lo, hi, V, pair_x, pair_y, x, y, unit, bases, old_x, old_y, old):
     for k in range(lo, hi):
         x0, y0 = x.indptr[pair_x[k]], y.indptr[pair_y[k]]
         n, m = x.indptr[pair_x[k] + 1] - x0, y.indptr[pair_y[k] + 1] - y0
+        # Closed forms cost less than a repair.
         if old.known[k] == 0 or n == 1 or m == 1 or (n == 2 and m == 2):
             continue
         if not (
@@ -136,9 +138,11 @@ def repair(lo, hi, V, pair_x, pair_y, x, y, unit, bases, old_x, old_y, old):
             continue
         cells = bases.cells[bases.ptr[k] : bases.ptr[k + 1]]
         flows = bases.flows[bases.ptr[k] : bases.ptr[k + 1]]
+        # Only cells are taken over: flows follow from the new masses.
         for t in range(n + m - 1):
             cells[t] = old.cells[old.ptr[k] + t]
         C = buffer[: n * m].reshape(n, m)
+        # A dual simplex may need many pivots if masses changed much; then a fresh start is faster.
         for pivots in range(4 * (n + m)):
             _walk(cells, n, m, walk)
             for i in range(n):
@@ -148,6 +152,7 @@ def repair(lo, hi, V, pair_x, pair_y, x, y, unit, bases, old_x, old_y, old):
             need[n + m - 1] += n
             _flows(n + m, walk, need, flows)
             leaving = 0
+            # Perturbed flows are never 0 (see `narrow_simplex`), so "positive" and "not negative" are the same.
             for t in range(1, n + m - 1):
                 if flows[t] < flows[leaving]:
                     leaving = t
@@ -155,12 +160,14 @@ def repair(lo, hi, V, pair_x, pair_y, x, y, unit, bases, old_x, old_y, old):
                 bases.known[k] = 1
                 taken += 1
                 break
+            # Costs are gathered only if a pivot is needed: most bases survive small changes of the masses.
             if pivots == 0:
                 for i in range(n):
                     for j in range(m):
                         C[i, j] = V[x.indices[x0 + i], y.indices[y0 + j]]
             _potentials(cells, C, walk, potential)
             cell = _entering(cells, leaving, C, walk, potential, inside, columns)
+            # No cell leads back: cannot happen with equal totals, and costs only the warm start if it does.
             if cell < 0:
                 break
             cells[leaving] = cell
@@ -175,6 +182,7 @@ def _entering(cells, leaving, C, walk, potential, inside, columns):
     for s in range(n + m):  # the half below the arc first
         node = walk.order[s]
         inside[node] = walk.arc[node] == leaving or (s > 0 and inside[walk.parent[node]])
+    # The leaving arc carries negative flow from its row; its replacement has to lead into the half of that row.
     row_is_below = inside[row]
     count = 0
     for j in range(m):
@@ -202,6 +210,7 @@ def move(pair_x, pair_y, x, y, bases, change_x, change_y, out):
     for k in range(pair_x.size):
         x0, y0 = x.indptr[pair_x[k]], y.indptr[pair_y[k]]
         n, m = x.indptr[pair_x[k] + 1] - x0, y.indptr[pair_y[k] + 1] - y0
+        # Flows depend linearly on the masses for a fixed tree, so the same sweep over the tree gives the derivative.
         arcs = slice(bases.ptr[k], bases.ptr[k + 1])
         _walk(bases.cells[arcs], n, m, walk)
         for i in range(n):
@@ -237,6 +246,7 @@ def margins(V, pair_x, pair_y, x, y, unit, bases, wanted, flow, cost):
         _walk(cells, n, m, walk)
         _potentials(cells, C, walk, potential)
         for t in range(n + m - 1):
+            # Rounded to whole units, which removes the perturbation: degenerate bases show mass 0 here.
             mass = (bases.flows[bases.ptr[k] + t] + unit // 2) // unit
             flow[k] = min(flow[k], mass / total)
             basic[cells[t]] = True
@@ -244,5 +254,6 @@ def margins(V, pair_x, pair_y, x, y, unit, bases, wanted, flow, cost):
             for j in range(m):
                 if not basic[i * m + j]:
                     cost[k] = min(cost[k], C[i, j] - potential[i] - potential[n + j])
+        # Only the touched marks are reset: clearing all n * m per pair would dominate.
         for t in range(n + m - 1):
             basic[cells[t]] = False

@@ -39,6 +39,7 @@ __all__ = [
     "GREEDY",
     "LAST",
     "PEEL",
+    "STARTS",
     "WIDE",
     "Task",
     "WidePairs",
@@ -59,6 +60,11 @@ def optimise_wide(todo, V, pair_x, pair_y, x, y, unit, bases, hints, start, give
     New bases are built from column prices: those of the pair's basis in `hints`, else row t of `given` for pair
     ``todo[t]``, (len(todo), V.shape[1]) or empty, else those of the previous pair. Returns the number of changed bases
     and the number of pivots.
+
+    Consecutive pairs with equal supports share the cost matrix and its range (`spread`); `turned` says whether its
+    transpose T is filled. The columns of one y are copied to `chosen` once (`kept` is that y) if the next pairs gather
+    at least twice as many rows as V has. Buffers have `LANES` more entries, which vector loops may read but never use.
+    Prices are stored by state, so that pairs with other columns can use them.
     """
     rows, columns = widest(todo, pair_x, x), widest(todo, pair_y, y)
     tree, crash = new_preorder(rows + columns), new_crash(rows + columns)
@@ -129,6 +135,7 @@ def _same(rows, before, now):
     length = rows.indptr[now + 1] - begin
     if rows.indptr[before + 1] - other != length:
         return False
+    # No early exit: a loop without branches vectorises.
     differing = 0
     for t in range(length):
         differing += rows.indices[begin + t] != rows.indices[other + t]
@@ -192,8 +199,12 @@ class Start(NamedTuple):
     cost: float
 
 
-_LAST, _GREEDY = Start(LAST, False, 0.02), Start(GREEDY, False, 0.45)
-_PEEL, _ENTROPIC = Start(PEEL, False, 0.28), Start(PEEL, True, 0.6)
+STARTS = {
+    "last": Start(LAST, False, 0.02),
+    "greedy": Start(GREEDY, False, 0.45),
+    "peel": Start(PEEL, False, 0.28),
+    "entropic": Start(PEEL, True, 0.6),
+}
 
 
 class WidePairs:
@@ -201,6 +212,7 @@ class WidePairs:
 
     def __init__(self, task: Task, pairs: NDArray[np.int64]) -> None:
         self._task = task
+        # Sorted by y, then x. Results do not depend on the order, since every problem has its own basis.
         order = np.lexsort((task.pair_x[pairs], task.pair_y[pairs]))
         self._todo = pairs[order]
         rows = np.diff(task.x.indptr)[task.pair_x[self._todo]]
@@ -211,7 +223,7 @@ class WidePairs:
 
     def improve(self, V: Floats, targets: tuple[Floats, Floats, Floats], threads: int) -> int:
         """Solve all pairs; `targets` receives bounds and values. Returns the number of changed bases."""
-        start = self._choose(V)
+        start = self.choose_start(V)
 
         def run(lo: int, hi: int) -> tuple[int, int]:
             return self._solve(self._task, self._todo[lo:hi], V, start, targets)
@@ -231,33 +243,35 @@ class WidePairs:
         answer: tuple[int, int] = optimise_wide(todo, V, *task, start.basis, prices, *targets)
         return answer
 
-    def _choose(self, V: Floats) -> Start:
+    def choose_start(self, V: Floats) -> Start:
         """The start that takes the least work on a few trial pairs."""
         first = not self._pivots
         if first and self._task.bases.known[self._todo].any():  # reused from another sweep
-            return _LAST
+            return STARTS["last"]
         # The first potential is often the cost itself, which is hardly informative about the second.
         if len(self._pivots) > 1 and self._pivots[-1] <= _SETTLED * sum(self._widths):
-            return _LAST
+            return STARTS["last"]
         n_probes = min(_PROBES, len(self._todo) // (_SHARE * len(_PLACES)))
         if n_probes < 2 or (first and self._task.hints is not self._task.bases):
-            return _PEEL if first else _LAST
-        starts = [_GREEDY, _PEEL] if first else [_LAST, _GREEDY, _PEEL]
+            return STARTS["peel" if first else "last"]
+        names = ["greedy", "peel"] if first else ["last", "greedy", "peel"]
         # Entropic steps run over all states: if supports are a small part of them, most of the work is wasted.
         if 2 * self._widths[0] >= V.shape[0] and 2 * self._widths[1] >= V.shape[1]:
-            starts.append(_ENTROPIC)
+            names.append("entropic")
         places = [int(share * len(self._todo)) for share in _PLACES]
         probes = [self._todo[place : place + n_probes] for place in places]
-        return min(starts, key=lambda start: sum(self._work(V, few, start) for few in probes))
+        return min((STARTS[name] for name in names), key=lambda start: sum(self._work(V, few, start) for few in probes))
 
     def _work(self, V: Floats, probes: NDArray[np.int64], start: Start) -> float:
         """Pivots per pair plus the cost of the start; the first trial pair has no warm start and is not counted."""
+        # The first pair of the probes runs on cold prices; its pivots are counted and subtracted.
         pivots = self._pivots_of(V, probes, start) - self._pivots_of(V, probes[:1], start)
         return pivots / (len(probes) - 1) + start.cost * (sum(V.shape) if start.entropic else sum(self._widths))
 
     def _pivots_of(self, V: Floats, pairs: NDArray[np.int64], start: Start) -> int:
         """Solve some pairs on copies of their bases."""
         task = self._task
+        # Copies, so that a trial leaves the bases of the sweep as they are.
         copy = task._replace(
             pair_x=task.pair_x[pairs], pair_y=task.pair_y[pairs],
             bases=_taken(task.bases, pairs), hints=_taken(task.hints, pairs),

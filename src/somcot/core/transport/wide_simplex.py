@@ -93,6 +93,7 @@ def pivot_until_optimal(C, costs, T, turned, tolerance, tree):
     while names < max(n, m):
         names *= 2
     names -= 1
+    # Padding never wins: a gain of 0 bits is the smallest key, and a price of -inf makes the gain negative.
     for i in range(n, gains.size):
         gains[i] = 0
     for j in range(m, prices.size):
@@ -104,15 +105,19 @@ def pivot_until_optimal(C, costs, T, turned, tolerance, tree):
         if exact:
             for i in range(n):
                 gain = unbits(_best_of_row(costs, i, m, u[i], prices, names))
+                # The last bits of a gain name its row. This costs
+                # relative accuracy of names * eps, at most a few 1e-13.
                 gains[i] = bits(gain) & ~names | i
         else:
             _rough_gains(T, n, names, tree, gains, prices)
+        # Even a rough pass that finds nothing is followed by an exact one: only that may end the loop.
         best = unbits(_largest(gains))
         if exact and best <= tolerance:
             return pivots
         if not turned:
             transpose(C, T)
             turned = True
+        # Rows whose gain is far below the best are left for the next pass, when prices have changed.
         line = max(_SHARE * best, tolerance)
         n_entering = 0
         for _ in range(_ROWS):
@@ -121,6 +126,7 @@ def pivot_until_optimal(C, costs, T, turned, tolerance, tree):
                 break
             i = key & names
             j = _best_of_row(costs, i, m, u[i], prices, names) & names
+            # Gains are outdated after a pivot, so each is priced again before it enters.
             if u[i] - (C[i, j] - v[j]) > line:
                 _pivot(i, j, C, tree)
                 copy_to(prices, v)
@@ -262,7 +268,9 @@ def _hang(root, above, leaving, join, amount, C, tree):
     one, rows = np.uint64(1), np.uint64(C.shape[0])
     parent, order, place, size, flow = tree.parent, tree.order, tree.place, tree.size, tree.flow
     moved, potential = tree.moved, tree.potential
+    # `count` nodes move, from position `begin` on.
     count, begin = np.uint64(size[leaving]), np.uint64(place[leaving])
+    # Sizes along both paths to the join change by the size of the subtree; above the join nothing changes.
     node = parent[leaving]
     while node != join:
         size[node] -= count
@@ -277,6 +285,8 @@ def _hang(root, above, leaving, join, amount, C, tree):
     filled = _append(order, first, last, moved, filled)
     node, up, inside = root, above, np.uint64(0)
     while True:
+        # Reversed path: each node takes its child as new parent,
+        # with the child's old flow, and a size without that child's.
         old_parent, old_flow, old_size = parent[node], flow[node], np.uint64(size[node])
         parent[node], flow[node], size[node] = up, amount, count - inside
         if node == leaving:
@@ -301,6 +311,7 @@ def _hang(root, above, leaving, join, amount, C, tree):
             order[t - count] = order[t]
             place[order[t]] = t - count
         at = at + one - count
+    # In the new order parents come first, so one pass sets all potentials.
     for t in range(count):
         node = moved[t]
         up = parent[node]
@@ -350,6 +361,7 @@ def plant_preorder(cells, flows, C, tree):
         edge = head[node]
         while edge != _NONE:
             other = ends[edge ^ np.uint64(1)]
+            # The root is its own parent, hence the test for t == 0.
             if t == 0 or other != parent[node]:
                 parent[other] = node
                 tree.flow[other] = flows[edge >> np.uint64(1)]
@@ -357,6 +369,7 @@ def plant_preorder(cells, flows, C, tree):
                 stack[top] = other
                 top += 1
             edge = link[edge]
+    # Sizes from the leaves: in reverse preorder children come before parents.
     for t in range(total - 1, 0, -1):
         size[parent[order[t]]] += size[order[t]]
 

@@ -1,0 +1,481 @@
+"""Recordings as they could have been: units are permuted between groups, and halved within groups.
+
+A unit is what may be exchanged between two recordings of the same process. `WholeSequences` exchanges whole sequences,
+or blocks of few long recordings, and so keeps the memory inside a sequence. `SingleTransitions` exchanges transitions
+with the same present state, which is exact for Markov chains; it is for counts, which do not keep sequences, and for
+independent samples. Both draw without replacement, so no draw has fewer distinct observations than the data.
+
+A grouping says which units are in which group. Counts have one entry for each entry of a support that all groups share,
+initial row last, so that everything below is arithmetic on arrays of shape (n_draws, n_groups, n_entries).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from somcot.chains import Support
+from somcot.inference.model import on_entries, split_rows
+from somcot.plumbing.arrays import Floats, Ints
+from somcot.plumbing.notes import Note
+from somcot.problem import ChainOrData, Data
+from somcot.recorded.counts import Counts
+from somcot.recorded.stationary import long_run_part, with_long_run_start
+from somcot.samples import Samples
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+__all__ = [
+    "SEQUENCES",
+    "Chosen",
+    "Engine",
+    "SingleTransitions",
+    "WholeSequences",
+    "block_length",
+    "choose_units",
+    "chosen_engine",
+    "engine_of",
+    "half_sizes",
+    "known_starts_differ",
+    "row_shares",
+    "with_starts",
+]
+
+_MOST_UNITS = 8000  # more sequences than that, in all recordings together, are exchanged in bundles of equal size
+
+
+@dataclass(frozen=True, eq=False)
+class WholeSequences:
+    """The sequences (or blocks) of several recordings on the union of their states.
+
+    A grouping is the group of each unit.
+
+    Attributes
+    ----------
+    pooled : Samples
+        All recordings, concatenated.
+    unit : ndarray of int64, shape (n_transitions,)
+        The unit of each transition.
+    observed : ndarray of int64, shape (n_units,)
+        The recording of each unit.
+    n_groups : int
+    """
+
+    pooled: Samples
+    unit: Ints
+    observed: Ints
+    n_groups: int
+
+    @classmethod
+    def of(cls, recordings: Sequence[Samples], length: int | None = None) -> WholeSequences:
+        """Pool recordings; equal labels are the same state. With `length`, units are blocks of that many steps."""
+        parts = [_cut(recording, length) for recording in recordings]
+        size = -(-sum(int(part[-1]) + 1 for part in parts) // _MOST_UNITS)
+        if size > 1:
+            parts = [_bundled(part, size) for part in parts]
+        sizes = [int(part.max()) + 1 for part in parts]
+        first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        unit = np.concatenate([part + begin for part, begin in zip(parts, first, strict=True)])
+        return cls(reduce(Samples.merge, recordings), unit, np.repeat(np.arange(len(sizes)), sizes), len(sizes))
+
+    @property
+    def shares(self) -> Floats:
+        """Each group's share of the units."""
+        return np.bincount(self.observed, minlength=self.n_groups) / len(self.observed)
+
+    @cached_property
+    def parted(self) -> bool:
+        """Whether stationary initial distributions are used but the pooled chain has several recurrent classes.
+
+        The stationary distribution of the largest class would then be the initial distribution of every group, and
+        groups that never meet would look equal. So groups start in the states they visit, and their initial row
+        counts visits.
+        """
+        return self.pooled.stationary and long_run_part(self.pooled.pair_counts).others > 0
+
+    @cached_property
+    def support(self) -> Support:
+        """The chain of the pooled recordings."""
+        support = self.pooled.chain(check=False).support
+        return _starting_where_visited(support, self.pooled) if self.parted else support
+
+    def grouping(self, seed: int, index: int) -> Ints:
+        """Permutation number `index`, from a random stream of its own: the order of the work does not matter."""
+        return np.random.default_rng([seed, index]).permutation(self.observed)
+
+    def counts(self, grouping: Ints) -> Floats:
+        """Counts of each group, shape (n_groups, n_entries); 0 in the initial row if that is known."""
+        return self._sums((grouping == np.arange(self.n_groups)[:, None]).astype(np.float64))
+
+    def regroup(self, seed: int, indices: Sequence[int]) -> Floats:
+        """Counts of permutations, shape (n_draws, n_groups, n_entries)."""
+        n, members = len(self.observed), np.arange(len(self.observed))
+        weights = np.zeros((len(indices), self.n_groups, n))
+        for k, index in enumerate(indices):
+            weights[k, self.grouping(seed, index), members] = 1.0
+        # The last group has what the others leave.
+        counts = self._sums(weights[:, :-1].reshape(-1, n)).reshape(len(indices), self.n_groups - 1, -1)
+        last = self._sums(np.ones((1, n))) - counts.sum(axis=1)
+        return np.concatenate([counts, last[:, None]], axis=1)
+
+    def halve(self, seed: int, n_splits: int, grouping: Ints | None = None, *, first: int = 0) -> Floats:
+        """Counts of both halves of random splits of every group, shape (2 n_splits, n_groups, n_entries).
+
+        Each group has a random stream of its own: its halves do not depend on what it is compared with.
+        """
+        grouping = self.observed if grouping is None else grouping
+        whole = self.counts(grouping)
+        halves = np.empty((2 * n_splits, *whole.shape))
+        for g in range(self.n_groups):
+            rng, own = np.random.default_rng([seed, 1, first + g]), np.flatnonzero(grouping == g)
+            taken = np.zeros((n_splits, len(grouping)))
+            for split in range(n_splits):
+                half = len(own) // 2 + (len(own) % 2) * int(rng.integers(2))
+                taken[split, rng.permutation(own)[:half]] = 1.0
+            halves[0::2, g] = self._sums(taken)
+        halves[1::2] = whole - halves[0::2]
+        return halves
+
+    def kernels(self, counts: Floats, fallback: Floats) -> Floats:
+        """Probabilities for many counts, (..., n_entries); rows without counts take those of `fallback`."""
+        return with_starts(self.support, row_shares(self.support, counts, fallback), stationary=self.pooled.stationary)
+
+    def _sums(self, weights: Floats) -> Floats:
+        """Counts for `weights` of the units, (n, n_units): sums of integers, so exact in any order."""
+        return np.asarray((self._table @ weights.T).T)
+
+    @cached_property
+    def _table(self) -> csr_array:
+        """Counts of each unit for each entry of the support, (n_entries, n_units)."""
+        from scipy.sparse import coo_array
+
+        slot, unit = self._entries
+        return coo_array((np.ones(len(slot)), (slot, unit)), (len(self.support.indices), len(self.observed))).tocsr()
+
+    @cached_property
+    def _entries(self) -> tuple[Ints, Ints]:
+        """The entry and the unit of each transition, then of each first state."""
+        pooled, support = self.pooled, self.support
+        slot = support.locate(pooled.now.astype(np.int64), pooled.following)
+        if self.parted:
+            first, whose = pooled.now, self.unit
+        elif pooled.starts_known or pooled.offsets is None:
+            return slot, self.unit
+        else:
+            first, whose = pooled.now[pooled.offsets[:-1]], self.unit[pooled.offsets[:-1]]
+        starts = support.locate(np.full(len(first), pooled.n_states), first)
+        return np.append(slot, starts), np.append(self.unit, whose)
+
+
+@dataclass(frozen=True, eq=False)
+class SingleTransitions:
+    """Recordings as counts: transitions are exchanged with those from the same state.
+
+    Independent samples of the occupancy are exchanged whichever state they leave, and the chain is refitted to each
+    draw. A grouping is the counts of each group, shape (n_groups, n_entries).
+
+    Attributes
+    ----------
+    pooled : Counts
+        Counts of all recordings.
+    support : Support
+        Their chain.
+    observed : ndarray of int64, shape (n_groups, n_entries)
+        Counts of each recording; 0 in the initial row if the initial distribution is known.
+    """
+
+    pooled: Counts
+    support: Support
+    observed: Ints
+
+    @classmethod
+    def of(cls, recordings: Sequence[Data]) -> SingleTransitions:
+        """Pool recordings; equal labels are the same state."""
+        parts = [(data.counted if isinstance(data, Samples) else data).closed() for data in recordings]
+        pooled = reduce(Counts.merge, parts)
+        support = pooled.chain(check=False).support
+        return cls(pooled, support, np.stack([_on_support(part, support, pooled) for part in parts]))
+
+    @property
+    def n_groups(self) -> int:
+        """Number of recordings."""
+        return len(self.observed)
+
+    @property
+    def shares(self) -> Floats:
+        """Each group's share of the transitions."""
+        sizes: Floats = self.observed.sum(axis=1).astype(np.float64)
+        return sizes / max(float(sizes.sum()), 1.0)
+
+    def grouping(self, seed: int, index: int) -> Ints:
+        """Permutation number `index`: groups as large as observed, drawn one after the other without replacement."""
+        rng, left = np.random.default_rng([seed, index]), self.observed.sum(axis=0)
+        groups = []
+        for own in self.observed[:-1]:
+            groups.append(self._drawn(left, self.support.row_sums(own)[None, :], rng)[0])
+            left = left - groups[-1]
+        return np.stack([*groups, left])
+
+    def counts(self, grouping: Ints) -> Floats:
+        """Counts of each group, shape (n_groups, n_entries)."""
+        return grouping.astype(np.float64)
+
+    def regroup(self, seed: int, indices: Sequence[int]) -> Floats:
+        """Counts of permutations, shape (n_draws, n_groups, n_entries)."""
+        return np.stack([self.counts(self.grouping(seed, index)) for index in indices])
+
+    def halve(self, seed: int, n_splits: int, grouping: Ints | None = None, *, first: int = 0) -> Floats:
+        """Counts of both halves of random splits of every group, shape (2 n_splits, n_groups, n_entries).
+
+        Each group has a random stream of its own: its halves do not depend on what it is compared with.
+        """
+        groups = self.observed if grouping is None else grouping
+        halves = np.empty((2 * n_splits, *groups.shape))
+        for g, counts in enumerate(groups):
+            rng = np.random.default_rng([seed, 1, first + g])
+            halves[0::2, g] = self._drawn(counts, half_sizes(counts, self.support, n_splits, rng), rng)
+        halves[1::2] = groups - halves[0::2]
+        return halves
+
+    def kernels(self, counts: Floats, fallback: Floats) -> Floats:
+        """Probabilities for many counts, (..., n_entries); rows without counts take those of `fallback`."""
+        if self.pooled.discount is None:
+            return with_starts(
+                self.support, row_shares(self.support, counts, fallback), stationary=self.pooled.stationary
+            )
+        flat = counts.reshape(-1, counts.shape[-1])
+        other = Support(self.support.indptr, self.support.indices, fallback)
+        fitted = [on_entries(other, self._part(c).chain(check=False)) if c.any() else other for c in flat]
+        return np.stack([support.probabilities for support in fitted]).reshape(counts.shape)
+
+    def _drawn(self, counts: Ints, sizes: Ints, rng: np.random.Generator) -> Ints:
+        """Draws without replacement, `sizes` per row; of independent samples as many altogether, from any row."""
+        if self.pooled.discount is None:
+            return split_rows(counts, self.support.indptr, sizes, rng)
+        drawn: Ints = rng.multivariate_hypergeometric(counts, int(sizes[0].sum()), size=len(sizes), method="marginals")
+        return drawn
+
+    def _part(self, counts: Floats) -> Counts:
+        seen, support = self.pooled.pair_counts, self.support
+        values = counts[support.locate(seen.rows, seen.columns)].astype(np.int64)
+        return replace(self.pooled, pair_counts=seen.with_values(values))
+
+
+Engine = WholeSequences | SingleTransitions
+
+
+def engine_of(recordings: Sequence[Data], length: int | None = None, *, rows: bool = False) -> Engine:
+    """Whole sequences, or blocks with `length`, if all recordings keep them; else, or with `rows`, transitions."""
+    samples = [data for data in recordings if isinstance(data, Samples) and data.discount is None]
+    if rows or len(samples) < len(recordings):
+        return SingleTransitions.of(recordings)
+    return WholeSequences.of(samples, length)
+
+
+def row_shares(support: Support, counts: Floats, fallback: Floats) -> Floats:
+    """Counts, (..., n_entries), divided by their row sums; rows without counts take the probabilities of `fallback`."""
+    totals = np.add.reduceat(counts, support.indptr[:-1], axis=-1)[..., support.rows]
+    return np.where(totals > 0, counts / np.maximum(totals, 1.0), fallback)
+
+
+def half_sizes(counts: Ints, support: Support, n_splits: int, rng: np.random.Generator) -> Ints:
+    """Half of the observations of each row, (n_splits, n_rows); of an odd number, the larger or the smaller half."""
+    totals = np.broadcast_to(support.row_sums(counts), (n_splits, len(support.indptr) - 1))
+    sizes: Ints = totals // 2 + (totals % 2) * rng.integers(0, 2, size=totals.shape)
+    return sizes
+
+
+def with_starts(support: Support, shares: Floats, *, stationary: bool) -> Floats:
+    """The same kernels with their own stationary distributions as initial rows, if these are used."""
+    if not stationary:
+        return shares
+    flat = shares.reshape(-1, shares.shape[-1])
+    started = [with_long_run_start(Support(support.indptr, support.indices, row)).probabilities for row in flat]
+    return np.stack(started).reshape(shares.shape)
+
+
+def _cut(recording: Samples, length: int | None) -> Ints:
+    """The unit of each transition: its sequence, or its block of about `length` steps inside the sequence."""
+    if length is None or recording.offsets is None:
+        return recording.episode.astype(np.int64)
+    steps = np.diff(recording.offsets)
+    n_blocks = np.maximum(1, np.round(steps / length)).astype(np.int64)
+    first = np.cumsum(n_blocks) - n_blocks
+    place = np.arange(recording.n_transitions) - np.repeat(recording.offsets[:-1], steps)
+    blocks: Ints = np.repeat(first, steps) + place * np.repeat(n_blocks, steps) // np.repeat(steps, steps)
+    return blocks
+
+
+def _bundled(unit: Ints, size: int) -> Ints:
+    """Bundles of `size` units chosen at random: if units are exchangeable, so are bundles."""
+    place = np.random.default_rng(0).permutation(int(unit[-1]) + 1) // size
+    bundles: Ints = place[unit]
+    return bundles
+
+
+def _starting_where_visited(support: Support, pooled: Samples) -> Support:
+    """The same chain with the visits of all states as its initial distribution."""
+    begin, visits = int(support.indptr[-2]), np.bincount(pooled.now, minlength=pooled.n_states)
+    seen = np.flatnonzero(visits)
+    return Support(
+        np.append(support.indptr[:-1], begin + len(seen)),
+        np.append(support.indices[:begin], seen.astype(np.int32)),
+        np.append(support.probabilities[:begin], visits[seen] / visits.sum()),
+    )
+
+
+def _on_support(part: Counts, support: Support, pooled: Counts) -> Ints:
+    """Counts of a part for every entry of the pooled support."""
+    index = {label: i for i, label in enumerate(pooled.states)}
+    places = np.array([index[label] for label in part.states], dtype=np.int64)
+    counts = np.zeros(len(support.indices), dtype=np.int64)
+    seen = part.pair_counts
+    counts[support.locate(places[seen.rows], places[seen.columns])] = seen.values
+    if not pooled.starts_known and pooled.discount is None:
+        starts = np.zeros(pooled.n_states, dtype=np.int64)
+        starts[places] = part.start_counts
+        begin = int(support.indptr[-2])
+        counts[begin:] = starts[support.indices[begin:]]
+    return counts
+
+
+# --- Blocks of few long recordings
+
+SEQUENCES = 10  # smallest number of sequences of a recording that can be permuted and halved as they are
+MANY, FEWEST = 48, 8  # blocks of each recording: as many if steps are Markov, and never fewer
+_GROWTH = 1.1  # factor by which the design effect may still grow with the length of the blocks
+_SHORTEST = 10  # steps of a block
+
+
+def block_length(recordings: Sequence[Samples]) -> tuple[int, bool]:
+    """Length of the blocks, and whether blocks that long are nearly independent.
+
+    Errors of the rows of a Markov chain are uncorrelated however slowly it mixes, so the blocks may be as long as a
+    decent number of them allows. They are made longer while the variance of the rows by blocks, relative to single
+    steps, still grows.
+    """
+    steps = min(recording.n_transitions for recording in recordings)
+    lengths = [max(_SHORTEST, steps // MANY)]
+    while lengths[-1] * 2 * FEWEST <= steps:
+        lengths.append(lengths[-1] * 2)
+    effects = [_design_effect(recordings, length) for length in lengths]
+    values = [effect.value for effect in effects]
+    for i, length in enumerate(lengths[:-1]):
+        if max(values[i + 1 :]) <= _GROWTH * values[i]:
+            return length, True
+    # With few states and blocks the effect is badly known: growth within two standard errors is no evidence.
+    grows = len(lengths) > 1 and values[-1] > (_GROWTH + 2.0 * effects[-1].error) * values[-2]
+    return lengths[-1], not grows
+
+
+class _Effect(NamedTuple):
+    """A design effect and its relative standard error."""
+
+    value: float
+    error: float
+
+
+def _design_effect(recordings: Sequence[Samples], length: int) -> _Effect:
+    """Variance of the rows by blocks relative to independent steps, from the residuals of each recording's own rows."""
+    between = free = independent = 0.0
+    for recording in recordings:
+        n, block = recording.n_states, _cut(recording, length)
+        now, following = recording.now.astype(np.int64), recording.following.astype(np.int64)
+        cells, counts = np.unique(now * n + following, return_counts=True)
+        visits = np.bincount(now, minlength=n)
+        shares = counts / visits[cells // n]
+        # sum over blocks of sum_c (C_b(r, c) - P(r, c) C_b(r))^2 / P(r, c)  =  sum C_b(r, c)^2 / P - sum C_b(r)^2
+        inside, times = np.unique((block * n + now) * n + following, return_counts=True)
+        rows, row_times = np.unique(block * n + now, return_counts=True)
+        share = shares[np.searchsorted(cells, inside % (n * n))]
+        squares = np.bincount(inside // n % n, times**2 / share, n) - np.bincount(rows % n, row_times**2.0, n)
+        df = np.bincount(cells // n, minlength=n) - 1.0
+        used = (df > 0) & (visits >= 5)
+        n_blocks = int(block[-1]) + 1
+        between += float((squares[used] / visits[used]).sum()) * n_blocks / max(n_blocks - 1, 1)
+        free += float(df[used].sum())
+        independent += float(df[used].sum()) * (n_blocks - 1)
+    return _Effect(between / max(free, 1.0), float(np.sqrt(2.0 / max(independent, 1.0))))
+
+
+def known_starts_differ(x: Data, y: Data) -> bool:
+    """Whether both initial distributions are known and differ: then episodes cannot be permuted between the two."""
+    if x.initial is None or y.initial is None:
+        return False
+    laws = [dict(zip(samples.states, initial, strict=True)) for samples, initial in ((x, x.initial), (y, y.initial))]
+    return any(abs(laws[0].get(state, 0.0) - laws[1].get(state, 0.0)) > 1e-12 for state in {*x.states, *y.states})
+
+
+# --- Units: what is permuted and halved
+
+UNITS = ("auto", "sequences", "blocks", "transitions")
+_LONG = 200  # steps of a recording whose stationary distribution can be estimated
+
+
+class Chosen(NamedTuple):
+    """Recordings, how they are cut into units, and notes about that."""
+
+    x: ChainOrData
+    y: ChainOrData
+    rows: bool
+    length: int | None
+    notes: tuple[Note, ...] = ()
+
+
+def choose_units(x: ChainOrData, y: ChainOrData, units: str = "auto") -> Chosen:
+    """Whole sequences if there are enough, blocks of few long recordings, single transitions of counts.
+
+    A few first states are no initial distribution: few long recordings start in their stationary distribution instead.
+    """
+    if units not in UNITS:
+        raise ValueError(f"units: found {units!r}, expected one of {', '.join(map(repr, UNITS))}")
+    sides, rows, length, notes = _choose([x, y], units)
+    return Chosen(sides[0], sides[1], rows, length, notes)
+
+
+def chosen_engine(recordings: Sequence[Data]) -> tuple[Engine, tuple[Note, ...]]:
+    """Two or more recordings cut into units as `choose_units` does, and its notes."""
+    sides, rows, length, notes = _choose(recordings, "auto")
+    return engine_of([side for side in sides if isinstance(side, Data)], length, rows=rows), notes
+
+
+def _choose(
+    sides: Sequence[ChainOrData], units: str
+) -> tuple[Sequence[ChainOrData], bool, int | None, tuple[Note, ...]]:
+    recorded = [side for side in sides if isinstance(side, Data)]
+    whole = [side for side in recorded if isinstance(side, Samples) and side.discount is None]
+    if len(whole) < len(recorded):
+        if units in ("sequences", "blocks"):
+            raise TypeError(Note("needs-episodes", purpose=f"units={units!r}"))
+        return sides, True, None, ()
+    few = [side.n_episodes < SEQUENCES for side in whole]
+    if units == "transitions" or (units == "sequences" or (units == "auto" and not any(few))):
+        return sides, units == "transitions", None, ()
+    told: list[Note] = []
+    if all(few) and len(whole) == len(sides) and all(_can_be_stationary(side) for side in whole):
+        sides = whole = [side.with_start("stationary") for side in whole]
+        told.append(Note("few-long-recordings", n=min(side.n_episodes for side in whole)))
+    for name, side in zip("xy" if len(sides) == 2 else map(str, range(len(sides))), sides, strict=True):
+        if isinstance(side, Samples) and side.n_episodes < SEQUENCES and not side.starts_known:
+            told.append(Note("few-sequences", name, n=side.n_episodes, least=SEQUENCES))
+    length, independent = block_length(whole)
+    if not independent:
+        told.append(Note("blocks-dependent", length=length))
+    return sides, False, length, tuple(told)
+
+
+def _can_be_stationary(side: Samples) -> bool:
+    """Whether a recording is long, never terminates, and has no initial distribution of its own."""
+    assert side.offsets is not None
+    if side.starts_known or side.terminal.any() or int(np.diff(side.offsets).min()) < _LONG:
+        return False
+    try:
+        side.with_start("stationary").chain(check=False)
+    except ValueError:  # no recurrent state
+        return False
+    return True

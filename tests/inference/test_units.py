@@ -1,0 +1,306 @@
+"""Units: groupings and halves against loops over episodes, what half-samples measure, and which unit is used."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from itertools import combinations, pairwise
+from math import comb
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import somcot
+from somcot import Counts, MarkovChain, Samples
+from somcot.chains import Support
+from somcot.inference import units as module
+from somcot.inference.units import SingleTransitions, WholeSequences, block_length, choose_units, engine_of, row_shares
+from tests.instances import Floats
+from tests.notes import codes, notes_in
+
+Path = list[Any]
+
+
+def random_paths(rng: np.random.Generator, labels: str, n: int) -> list[Path]:
+    return [[labels[i] for i in rng.integers(len(labels), size=int(rng.integers(2, 9)))] for _ in range(n)]
+
+
+def counted(support: Support, states: tuple[Any, ...], paths: list[Path], *, starts: bool = True) -> Floats:
+    """Counts on the entries of a support, one transition after the other."""
+    numbers, n = {label: i for i, label in enumerate(states)}, len(states)
+    found: Counter[tuple[int, int]] = Counter()
+    for path in paths:
+        found[n, numbers[path[0]]] += starts
+        for now, following in pairwise(path):
+            found[numbers[now], numbers[following]] += 1
+    cells = list(zip(support.rows.tolist(), support.indices.tolist(), strict=True))
+    assert set(found) <= set(cells)
+    return np.array([found[cell] for cell in cells], dtype=np.float64)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 4))
+def test_counts_of_groupings_against_a_loop_over_episodes(seed: int, n_groups: int) -> None:
+    rng = np.random.default_rng(seed)
+    groups = [random_paths(rng, "abcd"[: int(rng.integers(2, 5))], int(rng.integers(1, 7))) for _ in range(n_groups)]
+    engine = WholeSequences.of([Samples.from_trajectories(paths) for paths in groups])
+    paths, states = [path for group in groups for path in group], engine.pooled.states
+    assert engine.observed.tolist() == [g for g, group in enumerate(groups) for _ in group]
+    drawn = engine.regroup(seed, [3, 0, 7])
+    for k, grouping in ((-1, engine.observed), (0, engine.grouping(seed, 3)), (2, engine.grouping(seed, 7))):
+        assert np.bincount(grouping, minlength=n_groups).tolist() == [len(group) for group in groups]
+        members = [[path for path, g in zip(paths, grouping, strict=True) if g == own] for own in range(n_groups)]
+        expected = np.array([counted(engine.support, states, own) for own in members])
+        np.testing.assert_array_equal(engine.counts(grouping), expected)
+        if k >= 0:
+            np.testing.assert_array_equal(drawn[k], expected)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6))
+def test_halves_are_complementary_sets_of_whole_episodes(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    groups = [random_paths(rng, "abc", int(rng.integers(2, 7))) for _ in range(2)]
+    engine = WholeSequences.of([Samples.from_trajectories(paths) for paths in groups])
+    states = engine.pooled.states
+    halves = engine.halve(seed, 5)
+    assert halves.shape == (10, 2, len(engine.support.indices))
+    for g, paths in enumerate(groups):
+        sizes = {len(paths) // 2, len(paths) - len(paths) // 2}
+        possible = {
+            counted(engine.support, states, list(chosen)).tobytes()
+            for size in sizes
+            for chosen in combinations(paths, size)
+        }
+        for split in range(5):
+            one, other = halves[2 * split, g], halves[2 * split + 1, g]
+            assert one.tobytes() in possible
+            np.testing.assert_array_equal(one + other, counted(engine.support, states, paths))
+
+
+def test_halves_of_a_recording_do_not_depend_on_what_it_is_compared_with() -> None:
+    x, y, z = (somcot.random_walk(5, theta).sample(11, 8, rng=k) for k, theta in enumerate((0.5, 0.6, 0.7)))
+    for counts in (False, True):
+        data = [Counts.from_samples(s) for s in (x, y, z)] if counts else [x, y, z]
+        found = [engine_of([data[0], other]) for other in data[1:]]
+        shares = [engine.kernels(engine.halve(3, 4)[:, 0], np.zeros(len(engine.support.indices))) for engine in found]
+        tables = []
+        for engine, values in zip(found, shares, strict=True):
+            table = np.zeros((len(values), 6, 5))
+            table[:, engine.support.rows, engine.support.indices] = values
+            tables.append(table)
+        if counts:  # entries that only the other recording has take random numbers
+            assert np.allclose(tables[0].sum(axis=2), tables[1].sum(axis=2))
+        else:
+            np.testing.assert_array_equal(tables[0], tables[1])
+
+
+@pytest.mark.parametrize("n", [6, 7])
+def test_half_samples_have_the_sampling_variance_of_the_whole(n: int) -> None:
+    """Over all splits, the variance of the mean over a half is S^2 / n for even n, and S^2 (n^2 + 1) / (n (n^2 - 1)).
+
+    S^2 / n is the usual estimate of the variance of the mean over n units, so halves have twice the variance of the
+    whole: that of the whole, and as much again around it.
+    """
+    values = np.random.default_rng(n).normal(size=n)
+    sizes = (n // 2,) if n % 2 == 0 else (n // 2, n - n // 2)
+    parts = [
+        np.mean([(values[list(own)].mean() - values.mean()) ** 2 for own in combinations(range(n), size)])
+        for size in sizes
+    ]
+    usual = values.var(ddof=1) / n
+    assert np.mean(parts) == pytest.approx(usual if n % 2 == 0 else usual * (n * n + 1) / (n * n - 1), rel=1e-12)
+    # The engine draws from exactly these sets, all sets of one size equally often.
+    engine = WholeSequences.of([Samples.from_trajectories([["start", f"end {i}"] for i in range(n)])])
+    n_splits = 3000
+    start = engine.pooled.states.index("start")
+    row = slice(engine.support.indptr[start], engine.support.indptr[start + 1])
+    drawn = Counter(tuple(np.flatnonzero(half).tolist()) for half in engine.halve(1, n_splits)[0::2, 0, row])
+    assert set(map(len, drawn)) == set(sizes)
+    for size in sizes:
+        share = 1.0 / len(sizes) / comb(n, size)
+        bound = 5.0 * np.sqrt(n_splits * share)
+        for own in combinations(range(n), size):
+            assert abs(drawn[own] - n_splits * share) < bound, (own, drawn[own])
+
+
+def test_halves_of_single_transitions_have_the_sampling_variance_of_each_row() -> None:
+    """The variance of a share p over halves of N transitions is p (1 - p) / (N - 1)."""
+    counts = np.array([[60, 30, 10], [2, 20, 18], [0, 0, 30]])
+    engine = SingleTransitions.of([Counts.from_matrix(counts, states=["a", "b", "c"], initial="a")])
+    halves = engine.halve(0, 4000)
+    np.testing.assert_array_equal(halves[0::2] + halves[1::2], np.broadcast_to(engine.observed, halves[0::2].shape))
+    shares = engine.kernels(halves[:, 0], engine.support.probabilities)
+    p, rows = engine.support.probabilities, engine.support.rows
+    totals = engine.support.row_sums(engine.observed[0])[rows]
+    expected = np.where(totals > 0, p * (1 - p) / np.maximum(totals - 1, 1), 0.0)
+    found = ((shares - p) ** 2).mean(axis=0)
+    np.testing.assert_allclose(found, expected, rtol=0.12, atol=1e-12)
+    assert np.abs(shares.mean(axis=0) - p).max() < 1e-12, "both halves are used"
+
+
+def test_permutations_of_single_transitions_keep_the_rows_of_every_group() -> None:
+    data = [somcot.random_walk(4, theta).sample(20, 7, rng=k) for k, theta in enumerate((0.3, 0.5, 0.8))]
+    engine = SingleTransitions.of(data)
+    for counts in engine.regroup(5, range(6)):
+        np.testing.assert_array_equal(counts.sum(axis=0), engine.observed.sum(axis=0))
+        for own, drawn in zip(engine.observed, counts, strict=True):
+            np.testing.assert_array_equal(engine.support.row_sums(drawn), engine.support.row_sums(own))
+
+
+def test_independent_samples_are_exchanged_whichever_state_they_leave() -> None:
+    data = [somcot.random_walk(4, theta).sample_occupancy(60, 0.8, rng=k) for k, theta in enumerate((0.3, 0.8))]
+    engine = engine_of(data)
+    assert isinstance(engine, SingleTransitions)
+    drawn = engine.regroup(5, range(20))
+    assert (drawn.sum(axis=2) == 60).all()
+    sums = np.add.reduceat(drawn[:, 0], engine.support.indptr[:-1], axis=1)
+    assert (sums != engine.support.row_sums(engine.observed[0])).any()
+    fitted = engine.kernels(drawn[0], engine.support.probabilities)
+    np.testing.assert_allclose(np.add.reduceat(fitted, engine.support.indptr[:-1], axis=1), 1.0)
+
+
+def test_many_sequences_are_exchanged_in_bundles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_UNITS", 25)
+    rng = np.random.default_rng(0)
+    groups = [random_paths(rng, "abc", 30), random_paths(rng, "abc", 31)]
+    engine = WholeSequences.of([Samples.from_trajectories(paths) for paths in groups])
+    assert np.bincount(engine.observed).tolist() == [10, 11]  # bundles of three, the last of one
+    expected = [counted(engine.support, engine.pooled.states, paths) for paths in groups]
+    np.testing.assert_array_equal(engine.counts(engine.observed), expected)
+    sequences = Counter(engine.unit[engine.pooled.offsets[:-1]].tolist())  # type: ignore[index]
+    assert sorted(sequences.values()) == [1, *[3] * 20]
+
+
+def test_a_label_of_one_side_is_a_row_without_counts_of_the_other() -> None:
+    x, y = Samples.from_trajectories([["a", "b", "a"]] * 3), Samples.from_trajectories([["a", "c", "c", "a"]] * 2)
+    for engine in (WholeSequences.of([x, y]), SingleTransitions.of([x, y])):
+        rows = np.add.reduceat(engine.counts(engine.observed), engine.support.indptr[:-1], axis=1)
+        assert engine.pooled.states == ("a", "b", "c")
+        assert rows.tolist() == [[3, 3, 0, 3], [2, 0, 4, 2]]
+        shares = engine.kernels(engine.counts(engine.observed), engine.support.probabilities)
+        np.testing.assert_allclose(np.add.reduceat(shares, engine.support.indptr[:-1], axis=1), 1.0)
+
+
+def test_rows_without_counts_take_those_of_the_fallback() -> None:
+    support = Support(
+        np.array([0, 2, 3, 5]), np.array([0, 1, 1, 0, 1], dtype=np.int32), np.array([0.4, 0.6, 1, 0.5, 0.5])
+    )
+    found = row_shares(support, np.array([[3.0, 1, 0, 0, 0], [0, 0, 5, 2, 2]]), support.probabilities)
+    np.testing.assert_allclose(found, [[0.75, 0.25, 1, 0.5, 0.5], [0.4, 0.6, 1, 0.5, 0.5]])
+
+
+# --- Blocks
+
+
+def regimes(stay: float, n: int, seed: int) -> Samples:
+    """Two hidden regimes that prefer different states of six."""
+    rng = np.random.default_rng(seed)
+    regime = np.cumsum(rng.random(n) > stay) % 2
+    law = np.array([[0.5, 0.3, 0.1, 0.05, 0.03, 0.02], [0.02, 0.03, 0.05, 0.1, 0.3, 0.5]])
+    states = (rng.random(n)[:, None] > law.cumsum(axis=1)[regime]).sum(axis=1).clip(0, 5)
+    return Samples.from_trajectories([states.tolist()], states=range(6))
+
+
+def test_blocks_are_pieces_of_sequences_of_about_equal_length() -> None:
+    x = Samples.from_trajectories([[i % 5 for i in range(101)], [0, 1, 2], [i % 3 for i in range(48)]])
+    engine = WholeSequences.of([x], 20)
+    assert x.offsets is not None
+    lengths = Counter(zip(x.episode.tolist(), engine.unit.tolist(), strict=True))
+    assert [lengths[key] for key in sorted(lengths)] == [20, 20, 20, 20, 20, 2, 24, 23]
+    assert (np.diff(engine.unit) >= 0).all()
+    counts = engine.counts(engine.observed)[0]
+    begin = int(engine.support.indptr[-2])
+    assert counts[:begin].sum() == 149
+    assert counts[begin:].sum() == 3, "a block has a first state only if its sequence begins there"
+
+
+def test_blocks_of_markov_chains_are_independent_however_slow() -> None:
+    sides = [Samples.from_trajectories([np.random.default_rng(k).integers(4, size=4801).tolist()]) for k in (0, 1)]
+    assert block_length(sides)[1]
+    slow = [MarkovChain([[0.98, 0.02], [0.02, 0.98]]).sample(1, 4800, rng=k) for k in (0, 1)]
+    assert block_length(slow)[1]
+
+
+def test_blocks_grow_with_the_memory_and_say_if_they_are_too_short() -> None:
+    lengths = {
+        stay: [block_length([regimes(stay, 9601, 10 * k), regimes(stay, 9601, 10 * k + 1)]) for k in range(3)]
+        for stay in (0.5, 0.995, 0.999)
+    }
+    assert lengths[0.5] == [(200, True)] * 3
+    assert np.mean([length for length, _ in lengths[0.995]]) > 200
+    assert [length for length, _ in lengths[0.999]] == [800] * 3, "regimes of 1,000 steps, and 9,600 in all"
+    assert not all(independent for _, independent in lengths[0.999])
+
+
+def test_no_recording_has_fewer_than_eight_blocks() -> None:
+    for n in (81, 200, 1000, 5000):
+        length, _ = block_length([regimes(0.999, n, 0), regimes(0.999, 2 * n, 1)])
+        assert 8 * length <= n or length == 10
+
+
+# --- Which unit
+
+
+def long(n_recordings: int, seed: int, n: int = 400, **options: Any) -> Samples:
+    data = somcot.random_walk(4, 0.4).sample(n_recordings, n, rng=seed)
+    return Samples(data.states, data.now, data.following, offsets=data.offsets, **options)
+
+
+def test_sequences_if_both_have_enough() -> None:
+    chosen = choose_units(long(10, 0, 20), long(12, 1, 20))
+    assert (chosen.rows, chosen.length, chosen.notes) == (False, None, ())
+    assert choose_units(long(3, 0), long(3, 1), "sequences").length is None
+    assert choose_units(long(30, 0, 20), long(30, 1, 20), "transitions").rows
+
+
+def test_few_long_recordings_start_in_their_stationary_distribution() -> None:
+    chosen = choose_units(long(2, 0), long(3, 1))
+    assert codes(chosen.notes) == ["few-long-recordings"]
+    assert chosen.length == max(10, 800 // 48)
+    assert isinstance(chosen.x, Samples)
+    assert isinstance(chosen.y, Samples)
+    assert chosen.x.stationary
+    assert chosen.y.stationary
+
+
+def test_few_short_recordings_keep_their_first_states_and_are_noted() -> None:
+    chosen = choose_units(long(2, 0, 60), long(30, 1, 20))
+    assert [(note.code, note.about) for note in notes_in(chosen.notes)] == [("few-sequences", "x")]
+    assert isinstance(chosen.x, Samples)
+    assert not chosen.x.stationary
+    start = np.eye(4)[0]
+    known = choose_units(long(2, 0, initial=start), long(2, 1, initial=start))
+    assert (known.notes, known.length) == ((), 16)
+    against = choose_units(long(2, 0), somcot.random_walk(4, 0.4))
+    assert codes(against.notes) == ["few-sequences"]
+
+
+def test_counts_and_independent_samples_have_transitions_only() -> None:
+    walk = somcot.random_walk(4)
+    for x in (Counts.from_samples(long(20, 0, 20)), walk.sample_occupancy(100, 0.9, rng=0)):
+        assert choose_units(x, walk).rows
+        with pytest.raises(TypeError, match="units='sequences'"):
+            choose_units(x, walk, "sequences")
+    with pytest.raises(ValueError, match="units: found 'rows', expected one of 'auto', 'sequences', 'blocks'"):
+        choose_units(walk, long(3, 0), "rows")
+
+
+def test_the_result_says_which_units_were_used() -> None:
+    def used(x: Any, y: Any, **options: Any) -> tuple[str, list[str]]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = somcot.distance(x, y, discount=0.9, **options)
+        assert result.estimate is not None
+        return result.estimate.units, codes(result.notes)
+
+    assert used(long(20, 0, 20), long(20, 1, 20))[0] == "sequences"
+    assert used(long(20, 0, 20), long(20, 1, 20), units="transitions")[0] == "transitions"
+    assert used(Counts.from_samples(long(20, 0, 20)), long(20, 1, 20))[0] == "transitions"
+    units, told = used(long(2, 0), long(2, 1))
+    assert units == "blocks"
+    assert "few-long-recordings" in told
+    assert used(long(20, 0, 100), long(20, 1, 100), units="blocks")[0] == "blocks"
