@@ -37,6 +37,10 @@ class Trajectories:
         Names of the d coordinates.
     period : ndarray, shape (d,), or None
         Period of each coordinate, infinite for those without; None if no coordinate is periodic.
+    rewards : ndarray, shape (n_transitions,), or None
+        Reward of each step, in the order of `now`.
+    actions : ndarray, shape (n_transitions, k), or None
+        Action of each step.
 
     Examples
     --------
@@ -54,10 +58,13 @@ class Trajectories:
     terminated: Bools
     names: tuple[str, ...]
     period: Floats | None = None
+    rewards: Floats | None = None
+    actions: Floats | None = None
 
     def __post_init__(self) -> None:
-        for array in (self.points, self.boundaries, self.terminated):
-            array.setflags(write=False)
+        for array in (self.points, self.boundaries, self.terminated, self.rewards, self.actions):
+            if array is not None:
+                array.setflags(write=False)
 
     @classmethod
     def from_arrays(
@@ -68,6 +75,8 @@ class Trajectories:
         names: Iterable[str] | None = None,
         gaps: str = "refuse",
         period: Mapping[str, float] | None = None,
+        rewards: Iterable[object] | None = None,
+        actions: Iterable[object] | None = None,
     ) -> Trajectories:
         """Collect episodes given as arrays of numbers.
 
@@ -87,6 +96,8 @@ class Trajectories:
         period : mapping of str to float, optional
             Periodic coordinates by name, such as ``{"phi": 2 * pi}``: values that differ by a period are the same
             place, and differences are taken the short way round.
+        rewards, actions : iterable of array_like, shape (T,) and (T,) or (T, k), optional
+            For each episode one reward, one action, for each step.
 
         Examples
         --------
@@ -103,6 +114,8 @@ class Trajectories:
         flags = episode_flags(terminated, len(rows))
         ended = np.zeros(len(rows), np.bool_) if flags is None else np.array(flags)
         pieces = [piece for i, array in enumerate(rows) for piece in _pieces(i, array, bool(ended[i]), gaps)]
+        if gaps == "cut" and len(pieces) > len(rows) and (rewards is not None or actions is not None):
+            raise ValueError("gaps: found missing values to cut at, with rewards or actions; split the episodes first")
         kept = [piece for piece in pieces if len(piece[0]) > 1]
         _report_dropped(len(rows), len(pieces), len(kept))
         d = kept[0][0].shape[1]
@@ -115,6 +128,8 @@ class Trajectories:
             np.array([end for _, end in kept]),
             coordinates,
             _periods(period, coordinates),
+            None if rewards is None else _per_step("rewards", rewards, rows)[:, 0],
+            None if actions is None else _per_step("actions", actions, rows),
         )
 
     @property
@@ -175,7 +190,16 @@ class Trajectories:
         lengths = np.diff(self.boundaries)[episodes]
         boundaries = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         rows = np.arange(boundaries[-1]) + np.repeat(self.boundaries[:-1][episodes] - boundaries[:-1], lengths)
-        return Trajectories(self.points[rows], boundaries, self.terminated[episodes], self.names, self.period)
+        before = self.boundaries[:-1] - np.arange(self.n_episodes)  # first step of each episode
+        ends = np.cumsum(lengths - 1)
+        steps = np.arange(ends[-1] if len(ends) else 0) + np.repeat(
+            before[episodes] - (ends - lengths + 1), lengths - 1
+        )
+        return Trajectories(
+            self.points[rows], boundaries, self.terminated[episodes], self.names, self.period,
+            None if self.rewards is None else self.rewards[steps],
+            None if self.actions is None else self.actions[steps],
+        )  # fmt: skip
 
     def mapped(self, function: Callable[[Floats], Floats]) -> Trajectories:
         """Apply a function to the points; it takes and returns all of them, (n_points, d).
@@ -275,6 +299,25 @@ def _numbers(name: str, values: object) -> Floats:
     if array.ndim != 2 or array.shape[1] == 0:
         raise ValueError(f"{name}: found shape {array.shape}, expected (T + 1, d), or (T + 1,) for one coordinate")
     return np.array(array, dtype=np.float64, order="C")
+
+
+def _per_step(name: str, values: Iterable[object], rows: list[Floats]) -> Floats:
+    """One row of numbers for each step of all episodes that have one."""
+    given = list(values)
+    if len(given) != len(rows):
+        raise ValueError(f"{name}: found {len(given)} arrays for {len(rows)} episodes; pass one for each")
+    parts = []
+    for i, (part, row) in enumerate(zip(given, rows, strict=True)):
+        if len(row) < 2:
+            continue
+        parts.append(array := _numbers(f"{name}[{i}]", part))
+        if len(array) != len(row) - 1:
+            raise ValueError(f"{name}[{i}]: found {len(array)} rows for {len(row) - 1} steps; pass one for each")
+        if not np.isfinite(array).all():
+            raise ValueError(
+                f"{name}[{i}]: row {int(np.argwhere(~np.isfinite(array))[0, 0])} is not finite; replace it"
+            )
+    return np.concatenate(parts)
 
 
 def _pieces(i: int, array: Floats, ended: bool, gaps: str) -> list[tuple[Floats, bool]]:

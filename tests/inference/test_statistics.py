@@ -229,7 +229,10 @@ def test_pvalues_are_those_of_besag_and_clifford(seed: int, n: int, observed: fl
 def test_a_permutation_test_has_exact_level() -> None:
     """Over all ranks of the data among 19 permutations, p <= 0.05 for one of twenty."""
     ranked = np.arange(20.0)
-    small = [permute(Numbers(ranked[k], np.delete(ranked, k).tolist()), 0, 19, both=False, threads=1).pvalue for k in range(20)]
+    small = [
+        permute(Numbers(ranked[k], np.delete(ranked, k).tolist()), 0, 19, both=False, threads=1).pvalue
+        for k in range(20)
+    ]
     assert sum(p <= 0.05 + 1e-12 for p in small) == 1
     assert min(small) == pytest.approx(0.05)
 

@@ -8,6 +8,7 @@ from somcot.plots.cell_maps import calibration, cells, map_tests, resolution
 from somcot.plots.collections import dendrogram, drift, embedding, matrix, selection
 from somcot.plots.drawing import NAMES
 from somcot.plots.results import contributions, coupling, decoder, encoder, graph, intervals, title, trace, visits
+from somcot.plots.transfer import transfer as transfer_bound
 from somcot.result import Result
 
 if TYPE_CHECKING:
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "calibration", "cells", "contributions", "coupling", "decoder", "dendrogram", "drift", "embedding", "encoder",
-    "graph", "intervals", "map_tests", "matrix", "overview", "resolution", "selection", "trace", "visits",
+    "graph", "intervals", "map_tests", "matrix", "overview", "resolution", "selection", "trace", "transfer_bound",
+    "visits",
 ]  # fmt: skip
 
 

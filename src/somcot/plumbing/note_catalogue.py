@@ -127,6 +127,10 @@ CATALOGUE: dict[str, Kind] = {
         "[[somcot.distance]] with [[costs.from_features(a, b, pool=False)]] counts such differences",
         "The permutation test compares the sequences of states. Rewards that differ in the same state are a difference "
         "that it cannot see. A large p-value therefore does not mean that rewards agree."),
+    "rewards-of-cells": Kind(CAUTION, "rewards are compared as means over {n} shared cells, and the interval does not "
+        "contain the error of the cells; [[n_cells]] makes more",
+        "Real vectors are put into cells, and each cell gets the mean reward on leaving it. Rewards that vary within a "
+        "cell are smoothed, so the distance depends on the number of cells. Compare the result for other numbers."),
     # The estimate
     "too-alike": Kind(DOUBT, "the recordings are more alike than independent recordings of one process can be; are "
         "these the same sessions?",
@@ -348,6 +352,18 @@ CATALOGUE: dict[str, Kind] = {
         "they are assumed to stay there and earn nothing",
         "A decision process needs every action in every state. Actions without data are taken as useless, which makes "
         "policies that use them look bad. Record episodes that try them."),
+    "last-step-unknown": Kind(INFO, "the last step of {share} episodes is left out, because what followed is not "
+        "stored",
+        "The dataset stores the observation before each action, and for episodes that were merely stopped not the one "
+        "after the last action. One step of each such episode is lost. Nothing needs to be done."),
+    "untried-pairs": Kind(INFO, "{share} pairs of state and action were never tried; they are taken to do what they "
+        "do on the other side",
+        "Without data on one side a row cannot differ, so such pairs add nothing to the distance. Record steps that "
+        "try them if they matter."),
+    "plugin-metric": Kind(CAUTION, "the process is estimated from {n:,} transitions, and noise makes states and "
+        "processes look farther apart than they are; [[mdp.distance]] corrects the distance between two processes",
+        "The metric and its bounds hold for the estimated tables. Sampling noise in the tables adds to every distance, "
+        "most where actions were tried a few times only. Record more, or compare whole processes with mdp.distance."),
     "counted-in-files": Kind(INFO, "{size:.1f} GB, so transitions are counted file by file and episodes are not kept; "
         "tests permute single transitions, not episodes",
         "A folder of this size is reduced to transition counts. Distances and intervals need no more. Tests and errors "
