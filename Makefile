@@ -35,7 +35,7 @@ test-numba: $(READY) ## run the tests of compiled code as Numba compiles it by i
 		tests/compile tests/core $(addprefix tests/solvers/test_,exact.py saddle.py sinkhorn.py somcot.py)
 
 test-loss: $(LOSS)/.ready ## run the tests of somcot.torch and somcot.jax in an environment that has both
-	@OMP_NUM_THREADS=1 $(LOSS)/bin/python -m pytest -q tests/test_torch.py tests/test_jax.py tests/test_loss_examples.py src/somcot/torch.py src/somcot/jax.py
+	@OMP_NUM_THREADS=1 $(LOSS)/bin/python -m pytest -q tests/test_torch.py tests/test_abstraction.py tests/test_jax.py tests/test_loss_examples.py src/somcot/torch.py src/somcot/abstraction.py src/somcot/jax.py
 
 $(LOSS)/.ready: pyproject.toml tests/requirements-loss.txt
 	@echo "test-loss: creating $(LOSS) with PyTorch and JAX (1 GB)"

@@ -167,3 +167,11 @@ def test_names_that_are_nearly_right_get_a_hint() -> None:
     sized = somcot.MarkovChain(np.eye(2), states=["a", "b"], attributes={"size": [1, 2]})
     with pytest.raises(ValueError, match="the attribute of that name is 'attribute:size'"):
         somcot.distance(sized, sized, "size", discount=0.9)
+
+
+def test_disjoint_labels_are_said() -> None:
+    one, other = (somcot.MarkovChain([[1.0]], states=[name]) for name in ("a", "b"))
+    with noted("no-shared-labels", about="cost", states_x="'a'", states_y="'b'"):
+        assert somcot.distance(one, other, discount=0.9).distance == 1.0
+    with noted("no-shared-labels"):
+        somcot.costs.labels(one.states, other.states)

@@ -215,3 +215,66 @@ def test_bad_input_beside_kernels() -> None:
         running.add(torch.ones(1, 2), torch.ones(1, 3))
     with pytest.raises(ValueError, match="state 0 has no transitions yet"):
         door.RunningKernel(2, prior=0.0).kernel()
+
+
+def test_torch_func() -> None:
+    """Gradients, batches and Jacobians by transforms of functions are those of autograd."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(3, 4, 4, dtype=torch.float64, generator=generator)
+    other = torch.randn(4, 4, dtype=torch.float64, generator=generator).softmax(-1)
+    cost = torch.rand(4, 4, dtype=torch.float64, generator=generator)
+
+    def loss(x: Any) -> Any:
+        return somcot.torch.distance(x.softmax(-1), other, cost, 0.9)
+
+    def total(x: Any) -> Any:
+        return somcot.torch.metric(x.softmax(-1), other, cost, 0.9).sum()
+
+    for function in (loss, total):
+        expected = []
+        for x in logits:
+            leaf = x.clone().requires_grad_()
+            function(leaf).backward()
+            expected.append(leaf.grad)
+        assert torch.equal(torch.func.grad(function)(logits[0]), expected[0])
+        assert torch.allclose(torch.func.vmap(torch.func.grad(function))(logits), torch.stack(expected), atol=1e-14)
+    assert torch.allclose(torch.func.vmap(loss)(logits), loss(logits), atol=1e-14)
+    jacobian = torch.func.jacrev(loss)(logits)
+    assert jacobian.shape == (3, 3, 4, 4)
+    assert not jacobian[0, 1].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision(dtype: Any) -> None:
+    """A softmax in half precision sums to 1 up to its rounding; the loss is in single precision."""
+    generator = torch.Generator().manual_seed(1)
+    logits = torch.randn(40, 40, generator=generator).to(dtype).requires_grad_()
+    other, cost = torch.randn(40, 40, generator=generator), torch.rand(40, 40, generator=generator)
+    loss = somcot.torch.distance(logits.softmax(-1), other.to(dtype).softmax(-1), cost.to(dtype), 0.9)
+    loss.backward()
+    assert loss.dtype is torch.float32
+    assert logits.grad.dtype is dtype
+    full = somcot.torch.distance(logits.detach().double().softmax(-1), other.double().softmax(-1), cost.double(), 0.9)
+    assert loss.item() == pytest.approx(full.item(), rel=0.02)
+    with pytest.raises(ValueError, match="softmax of logits"):
+        somcot.torch.distance(logits.abs(), other.softmax(-1), cost, 0.9)
+
+
+def test_autocast() -> None:
+    network = torch.nn.Linear(5, 5)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = somcot.torch.DistanceLoss(discount=0.9, cost=torch.rand(5, 5))(
+            network(torch.eye(5)).softmax(-1), torch.eye(5)
+        )
+    loss.backward()
+    assert network.weight.grad.abs().sum() > 0
+
+
+def test_a_running_kernel_takes_no_logits() -> None:
+    running = somcot.torch.RunningKernel(3)
+    good = torch.tensor([[0.2, 0.3, 0.5], [1.0, 0.0, 0.0]])
+    for bad in (torch.tensor([[0.2, 0.3, 0.5], [1.5, -0.5, 0.0]]), torch.tensor([[0.2, 0.3, 0.5], [2.0, 1.0, 0.0]])):
+        with pytest.raises(ValueError, match=r"following: row 1 is .*softmax of logits"):
+            running.add(good, bad)
+    running.add(good.to(torch.bfloat16), good)
+    assert (running.kernel() >= 0).all()

@@ -17,6 +17,7 @@ from somcot.plumbing.checks import check_confidence, check_flag
 from somcot.plumbing.errors import DataWarning, how_to_wrap, meant, warn
 from somcot.plumbing.notes import Note
 from somcot.problem import Data, Problem, Process
+from somcot.recorded.recording import RewardSums
 from somcot.result import Result
 from somcot.samples import Samples
 from somcot.solvers import METHODS, Method
@@ -62,7 +63,8 @@ def distance(
         labels and 1 otherwise. "features" is the difference of mean rewards; `costs.between` lists the other names. A
         function takes x and y and returns the array. With `horizon`, a list with one table per time is also accepted.
         For Trajectories "euclidean" (the default) or "sqeuclidean", of coordinates divided by ``scale=`` ("std", their
-        standard deviations, or numbers), or a function of two arrays of points.
+        standard deviations, or numbers), or a function of two arrays of points; ``metric=True`` says that it is a
+        metric.
     discount : float
         Discount factor between 0 and 1; 1 / (1 - discount) is the effective number of steps. 1 is the long-run average
         cost from the chains' initial distributions (to start from the stationary distributions, apply
@@ -182,10 +184,32 @@ def _of_vectors(x: Any, y: Any, cost: Any, clock: Clock, method: str, arguments:
     if clock.name != "discount" or method != "auto":
         instead = f"method={method!r}" if method != "auto" else clock.asked
         raise ValueError(Note("vectors-need-auto", instead=instead))
-    allowed = [*_OF_VECTORS, "threads"]
+    allowed = [*_OF_VECTORS, "metric", "threads"]
     options = {name: value for name, value in arguments.items() if name not in ("confidence", "rng")}
     _checked_options("auto", allowed, options)
+    if isinstance(cost, str) and cost == "features":
+        return _of_rewards(x, y, clock.value, arguments)
     return answer.distance(x, y, _without_labels(cost), discount=clock.value, **arguments)
+
+
+def _of_rewards(x: Trajectories, y: Trajectories, discount: float, arguments: dict[str, Any]) -> Result:
+    """Distance by the rewards of recorded vectors: both sides on shared cells, whose mean rewards are compared."""
+    from somcot.continuous.discretise import discretise
+
+    if x.rewards is None or y.rewards is None:
+        raise ValueError(
+            f"cost: 'features' compares rewards, and {'x' if x.rewards is None else 'y'} has none; pass rewards to "
+            "Trajectories.from_arrays"
+        )
+    how = {name: arguments[name] for name in ("n_cells", "scale") if name in arguments}
+    cells = discretise(x, y, discount=discount, rng=arguments["rng"], **how)
+    one, other = (
+        replace(side, rewards=RewardSums.of(rewards, side.now, side.n_states))
+        for side, rewards in zip(cells.recordings, (x.rewards, y.rewards), strict=True)
+    )
+    rest = {name: value for name, value in arguments.items() if name not in how}
+    result = distance(one, other, "features", discount=discount, **rest)
+    return replace(result, notes=(*result.notes, Note("rewards-of-cells", "cost", n=cells.n_cells)))
 
 
 def _without_labels(cost: object) -> Any:
@@ -333,7 +357,7 @@ def same_process(
     0.005
     """
     if any(isinstance(recording, Trajectories) for recording in ([*x] if isinstance(x, Sequence) else [x, y])):
-        from somcot.continuous.cell_distance import same_process as of_vectors
+        from somcot.continuous.discretise import same_process as of_vectors
 
         _refuse_unknown(options, _OF_VECTORS)
         return of_vectors(

@@ -19,7 +19,7 @@ from somcot.recorded import transforms as changes
 from somcot.recorded.counts import Counts, choose_start, counts_card
 from somcot.recorded.labels import encode
 from somcot.recorded.pair_counts import PairCounts, count_pairs
-from somcot.recorded.recording import RewardSums
+from somcot.recorded.recording import EventTimes, RewardSums
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -60,6 +60,8 @@ class Samples:
         Number of overlapping steps counted per time interval; above 1 they are not independent.
     episode_attributes : mapping of str to ndarray, shape (n_episodes,)
         What is known of each episode besides its states, such as its task; see `readers.from_table`.
+    times : EventTimes or None
+        When the states were entered, if a reader was told to keep it (`keep_times`), for `Monitor`.
 
     Examples
     --------
@@ -87,6 +89,7 @@ class Samples:
     overlap: int = 1
     stationary: bool = False
     episode_attributes: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    times: EventTimes | None = None
 
     def __post_init__(self) -> None:
         for name, values in self.episode_attributes.items():
@@ -392,7 +395,9 @@ class Samples:
         # Positions of the steps of the chosen episodes, each a range, without a loop.
         steps = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], lengths)
         now, following = self.now[steps], self.following[steps]
-        return replace(self, now=now, following=following, offsets=offsets, terminated=ends, episode_attributes=about)
+        return replace(
+            self, now=now, following=following, offsets=offsets, terminated=ends, times=None, episode_attributes=about
+        )
 
     def with_order(self, k: int) -> Samples:
         """Make words of k consecutive states the states, for processes of higher Markov order (see `markov_order`).

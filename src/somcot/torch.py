@@ -17,6 +17,9 @@ derivative 0. All computations run on the CPU.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from somcot.gradients import NAMES, NDIMS, ArraySolution, Inputs, WarmStart, check_shapes, solve_arrays
@@ -27,10 +30,15 @@ try:
     import torch
     from torch import Tensor
     from torch.autograd.function import FunctionCtx
+
+    from somcot.abstraction import StateAbstraction
 except ImportError:
     raise ImportError("somcot.torch needs PyTorch: pip install 'somcot[torch]'") from None
 
-__all__ = ["DistanceLoss", "RunningKernel", "WarmStart", "distance", "metric"]
+__all__ = ["DistanceLoss", "RunningKernel", "StateAbstraction", "WarmStart", "distance", "metric"]
+
+
+_LOW = (torch.float16, torch.bfloat16)
 
 
 def distance(
@@ -66,7 +74,7 @@ def distance(
         under small changes. Otherwise, and for a discount that requires a gradient, they raise an error.
     """
     tensors = _tensors(P_x, P_y, cost, discount, initial_x, initial_y)
-    return _Distance.apply(warm, threads, *tensors)
+    return _Distance.apply(_Kept(), warm, threads, *tensors)
 
 
 def metric(
@@ -82,7 +90,7 @@ def metric(
 
     First derivatives only. Entries equal to the minimal cost, their lower bound, have derivative 0 in the kernels.
     """
-    return _Metric.apply(warm, threads, *_tensors(P_x, P_y, cost, discount, None, None))
+    return _Metric.apply(_Kept(), warm, threads, *_tensors(P_x, P_y, cost, discount, None, None))
 
 
 class DistanceLoss(torch.nn.Module):  # type: ignore[misc]
@@ -227,7 +235,15 @@ class RunningKernel(torch.nn.Module):  # type: ignore[misc]
                 raise ValueError(f"{name}: shape is {tuple(states.shape)}, expected (transitions, {n}) for soft labels")
             if not bool(torch.isfinite(states).all()):
                 raise ValueError(f"{name}: found entries that are not finite; remove or replace them")
-            return states.to(self.counts)  # to the dtype and device of the counts
+            soft = states.to(self.counts)
+            off = ((soft.sum(-1) - 1.0).abs() > n * torch.finfo(states.dtype).eps + 1e-6) | (soft < 0.0).any(-1)
+            if bool(off.any()):
+                row = int(off.nonzero()[0, 0])
+                raise ValueError(
+                    f"{name}: row {row} is {[round(v, 3) for v in soft[row].tolist()[:5]]}, expected probabilities "
+                    "that sum to 1; take a softmax of logits"
+                )
+            return soft
         if states.dim() != 1 or states.dtype is torch.bool:
             raise ValueError(f"{name}: found {states.dtype} of shape {tuple(states.shape)}, expected states in one row")
         outside = (states < 0) | (states >= n)
@@ -236,28 +252,44 @@ class RunningKernel(torch.nn.Module):  # type: ignore[misc]
         return torch.nn.functional.one_hot(states.long(), n).to(self.counts)
 
 
+class _Kept:
+    """Receives the solution: with `setup_context`, which `torch.func` requires, `forward` has no context for it."""
+
+    solution: ArraySolution
+
+
 class _Distance(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: FunctionCtx, warm: WarmStart | None, threads: int | None, *tensors: Tensor) -> Tensor:
-        ctx.solution = _solved(tensors, warm, threads)
-        ctx.save_for_backward(*tensors)
-        return _as_result(ctx.solution.value, tensors)
+    def forward(kept: _Kept, warm: WarmStart | None, threads: int | None, *tensors: Tensor) -> Tensor:
+        kept.solution = _solved(tensors, warm, threads)
+        return _as_result(kept.solution.value, tensors)
+
+    @staticmethod
+    def setup_context(ctx: FunctionCtx, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.kept = inputs[0]
+        ctx.save_for_backward(*inputs[3:])
 
     @staticmethod
     def backward(ctx: FunctionCtx, weight: Tensor) -> tuple[Tensor | None, ...]:
-        # No derivatives for the first two arguments, the warm start and the threads.
-        return None, None, *_Slope.apply(ctx.solution, weight, *ctx.saved_tensors)
+        return None, None, None, *_Slope.apply(ctx.kept.solution, weight, *ctx.saved_tensors)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
+        tensors, unflatten = _in_front(info, in_dims[3:], inputs[3:], NDIMS)
+        return unflatten(_Distance.apply(*inputs[:3], *tensors)), 0
 
 
 class _Slope(torch.autograd.Function):  # type: ignore[misc]
     """Weights times derivatives of distances; a separate function, so that it can be differentiated again."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, solution: ArraySolution, weight: Tensor, *tensors: Tensor) -> Tensor:
-        ctx.solution = solution
-        ctx.save_for_backward(weight, *tensors)
-        # The gradient is linear in the incoming weight, one number per problem.
+    def forward(solution: ArraySolution, weight: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
         return tuple(_broadcast(weight, t) * _like(part, t) for part, t in zip(solution.gradient, tensors, strict=True))
+
+    @staticmethod
+    def setup_context(ctx: FunctionCtx, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.solution = inputs[0]
+        ctx.save_for_backward(*inputs[1:])
 
     @staticmethod
     @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
@@ -283,28 +315,78 @@ class _Slope(torch.autograd.Function):  # type: ignore[misc]
         bent = (_broadcast(weight, t) * _like(part, t) for part, t in zip(curved, tensors, strict=True))
         return None, by_weight.to(weight), *bent
 
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        return _slopes(_Slope.apply, info, in_dims, inputs, (0, *NDIMS)), (0,) * len(NDIMS)
+
 
 class _Metric(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: FunctionCtx, warm: WarmStart | None, threads: int | None, *tensors: Tensor) -> Tensor:
-        ctx.solution = _solved(tensors, warm, threads)
-        ctx.save_for_backward(*tensors)
-        return _as_result(ctx.solution.metric, tensors)
+    def forward(kept: _Kept, warm: WarmStart | None, threads: int | None, *tensors: Tensor) -> Tensor:
+        kept.solution = _solved(tensors, warm, threads)
+        return _as_result(kept.solution.metric, tensors)
+
+    @staticmethod
+    def setup_context(ctx: FunctionCtx, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.kept = inputs[0]
+        ctx.save_for_backward(*inputs[3:])
 
     @staticmethod
     def backward(ctx: FunctionCtx, weight: Tensor) -> tuple[Tensor | None, ...]:
-        return None, None, *_MetricSlope.apply(ctx.solution, weight, *ctx.saved_tensors)
+        return None, None, None, *_MetricSlope.apply(ctx.kept.solution, weight, *ctx.saved_tensors)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
+        tensors, unflatten = _in_front(info, in_dims[3:], inputs[3:], NDIMS)
+        return unflatten(_Metric.apply(*inputs[:3], *tensors)), 0
 
 
 class _MetricSlope(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: FunctionCtx, solution: ArraySolution, weight: Tensor, *tensors: Tensor) -> Tensor:
+    def forward(solution: ArraySolution, weight: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
         derivatives = solution.metric_gradient(_host(weight))
         return tuple(_like(part, t) for part, t in zip(derivatives, tensors, strict=True))
 
     @staticmethod
+    def setup_context(ctx: FunctionCtx, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        pass
+
+    @staticmethod
     def backward(ctx: FunctionCtx, *along: Tensor) -> tuple[Tensor | None, ...]:
         raise RuntimeError("metric: second derivatives are not available; somcot.torch.distance has them")
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        return _slopes(_MetricSlope.apply, info, in_dims, inputs, (2, *NDIMS)), (0,) * len(NDIMS)
+
+
+def _slopes(
+    apply: Callable[..., tuple[Tensor, ...]], info: Any, in_dims: tuple[int | None, ...], inputs: tuple[Any, ...],
+    sizes: tuple[int, ...],
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Derivatives under `torch.func.vmap`, of many problems or, as in a Jacobian, of one for many weights."""
+    solution, weight, *tensors = inputs
+    if all(axis is None for axis in in_dims[2:]):
+        parts = [apply(solution, w, *tensors) for w in weight.movedim(in_dims[1], 0)]
+        return tuple(map(torch.stack, zip(*parts, strict=True)))
+    moved, unflatten = _in_front(info, in_dims[1:], inputs[1:], sizes)
+    return tuple(map(unflatten, apply(solution, *moved)))
+
+
+def _in_front(
+    info: Any, in_dims: tuple[int | None, ...], tensors: tuple[Tensor, ...], sizes: tuple[int, ...]
+) -> tuple[list[Tensor], Callable[[Tensor], Tensor]]:
+    """Tensors with the axis of `torch.func.vmap` in front, joined with the axis of a batch; and its inverse.
+
+    `sizes` are the numbers of axes of one problem.
+    """
+    n = info.batch_size
+    moved = [
+        t.expand(n, *t.shape) if axis is None else t.movedim(axis, 0) for t, axis in zip(tensors, in_dims, strict=True)
+    ]
+    if moved[0].dim() == 1 + sizes[0]:
+        return moved, lambda t: t
+    return [t.flatten(0, 1) for t in moved], lambda t: t.unflatten(0, (n, -1))
 
 
 def _tensors(*values: object) -> list[Tensor]:
@@ -337,7 +419,17 @@ def _tensor(name: str, value: object, known: Tensor) -> Tensor:
         raise ValueError(f"{name}: found a tensor on {value.device}, others are on {known.device}; move it there")
     if value.is_meta:
         raise ValueError(f"{name}: found a tensor on the meta device, which holds no numbers")
-    return value
+    return _full_precision(name, value) if value.dtype in _LOW else value
+
+
+def _full_precision(name: str, value: Tensor) -> Tensor:
+    """Single precision for half types, as under autocast; rows that sum to 1 up to their rounding are normalised."""
+    wide = value.float()
+    if name not in ("P_x", "P_y", "initial_x", "initial_y"):
+        return wide
+    sums = wide.sum(-1, keepdim=True)
+    slack = torch.finfo(value.dtype).eps
+    return torch.where((sums - 1.0).abs() <= slack, wide / sums, wide)
 
 
 def _solved(tensors: tuple[Tensor, ...], warm: WarmStart | None, threads: int | None) -> ArraySolution:

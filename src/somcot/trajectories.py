@@ -35,6 +35,12 @@ class Trajectories:
         Which episodes ended in an absorbing state: the process stays there.
     names : tuple of str
         Names of the d coordinates.
+    period : ndarray, shape (d,), or None
+        Period of each coordinate, infinite for those without; None if no coordinate is periodic.
+    rewards : ndarray, shape (n_transitions,), or None
+        Reward of each step, in the order of `now`.
+    actions : ndarray, shape (n_transitions, k), or None
+        Action of each step.
 
     Examples
     --------
@@ -51,10 +57,14 @@ class Trajectories:
     boundaries: Ints
     terminated: Bools
     names: tuple[str, ...]
+    period: Floats | None = None
+    rewards: Floats | None = None
+    actions: Floats | None = None
 
     def __post_init__(self) -> None:
-        for array in (self.points, self.boundaries, self.terminated):
-            array.setflags(write=False)
+        for array in (self.points, self.boundaries, self.terminated, self.rewards, self.actions):
+            if array is not None:
+                array.setflags(write=False)
 
     @classmethod
     def from_arrays(
@@ -64,6 +74,9 @@ class Trajectories:
         terminated: bool | Sequence[bool] | NDArray[np.bool_] = False,
         names: Iterable[str] | None = None,
         gaps: str = "refuse",
+        period: Mapping[str, float] | None = None,
+        rewards: Iterable[object] | None = None,
+        actions: Iterable[object] | None = None,
     ) -> Trajectories:
         """Collect episodes given as arrays of numbers.
 
@@ -80,9 +93,17 @@ class Trajectories:
         gaps : {"refuse", "cut"}
             Treatment of missing values (NaN): raise an error that names the position, or split the episode there. The
             parts are separate episodes, and their first points count as initial states.
+        period : mapping of str to float, optional
+            Periodic coordinates by name, such as ``{"phi": 2 * pi}``: values that differ by a period are the same
+            place, and differences are taken the short way round.
+        rewards, actions : iterable of array_like, shape (T,) and (T,) or (T, k), optional
+            For each episode one reward, one action, for each step.
 
         Examples
         --------
+        >>> turning = Trajectories.from_arrays([[0.1, 6.2, 0.05]], names=["phi"], period={"phi": 6.28})
+        >>> turning.period.tolist()
+        [6.28]
         >>> data = Trajectories.from_arrays([[0.1, 0.3, float("nan"), 0.2, 0.4]], gaps="cut")
         >>> [episode.ravel().tolist() for episode in data.episodes]
         [[0.1, 0.3], [0.2, 0.4]]
@@ -93,16 +114,22 @@ class Trajectories:
         flags = episode_flags(terminated, len(rows))
         ended = np.zeros(len(rows), np.bool_) if flags is None else np.array(flags)
         pieces = [piece for i, array in enumerate(rows) for piece in _pieces(i, array, bool(ended[i]), gaps)]
+        if gaps == "cut" and len(pieces) > len(rows) and (rewards is not None or actions is not None):
+            raise ValueError("gaps: found missing values to cut at, with rewards or actions; split the episodes first")
         kept = [piece for piece in pieces if len(piece[0]) > 1]
         _report_dropped(len(rows), len(pieces), len(kept))
         d = kept[0][0].shape[1]
         labels = [f"x{k}" for k in range(d)] if names is None else list(names)
         lengths = [len(piece) for piece, _ in kept]
+        coordinates = tuple(str(name) for name in check_labels("names", labels, d, "coordinate"))
         return cls(
             np.concatenate([piece for piece, _ in kept]),
             np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
             np.array([end for _, end in kept]),
-            tuple(str(name) for name in check_labels("names", labels, d, "coordinate")),
+            coordinates,
+            _periods(period, coordinates),
+            None if rewards is None else _per_step("rewards", rewards, rows)[:, 0],
+            None if actions is None else _per_step("actions", actions, rows),
         )
 
     @property
@@ -163,10 +190,22 @@ class Trajectories:
         lengths = np.diff(self.boundaries)[episodes]
         boundaries = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         rows = np.arange(boundaries[-1]) + np.repeat(self.boundaries[:-1][episodes] - boundaries[:-1], lengths)
-        return Trajectories(self.points[rows], boundaries, self.terminated[episodes], self.names)
+        before = self.boundaries[:-1] - np.arange(self.n_episodes)  # first step of each episode
+        ends = np.cumsum(lengths - 1)
+        steps = np.arange(ends[-1] if len(ends) else 0) + np.repeat(
+            before[episodes] - (ends - lengths + 1), lengths - 1
+        )
+        return Trajectories(
+            self.points[rows], boundaries, self.terminated[episodes], self.names, self.period,
+            None if self.rewards is None else self.rewards[steps],
+            None if self.actions is None else self.actions[steps],
+        )  # fmt: skip
 
     def mapped(self, function: Callable[[Floats], Floats]) -> Trajectories:
         """Apply a function to the points; it takes and returns all of them, (n_points, d).
+
+        Periods are kept, so the function may shift periodic coordinates but not stretch them; if it changes the number
+        of coordinates, none of the new ones is periodic.
 
         Examples
         --------
@@ -174,8 +213,9 @@ class Trajectories:
         [0.5, 1.5]
         """
         points = np.ascontiguousarray(function(self.points), dtype=np.float64)
-        names = self.names if points.shape[1] == self.d else tuple(f"x{k}" for k in range(points.shape[1]))
-        return replace(self, points=points, names=names)
+        if points.shape[1] == self.d:
+            return replace(self, points=points)
+        return replace(self, points=points, names=tuple(f"x{k}" for k in range(points.shape[1])), period=None)
 
     def __repr__(self) -> str:
         coordinates = "1 coordinate" if self.d == 1 else f"{self.d} coordinates"
@@ -192,6 +232,22 @@ class Trajectories:
         ]
         head = ("coordinate", "mean", "standard deviation", "least", "most")
         return card("Trajectories", facts, Table(head, rows, "lrrrr"))
+
+
+def _periods(period: object, names: tuple[str, ...]) -> Floats | None:
+    """Periods as an array, infinite for coordinates without one."""
+    if period is None:
+        return None
+    if not isinstance(period, Mapping):
+        raise TypeError(f"period: found {type(period).__name__}, expected a mapping such as {{{names[0]!r}: 6.28}}")
+    periods = np.full(len(names), np.inf)
+    for name, value in period.items():
+        if name not in names:
+            raise ValueError(f"period: found {name!r}, which is not a coordinate; these are {', '.join(names)}")
+        if isinstance(value, (bool, str)) or not (np.isscalar(value) and 0.0 < float(value) < np.inf):  # type: ignore[arg-type]
+            raise ValueError(f"period[{name!r}]: found {value!r}, expected a finite number above 0")
+        periods[names.index(name)] = value
+    return periods if period else None
 
 
 def needs_cells(process: object) -> str:
@@ -243,6 +299,25 @@ def _numbers(name: str, values: object) -> Floats:
     if array.ndim != 2 or array.shape[1] == 0:
         raise ValueError(f"{name}: found shape {array.shape}, expected (T + 1, d), or (T + 1,) for one coordinate")
     return np.array(array, dtype=np.float64, order="C")
+
+
+def _per_step(name: str, values: Iterable[object], rows: list[Floats]) -> Floats:
+    """One row of numbers for each step of all episodes that have one."""
+    given = list(values)
+    if len(given) != len(rows):
+        raise ValueError(f"{name}: found {len(given)} arrays for {len(rows)} episodes; pass one for each")
+    parts = []
+    for i, (part, row) in enumerate(zip(given, rows, strict=True)):
+        if len(row) < 2:
+            continue
+        parts.append(array := _numbers(f"{name}[{i}]", part))
+        if len(array) != len(row) - 1:
+            raise ValueError(f"{name}[{i}]: found {len(array)} rows for {len(row) - 1} steps; pass one for each")
+        if not np.isfinite(array).all():
+            raise ValueError(
+                f"{name}[{i}]: row {int(np.argwhere(~np.isfinite(array))[0, 0])} is not finite; replace it"
+            )
+    return np.concatenate(parts)
 
 
 def _pieces(i: int, array: Floats, ended: bool, gaps: str) -> list[tuple[Floats, bool]]:

@@ -90,3 +90,48 @@ def test_messages_call_periods_as_they_were_asked_for() -> None:
     log = {"time": times, "user": [1, 1, 2, 3, 3], "state": list("ababa")}
     with noted("single-rows", share=(1, 3)):
         split_periods(log, "week", sequence="user", least=1)
+
+
+CASES = {
+    "case": ["x", "x", "x", "y", "y", "z", "z"],
+    "time": ["2026-01-30", "2026-01-31", "2026-02-02", "2026-02-03", "2026-02-05", "2026-01-01", "2026-01-05"],
+    "state": list("abcabab"),
+}
+
+
+def steps(samples: somcot.Samples) -> list[str]:
+    return sorted(
+        f"{samples.states[i]}{samples.states[j]}" for i, j in zip(samples.now, samples.following, strict=True)
+    )
+
+
+def test_a_sequence_belongs_to_the_period_in_which_it_starts() -> None:
+    """Case x goes on in February: all of it is January's, and nothing ends where the month does."""
+    found = split_periods(CASES, "month", sequence="case", least=1)
+    assert {month: steps(samples) for month, samples in found.items()} == {
+        "2026-01": ["ab", "ab", "bc"], "2026-02": ["ab"],
+    }  # fmt: skip
+    found = split_periods(CASES, "month", sequence="case", least=1, end="!")
+    assert steps(found["2026-01"]) == ["ab", "ab", "b!", "bc", "c!"]
+    table = {**CASES, "release": [1, 2, 2, 2, 2, 1, 1]}
+    found = split_periods(table, "release", sequence="case", least=1)
+    assert {release: steps(samples) for release, samples in found.items()} == {1: ["ab", "ab", "bc"], 2: ["ab"]}
+
+
+def test_pauses_end_sequences_before_periods_are_formed() -> None:
+    """The third event of x comes two days later: a sequence of its own, in February."""
+    later = {
+        "case": [*CASES["case"], "x"], "time": [*CASES["time"], "2026-02-02T06:00"], "state": [*CASES["state"], "d"],
+    }  # fmt: skip
+    with pytest.warns(DataWarning):
+        found = split_periods(later, "month", sequence="case", least=1, gap="1d")
+    assert {month: steps(samples) for month, samples in found.items()} == {"2026-01": ["ab"], "2026-02": ["cd"]}
+
+
+def test_a_table_without_sequences_is_cut_and_never_ended() -> None:
+    table = {"time": CASES["time"], "state": CASES["state"]}
+    with pytest.warns(DataWarning):
+        found = split_periods(table, "month", least=1)
+    assert {month: len(steps(samples)) for month, samples in found.items()} == {"2026-01": 3, "2026-02": 2}
+    with pytest.raises(ValueError, match=r"end: .* is one sequence"):
+        split_periods(table, "month", least=1, end="closed")

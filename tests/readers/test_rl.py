@@ -44,7 +44,8 @@ class Ladder(gym.Env):  # type: ignore[misc, name-defined]
 
 def test_a_terminated_end_is_absorbing() -> None:
     samples = from_env(Ladder(), lambda observation: 1, n_steps=9)
-    assert samples.states == (0, 1, 2, 3)
+    assert samples.states == (0, 1, 2, "terminated")
+    assert from_env(Ladder(), lambda observation: 1, n_steps=9, terminal=False).states == (0, 1, 2, 3)
     assert np.asarray(samples.counts()).tolist() == [[0, 3, 0, 0], [0, 0, 3, 0], [0, 0, 0, 3], [0, 0, 0, 0]]
     assert samples.terminated is not None
     assert samples.terminated.tolist() == [True, True, True]
@@ -195,7 +196,7 @@ def test_observations_of_several_parts_are_refused(space: Any, parts: str) -> No
 
 def test_several_whole_numbers_are_a_label() -> None:
     """Blackjack: (sum, card of the dealer, usable ace)."""
-    samples = from_env("Blackjack-v1", lambda seen: int(seen[0] < 17), n_steps=300, rng=0)
+    samples = from_env("Blackjack-v1", lambda seen: int(seen[0] < 17), n_steps=300, rng=0, terminal=False)
     assert all(isinstance(label, tuple) and len(label) == 3 for label in samples.states)
     sums = np.array(samples.states)[:, 0]
     left = np.flatnonzero(np.asarray(samples.counts()).sum(axis=1))
@@ -240,7 +241,7 @@ def dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_minari_dataset_by_object_and_id(dataset: Any) -> None:
     for given in (dataset, "ladder/test-v0"):
         samples = from_minari(given)
-        assert samples.states == (0, 1, 2, 3)
+        assert samples.states == (0, 1, 2, "terminated")
         assert np.asarray(samples.counts()).tolist() == [[1, 2, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0]]
         assert samples.terminated is not None
         assert samples.terminated.tolist() == [True, False]
@@ -270,6 +271,11 @@ def test_minari_dataset_of_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     found = from_minari("points/test-v0", vectors=True)
     np.testing.assert_array_equal(np.stack(found.episodes), points)
     assert found.terminated.tolist() == [True, False]
+    assert found.rewards is not None
+    assert found.actions is None
+    with_actions = from_minari("points/test-v0", vectors=True, actions=True)
+    assert with_actions.actions is not None
+    assert with_actions.actions.shape == (8, 1)
     with pytest.raises(ValueError, match="or vectors=True for Trajectories"):
         from_minari("points/test-v0")
 
@@ -288,7 +294,7 @@ def test_minari_dataset_of_several_whole_numbers(tmp_path: Path, monkeypatch: py
     minari.create_dataset_from_buffers(
         "cards/test-v0", [episode], observation_space=space, action_space=gym.spaces.Discrete(2)
     )
-    found = from_minari("cards/test-v0")
+    found = from_minari("cards/test-v0", terminal=False)
     assert found.states == ((4, 1), (9, 1), (15, 1))
     assert np.asarray(found.counts()).tolist() == [[0, 1, 0], [0, 0, 1], [0, 0, 1]]
 
@@ -313,7 +319,7 @@ def test_actions_are_counted_into_a_decision_process() -> None:
 
 def test_actions_that_nobody_tried_are_said() -> None:
     with noted("untried-actions", somcot.UnseenStateWarning, share=(3, 8), state="0", action=0):
-        process = from_env(Ladder(), lambda observation: 1, n_steps=9, actions=True)
+        process = from_env(Ladder(), lambda observation: 1, n_steps=9, actions=True).mdp()
     np.testing.assert_array_equal(process.transitions[:, 0], np.eye(4))
     assert process.rewards[:3, 0].tolist() == [0.0, 0.0, 0.0]
 
@@ -337,3 +343,93 @@ def test_actions_that_are_not_discrete() -> None:
         from_env("Pendulum-v1", None, n_steps=10, bins=3, actions=True)
     with pytest.raises(TypeError, match="actions: found 'yes'"):
         from_env(Ladder(), None, n_steps=10, actions="yes")  # type: ignore[call-overload]
+
+
+def test_vectors_keep_rewards_and_actions() -> None:
+    taken: list[float] = []
+
+    def act(observation: Any) -> list[float]:
+        taken.append(float(np.sign(observation[1])))
+        return taken[-1:]
+
+    data = from_env("Pendulum-v1", act, n_steps=40, n_envs=1, rng=0, vectors=True, actions=True)
+    assert data.actions is not None
+    assert data.rewards is not None
+    np.testing.assert_array_equal(data.actions[:, 0], taken)
+    angle = np.arctan2(data.now[:, 1], data.now[:, 0])
+    expected = -(angle**2 + 0.1 * data.now[:, 2] ** 2 + 0.001 * data.actions[:, 0] ** 2)
+    np.testing.assert_allclose(data.rewards, expected, atol=1e-4)
+
+
+def test_bins_do_not_depend_on_the_recording() -> None:
+    """Without bounds two recordings would have different edges, hence no state in common."""
+    with pytest.raises(ValueError, match=r"bins: coordinate 1 of the observations of CartPole-v1 has no bounds"):
+        from_env("CartPole-v1", balance, n_steps=50, bins=7, rng=0)
+    with pytest.raises(ValueError, match="bins: coordinate 0"):
+        from_env("Pendulum-v1", None, n_steps=50, bins=7, rng=0, transform=lambda seen: seen[:, 2])
+    one, other = (from_env("Pendulum-v1", None, n_steps=400, bins=3, rng=seed) for seed in (0, 1))
+    assert len(set(one.states) & set(other.states)) > 10
+
+
+FIVE = [
+    ("FrozenLake-v1", {}),
+    ("FrozenLake-v1", {"is_slippery": False}),
+    ("FrozenLake8x8-v1", {}),
+    ("CliffWalking-v1", {"is_slippery": True}),
+    ("Taxi-v4", {"is_rainy": True}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), FIVE)
+def test_readers_agree_on_the_end_of_an_episode(name: str, options: dict[str, Any]) -> None:
+    """A roll-out under a policy has the rows of the table under that policy, among them those of the end."""
+    from somcot.mdp import on_policy
+    from somcot.readers import from_tabular
+
+    table = from_tabular(name, env_options=options)
+    n, n_actions = table.n_states - 1, table.n_actions
+    rng = np.random.default_rng(5)
+    policy = 0.5 * np.eye(n_actions)[rng.integers(n_actions, size=n)] + 0.5 / n_actions
+    if not name.startswith("Frozen"):  # mostly on the way to the goal, so that episodes end
+        best = somcot.mdp.optimal(table, discount=0.9).policy
+        policy = 0.2 * policy + 0.8 * np.eye(n_actions)[[int(str(best[s])) for s in range(n)]]
+    steps = 30_000
+    draws = iter(rng.random(4 * steps))
+
+    def act(state: Any) -> int:
+        return int(np.searchsorted(np.cumsum(policy[int(state)])[:-1], next(draws)))
+
+    samples = from_env(name, act, n_steps=steps, n_envs=4, rng=0, env_options=options)
+    chain = on_policy(table, np.vstack([policy, np.eye(n_actions)[0]]))
+    place = [table.states.index(state) for state in samples.states]
+    assert samples.states[-1] == "terminated"
+    counts = np.zeros((len(place), len(place)))
+    np.add.at(counts, (samples.now, samples.following), 1)
+    expected = np.asarray(chain.transition)[np.ix_(place, place)]
+    assert not counts[expected == 0].any()
+    visits = counts.sum(axis=1, keepdims=True)
+    apart = np.abs(counts - visits * expected) / np.sqrt(visits * expected * (1 - expected) + 1.0)
+    assert apart.max() < 6.0  # standard errors, over at most some thousand entries
+    assert counts[:, -1].sum() > 20
+    assert samples.features is not None
+    assert chain.features is not None
+    often = visits[:, 0] > 500
+    np.testing.assert_allclose(samples.features[often], chain.features[place][often], atol=0.25 * np.ptp(table.rewards))
+
+
+def test_two_policies_are_as_far_apart_by_both_readers() -> None:
+    """The quickstart's policies: 0.806 by one reader and 0.644 by the other before there was one convention."""
+    from somcot.mdp import on_policy
+    from somcot.readers import from_tabular
+
+    careful = [0, 3, 3, 3, 0, 0, 0, 0, 3, 1, 0, 0, 0, 2, 1, 0]
+    bold = [1, 2, 1, 0, 1, 0, 1, 0, 2, 1, 1, 0, 0, 2, 2, 0]
+    table = from_tabular("FrozenLake-v1")
+    chains = [on_policy(table, [*plan, 0]) for plan in (careful, bold)]
+    exact = somcot.distance(chains[0], chains[1], discount=0.95).distance
+    sides = [
+        from_env("FrozenLake-v1", lambda field, plan=plan: plan[field], n_steps=20_000, rng=0)
+        for plan in (careful, bold)
+    ]
+    assert exact == pytest.approx(0.644, abs=0.001)
+    assert somcot.distance(sides[0], sides[1], discount=0.95).distance == pytest.approx(exact, abs=0.03)

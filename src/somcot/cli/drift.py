@@ -35,7 +35,8 @@ def drift(
     discount: SuggestedDiscount = None,
     cost: Cost = "labels",
     reference: Annotated[
-        str | None, typer.Option(metavar="PERIOD", help="Period to compare all others with; the first by default.")
+        str | None,
+        typer.Option(metavar="PERIOD", help="Period to compare all others with; the first not small by default."),
     ] = None,
     confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of each interval.")] = 0.9,
     level: Annotated[

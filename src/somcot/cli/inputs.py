@@ -96,8 +96,10 @@ class NamedProcess(NamedTuple):
         return self.rates or self.value
 
 
-def read_processes(paths: Sequence[str], reading: Reading, reward: str | None = None) -> list[NamedProcess]:
-    """Read each file with the options that apply to it."""
+def read_processes(
+    paths: Sequence[str], reading: Reading, reward: str | None = None, *, keep_times: bool = False
+) -> list[NamedProcess]:
+    """Read each file with the options that apply to it; tables and logs with the times of their rows if wanted."""
     if paths.count("-") > 1:
         raise ValueError("standard input: named twice; it can be read only once, so name a file for one of the two")
     sources = [_identified(path, reading.format) for path in paths]
@@ -119,8 +121,10 @@ def read_processes(paths: Sequence[str], reading: Reading, reward: str | None = 
     for source, kind in zip(sources, kinds, strict=True):
         options = {name: value for name, value in reading.for_kind(kind).items() if name not in _TOGETHER}
         options |= {n: v for n, v in (("bins", bins), ("reward", reward)) if n in KINDS[kind].options()}
+        if keep_times and "keep_times" in KINDS[kind].options():
+            options["keep_times"] = True
         together = {name: value for name, value in reading.chosen().items() if name in (*_TOGETHER, "tidy")}
-        process = read_counts(source, options | together) or read(source, **options)
+        process = (None if keep_times else read_counts(source, options | together)) or read(source, **options)
         if isinstance(process, ContinuousChain):
             steps = process.uniformised(float(process.exits.max()) or 1.0)
             processes.append(NamedProcess(source.name, steps, process))

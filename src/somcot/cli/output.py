@@ -20,7 +20,8 @@ import numpy as np
 from rich.console import Console
 
 import somcot
-from somcot.cells import Continuous
+from somcot import report
+from somcot.cells import Continuous, ShiftCheck
 from somcot.chains import MarkovChain
 from somcot.cli.inputs import NamedProcess, full_label
 from somcot.cli.options import spelled
@@ -116,10 +117,15 @@ class ShownResult:
 def _continuous(continuous: Continuous) -> dict[str, Any]:
     """The additional fields of a distance between recordings of numeric vectors."""
     parts = (continuous.resolution, continuous.twin, continuous.shift_check, continuous.map)
-    records = {name: None if part is None else part._asdict() for name, part in zip(_PARTS, parts, strict=True)}
+    empty = {"shift_check": dict.fromkeys(ShiftCheck._fields)}  # deprecated; its keys are promised
+    records = {
+        name: empty.get(name) if part is None else part._asdict() for name, part in zip(_PARTS, parts, strict=True)
+    }
     cells = continuous.cells
     return {
         "route": continuous.route,
+        "lower_bound": continuous.lower_bound,
+        "reason": continuous.reason,
         "n_cells": cells.n_cells,
         "scale": cells.scale,
         "centres": cells.centres,
@@ -191,6 +197,10 @@ def process_facts(process: NamedProcess) -> dict[str, Any]:
     return facts | {"kind": "chain", "n_transitions": int(value.support.indptr[-2]), "n_episodes": 0}
 
 
+def _bounds(result: Result) -> dict[str, float] | None:
+    return None if result.claim is Claim.APPROXIMATE else result.bounds._asdict()
+
+
 def to_json(answer: ShownResult) -> dict[str, Any]:
     """The object that `somcot distance --json` prints; its keys are documented and stable."""
     r = answer.result
@@ -206,7 +216,7 @@ def to_json(answer: ShownResult) -> dict[str, Any]:
             "bounds": r.bounds._asdict() if r.claim is Claim.PROVED else None,
             "plugin": r.plugin,
             "counted": r.counted,
-            "before_correction": None if r.plugin is None else {"distance": r.plugin, "bounds": r.bounds._asdict()},
+            "before_correction": None if r.plugin is None else {"distance": r.plugin, "bounds": _bounds(r)},
             "estimate": None if r.estimate is None else r.estimate._asdict(),
             **({} if r.continuous is None else {"continuous": _continuous(r.continuous)}),
             "method": r.method,
@@ -341,8 +351,6 @@ def _refuse_unwritable(path: Path) -> None:
 
 def write_files(answer: ShownResult, html: Path | None, plot: Path | None, known: float | None = None) -> None:
     """Write the report and the figure, and record their paths."""
-    from somcot import report
-
     if html is not None:
         shown = replace(answer.result, notes=())  # `answer.notes` has them, worded for the command line
         report.write(

@@ -49,7 +49,10 @@ _MATCHES = 8
 _MATRIX = 12
 _LABEL = 28
 # The facts about the computation that a terminal shows; the report has all.
-_FACTS = ("distance", "interval", "truth", "proved", "counted", "before", "method", "check", "cost", "clock")
+_FACTS = (
+    "distance", "interval", "truth", "proved", "counted", "before", "method", "reason", "tests", "at least",
+    "cost", "clock",
+)  # fmt: skip
 
 
 # --- Sections on a terminal.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot.costs.features import FeatureCost, FeatureMeans, from_features
@@ -113,6 +114,7 @@ def _of_labels(x: Any, y: Any) -> Floats:
         warn(Note("numbered-nodes", "cost"), DataWarning)
     elif graphs and set(x.states).isdisjoint(y.states):
         warn(Note("no-shared-nodes", "cost"), DataWarning)
+        return np.ones((len(x.states), len(y.states)))
     return labels(states[0], states[1])  # type: ignore[arg-type]
 
 

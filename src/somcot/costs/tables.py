@@ -14,6 +14,7 @@ from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.memory import require
 from somcot.plumbing.notes import Note
 from somcot.plumbing.records import view
+from somcot.recorded.labels import listing
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -93,6 +94,9 @@ def labels(states_x: Iterable[Hashable], states_y: Iterable[Hashable]) -> Floats
         text = min(alike)
         one, other = (next(label for label in side if str(label) == text) for side in (x, y))
         warn(Note("labels-look-alike", "states_x, states_y", one=repr(one), other=repr(other)), DataWarning)
+    elif cost.all():
+        shown = {"states_x": listing(x, 4), "states_y": listing(y, 4)}
+        warn(Note("no-shared-labels", "cost", x="x", y="y", **shown), DataWarning)
     return cost
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.mdp.process import MDP, best, check_mdp, on_policy, shortfall
+from somcot.mdp.recorded import RecordedMDP, plain
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count, check_discount, check_flag, check_number
 from somcot.plumbing.html import SHOWN, Table, card
@@ -24,6 +25,7 @@ __all__ = [
     "aggregate",
     "bracket",
     "metric",
+    "with_actions_of",
 ]
 
 
@@ -39,8 +41,9 @@ def metric(x: MDP, y: MDP | None = None, *, discount: float, lax: bool = False, 
 
     Parameters
     ----------
-    x, y : MDP
+    x, y : MDP or RecordedMDP
         Processes with the same actions, in any order. Without `y`, the states of `x` are compared with each other.
+        A recorded process is estimated first, with a `DataWarning`: noise makes distances too large.
     discount : float
         Strictly between 0 and 1.
     lax : bool
@@ -99,17 +102,17 @@ def _solve(x: MDP, y: MDP | None, discount: float, lax: bool, threads: int | Non
     from somcot.solvers import strategy_iteration as any_actions  # compiled code too
     from somcot.solvers.strategy_iteration import Game, solve
 
-    check_mdp("x", x)
+    x, y = plain("x", check_mdp("x", x)), None if y is None or y is x else plain("y", check_mdp("y", y))
     loose = check_flag("lax", lax)
     # The lax metric matches actions by itself, so only the ordinary one needs common labels.
-    other = x if y is None else check_mdp("y", y) if loose else _with_actions_of(x, y)
+    other = x if y is None else y if loose else with_actions_of(x, y)
     game = Game(x.support, other.support, x.rewards, other.rewards, check_discount(discount), other is x)
     return (any_actions.solve_lax if loose else solve)(game, threads=threads)
 
 
-def _with_actions_of(x: MDP, y: MDP) -> MDP:
+def with_actions_of(x: MDP, y: MDP) -> MDP:
     """The second process with its actions in the order of the first."""
-    if y is x or check_mdp("y", y).actions == x.actions:
+    if y.actions == x.actions:
         return y
     if set(x.actions) != set(y.actions):
         lone = next(iter([a for a in x.actions if a not in y.actions] or [a for a in y.actions if a not in x.actions]))
@@ -119,6 +122,9 @@ def _with_actions_of(x: MDP, y: MDP) -> MDP:
         )
     # Actions are matched by label, so their order may differ.
     order = [y.actions.index(action) for action in x.actions]
+    if isinstance(y, RecordedMDP):
+        steps = (y.now, np.argsort(order)[y.action].astype(np.int32), y.following, y.reward)
+        return RecordedMDP(y.states, x.actions, steps, y.offsets, y.initial if y.start_known else None)
     return MDP(y.transitions[:, order], y.rewards[:, order], initial=y.initial, states=y.states, actions=x.actions)
 
 
@@ -205,6 +211,7 @@ def aggregate(mdp: MDP, *, discount: float, epsilon: float | None = None, n_clas
     """
     discount = check_discount(discount)
     radius, most = _check_size(check_mdp("mdp", mdp), epsilon, n_classes)
+    mdp = plain("mdp", mdp)
     # The upper ends decide: a radius must hold for the true distances.
     low, high = bracket(mdp, discount=discount)
     # Up to rounding, so that epsilon = 0 merges states at distance 0.

@@ -22,6 +22,7 @@ __all__ = [
     "check_mdp",
     "on_policy",
     "optimal",
+    "policy_law",
 ]
 
 
@@ -128,7 +129,7 @@ def on_policy(mdp: MDP, policy: ArrayLike | Sequence[Hashable]) -> MarkovChain:
     (array([[0., 1.],
            [1., 0.]]), array([0., 1.]))
     """
-    probabilities = _policy_law(check_mdp("mdp", mdp), policy)
+    probabilities = policy_law(check_mdp("mdp", mdp), policy)
     return MarkovChain(
         np.einsum("sa,sat->st", probabilities, mdp.transitions),
         mdp.initial,
@@ -177,7 +178,7 @@ def _stochastic(table: Floats, states: tuple[Hashable, ...], actions: tuple[Hash
     return table
 
 
-def _policy_law(mdp: MDP, policy: Any) -> Floats:
+def policy_law(mdp: MDP, policy: Any) -> Floats:
     """The probability of each action in each state, (n, n_actions)."""
     n, n_actions = mdp.rewards.shape
     # Labels are looked up first: an array would convert mixed labels to text and split tuples.

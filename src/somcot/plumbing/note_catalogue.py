@@ -127,6 +127,10 @@ CATALOGUE: dict[str, Kind] = {
         "[[somcot.distance]] with [[costs.from_features(a, b, pool=False)]] counts such differences",
         "The permutation test compares the sequences of states. Rewards that differ in the same state are a difference "
         "that it cannot see. A large p-value therefore does not mean that rewards agree."),
+    "rewards-of-cells": Kind(CAUTION, "rewards are compared as means over {n} shared cells, and the interval does not "
+        "contain the error of the cells; [[n_cells]] makes more",
+        "Real vectors are put into cells, and each cell gets the mean reward on leaving it. Rewards that vary within a "
+        "cell are smoothed, so the distance depends on the number of cells. Compare the result for other numbers."),
     # The estimate
     "too-alike": Kind(DOUBT, "the recordings are more alike than independent recordings of one process can be; are "
         "these the same sessions?",
@@ -216,23 +220,19 @@ CATALOGUE: dict[str, Kind] = {
         "Vectors are put into cells, and here every distinct vector gets its own. The recording probably holds labels "
         "or rounded numbers. Reading them as labels is simpler and exact."),
     "approximate": Kind(DOUBT, "the distance is approximate{no_interval}: {reason}",
-        "The cells are too coarse for an error bound, and neither linear models nor a map between the two systems "
-        "could be confirmed. The number is the best available, without a guarantee. Take the advice at the end of the "
-        "note, or use the number only to rank pairs."),
+        "No map between the two systems was confirmed, and what else could give the distance is not reliable here, for "
+        "the reason in the note. The number is the best available, without bounds and without an interval. Take the "
+        "advice in the note, or use the number only to rank pairs."),
     "approximate-pair": Kind(DOUBT, "an approximation without an error bound: {reason}",
         "This pair of recordings of real vectors has a distance, but no error bound and no interval. Its reason is "
         "that of the note approximate. Use such cells of a matrix for ranking only."),
     "approximate-pairs": Kind(DOUBT, "{share} pairs are approximations without an error bound and have no interval",
         "These pairs of recordings of real vectors have no error bound, so their cells have no interval. The reasons "
         "of the matrix say why, pair by pair. Use such cells for ranking only."),
-    "shift-check-failed": Kind(DOUBT, "a known shift of {shift:.3g} of your own recordings is measured as "
-        "{measured:.3g}; the distance may be as wrong{why}",
-        "As a check, one recording is shifted by a known amount and measured again. The answer is off, so the distance "
-        "between the two recordings may be off by the same factor. More data, or a lower discount, usually help."),
-    "few-data-for-cells": Kind(CAUTION, "few data even for {n_cells} cells (saturation {saturation:.1f}, at most 3 is "
-        "safe): the estimate may be too high; record more, or lower the discount",
-        "Errors of the estimated rows add up over the horizon 1 / (1 - discount), even with the fewest cells. The bias "
-        "correction is then not reliable. Record more, or use a lower discount."),
+    "former-field": Kind(INFO, "{name}: deprecated, only results of former versions have it; result.continuous.map and "
+        ".route say where the distance comes from",
+        "Distances between recordings of real vectors do not come from cells any more, so fields about the error of "
+        "cells are empty. The map between the two, its tests and the route to the distance replace them."),
     "same-recording": Kind(INFO, "both recordings are the same",
         "The two sides hold the same vectors, so the distance is 0. This is what a comparison of a file with itself "
         "gives. Check the file names if you expected two recordings."),
@@ -289,17 +289,22 @@ CATALOGUE: dict[str, Kind] = {
     "periods-left-out": Kind(INFO, "{n} period(s) with fewer than {least} transitions were left out: {periods}",
         "Periods with very few transitions cannot be compared. They are named with their numbers of transitions. "
         "Choose longer periods if they matter."),
-    "ends-not-in-stream": Kind(DOUBT, "the reference ends in {states}, and no event of the stream is there: the alarm "
-        "may be about that alone; if ends are no events, pass end= and timeout=, so that silence ends a sequence",
-        "Sequences of the reference end in a state that the stream never reports. The monitor takes its absence as a "
-        "change. Tell it how sequences end in the stream: end= names the state, timeout= how long silence lasts."),
+    "ends-not-in-stream": Kind(DOUBT, "the reference ends in {states}, and no event of the stream is there: sequences "
+        "never end, or an alarm is about that alone; if ends are no events, pass end= and timeout=, so that silence "
+        "ends a sequence",
+        "Sequences of the reference end in a state that the stream never reports. The monitor waits for their ends, or "
+        "takes their absence as a change. Tell it how sequences end in the stream: end= names the state, timeout= how "
+        "long silence lasts."),
     "small-reference": Kind(CAUTION, "the new reference has {n} transitions; small changes from it will hardly be "
         "detected",
         "A monitor compares the stream with its reference, and few transitions leave the reference uncertain. Large "
         "changes are still detected. Accept later, when more transitions have arrived."),
-    "reference-changes": Kind(DOUBT, "its second half is no longer like its first (from about transition {since:,} on: "
-        "{moved}), or a step depends on more than the last state (see markov_order); a monitor will raise alarms about "
-        "that; use a shorter, more stable recording, or pairs of consecutive states",
+    "few-reference-sequences": Kind(CAUTION, "the reference has {n} sequences; only large changes from it will be "
+        "detected",
+        "Whole sequences are ranked among those of the reference. The guarantee on false alarms holds for any number "
+        "of them, but few show little: record more sequences, at least 50 and better some hundreds."),
+    "reference-changes": Kind(DOUBT, "its later part is not like its earlier one (from about event {since:,} on: "
+        "{moved}); a monitor will raise alarms about that; use a shorter, more stable recording",
         "A reference must itself be stable, and this one is not: a monitor of its first half raises an alarm on its "
         "second. Alarms about a stream would then be meaningless. Use a part of the recording without such a change."),
     "provisional": Kind(INFO, "provisional: no alarm; this is the distance of the last {n:,} transitions",
@@ -347,6 +352,18 @@ CATALOGUE: dict[str, Kind] = {
         "they are assumed to stay there and earn nothing",
         "A decision process needs every action in every state. Actions without data are taken as useless, which makes "
         "policies that use them look bad. Record episodes that try them."),
+    "last-step-unknown": Kind(INFO, "the last step of {share} episodes is left out, because what followed is not "
+        "stored",
+        "The dataset stores the observation before each action, and for episodes that were merely stopped not the one "
+        "after the last action. One step of each such episode is lost. Nothing needs to be done."),
+    "untried-pairs": Kind(INFO, "{share} pairs of state and action were never tried; they are taken to do what they "
+        "do on the other side",
+        "Without data on one side a row cannot differ, so such pairs add nothing to the distance. Record steps that "
+        "try them if they matter."),
+    "plugin-metric": Kind(CAUTION, "the process is estimated from {n:,} transitions, and noise makes states and "
+        "processes look farther apart than they are; [[mdp.distance]] corrects the distance between two processes",
+        "The metric and its bounds hold for the estimated tables. Sampling noise in the tables adds to every distance, "
+        "most where actions were tried a few times only. Record more, or compare whole processes with mdp.distance."),
     "counted-in-files": Kind(INFO, "{size:.1f} GB, so transitions are counted file by file and episodes are not kept; "
         "tests permute single transitions, not episodes",
         "A folder of this size is reduced to transition counts. Distances and intervals need no more. Tests and errors "

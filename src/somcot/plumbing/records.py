@@ -116,6 +116,7 @@ VIEWS = {
     "drift.plot": "somcot.plots.collections:drift",
     "result.card": "somcot.report.facts:result_card",
     "result.page": "somcot.report:write",
+    "transfer.plot": "somcot.plots.transfer:transfer",
 }
 
 

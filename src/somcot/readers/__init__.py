@@ -12,6 +12,7 @@ if _TYPE_CHECKING:  # for type checkers; at run time `__getattr__` imports
     from somcot.readers.graphs import from_graph, read_graph
     from somcot.readers.opening import read
     from somcot.readers.prism import from_prism, read_prism
+    from somcot.readers.replay import from_replay_buffer
     from somcot.readers.rl import from_env, from_minari, from_tabular
     from somcot.readers.tables.counting import count_table
     from somcot.readers.tables.event_tables import fit_bins, from_table, from_xes
@@ -30,6 +31,7 @@ __all__ = [
     "from_minari",
     "from_model",
     "from_prism",
+    "from_replay_buffer",
     "from_table",
     "from_tabular",
     "from_traces",
@@ -51,6 +53,7 @@ _HOMES = {
     "opening": ("read",),
     "graphs": ("from_graph", "read_graph"),
     "prism": ("from_prism", "read_prism"),
+    "replay": ("from_replay_buffer",),
     "rl": ("from_env", "from_minari", "from_tabular"),
     "tables.counting": ("count_table",),
     "tables.event_tables": ("fit_bins", "from_table", "from_xes"),

@@ -9,16 +9,16 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from somcot.mdp import MDP
+from somcot.mdp import RecordedMDP
+from somcot.mdp.recorded import END
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_labels
-from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
-from somcot.plumbing.memory import require
+from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note, Share
 from somcot.readers.tables import Array
 from somcot.readers.tables.state_labels import Bins
 from somcot.recorded.labels import column, encode
-from somcot.recorded.recording import RewardSums
+from somcot.recorded.recording import EventTimes, RewardSums
 from somcot.samples import Samples
 from somcot.trajectories import Trajectories
 
@@ -48,6 +48,7 @@ def join(
     *,
     terminated: NDArray[np.bool_] | bool = False,
     rewards: Floats | None = None,
+    times: EventTimes | None = None,
     source: str,
 ) -> Samples:
     """Turn concatenated sequences into episodes.
@@ -64,6 +65,8 @@ def join(
         Which sequences terminated (reached an absorbing end).
     rewards : ndarray, shape (n,), optional
         Reward of each entry, which belongs to its state; NaN for no reward.
+    times : EventTimes, optional
+        Time of each entry.
     source : str
         Name of the data in messages.
 
@@ -89,6 +92,7 @@ def join(
         offsets=np.append(0, np.cumsum(lengths[kept] - 1, dtype=np.int64)),
         terminated=ends[kept] if ends.any() else None,
         rewards=None if rewards is None else RewardSums.of(rewards, codes, len(states)),
+        times=None if times is None else times._replace(values=times.values[np.repeat(kept, lengths)]),
     )
 
 
@@ -137,8 +141,8 @@ def to_samples(
     return join(codes, begins, labels, terminated=ended, rewards=rewards, source=name)
 
 
-def to_trajectories(name: str, episodes: list[Episode], transform: Transform) -> Trajectories:
-    """The unchanged observations, flattened, with the ends of terminated episodes marked."""
+def to_trajectories(name: str, episodes: list[Episode], transform: Transform, *, actions: bool = False) -> Trajectories:
+    """The unchanged observations, flattened, with rewards, and actions if wanted; terminated episodes are marked."""
     stepped = [e for e in episodes if e.rewards]
     if not stepped:
         raise ValueError(f"{name}: no episode has a step; record longer")
@@ -152,7 +156,10 @@ def to_trajectories(name: str, episodes: list[Episode], transform: Transform) ->
         )
     cuts = np.cumsum([len(e.observations) for e in stepped])[:-1]
     parts = np.split(values.reshape(len(values), -1), cuts)
-    return Trajectories.from_arrays(parts, terminated=[e.terminated for e in stepped])
+    taken = [np.asarray(e.actions).reshape(len(e.actions), -1) for e in stepped] if actions else None
+    return Trajectories.from_arrays(
+        parts, terminated=[e.terminated for e in stepped], rewards=[e.rewards for e in stepped], actions=taken
+    )
 
 
 def label(
@@ -171,10 +178,9 @@ def label(
             f"transform: returned shape {values.shape} for {len(observations)} observations, expected a row for each"
         )
     codes, labels = _states(name, values, space if transform is None else None, bins)
-    if terminal is None and bins is not None:
-        terminal = "terminated"
-    if terminal is not None and ended.any():
-        codes, labels = _mark_ends(codes, labels, (begins + lengths - 1)[ended], terminal)
+    if terminal is not False and ended.any():
+        name_of_end = END if terminal is None else terminal
+        codes, labels = _mark_ends(codes, labels, (begins + lengths - 1)[ended], name_of_end)
     return Labelled(codes, labels, begins, lengths, ended)
 
 
@@ -201,7 +207,7 @@ def _stacked(name: str, episodes: list[Episode]) -> Array:
 def _states(name: str, values: Array, space: Space, bins: BinNumbers) -> tuple[Array, tuple[Hashable, ...]]:
     if bins is not None:
         table = values.reshape(len(values), -1).astype(np.float64)
-        return _seen(bins if isinstance(bins, Bins) else _grid(table, space, bins), table)
+        return _seen(bins if isinstance(bins, Bins) else _grid(name, table, space, bins), table)
     if values.dtype.kind == "f" and not (values == np.floor(values)).all():
         raise ValueError(
             f"{name}: observations are continuous; pass bins, such as bins=7, or vectors=True for Trajectories"
@@ -214,13 +220,19 @@ def _states(name: str, values: Array, space: Space, bins: BinNumbers) -> tuple[A
     return codes, labels
 
 
-def _grid(table: Floats, space: Space, n: int | Sequence[int]) -> Bins:
-    """Equal bins over the bounds of the space, or over the range of the data if the space is unbounded."""
-    low, high = table.min(axis=0), table.max(axis=0)
+def _grid(name: str, table: Floats, space: Space, n: int | Sequence[int]) -> Bins:
+    """Equal bins over the bounds of the space; the range of the data would differ from recording to recording."""
+    low = high = np.full(table.shape[1], np.inf)
     if space is not None and getattr(space, "low", None) is not None:
-        bounds = np.ravel(space.low).astype(np.float64), np.ravel(space.high).astype(np.float64)
-        finite = (np.abs(bounds) < 1e30).all(axis=0)  # unbounded spaces may state the largest float
-        low, high = np.where(finite, bounds[0], low), np.where(finite, bounds[1], high)
+        low, high = np.ravel(space.low).astype(np.float64), np.ravel(space.high).astype(np.float64)
+    bounded = (np.abs(low) < 1e30) & (np.abs(high) < 1e30)  # unbounded spaces may state the largest float
+    if not bounded.all():
+        ends = ([float(f"{v:.3g}") for v in side] for side in (table.min(axis=0), table.max(axis=0)))
+        raise ValueError(
+            f"bins: coordinate {int(np.argmin(bounded))} of the observations of {name} has no bounds, so {n} bins "
+            "would depend on this recording, and two recordings would share no state; pass the same Bins for all, "
+            "such as Bins.uniform({}, {}, {}), the range of this one".format(*ends, n)
+        )
     return Bins.uniform(low, high, n)
 
 
@@ -255,41 +267,15 @@ def check_actions(name: str, space: Space) -> int:
     return int(n)
 
 
-def to_mdp(name: str, episodes: list[Episode], labelled: Labelled, space: Space) -> MDP:
-    """Relative frequencies of successors and mean rewards, for every action in every state.
-
-    State-action pairs never tried are assumed to stay in place and earn nothing, with a warning. Ends of terminated
-    episodes are absorbing.
-    """
-    n, n_actions = len(labelled.labels), check_actions(name, space)
-    require(24.0 * n * n_actions * n, f"{name}: a table of {n} states and {n_actions} actions", "use fewer bins")
-    first = int(getattr(space, "start", 0))
+def to_mdp(name: str, episodes: list[Episode], labelled: Labelled, space: Space) -> RecordedMDP:
+    """Every action in every state, counted; ends of terminated episodes are absorbing."""
+    n_actions, first = check_actions(name, space), int(getattr(space, "start", 0))
     inner = np.ones(len(labelled.codes), dtype=np.bool_)
     inner[labelled.begins + labelled.lengths - 1] = False
     now = np.flatnonzero(inner)
-    s, t = labelled.codes[now], labelled.codes[now + 1]
-    a = np.concatenate([np.asarray(e.actions, dtype=np.int64) for e in episodes]) - first
+    taken = np.concatenate([np.asarray(e.actions, dtype=np.int64) for e in episodes]) - first
     rewards = np.concatenate([np.asarray(e.rewards, dtype=np.float64) for e in episodes])
-    counts, earned = np.zeros((n, n_actions, n)), np.zeros((n, n_actions))
-    np.add.at(counts, (s, a, t), 1.0)
-    np.add.at(earned, (s, a), rewards)
-    visits = counts.sum(axis=2)
-    final = np.zeros(n, dtype=np.bool_)
-    final[labelled.codes[(labelled.begins + labelled.lengths - 1)[labelled.ended]]] = True
-    untried = (visits == 0) & ~(final & (visits.sum(axis=1) == 0))[:, None]
-    if untried.any():
-        place = tuple(int(k) for k in np.argwhere(untried)[0])
-        share, state = Share(int(untried.sum()), n * n_actions), repr(labelled.labels[place[0]])
-        note = Note("untried-actions", name, share=share, state=state, action=place[1] + first)
-        warn(note, UnseenStateWarning)
-    stay = np.argwhere(visits == 0)
-    counts[stay[:, 0], stay[:, 1], stay[:, 0]] = 1.0
-    start = np.bincount(labelled.codes[labelled.begins], minlength=n) / len(labelled.begins)
-    tried = np.maximum(visits, 1.0)
-    return MDP(
-        counts / counts.sum(axis=2, keepdims=True),
-        earned / tried,
-        initial=start,
-        states=labelled.labels,
-        actions=range(first, first + n_actions),
-    )
+    s, t = (labelled.codes[k].astype(np.int32) for k in (now, now + 1))
+    offsets = np.concatenate([[0], np.cumsum(labelled.lengths - 1)]).astype(np.int64)
+    choices = tuple(range(first, first + n_actions))
+    return RecordedMDP(labelled.labels, choices, (s, taken.astype(np.int32), t, rewards), offsets, None)

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from somcot.mdp import MDP
+from somcot.mdp import MDP, RecordedMDP
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count, check_flag
 from somcot.readers.episodes import (
@@ -44,11 +44,13 @@ Act: TypeAlias = Callable[[Observations], Array]
 
 
 @overload
-def from_env(env: Environment, policy: Policy | None = None, *, actions: Literal[True], **options: object) -> MDP: ...
-@overload
 def from_env(
     env: Environment, policy: Policy | None = None, *, vectors: Literal[True], **options: object
 ) -> Trajectories: ...
+@overload
+def from_env(
+    env: Environment, policy: Policy | None = None, *, actions: Literal[True], **options: object
+) -> RecordedMDP: ...
 @overload
 def from_env(
     env: Environment, policy: Policy | None = None, *, actions: Literal[False] = False, **options: object
@@ -67,7 +69,7 @@ def from_env(  # type: ignore[misc]  # the options are those below
     env_options: Mapping[str, object] | None = None,
     actions: bool = False,
     vectors: bool = False,
-) -> Samples | MDP | Trajectories:
+) -> Samples | RecordedMDP | Trajectories:
     """Roll out a Gymnasium environment under a policy.
 
     Parameters
@@ -82,31 +84,31 @@ def from_env(  # type: ignore[misc]  # the options are those below
     n_envs : int
         Number of parallel environments if `env` is an id.
     bins : int, sequence of int, or Bins, optional
-        Bins for continuous observations: a number per dimension, or one for all. They divide the bounds of the
-        observation space, or the range of the data if it is unbounded: then pass the same `Bins` for both processes.
+        Bins for continuous observations: a number per dimension, or one for all, which divide the bounds of the
+        observation space. If it has none, pass the same `Bins` for all recordings, so that they share their edges.
     transform : callable, optional
         Maps a batch of observations, shape (n, ...), to the values that are binned or used as labels, shape (n, ...).
-    terminal : hashable, optional
-        Label of the state in which terminated episodes end. By default "terminated" with `bins` (a bin may hold both
-        final and other observations), and the final observation itself without `bins`.
+    terminal : hashable or False, optional
+        Label of the state in which terminated episodes end, by default "terminated", as in `from_tabular` and
+        `RecordedMDP`: where an episode ended does not matter, only that it did. False: the final observation itself is
+        absorbing, so that ends in different places differ.
     batched : bool
         Whether the policy takes a batch of observations, shape (n_envs, ...), and returns as many actions.
     rng : int, optional
         Seed of environments and random actions.
     env_options : mapping, optional
         Passed to ``gymnasium.make_vec``, such as ``{"g": 9.81}``.
-
     actions : bool
-        Keep the actions and estimate a decision process, for environments with discrete actions. The policy should try
-        all of them in every state, as random actions do; those never tried are assumed to stay in place.
+        Keep the actions: a recorded decision process, for environments with discrete actions. The policy should try
+        all of them in every state, as random actions do. With `vectors`, any actions are kept with the vectors.
     vectors : bool
         Keep the observations as vectors of real numbers, without bins.
 
     Returns
     -------
-    Samples, or MDP with ``actions=True``, or Trajectories with ``vectors=True``
+    Samples, or RecordedMDP with ``actions=True``, or Trajectories with ``vectors=True``
         A terminated end is absorbing; a truncated one only stops the episode. ``features`` is the mean reward on
-        leaving each state. In an MDP, terminated episodes always end in a separate state.
+        leaving each state. Trajectories have ``rewards``, and ``actions`` if requested.
 
     Examples
     --------
@@ -122,7 +124,7 @@ def from_env(  # type: ignore[misc]  # the options are those below
     try:
         _refuse_loose("env", vector.single_observation_space)
         vector.action_space.seed(rng)
-        if check_flag("actions", actions):
+        if check_flag("actions", actions) and not check_flag("vectors", vectors):
             check_actions("env", vector.single_action_space)
         act = _actor(vector, policy, batched)
         episodes = _roll_out(vector, act, n_steps, rng)
@@ -131,18 +133,18 @@ def from_env(  # type: ignore[misc]  # the options are those below
             vector.close()
     name = env if isinstance(env, str) else type(getattr(env, "unwrapped", env)).__name__
     if check_flag("vectors", vectors):
-        _refuse_with_vectors(bins=bins, terminal=terminal, actions=actions or None)
-        return to_trajectories(name, episodes, transform)
+        _refuse_with_vectors(bins=bins, terminal=terminal)
+        return to_trajectories(name, episodes, transform, actions=actions)
     if actions:
-        stepped = [e for e in episodes if e.rewards]
-        ending = "terminated" if terminal is None else terminal
-        labelled = label(name, stepped, vector.single_observation_space, bins, transform, ending)
-        return to_mdp(name, stepped, labelled, vector.single_action_space)
+        return _decisions(name, episodes, vector.single_observation_space, vector.single_action_space,
+                          (bins, transform, terminal))  # fmt: skip
     return to_samples(name, episodes, vector.single_observation_space, bins, transform, terminal)
 
 
 @overload
 def from_minari(dataset: Dataset, *, vectors: Literal[True], **options: object) -> Trajectories: ...
+@overload
+def from_minari(dataset: Dataset, *, actions: Literal[True], **options: object) -> RecordedMDP: ...
 @overload
 def from_minari(dataset: Dataset, *, vectors: Literal[False] = False, **options: object) -> Samples: ...
 def from_minari(  # type: ignore[misc]  # the options are those below
@@ -152,20 +154,21 @@ def from_minari(  # type: ignore[misc]  # the options are those below
     transform: Transform = None,
     terminal: Hashable | None = None,
     vectors: bool = False,
-) -> Samples | Trajectories:
+    actions: bool = False,
+) -> Samples | RecordedMDP | Trajectories:
     """Read a Minari dataset.
 
     Parameters
     ----------
     dataset : str or minari.MinariDataset
         An id of a dataset on this machine, or the dataset.
-    bins, transform, terminal, vectors
+    bins, transform, terminal, vectors, actions
         As for `from_env`.
 
     Examples
     --------
-    >>> from_minari("D4RL/pointmaze/umaze-v2", bins=7)   # doctest: +SKIP
-    Samples(324 states, 1000000 transitions, 13210 episodes)
+    >>> from_minari("D4RL/door/human-v2", vectors=True, actions=True)   # doctest: +SKIP
+    Trajectories(39 coordinates, 6729 transitions, 25 episodes)
     """
     name = dataset if isinstance(dataset, str) else getattr(getattr(dataset, "spec", None), "dataset_id", "dataset")
     if isinstance(dataset, str):
@@ -184,11 +187,23 @@ def from_minari(  # type: ignore[misc]  # the options are those below
         ended = bool(recorded.terminations[-1]) if len(rewards) else False
         observations = recorded.observations  # Dict and Tuple observations are stored by component
         seen = list(zip(*observations, strict=True)) if isinstance(observations, tuple) else list(observations)
-        episodes.append(Episode(seen, rewards, ended))
+        episodes.append(Episode(seen, rewards, ended, list(recorded.actions) if actions else []))
     if check_flag("vectors", vectors):
         _refuse_with_vectors(bins=bins, terminal=terminal)
-        return to_trajectories(str(name), episodes, transform)
+        return to_trajectories(str(name), episodes, transform, actions=check_flag("actions", actions))
+    if check_flag("actions", actions):
+        check_actions(str(name), dataset.action_space)
+        return _decisions(str(name), episodes, dataset.observation_space, dataset.action_space,
+                          (bins, transform, terminal))  # fmt: skip
     return to_samples(str(name), episodes, dataset.observation_space, bins, transform, terminal)
+
+
+def _decisions(
+    name: str, episodes: list[Episode], space: Space, choices: Space, how: tuple[BinNumbers, Transform, Hashable]
+) -> RecordedMDP:
+    """Label the observations and count what follows each action."""
+    stepped = [e for e in episodes if e.rewards]
+    return to_mdp(name, stepped, label(name, stepped, space, *how), choices)
 
 
 def _refuse_with_vectors(**given: object) -> None:

@@ -151,6 +151,7 @@ def with_order(samples: Samples, k: int) -> Samples:
         # A word's reward is that of its last state.
         rewards=None if samples.rewards is None else samples.rewards.at(last),
         episode_attributes={name: values[longer.kept] for name, values in samples.episode_attributes.items()},
+        times=None,
     )
 
 
@@ -198,6 +199,7 @@ def connected(samples: Samples, name: str = "connected") -> Samples:
         initial=None,
         rewards=None if samples.rewards is None else samples.rewards.at(inside),
         episode_attributes={},  # episodes are split where they leave the set
+        times=None,
     )
 
 
@@ -221,6 +223,7 @@ def merged(samples: Samples, other: Samples) -> Samples:
         states=union,
         now=np.concatenate([samples.now, moved[other.now]]),
         following=np.concatenate([samples.following, moved[other.following]]),
+        times=None,
         offsets=recording.joined_offsets(samples.offsets, other.offsets),
         terminated=recording.joined_flags(samples.terminated, samples.n_units, other.terminated, other.n_units),
         initial=start,

@@ -34,22 +34,26 @@ from somcot.certificates import rounding
 from somcot.chains import Support
 from somcot.core.pairs import Pairs
 from somcot.core.sweep import Improvement, Sweep
+from somcot.couplings import Coupling
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import ConvergenceWarning, warn
-from somcot.plumbing.linear_systems import Kernel, discounted_value
+from somcot.plumbing.linear_systems import Kernel, discounted_occupancy, discounted_value
 from somcot.plumbing.memory import require
 from somcot.plumbing.notes import Note
 from somcot.problem import UnitProblem
+from somcot.solvers.result_builder import coupling_of
 
 __all__ = [
     "EPS",
     "Game",
+    "StartSolution",
     "StrategySolution",
     "chosen_rows",
     "scale_of",
     "settled",
     "solve",
     "solve_lax",
+    "solve_start",
     "state_pairs",
 ]
 
@@ -88,16 +92,70 @@ class StrategySolution(NamedTuple):
     high: Floats
 
 
+class StartSolution(NamedTuple):
+    """The metric from the initial distributions, proved bounds of it, and the coupling that attains it.
+
+    Attributes
+    ----------
+    value, low, high : float
+    metric : ndarray, shape (n_x, n_y)
+    plan : Coupling
+        The occupancy coupling under the maximising actions, which may differ from pair to pair of states.
+    """
+
+    value: float
+    low: float
+    high: float
+    metric: Floats
+    plan: Coupling
+
+
 def solve(game: Game, *, threads: int | None = None, max_sweeps: int = 1000) -> StrategySolution:
     """Solve exactly; the bounds are tight up to rounding."""
+    return _solved(game, threads, max_sweeps)[0]
+
+
+def solve_start(game: Game, *, threads: int | None = None, max_sweeps: int = 1000) -> StartSolution:
+    """Solve exactly, then couple the initial distributions by the metric."""
+    solution, last = _solved(game, threads, max_sweeps)
+    first, second, index = state_pairs(game)
+    kernel, start = chosen_rows(last.sweep, last.actions), last.sweep.kernel()[1][: len(first)]
+    low, high = (1.0 - game.discount) * last.improvement.low[-1], (1.0 - game.discount) * last.improvement.high[-1]
+    slack = rounding(last.U)
+    low, high = last.scale * (low + last.residual[0] - slack), last.scale * (high + last.residual[1] + slack)
+    low, high = max(low, 0.0), min(high, last.scale)
+    value = float(np.clip(last.scale * (1.0 - game.discount) * last.improvement.value[-1], low, high))
+    if game.same and np.array_equal(first[start > 0], second[start > 0]):
+        value = low = high = 0.0
+    pairs = Pairs(first.astype(np.int32), second.astype(np.int32), index)
+    law = discounted_occupancy(kernel, start, game.discount)
+    plan = coupling_of((len(game.rewards_x), len(game.rewards_y)), pairs, kernel, law, start)
+    return StartSolution(value, float(low), float(high), solution.metric, plan)
+
+
+class _Last(NamedTuple):
+    """The state in which strategy iteration ended, for rewards divided by `scale`."""
+
+    U: Floats
+    actions: NDArray[np.int64]
+    sweep: Sweep
+    improvement: Improvement
+    residual: tuple[float, float]
+    scale: float
+
+
+def _solved(game: Game, threads: int | None, max_sweeps: int) -> tuple[StrategySolution, _Last]:
     first, second, index = state_pairs(game)
     with np.errstate(over="ignore"):
         cost = np.abs(game.rewards_x[first] - game.rewards_y[second])
     scale = scale_of(cost)
-    U, cost, improvement = _iterate(game, _sweep(game, first, second, index, threads), cost / scale, max_sweeps)
+    cost /= scale
+    sweep = _sweep(game, first, second, index, threads)
+    U, actions, improvement = _iterate(game, sweep, cost, max_sweeps)
     least = _values(game.discount, cost, improvement.low).max(axis=1) - U
     most = _values(game.discount, cost, improvement.high).max(axis=1) - U
-    return settled(game, U, (float(least.min()), float(most.max())), scale)
+    residual = float(least.min()), float(most.max())
+    return settled(game, U, residual, scale), _Last(U, actions, sweep, improvement, residual, scale)
 
 
 def scale_of(cost: Floats) -> float:
@@ -155,8 +213,8 @@ def _sweep(
     return Sweep(rows, Pairs(x, y, index), threads)
 
 
-def _iterate(game: Game, sweep: Sweep, cost: Floats, max_sweeps: int) -> tuple[Floats, Floats, Improvement]:
-    """Strategy iteration; returns U on the pairs of states, the cost and the last sweep, made against U."""
+def _iterate(game: Game, sweep: Sweep, cost: Floats, max_sweeps: int) -> tuple[Floats, NDArray[np.int64], Improvement]:
+    """Strategy iteration; returns U on the pairs of states, the actions and the last sweep, made against U."""
     index, pairs = sweep.pairs.index, np.arange(len(cost))
     U = cost.max(axis=1)
     # The action with the largest immediate difference is a good first choice.
@@ -171,11 +229,11 @@ def _iterate(game: Game, sweep: Sweep, cost: Floats, max_sweeps: int) -> tuple[F
             # A change within rounding would let the actions alternate.
             better = values.max(axis=1) > current + tolerance
             if not better.any():
-                return U, cost, improvement
+                return U, actions, improvement
             actions = np.where(better, values.argmax(axis=1), actions)
         U = discounted_value(chosen_rows(sweep, actions), cost[pairs, actions], game.discount, U)
     warn(Note("not-solved", "max_sweeps", sweeps=max_sweeps), ConvergenceWarning)
-    return U, cost, sweep.improve(U[index])
+    return U, actions, sweep.improve(U[index])
 
 
 def _values(discount: float, cost: Floats, transport: Floats) -> Floats:

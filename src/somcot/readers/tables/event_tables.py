@@ -40,6 +40,7 @@ def from_table(
     top: int | None = None,
     other: Hashable = "other",
     initial: Hashable | ArrayLike | Mapping[Hashable, float] | None = None,
+    keep_times: bool = False,
     format: str | None = None,  # noqa: A002
     encoding: str = "utf-8",
     delimiter: str | None = None,
@@ -97,6 +98,8 @@ def from_table(
         Label of the merged remaining states.
     initial : label, mapping, array_like or "stationary", optional
         The initial distribution, as for `Samples.from_trajectories`; by default from the first rows of the sequences.
+    keep_times : bool
+        Keep the times of the rows (their numbers, without a column of times) in ``samples.times``, for `Monitor`.
     format, encoding, delimiter : str, optional
         Format of a file, if its extension does not tell.
     time_format : str, optional
@@ -134,7 +137,7 @@ def from_table(
     >>> from_table(visits, sequence="user", time="ts", state="page", end="left").counts().tolist()
     [[0, 0, 1, 1], [2, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0]]
     """
-    options = TableOptions(terminated, end, gap, missing, tidy, top, other, initial)
+    options = TableOptions(terminated, end, gap, missing, tidy, top, other, initial, keep_times)
     check_binning(binning)
     files = {"encoding": encoding, "delimiter": delimiter, "table": table, "query": query, "wide": wide}
     with open_table(data, format=format, **files) as rows:
@@ -159,6 +162,7 @@ def from_xes(
     top: int | None = None,
     other: Hashable = "other",
     initial: Hashable | ArrayLike | Mapping[Hashable, float] | None = None,
+    keep_times: bool = False,
     format: str | None = None,  # noqa: A002
     attributes: Sequence[str] = (),
 ) -> Samples:
@@ -180,7 +184,7 @@ def from_xes(
         Which events to keep, by their ``lifecycle:transition``, case-insensitive: "complete" by default, since one
         activity is often several events (schedule, start, complete); events without a transition are kept; "all" keeps
         all. The default is "all" if the transition is part of the state.
-    reward, terminated, end, gap, missing, tidy, top, other, initial, format, attributes
+    reward, terminated, end, gap, missing, tidy, top, other, initial, keep_times, format, attributes
         As for `from_table`.
 
     Examples
@@ -193,7 +197,7 @@ def from_xes(
     >>> from_xes(file, end="closed").states
     ('order', 'pay', 'closed')
     """
-    options = TableOptions(terminated, end, gap, missing, tidy, top, other, initial)
+    options = TableOptions(terminated, end, gap, missing, tidy, top, other, initial, keep_times)
     transition: object = lifecycle
     if transition is not None and (not isinstance(transition, str) or not transition):
         raise TypeError(f"lifecycle: found {lifecycle!r}, expected a transition such as 'complete', or 'all'")

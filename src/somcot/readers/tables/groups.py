@@ -89,8 +89,8 @@ def split_table(data: object, by: str, *, least: int = LEAST, **options: Any) ->
     by : str
         The column that identifies processes; in event logs, for example ``case:NAME``. Or a period: "day", "week"
         (starting on Monday), "month", "weekday" or "hour" of the times in the column `time`, in UTC if they have a
-        time zone. A column of that name takes precedence. A sequence is split where the group of its rows changes, and
-        a note says how often.
+        time zone. A column of that name takes precedence. A sequence is split where the column changes, and a note says
+        how often; it belongs to the period in which it starts.
     least : int
         Groups with fewer transitions are left out, with a `DataWarning` that lists them.
     **options
@@ -108,6 +108,11 @@ def split_table(data: object, by: str, *, least: int = LEAST, **options: Any) ->
     ...                                                               least=1).items()}
     {1: 1, 2: 2}
     """
+    return _split(data, by, whole=False, least=least, **options)
+
+
+def _split(data: object, by: str, *, whole: bool, least: int, **options: Any) -> dict[Hashable, Samples]:
+    """The groups of a table; with `whole`, sequences belong to the group of their first row, as for periods."""
     if not isinstance(by, str):
         raise TypeError(f"by: found {by!r}, expected the name of a column, or {', '.join(map(repr, PERIODS))}")
     files = {name: options.pop(name) for name in FILE_OPTIONS if name in options}
@@ -139,7 +144,9 @@ def split_table(data: object, by: str, *, least: int = LEAST, **options: Any) ->
         times = extra or columns.time
         assert times is not None
         group, labels = _buckets(table.name, times, by)
-    return _parted(table.name, by, columns, (group, labels), table_options, binning, least)
+    # One long recording belongs to no period as a whole, so it is cut.
+    whole = (whole or period is not None) and (roles.sequence is not None or table_options.gap is not None)
+    return _parted(table.name, by, columns, (group, labels), table_options, binning, least, whole=whole)
 
 
 def _other(table: Table, by: str) -> str:
@@ -174,11 +181,13 @@ def _parted(
     options: TableOptions,
     binning: str,
     least: int,
+    *,
+    whole: bool,
 ) -> dict[Hashable, Samples]:
-    """The groups of the rows, on the states that any of them has."""
+    """The groups of the rows, on the states that any of them has; with `whole`, no sequence is cut."""
     codes, labels = groups
     try:
-        every, order = options.grouped(columns, codes, binning)
+        every, order = options.grouped(columns, None if whole else codes, binning, track=True)
     except ValueError as error:
         if isinstance(error.args[0], Note) and error.args[0].code == "no-step":
             raise _none_left(name, by, least) from None
@@ -253,7 +262,8 @@ def split_periods(
     data : path, frame or Arrow table
         As for `from_table`.
     by : str
-        A column, or a period: "day", "week" (starting on Monday), "month", "weekday" or "hour".
+        A column, or a period: "day", "week" (starting on Monday), "month", "weekday" or "hour". A sequence belongs to
+        the period in which it starts; a table without sequences is one, which is cut where a period ends.
     time : str, optional
         As for `from_table`.
     least : int
@@ -274,7 +284,7 @@ def split_periods(
     ...     {month: samples.n_transitions for month, samples in split_periods(log, "month", least=1).items()}
     {'2026-05': 2, '2026-06': 1}
     """
-    return split_table(data, by, time=time, least=least, **options)
+    return _split(data, by, whole=True, time=time, least=least, **options)
 
 
 def _time_column(table: Table, by: str, time: str | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,7 +20,7 @@ from somcot.readers.tables.columns import ColumnRoles, LabelColumn, RunColumn
 from somcot.readers.tables.numbers_and_times import FlagColumn, NumberColumn
 from somcot.readers.tables.state_labels import Bins, fit_edges, join_rare, note_spellings, tidy_labels
 from somcot.recorded.counts import Start
-from somcot.recorded.recording import check_end, insert_after
+from somcot.recorded.recording import EventTimes, check_end, insert_after
 from somcot.samples import Samples
 
 __all__ = [
@@ -176,6 +177,7 @@ class TableOptions:
     top: int | None = None
     other: Hashable = "other"
     initial: Start = None
+    keep_times: bool = False
 
     def __post_init__(self) -> None:
         if self.missing not in ("error", "cut"):
@@ -188,11 +190,13 @@ class TableOptions:
         """The rows as sequences, with all options applied."""
         return self.grouped(columns, None, binning)[0]
 
-    def grouped(self, columns: Columns, group: Array | None, binning: str = "quantile") -> tuple[Samples, Order]:
+    def grouped(
+        self, columns: Columns, group: Array | None, binning: str = "quantile", *, track: bool = False
+    ) -> tuple[Samples, Order]:
         """The rows as sequences, split where the group of a row changes; the order knows the rows of each."""
         codes, states = columns.states(binning)
         order = Order(columns)
-        samples = order.samples(codes, states, self, cut=group, track=bool(columns.more))
+        samples = order.samples(codes, states, self, cut=group, track=track or bool(columns.more))
         if columns.more:
             samples = replace(samples, episode_attributes=order.attributes())
         if self.tidy:
@@ -313,6 +317,7 @@ class Order:
         self._report_ties(codes)
         flags = None if self.columns.terminated is None else self._ordered(self.columns.terminated.finish()) > 0
         begins = self._split(check_gap(options.gap))
+        kept = self._moments_or_rows() if options.keep_times else None
         if self.columns.time is not None:
             self.columns.time.release()
         if flags is not None:
@@ -329,7 +334,7 @@ class Order:
             begins = begins | changed
         rewards = None if self.columns.reward is None else self._ordered(self.columns.reward.floats())
         numbers = (np.arange(self.n) if self.rows is None else self.rows) if track or cut is not None else None
-        rows = _OrderedRows(codes, begins, ended, rewards, numbers)
+        rows = _OrderedRows(codes, begins, ended, rewards, numbers, kept)
         if holes:
             rows = rows.without_missing()
         if options.end is not None:
@@ -343,8 +348,19 @@ class Order:
             self.first_rows = rows.numbers[starts[np.diff(starts, append=kind(len(rows.codes))) >= 2]]
         ends = rows.ended[np.append(starts[1:], kind(len(rows.codes))) - 1] if rows.ended.any() else False
         codes, rewards = rows.codes, rows.rewards
+        times = None if rows.moments is None else EventTimes(rows.moments, self._kind_of_times())
         del rows, begins, ended
-        return join(codes, starts, states, terminated=ends, rewards=rewards, source=self.source)
+        return join(codes, starts, states, terminated=ends, rewards=rewards, times=times, source=self.source)
+
+    def _moments_or_rows(self) -> Floats:
+        """The time of each row in order, or its number if the table has no times."""
+        values = np.arange(self.n) if self.columns.time is None else self._moments()
+        moments: Floats = (self._ordered(values) if self.columns.time is None else values).astype(np.float64)
+        return moments
+
+    def _kind_of_times(self) -> str:
+        column = self.columns.time
+        return "rows" if column is None else "dates" if column.holds_times else "numbers"
 
     def attributes(self) -> dict[str, Array]:
         """After `samples` with `track`: the attributes of each episode, from its first row; they must be constant."""
@@ -378,13 +394,14 @@ class Order:
 
 @dataclass(frozen=True)
 class _OrderedRows:
-    """Rows in order: states, beginnings of sequences, terminations, rewards, and numbers in the order of the file."""
+    """Rows in order: states, beginnings, terminations, rewards, numbers in the order of the file, and times."""
 
     codes: Array
     begins: NDArray[np.bool_]
     ended: NDArray[np.bool_]
     rewards: Floats | None
     numbers: Ints | None
+    moments: Floats | None = None
 
     def without_missing(self) -> _OrderedRows:
         """Remove rows without a state; the row after a removed one begins a sequence."""
@@ -393,16 +410,22 @@ class _OrderedRows:
         begins[1:] |= ~known[:-1]
         if not known.any():
             raise ValueError("missing: no row has a state, so no rows remain")
-        rewards = None if self.rewards is None else self.rewards[known]
-        numbers = None if self.numbers is None else self.numbers[known]
-        return _OrderedRows(self.codes[known], begins[known], self.ended[known], rewards, numbers)
+        parts: Any = (None if a is None else a[known] for a in (self.rewards, self.numbers, self.moments))
+        rewards, numbers, moments = parts
+        return _OrderedRows(self.codes[known], begins[known], self.ended[known], rewards, numbers, moments)
 
     def with_end(self, code: int) -> _OrderedRows:
         """Add a last row with this state wherever the process terminated."""
         where = np.flatnonzero(self.ended)
         ended = insert_after(np.zeros_like(self.ended), where, True)
         rewards = None if self.rewards is None else insert_after(self.rewards, where, np.nan)
-        numbers = None if self.numbers is None else np.insert(self.numbers, where + 1, self.numbers[where])
+        parts: Any = (None if a is None else np.insert(a, where + 1, a[where]) for a in (self.numbers, self.moments))
+        numbers, moments = parts
         return _OrderedRows(
-            insert_after(self.codes, where, code), insert_after(self.begins, where, False), ended, rewards, numbers
+            insert_after(self.codes, where, code),
+            insert_after(self.begins, where, False),
+            ended,
+            rewards,
+            numbers,
+            moments,
         )

@@ -30,6 +30,8 @@ def open_feed(
     follow: bool,
     skip: bool,
     delimiter: str | None,
+    columns: Sequence[str] = (),
+    note: Callable[[str], None] = print,
     format: str | None = None,  # noqa: A002
     **options: Any,
 ) -> Feed | TableFeed:
@@ -38,7 +40,10 @@ def open_feed(
     if source is None or (source.format in ("csv", "tsv") and not source.parts and not _is_packed(source)):
         if source is not None and source.stream is not None:
             source.stream.close()
-        return Feed(path, codes, keys, roles, place, states=states, follow=follow, skip=skip, delimiter=delimiter)
+        return Feed(
+            path, codes, keys, roles, place, states=states, follow=follow, skip=skip, delimiter=delimiter,
+            columns=columns, note=note,
+        )  # fmt: skip
     if follow:
         raise ValueError(f"{source.name}: only CSV files that are not compressed can be followed; leave out --follow")
     return TableFeed(source, codes, keys, roles, place, states=states, skip=skip, options=options)

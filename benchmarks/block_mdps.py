@@ -1,0 +1,245 @@
+"""Block MDPs: hidden states seen as noisy images of 12 x 12 pixels with a distractor, and what is known about them.
+
+`TUNED` were used while the recipe was made, by the benchmark's authors or before. `UNSEEN` were written down before
+anything was run on them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from somcot import mdp
+from somcot.plumbing.arrays import Floats, Ints
+
+__all__ = ["TUNED", "UNSEEN", "Block", "Recording", "collect", "make", "truth"]
+
+TUNED = ("room3", "garnet12", "line14", "ladder15")
+UNSEEN = ("torus16", "garnet18", "reset21", "door24", "carry18", "gears24")
+NOISE, BAR, HORIZON, SIZE = 0.4, 1.5, 60, 12
+
+
+class Block(NamedTuple):
+    """A hidden decision process, its templates and the policy that records it."""
+
+    transitions: Floats  # (n, m, n)
+    rewards: Floats  # (n, m)
+    reward_noise: float
+    templates: Floats  # (n, 12, 12)
+    policy: Floats  # (n, m)
+
+
+class Recording(NamedTuple):
+    """Steps of all episodes, one after the other, with the hidden states."""
+
+    observations: NDArray[np.float32]
+    actions: Ints
+    rewards: Floats
+    next_observations: NDArray[np.float32]
+    truncated: NDArray[np.bool_]
+    hidden: Ints
+    next_hidden: Ints
+
+
+def _grid(
+    rows: int, columns: int, slip: float, walls: frozenset[tuple[int, int]] = frozenset(), *, wrap: bool = False
+) -> Floats:
+    """Moves up, down, left, right; with probability `slip` one of the four at random."""
+    n = rows * columns
+    P = np.zeros((n, 4, n))
+    for s in range(n):
+        r, c = divmod(s, columns)
+        for a in range(4):
+            for b, (dr, dc) in enumerate([(-1, 0), (1, 0), (0, -1), (0, 1)]):
+                if wrap:
+                    t = (r + dr) % rows * columns + (c + dc) % columns
+                else:
+                    t = min(max(r + dr, 0), rows - 1) * columns + min(max(c + dc, 0), columns - 1)
+                t = s if (s, t) in walls or (t, s) in walls else t
+                P[s, a, t] += (1 - slip) * (a == b) + slip / 4
+    return P
+
+
+def _garnet(n: int, m: int, branching: int, rng: np.random.Generator) -> Floats:
+    P = np.zeros((n, m, n))
+    for s in range(n):
+        for a in range(m):
+            P[s, a, rng.choice(n, branching, replace=False)] = rng.dirichlet(np.ones(branching))
+    return P
+
+
+def _blocks(rows: int, columns: int, width: int, step: tuple[int, int]) -> Floats:
+    out = np.zeros((rows * columns, SIZE, SIZE))
+    for s in range(rows * columns):
+        r, c = divmod(s, columns)
+        out[s, step[0] * r : step[0] * r + width, step[1] * c : step[1] * c + width] = 1
+    return out
+
+
+def _masks(n: int, rng: np.random.Generator, k: int = 16) -> Floats:
+    out = np.zeros((n, SIZE * SIZE))
+    for s in range(n):
+        out[s, rng.choice(SIZE * SIZE, k, replace=False)] = 1
+    return out.reshape(n, SIZE, SIZE)
+
+
+def _uniform(n: int, m: int) -> Floats:
+    return np.full((n, m), 1.0 / m)
+
+
+def make(name: str) -> Block:
+    """A block MDP by name."""
+    rng = np.random.default_rng(sum(map(ord, name)))
+    makers = {
+        "room3": _room3, "garnet12": _garnet12, "line14": _line14, "ladder15": _ladder15, "torus16": _torus16,
+        "garnet18": _garnet18, "reset21": _reset21, "door24": _door24, "carry18": _carry18, "gears24": _gears24,
+    }  # fmt: skip
+    return makers[name](rng)
+
+
+# --- Used while the recipe was made
+
+
+def _room3(rng: np.random.Generator) -> Block:
+    R = np.zeros((9, 4))
+    R[8] = 1
+    return Block(_grid(3, 3, 0.15), R, 0.0, _blocks(3, 3, 4, (4, 4)), _uniform(9, 4))
+
+
+def _garnet12(rng: np.random.Generator) -> Block:
+    P = _garnet(12, 3, 3, rng)
+    R = np.repeat(rng.random((12, 1)) * (rng.random((12, 1)) < 0.4), 3, 1)
+    return Block(P, R, 0.0, _masks(12, rng), _uniform(12, 3))
+
+
+def _line(n: int, wrong: float) -> Floats:
+    P = np.zeros((n, 2, n))
+    for x in range(n):
+        for a, d in enumerate((-1, 1)):
+            for e, p in ((d, 1 - wrong), (-d, wrong)):
+                P[x, a, min(max(x + e, 0), n - 1)] += p
+    return P
+
+
+def _line14(rng: np.random.Generator) -> Block:
+    R = np.zeros((14, 2))
+    R[13] = 1
+    return Block(_line(14, 0.15), R, 0.0, _masks(14, rng), _uniform(14, 2))
+
+
+def _ladder15(rng: np.random.Generator) -> Block:
+    """Climb, wait, or fall: the upper rungs and the reward are rarely seen."""
+    P, R = np.zeros((15, 3, 15)), np.zeros((15, 3))
+    R[14] = 1
+    for x in range(15):
+        P[x, 0, min(x + 1, 14)] += 0.9
+        P[x, 0, 0] += 0.1
+        P[x, 1, x] += 0.5
+        P[x, 1, max(x - 1, 0)] += 0.5
+        P[x, 2, max(x - 3, 0)] += 1
+    return Block(P, R, 0.0, _masks(15, rng, 12), _uniform(15, 3))
+
+
+# --- Written down before anything was run on them
+
+
+def _torus16(rng: np.random.Generator) -> Block:
+    """A room without walls: whoever leaves on one side enters on the other. Two rewards; uniform policy."""
+    R = np.zeros((16, 4))
+    R[5], R[15] = 1, -0.4
+    return Block(_grid(4, 4, 0.2, wrap=True), R, 0.0, _blocks(4, 4, 3, (3, 3)), _uniform(16, 4))
+
+
+def _garnet18(rng: np.random.Generator) -> Block:
+    """Rewards depend on the action and are noisy; the policy prefers an action in each state."""
+    P = _garnet(18, 4, 2, rng)
+    R = rng.random((18, 4)) * (rng.random((18, 1)) < 0.35)
+    policy = 0.6 * np.eye(4)[rng.integers(4, size=18)] + 0.1
+    return Block(P, R, 0.1, _masks(18, rng), policy)
+
+
+def _reset21(rng: np.random.Generator) -> Block:
+    """A line of 21 with a button that leads back to its start; the policy mostly goes right, the end is rare."""
+    P = np.zeros((21, 3, 21))
+    P[:, :2] = _line(21, 0.1)
+    P[:, 2, 0] = 1
+    R = np.zeros((21, 3))
+    R[20] = 1
+    return Block(P, R, 0.0, _masks(21, rng, 14), np.tile([0.3, 0.6, 0.1], (21, 1)))
+
+
+def _door24(rng: np.random.Generator) -> Block:
+    """Two rooms of 4 x 3 with one door; the policy drifts to the right."""
+    walls = frozenset((6 * r + 2, 6 * r + 3) for r in (0, 1, 3))
+    R = np.zeros((24, 4))
+    R[23], R[0] = 1, 0.3
+    return Block(_grid(4, 6, 0.15, walls), R, 0.0, _blocks(4, 6, 2, (3, 2)), np.tile([0.2, 0.2, 0.2, 0.4], (24, 1)))
+
+
+def _carry18(rng: np.random.Generator) -> Block:
+    """A room of 3 x 3: what is grabbed in one corner is worth something in the other; uniform policy."""
+    move = _grid(3, 3, 0.1)
+    P, R = np.zeros((18, 5, 18)), np.zeros((18, 5))
+    for load in (0, 1):
+        P[9 * load : 9 * load + 9, :4, 9 * load : 9 * load + 9] = move
+        for s in range(9):
+            after = 1 if s == 0 else 0 if (s == 8 and load) else load
+            P[9 * load + s, 4, 9 * after + s] = 1
+    R[17, 4] = 1
+    t = np.zeros((18, SIZE, SIZE))
+    t[:9] = t[9:] = _blocks(3, 3, 3, (3, 3))
+    t[9:, 9:12, 9:12] = 1
+    return Block(P, R, 0.0, t, _uniform(18, 5))
+
+
+def _gears24(rng: np.random.Generator) -> Block:
+    """Twelve phases and two gears: the fast one skips a phase; reward at phase 0, more in the slow gear."""
+    P, R = np.zeros((24, 2, 24)), np.zeros((24, 2))
+    for gear in (0, 1):
+        for phase in range(12):
+            P[12 * gear + phase, 0, 12 * gear + (phase + 1 + gear) % 12] += 0.9
+            P[12 * gear + phase, 0, 12 * gear + phase] += 0.1
+            P[12 * gear + phase, 1, 12 * (1 - gear) + phase] = 1
+    R[0], R[12] = 1, 0.4
+    return Block(P, R, 0.0, _masks(24, rng, 14), np.tile([0.8, 0.2], (24, 1)))
+
+
+# --- Data and truth
+
+
+def collect(name: str, n: int, seed: int) -> Recording:
+    """About n steps in episodes of 60 that start anywhere; the bar wanders on its own."""
+    block = make(name)
+    rng = np.random.default_rng([seed, sum(map(ord, name))])
+    N, m = block.rewards.shape
+    episodes = n // HORIZON + 1
+    next_law, action_law = block.transitions.cumsum(-1), block.policy.cumsum(-1)
+    s = rng.integers(N, size=episodes)
+    hidden, actions, rewards = [s], [], []
+    for _ in range(HORIZON):
+        a = np.minimum((action_law[s] < rng.random(episodes)[:, None]).sum(1), m - 1)
+        t = np.minimum((next_law[s, a] < rng.random(episodes)[:, None]).sum(1), N - 1)
+        rewards.append(block.rewards[s, a] + block.reward_noise * rng.normal(size=episodes))
+        actions.append(a)
+        hidden.append(t)
+        s = t
+    L = np.array(hidden).T
+    walk = np.c_[np.zeros(episodes), rng.integers(-1, 2, size=(episodes, HORIZON)).cumsum(1)]
+    bar = (rng.integers(SIZE, size=(episodes, 1)) + walk).astype(int) % SIZE
+    seen = block.templates[L].astype(np.float32) + NOISE * rng.normal(size=(*L.shape, SIZE, SIZE)).astype(np.float32)
+    seen += np.float32(BAR) * (np.arange(SIZE)[None, None, None, :] == bar[:, :, None, None])
+    last = np.tile(np.arange(HORIZON) == HORIZON - 1, episodes)
+    return Recording(
+        seen[:, :-1].reshape(-1, SIZE, SIZE), np.array(actions).T.ravel(), np.array(rewards).T.ravel(),
+        seen[:, 1:].reshape(-1, SIZE, SIZE), last, L[:, :-1].ravel(), L[:, 1:].ravel(),
+    )  # fmt: skip
+
+
+def truth(name: str, discount: float) -> Floats:
+    """The exact metric of the hidden states under the recording policy."""
+    block = make(name)
+    P = np.einsum("sa,sat->st", block.policy, block.transitions)
+    r = (block.policy * block.rewards).sum(1)
+    return mdp.metric(mdp.MDP(P[:, None], r[:, None]), discount=discount, threads=1)

@@ -1,0 +1,191 @@
+"""Decision processes of which statistical claims are made: written down before anything was run on them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from somcot.mdp import MDP, RecordedMDP
+from somcot.plumbing.arrays import Floats
+
+__all__ = ["DISTANCES", "TRANSFERS", "DistanceFamily", "TransferFamily", "garnet", "lake", "record", "recorded_pair"]
+
+HOLES = "SFFFFHFHFFFHHFFG"
+MOVES = [(0, -1), (1, 0), (0, 1), (-1, 0)]
+
+
+def garnet(n: int, n_actions: int, branching: int, rng: np.random.Generator) -> Floats:
+    """A random decision process: each action leads to `branching` states."""
+    P = np.zeros((n, n_actions, n))
+    for s in range(n):
+        for a in range(n_actions):
+            P[s, a, rng.choice(n, branching, replace=False)] = rng.dirichlet(np.ones(branching))
+    return P
+
+
+def lake(success: float) -> tuple[MDP, Floats]:
+    """FrozenLake 4 x 4 where an action succeeds with this probability, and the reward of each step, (s, a, t)."""
+    n = 16
+    P, R = np.zeros((n + 1, 4, n + 1)), np.zeros((n + 1, 4, n + 1))
+    P[n, :, n] = 1.0
+    for s in range(n):
+        for a in range(4):
+            if HOLES[s] in "HG":
+                P[s, a, n] = 1.0
+                continue
+            for b, p in ((a, success), ((a - 1) % 4, (1 - success) / 2), ((a + 1) % 4, (1 - success) / 2)):
+                r, c = divmod(s, 4)
+                t = min(max(r + MOVES[b][0], 0), 3) * 4 + min(max(c + MOVES[b][1], 0), 3)
+                P[s, a, n if HOLES[t] in "HG" else t] += p
+                R[s, a, n] += p * (HOLES[t] == "G")
+    ends = P[:n, :, n]
+    R[:n, :, n] = np.divide(R[:n, :, n], ends, out=np.zeros_like(ends), where=ends > 0)
+    return MDP(P, (P * R).sum(axis=2), states=[*range(n), "terminated"]), R
+
+
+def record(
+    process: MDP,
+    n: int,
+    rng: np.random.Generator,
+    *,
+    length: int = 20,
+    noise: float = 0.0,
+    outcome: Floats | None = None,
+    starts: Floats | None = None,
+    behaviour: Floats | None = None,
+) -> RecordedMDP:
+    """At least n steps in episodes of at most `length` steps, under random actions or a behaviour policy.
+
+    `outcome` has the reward of each (s, a, t) instead of the mean of (s, a): 0 or 1 with that mean where it is between.
+    """
+    cumulative = process.transitions.cumsum(axis=2)
+    end = process.states.index("terminated") if "terminated" in process.states else -1
+    N, A = process.n_states, process.n_actions
+    law = process.initial if starts is None else starts
+    columns: list[list[Floats]] = [[] for _ in range(6)]
+    total, width = 0, max(n // length // 4, 1)
+    while total < n:
+        s = rng.choice(N, width, p=law)
+        alive = np.ones(width, np.bool_)
+        for step in range(length):
+            at = np.flatnonzero(alive)
+            if not len(at):
+                break
+            if behaviour is None:
+                a = rng.integers(A, size=len(at))
+            else:
+                a = (behaviour[s[at]].cumsum(axis=1) < rng.random(len(at))[:, None]).sum(axis=1).clip(0, A - 1)
+            t = (cumulative[s[at], a] < rng.random(len(at))[:, None]).sum(axis=1).clip(0, N - 1)
+            r = process.rewards[s[at], a] if outcome is None else outcome[s[at], a, t]
+            if outcome is not None:
+                r = np.where((r > 0) & (r < 1), rng.random(len(at)) < r, r)
+            ended = t == end
+            for part, values in zip(
+                columns,
+                (at + total, s[at], a, r + noise * rng.normal(size=len(at)), t, ended),
+                strict=True,
+            ):
+                part.append(values)
+            s[at] = t
+            alive[at[ended]] = False
+            if step == length - 1:
+                break
+        total += sum(len(part) for part in columns[0]) - total
+    joined: list[Any] = [np.concatenate(part) for part in columns]
+    episode, s, a, r, t, ended = joined
+    # Steps of one episode after each other; the number of a run is unique because `total` grows.
+    order = np.lexsort((np.arange(len(episode)), episode))
+    last = np.append(episode[order][1:] != episode[order][:-1], True)
+    flags = ended[order].astype(np.bool_)
+    return RecordedMDP.from_transitions(
+        s[order].astype(int), a[order].astype(int), r[order], np.where(flags, 0, t[order]).astype(int),
+        terminated=flags if end >= 0 else None, truncated=last & ~flags,
+        initial=law if flags.any() or end < 0 else law[:-1], n_states=N - (end >= 0), n_actions=A,
+    )  # fmt: skip
+
+
+class DistanceFamily(NamedTuple):
+    """Two processes and how much of them is recorded; see `recorded_pair`."""
+
+    name: str
+    kind: str  # garnet, lake or cliff
+    shape: tuple[int, int, int]  # states, actions, branching
+    change: str  # same, every, one, rewards, slip, known, policy
+    n: int  # steps of each side
+    noise: float = 0.0
+
+
+# The first four have the shape on which the rules were compared; the others do not.
+DISTANCES = (
+    DistanceFamily("Garnet 8 x 2, same, 1,000", "garnet", (8, 2, 3), "same", 1000),
+    DistanceFamily("Garnet 8 x 2, every row moved, 1,000", "garnet", (8, 2, 3), "every", 1000),
+    DistanceFamily("Garnet 8 x 2, one state moved, 5,000", "garnet", (8, 2, 3), "one", 5000),
+    DistanceFamily("Garnet 8 x 2, every row, one side known, 1,000", "garnet", (8, 2, 3), "known", 1000),
+    DistanceFamily("Garnet 20 x 3, same, 5,000", "garnet", (20, 3, 4), "same", 5000),
+    DistanceFamily("Garnet 20 x 3, every row, 5,000", "garnet", (20, 3, 4), "every", 5000),
+    DistanceFamily("Garnet 5 x 4, one state, noisy rewards, 2,000", "garnet", (5, 4, 2), "one", 2000, 0.3),
+    DistanceFamily("Garnet 6 x 2, noisy rewards of two pairs, 2,000", "garnet", (6, 2, 3), "rewards", 2000, 0.3),
+    DistanceFamily("Garnet 10 x 3 under a policy, every row, 2,000", "garnet", (10, 3, 3), "policy", 2000),
+    DistanceFamily("FrozenLake, same, 5,000", "lake", (17, 4, 3), "same", 5000),
+    DistanceFamily("FrozenLake 1/3 and 1/2, 5,000", "lake", (17, 4, 3), "slip", 5000),
+    DistanceFamily("CliffWalking with slips, same, 20,000", "cliff", (49, 4, 3), "same", 20_000),
+    DistanceFamily("CliffWalking, slips against none, 20,000", "cliff", (49, 4, 3), "slip", 20_000),
+)
+
+
+def recorded_pair(family: DistanceFamily, rng: np.random.Generator) -> tuple[MDP, MDP, MDP, MDP, Floats | None]:
+    """Both true processes, what is known of them, and the policy or None."""
+    if family.kind == "lake":
+        (x, R), (y, S) = lake(1 / 3), lake(1 / 3 if family.change == "same" else 0.5)
+        return (
+            x,
+            y,
+            record(x, family.n, rng, outcome=R, length=100),
+            record(y, family.n, rng, outcome=S, length=100),
+            None,
+        )
+    if family.kind == "cliff":
+        from somcot.readers import from_tabular
+
+        x = from_tabular("CliffWalking-v1", env_options={"is_slippery": True})
+        y = from_tabular("CliffWalking-v1", env_options={"is_slippery": family.change == "same"})
+        return x, y, record(x, family.n, rng, length=100), record(y, family.n, rng, length=100), None
+    n, m, branching = family.shape
+    P, R = garnet(n, m, branching, rng), rng.random((n, m))
+    Q, S = P.copy(), R.copy()
+    if family.change in ("every", "known", "policy"):
+        Q = 0.8 * P + 0.2 * garnet(n, m, branching, rng)
+    elif family.change == "one":
+        Q[0] = 0.2 * P[0] + 0.8 * garnet(n, m, branching, rng)[0]
+    elif family.change == "rewards":
+        S[:2, 0] += 0.3
+    x, y = MDP(P, R), MDP(Q, S)
+    policy = rng.dirichlet(np.ones(m), size=n) if family.change == "policy" else None
+    known = x if family.change == "known" else record(x, family.n, rng, noise=family.noise)
+    return x, y, known, record(y, family.n, rng, noise=family.noise), policy
+
+
+class TransferFamily(NamedTuple):
+    """A model, the real process, and how many steps of it were recorded."""
+
+    name: str
+    kind: str  # garnet, lake or taxi
+    model: float  # share of another Garnet in the model; probability of success in the model's lake
+    real: float  # probability of success on the real lake
+    n: int
+    fitted: bool = False  # the policy is fitted to the recording, with holdout=0.5
+
+
+TRANSFERS = (
+    TransferFamily("Garnet, 10 % wrong, 1,000", "garnet", 0.1, 0, 1000),
+    TransferFamily("Garnet, 40 % wrong, 1,000", "garnet", 0.4, 0, 1000),
+    TransferFamily("Garnet, 40 % wrong, 5,000", "garnet", 0.4, 0, 5000),
+    TransferFamily("Garnet, right, 5,000", "garnet", 0.0, 0, 5000),
+    TransferFamily("Garnet, 40 % wrong, policy fitted with holdout, 5,000", "garnet", 0.4, 0, 5000, True),
+    TransferFamily("lake 1/3 for 1/2, 2,000", "lake", 1 / 3, 0.5, 2000),
+    TransferFamily("lake 0.8 for 1/3, 5,000", "lake", 0.8, 1 / 3, 5000),
+    TransferFamily("lake 0.8 for 1/3, 20,000", "lake", 0.8, 1 / 3, 20_000),
+    TransferFamily("Taxi dry for rain, 20,000", "taxi", 0, 0, 20_000),
+    TransferFamily("Taxi dry for rain, 100,000", "taxi", 0, 0, 100_000),
+)

@@ -1,0 +1,383 @@
+"""The distance between two decision processes, known or recorded, from their initial distributions.
+
+Recorded rows, one for each state and action, are noisy, which makes the distance of the counted tables too large. Rows
+that the data cannot distinguish are pooled (`somcot.inference.pooling`); mean rewards likewise, by a test of their own.
+
+The interval inverts a test along the path from equal processes (t = 0) over the pooled (t = 1) to the counted ones
+(t = 2): for each t, processes are drawn with the recorded numbers of visits, and their counted distances have mean m(t)
+and standard deviation s(t). The ends are the distances at those t where the observed one is z standard deviations above
+or below m(t). Steps are taken as independent given state and action, which is what a decision process means.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from somcot.chains import Support
+from somcot.couplings import Residuals
+from somcot.mdp.distances import with_actions_of
+from somcot.mdp.process import MDP, check_mdp, policy_law
+from somcot.mdp.recorded import END, RecordedMDP
+from somcot.plumbing.arrays import Bools, Floats, Ints
+from somcot.plumbing.checks import check_confidence, check_discount, check_rng
+from somcot.plumbing.memory import require
+from somcot.plumbing.notes import Note, Share
+from somcot.result import Bounds, ConfidenceInterval, Details, Result, Status
+
+__all__ = ["distance"]
+
+_LARGEST = 1e6  # chi-squared of an outcome that the known side excludes
+_DRAWS = 20  # at each of the three points of the path
+_PATH = (0.0, 1.0, 2.0)
+
+
+def distance(
+    x: MDP,
+    y: MDP,
+    *,
+    discount: float,
+    policy: Any = None,
+    confidence: float | None = None,
+    rng: int | np.random.Generator | None = None,
+    threads: int | None = None,
+) -> Result:
+    """Distance between two decision processes from their initial distributions.
+
+    The metric of `mdp.metric`, coupled over the initial distributions: the largest over all actions, or under a policy.
+    For recorded processes it is estimated: rows that the data cannot distinguish are pooled, which removes most of the
+    bias of the counted tables.
+
+    Parameters
+    ----------
+    x, y : MDP or RecordedMDP
+        Processes with the same actions, in any order. States are matched by their labels. An action that one side never
+        tried in a state is taken to do what it does on the other side.
+    discount : float
+        Strictly between 0 and 1.
+    policy : array_like, shape (n,) or (n, n_actions), optional
+        An action, or the probability of each action, for each state of `x`. By default the largest distance over all
+        actions, which bounds the difference of the optimal values by ``distance / (1 - discount)``.
+    confidence : float, optional
+        Level of a confidence interval for recorded processes, such as 0.9. It takes 62 solves instead of two.
+    rng : None, int or numpy.random.Generator
+        Seed of the draws behind the interval; None uses a fixed seed.
+    threads : int, optional
+        By default one per core; the result does not depend on it.
+
+    Returns
+    -------
+    Result
+        With ``plugin``, the distance of the counted tables. The encoder, the decoder and the coupling are under the
+        actions that attain the maximum, which may differ from pair to pair of states.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from somcot import mdp
+    >>> calm = mdp.MDP([[[0.9, 0.1], [0.1, 0.9]], [[0.9, 0.1], [0.1, 0.9]]], [[0, 0], [1, 1]])
+    >>> windy = mdp.MDP([[[0.9, 0.1], [0.3, 0.7]], [[0.9, 0.1], [0.3, 0.7]]], [[0, 0], [1, 1]])
+    >>> round(mdp.distance(calm, windy, discount=0.9).distance, 6)
+    0.18
+    >>> rng = np.random.default_rng(0)
+    >>> s, a, u = rng.integers(2, size=2000), rng.integers(2, size=2000), rng.random(2000)
+    >>> steps = mdp.RecordedMDP.from_transitions(s, a, s * 1.0, (u < windy.transitions[s, a, 1]) * 1, initial=0)
+    >>> result = mdp.distance(calm, steps, discount=0.9, confidence=0.9)
+    >>> result.confidence_interval.low < 0.18 < result.confidence_interval.high
+    True
+    """
+    began = time.perf_counter()
+    check_confidence(confidence)
+    discount = check_discount(discount)
+    y = with_actions_of(check_mdp("x", x), check_mdp("y", y))
+    sizes = [side.n_transitions if isinstance(side, RecordedMDP) else 0 for side in (x, y)]
+    pair = _Pair.of(x, y, _policy(x, y, policy), discount, threads)
+    counted = pair.solve(*pair.tables)
+    if not any(sizes):
+        return _result(pair, counted, began, message="strategy iteration")
+    pooled = min(pair.solve(*pair.between(1.0)).value, counted.value)
+    interval = None
+    if confidence is not None:
+        low, high = pair.interval(counted.value, pooled, float(confidence), check_rng(0 if rng is None else rng))
+        interval = ConfidenceInterval(low, high, float(confidence))
+    lone = [Share(int(side.missing.sum()), len(side.missing)) for side in (pair.x, pair.y)]
+    notes = tuple(Note("untried-pairs", name, share=share) for name, share in zip("xy", lone, strict=True) if share[0])
+    message = "rows that the data cannot distinguish are pooled"
+    return _result(pair, counted, began, message=message, distance=pooled, method="auto", samples=(sizes[0], sizes[1]),
+                   plugin=counted.value, confidence_interval=interval, notes=notes)  # fmt: skip
+
+
+class _Tables(NamedTuple):
+    """The law of the next state for each (state, action), the initial distribution last, and mean rewards."""
+
+    law: Floats  # (n_states * n_actions + 1, n_states)
+    reward: Floats  # (n_states * n_actions,)
+
+
+class _Side(NamedTuple):
+    """One process on the union of states.
+
+    Attributes
+    ----------
+    tables : _Tables
+        Rows without data hold the process in place and earn nothing.
+    counts : ndarray, shape (n_rows + 1, n_states)
+        0 for known rows.
+    variance : ndarray, shape (n_rows,)
+        Variance of a single reward.
+    known : ndarray of bool, shape (n_rows + 1,)
+        Rows without sampling error.
+    """
+
+    tables: _Tables
+    counts: Floats
+    variance: Floats
+    known: Bools
+
+    @classmethod
+    def of(cls, process: MDP, place: Ints, n: int) -> _Side:
+        """A process on n states; states that it does not have are known and absorbing."""
+        m = process.n_actions
+        at = (place[:, None] * m + np.arange(m)).ravel()
+        law, reward, known = np.zeros((n * m + 1, n)), np.zeros(n * m), np.ones(n * m + 1, np.bool_)
+        law[np.arange(n * m), np.arange(n * m) // m] = 1.0
+        law[-1, place] = process.initial
+        counts, variance = np.zeros_like(law), np.zeros(n * m)
+        if not isinstance(process, RecordedMDP):
+            law[np.ix_(at, place)] = process.transitions.reshape(len(at), -1)
+            reward[at] = process.rewards.ravel()
+            return cls(_Tables(law, reward), counts, variance, known)
+        known[at] = np.repeat(process.absorbing, m)
+        known[-1] = process.start_known
+        entries = process.outcomes
+        counts[at[entries.rows], place[entries.columns]] = entries.number
+        variance[at], reward[at] = process.reward_variances.ravel(), process.rewards.ravel()
+        if not process.start_known:
+            counts[-1, place] = process.initial * process.n_episodes
+        tried = counts.sum(axis=1) > 0
+        law[tried] = counts[tried] / counts[tried].sum(axis=1, keepdims=True)
+        return cls(_Tables(law, reward), counts, variance, known)
+
+    @property
+    def visits(self) -> Floats:
+        """Number of observations of each row."""
+        visits: Floats = self.counts.sum(axis=1)
+        return visits
+
+    @property
+    def missing(self) -> Bools:
+        """Rows that are neither known nor tried."""
+        none: Bools = (self.visits == 0) & ~self.known
+        return none
+
+    def filled_from(self, other: _Side) -> _Tables:
+        """Rows without data are those of the other side."""
+        take = self.missing & ~other.missing
+        law = np.where(take[:, None], other.tables.law, self.tables.law)
+        return _Tables(law, np.where(take[:-1], other.tables.reward, self.tables.reward))
+
+    def drawn(self, tables: _Tables, rng: np.random.Generator) -> _Tables:
+        """As many observations of each row as were recorded, of a process with these tables."""
+        visits = self.visits.astype(np.int64)
+        tried = (visits > 0) & ~self.known
+        law, reward = tables.law.copy(), tables.reward.copy()
+        shares = np.maximum(law[tried], 0.0)
+        law[tried] = rng.multinomial(visits[tried], shares / shares.sum(axis=1, keepdims=True)) / visits[tried, None]
+        rows = tried[:-1]
+        reward[rows] += rng.normal(size=int(rows.sum())) * np.sqrt(self.variance[rows] / visits[:-1][rows])
+        return _Tables(law, reward)
+
+
+class _Pair:
+    """Two processes on the union of their states, those of x first."""
+
+    def __init__(
+        self,
+        x: _Side,
+        y: _Side,
+        states: tuple[Hashable, ...],
+        policy: Floats | None,
+        discount: float,
+        threads: int | None,
+    ) -> None:
+        self.x, self.y, self.states, self.policy, self.discount, self.threads = x, y, states, policy, discount, threads
+
+    @classmethod
+    def of(cls, x: MDP, y: MDP, policy: Floats | None, discount: float, threads: int | None) -> _Pair:
+        states = (*x.states, *(label for label in y.states if label not in set(x.states)))
+        n, m = len(states), x.n_actions
+        require(48.0 * n * m * n, f"tables of {n} states and {m} actions", "merge states or compare smaller processes")
+        index = {label: i for i, label in enumerate(states)}
+        one, other = (_Side.of(side, np.array([index[label] for label in side.states]), n) for side in (x, y))
+        if policy is not None:
+            policy = np.vstack([policy, np.full((n - len(policy), m), 1.0 / m)])
+        return cls(one, other, states, policy, discount, threads)
+
+    @cached_property
+    def tables(self) -> tuple[_Tables, _Tables]:
+        """Both processes, as known or counted."""
+        return self.x.filled_from(self.y), self.y.filled_from(self.x)
+
+    def solve(self, one: _Tables, other: _Tables) -> Any:
+        """The exact distance of two processes."""
+        from somcot.solvers.strategy_iteration import Game, solve_start  # compiled code, loaded when used
+
+        n = len(self.states)
+        a, b = self._acting(one), self._acting(other)
+        one_reward, other_reward = (side.reward.reshape(n, -1) for side in (a, b))
+        game = Game(_support(a.law), _support(b.law), one_reward, other_reward, self.discount, False)
+        return solve_start(game, threads=self.threads)
+
+    def _acting(self, tables: _Tables) -> _Tables:
+        """Under a policy there is one action."""
+        if self.policy is None:
+            return tables
+        n, m = self.policy.shape
+        law = np.einsum("sa,sat->st", self.policy, tables.law[:-1].reshape(n, m, n))
+        reward = (self.policy * tables.reward.reshape(n, m)).sum(axis=1)
+        return _Tables(np.vstack([law, tables.law[-1:]]), reward)
+
+    # --- From equal over pooled to counted
+
+    def between(self, t: float) -> tuple[_Tables, _Tables]:
+        """Both processes on the path from equal (t = 0) over pooled (t = 1) to counted (t = 2)."""
+        rows, rewards = (t * h if t <= 1.0 else h + (t - 1.0) * (1.0 - h) for h in self.kept)
+        middle = self.middle
+
+        def pulled(tables: _Tables) -> _Tables:
+            law = middle.law + rows[:, None] * (tables.law - middle.law)
+            return _Tables(law, middle.reward + rewards * (tables.reward - middle.reward))
+
+        one, other = self.tables
+        return pulled(one), pulled(other)
+
+    @cached_property
+    def middle(self) -> _Tables:
+        """The mean of the two processes, row by row, weighted by visits; a known row is its own mean."""
+        (a, b), (n, m) = self.tables, (self.x.visits, self.y.visits)
+        share = np.where(self.x.known, 1.0, np.where(self.y.known, 0.0, n / np.maximum(n + m, 1.0)))
+        share[self.x.missing & self.y.missing] = 1.0
+        law = share[:, None] * a.law + (1.0 - share)[:, None] * b.law
+        return _Tables(law, share[:-1] * a.reward + (1.0 - share)[:-1] * b.reward)
+
+    @cached_property
+    def kept(self) -> tuple[Floats, Floats]:
+        """The share of the difference of each row, and of each mean reward, that is kept (empirical Bayes)."""
+        from somcot.inference.pooling import Homogeneity, kept_shares  # compiled code too
+
+        rows, rewards = (
+            kept_shares(Homogeneity(statistic, df.astype(np.float64), noise))[0]
+            for statistic, df, noise in (self._row_tests(), self._reward_tests())
+        )
+        return rows, rewards
+
+    def _row_tests(self) -> tuple[Floats, Ints, Floats]:
+        """Two-sample chi-squared of every row, times (N - 1) / N, or of one side where the other is known.
+
+        Degrees of freedom are 0 where there is no test; the noise is 1/n + 1/m.
+        """
+        n, m = self.x.visits, self.y.visits
+        both, N = self.x.counts + self.y.counts, np.maximum(n + m, 1.0)
+        T = np.zeros(len(n))
+        for side, visits in ((self.x, n), (self.y, m)):
+            expected = both * (visits / N)[:, None]
+            terms = np.divide((side.counts - expected) ** 2, expected, out=np.zeros_like(both), where=expected > 0)
+            T += terms.sum(axis=1)
+        T *= (N - 1.0) / N
+        df = np.where((n > 0) & (m > 0), (both > 0).sum(axis=1) - 1, 0)
+        noise = 1.0 / np.maximum(n, 1.0) + 1.0 / np.maximum(m, 1.0)
+        for known, side, visits in ((self.x, self.y, m), (self.y, self.x, n)):
+            alone = known.known & (visits > 0)
+            law = known.tables.law
+            expected = law * visits[:, None]
+            impossible = np.where(side.counts > 0, np.inf, 0.0)
+            terms = np.divide((side.counts - expected) ** 2, expected, out=impossible, where=expected > 0)
+            T = np.where(alone, np.minimum(terms.sum(axis=1), _LARGEST), T)
+            df = np.where(alone, ((law > 0) | (side.counts > 0)).sum(axis=1) - 1, df)
+            noise = np.where(alone, 1.0 / np.maximum(visits, 1.0), noise)
+        return np.where(df > 0, T, 0.0), df, np.where(df > 0, noise, 1.0)
+
+    def _reward_tests(self) -> tuple[Floats, Ints, Floats]:
+        """Squared differences of mean rewards over their variances; rewards without noise need no test."""
+        n, m = self.x.visits[:-1], self.y.visits[:-1]
+        variance = (n * self.x.variance + m * self.y.variance) / np.maximum(n + m, 1.0)
+        noise, tested = np.zeros(len(n)), np.ones(len(n), np.bool_)
+        for side, visits in ((self.x, n), (self.y, m)):
+            noise += np.where(side.known[:-1], 0.0, variance / np.maximum(visits, 1.0))
+            tested &= ~side.missing[:-1]
+        tested &= noise > 0
+        one, other = self.tables
+        T = np.divide((one.reward - other.reward) ** 2, noise, out=np.zeros(len(n)), where=tested)
+        return np.minimum(T, _LARGEST), tested.astype(np.int64), np.where(tested, noise, 1.0)
+
+    # --- The interval
+
+    def interval(
+        self, counted: float, pooled: float, confidence: float, rng: np.random.Generator
+    ) -> tuple[float, float]:
+        """The distances on the path whose counted distance is likely to be the one observed."""
+        from scipy.special import ndtri
+
+        z = float(ndtri(0.5 + 0.5 * confidence))
+        means, errors = [], []
+        for t in _PATH:
+            one, other = self.between(t)
+            draws = [self.solve(self.x.drawn(one, rng), self.y.drawn(other, rng)).value for _ in range(_DRAWS)]
+            means.append(np.mean(draws))
+            errors.append(np.std(draws, ddof=1))
+        # Where rows cannot be tested, processes pulled together need not be equal.
+        at = np.array([self.solve(*self.between(0.0)).value, pooled, counted])
+        m, s = np.array(means), np.array(errors)
+        low, high = _inverted(counted, m + z * s, at), _inverted(counted, m - z * s, at)
+        return min(low, pooled), max(low, high, pooled)
+
+
+def _inverted(observed: float, expected: Floats, distances: Floats) -> float:
+    """The distance where `observed` is expected on the path; linear between its points, and beyond the last."""
+    rising = np.maximum.accumulate(expected)
+    if observed >= rising[-1]:
+        return float(distances[-1] + observed - rising[-1])
+    if observed <= rising[0]:
+        return float(distances[0])
+    return float(np.interp(np.interp(observed, rising, _PATH), _PATH, distances))
+
+
+def _support(law: Floats) -> Support:
+    pattern = law > 0
+    indptr = np.append(0, np.cumsum(pattern.sum(axis=1))).astype(np.int64)
+    return Support(indptr, np.nonzero(pattern)[1].astype(np.int32), np.ascontiguousarray(law[pattern]))
+
+
+def _policy(x: MDP, y: MDP, policy: Any) -> Floats | None:
+    """The probability of each action in each state of x; in the end of episodes any action will do."""
+    if policy is None:
+        return None
+    law = policy_law(x, policy)
+    lone = [label for label in y.states if label not in set(x.states) and label != END]
+    if lone:
+        raise ValueError(
+            f"policy: it is for the states of x, and y has others, such as {lone[0]!r}; give both all states: "
+            "RecordedMDP.from_transitions(..., n_states=...)"
+        )
+    return law
+
+
+def _result(pair: _Pair, solution: Any, began: float, *, message: str, **more: Any) -> Result:
+    """A result with the coupling of the solution."""
+    values: dict[str, Any] = {"distance": solution.value, "method": "exact", **more}
+    notes = values.pop("notes", ())
+    law = solution.plan.state_law()
+    from somcot.solvers.result_builder import law_maps
+
+    details = Details(
+        bounds=Bounds(solution.low, solution.high), plan=solution.plan, state_law=law, maps=law_maps(law),
+        potential=solution.metric / (1.0 - pair.discount), residuals=Residuals(0.0, 0.0, 0.0), trace={}, notes=notes,
+    )  # fmt: skip
+    return Result(
+        status=Status.CONVERGED, message=message, discount=pair.discount, n_steps=0, states_x=pair.states,
+        states_y=pair.states, seconds=time.perf_counter() - began, details=details, **values,
+    )  # fmt: skip

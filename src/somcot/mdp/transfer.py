@@ -1,0 +1,246 @@
+"""From a model to the recorded process: how far the value of a policy may be off, and how much it may lose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from somcot.mdp.process import MDP, best, check_mdp, policy_law
+from somcot.mdp.recorded import RecordedMDP
+from somcot.mdp.value_bounds import Ends, Options, World, delta, occupancy, proved, stays
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.checks import check_number, check_rng
+from somcot.plumbing.html import SHOWN, Table, card
+from somcot.plumbing.records import view
+from somcot.plumbing.text import label_text
+
+__all__ = ["MoreData", "TransferBound", "ValueInterval", "transfer_bound"]
+
+
+class ValueInterval(NamedTuple):
+    """The value of the policy in the recorded process: an estimate and the ends of its interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+class MoreData(NamedTuple):
+    """An action in a state, how often it was tried, and its share of the uncertainty of the value."""
+
+    state: Hashable
+    action: Hashable
+    visits: int
+    share: float
+
+
+@dataclass(frozen=True, eq=False)
+class TransferBound:
+    """What is known about a policy of a model when it acts in the recorded process.
+
+    Values are expected sums of discounted rewards from the initial distribution.
+
+    Attributes
+    ----------
+    value_model : float
+        Value of the policy in the model.
+    value_recorded : ValueInterval
+        Its value in the recorded process: estimate, low, high.
+    value_error : float
+        Upper bound of the difference between the two.
+    policy_loss : float
+        Upper bound of the value that a better policy would add in the recorded process.
+    confidence : float
+        How often such statements hold.
+    unvisited : float
+        Share of the policy's visits, discounted, that go to actions never tried in the recording.
+    proved : bool
+        Whether the bounds hold for every number of steps (``method="proved"``), not for large ones only.
+    policy : tuple
+        The policy: an action for each state, or probabilities.
+    largest_contributions : tuple of MoreData
+        Where more data would help most: actions with the largest share of the variance of the value.
+    """
+
+    value_model: float
+    value_recorded: ValueInterval
+    value_error: float
+    policy_loss: float
+    confidence: float
+    unvisited: float
+    proved: bool
+    policy: tuple[Any, ...]
+    largest_contributions: tuple[MoreData, ...]
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the value in the model, the interval of the value in the recorded process, and where to record more."""
+        return view("transfer.plot")(self, ax=ax)
+
+    def __repr__(self) -> str:
+        low, high = self.value_recorded[1:]
+        return (
+            f"TransferBound(model {self.value_model:.4g}, recorded {self.value_recorded.estimate:.4g} in "
+            f"[{low:.4g}, {high:.4g}], value error <= {self.value_error:.3g}, policy loss <= {self.policy_loss:.3g}, "
+            f"{100 * self.confidence:g} %{', proved' if self.proved else ', large samples'})"
+        )
+
+    def _repr_html_(self) -> str:
+        kind = "proved" if self.proved else "for large samples"
+        facts = [
+            ("value in the model", f"{self.value_model:.4g}"),
+            ("value in the recorded process", "{:.4g} in [{:.4g}, {:.4g}]".format(*self.value_recorded)),
+            ("value error", f"at most {self.value_error:.4g}"),
+            ("policy loss", f"at most {self.policy_loss:.4g}"),
+            ("visits to actions never tried", f"{100 * self.unvisited:.3g} %"),
+        ]
+        rows = [
+            (label_text(row.state, 40), label_text(row.action, 20), f"{row.visits:,}", f"{100 * row.share:.1f} %")
+            for row in self.largest_contributions[:SHOWN]
+        ]
+        head = ("state", "action", "tried", "share of the variance")
+        return card("TransferBound", facts, Table(head, rows, "llrr"), sub=f"{100 * self.confidence:g} %, {kind}")
+
+
+def transfer_bound(
+    model: MDP,
+    recorded: RecordedMDP,
+    *,
+    discount: float,
+    policy: Any = None,
+    confidence: float = 0.95,
+    unvisited: str = "worst",
+    value_range: tuple[float, float] | None = None,
+    method: str = "delta",
+    holdout: float | None = None,
+    rng: int | np.random.Generator | None = None,
+) -> TransferBound:
+    """How far the value of a policy may be from what the model says, and how much it may lose.
+
+    With about this confidence, ``|value in the model - value in the recorded process| <= value_error``, and
+    ``best value there - the policy's value there <= policy_loss``. This is a large-sample statement: measured on random
+    processes, lakes and Taxi (docs/actions.md), not proved for every number of steps.
+
+    Parameters
+    ----------
+    model : MDP
+        A simulator, with the same actions. States are matched by their labels; those that only one side has are
+        unvisited.
+    recorded : RecordedMDP
+        Steps of the real process; values are from its initial distribution.
+    discount : float
+    policy : array_like, shape (n,) or (n, n_actions), or callable, optional
+        An action, or the probability of each action, for each state of the model. By default the model's optimal
+        policy. With `holdout`, by default the optimal policy of the process estimated from the other episodes; a
+        function of those, a RecordedMDP with the states of the model, returns a policy.
+    confidence : float
+    unvisited : {"worst", "model"}
+        What an action does that the recording never tried: the worst within `value_range`, or what the model says.
+    value_range : (float, float), optional
+        Smallest and largest possible value. By default the range of the rewards recorded or in the model, for ever.
+    method : {"delta", "proved"}
+        "proved" holds for every number of steps: L1 balls around the rows (Weissman), all of them at once, and the
+        worst process within. It assumes that rewards stay within the range seen, and that those which did not vary in
+        a state and action never do. It is about ten times wider with 20 states.
+    holdout : float, optional
+        Share of the episodes that the bound uses; the policy is fitted to the others. Required if the model or the
+        policy was fitted to these steps.
+    rng : None, int or numpy.random.Generator
+        Chooses the episodes held out; None uses a fixed seed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> model = MDP([[[0.9, 0.1], [0.1, 0.9]], [[0.9, 0.1], [0.1, 0.9]]], [[0, 0], [1, 1]], actions=["stay", "go"])
+    >>> rng = np.random.default_rng(0)
+    >>> s, a = rng.integers(2, size=4000), rng.integers(2, size=4000)
+    >>> t = np.where(rng.random(4000) < 0.8, a, 1 - a)          # the real process slips twice as often
+    >>> data = RecordedMDP.from_transitions(s, np.array(["stay", "go"])[a], s * 1.0, t, initial=0)
+    >>> bound = transfer_bound(model, data, discount=0.9)
+    >>> bound.policy, round(bound.value_model, 2), bound.value_recorded.low < 7.2 < bound.value_recorded.high
+    (('go', 'go'), 8.1, True)
+    >>> bound.value_error > 0.9
+    True
+    """
+    options = Options.checked(discount, confidence, unvisited, value_range, method)
+    check_mdp("model", model)
+    if not isinstance(recorded, RecordedMDP):
+        raise TypeError(
+            f"recorded: found {type(recorded).__name__}, expected a RecordedMDP; make one: "
+            "RecordedMDP.from_transitions(states, actions, rewards, next_states)"
+        )
+    tested = recorded
+    fitted: RecordedMDP | None = None
+    if holdout is not None:
+        fitted, tested = _split(recorded, holdout, rng)
+    elif callable(policy):
+        raise ValueError("policy: found a function, which fits a policy to episodes; pass holdout too, such as 0.5")
+    world = World.of(model, tested, options)
+    chosen = _chosen_policy(model, policy, fitted, world, options)
+    law = world.placed(policy_law(model, chosen))
+    ends = (proved if options.method == "proved" else delta)(world, law, options)
+    return _bound(model, world, law, chosen, options, ends)
+
+
+def _bound(model: MDP, world: World, law: Floats, chosen: Any, options: Options, ends: Ends) -> TransferBound:
+    start = world.start
+    in_model = MDP(model.transitions, model.rewards, initial=model.initial, states=model.states, actions=model.actions)
+    P = np.einsum("sa,sat->st", law[world.place], in_model.transitions)
+    V = np.linalg.solve(np.eye(len(P)) - options.discount * P, (law[world.place] * model.rewards).sum(axis=1))
+    outside = np.ones(len(start), np.bool_)
+    outside[world.place] = False
+    weight = start[world.place] if not start[outside].any() else model.initial
+    value_model = float(weight @ V)
+    visits = occupancy(world.law, law, start, options.discount)
+    never = float((visits[:, None] * law)[(world.visits == 0) & ~stays(world)].sum() * (1.0 - options.discount))
+    error = max(ends.high - value_model, value_model - ends.low, 0.0)
+    order = np.argsort(-ends.shares, axis=None, kind="stable")[:10]
+    m = len(world.actions)
+    rows = tuple(
+        MoreData(
+            world.states[k // m], world.actions[k % m], int(world.visits[k // m, k % m]), float(ends.shares.flat[k])
+        )
+        for k in order.tolist()
+        if ends.shares.flat[k] > 0
+    )
+    policy = tuple(chosen) if np.ndim(chosen) == 1 else tuple(map(tuple, np.asarray(chosen).tolist()))
+    return TransferBound(
+        value_model, ValueInterval(ends.estimate, ends.low, ends.high), error, max(ends.best_high - ends.low, 0.0),
+        options.confidence, never, options.method == "proved", policy, rows,
+    )  # fmt: skip
+
+
+# --- Policies
+
+
+def _split(data: RecordedMDP, holdout: Any, rng: Any) -> tuple[RecordedMDP, RecordedMDP]:
+    """Episodes to fit a policy to, and episodes held out."""
+    share = check_number("holdout", holdout)
+    if not 0.0 < share < 1.0:
+        raise ValueError(f"holdout: found {share}, expected a share of the episodes between 0 and 1, such as 0.5")
+    n = data.n_episodes
+    k = round(share * n)
+    if not 0 < k < n:
+        raise ValueError(f"holdout: {share} of {n} episode(s) leaves one part empty; record more episodes")
+    order = check_rng(0 if rng is None else rng).permutation(n)
+    return data.take(np.sort(order[k:])), data.take(np.sort(order[:k]))
+
+
+def _chosen_policy(model: MDP, policy: Any, fitted: RecordedMDP | None, world: World, options: Options) -> Any:
+    """The policy for the states of the model: given, fitted to other episodes, or optimal in the model."""
+    if callable(policy):
+        fit: Callable[[Any], Any] = policy
+        return fit(fitted)
+    if policy is not None:
+        return policy
+    if fitted is None:
+        _, actions = best(model, options.discount)
+        return tuple(model.actions[a] for a in actions)
+    other = World.of(model, fitted, options._replace(unvisited="model"))
+    n = other.n
+    process = MDP(other.law, other.reward)
+    _, actions = best(process, options.discount)
+    assert len(actions) == n + 2
+    return tuple(model.actions[actions[k]] for k in other.place)

@@ -1,0 +1,359 @@
+"""Intervals of the value of a policy in a recorded process: by the delta method, and proved for every number of steps.
+
+By the delta method, the value of a policy on the counted process has the standard error
+
+    se^2 = sum over (s, a) of w(s, a)^2 Var(r + discount V(s')) / n(s, a),      w the discounted visits,
+
+one linear solve. Pairs never tried lead to the best value for the upper end and to the worst for the lower end. The
+variance counts the model's row as two more observations: with one visit alone it would be 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from somcot.mdp.process import MDP, best
+from somcot.mdp.recorded import RecordedMDP
+from somcot.plumbing.arrays import Bools, Floats, Ints
+from somcot.plumbing.checks import check_confidence, check_discount, check_number
+
+__all__ = ["Ends", "Options", "World", "best_high", "delta", "estimate", "occupancy", "proved", "stays"]
+
+_PRIOR = 2.0  # observations that the model's row counts in the variance of a row
+_REACHED = 1e-12  # discounted visits of a state that a policy reaches
+_TRIED = 12  # single changes of a policy that are evaluated before the search ends
+_METHODS = ("delta", "proved")
+_UNVISITED = ("worst", "model")
+
+
+class Options(NamedTuple):
+    """The arguments of `mdp.transfer_bound`, checked."""
+
+    discount: float
+    confidence: float
+    unvisited: str
+    value_range: tuple[float, float] | None
+    method: str
+
+    @classmethod
+    def checked(cls, discount: Any, confidence: Any, unvisited: Any, value_range: Any, method: Any) -> Options:
+        """Refuse what is not an option."""
+        check_confidence(confidence)
+        if confidence is None:
+            raise ValueError("confidence: found None, expected a level such as 0.95")
+        for name, value, known in (("unvisited", unvisited, _UNVISITED), ("method", method, _METHODS)):
+            if value not in known:
+                raise ValueError(f"{name}: found {value!r}, expected {' or '.join(map(repr, known))}")
+        if value_range is not None:
+            low, high = (check_number("value_range", end) for end in value_range)
+            if not -np.inf < low <= high < np.inf:
+                raise ValueError(f"value_range: found {value_range}, expected a finite lower and an upper end")
+            value_range = (low, high)
+        return cls(check_discount(discount), float(confidence), unvisited, value_range, method)
+
+    @property
+    def z(self) -> float:
+        """Standard errors on either side."""
+        from scipy.special import ndtri
+
+        return float(ndtri(0.5 + 0.5 * self.confidence))
+
+
+class World(NamedTuple):
+    """Model and recording on the union of their states, and two more: the best and the worst value, for ever.
+
+    Attributes
+    ----------
+    law, reward : ndarray
+        The counted process, (n + 2, m, n + 2) and (n + 2, m); rows never tried are those of the model.
+    squares : ndarray
+        Mean squared reward, and `cross` the mean of reward times each next state, (n + 2, m[, n + 2]).
+    visits : ndarray, shape (n + 2, m)
+    free : ndarray of bool, shape (n + 2, m)
+        Rows that were never tried, and for which the model does not answer.
+    known : ndarray of bool, shape (n + 2, m)
+        Rows without sampling error: ends, and the model's rows if it answers for unvisited ones.
+    model_law, model_reward : ndarray
+        The model's rows, which count in variances.
+    """
+
+    law: Floats
+    reward: Floats
+    squares: Floats
+    cross: Floats
+    visits: Floats
+    free: Bools
+    known: Bools
+    model_law: Floats
+    model_reward: Floats
+    start: Floats
+    place: Ints
+    states: tuple[Hashable, ...]
+    actions: tuple[Hashable, ...]
+    ends: tuple[float, float]  # worst and best value
+    rewards: tuple[float, float]  # smallest and largest reward
+
+    @classmethod
+    def of(cls, model: MDP, data: RecordedMDP, options: Options) -> World:
+        """Count the recording; states are matched by their labels."""
+        states, at, where, order = _matched(model, data)
+        n, m = len(states), model.n_actions
+        shape = (n + 2, m, n + 2)
+        counts, cross, total = np.zeros(shape), np.zeros(shape), np.zeros(shape[:2])
+        squares = np.zeros(shape[:2])
+        entries = data.outcomes
+        s, a, t = where[entries.rows // m], order[entries.rows % m], where[entries.columns]
+        counts[s, a, t], cross[s, a, t] = entries.number, entries.number * entries.reward
+        np.add.at(total, (s, a), entries.number * entries.reward)
+        np.add.at(squares, (s, a), entries.squares + entries.number * entries.reward**2)
+        visits = counts.sum(axis=2)
+        tried = np.maximum(visits, 1.0)
+        model_law, model_reward = np.zeros(shape), np.zeros(shape[:2])
+        model_law[np.ix_(at, np.arange(m), at)], model_reward[at] = model.transitions, model.rewards
+        ended = where[data.absorbing]
+        known = np.zeros(shape[:2], np.bool_)
+        known[n:] = known[ended] = True
+        untried, modelled = (visits == 0) & ~known, model_law.sum(axis=2) > 0
+        free = untried if options.unvisited == "worst" else untried & ~modelled
+        law = np.where((visits > 0)[..., None], counts / tried[..., None], model_law)
+        for k in (n, n + 1, *ended):
+            law[k] = model_law[k] = np.eye(n + 2)[k]
+        lacking = law.sum(axis=2) == 0
+        law[lacking, n], law[lacking, n + 1] = 0.5, 0.5
+        reward = np.where(visits > 0, total / tried, model_reward)
+        seen = [*(float(end(side)) for side in (data.reward, model.rewards) for end in (np.min, np.max))]
+        seen += [0.0] if len(ended) else []
+        scale = 1.0 - options.discount
+        ends = options.value_range or (min(seen) / scale, max(seen) / scale)
+        reward[n:], reward[ended] = np.array([[scale * ends[1]], [scale * ends[0]]]), 0.0
+        start = np.zeros(n + 2)
+        start[where] = data.initial
+        return cls(
+            law, reward, squares / tried, cross / tried[..., None], visits, free, known | (untried & ~free), model_law,
+            model_reward, start, at, states, model.actions, ends, (min(seen), max(seen)),
+        )  # fmt: skip
+
+    @property
+    def n(self) -> int:
+        """Number of states, without the two additional ones."""
+        return len(self.states)
+
+    def placed(self, law: Floats) -> Floats:
+        """A policy of the model on all states; the first action where the model has none."""
+        policy = np.zeros(self.visits.shape)
+        policy[:, 0] = 1.0
+        policy[self.place] = law
+        return policy
+
+    def with_free(self, end: int) -> Floats:
+        """The counted process where rows never tried lead to the best (0) or the worst (1) value."""
+        return np.where(self.free[..., None], np.eye(self.n + 2)[self.n + end], self.law)
+
+    def rewards_with(self, end: int) -> Floats:
+        """Rewards to match: a step to the best or worst value earns its share of it."""
+        return np.where(self.free, self.reward[self.n + end, 0], self.reward)
+
+
+def _matched(model: MDP, data: RecordedMDP) -> tuple[tuple[Hashable, ...], Ints, Ints, Ints]:
+    """The union of the states, the places of both sides' states in it, and the recording's actions in the model."""
+    if set(model.actions) != set(data.actions):
+        odd = next(a for a in (*data.actions, *model.actions) if (a in model.actions) != (a in data.actions))
+        raise ValueError(
+            f"recorded: its actions are not those of the model ({odd!r} is in only one); pass n_actions, or give equal "
+            "actions equal labels"
+        )
+    states = (*model.states, *(label for label in data.states if label not in set(model.states)))
+    index = {label: i for i, label in enumerate(states)}
+    at, where = (np.array([index[label] for label in process.states]) for process in (model, data))
+    return states, at, where, np.array([model.actions.index(action) for action in data.actions])
+
+
+class Ends(NamedTuple):
+    """Estimate, low and high of the policy's value, the upper end of the best value, and each row's share."""
+
+    estimate: float
+    low: float
+    high: float
+    best_high: float
+    shares: Floats
+
+
+def stays(world: World) -> Bools:
+    """Rows that stay where they are for certain: the additional states and the end of episodes."""
+    stays: Bools = world.known & (world.law[np.arange(len(world.law)), :, np.arange(len(world.law))] == 1.0)
+    return stays
+
+
+# --- The delta method
+
+
+def occupancy(law: Floats, policy: Floats, start: Floats, discount: float) -> Floats:
+    """Expected discounted number of visits to each state."""
+    P = np.einsum("sa,sat->st", policy, law)
+    visits: Floats = np.linalg.solve(np.eye(len(P)) - discount * P.T, start)
+    return visits
+
+
+def _evaluate(law: Floats, reward: Floats, policy: Floats, discount: float) -> Floats:
+    P = np.einsum("sa,sat->st", policy, law)
+    V: Floats = np.linalg.solve(np.eye(len(P)) - discount * P, (policy * reward).sum(axis=1))
+    return V
+
+
+class _Estimate(NamedTuple):
+    """The value of a policy, and the variance that each row adds to it."""
+
+    value: float
+    variance: Floats
+    V: Floats
+
+
+def estimate(world: World, policy: Floats, end: int, discount: float, beyond: Floats | None = None) -> _Estimate:
+    """The value of a policy; `beyond` has the values of states that it does not reach, which only the model reaches."""
+    law, reward = world.with_free(end), world.rewards_with(end)
+    V = _evaluate(law, reward, policy, discount)
+    visits = occupancy(law, policy, world.start, discount)
+    V = V if beyond is None else np.where(visits > _REACHED, V, beyond)
+    return _Estimate(float(world.start @ V), (visits[:, None] * policy) ** 2 * _row_variance(world, V, discount), V)
+
+
+def _row_variance(world: World, V: Floats, discount: float) -> Floats:
+    """Variance of the mean of r + discount V(s') in each row, the model's row counted as two more observations."""
+    n = world.visits
+    mean = world.reward + discount * world.law @ V
+    second = world.squares + 2.0 * discount * (world.cross @ V) + discount**2 * (world.law @ V**2)
+    model_mean = world.model_reward + discount * world.model_law @ V
+    model_variance = discount**2 * np.maximum(world.model_law @ V**2 - (world.model_law @ V) ** 2, 0.0)
+    has_model = world.model_law.sum(axis=2) > 0
+    extra = np.where(has_model, _PRIOR, 0.0)
+    total = np.maximum(n + extra, 1.0)
+    pooled = (n * mean + extra * model_mean) / total
+    spread = n * (second - 2.0 * mean * pooled + pooled**2) + extra * (model_variance + (model_mean - pooled) ** 2)
+    variance = np.maximum(spread, 0.0) / total / np.maximum(n, 1.0)
+    return np.where(world.known | (n == 0), 0.0, variance)
+
+
+def delta(world: World, policy: Floats, options: Options) -> Ends:
+    """The ends of an interval for large samples."""
+    up, down = (estimate(world, policy, end, options.discount) for end in (0, 1))
+    middle = _evaluate(world.law, world.reward, policy, options.discount)
+    z = options.z
+    low = down.value - z * float(np.sqrt(down.variance.sum()))
+    high = up.value + z * float(np.sqrt(up.variance.sum()))
+    low, high = max(low, world.ends[0]), min(high, world.ends[1])
+    centre = float(np.clip(world.start @ middle, low, high))
+    shares = np.maximum(up.variance, down.variance) / max(float(np.maximum(up.variance, down.variance).sum()), 1e-300)
+    return Ends(centre, low, high, max(best_high(world, policy, options), high), shares[: world.n])
+
+
+def best_high(world: World, policy: Floats, options: Options) -> float:
+    """The largest upper end over policies, so also that of the best policy, which is one of them.
+
+    Where a policy does not go, it may as well do what is best there. A local search from several optimistic policies,
+    which found the largest over all policies in 198 of 200 processes of two to four states.
+    """
+    discount, z = options.discount, options.z
+    law, reward = world.with_free(0), world.rewards_with(0)
+    beyond, first = best(MDP(law, reward), discount)
+    starts = [policy, np.eye(law.shape[1])[first]]
+    for strength in (0.3, 1.0, 3.0):
+        V, actions = beyond, first
+        for _ in range(3):
+            V, actions = best(MDP(law, reward + strength * np.sqrt(_row_variance(world, V, discount))), discount)
+        starts.append(np.eye(law.shape[1])[actions])
+    return min(max(_climbed(world, start, z, discount, beyond) for start in starts), world.ends[1])
+
+
+def _climbed(world: World, policy: Floats, z: float, discount: float, beyond: Floats) -> float:
+    """The upper end of the best policy found by changing one action, or many at once, as long as it rises."""
+    law, reward = world.with_free(0), world.rewards_with(0)
+    m, states = law.shape[1], np.arange(len(law))
+
+    def upper(chosen: Floats) -> tuple[float, _Estimate]:
+        up = estimate(world, chosen, 0, discount, beyond)
+        return up.value + z * float(np.sqrt(up.variance.sum())), up
+
+    top, now = upper(policy)
+    for _ in range(50):
+        w = occupancy(law, policy, world.start, discount)
+        gain = w[:, None] * (reward + discount * law @ now.V - now.V[:, None])
+        own = now.variance.sum(axis=1, keepdims=True)
+        changed = np.maximum(now.variance.sum() - own + w[:, None] ** 2 * _row_variance(world, now.V, discount), 0.0)
+        promise = gain + z * (np.sqrt(changed) - np.sqrt(now.variance.sum()))
+        promise[(policy == 1.0) | (w[:, None] <= _REACHED)] = -np.inf
+        moves = promise.max(axis=1) > 1e-10 * (1.0 + abs(top))
+        single = [divmod(int(k), m) for k in np.argsort(-promise, axis=None, kind="stable")[:_TRIED]]
+        trials = [np.where(moves[:, None], np.eye(m)[promise.argmax(axis=1)], policy)]
+        trials += [np.where((states == s)[:, None], np.eye(m)[a], policy) for s, a in single if promise[s, a] > -np.inf]
+        for trial in trials:
+            high, new = upper(trial)
+            if high > top + 1e-12 * (1.0 + abs(top)):
+                policy, now, top = trial, new, high
+                break
+        else:
+            return top
+    return top
+
+
+# --- Proved for every number of steps
+
+
+def proved(world: World, policy: Floats, options: Options) -> Ends:
+    """L1 balls around all rows (Weissman) and intervals of mean rewards (Hoeffding), and the worst process within.
+
+    Each row has its share of the error, and so has each number of visits: 1 / (n (n + 1)) sums to 1.
+    """
+    discount, n = options.discount, world.visits
+    rows = max(int((~world.known).sum()), 1)
+    size = world.n  # successors
+    failure = (1.0 - options.confidence) / (2.0 * rows) / np.maximum(n * (n + 1.0), 1.0)
+    with np.errstate(divide="ignore"):
+        radius = np.sqrt(2.0 * (size * np.log(2.0) - np.log(failure)) / np.maximum(n, 1.0))
+        off = (world.rewards[1] - world.rewards[0]) * np.sqrt(np.log(2.0 / failure) / (2.0 * np.maximum(n, 1.0)))
+    radius = np.where(world.known, 0.0, np.where(n > 0, np.minimum(radius, 2.0), 0.0))
+    varied = world.squares - world.reward**2 > 1e-12 * (1.0 + world.squares)
+    off = np.where(world.known | (n == 0) | ~varied, 0.0, off)
+    values = []
+    for sign, end in ((1.0, 0), (-1.0, 1)):
+        law, reward = world.with_free(end), world.rewards_with(end)
+        reward = np.where(world.known | world.free, reward, np.clip(reward + sign * off, *world.rewards))
+        values.append(float(world.start @ _robust(law, radius, reward, policy, discount, sign, world.ends)))
+    high_any = float(world.start @ _robust(
+        world.with_free(0), radius,
+        np.where(world.known | world.free, world.rewards_with(0), np.clip(world.reward + off, *world.rewards)),
+        None, discount, 1.0, world.ends,
+    ))  # fmt: skip
+    high, low = values
+    middle = float(np.clip(world.start @ _evaluate(world.law, world.reward, policy, discount), low, high))
+    w = occupancy(world.law, policy, world.start, discount)[:, None] * policy
+    widths = w * (radius * (world.ends[1] - world.ends[0]) + off)
+    return Ends(middle, low, high, max(high_any, high), (widths / max(float(widths.sum()), 1e-300))[: world.n])
+
+
+def _robust(
+    law: Floats, radius: Floats, reward: Floats, policy: Floats | None, discount: float, sign: float,
+    ends: tuple[float, float],
+) -> Floats:  # fmt: skip
+    """Largest (sign 1) or smallest value over L1 balls around the rows, of a policy or of the best one."""
+    n = len(law) - 2  # mass moves between the states of the process only
+    V = np.full(n + 2, ends[1] if sign > 0 else ends[0])
+    size = abs(ends[1] - ends[0])
+    for _ in range(int(np.ceil(np.log(1e-6) / np.log(discount)))):
+        order = np.argsort(-sign * V[:n], kind="stable")
+        q = law[..., order]
+        moved = np.minimum(radius / 2.0, 1.0 - q[..., 0])
+        behind = np.cumsum(q[..., ::-1], axis=-1)[..., ::-1] - q  # mass on worse states
+        taken = np.clip(moved[..., None] - behind, 0.0, q)
+        taken[..., 0] = 0.0
+        q = q - taken
+        q[..., 0] += moved
+        worth = reward + discount * (q @ V[order] + law[..., n:] @ V[n:])
+        new = worth.max(axis=1) if policy is None else (policy * worth).sum(axis=1)
+        new = np.clip(np.asarray(new, dtype=np.float64), *ends)
+        change, V = float(np.abs(new - V).max()), new
+        if change < 1e-9 * (1.0 + size):
+            return V
+    return V + sign * discount / (1.0 - discount) * 1e-6 * size

@@ -1,0 +1,266 @@
+"""Decision processes from data: distances with intervals, and bounds for policies of a model."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import somcot
+from somcot import mdp
+from somcot.mdp import MDP, RecordedMDP, distance, transfer_bound
+from tests.mdp_instances import random_mdp
+from tests.test_recorded_mdp import recorded
+
+# --- Distances
+
+
+def started(process: MDP, initial: Any) -> MDP:
+    return MDP(process.transitions, process.rewards, initial=initial, states=process.states, actions=process.actions)
+
+
+def test_known_processes_are_coupled_from_their_starts() -> None:
+    ot = pytest.importorskip("ot")
+    rng = np.random.default_rng(0)
+    x, y = (started(random_mdp(rng, 5, 3), rng.dirichlet(np.ones(5))) for _ in range(2))
+    result = distance(x, y, discount=0.9)
+    expected = ot.emd2(x.initial, y.initial, mdp.metric(x, y, discount=0.9))
+    assert result.distance == pytest.approx(expected, abs=1e-12)
+    assert result.bounds.low <= result.distance <= result.bounds.high
+    assert result.bounds.high - result.bounds.low < 1e-11
+    assert result.claim == "proved"
+    assert result.state_law.sum() == pytest.approx(1.0)
+    assert result._repr_html_()
+
+
+def test_a_policy_makes_chains() -> None:
+    rng = np.random.default_rng(1)
+    x, y = random_mdp(rng, 4, 2), random_mdp(rng, 4, 2)
+    policy = rng.dirichlet(np.ones(2), size=4)
+    chains = [mdp.on_policy(process, policy) for process in (x, y)]
+    expected = somcot.distance(chains[0], chains[1], "features", discount=0.9)
+    result = distance(x, y, discount=0.9, policy=policy)
+    assert result.distance == pytest.approx(expected.distance, abs=1e-12)
+    np.testing.assert_allclose(result.state_law, expected.state_law, atol=1e-9)
+    assert result.distance <= distance(x, y, discount=0.9).distance
+
+
+def test_states_and_actions_are_matched_by_label() -> None:
+    rng = np.random.default_rng(2)
+    x = random_mdp(rng, 4, 2)
+    turned = MDP(x.transitions[::-1, ::-1, ::-1], x.rewards[::-1, ::-1], initial=0, states=[3, 2, 1, 0], actions=[1, 0])
+    assert distance(x, turned, discount=0.9).distance < 1e-12
+    data, again = recorded(x, 2000, rng), recorded(x, 2000, rng)
+    mirrored = RecordedMDP(
+        data.states[::-1], (1, 0), (3 - again.now, 1 - again.action, 3 - again.following, again.reward), again.offsets,
+        x.initial[::-1],
+    )  # fmt: skip
+    assert distance(data, mirrored, discount=0.9).plugin == pytest.approx(distance(data, again, discount=0.9).plugin)
+
+
+def test_what_is_pooled_is_nearer_than_what_is_counted() -> None:
+    """Two recordings of one process: the counted tables are far apart, the estimate is not."""
+    rng = np.random.default_rng(3)
+    true = random_mdp(rng, 6, 2)
+    found = [
+        distance(recorded(true, 1000, rng), recorded(true, 1000, rng), discount=0.9, confidence=0.9, rng=1)
+        for _ in range(6)
+    ]
+    counted, estimated = np.mean([[r.plugin or 0.0, r.distance] for r in found], axis=0)
+    assert estimated < counted / 3
+    assert sum(r.confidence_interval.low == 0 for r in found if r.confidence_interval) >= 4
+    assert found[0].claim == "estimated"
+    assert found[0].samples == (1000, 1000)
+
+
+def test_the_counted_distance_is_that_of_the_tables() -> None:
+    rng = np.random.default_rng(4)
+    x, y = (recorded(random_mdp(rng, 4, 2), 400, rng, noise=0.2) for _ in range(2))
+    result = distance(x, y, discount=0.9)
+    assert result.plugin == pytest.approx(distance(x.mdp(), y.mdp(), discount=0.9).distance, abs=1e-12)
+    assert result.plugin is not None
+    assert result.distance <= result.plugin
+    assert result.confidence_interval is None
+
+
+def test_untried_actions_do_what_they_do_on_the_other_side() -> None:
+    x = RecordedMDP.from_transitions([0, 1, 0, 1], [0, 0, 0, 1], [0.0, 1.0, 0.0, 1.0], [1, 0, 1, 0], initial=0)
+    y = RecordedMDP.from_transitions([0, 1, 0, 1], [0, 0, 1, 1], [0.0, 1.0, 0.0, 1.0], [1, 0, 1, 0], initial=0)
+    result = distance(x, y, discount=0.9)
+    assert result.plugin == 0
+    assert [note.code for note in result.notes if hasattr(note, "code")] == ["untried-pairs"]
+
+
+def test_equal_seeds_equal_bits(tmp_path: Any) -> None:
+    rng = np.random.default_rng(5)
+    x, y = recorded(random_mdp(rng, 4, 2), 300, rng), recorded(random_mdp(rng, 4, 2), 300, rng)
+    one, other = (distance(x, y, discount=0.9, confidence=0.9) for _ in range(2))
+    assert one.confidence_interval == other.confidence_interval
+    one.save(tmp_path / "result")
+    assert somcot.Result.load(tmp_path / "result").distance == one.distance
+
+
+def test_refused_distances() -> None:
+    rng = np.random.default_rng(6)
+    x = random_mdp(rng, 3, 2)
+    y = MDP(x.transitions, x.rewards, states=["a", "b", "c"])
+    with pytest.raises(ValueError, match="policy: it is for the states of x, and y has others"):
+        distance(x, y, discount=0.9, policy=[0, 0, 0])
+    with pytest.raises(TypeError, match="y: found ndarray, expected an MDP"):
+        distance(x, x.transitions, discount=0.9)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="y: its actions are not those of x"):
+        distance(x, random_mdp(rng, 3, 3), discount=0.9)
+
+
+# --- Bounds for policies of a model
+
+
+def garnet(rng: np.random.Generator, n: int = 8, m: int = 2) -> MDP:
+    P = np.zeros((n, m, n))
+    for s, a in itertools.product(range(n), range(m)):
+        P[s, a, rng.choice(n, 3, replace=False)] = rng.dirichlet(np.ones(3))
+    return MDP(P, rng.random((n, m)))
+
+
+def mixed(x: MDP, y: MDP, share: float) -> MDP:
+    return MDP((1 - share) * x.transitions + share * y.transitions, x.rewards)
+
+
+def value(process: MDP, policy: Any, discount: float) -> float:
+    chain = mdp.on_policy(process, policy)
+    P = np.asarray(chain.transition)
+    return float(chain.initial @ np.linalg.solve(np.eye(len(P)) - discount * P, np.asarray(chain.features)))
+
+
+@pytest.mark.parametrize("method", ["delta", "proved"])
+def test_bounds_hold(method: str) -> None:
+    held = np.zeros(3)
+    for seed in range(20):
+        rng = np.random.default_rng([7, seed])
+        real, other = garnet(rng), garnet(rng)
+        model = mixed(real, other, 0.3)
+        bound = transfer_bound(model, recorded(real, 2000, rng), discount=0.9, method=method)
+        truth = value(real, bound.policy, 0.9)
+        best = float(mdp.optimal(real, discount=0.9).values[0])
+        assert bound.value_model == pytest.approx(value(model, bound.policy, 0.9))
+        low, high = bound.value_recorded[1:]
+        held += [
+            abs(truth - bound.value_model) <= bound.value_error,
+            best - truth <= bound.policy_loss,
+            low <= truth <= high,
+        ]
+        assert bound.proved is (method == "proved")
+    assert (held >= 17).all()  # at least 0.95 of many draws: benchmarks.transfer
+
+
+def test_the_standard_error_is_that_of_repeated_recordings() -> None:
+    rng = np.random.default_rng(8)
+    real = garnet(rng)
+    policy = [0] * 8
+    found = [transfer_bound(real, recorded(real, 4000, rng, noise=0.2), discount=0.9, policy=policy) for _ in range(60)]
+    spread = np.std([bound.value_recorded.estimate for bound in found])
+    said = np.mean([(b.value_recorded.high - b.value_recorded.low) / 2 / 1.96 for b in found])
+    assert said == pytest.approx(spread, rel=0.3)
+
+
+def test_the_best_upper_end_is_that_of_all_policies() -> None:
+    """The search over policies against all of them, on processes of two to four states."""
+    from somcot.mdp import value_bounds
+
+    missed = 0
+    for seed in range(40):
+        rng = np.random.default_rng([9, seed])
+        n, m = int(rng.integers(2, 5)), int(rng.integers(2, 4))
+        real = random_mdp(rng, n, m)
+        data = recorded(real, int(rng.integers(40, 400)), rng, noise=0.1)
+        options = value_bounds.Options.checked(0.9, 0.95, "worst", None, "delta")
+        world = value_bounds.World.of(mixed(real, random_mdp(rng, n, m), 0.3), data, options)
+        optimum = MDP(world.with_free(0), world.rewards_with(0))
+        beyond = mdp.optimal(optimum, discount=0.9).values
+        tops = []
+        for actions in itertools.product(range(m), repeat=n):
+            up = value_bounds.estimate(world, world.placed(np.eye(m)[list(actions)]), 0, 0.9, beyond)
+            tops.append(up.value + options.z * np.sqrt(up.variance.sum()))
+        found = value_bounds.best_high(world, world.placed(np.eye(m)[[0] * n]), options)
+        assert found <= min(max(tops), world.ends[1]) + 1e-9
+        missed += found < min(max(tops), world.ends[1]) - 1e-9
+    assert missed <= 2  # rows with one or two visits
+
+
+def test_actions_never_tried_are_the_worst_unless_the_model_is_trusted() -> None:
+    model = MDP([[[0, 1], [1, 0]], [[0, 1], [1, 0]]], [[0, 0], [1, 1]])
+    data = RecordedMDP.from_transitions(
+        [0, 0, 1, 0] * 50, [1, 0, 1, 1] * 50, [0.0, 0.0, 1.0, 0.0] * 50, [0, 1, 0, 0] * 50, initial=0
+    )
+    worst = transfer_bound(model, data, discount=0.9)
+    assert worst.policy == (0, 0)
+    assert worst.unvisited == pytest.approx(0.9)
+    assert worst.value_recorded.low < 0.2
+    trusting = transfer_bound(model, data, discount=0.9, unvisited="model")
+    assert trusting.value_recorded.estimate == pytest.approx(9.0)
+    assert trusting.value_error < worst.value_error
+    narrow = transfer_bound(model, data, discount=0.9, value_range=(8.0, 10.0))
+    assert narrow.value_recorded.low == pytest.approx(0.9 * 8.0, abs=0.9)
+
+
+def test_more_data_is_wanted_where_the_variance_is() -> None:
+    rng = np.random.default_rng(10)
+    real = garnet(rng)
+    rows = transfer_bound(real, recorded(real, 2000, rng), discount=0.9).largest_contributions
+    assert rows
+    assert sum(row.share for row in rows) <= 1 + 1e-9
+    assert list(rows) == sorted(rows, key=lambda row: -row.share)
+    assert all(row.action == mdp.optimal(real, discount=0.9).policy[int(str(row.state))] for row in rows)
+
+
+def test_a_policy_fitted_to_the_steps_needs_other_steps() -> None:
+    rng = np.random.default_rng(11)
+    real = garnet(rng)
+    model, data = mixed(real, garnet(rng), 0.5), recorded(real, 4000, rng)
+    seen: list[int] = []
+
+    def fit(part: RecordedMDP) -> Any:
+        seen.append(part.n_episodes)
+        return mdp.optimal(part, discount=0.9).policy
+
+    one = transfer_bound(model, data, discount=0.9, holdout=0.25, policy=fit, rng=0)
+    other = transfer_bound(model, data, discount=0.9, holdout=0.25, rng=0)
+    assert seen == [150]
+    assert one.policy == other.policy
+    assert one.value_recorded == other.value_recorded
+    with pytest.raises(ValueError, match=r"policy: found a function.*holdout"):
+        transfer_bound(model, data, discount=0.9, policy=fit)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"method": "exact"}, ValueError, "method: found 'exact'"),
+        ({"unvisited": "best"}, ValueError, "unvisited: found 'best'"),
+        ({"confidence": None}, ValueError, "confidence: found None"),
+        ({"value_range": (1, 0)}, ValueError, "value_range: found"),
+        ({"holdout": 2}, ValueError, "holdout: found 2"),
+        ({"holdout": 0.001}, ValueError, "holdout: 0.001 of"),
+        ({"recorded": MDP([[[1.0]]], [[0.0]])}, TypeError, "recorded: found MDP, expected a RecordedMDP"),
+        ({"model": MDP([[[1.0]]], [[0.0]])}, ValueError, "recorded: its actions are not those of the model"),
+        ({"policy": [0]}, ValueError, "policy: shape"),
+    ],
+)
+def test_refused_bounds(change: dict[str, Any], error: type[Exception], message: str) -> None:
+    rng = np.random.default_rng(12)
+    real = garnet(rng)
+    good: dict[str, Any] = {"model": real, "recorded": recorded(real, 200, rng), "discount": 0.9}
+    with pytest.raises(error, match=message):
+        transfer_bound(**{**good, **change})
+
+
+def test_it_is_shown() -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    rng = np.random.default_rng(13)
+    real = garnet(rng)
+    bound = transfer_bound(real, recorded(real, 500, rng), discount=0.9)
+    assert "large samples" in repr(bound)
+    assert "share of the variance" in bound._repr_html_()
+    assert bound.plot() is not None
