@@ -103,7 +103,8 @@ def test_kept_shares_move_the_rows_between_the_pooled_process_and_the_data() -> 
         for k in (0, 1):
             np.testing.assert_allclose(whole[k], comparison.observed[k], atol=1e-15)
         np.testing.assert_allclose(none[0], none[1], atol=1e-15)
-    occupancy = compared(*(c.sample_occupancy(300, 0.9, rng=k) for k, c in enumerate((WALK, OTHER))))
+    a, b = (c.sample_occupancy(300, 0.9, rng=k) for k, c in enumerate((WALK, OTHER)))
+    occupancy = compared(a, b)
     assert occupancy.shrunk(np.ones(6)) is None
 
 
@@ -151,7 +152,9 @@ def test_a_recording_drawn_from_the_known_chain_is_rejected_at_the_level() -> No
     pvalues = []
     for seed in range(60):
         comparison = compared(WALK.sample(12, 15, rng=seed), WALK)
-        pvalues.append(gather(comparison, seed, n_permutations=19).evidence.pvalue)
+        pvalue = gather(comparison, seed, n_permutations=19).evidence.pvalue
+        assert pvalue is not None
+        pvalues.append(pvalue)
     small = np.mean(np.array(pvalues) <= 0.1)
     assert small <= 0.25  # 0.1 and 3.9 standard errors
     assert np.mean(pvalues) == pytest.approx(0.525, abs=0.19)

@@ -59,12 +59,12 @@ def test_the_error_of_the_expansion_is_of_second_order() -> None:
     rng = np.random.default_rng(0)
     cost = rng.random((5, 5))
     centre, far = ([full(rng.dirichlet(np.ones(5), size=5), rng.dirichlet(np.ones(5))) for _ in range(2)] for _ in "ab")
-    expansion = Expansion.at(*centre, cost, 0.9, exact=True)
+    expansion = Expansion.at(centre[0], centre[1], cost, 0.9, exact=True)
     errors = []
     for t in (0.02, 0.01, 0.005):
         p, q = ((1 - t) * c.probabilities + t * f.probabilities for c, f in zip(centre, far, strict=True))
         moved = [chain_of(c._replace(probabilities=v), 5) for c, v in zip(centre, (p, q), strict=True)]
-        truth = somcot.distance(*moved, cost, discount=0.9).distance
+        truth = somcot.distance(moved[0], moved[1], cost, discount=0.9).distance
         errors.append(abs(float(expansion.values(centre[0], p[None], centre[1], q[None])[0]) - truth))
         assert abs(truth - expansion.value) > 10 * errors[-1]
     assert errors[1] < 0.35 * errors[0]
@@ -190,15 +190,16 @@ def test_main_entries_are_those_that_are_not_rare() -> None:
 class Numbers:
     """A subject whose statistics are given numbers: those of the data first, then one for each permutation."""
 
-    def __init__(self, observed: float, null: Sequence[float]) -> None:
-        self.observed, self.drawn = observed, np.asarray(null, dtype=np.float64)
+    def __init__(self, observed: float, null: Floats) -> None:
+        self.observed, self.drawn = observed, null
 
     @property
     def counts(self) -> Floats:
         return np.array([self.observed])
 
     def null(self, seed: int, indices: Sequence[int]) -> Floats:
-        return self.drawn[np.asarray(indices)][:, None]
+        drawn: Floats = self.drawn[np.asarray(indices)][:, None]
+        return drawn
 
     def statistics(self, counts: Floats) -> Statistics:
         return Statistics(counts[:, 0], np.zeros(len(counts)), counts)

@@ -171,7 +171,8 @@ def test_many_sequences_are_exchanged_in_bundles(monkeypatch: pytest.MonkeyPatch
     assert np.bincount(engine.observed).tolist() == [10, 11]  # bundles of three, the last of one
     expected = [counted(engine.support, engine.pooled.states, paths) for paths in groups]
     np.testing.assert_array_equal(engine.counts(engine.observed), expected)
-    sequences = Counter(engine.unit[engine.pooled.offsets[:-1]].tolist())  # type: ignore[index]
+    assert engine.pooled.offsets is not None
+    sequences: Counter[int] = Counter(engine.unit[engine.pooled.offsets[:-1]].tolist())
     assert sorted(sequences.values()) == [1, *[3] * 20]
 
 
