@@ -2,4 +2,5 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [f"src/somcot/{name}.py" for name in ("jax", "torch") if find_spec(name) is None]
+NEEDED = {"jax": "jax", "torch": "torch", "abstraction": "torch"}
+collect_ignore = [f"src/somcot/{name}.py" for name, package in NEEDED.items() if find_spec(package) is None]

@@ -13,11 +13,14 @@ from somcot import costs, plots, readers
 
 # %%
 # The careful policy keeps to the wall; the bold one heads for the goal. Both slip on the ice.
+# Episodes end on the field of their last step (``terminal=False``), since where they end is part of the map.
 LEFT, DOWN, RIGHT, UP = range(4)
 careful = [LEFT, UP, UP, UP, LEFT, LEFT, LEFT, LEFT, UP, DOWN, LEFT, LEFT, LEFT, RIGHT, DOWN, LEFT]
 bold = [DOWN, RIGHT, DOWN, LEFT, DOWN, LEFT, DOWN, LEFT, RIGHT, DOWN, DOWN, LEFT, LEFT, RIGHT, RIGHT, LEFT]
 recordings = {
-    name: readers.from_env("FrozenLake-v1", lambda state, table=table: table[int(state)], n_steps=20_000, rng=1)
+    name: readers.from_env(
+        "FrozenLake-v1", lambda state, table=table: table[int(state)], n_steps=20_000, rng=1, terminal=False
+    )
     for name, table in (("careful", careful), ("bold", bold))
 }
 a, b = recordings.values()

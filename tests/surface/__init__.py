@@ -49,7 +49,7 @@ NAMES = (
     "clocks.CLOCKS", "plumbing.arrays.Floats", "plumbing.arrays.Ints", "inference.permutation.SameProcessResult",
 )  # fmt: skip
 # Modules that need packages which may be missing: their source is read instead.
-UNLOADED = ("somcot.jax", "somcot.torch")
+UNLOADED = ("somcot.abstraction", "somcot.jax", "somcot.torch")
 # Classes that users make themselves. Constructors of records that only the library makes are free to change.
 CONSTRUCTED = {
     "Bins", "ContinuousChain", "DistanceLoss", "Dual", "Given", "HiddenChain", "Instance", "Linear", "MDP",

@@ -12,7 +12,7 @@ if _TYPE_CHECKING:  # for type checkers; at run time `__getattr__` imports
     from somcot.readers.graphs import from_graph, read_graph
     from somcot.readers.opening import read
     from somcot.readers.prism import from_prism, read_prism
-    from somcot.readers.replay import from_replay_buffer
+    from somcot.readers.replay import from_replay_buffer, transitions_of
     from somcot.readers.rl import from_env, from_minari, from_tabular
     from somcot.readers.tables.counting import count_table
     from somcot.readers.tables.event_tables import fit_bins, from_table, from_xes
@@ -45,6 +45,7 @@ __all__ = [
     "split_periods",
     "split_table",
     "tidy_labels",
+    "transitions_of",
 ]
 
 # Loaded on first use: the table of formats, shown by `somcot --help`, needs none of them.
@@ -53,7 +54,7 @@ _HOMES = {
     "opening": ("read",),
     "graphs": ("from_graph", "read_graph"),
     "prism": ("from_prism", "read_prism"),
-    "replay": ("from_replay_buffer",),
+    "replay": ("from_replay_buffer", "transitions_of"),
     "rl": ("from_env", "from_minari", "from_tabular"),
     "tables.counting": ("count_table",),
     "tables.event_tables": ("fit_bins", "from_table", "from_xes"),
