@@ -1,78 +1,146 @@
 """Measure distances between recordings of real vectors where the truth is known: ``python -m benchmarks.continuous``.
 
-Prints the tables of docs/continuous.md: errors of cells alone, of the library's estimate on them and of the answer,
-coverage of both intervals at 90 %, and the CPU time of an answer. Takes some minutes.
+``run FILE`` appends one line of JSON for each run of `tests.continuous.held_out_systems`, seed by seed, and goes on
+where it stopped; with another version of the package on the path it measures that one. ``table FILE [FORMER]`` prints
+the tables of docs/continuous.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import time
 import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from tests.continuous.further_systems import FURTHER
-from tests.continuous.systems import SYSTEMS, System
-from tests.continuous.unseen_systems import UNSEEN
-from tests.continuous.without import WITHOUT
+from tests.continuous.held_out_systems import HELD_OUT, HeldOut
 
 import somcot
 
-FAMILIES = {"known": SYSTEMS, "unseen": UNSEEN, "further": FURTHER, "without": WITHOUT}
-N_STEPS = 40
+Row = dict[str, Any]
 
 
-def run(system: System, n: int, seed: int) -> tuple[somcot.Result, float]:
-    """One answer and its CPU seconds; coordinates as they are."""
-    x, y = system.record(n // N_STEPS, N_STEPS, np.random.default_rng(seed))
+def measured(name: str, system: HeldOut, seed: int) -> Row:
+    """One answer at 90 %, with coordinates as they are, and its CPU seconds."""
+    x, y = system.record(np.random.default_rng([seed, 32]))
     began = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = somcot.distance(x, y, system.cost, discount=0.95, confidence=0.9, scale=1.0, threads=1)
-    return found, time.process_time() - began
+    spent = time.process_time() - began
+    ends = found.confidence_interval
+    continuous = found.continuous
+    assert continuous is not None
+    return {
+        "system": name,
+        "seed": seed,
+        "distance": found.distance,
+        "low": None if ends is None else ends.low,
+        "high": None if ends is None else ends.high,
+        "route": continuous.route,
+        "map": "" if continuous.map is None else continuous.map.verdict,
+        "reason": getattr(continuous, "reason", ""),
+        "lower": getattr(continuous, "lower_bound", None),
+        "scale": float(np.sqrt(np.concatenate([x.points, y.points]).var(axis=0).sum())),
+        "cpu": spent,
+    }
 
 
-def row(name: str, system: System, n: int, seeds: range) -> str:
-    """Mean absolute errors, coverage of the answer, how it was found."""
-    found = [run(system, n, seed) for seed in seeds]
-    results = [result for result, _ in found]
-    d = system.truth
-    raw, estimate, answer = (
-        float(np.mean([abs(v - d) for v in values]))
-        for values in (
-            [float(r.plugin or 0.0) for r in results],
-            [r.resolution.estimate[-1] for r in results if r.resolution is not None],
-            [r.distance for r in results],
-        )
+def run(path: Path, seeds: range, only: str) -> None:
+    """All systems, seed by seed; what the file holds already is left out."""
+    done = {(row["system"], row["seed"]) for row in rows(path)} if path.exists() else set()
+    for seed in seeds:
+        for name, system in HELD_OUT.items():
+            if only in name and (name, seed) not in done:
+                with path.open("a") as stream:
+                    stream.write(json.dumps(measured(name, system, seed)) + "\n")
+
+
+def rows(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def summary(found: Iterable[Row], system: HeldOut) -> list[str]:
+    """Mean, mean absolute error, coverage and mean width of the intervals, runs declined, runs, routes."""
+    part = list(found)
+    if not part:
+        return ["", "", "", "", "", "0", ""]
+    given = [row for row in part if row["low"] is not None]
+    held = [row["low"] - 1e-12 <= system.truth <= row["high"] + 1e-12 for row in given]
+    routes = [row["route"] for row in part]
+    known = np.isfinite(system.truth)
+    return [
+        f"{np.mean([row['distance'] for row in part]):.3f}",
+        f"{np.mean([abs(row['distance'] - system.truth) for row in part]):.3f}" if known else "",
+        f"{sum(held)}/{len(given)}" if known else f"{len(given)} given",
+        f"{np.mean([row['high'] - row['low'] for row in given]):.3f}" if given else "",
+        f"{len(part) - len(given)}",
+        f"{len(part)}",
+        ", ".join(f"{way} {routes.count(way)}" for way in sorted(set(routes))),
+    ]
+
+
+def totals(found: list[Row]) -> list[str]:
+    """The criteria of the issue over all runs."""
+    lines = []
+    truths = {name: system for name, system in HELD_OUT.items() if np.isfinite(system.truth)}
+    part = [row for row in found if row["system"] in truths]
+    given = [row for row in part if row["low"] is not None]
+    wrong = [row for row in given if _error(row) > 1.0]
+    lines.append(f"runs {len(part)}, declined {len(part) - len(given)}; errors above the bar {len(wrong)}")
+    held = [r["low"] - 1e-12 <= truths[r["system"]].truth <= r["high"] + 1e-12 for r in given]
+    lines.append(f"coverage {np.mean(held):.3f} of {len(given)} intervals")
+    equal = [row for row in given if truths[row["system"]].kind == "same"]
+    lines.append(f"equal systems: {sum(r['low'] > 0 for r in equal)} of {len(equal)} claimed to differ")
+    others = [row for row in found if HELD_OUT[row["system"]].kind in ("other", "unknown")]
+    lines.append(f"no maps: {sum(r['map'] == 'conjugate' for r in others)} of {len(others)} reported as one")
+    lines.append(
+        f"CPU seconds: median {np.median([r['cpu'] for r in found]):.1f}, most {max(r['cpu'] for r in found):.1f}"
     )
-    intervals = [r.confidence_interval for r in results if r.confidence_interval is not None]
-    held = f"{np.mean([low <= d <= high for low, high, _ in intervals]):.2f}" if intervals else "none"
-    width = f"{np.mean([high - low for low, high, _ in intervals]):.3f}" if intervals else ""
-    routes = [r.continuous.route for r in results if r.continuous is not None]
-    ways = ", ".join(f"{way} {routes.count(way)}" for way in sorted(set(routes)))
-    checks = [r.shift_check.passed for r in results if r.shift_check is not None]
-    value = np.mean([r.distance for r in results])
-    return (
-        f"| {name} | {d:.3f} | {value:.3f} | {raw:.3f} | {estimate:.3f} | {answer:.3f} | {held} | {width} | {ways} | "
-        f"{np.mean(checks):.2f} | {np.mean([seconds for _, seconds in found]):.1f} |"
+    return lines
+
+
+def _error(row: Row) -> float:
+    """Error relative to the larger of 20 % of the truth and 0.02 of the pooled scale (squared for squared costs)."""
+    system = HELD_OUT[row["system"]]
+    unit = row["scale"] ** 2 if system.cost == "sqeuclidean" else row["scale"]
+    return float(abs(row["distance"] - system.truth) / max(0.2 * system.truth, 0.02 * unit))
+
+
+def table(path: Path, former: Path | None) -> None:
+    """One line for each system."""
+    sides = [rows(path)] + ([] if former is None else [rows(former)])
+    columns = ("answer", "error", "covers", "width", "declined", "runs", "route")
+    print(
+        "| system | truth | " + " | ".join((*columns, *(f"former: {c}" for c in columns[: -1 if former else 0]))) + " |"
     )
+    print("|---" * (2 + len(columns) * len(sides) - len(sides) + 1) + "|")
+    for name, system in HELD_OUT.items():
+        cells = [f"{system.truth:.3f}" if np.isfinite(system.truth) else "?"]
+        for k, side in enumerate(sides):
+            part = summary((row for row in side if row["system"] == name), system)
+            cells += part if k == 0 else part[:-1]
+        print(f"| {name} | " + " | ".join(cells) + " |")
+    for side in sides:
+        print("\n" + "\n".join(totals(side)))
 
 
 def main() -> None:
-    """Print one table."""
+    """Run or print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("family", choices=FAMILIES)
-    parser.add_argument("--n", type=int, default=10_000, help="transitions of each recording")
+    parser.add_argument("command", choices=("run", "table"))
+    parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=1000)
     parser.add_argument("--only", default="", help="systems whose name contains this")
     given = parser.parse_args()
-    columns = ("system", "truth", "answer", "error, cells", "error, estimate", "error, answer", "coverage", "width")
-    print("| " + " | ".join((*columns, "way", "check passed", "CPU s")) + " |")
-    print("|---" * (len(columns) + 3) + "|", flush=True)
-    for name, system in FAMILIES[given.family].items():
-        if given.only in name:
-            print(row(name, system, given.n, range(given.first, given.first + given.seeds)), flush=True)
+    if given.command == "run":
+        run(given.files[0], range(given.first, given.first + given.seeds), given.only)
+    else:
+        table(given.files[0], given.files[1] if len(given.files) > 1 else None)
 
 
 if __name__ == "__main__":

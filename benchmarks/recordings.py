@@ -246,10 +246,12 @@ def game(change: str) -> Source:
 
 
 def rewards() -> Iterator[Case]:
-    """Costs from estimated mean rewards."""
-    for change in ("way", "pay", "equal"):
-        pair = Pair(f"rewards {change}", game("equal"), game(change), "features", length=25, test=change != "pay")
-        yield from pair.sized(25, 150, 2000)
+    """Costs from estimated mean rewards; "features" pools both sides, so a change of pay needs a cost of its own."""
+    for change in ("way", "equal"):
+        yield from Pair(f"rewards {change}", game("equal"), game(change), "features", length=25).sized(25, 150, 2000)
+    apart = partial(somcot.costs.from_features, pool=False)
+    pair = Pair("rewards pay, not pooled,", game("equal"), game("pay"), apart, length=25, test=False)
+    yield from pair.sized(25, 150, 2000)
 
 
 def refined(copies: Any, change: float) -> tuple[Source, Source, Floats]:

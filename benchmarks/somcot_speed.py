@@ -4,21 +4,26 @@ All rows of mu carry mass in the small-step setting, so nothing is left out. The
 `somcot.solvers.somcot.algorithm`, Algorithm 2 as printed, in logs and with the running mean of mu. The lean version
 beside it is the same in place and with one exponential of the tensor for a step: about what careful NumPy can do
 without taking mu apart.
+
+``--sizes``: one iteration of the default beside one step of Algorithm 2 as the former default took it, and how long
+either takes to come within 0.01 of the true distance.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from tests.instances import Floats, blocks, walks
 from threadpoolctl import threadpool_limits
 
-from somcot import MarkovChain, streams
+from benchmarks import accuracy
+from somcot import MarkovChain, distance, steps, streams
 from somcot.solvers import somcot
-from somcot.solvers.somcot import algorithm
+from somcot.solvers.somcot import algorithm, averages, counted
 from somcot.solvers.somcot.fold import Batch, run_kernel
 from somcot.solvers.somcot.state import State
 from somcot.steps import explicit
@@ -193,7 +198,76 @@ def _large() -> str:
     return f"{setting}: {seconds:.2f} s of CPU."
 
 
+# --- By size: the default and the former one.
+
+SIZES = (
+    ("walk", 5, 5), ("walk", 10, 10), ("walk", 20, 20), ("walk", 50, 50), ("walk", 100, 100), ("blocks", 10, 30),
+    ("sparse", 20, 20), ("sparse", 50, 50), ("sparse", 100, 100), ("dense", 5, 5), ("dense", 10, 10),
+    ("dense", 20, 20), ("dense", 50, 50), ("dense", 100, 100),
+)  # fmt: skip
+MOST_SECONDS = 20.0  # a longer run is not begun
+
+
+def sizes() -> None:
+    """Discount 0.9, different starts, cost by position; two seeds; K = 1,000, 10,000, ... until both are close."""
+    print(
+        "| problem | us, default | us, former | default: K, s to 0.01 | former: K, s to 0.01 |\n|---|---|---|---|---|"
+    )
+    for family, n_x, n_y in SIZES:
+        problem = accuracy.case(family, n_x, n_y, 0.9, "different", "steps", np.random.default_rng(29))
+        own, former = _iteration(problem), _former_step(problem)
+        cells = (_to_error(problem, "counted", 0.0), _to_error(problem, "former", former))
+        print(f"| {family} {n_x} x {n_y} | {1e6 * own:,.1f} | {1e6 * former:,.1f} | {' | '.join(cells)} |", flush=True)
+
+
+def _iteration(problem: accuracy.Case) -> float:
+    """CPU seconds of one iteration of the default on the known chains, the least of five turns."""
+    x, y = problem.x, problem.y
+    laws = x.initial, y.initial
+    state = somcot.init(problem.cost, discount=0.9, n_steps=1, initial_x=laws[0], initial_y=laws[1])
+    known = averages.FittedPair(x, y, ())
+    run = counted._Iteration(state, averages.Fed(problem.cost, 0.9, *laws, x.transition, y.transition), known, 1.0)
+    size = max(5, int(0.05 / run.seconds))
+    return min(_timed(lambda: run.run(size, 0.5)) for _ in range(5)) / size
+
+
+def _former_step(problem: accuracy.Case) -> float:
+    """CPU seconds of one step of the former default, on all quadruples of states."""
+    n_x, n_y = problem.cost.shape
+    rates = steps.auto(n_x, n_y, 10_000, 1.0)
+    state = somcot.init(problem.cost, discount=0.9, n_steps=10_000, steps=rates)
+    size = max(3, int(2e7 / problem.cost.size**2))
+    pairs = [*streams.from_chain(problem.x, 0.9, 0).draw(size), *streams.from_chain(problem.y, 0.9, 1).draw(size)]
+    batch = Batch(*(array.reshape(-1, 1) for array in pairs))
+    return min(_timed(lambda: run_kernel(state, batch)) for _ in range(3)) / size
+
+
+def _to_error(problem: accuracy.Case, rule: str, step: float) -> str:
+    truth = distance(problem.x, problem.y, problem.cost, discount=0.9).distance
+    last = "none was run"
+    for n_steps in (1_000, 10_000, 100_000, 1_000_000):
+        if n_steps * step > MOST_SECONDS:
+            return f"not in {MOST_SECONDS:.0f} s: {last}"
+        runs = [accuracy.measure(problem, rule, n_steps, seed, truth) for seed in (0, 1)]
+        off, seconds = max(run.to_truth for run in runs), np.mean([run.seconds for run in runs])
+        if off <= 0.01:
+            return f"{n_steps:,}, {seconds:.3g} s"
+        last = f"off by {off:.3f} at {n_steps:,}, {seconds:.3g} s"
+    return f"not reached: {last}"
+
+
+def _timed(work: Callable[[], None]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--largest", type=int, default=100, help="leave out larger sizes (100 x 100 needs 5 GB)")
-    print(report(parser.parse_args().largest))
+    parser.add_argument("--sizes", action="store_true", help="the default and the former one by size")
+    wanted = parser.parse_args()
+    if wanted.sizes:
+        sizes()
+    else:
+        print(report(wanted.largest))

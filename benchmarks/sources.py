@@ -227,7 +227,7 @@ class Pair:
         """Distance of the projections."""
         x, y = (side.projection(self.length, stationary=self.initial is not None) for side in (self.x, self.y))
         cost = self.cost
-        if isinstance(cost, str) and cost == "features" and self.x.rewards is not None and self.y.rewards is not None:
+        if self.x.rewards is not None and self.y.rewards is not None:
             cost = np.abs(np.subtract.outer(self.x.rewards, self.y.rewards))
         return float(somcot.distance(x, y, cost, discount=self.discount).distance)
 

@@ -41,7 +41,7 @@ def test_quickstarts_run_on_their_own(title: str) -> None:
 
 
 def test_there_is_a_quickstart_for_everybody() -> None:
-    assert len(QUICKSTARTS) == 6
+    assert len(QUICKSTARTS) == 7
     assert sum(map(len, map(python_of, QUICKSTARTS.values()))) == len(python_of(HOME))
 
 

@@ -196,7 +196,7 @@ def test_an_overview_is_not_shown_twice_in_notebooks(result: somcot.Result, monk
     assert plt.get_fignums() == []
 
 
-def test_cells_and_their_resolution_are_drawn() -> None:
+def test_cells_are_drawn() -> None:
     from somcot import Trajectories, distance
 
     rng = np.random.default_rng(0)
@@ -208,34 +208,37 @@ def test_cells_and_their_resolution_are_drawn() -> None:
     assert [text.get_text() for text in ax.get_legend().get_texts()] == [
         "cells of one", "cells of other", "corresponding cells (mean)",
     ]  # fmt: skip
-    assert result.resolution is not None
-    assert [*map(int, somcot.plots.resolution(result).get_xticks())] == list(result.resolution.n_cells)
+    with pytest.warns(DeprecationWarning, match="resolution"):
+        assert result.resolution is not None
+    assert [*map(int, somcot.plots.resolution(result).get_xticks())] == [6]
     with pytest.raises(ValueError, match="result: has no cells"):
         somcot.plots.cells(somcot.distance(somcot.random_walk(3), somcot.random_walk(3), discount=0.9))
 
 
 @pytest.fixture(scope="module")
 def vectors() -> dict[str, somcot.Result]:
-    """Distances between recordings of one and four coordinates, and of some that no linear model fits."""
+    """Distances between recordings of one and four coordinates, and of some that are too few."""
     rng = np.random.default_rng(1)
     found = {}
     for d in (1, 4):
         sides = [somcot.Trajectories.from_arrays(s + rng.normal(size=(30, 15, d))) for s in (0.0, 1.0)]
         found[f"{d}"] = somcot.distance(sides[0], sides[1], discount=0.9, confidence=0.9, n_cells=6)
-    ended = [somcot.Trajectories.from_arrays(rng.normal(size=(30, 4, 2)), terminated=True) for _ in "ab"]
+    ended = [somcot.Trajectories.from_arrays(s + rng.normal(size=(15, 4, 2)), terminated=True) for s in (0.0, 1.0)]
     with pytest.warns(somcot.DataWarning):
         found["ended"] = somcot.distance(ended[0], ended[1], discount=0.9, confidence=0.9, n_cells=6)
     return found
 
 
-def test_what_vouches_for_cells_is_drawn(vectors: dict[str, somcot.Result]) -> None:
-    ax = somcot.plots.calibration(vectors["1"])
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["linear twins", "known shift", "your recordings"]
+def test_the_distance_and_the_tests_of_its_map_are_drawn(vectors: dict[str, somcot.Result]) -> None:
+    result = vectors["1"]
+    ax = somcot.plots.calibration(result)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["lower bound", "your recordings", "cells alone"]
     assert ax.get_xlabel() == "distance"
-    twin = vectors["1"].twin
-    assert twin is not None
-    assert twin.distance in [float(line.get_xdata()[0]) for line in ax.lines if line.get_marker() == "|"]
-    assert "not corrected" in somcot.plots.calibration(vectors["ended"]).get_xlabel()
+    assert result.distance in [float(line.get_xdata()[0]) for line in ax.lines if line.get_marker() == "D"]
+    tests = somcot.plots.map_tests(result)
+    assert [label.get_text() for label in tests.get_yticklabels()] == ["places", "steps", "scatter", "starts"]
+    assert "behaves as" in tests.get_title()
+    assert "approximate: " in somcot.plots.calibration(vectors["ended"]).get_xlabel()
     with pytest.raises(ValueError, match="result: has no cells"):
         somcot.plots.calibration(somcot.distance(somcot.random_walk(3), somcot.random_walk(3), discount=0.9))
 
@@ -253,5 +256,6 @@ def test_cells_of_any_dimension_are_drawn(vectors: dict[str, somcot.Result]) -> 
 def test_overview_of_vectors(vectors: dict[str, somcot.Result], name: str) -> None:
     picture = somcot.plots.overview(vectors[name], names=("a.csv", "b.csv"))
     titles = [ax.get_title() for ax in picture.axes]
-    assert titles[1:3] == ["measured and true distances", "distance by number of cells"]
+    assert titles[1] == ("without an error bound" if name == "ended" else "a map between the two")
+    assert titles[2].startswith("tests of" if name != "ended" else 'tests of "no map was tested"')
     assert ("approximate, no interval" in picture.get_suptitle()) == (name == "ended")

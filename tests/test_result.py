@@ -65,7 +65,7 @@ def test_claims_no_more_than_it_has() -> None:
 def test_records_print_on_one_line() -> None:
     x, y, cost = walks(5, 0.7)
     found = somcot.distance(x, y, cost, discount=0.9)
-    test = somcot.same_process(x.sample(9, 9, rng=1), y.sample(9, 9, rng=2), cost, discount=0.9, n_permutations=19)
+    test = somcot.same_process(x.sample(12, 9, rng=1), y.sample(12, 9, rng=2), cost, discount=0.9, n_permutations=19)
     assert repr(found.plan).startswith("Coupling(5 x 5 state pairs, ")
     assert "transition_x, transition_y, cost" in repr(found.gradient)
     assert f"pvalue={test.pvalue}" in repr(test)

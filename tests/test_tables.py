@@ -1,7 +1,9 @@
 """Methods, file formats and reading options are each written down once; whoever lists them lists the same."""
 
+import contextlib
 import inspect
 import re
+import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -15,13 +17,14 @@ import somcot
 from somcot.cli.application import app
 from somcot.cli.options import Reading, flag, takers
 from somcot.plumbing.records import option_names
+from somcot.readers.compression import PACKED
 from somcot.readers.formats import ENDINGS, FORMATS, KINDS, MAGIC, endings_of
 from somcot.readers.opening import identify, read
 from somcot.solvers import METHODS, Method, describe
 
 DOCS = Path(__file__).parents[1] / "docs"
-# Options of readers that the command line asks for in another way: --cost reward:COLUMN.
-ELSEWHERE = {"reward"}
+# Options of readers that the command line asks for in another way: --cost reward:COLUMN, --by COLUMN.
+ELSEWHERE = {"reward", "attributes"}
 
 
 def rows(page: str, heading: str) -> Iterator[list[str]]:
@@ -92,6 +95,45 @@ def _parquet(path: Path) -> None:
     parquet.write_table(pa.table({"state": ["a", "b"]}), path)
 
 
+def _arrow(path: Path) -> None:
+    import pyarrow as pa
+    from pyarrow import feather
+
+    feather.write_feather(pa.table({"state": ["a", "b"]}), str(path))
+
+
+def _orc(path: Path) -> None:
+    import pyarrow as pa
+    from pyarrow import orc
+
+    orc.write_table(pa.table({"state": ["a", "b"]}), str(path))
+
+
+def _avro(path: Path) -> None:
+    fastavro = pytest.importorskip("fastavro")
+    schema = {"type": "record", "name": "r", "fields": [{"name": "state", "type": "string"}]}
+    with path.open("wb") as file:
+        fastavro.writer(file, schema, [{"state": "a"}, {"state": "b"}])
+
+
+def _xlsx(path: Path) -> None:
+    book = pytest.importorskip("openpyxl").Workbook()
+    for row in (["state"], ["a"], ["b"]):
+        book.active.append(row)
+    book.save(path)
+
+
+def _sqlite(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript("CREATE TABLE t (state); INSERT INTO t VALUES ('a'), ('b');")
+
+
+def _duckdb(path: Path) -> None:
+    with contextlib.closing(pytest.importorskip("duckdb").connect(str(path))) as connection:
+        connection.execute("CREATE TABLE t AS SELECT unnest(['a', 'b']) AS state")
+
+
+CALLS = '[{"role": "assistant", "content": [{"type": "tool_use", "name": "a"}, {"type": "tool_use", "name": "b"}]}]'
 GRAPH = """<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><graph edgedefault="undirected"><node id="a"/>
 <node id="b"/><edge source="a" target="b"/></graph></graphml>"""
 LOG = """<log><trace><string key="concept:name" value="1"/>
@@ -101,7 +143,16 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "csv": lambda path: path.write_text("time,state\n1,a\n2,b\n"),
     "tsv": lambda path: path.write_text("time\tstate\n1\ta\n2\tb\n"),
     "jsonl": lambda path: path.write_text('{"state": "a"}\n{"state": "b"}\n'),
+    "json": lambda path: path.write_text('[{"state": "a"}, {"state": "b"}]'),
     "parquet": _parquet,
+    "arrow": _arrow,
+    "orc": _orc,
+    "avro": _avro,
+    "xlsx": _xlsx,
+    "sqlite": _sqlite,
+    "duckdb": _duckdb,
+    "seq": lambda path: path.write_text("a b\n"),
+    "traces": lambda path: path.write_text(CALLS),
     "xes": lambda path: path.write_text(LOG),
     "npy": _saved,
     "npz": _saved,
@@ -139,7 +190,7 @@ def test_options_of_readers_and_of_the_command_line_agree() -> None:
 def test_every_list_of_formats_is_the_table() -> None:
     documented: dict[str, tuple[set[str], set[str]]] = {}
     for endings, _, options in rows("command-line.md", "| ending |"):
-        known = [word for word in quoted(endings) if word != ".gz"]
+        known = [word for word in quoted(endings) if word not in PACKED]
         (kind,) = {FORMATS[ENDINGS[ending]].kind for ending in known}
         before = documented.get(kind, (set(), set()))
         documented[kind] = before[0] | set(known), before[1] | set(quoted(options))

@@ -3,7 +3,7 @@ A molecule in a double well
 ===========================
 
 A toy molecule hops between two wells; tilting the potential makes one well deeper. Both systems are recorded as numeric
-vectors, a position and a fast coordinate. What is their distance, and how is it validated?
+vectors, a position and a fast coordinate. What is their distance, and how is it tested?
 """
 
 import matplotlib.pyplot as plt
@@ -27,8 +27,8 @@ def record(tilt: float, seed: int, n: int = 200, n_steps: int = 40) -> somcot.Tr
 
 
 # %%
-# One call discretises both recordings into shared cells, estimates the distance, measures its bias on linear models of
-# the recordings, and checks it on a known shift of the recordings.
+# One call looks for a map between the two recordings and tests it; where there is none, it simulates a model of both
+# with common noise.
 flat, tilted = record(0.0, seed=1), record(0.4, seed=2)
 result = somcot.distance(flat, tilted, discount=0.95, confidence=0.9, scale=1.0)
 print(result)
@@ -38,8 +38,8 @@ print(result)
 print(somcot.distance(flat, record(0.0, seed=3), discount=0.95, confidence=0.9, scale=1.0))
 
 # %%
-# The cells, their correspondence, and the distance for smaller numbers of cells.
+# Regions of the two that correspond to each other, and the tests of the map between the two.
 picture, axes = plt.subplots(1, 2, figsize=(12, 4.5), layout="constrained")
 plots.cells(result, ax=axes[0], names=("flat", "tilted"))
-plots.resolution(result, ax=axes[1])
+plots.map_tests(result, ax=axes[1])
 plt.show()

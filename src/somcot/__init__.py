@@ -132,6 +132,7 @@ _MOVED = {
     "somcot.experiments": "somcot.paper",
     "somcot.experiments.selection": "somcot.paper.model_selection",
     "somcot.inference.order": "somcot.inference.permutation",
+    "somcot.live.check": "somcot.live.alarm",
     "somcot.live.promise": "somcot.live.alarm",
     "somcot.makeup": "somcot.contributions",
     "somcot.gradients.arrays": "somcot.gradients",

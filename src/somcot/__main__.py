@@ -1,13 +1,27 @@
 """Entry point of the ``somcot`` command and of ``python -m somcot``; Ctrl-C works from the first import on."""
 
+import contextlib
+import ctypes
+import os
+
 from somcot.cli import signals
 
 __all__ = ["main"]
+
+_MMAP_THRESHOLD = -3  # of mallopt
+
+
+def _return_memory() -> None:
+    """Let freed arrays go back to the system at once: a command may run next to others, for hours."""
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # read when Arrow is loaded
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # only the GNU library has it
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 20)
 
 
 def main() -> None:
     """Entry point of the ``somcot`` command."""
     signals.leave_at_once()
+    _return_memory()
     from somcot.cli import application as cli  # the slowest import; an interrupt here loses no work
 
     signals.obey()

@@ -63,7 +63,8 @@ def distance(
         labels and 1 otherwise. "features" is the difference of mean rewards; `costs.between` lists the other names. A
         function takes x and y and returns the array. With `horizon`, a list with one table per time is also accepted.
         For Trajectories "euclidean" (the default) or "sqeuclidean", of coordinates divided by ``scale=`` ("std", their
-        standard deviations, or numbers), or a function of two arrays of points.
+        standard deviations, or numbers), or a function of two arrays of points; ``metric=True`` says that it is a
+        metric.
     discount : float
         Discount factor between 0 and 1; 1 / (1 - discount) is the effective number of steps. 1 is the long-run average
         cost from the chains' initial distributions (to start from the stationary distributions, apply
@@ -183,7 +184,7 @@ def _of_vectors(x: Any, y: Any, cost: Any, clock: Clock, method: str, arguments:
     if clock.name != "discount" or method != "auto":
         instead = f"method={method!r}" if method != "auto" else clock.asked
         raise ValueError(Note("vectors-need-auto", instead=instead))
-    allowed = [*_OF_VECTORS, "threads"]
+    allowed = [*_OF_VECTORS, "metric", "threads"]
     options = {name: value for name, value in arguments.items() if name not in ("confidence", "rng")}
     _checked_options("auto", allowed, options)
     if isinstance(cost, str) and cost == "features":
@@ -356,7 +357,7 @@ def same_process(
     0.005
     """
     if any(isinstance(recording, Trajectories) for recording in ([*x] if isinstance(x, Sequence) else [x, y])):
-        from somcot.continuous.cell_distance import same_process as of_vectors
+        from somcot.continuous.discretise import same_process as of_vectors
 
         _refuse_unknown(options, _OF_VECTORS)
         return of_vectors(

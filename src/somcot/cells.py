@@ -1,4 +1,4 @@
-"""Discretisation of real vectors into cells, and records about its error."""
+"""Discretisation of real vectors into cells, and records of distances between recordings of real vectors."""
 
 from __future__ import annotations
 
@@ -12,20 +12,27 @@ from numpy.typing import ArrayLike
 
 from somcot.plumbing.arrays import Codes, Floats, Ints
 from somcot.plumbing.checks import real_array
+from somcot.plumbing.errors import warn
 from somcot.plumbing.html import Table, card, record_card
+from somcot.plumbing.notes import Note
 from somcot.plumbing.text import brief_record
 from somcot.samples import Samples
 from somcot.trajectories import Trajectories
 
-__all__ = ["COSTS", "Cells", "Continuous", "MapFit", "PointCost", "Resolution", "ShiftCheck", "Twin", "apart"]
+__all__ = [
+    "COSTS", "ROUTES", "Cells", "Continuous", "MapFit", "PointCost", "Resolution", "ShiftCheck", "Twin", "apart",
+    "circular_mean", "embedded", "wrapped",
+]  # fmt: skip
 
 PointCost = str | Callable[[Floats, Floats], Any]
 COSTS = ("euclidean", "sqeuclidean")
 _ROUGH = 0.12  # total variation between the cell occupancies of linear models and data
 
 
-def apart(cost: PointCost, a: Floats, b: Floats, scale: Floats) -> Floats:
+def apart(cost: PointCost, a: Floats, b: Floats, scale: Floats, period: Floats | None = None) -> Floats:
     """Cost between points, (n, m): a norm of their difference in units of `scale`, or a function.
+
+    With periods, differences are taken the short way round; a function has to do that itself.
 
     Examples
     --------
@@ -43,8 +50,48 @@ def apart(cost: PointCost, a: Floats, b: Floats, scale: Floats) -> Floats:
         raise ValueError(f"cost: found {found_name}, expected 'euclidean', 'sqeuclidean' or a function of two arrays")
     # In units of `scale`, so that coordinates of different units count alike.
     difference = (a / scale)[:, None, :] - (b / scale)[None, :, :]
+    if period is not None and np.isfinite(period).any():
+        difference = wrapped(difference, period / scale)
     squares: Floats = np.einsum("ijk,ijk->ij", difference, difference)
     return squares if cost == "sqeuclidean" else np.sqrt(squares)
+
+
+def wrapped(difference: Floats, period: Floats) -> Floats:
+    """Differences of points, the short way round in coordinates with a finite period.
+
+    Examples
+    --------
+    >>> wrapped(np.array([[3.0, 3.0]]), np.array([np.inf, 4.0])).tolist()
+    [[3.0, -1.0]]
+    """
+    turn = np.where(np.isfinite(period), period, 1.0)
+    return np.asarray(np.where(np.isfinite(period), difference - turn * np.round(difference / turn), difference))
+
+
+def embedded(points: Floats, period: Floats | None) -> Floats:
+    """Coordinates without a period, then sine and cosine of those with one, in units of the radius.
+
+    Examples
+    --------
+    >>> embedded(np.array([[1.0, 2.0]]), np.array([np.inf, 4.0])).round(3).tolist()
+    [[1.0, 0.0, -0.637]]
+    """
+    if period is None or not np.isfinite(period).any():
+        return points
+    which = np.isfinite(period)
+    radius = period[which] / (2.0 * np.pi)
+    angle = points[:, which] / radius
+    return np.concatenate([points[:, ~which], radius * np.sin(angle), radius * np.cos(angle)], axis=1)
+
+
+def circular_mean(points: Floats, weights: Floats, period: Floats | None) -> Floats:
+    """Weighted mean of points, circular in coordinates with a finite period; the sum of the weights is 1."""
+    mean = np.asarray(weights @ points)
+    if period is not None and np.isfinite(period).any():
+        which = np.isfinite(period)
+        mean[which] = np.angle(weights @ np.exp(2j * np.pi * points[:, which] / period[which]))
+        mean[which] *= period[which] / (2.0 * np.pi)
+    return mean
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -71,6 +118,8 @@ class Cells:
         Expected error of the kernels on these cells, accumulated over the horizon; at most 3 is safe.
     recordings : tuple of Samples
         The recordings, with the cells 0, ..., k - 1 as states. Empty in results read from a file.
+    period : ndarray, shape (d,), or None
+        Period of each coordinate, infinite for those without one.
     """
 
     centres: Floats
@@ -83,6 +132,7 @@ class Cells:
     saturation: float
     names: tuple[str, ...]
     recordings: tuple[Samples, ...] = ()
+    period: Floats | None = None
 
     @property
     def n_cells(self) -> int:
@@ -123,7 +173,7 @@ class Cells:
 
     def turned(self, points: Floats) -> Floats:
         """Points in the coordinates of the sites."""
-        scaled = points / self.scale
+        scaled = embedded(points / self.scale, None if self.period is None else self.period / self.scale)
         return scaled if self.projection is None else scaled @ self.projection
 
     def assign(self, points: ArrayLike) -> Codes:
@@ -163,7 +213,7 @@ class Cells:
 
     def cost(self, cost: PointCost = "euclidean") -> Floats:
         """Costs between the centres, (k, k)."""
-        return apart(cost, self.centres, self.centres, self.scale)
+        return apart(cost, self.centres, self.centres, self.scale, self.period)
 
     def without_data(self) -> Cells:
         """The partition without the recordings."""
@@ -197,7 +247,7 @@ def samples_of(codes: Codes, data: Trajectories, k: int, *, ends: bool) -> Sampl
 
 
 class Resolution(NamedTuple):
-    """The uncorrected distance for decreasing numbers of cells; its stability does not bound its error.
+    """Deprecated: the distance between cells by their number, now for one number only. It says nothing about the error.
 
     Attributes
     ----------
@@ -217,7 +267,9 @@ class Resolution(NamedTuple):
 
 
 class Twin(NamedTuple):
-    """The discretisation bias, measured on linear models of the recordings whose distance is known.
+    """Deprecated, `used` is False in new results: the distance does not come from cells any more.
+
+    In results of former versions, the discretisation bias measured on linear models of the recordings.
 
     Attributes
     ----------
@@ -259,7 +311,9 @@ class Twin(NamedTuple):
 
 
 class ShiftCheck(NamedTuple):
-    """The distance measured between two halves of a recording, one of them shifted by a known amount.
+    """Deprecated, in results of former versions only: the distance measured for a known shift.
+
+    It is that between two halves of a recording, one of them shifted.
 
     Attributes
     ----------
@@ -294,23 +348,35 @@ class ShiftCheck(NamedTuple):
 
 
 class MapFit(NamedTuple):
-    """Distance derived from a map between the systems, used if no linear model is adequate.
+    """The map T for which y behaves as T(x), or the one that comes closest to it.
 
     Attributes
     ----------
-    verdict : str
-        "conjugate": y behaves as x seen through the map.
+    verdict : {"conjugate", "different"}
+        "conjugate": no test distinguishes y from T(x); then the distance is the cost of T.
     distance : float or None
+        The cost of T, if it is the distance.
     words : str
-        The map.
+        The map, as a sentence.
     reasons : tuple of str
-        Evidence for and against the map.
+        The tests that distinguish y from T(x).
+    kind : {"same", "shift", "scale", "stretch", "affine"}
+    matrix : ndarray, shape (d, d), or None
+    shift : ndarray, shape (d,), or None
+        T(x) = matrix x + shift, in the original units.
+    tests : tuple of (str, float)
+        P-values of the permutation tests of x against the pulled-back y: of initial points ("starts"), positions
+        ("places"), mean steps ("steps"), noise ("scatter") and terminations ("ends").
     """
 
     verdict: str
     distance: float | None
     words: str
     reasons: tuple[str, ...] = ()
+    kind: str = ""
+    matrix: Floats | None = None
+    shift: Floats | None = None
+    tests: tuple[tuple[str, float], ...] = ()
 
     def __repr__(self) -> str:
         return brief_record(self)
@@ -319,8 +385,21 @@ class MapFit(NamedTuple):
 class Continuous(NamedTuple):
     """Additional fields of a distance between recordings of real vectors.
 
-    `route` is the method that was used: "cells", "twin", "map", or "approximate" if no error bound is available. In the
-    last case `curved` is an approximate upper bound from curved models of both recordings, if these could be fitted.
+    Attributes
+    ----------
+    cells : Cells
+        Regions that are coupled in `Result.encoder`; the distance does not depend on them.
+    map : MapFit or None
+        The map between the two systems that was tested.
+    route : {"map", "linear", "deterministic", "pair", "identical", "approximate"}
+        Where the distance comes from: the map; the closed form of linear models; optimal transport of episodes; the
+        simulated pair; "approximate" without an error bound, for the reason given.
+    lower_bound : float or None
+        A lower confidence bound from discounted moments alone, valid for any process.
+    reason : str
+        Why there is no error bound.
+    resolution, twin, shift_check, curved
+        Deprecated, of use for results of former versions only.
     """
 
     cells: Cells
@@ -330,21 +409,34 @@ class Continuous(NamedTuple):
     map: MapFit | None = None
     route: str = "cells"
     curved: float | None = None
+    lower_bound: float | None = None
+    reason: str = ""
+
+    def former(self, name: str) -> Continuous:
+        """The record itself, with a warning that this field is deprecated."""
+        warn(Note("former-field", name=name), DeprecationWarning)
+        return self
 
     def summary(self, plain: float | None) -> str:
-        """The method and its diagnostics on one line; `plain` is the uncorrected distance between cells."""
-        # One part per method; the order is from what was done to how it was checked.
-        parts = ["1 cell" if self.cells.n_cells == 1 else f"{self.cells.n_cells} cells"]
+        """The method on one line; `plain` is the distance between cells in results of former versions."""
         if self.route == "map" and self.map is not None:
-            parts.append(f"by the map {self.map.words}")
-        elif self.route == "twin" and self.twin.bias is not None and plain is not None:
-            parts.append(f"cells alone give {plain:.3g}, bias {self.twin.bias:.3g} measured on linear twins")
-        elif self.route == "approximate":
-            at_most = "" if self.curved is None else f" (curved models: about {self.curved:.3g} at most)"
-            parts.append(f"no error bound available{at_most}")
-        if self.shift_check is not None and self.route != "map":
-            parts.append(f"shift check {self.shift_check.distance:.3g} -> {self.shift_check.final:.3g}")
-        return "; ".join(parts)
+            return self.map.words
+        if self.route == "twin" and self.twin.bias is not None and plain is not None:
+            return f"cells alone give {plain:.3g}, bias {self.twin.bias:.3g} measured on linear twins"
+        if self.route == "approximate":
+            least = f" (at least {self.lower_bound:.3g} by moments alone)" if self.lower_bound else ""
+            return f"no error bound available{least}"
+        return ROUTES.get(self.route, f"{self.cells.n_cells} cells")
 
     def __repr__(self) -> str:
         return brief_record(self)
+
+
+ROUTES = {
+    "identical": "both recordings are the same",
+    "map": "a map between the two",
+    "linear": "linear models of both, in closed form",
+    "deterministic": "optimal transport of whole episodes, as the dynamics are nearly deterministic",
+    "pair": "a model of both, simulated with common noise",
+    "approximate": "without an error bound",
+}

@@ -7,6 +7,7 @@ them too.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import real_array
 from somcot.plumbing.memory import require
+from somcot.plumbing.text import brief_record
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Coupling",
+    "Maps",
+    "Match",
     "Residuals",
     "conditional",
     "flow_residual",
@@ -42,6 +46,29 @@ class Residuals(NamedTuple):
     flow: float
     causal_x: float
     causal_y: float
+
+
+class Maps(NamedTuple):
+    """The encoder lambda_X(y | x), (n_x, n_y), and the decoder lambda_Y(x | y), (n_y, n_x).
+
+    `at_noise_level` is True for maps solved to the level of the sampling noise, False for those of the coupling.
+    """
+
+    encoder: Floats
+    decoder: Floats
+    at_noise_level: bool = False
+
+    def __repr__(self) -> str:
+        return brief_record(self)
+
+
+class Match(NamedTuple):
+    """A state of X, the state of Y it is most often coupled with, and the conditional probability."""
+
+    x: Hashable
+    y: Hashable
+    probability: float
+    occupancy: float
 
 
 @dataclass(frozen=True, eq=False)

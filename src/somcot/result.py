@@ -15,7 +15,7 @@ import numpy as np
 from somcot.cells import Cells, Continuous, MapFit, Resolution, ShiftCheck, Twin
 from somcot.clocks import Clock
 from somcot.contributions import ContributionInputs, Contributions, RowCounts
-from somcot.couplings import Coupling, Residuals
+from somcot.couplings import Coupling, Maps, Match, Residuals
 from somcot.derivatives import Gradient, Margin, RowGradient, TimeGradient
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.html import record_card
@@ -43,6 +43,7 @@ class Claim(enum.StrEnum):
 
     PROVED = "proved"  # known chains: the bounds contain the distance
     ESTIMATED = "estimated"  # recorded data: the bounds refer to the estimated chains, not to the true distance
+    APPROXIMATE = "approximate"  # real vectors for which no error bound is available: no bounds and no interval
     NOTHING = "nothing proved"  # streams
 
 
@@ -131,29 +132,6 @@ class Estimate(NamedTuple):
         return record_card(self)
 
 
-class Maps(NamedTuple):
-    """The encoder lambda_X(y | x), (n_x, n_y), and the decoder lambda_Y(x | y), (n_y, n_x).
-
-    `at_noise_level` is True for maps solved to the level of the sampling noise, False for those of the coupling.
-    """
-
-    encoder: Floats
-    decoder: Floats
-    at_noise_level: bool = False
-
-    def __repr__(self) -> str:
-        return brief_record(self)
-
-
-class Match(NamedTuple):
-    """A state of X, the state of Y it is most often coupled with, and the conditional probability."""
-
-    x: Hashable
-    y: Hashable
-    probability: float
-    occupancy: float
-
-
 class Details:
     """The expensive fields of a result, computed on first access and cached.
 
@@ -181,7 +159,7 @@ class Details:
         self.__dict__.update(known)
 
     @cached_property
-    def bounds(self) -> Bounds:
+    def bounds(self) -> Bounds | None:
         """Proved bounds of the distance."""
         raise AttributeError("this result has no bounds")
 
@@ -269,7 +247,7 @@ class Result:
     bounds : Bounds
         Proved bounds for the problem that was solved. For known chains they contain `distance`. For data they refer to
         the estimated chains and contain `plugin`, not the corrected distance. For SOMCOT they refer to the chains
-        estimated from the transitions it used and contain `counted`; SOMCOT's distance may lie outside.
+        estimated from the transitions it used and contain `counted`, not always its distance. None if APPROXIMATE.
     maps : Maps
         The encoder and decoder, derived from the coupling `plan` or, for data too noisy for that, from the saddle point
         solved to the level of the noise (see `somcot.inference.estimate`).
@@ -304,13 +282,15 @@ class Result:
     time_gradient : TimeGradient or None
         Replaces `gradient` if kernels change with time.
     continuous : Continuous or None
-        For recordings of real vectors: `cells`, `resolution`, `twin` and `shift_check`.
+        For recordings of real vectors: the map between them, the route to the distance, a lower bound and `cells`.
     clock : Clock
         How costs are accumulated over time: a discount, the long-run average, a horizon, a rate or a total.
     counted : float or None
-        SOMCOT: the exact distance of the chains fitted to its transitions; None if that would take over two seconds.
+        SOMCOT: the exact distance of the chains fitted to its transitions; None where that would take too long.
     estimand : str
         What the distance is between: "process", or "first-order projection" if the data show memory.
+    n_eff : float or None
+        SOMCOT with a half-life: the number of equally weighted transitions that its decayed counts are worth.
     details : Details
         Source of the fields that are computed on first access.
     """
@@ -334,10 +314,11 @@ class Result:
     clock: Clock = Clock("discount")  # noqa: RUF009 - a tuple is immutable
     continuous: Continuous | None = None
     estimand: str = "process"
+    n_eff: float | None = None
     details: Details = field(default_factory=Details)
 
     if TYPE_CHECKING:  # read from `details`; `dataclasses.replace` and the constructor accept them like fields
-        bounds: Bounds = _READ
+        bounds: Bounds = _READ  # None if the claim is APPROXIMATE
         maps: Maps = _READ
         potential: Floats = _READ
         state_law: Floats = _READ
@@ -367,12 +348,14 @@ class Result:
 
     @property
     def converged(self) -> bool:
-        """Whether the method met its own accuracy target."""
+        """Whether the solver met its own accuracy target; it says nothing about the error of an estimate."""
         return self.status is Status.CONVERGED
 
     @property
     def claim(self) -> Claim:
-        """Kind of guarantee of the distance: proved, estimated, or nothing proved."""
+        """Kind of guarantee of the distance: proved, estimated, approximate, or nothing proved."""
+        if self.continuous is not None:
+            return Claim.APPROXIMATE if self.continuous.route == "approximate" else Claim.ESTIMATED
         if not self.n_samples:
             return Claim.PROVED
         sources = (self.plugin, self.estimate, self.confidence_interval)
@@ -385,18 +368,18 @@ class Result:
 
     @property
     def resolution(self) -> Resolution | None:
-        """The uncorrected distance with fewer cells, which does not bound the error."""
-        return None if self.continuous is None else self.continuous.resolution
+        """Deprecated: the distance does not depend on cells any more."""
+        return None if self.continuous is None else self.continuous.former("resolution").resolution
 
     @property
     def twin(self) -> Twin | None:
-        """The discretisation bias, measured on linear models of the recordings; whether it is corrected, and why."""
-        return None if self.continuous is None else self.continuous.twin
+        """Deprecated: there is no discretisation bias to correct any more."""
+        return None if self.continuous is None else self.continuous.former("twin").twin
 
     @property
     def shift_check(self) -> ShiftCheck | None:
-        """The distance measured for a known shift of the recordings."""
-        return None if self.continuous is None else self.continuous.shift_check
+        """Deprecated: see `continuous.map` for the tests that the distance relies on."""
+        return None if self.continuous is None else self.continuous.former("shift_check").shift_check
 
     @property
     def encoder(self) -> Floats:
@@ -481,8 +464,7 @@ class Result:
         if self.claim is Claim.NOTHING:
             return f"after {self.n_steps:,} steps, nothing proved"
         if self.confidence_interval is None:
-            vague = self.continuous is not None and self.continuous.route == "approximate"
-            return "approximate, no interval" if vague else "estimated, no interval"
+            return f"{self.claim}, no interval"
         low, high, level = self.confidence_interval
         return f"estimated, {100 * level:g} % interval [{low:.4g}, {high:.4g}]"
 

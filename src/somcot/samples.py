@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from somcot.recorded import transforms as changes
 from somcot.recorded.counts import Counts, choose_start, counts_card
 from somcot.recorded.labels import encode
 from somcot.recorded.pair_counts import PairCounts, count_pairs
-from somcot.recorded.recording import RewardSums
+from somcot.recorded.recording import EventTimes, RewardSums
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -58,6 +58,10 @@ class Samples:
         Number of steps that do not begin where the previous step ended, without a recorded reason.
     overlap : int
         Number of overlapping steps counted per time interval; above 1 they are not independent.
+    episode_attributes : mapping of str to ndarray, shape (n_episodes,)
+        What is known of each episode besides its states, such as its task; see `readers.from_table`.
+    times : EventTimes or None
+        When the states were entered, if a reader was told to keep it (`keep_times`), for `Monitor`.
 
     Examples
     --------
@@ -84,8 +88,13 @@ class Samples:
     n_gaps: int = 0
     overlap: int = 1
     stationary: bool = False
+    episode_attributes: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    times: EventTimes | None = None
 
     def __post_init__(self) -> None:
+        for name, values in self.episode_attributes.items():
+            if len(values) != self.n_units:
+                raise ValueError(f"episode_attributes: {name!r} has {len(values)} values for {self.n_units} episodes")
         for name in ("now", "following"):
             # Kernels are compiled for contiguous int32.
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.int32))
@@ -377,13 +386,18 @@ class Samples:
         if chosen.min() < 0 or chosen.max() >= self.n_units:
             raise ValueError(f"units: found numbers from {chosen.min()} to {chosen.max()}, there are {self.n_units}")
         ends = None if self.terminated is None else self.terminated[chosen]
+        about = {name: values[chosen] for name, values in self.episode_attributes.items()}
         if self.offsets is None:
-            return replace(self, now=self.now[chosen], following=self.following[chosen], terminated=ends)
+            now, following = self.now[chosen], self.following[chosen]
+            return replace(self, now=now, following=following, terminated=ends, episode_attributes=about)
         lengths = np.diff(self.offsets)[chosen]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         # Positions of the steps of the chosen episodes, each a range, without a loop.
         steps = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], lengths)
-        return replace(self, now=self.now[steps], following=self.following[steps], offsets=offsets, terminated=ends)
+        now, following = self.now[steps], self.following[steps]
+        return replace(
+            self, now=now, following=following, offsets=offsets, terminated=ends, times=None, episode_attributes=about
+        )
 
     def with_order(self, k: int) -> Samples:
         """Make words of k consecutive states the states, for processes of higher Markov order (see `markov_order`).

@@ -30,6 +30,7 @@ from somcot.recorded.sources import (
     Source,
     Stream,
     StreamError,
+    TransitionBlock,
     block_size,
     check_moves,
     check_pairs,
@@ -58,8 +59,17 @@ Rng = int | np.random.Generator | None
 T = TypeVar("T")
 
 
-def from_chain(chain: MarkovChain, discount: float, rng: Rng = None) -> Source:
+def from_chain(chain: MarkovChain, discount: float, rng: Rng = None, *, tabled: bool = False) -> Source:
     """Draw from a known chain by geometric stopping: (X_G, X_{G+1}), P(G = t) = (1 - discount) discount^t.
+
+    Parameters
+    ----------
+    chain : MarkovChain
+    discount : float
+    rng : None, int or Generator
+    tabled : bool
+        Draw from the table of the occupancy instead, which has the same distribution: one random number for each
+        transition in place of about 1 / (1 - discount) moves. The draws of one seed differ.
 
     Examples
     --------
@@ -77,9 +87,10 @@ def from_chain(chain: MarkovChain, discount: float, rng: Rng = None) -> Source:
     draw = partial(_stopped, chain, discount, size)
 
     # Blocks have a fixed size, so that the stream does not depend on how many transitions are requested at a time.
-    def refill(wanted: int) -> _Walks:
-        return _Walks(draw, size, generator, wanted)
+    def refill(wanted: int) -> TransitionBlock:
+        return table.draw(generator) if table is not None else _Walks(draw, size, generator, wanted)
 
+    table = _Table(chain, discount) if tabled else None
     indptr, indices, _ = chain.support
     # The known support, for methods that build arrays over possible transitions only.
     allowed = np.zeros((chain.n_states, chain.n_states), dtype=bool)
@@ -218,7 +229,9 @@ def from_samples(samples: Samples, discount: float, rng: Rng = None, *, order: s
     )
 
 
-def as_source(name: str, process: object, discount: float, rng: Rng = None, *, order: str = "random") -> Source:
+def as_source(
+    name: str, process: object, discount: float, rng: Rng = None, *, order: str = "random", tabled: bool = False
+) -> Source:
     """Convert a chain, samples or any stream to a `Source`; the only place that distinguishes kinds of processes.
 
     Parameters
@@ -231,6 +244,8 @@ def as_source(name: str, process: object, discount: float, rng: Rng = None, *, o
         Discount and seed for sampling chains and replaying samples; a stream with a `discount` must have the same.
     order : "random", "recorded" or "shuffled"
         How samples are replayed, see `from_samples`.
+    tabled : bool
+        How chains are sampled, see `from_chain`.
 
     Examples
     --------
@@ -241,7 +256,7 @@ def as_source(name: str, process: object, discount: float, rng: Rng = None, *, o
     """
     check_order(order)
     if isinstance(process, MarkovChain):
-        return from_chain(process, discount, rng)
+        return from_chain(process, discount, rng, tabled=tabled)
     if isinstance(process, Samples):
         return from_samples(process, discount, rng, order=order)
     if isinstance(process, Counts):
@@ -332,6 +347,23 @@ def from_iterable(
 
     blocks, distribution = Blocks(refill), given_law(initial, labels, count)
     return Source(blocks.draw, blocks.state, blocks.restore, n_states=count, states=labels, initial=distribution)
+
+
+class _Table:
+    """The occupancy of a known chain, to draw transitions from by inversion."""
+
+    def __init__(self, chain: MarkovChain, discount: float) -> None:
+        indptr, indices, probabilities = chain.support
+        n_entries, degrees = indptr[-2], np.diff(indptr[:-1])
+        self.now, self.following = np.repeat(np.arange(chain.n_states), degrees), indices[:n_entries].astype(np.int64)
+        total = np.cumsum(np.repeat(chain.state_occupancy(discount), degrees) * probabilities[:n_entries])
+        # Divided by the last sum, the table ends at exactly 1, above every uniform number.
+        self.cumulative = total / total[-1]
+
+    def draw(self, rng: np.random.Generator) -> Ready:
+        """The next block, always of one size, so that draws do not depend on how many are wanted."""
+        place = np.searchsorted(self.cumulative, rng.random(4096), side="right")
+        return Ready(self.now[place], self.following[place])
 
 
 _Draw = Callable[[np.random.Generator, int], tuple[Ints, Ints]]

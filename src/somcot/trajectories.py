@@ -35,6 +35,8 @@ class Trajectories:
         Which episodes ended in an absorbing state: the process stays there.
     names : tuple of str
         Names of the d coordinates.
+    period : ndarray, shape (d,), or None
+        Period of each coordinate, infinite for those without; None if no coordinate is periodic.
     rewards : ndarray, shape (n_transitions,), or None
         Reward of each step, in the order of `now`.
     actions : ndarray, shape (n_transitions, k), or None
@@ -55,6 +57,7 @@ class Trajectories:
     boundaries: Ints
     terminated: Bools
     names: tuple[str, ...]
+    period: Floats | None = None
     rewards: Floats | None = None
     actions: Floats | None = None
 
@@ -71,6 +74,7 @@ class Trajectories:
         terminated: bool | Sequence[bool] | NDArray[np.bool_] = False,
         names: Iterable[str] | None = None,
         gaps: str = "refuse",
+        period: Mapping[str, float] | None = None,
         rewards: Iterable[object] | None = None,
         actions: Iterable[object] | None = None,
     ) -> Trajectories:
@@ -89,11 +93,17 @@ class Trajectories:
         gaps : {"refuse", "cut"}
             Treatment of missing values (NaN): raise an error that names the position, or split the episode there. The
             parts are separate episodes, and their first points count as initial states.
+        period : mapping of str to float, optional
+            Periodic coordinates by name, such as ``{"phi": 2 * pi}``: values that differ by a period are the same
+            place, and differences are taken the short way round.
         rewards, actions : iterable of array_like, shape (T,) and (T,) or (T, k), optional
             For each episode one reward, one action, for each step.
 
         Examples
         --------
+        >>> turning = Trajectories.from_arrays([[0.1, 6.2, 0.05]], names=["phi"], period={"phi": 6.28})
+        >>> turning.period.tolist()
+        [6.28]
         >>> data = Trajectories.from_arrays([[0.1, 0.3, float("nan"), 0.2, 0.4]], gaps="cut")
         >>> [episode.ravel().tolist() for episode in data.episodes]
         [[0.1, 0.3], [0.2, 0.4]]
@@ -111,11 +121,13 @@ class Trajectories:
         d = kept[0][0].shape[1]
         labels = [f"x{k}" for k in range(d)] if names is None else list(names)
         lengths = [len(piece) for piece, _ in kept]
+        coordinates = tuple(str(name) for name in check_labels("names", labels, d, "coordinate"))
         return cls(
             np.concatenate([piece for piece, _ in kept]),
             np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
             np.array([end for _, end in kept]),
-            tuple(str(name) for name in check_labels("names", labels, d, "coordinate")),
+            coordinates,
+            _periods(period, coordinates),
             None if rewards is None else _per_step("rewards", rewards, rows)[:, 0],
             None if actions is None else _per_step("actions", actions, rows),
         )
@@ -184,7 +196,7 @@ class Trajectories:
             before[episodes] - (ends - lengths + 1), lengths - 1
         )
         return Trajectories(
-            self.points[rows], boundaries, self.terminated[episodes], self.names,
+            self.points[rows], boundaries, self.terminated[episodes], self.names, self.period,
             None if self.rewards is None else self.rewards[steps],
             None if self.actions is None else self.actions[steps],
         )  # fmt: skip
@@ -192,14 +204,18 @@ class Trajectories:
     def mapped(self, function: Callable[[Floats], Floats]) -> Trajectories:
         """Apply a function to the points; it takes and returns all of them, (n_points, d).
 
+        Periods are kept, so the function may shift periodic coordinates but not stretch them; if it changes the number
+        of coordinates, none of the new ones is periodic.
+
         Examples
         --------
         >>> Trajectories.from_arrays([[0.0, 1.0]]).mapped(lambda points: points + 0.5).points.ravel().tolist()
         [0.5, 1.5]
         """
         points = np.ascontiguousarray(function(self.points), dtype=np.float64)
-        names = self.names if points.shape[1] == self.d else tuple(f"x{k}" for k in range(points.shape[1]))
-        return replace(self, points=points, names=names)
+        if points.shape[1] == self.d:
+            return replace(self, points=points)
+        return replace(self, points=points, names=tuple(f"x{k}" for k in range(points.shape[1])), period=None)
 
     def __repr__(self) -> str:
         coordinates = "1 coordinate" if self.d == 1 else f"{self.d} coordinates"
@@ -216,6 +232,22 @@ class Trajectories:
         ]
         head = ("coordinate", "mean", "standard deviation", "least", "most")
         return card("Trajectories", facts, Table(head, rows, "lrrrr"))
+
+
+def _periods(period: object, names: tuple[str, ...]) -> Floats | None:
+    """Periods as an array, infinite for coordinates without one."""
+    if period is None:
+        return None
+    if not isinstance(period, Mapping):
+        raise TypeError(f"period: found {type(period).__name__}, expected a mapping such as {{{names[0]!r}: 6.28}}")
+    periods = np.full(len(names), np.inf)
+    for name, value in period.items():
+        if name not in names:
+            raise ValueError(f"period: found {name!r}, which is not a coordinate; these are {', '.join(names)}")
+        if isinstance(value, (bool, str)) or not (np.isscalar(value) and 0.0 < float(value) < np.inf):  # type: ignore[arg-type]
+            raise ValueError(f"period[{name!r}]: found {value!r}, expected a finite number above 0")
+        periods[names.index(name)] = value
+    return periods if period else None
 
 
 def needs_cells(process: object) -> str:

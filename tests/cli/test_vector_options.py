@@ -40,7 +40,9 @@ def test_tables_and_arrays_give_the_same_answer(files: Path) -> None:
     found, other = (json.loads(run.stdout) for run in (table, arrays))
     assert found["distance"] == other["distance"]
     assert found["continuous"]["n_cells"] == 8
-    assert found["continuous"]["shift_check"]["distance"] > 0
+    assert found["continuous"]["route"] == "map"
+    assert found["continuous"]["map"]["kind"] == "shift"
+    assert found["continuous"]["shift_check"]["distance"] is None  # deprecated
     assert 0.5 < found["distance"] < 1.1
 
 
@@ -49,8 +51,8 @@ def test_the_screen_says_how_it_came_about(files: Path) -> None:
     shown = RUN.invoke(app, [*line, "--cells", "auto", "--discount", "0.9"], env={"COLUMNS": "200"})
     assert shown.exit_code == 0
     said = " ".join(shown.stdout.replace("│", " ").split())
-    assert " cells, which give " in said
-    assert "check a shift of" in said
+    assert "behaves as a.csv shifted by (" in said
+    assert "permutations of whole episodes do not reject this map: " in said
 
 
 @pytest.mark.parametrize(
@@ -101,17 +103,16 @@ def test_units_of_the_answer_are_those_asked_for(files: Path) -> None:
     line = ["distance", str(files / "a.npz"), str(files / "b.npz"), "--cells", "6", "--discount", "0.9"]
     said = _said(*line)
     assert "standard deviations on average" in said
-    assert "according to linear models of the recordings" in said
-    assert "of these recordings is measured as" in said
+    assert "by discounted moments alone" in said
     found = [json.loads(RUN.invoke(app, [*line, "--json", "--scale", text]).stdout) for text in ("1", "2,2")]
     assert found[0]["continuous"]["scale"] == [1.0, 1.0]
     assert found[1]["distance"] == pytest.approx(found[0]["distance"] / 2)
     assert "standard deviations" not in found[0]["meaning"]
 
 
-def test_what_nothing_vouches_for_is_called_an_approximation(tmp_path: Path) -> None:
+def test_what_is_without_an_error_bound_is_called_an_approximation(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    for name in "ab":  # points on a circle: no linear model; at different speeds: no map
+    for name in "ab":  # points on a circle, at different speeds: no map
         speed = 0.5 if name == "a" else 1.0
         angle = rng.uniform(0, 6.28, (30, 1)) + np.cumsum(speed + 0.2 * rng.normal(size=(30, 21)), axis=1)
         np.save(tmp_path / f"{name}.npy", np.stack([np.cos(angle), (1 + (name == "b")) * np.sin(angle)], axis=2))

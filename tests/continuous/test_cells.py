@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from somcot import Cells, Trajectories, discretise, distance
-from somcot.continuous import cell_distance as plain
 from somcot.continuous.discretise import kmeans, lag_coordinates
 from somcot.plumbing.arrays import Floats
 from tests.continuous import systems
@@ -129,17 +128,24 @@ def test_the_plain_distance_is_that_of_the_counted_chains() -> None:
         chains.append(MarkovChain(counts, first, normalize=True))
     table = costs.euclidean(cells.centres / cells.scale, cells.centres / cells.scale)
     expected = distance(chains[0], chains[1], table, discount=0.9).distance
-    assert plain.raw(cells, x, y, "euclidean", 0.9) == pytest.approx(expected, abs=1e-5)
-    assert plain.raw(cells, x, x, "euclidean", 0.9) == 0.0
+    found = distance(cells.x, cells.y, cells.cost(), discount=0.9, method="plugin").distance
+    assert found == pytest.approx(expected, abs=1e-5)
 
 
-def test_the_permutation_test_sees_a_shift_and_no_more() -> None:
-    rng = np.random.default_rng(0)
-    x, y = pair(60)
-    cells = discretise(x, y)
-    assert plain.pvalue(cells, x, y, "euclidean", 0.95, rng=rng) > 0.05
-    moved = y.mapped(lambda points: points + 0.5)
-    assert plain.pvalue(discretise(x, moved), x, moved, "euclidean", 0.95, rng=rng) == 0.025
+def test_cells_of_a_circle_close() -> None:
+    """Points of period 1 about 0: a cell on the cut holds points of both sides, and its centre is between them."""
+    angle = np.mod(np.random.default_rng(0).uniform(-0.5, 0.5, (20, 50, 1)), 1.0)
+    cells = discretise(Trajectories.from_arrays(angle, names=["phi"], period={"phi": 1.0}), n_cells=5, scale=1.0)
+    assert cells.assign([[0.01]]).tolist() == cells.assign([[0.99]]).tolist() or (
+        cells.assign([[0.2]]).tolist() == cells.assign([[1.2]]).tolist()
+    )
+    assert cells.assign([[0.3]]).tolist() == cells.assign([[7.3]]).tolist()
+    assert cells.cost().max() <= 0.5
+    near = cells.centres[cells.assign(angle[0])] - angle[0]
+    assert np.abs(near - np.round(near)).max() < 0.25
+    assert cells.scale.tolist() == [1.0]
+    spread = discretise(Trajectories.from_arrays(angle, period={"x0": 1.0}), n_cells=5).scale
+    assert spread[0] == pytest.approx(1 / np.sqrt(12), rel=0.05)
 
 
 def test_labels_in_disguise_are_recognised() -> None:

@@ -1,68 +1,73 @@
-"""Curved models, for an approximate value where nothing vouches for one."""
+"""One-step models: what they fit, their slopes, and whether linear models would do."""
+
+from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from somcot import Trajectories, discretise, distance
-from somcot.continuous import conjugacy
-from somcot.continuous import onestep_models as curved
-from somcot.continuous.linear_twin import CellProblem
-from tests.continuous.further_systems import circle_truth
-from tests.continuous.systems import SYSTEMS
-from tests.continuous.without import phase_truth
+from somcot.continuous.moments import Space
+from somcot.continuous.onestep_models import OneStep, curvature, scatter_share
+from somcot.plumbing.arrays import Floats
+
+LINE = Space(np.full(2, np.inf))
+TURNING = Space(np.array([2 * np.pi, np.inf]))
 
 
-def _question(name: str, n: int, seed: int) -> CellProblem:
-    system = SYSTEMS[name]
-    x, y = system.record(n, 40, np.random.default_rng(seed))
-    return CellProblem(discretise(x, y, n_cells=12, scale=1.0, rng=0), x, y, system.cost, 0.95, 0)
+def steps(f: object, n: int = 3000, noise: float = 0.1, seed: int = 0) -> tuple[Floats, Floats]:
+    rng = np.random.default_rng(seed)
+    now = rng.normal(size=(n, 2))
+    return now, f(now) + noise * rng.standard_normal((n, 2))  # type: ignore[operator]
 
 
-def test_an_oscillator_is_bounded_far_below_what_cells_say() -> None:
-    question = _question("van der Pol, shifted", 100, 0)
-    found = curved.upper(question, np.random.default_rng(0))
-    assert 0.42 < found < 0.75 < question.raw()
+def bent(z: Floats) -> Floats:
+    return np.column_stack([np.sin(z[:, 0]) + 0.3 * z[:, 1], np.tanh(z[:, 0] * z[:, 1])])
 
 
-def test_models_move_as_the_data_do() -> None:
-    """Drawn recordings have the shape of the given one and its spread; far from the data no model is believed."""
-    rng = np.random.default_rng(2)
-    data = SYSTEMS["van der Pol, shifted"].x.record(60, 30, rng)
-    uneven = Trajectories.from_arrays([data.episodes[0][:5], *data.episodes[1:]])
-    model = curved.Curved.of(uneven, rng)
-    drawn = model.drawn(uneven, rng)
-    np.testing.assert_array_equal(drawn.boundaries, uneven.boundaries)
-    np.testing.assert_allclose(drawn.points.std(axis=0), uneven.points.std(axis=0), rtol=0.15)
-    far = model.after(np.array([[50.0, 50.0]]), np.zeros((1, 2)))
-    assert np.abs(far).max() < np.abs(data.points).max() + 2.0
+def turning(z: Floats) -> Floats:
+    return np.column_stack([z[:, 0] + 0.5 + 0.3 * np.sin(z[:, 0]), 0.5 * z[:, 1] + np.cos(z[:, 0])])
 
 
-@pytest.mark.filterwarnings("ignore::somcot.DataWarning")
-def test_without_a_map_the_smaller_of_both_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conjugacy, "_unable", lambda x, y: "not now")
-    x, y = SYSTEMS["van der Pol, shifted"].record(60, 40, np.random.default_rng(5))
-    found = distance(x, y, discount=0.95, confidence=0.9, scale=1.0, n_cells=12, threads=1)
-    assert found.continuous is not None
-    assert found.continuous.route == "approximate"
-    assert found.confidence_interval is None
-    assert found.distance == found.continuous.curved
-    assert found.plugin is not None
-    assert found.distance < 0.8 * found.plugin
-    assert "curved models: about" in str(found)
+@pytest.mark.parametrize(("f", "space"), [(bent, LINE), (turning, TURNING)])
+def test_it_fits_and_its_slope_is_its_derivative(f: object, space: Space) -> None:
+    now, following = steps(f)
+    model = OneStep.fit(now, following, space, np.random.default_rng(1))
+    fresh, _ = steps(f, 500, seed=2)
+    off = space.wrap(model.mean(fresh) - f(fresh))  # type: ignore[operator]
+    assert np.sqrt(np.square(off).mean()) < 0.06
+    mean, slope = model.mean_and_slope(fresh)
+    np.testing.assert_allclose(mean, model.mean(fresh))
+    for k in range(2):
+        step = 1e-5 * np.eye(2)[k]
+        numeric = (model.mean(fresh + step) - model.mean(fresh - step)) / 2e-5
+        np.testing.assert_allclose(slope[:, :, k], numeric, atol=1e-4)
 
 
-def test_where_there_can_be_none() -> None:
-    question = _question("rotation", 60, 0)
-    assert curved.possible(question)
-    assert not curved.possible(question._replace(cost=lambda a, b: np.zeros((len(a), len(b)))))
-    assert not curved.possible(question._replace(x=question.x.take(np.arange(4))))
-    ended = Trajectories.from_arrays(question.x.episodes, terminated=True)
-    assert not curved.possible(question._replace(x=ended))
+def test_a_turn_is_no_difference() -> None:
+    """The model of a phase does not depend on how often it went round, in what it was given or is asked."""
+    now, following = steps(turning)
+    rng = np.random.default_rng(3)
+    turns = 2 * np.pi * np.column_stack([rng.integers(-3, 4, len(now)), np.zeros(len(now))])
+    one, other = (
+        OneStep.fit(now + shift, following, TURNING, np.random.default_rng(1)) for shift in (np.zeros(2), turns)
+    )
+    asked = rng.normal(size=(50, 2))
+    gap = TURNING.wrap(one.mean(asked) - other.mean(asked + np.array([4 * np.pi, 0.0])))
+    assert np.abs(gap).max() < 0.05
 
 
-def test_truths_of_phases() -> None:
-    """The grid against value iteration on the difference of phases, which knows nothing of it."""
-    x, y = (0.5, 0.0, 0.3), (0.6, 0.0, 0.3)
-    found = phase_truth(x, y, 48)
-    assert found == pytest.approx(circle_truth((0.5, 0.3), (0.6, 0.3), n=48, atoms=16), rel=0.1)
-    assert phase_truth(x, x, 24) == pytest.approx(0.0, abs=1e-6)
+def test_bends_and_uneven_noise_are_noticed() -> None:
+    def straight(z: Floats) -> Floats:
+        return np.asarray(z @ np.array([[0.8, 0.3], [-0.3, 0.8]]))
+
+    unit = np.repeat(np.arange(150), 20)
+    shares = {}
+    for name, f in (("straight", straight), ("bent", bent)):
+        now, following = steps(f, noise=0.3)
+        model = OneStep.fit(now, following, LINE, np.random.default_rng(1))
+        shares[name] = curvature(model, now, following, unit), scatter_share(model, now, following - f(now), unit)
+    assert shares["straight"][0] < 0.03 < 0.3 < shares["bent"][0]
+    assert max(shares["straight"][1], shares["bent"][1]) < 0.05
+    now, _ = steps(straight)
+    noise = np.random.default_rng(4).standard_normal(now.shape) * (0.1 + 0.3 * np.abs(now))
+    model = OneStep.fit(now, straight(now) + noise, LINE, np.random.default_rng(1))
+    assert scatter_share(model, now, noise, unit) > 0.1

@@ -103,7 +103,7 @@ def test_kept_shares_move_the_rows_between_the_pooled_process_and_the_data() -> 
         for k in (0, 1):
             np.testing.assert_allclose(whole[k], comparison.observed[k], atol=1e-15)
         np.testing.assert_allclose(none[0], none[1], atol=1e-15)
-    occupancy = compared(*(c.sample_occupancy(300, 0.9, rng=k) for k, c in enumerate((WALK, OTHER))))
+    occupancy = compared(WALK.sample_occupancy(300, 0.9, rng=0), OTHER.sample_occupancy(300, 0.9, rng=1))
     assert occupancy.shrunk(np.ones(6)) is None
 
 
@@ -151,7 +151,9 @@ def test_a_recording_drawn_from_the_known_chain_is_rejected_at_the_level() -> No
     pvalues = []
     for seed in range(60):
         comparison = compared(WALK.sample(12, 15, rng=seed), WALK)
-        pvalues.append(gather(comparison, seed, n_permutations=19).evidence.pvalue)
+        pvalue = gather(comparison, seed, n_permutations=19).evidence.pvalue
+        assert pvalue is not None
+        pvalues.append(pvalue)
     small = np.mean(np.array(pvalues) <= 0.1)
     assert small <= 0.25  # 0.1 and 3.9 standard errors
     assert np.mean(pvalues) == pytest.approx(0.525, abs=0.19)
@@ -291,7 +293,7 @@ def test_stationary_starts() -> None:
     result = quiet(somcot.distance, x, y, LABELS, discount=0.9, confidence=0.9)
     assert (result.confidence_interval.low > 0.0) == (result.estimate.pvalue <= 0.05)
     assert result.plugin == pytest.approx(quiet(somcot.distance, x.chain(), y.chain(), LABELS, discount=0.9).distance)
-    z = OTHER.sample(12, 60, rng=2).with_start("stationary")
+    z = MarkovChain(np.full((5, 5), 0.2)).sample(12, 60, rng=2).with_start("stationary")
     assert quiet(somcot.distance, x, z, LABELS, discount=0.9, confidence=0.9).confidence_interval.low > 0.0
 
 

@@ -339,9 +339,9 @@ def test_same_process_on_occupancy_samples() -> None:
 
 def test_same_process_refuses_what_it_cannot_compare() -> None:
     x, _, cost = walks(5, 0.7)
-    a = x.sample(5, 20, rng=0)
+    a = x.sample(10, 20, rng=0)
     with pytest.raises(ValueError, match=r"cost: shape is \(5, 4\).*all states of all recordings"):
-        somcot.same_process(a, somcot.random_walk(4).sample(5, 20, rng=0), cost[:, :4], discount=0.9)
+        somcot.same_process(a, somcot.random_walk(4).sample(10, 20, rng=0), cost[:, :4], discount=0.9)
     with pytest.raises(TypeError, match="y: found a MarkovChain"):
         somcot.same_process(a, x, cost, discount=0.9)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="n_permutations: found 0"):

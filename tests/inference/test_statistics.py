@@ -59,12 +59,12 @@ def test_the_error_of_the_expansion_is_of_second_order() -> None:
     rng = np.random.default_rng(0)
     cost = rng.random((5, 5))
     centre, far = ([full(rng.dirichlet(np.ones(5), size=5), rng.dirichlet(np.ones(5))) for _ in range(2)] for _ in "ab")
-    expansion = Expansion.at(*centre, cost, 0.9, exact=True)
+    expansion = Expansion.at(centre[0], centre[1], cost, 0.9, exact=True)
     errors = []
     for t in (0.02, 0.01, 0.005):
         p, q = ((1 - t) * c.probabilities + t * f.probabilities for c, f in zip(centre, far, strict=True))
         moved = [chain_of(c._replace(probabilities=v), 5) for c, v in zip(centre, (p, q), strict=True)]
-        truth = somcot.distance(*moved, cost, discount=0.9).distance
+        truth = somcot.distance(moved[0], moved[1], cost, discount=0.9).distance
         errors.append(abs(float(expansion.values(centre[0], p[None], centre[1], q[None])[0]) - truth))
         assert abs(truth - expansion.value) > 10 * errors[-1]
     assert errors[1] < 0.35 * errors[0]
@@ -198,7 +198,7 @@ class Numbers:
         return np.array([self.observed])
 
     def null(self, seed: int, indices: Sequence[int]) -> Floats:
-        return self.drawn[np.asarray(indices)][:, None]
+        return np.array([[self.drawn[k]] for k in indices])
 
     def statistics(self, counts: Floats) -> Statistics:
         return Statistics(counts[:, 0], np.zeros(len(counts)), counts)
@@ -208,7 +208,7 @@ class Numbers:
 @given(st.integers(0, 10**6), st.integers(1, 450), st.floats(0.0, 1.0), st.sampled_from([0, 100, 1000]))
 def test_pvalues_are_those_of_besag_and_clifford(seed: int, n: int, observed: float, at_least: int) -> None:
     null = np.random.default_rng(seed).random(n)
-    found = permute(Numbers(observed, null), 0, n, both=False, at_least=at_least, threads=1)
+    found = permute(Numbers(observed, null.tolist()), 0, n, both=False, at_least=at_least, threads=1)
     enough, far = max(10, int(np.ceil(0.05 * (n + 1)))), 0
     for drawn, value in enumerate(null, 1):
         far += value >= observed
@@ -229,7 +229,10 @@ def test_pvalues_are_those_of_besag_and_clifford(seed: int, n: int, observed: fl
 def test_a_permutation_test_has_exact_level() -> None:
     """Over all ranks of the data among 19 permutations, p <= 0.05 for one of twenty."""
     ranked = np.arange(20.0)
-    small = [permute(Numbers(ranked[k], np.delete(ranked, k)), 0, 19, both=False, threads=1).pvalue for k in range(20)]
+    small = [
+        permute(Numbers(ranked[k], np.delete(ranked, k).tolist()), 0, 19, both=False, threads=1).pvalue
+        for k in range(20)
+    ]
     assert sum(p <= 0.05 + 1e-12 for p in small) == 1
     assert min(small) == pytest.approx(0.05)
 

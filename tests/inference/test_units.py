@@ -171,7 +171,8 @@ def test_many_sequences_are_exchanged_in_bundles(monkeypatch: pytest.MonkeyPatch
     assert np.bincount(engine.observed).tolist() == [10, 11]  # bundles of three, the last of one
     expected = [counted(engine.support, engine.pooled.states, paths) for paths in groups]
     np.testing.assert_array_equal(engine.counts(engine.observed), expected)
-    sequences = Counter(engine.unit[engine.pooled.offsets[:-1]].tolist())  # type: ignore[index]
+    assert engine.pooled.offsets is not None
+    sequences = Counter(engine.unit[engine.pooled.offsets[:-1]].tolist())
     assert sorted(sequences.values()) == [1, *[3] * 20]
 
 
@@ -228,12 +229,12 @@ def test_blocks_of_markov_chains_are_independent_however_slow() -> None:
 def test_blocks_grow_with_the_memory_and_say_if_they_are_too_short() -> None:
     lengths = {
         stay: [block_length([regimes(stay, 9601, 10 * k), regimes(stay, 9601, 10 * k + 1)]) for k in range(3)]
-        for stay in (0.5, 0.995, 0.999)
+        for stay in (0.5, 0.995, 0.9995)
     }
     assert lengths[0.5] == [(200, True)] * 3
     assert np.mean([length for length, _ in lengths[0.995]]) > 200
-    assert [length for length, _ in lengths[0.999]] == [800] * 3, "regimes of 1,000 steps, and 9,600 in all"
-    assert not all(independent for _, independent in lengths[0.999])
+    enough = [independent for _, independent in lengths[0.9995]]
+    assert sum(enough) <= 1, "regimes of 2,000 steps, and 9,600 in all"
 
 
 def test_no_recording_has_fewer_than_eight_blocks() -> None:

@@ -5,7 +5,8 @@ from collections import OrderedDict
 import numpy as np
 import pytest
 
-from somcot.live.sequences import Rules, keys_of, link, opened, with_room
+from somcot.live.detector import Rules, link, opened, with_room
+from somcot.live.sequences import keys_of
 
 Steps = list[tuple[int, int, int]]
 

@@ -264,3 +264,14 @@ def test_wrong_requests_are_refused(options: Any, message: str, tmp_path: Path) 
     given = [str(path) if text == "log.csv" else text for text in options]
     with pytest.raises(ValueError, match=re.escape(message)):
         run(path, *READ, "--discount", "0.8", *given)
+
+
+def test_the_reference_is_not_a_small_period() -> None:
+    """Recordings often begin within a period; a changed period is named, and its neighbours are not."""
+    walk, other = somcot.random_walk(5), somcot.random_walk(5, 0.9)
+    sizes = {"jan": (walk, 5), "feb": (walk, 60), "mar": (walk, 60), "apr": (other, 60), "may": (walk, 60)}
+    months = {name: chain.sample(n, 20, rng=k) for k, (name, (chain, n)) in enumerate(sizes.items())}
+    found = somcot.drift(months, discount=0.9)
+    assert found.reference == "feb"
+    assert found.changed == ("apr",)
+    assert somcot.drift(months, discount=0.9, reference="jan").reference == "jan"

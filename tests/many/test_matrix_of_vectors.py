@@ -71,7 +71,7 @@ def test_what_nothing_vouches_for_says_so() -> None:
 def _orbit(seed: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """A noisy circle, in other directions for each seed."""
     rng = np.random.default_rng(seed)
-    angle = np.cumsum((0.3 + 0.4 * seed) + 0.05 * rng.normal(size=600))
+    angle = np.cumsum((0.3 + 0.4 * seed) + 0.05 * rng.normal(size=40))
     return np.column_stack([np.cos(angle), (1 + seed) * np.sin(angle)])
 
 

@@ -58,7 +58,7 @@ def test_files_and_blocks_add_up_to_the_whole(
     kind: str, text: bool, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(counting, "_BLOCK", block)
-    monkeypatch.setattr("somcot.readers.tables.batches._ROWS", 2)
+    monkeypatch.setattr("somcot.readers.tables.file_tables._ROWS", 2)
     whole = table(n=400 if block == 7 else 3000)
     if text:
         whole["user"] = "user " + whole["user"].astype(str)
@@ -118,8 +118,9 @@ def test_what_cannot_be_counted_is_refused(tmp_path: Path) -> None:
             count_table(*arguments)
     with pytest.raises(ValueError, match=r"no column 'place'.*'user', 't', 'page', 'gain'"):
         count_table(tmp_path / "a.parquet", state="place")
+    whole.rename(columns={"page": "where"}).to_parquet(tmp_path / "unusual.parquet")
     with pytest.raises(ValueError, match="which column is the state"):
-        count_table(tmp_path / "a.parquet")
+        count_table(tmp_path / "unusual.parquet")
     with pytest.raises(TypeError, match="terminated: found 'done'"):
         count_table(tmp_path / "a.parquet", state="page", terminated="done")  # type: ignore[arg-type]
     whole.loc[3, "user"] = None
@@ -139,7 +140,7 @@ def test_what_cannot_be_counted_is_refused(tmp_path: Path) -> None:
 def test_any_whole_numbers_name_sequences(names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers close together have a place each; those that do not fit any more are looked up from there on."""
     monkeypatch.setattr("somcot.readers.tables.streaming_counts._SPAN", 50)
-    monkeypatch.setattr("somcot.readers.tables.batches._ROWS", 10)
+    monkeypatch.setattr("somcot.readers.tables.file_tables._ROWS", 10)
     monkeypatch.setattr(counting, "_BLOCK", 40)
     whole = table(n=600, n_users=30)
     user = whole["user"].to_numpy()
@@ -168,7 +169,7 @@ def test_a_sequence_that_goes_back_in_time_within_a_file(tmp_path: Path, monkeyp
     rows.to_parquet(tmp_path / "a.parquet")
     whole = from_table(rows, sequence="user", time="t", state="page")
     same(count_table(tmp_path / "a.parquet", sequence="user", time="t", state="page"), whole)
-    monkeypatch.setattr("somcot.readers.tables.batches._ROWS", 10)
+    monkeypatch.setattr("somcot.readers.tables.file_tables._ROWS", 10)
     monkeypatch.setattr(counting, "_BLOCK", 40)
     with pytest.raises(ValueError, match=r"a.parquet: sequence 8 goes back in time.* 9.0 to 1.0"):
         count_table(tmp_path / "a.parquet", sequence="user", time="t", state="page")

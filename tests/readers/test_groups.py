@@ -1,5 +1,6 @@
 """One table, many processes: rows go to the group that a column names."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,17 @@ def test_each_group_is_what_reading_its_rows_alone_gives(kind: str, log: pd.Data
     else:
         log.to_json(path, orient="records", lines=True)
     options: dict[str, Any] = {"sequence": "user", "time": "t", "state": "page", "reward": "gain"}
-    with noted("rows-sorted"):
+    rows = log.sort_values(["user", "t"])
+    changes = (rows.week != rows.week.shift()) | (rows.user != rows.user.shift())
+    pieces = rows.assign(piece=changes.cumsum())  # a sequence is split where its week changes
+    n_cut = int(pieces.piece.nunique() - log.user.nunique())
+    with noted("groups-cut", n=n_cut), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*(sorted by time|single row)")
         found = split_table(source, "week", **options)
     assert list(found) == ["a", "b", "c"]
     for week, samples in found.items():
-        with noted("rows-sorted"):
-            alone = from_table(log[log.week == week], **options)
+        with noted("single-rows"):
+            alone = from_table(pieces[pieces.week == week], **(options | {"sequence": "piece"}))
         assert samples.states == ("x", "y", "z")
         assert np.array_equal(samples.counts(), alone.counts())
         assert samples.n_episodes == alone.n_episodes
@@ -49,8 +55,8 @@ def test_each_group_is_what_reading_its_rows_alone_gives(kind: str, log: pd.Data
 
 
 def test_all_groups_have_the_states_of_all() -> None:
-    table = {"g": [1, 1, 2, 2], "s": ["x", "y", "y", "z"]}
-    found = split_table(table, "g", state="s", least=1)
+    table = {"g": [1, 1, 2, 2], "q": [1, 1, 2, 2], "s": ["x", "y", "y", "z"]}
+    found = split_table(table, "g", state="s", sequence="q", least=1)
     assert found[1].states == found[2].states == ("x", "y", "z")
     matrix = somcot.distance_matrix(found, discount=0.5, method="plugin")
     assert np.isfinite(matrix.values).all()
@@ -58,12 +64,15 @@ def test_all_groups_have_the_states_of_all() -> None:
 
 def test_small_groups_are_listed_and_left_out(log: pd.DataFrame) -> None:
     more = pd.concat([log, pd.DataFrame({"week": ["d", "d", "e"], "user": 1, "t": [1, 2, 3], "page": "x"})])
-    with noted("groups-left-out", n=2, least=30, groups="d (1), e (0)"):
-        assert list(split_table(more, "week", sequence="user", state="page")) == ["a", "b", "c"]
+    with noted("groups-left-out", n=2, least=20, groups="d (1), e (0)"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*(single row|within a sequence)")
+        assert list(split_table(more, "week", sequence="user", state="page", least=20)) == ["a", "b", "c"]
 
 
 def test_what_cannot_be_parted_is_refused(log: pd.DataFrame) -> None:
-    with pytest.raises(ValueError, match=r"no column 'month'.*week, user"):
+    with pytest.raises(ValueError, match=r"no column 'year'.*weekday, hour; .*week, user"):
+        split_table(log, "year", state="page")
+    with pytest.raises(ValueError, match=r"a month is cut out of times.*week, user"):
         split_table(log, "month", state="page")
     for state in ("page", ["page"]):
         with pytest.raises(ValueError, match="by: 'page' is the state"):
@@ -79,5 +88,50 @@ def test_what_cannot_be_parted_is_refused(log: pd.DataFrame) -> None:
 def test_messages_call_periods_as_they_were_asked_for() -> None:
     times = ["2026-05-04", "2026-05-05", "2026-05-06", "2026-05-11", "2026-05-12"]
     log = {"time": times, "user": [1, 1, 2, 3, 3], "state": list("ababa")}
-    with noted("single-rows", share=(1, 2)):
+    with noted("single-rows", share=(1, 3)):
         split_periods(log, "week", sequence="user", least=1)
+
+
+CASES = {
+    "case": ["x", "x", "x", "y", "y", "z", "z"],
+    "time": ["2026-01-30", "2026-01-31", "2026-02-02", "2026-02-03", "2026-02-05", "2026-01-01", "2026-01-05"],
+    "state": list("abcabab"),
+}
+
+
+def steps(samples: somcot.Samples) -> list[str]:
+    return sorted(
+        f"{samples.states[i]}{samples.states[j]}" for i, j in zip(samples.now, samples.following, strict=True)
+    )
+
+
+def test_a_sequence_belongs_to_the_period_in_which_it_starts() -> None:
+    """Case x goes on in February: all of it is January's, and nothing ends where the month does."""
+    found = split_periods(CASES, "month", sequence="case", least=1)
+    assert {month: steps(samples) for month, samples in found.items()} == {
+        "2026-01": ["ab", "ab", "bc"], "2026-02": ["ab"],
+    }  # fmt: skip
+    found = split_periods(CASES, "month", sequence="case", least=1, end="!")
+    assert steps(found["2026-01"]) == ["ab", "ab", "b!", "bc", "c!"]
+    table = {**CASES, "release": [1, 2, 2, 2, 2, 1, 1]}
+    found = split_periods(table, "release", sequence="case", least=1)
+    assert {release: steps(samples) for release, samples in found.items()} == {1: ["ab", "ab", "bc"], 2: ["ab"]}
+
+
+def test_pauses_end_sequences_before_periods_are_formed() -> None:
+    """The third event of x comes two days later: a sequence of its own, in February."""
+    later = {
+        "case": [*CASES["case"], "x"], "time": [*CASES["time"], "2026-02-02T06:00"], "state": [*CASES["state"], "d"],
+    }  # fmt: skip
+    with pytest.warns(DataWarning):
+        found = split_periods(later, "month", sequence="case", least=1, gap="1d")
+    assert {month: steps(samples) for month, samples in found.items()} == {"2026-01": ["ab"], "2026-02": ["cd"]}
+
+
+def test_a_table_without_sequences_is_cut_and_never_ended() -> None:
+    table = {"time": CASES["time"], "state": CASES["state"]}
+    with pytest.warns(DataWarning):
+        found = split_periods(table, "month", least=1)
+    assert {month: len(steps(samples)) for month, samples in found.items()} == {"2026-01": 3, "2026-02": 2}
+    with pytest.raises(ValueError, match=r"end: .* is one sequence"):
+        split_periods(table, "month", least=1, end="closed")

@@ -132,7 +132,7 @@ def test_one_kind_of_time_in_a_column(values: tuple[str, ...], place: str, tmp_p
 
 
 def test_kinds_of_time_are_compared_across_batches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("somcot.readers.tables.batches._BLOCK", 40)
+    monkeypatch.setattr("somcot.readers.tables.batches._BLOCKS", (40, 1 << 20))
     rows = "".join(f"2026-05-{day:02},a\n" for day in range(1, 9)) + "20260509,b\n" * 4
     (tmp_path / "t.csv").write_text("time,state\n" + rows)
     with pytest.raises(ValueError, match=r"row .*, column 'time': found .* among times"):
@@ -205,8 +205,8 @@ def test_codes_without_labels_are_damage() -> None:
 @pytest.mark.parametrize(
     ("content", "match"),
     [
-        (b"PK\x03\x04rest", "line 1 begins like a zip archive"),
-        (b"\xfd7zXZ\x00rest", "line 1 begins like an xz archive"),
+        (b"PK\x03\x04rest", "the zip data are damaged"),
+        (b"\xfd7zXZ\x00rest", "the xz data are damaged"),
         ("state\na\nb\n".encode("utf-16-le"), "UTF-16"),
     ],
 )

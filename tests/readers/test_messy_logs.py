@@ -202,7 +202,7 @@ def test_dates_with_dots_are_day_month_year(kind: str, tmp_path: Path) -> None:
     assert counts(found) == [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
     with pytest.raises(ValueError, match=r"found '40\.5\.2026'"):
         from_table({"t": ["40.5.2026"], "s": ["a"]}, time="t", state="s")
-    with pytest.raises(ValueError, match=r"found '05/06/2026 .*dayfirst=True"):
+    with pytest.raises(ValueError, match=r"dates such as 05/06/2026 .*time_format='day-first'"):
         from_table({"t": ["05/06/2026 12:00"], "s": ["a"]}, time="t", state="s")
 
 

@@ -340,7 +340,7 @@ def test_coupling_is_kept_only_on_request_and_within_memory(monkeypatch: pytest.
     monkeypatch.setenv("SOMCOT_MEMORY_LIMIT", "2K")
     with pytest.raises(MemoryLimitError, match="SOMCOT on 4 x 4 states"):
         somcot.init(cost, discount=0.9, n_steps=10, steps="paper")
-    with pytest.raises(MemoryLimitError, match="SOMCOT on 4 x 4 states"):
+    with pytest.raises(MemoryLimitError, match="transitions of 4 x 4 states"):
         somcot.solve(x, y, cost, discount=0.9, n_steps=10, keep_coupling=True, rng=0)
 
 

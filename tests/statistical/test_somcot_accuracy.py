@@ -1,4 +1,4 @@
-"""SOMCOT against exact distances and the paper's figures, over seeds."""
+"""SOMCOT over seeds: the default against exact distances, Algorithm 2 against the paper's figures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ from somcot.solvers import policy_iteration, somcot
 from somcot.solvers.somcot.run import FIRST_PHASE
 from tests.instances import blocks, walks
 
-pytestmark = [pytest.mark.statistical, pytest.mark.slow]
+# Runs of Algorithm 2 say that they have not converged, which is what some of these tests are about.
+pytestmark = [
+    pytest.mark.statistical,
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::somcot.ConvergenceWarning"),
+]
 
 
 def families() -> Iterator[tuple[float, MarkovChain, MarkovChain, Any]]:
@@ -36,18 +41,26 @@ def exact(x: MarkovChain, y: MarkovChain, cost: Any, discount: float) -> float:
     return policy_iteration.solve(Problem(x, y, cost, discount)).distance
 
 
-def test_automatic_rates_over_all_families() -> None:
-    errors = []
+def test_default_over_all_families() -> None:
+    """Its error is the sampling error of its transitions: the exact distance of the counted chains has as much.
+
+    At a true distance of 0 and discount 0.99 that is up to 0.05, the bias of every plug-in.
+    """
+    errors, of_counted = [], []
     for discount, x, y, cost in families():
         truth = exact(x, y, cost, discount)
         for seed in range(3):
-            found = somcot.solve(x, y, cost, discount=discount, n_steps=100_000, rng=seed).distance
-            errors.append(abs(found - truth))
+            result = somcot.solve(x, y, cost, discount=discount, n_steps=100_000, rng=seed)
+            assert result.counted is not None
+            assert abs(result.distance - result.counted) <= 0.01 * np.ptp(cost)
+            errors.append(abs(result.distance - truth))
+            of_counted.append(abs(result.counted - truth))
+    assert np.mean(errors) <= 1.1 * np.mean(of_counted)
     assert np.mean(errors) <= 0.012
-    assert max(errors) <= 0.03
+    assert max(errors) <= 1.1 * max(of_counted)
 
 
-def test_automatic_rates_converge() -> None:
+def test_default_converges_as_transitions_are_counted() -> None:
     x, y, cost = walks(5, 0.7)
     truth = exact(x, y, cost, 0.9)
     errors = [
@@ -136,15 +149,65 @@ def test_dual_rate_decides_the_sign_of_the_error(eta: float) -> None:
     assert abs(error(0.1)) <= 0.06
 
 
-def test_observed_support_gives_the_same_answers() -> None:
+def test_both_supports_give_the_same_answers() -> None:
+    """The default: mu on all quadruples, or on pairs of transitions that occur; the linear program has one value."""
     for theta in (0.3, 0.7):
         x, y, cost = walks(10, theta)
-        truth = exact(x, y, cost, 0.95)
-        found = [
-            somcot.solve(x, y, cost, discount=0.95, n_steps=100_000, support="observed", rng=seed).distance
-            for seed in range(3)
-        ]
-        assert abs(np.mean(found) - truth) <= 0.03
+        for seed in range(3):
+            options: dict[str, Any] = {"discount": 0.95, "n_steps": 100_000, "rng": seed}
+            full, observed = (somcot.solve(x, y, cost, support=s, **options) for s in ("full", "observed"))
+            assert full.counted == observed.counted
+            assert abs(full.distance - observed.distance) <= 0.005 * np.ptp(cost)
+
+
+# Processes that change: walks on 6 states, one of which stays at 0.5, discount 0.9, 200,000 transitions.
+
+MOMENTS = {"still": (200_000,), "jump": (105_000, 120_000, 200_000), "ramp": (200_000,)}
+
+
+def line(up: float) -> MarkovChain:
+    P = np.zeros((6, 6))
+    for i in range(6):
+        P[i, min(5, i + 1)] += up
+        P[i, max(0, i - 1)] += 1 - up
+    return MarkovChain(P)
+
+
+def tracking_errors(kind: str, half_life: float | None, seed: int) -> list[float]:
+    """Errors of a run that forgets, at the moments above, in shares of the cost's range.
+
+    The other walk stays at 0.5 too ("still"), jumps from 0.5 to 0.75 in the middle, or moves there evenly, in 100
+    pieces. The truth is the distance of the present walk.
+    """
+    cost = np.abs(np.arange(6.0)[:, None] - np.arange(6.0)) / 5
+    ups = {"still": [0.5, 0.5], "jump": [0.5, 0.75], "ramp": np.linspace(0.5, 0.75, 100).tolist()}[kind]
+    pieces, y, rng = [line(up) for up in ups], line(0.5), np.random.default_rng([seed, 29])
+    state = somcot.init(cost, discount=0.9, n_steps=200_000, half_life=half_life)
+    n, errors = 200_000 // len(pieces), []
+    ends = sorted({*(n * (k + 1) for k in range(len(pieces))), *MOMENTS[kind]})
+    for begin, end in zip([0, *ends], ends, strict=False):
+        x = pieces[begin // n]
+        drawn = [streams.from_chain(chain, 0.9, rng, tabled=True).draw(end - begin) for chain in (x, y)]
+        state = somcot.advance(state, drawn[0], drawn[1])
+        if end in MOMENTS[kind]:
+            errors.append(abs(somcot.finish(state).distance - exact(x, y, cost, 0.9)))
+    return errors
+
+
+@pytest.mark.parametrize("half_life", [30_000.0, 10_000.0, 3_000.0])
+def test_forgetting_tracks_a_jump_and_a_ramp(half_life: float) -> None:
+    """Old transitions weigh 2^(-age / half-life): what is left of a jump, and the mean age, half-life / log 2.
+
+    0.01 is for the sampling error of as many transitions as the half-life leaves, with 4 seeds.
+    """
+    cost = np.abs(np.arange(6.0)[:, None] - np.arange(6.0)) / 5
+    whole = exact(line(0.75), line(0.5), cost, 0.9)
+    jump, ramp = (np.mean([tracking_errors(kind, half_life, s) for s in range(4)], axis=0) for kind in ("jump", "ramp"))
+    for after, error in zip((5_000, 20_000, 100_000), jump, strict=True):
+        assert error <= whole * 2.0 ** (-after / half_life) + 0.01
+    assert ramp[0] <= whole * half_life / np.log(2.0) / 200_000 + 0.01
+    never = tracking_errors("jump", None, 0)
+    assert never[1] > 3 * jump[1] or half_life == 30_000.0
 
 
 class Ending:
@@ -172,15 +235,19 @@ def without_a_plan() -> Iterator[tuple[float, MarkovChain, MarkovChain, Any]]:
 
 
 def phase_errors(n: int, n_seeds: int) -> tuple[float, float, float]:
-    """Mean absolute errors, of the cost's range: in phases after n steps, and with a plan for n / 2 and for n."""
+    """Mean absolute errors, of the cost's range: in phases after n steps, and with a plan for n / 2 and for n.
+
+    Of Algorithm 2 with rates that depend on the number of steps (`steps.auto`); the default needs neither.
+    """
     errors = []
     for discount, x, y, cost in without_a_plan():
         truth, scale = exact(x, y, cost, discount), float(np.ptp(cost))
         for seed in range(n_seeds):
             ends = [Ending(chain, discount, [seed, side], n) for side, chain in enumerate((x, y))]
-            found = [somcot.solve(ends[0], ends[1], cost, discount=discount, support="observed").distance]
+            former: dict[str, Any] = {"support": "observed", "steps": "former"}
+            found = [somcot.solve(ends[0], ends[1], cost, discount=discount, **former).distance]
             for steps_ in (n // 2, n):
-                options: dict[str, Any] = {"n_steps": steps_, "support": "observed", "rng": 100 + seed}
+                options: dict[str, Any] = {"n_steps": steps_, "rng": 100 + seed} | former
                 found.append(somcot.solve(x, y, cost, discount=discount, **options).distance)
             errors.append(np.abs(np.array(found) - truth) / scale)
     mean = np.mean(errors, axis=0)

@@ -173,7 +173,7 @@ def write_inputs(folder: Path) -> None:
         for session, time, page in _rows(process, 30, 12, month)
     ]
     _write(folder / "periods.csv", ("page", "month"), both)
-    _write(folder / "stream.csv", ("page",), _rows(chain(0.95), 100, 40, 9))
+    _write(folder / "stream.csv", ("page",), _rows(chain(0.95), 300, 40, 9))
 
 
 def _rows(process: somcot.MarkovChain, n_episodes: int, n_steps: int, seed: int) -> Iterator[tuple[Any, ...]]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from somcot import costs
 from somcot.cells import COSTS, Cells
-from somcot.cli.inputs import NamedProcess, match_labels, read_processes
+from somcot.cli.inputs import NamedProcess, match_labels, read_processes, read_two_groups
 from somcot.cli.options import Reading, VectorOptions, flag
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.notes import Note
@@ -19,8 +19,10 @@ from somcot.plumbing.records import option_names
 from somcot.problem import ChainOrData, Data
 from somcot.readers.array_files import load_arrays
 from somcot.readers.formats import kind_of
-from somcot.readers.opening import Array, ArrowArray, format_of, identify, open_bytes
-from somcot.readers.tables.csv_stream import LONGEST_LINE, Header, csv_options, explain
+from somcot.readers.opening import format_of, identify, open_bytes
+from somcot.readers.tables import Array, ArrowArray
+from somcot.readers.tables.csv_stream import Header, csv_options, explain
+from somcot.readers.tables.file_tables import LONGEST_LINE
 from somcot.readers.tables.vector_tables import read_vectors
 from somcot.recorded.labels import listing
 from somcot.result import Result
@@ -55,8 +57,27 @@ class Pair(NamedTuple):
     arguments: dict[str, Any]
 
 
-def read_pair(a: str, b: str, reading: Reading, cost: str, vectors: VectorOptions) -> Pair:
-    """Read both files, as recordings of numeric vectors with ``--cells``."""
+def read_pair(
+    a: str,
+    b: str | None,
+    reading: Reading,
+    cost: str,
+    vectors: VectorOptions,
+    by: str | None = None,
+    groups: Sequence[str] | None = None,
+) -> Pair:
+    """Read both files, as recordings of numeric vectors with ``--cells``; or two groups of one file."""
+    if by is not None:
+        if b is not None:
+            raise ValueError(f"--by: splits one file into groups, but two are named; leave out {b}")
+        if vectors.wanted:
+            raise ValueError("--by: not together with --cells; name one file for each recording")
+        x, y = match_labels(*read_two_groups(a, by, groups, reading, reward_column(cost)))
+        return Pair(x, y, build_cost(cost, x, y), cost, {})
+    if groups is not None:
+        raise ValueError(f"--groups {' '.join(groups)}: only together with --by COLUMN; leave it out")
+    if b is None:
+        raise ValueError(f"{a}: one file; name a second one, or split it into groups with --by COLUMN")
     if vectors.wanted:
         recordings = read_in_cells((a, b), reading, vectors, cost)
         x, y = recordings.named()

@@ -16,10 +16,13 @@ import somcot
 from somcot.cli import signals
 from somcot.cli.options import (
     NOT_CONVERGED,
+    By,
     ClockOptions,
     Cost,
     FileA,
     FileB,
+    FileOrGroup,
+    Groups,
     Json,
     Method,
     OutputOptions,
@@ -38,8 +41,10 @@ _FORECAST = ("auto", "exact", "plugin")  # methods whose time and memory are kno
 
 def distance(
     a: FileA,
-    b: FileB,
+    b: FileOrGroup = None,
     *,
+    by: By = None,
+    groups: Groups = None,
     clock: ClockOptions,
     cost: Cost = "labels",
     method: Method = "auto",
@@ -70,12 +75,12 @@ def distance(
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"--confidence: found {confidence:g}, expected a number strictly between 0 and 1, such as 0.9")
     options = _interval_options(units, standard_error, method)
-    output.check(a, b, cost)
+    output.check(a, *([b] if b else []), cost)
     vectors.check()
     if vectors.wanted and options:
         raise ValueError(f"{spelled(*options)}: not together with --cells, which has its own interval; leave it out")
     with caught() as messages:
-        pair = read_pair(a, b, reading, cost, vectors)
+        pair = read_pair(a, b, reading, cost, vectors, by, groups)
         settled = clock.settled(pair.x, pair.y)
         more: dict[str, Any] = {"confidence": confidence} | pair.arguments
         if not vectors.wanted:
@@ -125,8 +130,10 @@ def _interval_options(units: str, standard_error: str | None, method: str) -> di
 
 def same_process(
     a: FileA,
-    b: FileB,
+    b: FileOrGroup = None,
     *,
+    by: By = None,
+    groups: Groups = None,
     discount: SuggestedBelowOne = None,
     cost: Cost = "labels",
     permutations: Annotated[
@@ -149,7 +156,7 @@ def same_process(
         check_discount(discount)
     vectors.check()
     with caught() as messages:
-        x, y, table, cost_name, more = read_pair(a, b, reading, cost, vectors)
+        x, y, table, cost_name, more = read_pair(a, b, reading, cost, vectors, by, groups)
         if not vectors.wanted:  # costs that are recomputed for each permutation are passed by name
             table = {"labels": "labels", "reward": "features"}.get(cost.partition(":")[0], table)
         for side in () if vectors.wanted else (x, y):

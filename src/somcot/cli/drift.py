@@ -26,12 +26,17 @@ def drift(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Table over time, or - for standard input.")],
     *,
     by: Annotated[
-        str, typer.Option(metavar="day|week|month|COLUMN", help="Periods of the --time column, or a column of labels.")
+        str,
+        typer.Option(
+            metavar="COLUMN|PERIOD",
+            help="day, week, month, weekday or hour of the --time column, or a column of labels.",
+        ),
     ],
     discount: SuggestedDiscount = None,
     cost: Cost = "labels",
     reference: Annotated[
-        str | None, typer.Option(metavar="PERIOD", help="Period to compare all others with; the first by default.")
+        str | None,
+        typer.Option(metavar="PERIOD", help="Period to compare all others with; the first not small by default."),
     ] = None,
     confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of each interval.")] = 0.9,
     level: Annotated[
@@ -48,21 +53,17 @@ def drift(
 ) -> int:
     """Test whether a process has changed over time, period by period."""
     from somcot.cli.cost_and_cells import reward_column, shared_cost
-    from somcot.cli.inputs import NamedProcess, suggested_discount
+    from somcot.cli.inputs import NamedProcess, read_groups, suggested_discount
     from somcot.cli.output import caught, command_line, console, deliver, for_terminal, print_json
     from somcot.cli.screens import show_drift, show_written
     from somcot.plumbing.notes import codes
-    from somcot.readers.tables.groups import split_periods
 
     for name, value in (("--confidence", confidence), ("--level", level)):
         if not 0.0 < value < 1.0:
             raise ValueError(f"{name}: found {value:g}, expected a number strictly between 0 and 1")
     output.check(file, cost)
     with caught() as messages:
-        periods = split_periods(file, by, **reading.for_parts("table", reward_column(cost)))
-        if len(periods) < 2:
-            (only,) = periods
-            raise ValueError(f"{file}: only one period, {only!s}; choose shorter periods (--by day) or another column")
+        periods = read_groups(file, by, reading, reward_column(cost))
         if discount is None:
             discount = suggested_discount([NamedProcess(str(label), samples) for label, samples in periods.items()])
         outcome = somcot.drift(

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from somcot.chains import MarkovChain
 from somcot.cli.options import Reading, flag, takers
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note
-from somcot.problem import ChainOrData, Data
-from somcot.readers import count_table
 from somcot.readers.formats import KINDS, kind_of
-from somcot.readers.opening import Input, format_of, identify, parts_of, read
+from somcot.readers.opening import Input, format_of, identify, read
 from somcot.readers.tables.event_tables import fit_bins
 from somcot.readers.tables.state_labels import join_rare, note_spellings, spellings, tidy_labels
 from somcot.recorded.counts import Counts
 from somcot.recorded.labels import listing
 from somcot.samples import Samples
 from somcot.timed import ContinuousChain
+
+if TYPE_CHECKING:
+    from somcot.problem import ChainOrData
 
 __all__ = [
     "NamedProcess",
@@ -36,7 +38,9 @@ __all__ = [
     "full_label",
     "match_labels",
     "read_counts",
+    "read_groups",
     "read_processes",
+    "read_two_groups",
     "readable",
     "suggested_discount",
 ]
@@ -48,16 +52,16 @@ __all__ = [
 
 # Bytes of a folder above which only counts are kept. A constant, so that the result does not depend on the machine.
 LARGE = 500_000_000
-_KNOWN = ("state", "sequence", "time", "reward", "terminated", "initial", "encoding", "delimiter")
+_KNOWN = ("state", "sequence", "time", "reward", "terminated", "initial", "encoding", "delimiter", "time_format")
 
 
 def read_counts(source: Input, options: Mapping[str, Any]) -> Counts | None:
-    """The counts of a large folder of tables, with a note; None for any other input."""
-    if source.path is None or not source.path.is_dir():
+    """The counts of many large tables, with a note; None for any other input."""
+    n_bytes = sum(path.stat().st_size for path in {part.path for part in source.parts})
+    if n_bytes < LARGE or source.format == "traces":
         return None
-    n_bytes = sum(part.path.stat().st_size for part in parts_of(source.path))
-    if n_bytes < LARGE:
-        return None
+    from somcot.readers import count_table
+
     chosen = {name: value for name, value in options.items() if value is not None}
     states = chosen.get("state")
     if isinstance(states, list) and len(states) == 1:
@@ -71,7 +75,7 @@ def read_counts(source: Input, options: Mapping[str, Any]) -> Counts | None:
             f"{', '.join(refused)}; prepare the columns first, or name a smaller folder"
         )
     warn(Note("counted-in-files", source.name, size=n_bytes / 1e9), DataWarning)
-    return count_table(source.path, **chosen)
+    return count_table([part.path for part in source.parts], **chosen)
 
 
 # --- Processes from files and options.
@@ -92,8 +96,10 @@ class NamedProcess(NamedTuple):
         return self.rates or self.value
 
 
-def read_processes(paths: Sequence[str], reading: Reading, reward: str | None = None) -> list[NamedProcess]:
-    """Read each file with the options that apply to it."""
+def read_processes(
+    paths: Sequence[str], reading: Reading, reward: str | None = None, *, keep_times: bool = False
+) -> list[NamedProcess]:
+    """Read each file with the options that apply to it; tables and logs with the times of their rows if wanted."""
     if paths.count("-") > 1:
         raise ValueError("standard input: named twice; it can be read only once, so name a file for one of the two")
     sources = [_identified(path, reading.format) for path in paths]
@@ -115,8 +121,10 @@ def read_processes(paths: Sequence[str], reading: Reading, reward: str | None = 
     for source, kind in zip(sources, kinds, strict=True):
         options = {name: value for name, value in reading.for_kind(kind).items() if name not in _TOGETHER}
         options |= {n: v for n, v in (("bins", bins), ("reward", reward)) if n in KINDS[kind].options()}
+        if keep_times and "keep_times" in KINDS[kind].options():
+            options["keep_times"] = True
         together = {name: value for name, value in reading.chosen().items() if name in (*_TOGETHER, "tidy")}
-        process = read_counts(source, options | together) or read(source, **options)
+        process = (None if keep_times else read_counts(source, options | together)) or read(source, **options)
         if isinstance(process, ContinuousChain):
             steps = process.uniformised(float(process.exits.max()) or 1.0)
             processes.append(NamedProcess(source.name, steps, process))
@@ -142,13 +150,26 @@ def _with_shared_labels(processes: list[NamedProcess], reading: Reading) -> list
     return [p._replace(value=next(rest)) if isinstance(p.value, Samples) else p for p in processes]
 
 
+_IN_JSON = ("json", "jsonl", "traces")  # formats with the same endings
+
+
 def _identified(path: str, format: str | None) -> Input:  # noqa: A002
-    """The input; `--format` applies only to streams and to files without a known ending."""
-    return identify(path, None if format_of(path) else format)
+    """The input; `--format` applies to streams, to files without a known ending, and to JSON.
+
+    Several files may be named in one argument, separated by commas.
+    """
+    known = format_of(path)
+    wanted = format if known is None or (known in _IN_JSON and format in _IN_JSON) else None
+    if "," in path and not os.path.exists(path) and all(map(os.path.exists, path.split(","))):
+        return identify(path.split(","), format)
+    return identify(path, wanted)
 
 
 def _refuse_shared_streams(sources: Sequence[Input]) -> None:
-    streams = [os.fstat(source.stream.fileno()) for source in sources if source.stream is not None]
+    streams = []
+    for stream in (source.stream for source in sources if source.stream is not None):
+        with contextlib.suppress(OSError):  # an archive from a pipe is in memory
+            streams.append(os.fstat(stream.fileno()))
     if len(streams) == 2 and os.path.samestat(*streams):
         raise ValueError(f"{sources[0].name}: named twice; it can be read only once, so name a file for one of the two")
 
@@ -159,8 +180,24 @@ def _shared_bins(sources: Sequence[Input], kinds: Sequence[str], reading: Readin
         if reading.binning:
             raise ValueError(f"--binning {reading.binning}: only together with --bins COLUMN=N; leave it out")
         return None
+    specs = _bin_specs(reading)
+    numbers = {name: spec for name, spec in specs.items() if isinstance(spec, int)}
+    if numbers:
+        tables = [source for source, kind in zip(sources, kinds, strict=True) if kind == "table"]
+        once = next((source.name for source in tables if source.path is None and not source.parts), None)
+        if once is not None:
+            raise ValueError(
+                f"--bins: fitting bins reads the data twice, which {once} does not allow; pass edges: COLUMN=0,1,2"
+            )
+        names = ("encoding", "delimiter", "table", "query", "wide")
+        options = {name: value for name, value in reading.chosen().items() if name in names}
+        specs |= fit_bins(tables, numbers, binning=reading.binning or "quantile", **options)
+    return specs
+
+
+def _bin_specs(reading: Reading) -> dict[str, Any]:
     specs: dict[str, Any] = {}
-    for text in reading.bins:
+    for text in reading.bins or ():
         column, sign, number = text.rpartition("=")
         names = [column] if sign else list(reading.state or ())
         for name in specs.keys() & set(names):
@@ -168,16 +205,6 @@ def _shared_bins(sources: Sequence[Input], kinds: Sequence[str], reading: Readin
         if not names:
             raise ValueError(f"--bins {text}: which column? Pass --state COLUMN --bins COLUMN={text}")
         specs |= dict.fromkeys(names, _bin_spec(text, number))
-    numbers = {name: spec for name, spec in specs.items() if isinstance(spec, int)}
-    if numbers:
-        tables = [source for source, kind in zip(sources, kinds, strict=True) if kind == "table"]
-        once = next((source.name for source in tables if source.path is None), None)
-        if once is not None:
-            raise ValueError(
-                f"--bins: fitting bins reads the data twice, which {once} does not allow; pass edges: COLUMN=0,1,2"
-            )
-        texts = {k: v for k, v in (("encoding", reading.encoding), ("delimiter", reading.delimiter)) if v}
-        specs |= fit_bins(tables, numbers, binning=reading.binning or "quantile", **texts)
     return specs
 
 
@@ -186,6 +213,54 @@ def _bin_spec(text: str, number: str) -> int | list[float]:
         return [float(part) for part in number.split(",")] if "," in number else int(number)
     except ValueError:
         raise ValueError(f"--bins: found {text!r}, expected COLUMN=NUMBER or COLUMN=EDGE,EDGE,...") from None
+
+
+def read_groups(file: str, by: str, reading: Reading, reward: str | None = None) -> dict[Hashable, Samples]:
+    """The groups of one file: by a column, or by a period of its times."""
+    from somcot.readers.tables.groups import FILE_OPTIONS, split_table
+
+    source = _identified(file, reading.format)
+    kind = kind_of(source.format).name
+    if kind not in ("table", "log", "traces"):
+        raise ValueError(f"--by: only tables, event logs and traces have columns, but {source.name} is {kind}")
+    options = reading.for_kind(kind)
+    for name in reading.chosen():
+        if name not in options:
+            raise ValueError(f"{flag(name)}: not for {KINDS[kind].plural}; leave it out")
+    if reading.bins:
+        options["bins"] = _bin_specs(reading)
+    if reward is not None:
+        options["reward"] = reward
+    groups = split_table(source, by, **options)
+    if len(groups) < 2:
+        (only,) = groups
+        raise ValueError(f"{file}: --by {by} has only one group, {only!s}; name another column or period")
+    assert not set(options) - {*KINDS[kind].options(), *FILE_OPTIONS}
+    return groups
+
+
+def read_two_groups(
+    file: str, by: str, chosen: Sequence[str] | None, reading: Reading, reward: str | None = None
+) -> tuple[NamedProcess, NamedProcess]:
+    """Two groups of one file: those that are named, or the only two."""
+    from somcot.readers.tables.groups import PERIODS
+
+    groups = read_groups(file, by, reading, reward)
+    labels = {str(label): label for label in groups}
+    for name in chosen or ():
+        if name not in labels:
+            raise ValueError(f"--groups: there is no group {name!r}; the groups are {listing(list(labels), 12)}")
+    if chosen is None and len(groups) > 2:
+        raise ValueError(
+            f"--by {by}: {len(groups)} groups, {listing(list(labels), 12)}; name two of them with --groups A B, or "
+            "compare all with somcot matrix"
+        )
+    first, second = chosen or list(labels)
+    if first == second:
+        raise ValueError(f"--groups: {first!r} is named twice; name two groups")
+    name = "{}" if by in PERIODS else f"{by} {{}}"
+    x, y = (NamedProcess(name.format(text), groups[labels[text]]) for text in (first, second))
+    return x, y
 
 
 def match_labels(x: NamedProcess, y: NamedProcess, *, compared: bool = True) -> tuple[NamedProcess, NamedProcess]:
@@ -238,7 +313,7 @@ def as_text(process: ChainOrData) -> ChainOrData:
     ('0', '1', '2')
     """
     labels = tuple(str(label) for label in process.states)
-    if isinstance(process, Data):
+    if not isinstance(process, MarkovChain):
         return replace(process, states=labels)
     return MarkovChain(
         process.transition, process.initial, states=labels, features=process.features, attributes=process.attributes

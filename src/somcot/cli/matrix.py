@@ -15,7 +15,7 @@ import typer
 
 import somcot
 from somcot.cli import signals
-from somcot.cli.options import Cost, Json, Method, Reading, Seed, StartAtOnce, SuggestedBelowOne, VectorOptions
+from somcot.cli.options import By, Cost, Json, Method, Reading, Seed, StartAtOnce, SuggestedBelowOne, VectorOptions
 
 if TYPE_CHECKING:
     from somcot.cli.inputs import NamedProcess
@@ -35,9 +35,7 @@ def matrix(
     files: Annotated[list[str], typer.Argument(metavar="FILE", help="One file per process, or one file with --by.")],
     *,
     discount: SuggestedBelowOne = None,
-    by: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column that splits one table into processes: country, week.")
-    ] = None,
+    by: By = None,
     vectors: VectorOptions,
     cost: Cost = "labels",
     method: Method = "auto",
@@ -127,9 +125,14 @@ def matrix(
 def select(
     data: Annotated[str, typer.Argument(metavar="DATA", help="File with the recorded data.")],
     candidates: Annotated[
-        list[str], typer.Argument(metavar="CANDIDATE", help="Files with known chains or recordings.")
-    ],
+        list[str] | None,
+        typer.Argument(metavar="CANDIDATE", help="Files with known chains or recordings; none with --by."),
+    ] = None,
     *,
+    by: By = None,
+    group: Annotated[
+        str | None, typer.Option(metavar="NAME", help="With --by: the group that is the data; the last by default.")
+    ] = None,
     discount: SuggestedBelowOne = None,
     cost: Cost = "labels",
     confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of the intervals and of the set.")] = 0.9,
@@ -146,8 +149,9 @@ def select(
     from somcot.problem import Data
 
     with caught() as messages:
-        named = _read([data, *candidates], reading, cost, None)
-        (name, first), *rest = named.items()
+        named = _read([data, *(candidates or [])], reading, cost, by)
+        name = _chosen_group(named, group) if by is not None else next(iter(named))
+        first, rest = named[name], [(label, process) for label, process in named.items() if label != name]
         if not isinstance(first, Data):
             raise ValueError(
                 f"{name}: a known chain; the first file must hold recorded data, the candidates may be known chains"
@@ -187,9 +191,7 @@ def _without_unseen(notes: Iterable[str]) -> list[str]:
 
 def _read(files: Sequence[str], reading: Reading, cost: str, by: str | None) -> dict[Hashable, ChainOrData]:
     from somcot.cli.cost_and_cells import reward_column
-    from somcot.cli.inputs import read_processes
-    from somcot.readers.opening import format_of
-    from somcot.readers.tables.groups import split_table
+    from somcot.cli.inputs import read_groups, read_processes
 
     reward = reward_column(cost)
     if by is None:
@@ -201,11 +203,14 @@ def _read(files: Sequence[str], reading: Reading, cost: str, by: str | None) -> 
         return _with_text_labels(_short_names(processes))
     if len(files) != 1:
         raise ValueError(f"--by: splits one file into groups, but {len(files)} files are named; name one")
-    kind = "log" if (reading.format or format_of(files[0])) == "xes" else "table"
-    groups = split_table(files[0], by, **reading.for_parts(kind, reward))
-    if len(groups) < 2:
-        raise ValueError(f"{files[0]}: column {by!r} has only one group; name another column")
-    return dict(groups)
+    return dict(read_groups(files[0], by, reading, reward))
+
+
+def _chosen_group(groups: Mapping[Hashable, ChainOrData], text: str | None) -> Hashable:
+    labels = {str(label): label for label in groups}
+    if text is not None and text not in labels:
+        raise ValueError(f"--group: there is no group {text!r}; the groups are {', '.join(list(labels)[:12])}")
+    return labels[text] if text is not None else list(groups)[-1]
 
 
 def _short_names(processes: Iterable[NamedProcess]) -> dict[Hashable, ChainOrData]:

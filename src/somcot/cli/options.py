@@ -27,10 +27,13 @@ if TYPE_CHECKING:
 __all__ = [
     "ALARM",
     "NOT_CONVERGED",
+    "By",
     "ClockOptions",
     "Cost",
     "FileA",
     "FileB",
+    "FileOrGroup",
+    "Groups",
     "Json",
     "Method",
     "OutputOptions",
@@ -87,7 +90,7 @@ def listed(names: Iterable[str]) -> str:
 
 # Groups of the help, by the kind of file. They are listed here because importing the readers is slow.
 TABLES, EVENTS, LOGS = "Reading tables", "Reading tables and event logs", "Reading event logs"
-ARRAYS, GRAPHS, FILES = "Reading arrays", "Reading graphs", "Reading files"
+ARRAYS, GRAPHS, FILES, TRACES = "Reading arrays", "Reading graphs", "Reading files", "Reading traces of agents"
 
 
 @dataclass(frozen=True)
@@ -121,13 +124,13 @@ class Reading:
         typer.Option(
             metavar="all|COLUMN",
             help="Sequences that really ended, rather than being cut off: all, or a column that says which.",
-            rich_help_panel=EVENTS,
+            rich_help_panel=FILES,
         ),
     ] = None
     end: Annotated[
         str | None,
         typer.Option(
-            metavar="LABEL", help="Append a final state of this name to every sequence.", rich_help_panel=EVENTS
+            metavar="LABEL", help="Append a final state of this name to every sequence.", rich_help_panel=FILES
         ),
     ] = None
     gap: Annotated[
@@ -156,17 +159,17 @@ class Reading:
     ] = None
     tidy: Annotated[
         bool,
-        typer.Option("--tidy", help="Merge labels that differ only in case or spaces.", rich_help_panel=EVENTS),
+        typer.Option("--tidy", help="Merge labels that differ only in case or spaces.", rich_help_panel=FILES),
     ] = False
     top: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Keep the N most frequent states, merge the others.", rich_help_panel=EVENTS
+            min=1, metavar="N", help="Keep the N most frequent states, merge the others.", rich_help_panel=FILES
         ),
     ] = None
     other: Annotated[
         str | None,
-        typer.Option(metavar="LABEL", help="Name of the merged state; 'other' by default.", rich_help_panel=EVENTS),
+        typer.Option(metavar="LABEL", help="Name of the merged state; 'other' by default.", rich_help_panel=FILES),
     ] = None
     classifier: Annotated[
         str | None,
@@ -222,6 +225,38 @@ class Reading:
         str | None,
         typer.Option(metavar="SIGN", help="Separator of CSV files; detected by default.", rich_help_panel=TABLES),
     ] = None
+    time_format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FORM",
+            help="Notation of times, if it is not recognised: '%d/%m/%Y %H:%M', day-first, month-first, s, ms, us, ns.",
+            rich_help_panel=TABLES,
+        ),
+    ] = None
+    table: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Table of a database, or sheet of a spreadsheet.", rich_help_panel=TABLES),
+    ] = None
+    query: Annotated[
+        str | None,
+        typer.Option(metavar="SELECT", help="Query of a database, run read-only.", rich_help_panel=TABLES),
+    ] = None
+    wide: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIRST:LAST",
+            help="A row is a sequence, and these columns are its states in order.",
+            rich_help_panel=TABLES,
+        ),
+    ] = None
+    state_rules: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|NAME",
+            help="How tool calls become states: a TOML file of rules, or shell (default), coding or names.",
+            rich_help_panel=TRACES,
+        ),
+    ] = None
 
     def chosen(self) -> dict[str, Any]:
         """The options in use, except `format`."""
@@ -241,14 +276,6 @@ class Reading:
             options["terminated"] = options["terminated"] == "all" or options["terminated"]
         return options
 
-    def for_parts(self, kind: str, reward: str | None) -> dict[str, Any]:
-        """The options for one file that ``--by`` splits into several processes."""
-        if self.bins:
-            raise ValueError("--by: cannot be combined with --bins; bin the column first")
-        options = self.for_kind(kind)
-        options |= {"format": self.format} if self.format else {}
-        return options | ({"reward": reward} if reward else {})
-
 
 def flag(name: str) -> str:
     """The command-line flag of a reading option.
@@ -260,7 +287,7 @@ def flag(name: str) -> str:
     """
     (option,) = get_type_hints(Reading, include_extras=True)[name].__metadata__
     # Inside Annotated, typer takes the first argument of Option for the flag and stores it as the default.
-    return option.default if isinstance(option.default, str) else f"--{name}"
+    return option.default if isinstance(option.default, str) else f"--{name.replace('_', '-')}"
 
 
 # Arguments of the library whose flag has another name.
@@ -327,6 +354,19 @@ def takers(name: str) -> list[str]:
 
 FileA = Annotated[str, typer.Argument(metavar="A", help="File with the first process, or - for standard input.")]
 FileB = Annotated[str, typer.Argument(metavar="B", help="File with the second process.")]
+FileOrGroup = Annotated[
+    str | None, typer.Argument(metavar="[B]", help="File with the second process; none if --by splits the first.")
+]
+By = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN|PERIOD", help="Split one file by a column, or by day, week, month, weekday or hour of --time."
+    ),
+]
+Groups = Annotated[
+    tuple[str, str] | None,
+    typer.Option(metavar="A B", help="With --by: the two groups to compare, if there are more than two."),
+]
 Cost = Annotated[
     str,
     typer.Option(

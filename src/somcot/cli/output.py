@@ -21,7 +21,7 @@ from rich.console import Console
 
 import somcot
 from somcot import report
-from somcot.cells import Continuous
+from somcot.cells import Continuous, ShiftCheck
 from somcot.chains import MarkovChain
 from somcot.cli.inputs import NamedProcess, full_label
 from somcot.cli.options import spelled
@@ -29,8 +29,7 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.files import write_bytes
 from somcot.plumbing.notes import Note, arranged, codes, collected, restored
 from somcot.plumbing.text import label_text
-from somcot.problem import Data
-from somcot.report import meaning
+from somcot.recorded.counts import Counts
 from somcot.result import Claim, Result
 from somcot.samples import Samples
 from somcot.trajectories import Trajectories
@@ -105,6 +104,8 @@ class ShownResult:
     @property
     def meaning(self) -> str:
         """What the number means, in a sentence."""
+        from somcot.report import meaning
+
         return meaning(self.result, self.cost, self.names, cost_name=self.cost_name, state_name=self.state_name)
 
     @property
@@ -116,10 +117,15 @@ class ShownResult:
 def _continuous(continuous: Continuous) -> dict[str, Any]:
     """The additional fields of a distance between recordings of numeric vectors."""
     parts = (continuous.resolution, continuous.twin, continuous.shift_check, continuous.map)
-    records = {name: None if part is None else part._asdict() for name, part in zip(_PARTS, parts, strict=True)}
+    empty = {"shift_check": dict.fromkeys(ShiftCheck._fields)}  # deprecated; its keys are promised
+    records = {
+        name: empty.get(name) if part is None else part._asdict() for name, part in zip(_PARTS, parts, strict=True)
+    }
     cells = continuous.cells
     return {
         "route": continuous.route,
+        "lower_bound": continuous.lower_bound,
+        "reason": continuous.reason,
         "n_cells": cells.n_cells,
         "scale": cells.scale,
         "centres": cells.centres,
@@ -167,7 +173,7 @@ def notes_of(notes: Iterable[str], x: NamedProcess, y: NamedProcess) -> list[str
 
 def chain_of(process: NamedProcess) -> MarkovChain:
     """The known chain, or the one estimated from the data."""
-    return process.value.chain() if isinstance(process.value, Data) else process.value
+    return process.value.chain() if isinstance(process.value, (Samples, Counts)) else process.value
 
 
 def one_sided(x: NamedProcess, y: NamedProcess) -> tuple[list[Hashable], list[Hashable]]:
@@ -185,10 +191,14 @@ def process_facts(process: NamedProcess) -> dict[str, Any]:
     facts: dict[str, Any] = {"source": process.name, "n_states": value.n_states}
     if process.rates is not None:
         return facts | {"kind": "rates", "n_transitions": int((process.rates.rates > 0).sum()), "n_episodes": 0}
-    if isinstance(value, Data):
+    if isinstance(value, (Samples, Counts)):
         kind = "samples" if isinstance(value, Samples) else "counts"
         return facts | {"kind": kind, "n_transitions": value.n_transitions, "n_episodes": value.n_episodes}
     return facts | {"kind": "chain", "n_transitions": int(value.support.indptr[-2]), "n_episodes": 0}
+
+
+def _bounds(result: Result) -> dict[str, float] | None:
+    return None if result.claim is Claim.APPROXIMATE else result.bounds._asdict()
 
 
 def to_json(answer: ShownResult) -> dict[str, Any]:
@@ -206,7 +216,7 @@ def to_json(answer: ShownResult) -> dict[str, Any]:
             "bounds": r.bounds._asdict() if r.claim is Claim.PROVED else None,
             "plugin": r.plugin,
             "counted": r.counted,
-            "before_correction": None if r.plugin is None else {"distance": r.plugin, "bounds": r.bounds._asdict()},
+            "before_correction": None if r.plugin is None else {"distance": r.plugin, "bounds": _bounds(r)},
             "estimate": None if r.estimate is None else r.estimate._asdict(),
             **({} if r.continuous is None else {"continuous": _continuous(r.continuous)}),
             "method": r.method,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.columns import Columns
@@ -15,20 +15,19 @@ from rich.panel import Panel
 from rich.table import Table as Grid
 from rich.text import Text
 
-from somcot.cli.cost_and_cells import compares_labels
 from somcot.cli.inputs import NamedProcess, Size, duration, readable
 from somcot.cli.output import ShownResult, names_of, one_sided, process_facts
-from somcot.inference.permutation import verdict
-from somcot.many.drift import Drift, short
-from somcot.many.record import DistanceMatrix
-from somcot.many.selection import Selection
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.html import Bullets, Fact, Item, Lead, Mark, Notes, Picture, Section, Table
 from somcot.plumbing.text import label_text, listed_label, percent
-from somcot.report import certainty, sentence_of_test
-from somcot.report.facts import ReportInput, computation, matches, pairs, transitions
 from somcot.result import Status
 from somcot.samples import Samples
+
+if TYPE_CHECKING:  # these load the solvers, which describing a file does not need
+    from somcot.many.drift import Drift
+    from somcot.many.record import DistanceMatrix
+    from somcot.many.selection import Selection
+    from somcot.report.facts import ReportInput
 
 __all__ = [
     "file_name",
@@ -50,7 +49,10 @@ _MATCHES = 8
 _MATRIX = 12
 _LABEL = 28
 # The facts about the computation that a terminal shows; the report has all.
-_FACTS = ("distance", "interval", "truth", "proved", "counted", "before", "method", "check", "cost", "clock")
+_FACTS = (
+    "distance", "interval", "truth", "proved", "counted", "before", "method", "reason", "tests", "at least",
+    "cost", "clock",
+)  # fmt: skip
 
 
 # --- Sections on a terminal.
@@ -129,6 +131,10 @@ def file_name(name: str, longest: int = 36) -> str:
 
 def show_distance(console: Console, answer: ShownResult, *, known: float | None = None) -> None:
     """The meaning of the distance, its certainty, the computation, notes, contributions and corresponding states."""
+    from somcot.cli.cost_and_cells import compares_labels
+    from somcot.report import certainty, sentence_of_test
+    from somcot.report.facts import ReportInput, computation
+
     result, cost = answer.result, answer.cost
     names = file_name(answer.names[0], 16), file_name(answer.names[1], 16)
     about = ReportInput(result, cost, names, answer.cost_name, answer.state_name, known)
@@ -157,6 +163,8 @@ def _sides(answer: ShownResult) -> Iterator[Fact]:
 
 def _parts(about: ReportInput) -> Iterator[Table]:
     """The largest contributions and the corresponding states."""
+    from somcot.report.facts import matches, pairs, transitions
+
     if about.result.makeup is not None:
         shares = about.result.contributions(_TOP)
         steps = transitions(about, shares).without("error")
@@ -176,6 +184,8 @@ def show_files(console: Console, answer: ShownResult) -> None:
 
 def show_test(console: Console, content: dict[str, Any], names: tuple[str, str]) -> None:
     """The result of the same-process test."""
+    from somcot.inference.permutation import verdict
+
     p, n, early = content["pvalue"], content["n_permutations"], content["stopped_early"]
     facts = [
         Fact("pvalue", "p-value", f"{p:.3g}", strong=p <= 0.05),
@@ -229,6 +239,8 @@ def show_info(console: Console, process: NamedProcess, size: Size, messages: Seq
     rows.append(("states", _names(value.states, 12)))
     if attributes := getattr(value, "attributes", None):
         rows.append(("attributes", f"{_names(list(attributes), 12)} (for --cost attribute:NAME)"))
+    if known := getattr(value, "episode_attributes", None):
+        rows.append(("sessions", f"{_names(list(known), 12)} are known (for --by NAME)"))
     cost = f"about {duration(size.seconds)} and {readable(size.n_bytes)} of memory"
     rows.append(("forecast", f"a distance to a similar process takes {cost}"))
     facts = [Fact(name, name, text) for name, text in rows]
@@ -290,6 +302,8 @@ def show_matrix(screen: Console, matrix: DistanceMatrix, notes: Sequence[str]) -
 
 
 def _matrix_table(matrix: DistanceMatrix) -> Grid:
+    from somcot.many.drift import short
+
     table = Grid(box=None, pad_edge=False)
     table.add_column("")
     for label in matrix.other_labels:
@@ -305,6 +319,8 @@ def _matrix_table(matrix: DistanceMatrix) -> Grid:
 
 def _pair_table(matrix: DistanceMatrix) -> Grid:
     """The nearest and the farthest pairs."""
+    from somcot.many.drift import short
+
     rows = sorted((r for r in matrix.rows() if r["distance"] is not None), key=lambda r: r["distance"])
     between = len(rows) - 2 * _PAIRS
     table = Grid(box=None, pad_edge=False)
@@ -331,11 +347,15 @@ def _pair_table(matrix: DistanceMatrix) -> Grid:
 
 
 def _interval_ends(row: Mapping[str, Any]) -> str:
+    from somcot.many.drift import short
+
     return "" if row["low"] is None else f"[{short(row['low'])}, {short(row['high'])}]"
 
 
 def show_selection(screen: Console, name: Hashable, selection: Selection, notes: Sequence[str]) -> None:
     """The candidates, the nearest first."""
+    from somcot.many.drift import short
+
     screen.print(Text(f"The candidate nearest to {name} is {selection.best}", style="bold"))
     table = Grid(box=None, pad_edge=False)
     level = f"{100 * selection.confidence:g} % interval"

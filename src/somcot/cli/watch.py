@@ -18,7 +18,7 @@ import somcot
 from somcot.cli.options import ALARM, Cost, Reading, SuggestedDiscount, flag
 
 if TYPE_CHECKING:
-    from somcot.live.alarm import Alarm
+    from somcot.live.alarm import Alarm, Check
     from somcot.live.monitor import Monitor
     from somcot.readers.tables.csv_stream import EventBlock, Place
     from somcot.result import Result
@@ -30,6 +30,7 @@ _PAGE = 2.0  # seconds between two status pages
 _PIECES = 100  # points of the curve from a block
 _POINTS = 400  # of the evidence curve
 _STREAMED = {"sequence", "time", "state", "end", "gap", "delimiter", "terminated", "initial", "missing"}
+_OF_FILES = ("table", "query", "state_rules")  # of formats other than CSV
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,9 @@ class WatchOptions:
     """The stream, the reference, the guarantee against false alarms, and the output."""
 
     reference: Annotated[str, typer.Option(metavar="FILE", help="The process to compare with: a recording or a chain.")]
-    stream: Annotated[str, typer.Argument(metavar="FILE", help="CSV file with events; standard input by default.")] = (
-        "-"
-    )
+    stream: Annotated[
+        str, typer.Argument(metavar="FILE", help="File or folder with events; standard input by default.")
+    ] = "-"
     discount: SuggestedDiscount = None
     cost: Cost = "labels"
     one_false_alarm_per: Annotated[
@@ -50,10 +51,18 @@ class WatchOptions:
         typer.Option(metavar="P", help="Instead: probability of any false alarm, or of one --within N events."),
     ] = None
     within: Annotated[int | None, typer.Option(metavar="N", help="Events for which --false-alarm holds.")] = None
+    unit: Annotated[
+        str, typer.Option(metavar="events|sequences", help="What --one-false-alarm-per and --within count.")
+    ] = "events"
     min_distance: Annotated[float, typer.Option(metavar="D", help="Ignore smaller changes.")] = 0.0
     window: Annotated[int, typer.Option(min=1, metavar="N", help="Number of events used for the distance.")] = 20_000
     starts: Annotated[bool, typer.Option(help="Test the initial states of sequences too.")] = True
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for the file to grow.")] = False
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Wait for the file to grow, also after log rotation.")
+    ] = False
+    columns: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Column names of a stream without a header: session,page.")
+    ] = None
     broken: Annotated[str, typer.Option(metavar="stop|skip", help="What to do with lines that cannot be read.")] = (
         "stop"
     )
@@ -71,6 +80,10 @@ class WatchOptions:
     every: Annotated[int, typer.Option(min=1, metavar="N", help="Events between two lines of --json.")] = 1_000_000
     json: Annotated[bool, typer.Option("--json", help="Print lines of JSON.")] = False
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep a status page in this HTML file.")] = None
+    prometheus: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keep metrics in this file, in the text format of Prometheus."),
+    ] = None
 
 
 def watch(options: WatchOptions, reading: Reading) -> int:
@@ -79,7 +92,7 @@ def watch(options: WatchOptions, reading: Reading) -> int:
     from somcot.plumbing.files import exclusive
 
     for name in reading.chosen():
-        if name not in _STREAMED:
+        if name not in (*_STREAMED, *_OF_FILES):
             raise ValueError(
                 f"{flag(name)}: not supported for a stream; prepare the stream and the reference beforehand"
             )
@@ -87,12 +100,14 @@ def watch(options: WatchOptions, reading: Reading) -> int:
         raise ValueError(f"--broken: found {options.broken!r}, expected skip or stop")
     if options.reference == "-":
         raise ValueError("--reference: standard input is for the stream; name a file")
-    targets = {"--html": options.html, "--state-file": options.state_file}
+    targets = {"--html": options.html, "--state-file": options.state_file, "--prometheus": options.prometheus}
     check_targets(targets, (options.stream, options.reference, options.cost))
     with caught() as messages:
         monitor = _monitor(options, reading)
     for text in messages:
         _note(text)
+    if options.columns is not None and not all(name.strip() for name in options.columns.split(",")):
+        raise ValueError(f"--columns: found {options.columns!r}, expected names such as session,page")
     lock = exclusive(options.state_file) if options.state_file is not None else contextlib.nullcontext()
     with lock:
         return _Watch(options, reading, monitor).run()
@@ -102,14 +117,17 @@ def _monitor(options: WatchOptions, reading: Reading) -> Monitor:
     from somcot.cli.cost_and_cells import build_cost, reward_column
     from somcot.cli.inputs import read_processes, suggested_discount
     from somcot.readers.tables.rows import check_gap
+    from somcot.samples import Samples
 
-    (reference,) = read_processes([options.reference], reading, reward_column(options.cost))
+    (reference,) = read_processes([options.reference], reading, reward_column(options.cost), keep_times=True)
     cost = "labels" if options.cost == "labels" else build_cost(options.cost, reference, reference)
     gap = check_gap(reading.gap)
     if reading.end is not None and gap is None:
         raise ValueError(
             f"--end: in a stream, {reading.end!r} is reached after a pause; pass its length too: --gap 30m"
         )
+    if isinstance(reference.value, Samples) and reference.value.n_transitions > 3:
+        _say_check(options.reference, somcot.Monitor.check(reference.value, warn=False))
     return somcot.Monitor(
         reference.value,
         cost,
@@ -117,6 +135,7 @@ def _monitor(options: WatchOptions, reading: Reading) -> Monitor:
         one_false_alarm_per=options.one_false_alarm_per,
         false_alarm=options.false_alarm,
         within=options.within,
+        unit=options.unit,
         min_distance=options.min_distance,
         window=options.window,
         starts=None if options.starts else False,
@@ -125,13 +144,21 @@ def _monitor(options: WatchOptions, reading: Reading) -> Monitor:
     )
 
 
+def _say_check(name: str, check: Check) -> None:
+    """Whether the reference is stable, since alarms against one that is not are no news."""
+    if check.alarm is not None:
+        what = check.alarm.what or "; ".join(str(m) for m in check.alarm.transitions[:3])
+        _note(f"{name}: its later part differs from its earlier one since about event {check.alarm.since:,} ({what})")
+
+
 class _Watch:
     """One run of the command."""
 
     def __init__(self, options: WatchOptions, reading: Reading, monitor: Monitor) -> None:
         from somcot.live.sequences import text_keys
         from somcot.readers.tables.columns import ColumnRoles
-        from somcot.readers.tables.csv_stream import Feed, Place
+        from somcot.readers.tables.csv_stream import Place
+        from somcot.readers.tables.table_feed import open_feed
 
         self.path, self.options, self.monitor = options.stream, options, monitor
         self.terminal = sys.stderr.isatty() and not options.json
@@ -139,9 +166,11 @@ class _Watch:
         if options.state_file is not None and options.state_file.exists():
             place = self._resume(options.state_file)
         roles = ColumnRoles(tuple(reading.state or ()), reading.sequence, reading.time)
-        self.feed = Feed(
+        self.feed = open_feed(
             self.path, self.monitor.codes, text_keys, roles, place, states=self.monitor.reference.states,
             follow=options.follow, skip=options.broken == "skip", delimiter=reading.delimiter or self.delimiter,
+            format=reading.format, **{name: value for name, value in reading.chosen().items() if name in _OF_FILES},
+            columns=[name.strip() for name in (options.columns or "").split(",") if name.strip()], note=_note,
         )  # fmt: skip
         self.curve: list[tuple[int, float]] = [(self.monitor.n_events, self.monitor.evidence)]
         now = time.monotonic()
@@ -149,6 +178,7 @@ class _Watch:
         self.first, self.next_line = self.monitor.n_events, self._next_line()
         self.sized = self.monitor.alarm is not None and not self.monitor.provisional
         self.busy, self.failing = False, False
+        self.told = self.monitor.detector != ""
 
     delimiter: str | None = None
 
@@ -203,6 +233,9 @@ class _Watch:
                 self.busy = True
                 alarms = self._take(block)
                 self.busy = False
+                if not self.told:
+                    self.told = True
+                    _note(f"scores {self.monitor.detector}: {self.monitor.guarantee}")
                 if alarms:
                     self._checkpoint()
                     self._deliver()
@@ -247,7 +280,9 @@ class _Watch:
                 print_json(record)
             else:
                 self._wipe()
-                _say(f"{f'{when}: ' if when else ''}{alarm} [{alarm.id}]")
+                size = self._size(0.9)
+                far = "" if size is None else f", {_in_words(size)}{' so far' if self.monitor.provisional else ''}"
+                _say(f"{f'{when}: ' if when else ''}{alarm}{far} [{alarm.id}]")
                 for m in alarm.transitions[:3]:
                     _say(f"  {m}")
             if self.options.on_alarm:
@@ -294,9 +329,11 @@ class _Watch:
         if self.terminal and now - self.shown > _SHOWN:
             self.shown = now
             self._show()
-        if self.options.html is not None and now - self.paged > _PAGE:
+        if (self.options.html is not None or self.options.prometheus is not None) and now - self.paged > _PAGE:
             self.paged = now
-            self._page(refresh=5)
+            if self.options.html is not None:
+                self._page(refresh=5)
+            self._measure()
 
     def _next_line(self) -> int:
         return (self.monitor.n_events // self.options.every + 1) * self.options.every
@@ -319,6 +356,7 @@ class _Watch:
         record: dict[str, Any] = {
             "type": kind, "events": m.n_events, "evidence": m.evidence, "alarm": m.alarm.id if m.alarm else None,
             "distance": None if size is None else size.distance, "provisional": m.provisional,
+            "detector": m.detector, "guarantee": m.guarantee, "sequences": m.n_sequences,
             "open": m.n_open, "broken": self.feed.place.broken, "backwards": m.n_backwards, "dropped": m.n_dropped,
             "new_labels": [to_plain(label) for label in m.new_labels[:20]],
         }  # fmt: skip
@@ -366,10 +404,42 @@ class _Watch:
                 raise
             _note(f"{self.options.html}: {error.strerror}")
 
+    def _measure(self, *, final: bool = False) -> None:
+        """Write the metrics, in the text format of Prometheus."""
+        from somcot.plumbing.files import write_bytes
+
+        path, m = self.options.prometheus, self.monitor
+        if path is None:
+            return
+        size = self._size()
+        metrics: list[tuple[str, str, str, float]] = [
+            ("events_total", "counter", "Events read.", m.n_events),
+            ("sequences_total", "counter", "Whole sequences compared with the reference.", m.n_sequences),
+            ("alarms_total", "counter", "Alarms raised.", len(m.alarms)),
+            ("alarm", "gauge", "1 after an alarm, until the present is accepted.", float(m.alarm is not None)),
+            ("evidence_ratio", "gauge", "Evidence of a change, as a share of the threshold.", m.evidence),
+            ("open_sequences", "gauge", "Sequences that are open or wait for one.", m.n_open),
+            ("new_labels", "gauge", "Labels that the reference does not have.", len(m.new_labels)),
+            *((f"{name}_total", "counter", f"{text[:1].upper()}{text[1:]}.", n) for (text, n), name in zip(
+                self._losses(), ("broken_lines", "backward_events", "dropped_sequences"), strict=True)),
+        ]  # fmt: skip
+        if size is not None:
+            metrics.append(("distance", "gauge", "Distance of the stream from the reference.", size.distance))
+        text = "".join(
+            f"# HELP somcot_{name} {about}\n# TYPE somcot_{name} {kind}\nsomcot_{name} {value:.17g}\n"
+            for name, kind, about, value in metrics
+        )
+        try:
+            write_bytes(path, text.encode())
+        except OSError as error:
+            if final:
+                raise
+            _note(f"{path}: {error.strerror}")
+
     def _losses(self) -> Iterator[tuple[str, int]]:
         yield "broken lines skipped", self.feed.place.broken
         yield "events with a time before their predecessor's", self.monitor.n_backwards
-        yield "sequences dropped, too many were open", self.monitor.n_dropped
+        yield "sequences given up: too many were open, or silent for too long", self.monitor.n_dropped
 
     def _end(self, how: str) -> None:
         from somcot.cli.output import print_json
@@ -394,7 +464,14 @@ class _Watch:
                 _note(f"{n:,} {name}")
         if self.options.html is not None:
             self._page(refresh=None)
+        self._measure(final=True)
         self._checkpoint(final=True)
+
+
+def _in_words(size: Result) -> str:
+    low_high = size.confidence_interval
+    span = "" if low_high is None else f" ({low_high.low:.3g} to {low_high.high:.3g})"
+    return f"distance {size.distance:.3g}{span}"
 
 
 def _alarm(alarm: Alarm) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""From recordings of real vectors to recordings of cells: `discretise`."""
+"""From recordings of real vectors to recordings of cells: `discretise`, and the test of "the same process?" on them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from somcot.cells import Cells
+from somcot.cells import Cells, PointCost, circular_mean, embedded, wrapped
+from somcot.inference import permutation
 from somcot.inference.model import SATURATED, fit, saturation
-from somcot.plumbing.arrays import Floats, one_blas_thread
+from somcot.inference.permutation import SameProcessResult
+from somcot.plumbing.arrays import Codes, Floats, Ints, one_blas_thread
 from somcot.plumbing.checks import check_count, check_discount, check_rng, real_array
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
 from somcot.plumbing.notes import Note
@@ -22,6 +24,7 @@ __all__ = [
     "discretise",
     "kmeans",
     "lag_coordinates",
+    "same_process",
     "scale_of",
 ]
 
@@ -166,7 +169,9 @@ def discretise(
     generator = check_rng(0 if rng is None else rng)
     d = recordings[0].d
     divisor = scale_of(scale, recordings)
-    scaled = [data.mapped(lambda points: points / divisor) for data in recordings]
+    period = recordings[0].period
+    turns = None if period is None else period / divisor
+    scaled = [data.mapped(lambda points: embedded(points / divisor, turns)) for data in recordings]
     projection = _projection(lag_coordinates, scaled, d)
     draft = _Draft(recordings, scaled, divisor, projection, int(generator.integers(2**31)), discount)
     if n_cells != "auto":
@@ -228,6 +233,7 @@ class _Draft:
         bare = Cells(
             np.zeros((len(sites), self.recordings[0].d)), sites, self.scale, self.projection, np.zeros(len(sites)),
             np.zeros((len(self.recordings), len(sites)), np.int64), n_ends, 0.0, self.recordings[0].names,
+            period=self.recordings[0].period,
         )  # fmt: skip
         return _filled(bare, self.recordings, self.discount)
 
@@ -246,7 +252,7 @@ def _filled(bare: Cells, recordings: Sequence[Trajectories], discount: float) ->
         return _filled(kept, recordings, discount)
     k = len(bare.sites)
     size = np.bincount(every, minlength=k)
-    centres = np.stack([np.bincount(every, column, k) / size for column in points.T], axis=1)
+    centres = _centres(every, points, size, bare.period)
     far = np.sqrt(((bare.turned(points) - bare.sites[every]) ** 2).sum(axis=1))
     radius = np.zeros(k)
     np.maximum.at(radius, every, far)
@@ -257,6 +263,19 @@ def _filled(bare: Cells, recordings: Sequence[Trajectories], discount: float) ->
         warnings.simplefilter("ignore", UnseenStateWarning)
         models = tuple(fit(part) for part in samples)
     return replace(filled, recordings=samples, saturation=saturation(models[:2], discount))
+
+
+def _centres(codes: Codes, points: Floats, size: Ints, period: Floats | None) -> Floats:
+    """Means of the points of each cell, circular in periodic coordinates."""
+    k = len(size)
+    centres = np.stack([np.bincount(codes, column, k) / size for column in points.T], axis=1)
+    if period is None:
+        return centres
+    for j in np.flatnonzero(np.isfinite(period)):
+        turn = 2.0 * np.pi / period[j]
+        sine, cosine = (np.bincount(codes, f(turn * points[:, j]), k) for f in (np.sin, np.cos))
+        centres[:, j] = np.arctan2(sine, cosine) / turn
+    return centres
 
 
 def _turned(points: Floats, projection: Floats | None) -> Floats:
@@ -292,6 +311,13 @@ def check_recordings(recordings: Sequence[Any], names: Sequence[str] | None = No
                 f"{name}: its coordinates are {', '.join(data.names)}, in another order than {', '.join(first.names)}; "
                 "use the same order for both"
             )
+        periods = [np.full(side.d, np.inf) if side.period is None else side.period for side in (data, first)]
+        if not np.array_equal(periods[0], periods[1]):
+            k = int(np.flatnonzero(periods[0] != periods[1])[0])
+            raise ValueError(
+                f"{name}: the period of {data.names[k]} is {periods[0][k]:g}, but {periods[1][k]:g} in the first; use "
+                "the same period= for all"
+            )
 
 
 def scale_of(scale: Any, recordings: Sequence[Trajectories]) -> Floats:
@@ -302,6 +328,10 @@ def scale_of(scale: Any, recordings: Sequence[Trajectories]) -> Floats:
         if scale != "std":
             raise ValueError(f"scale: found {scale!r}, expected 'std', a number or one number per coordinate")
         centred = points - points[0]  # a constant far from 0 must be recognised as constant
+        period = recordings[0].period
+        if period is not None:
+            middle = circular_mean(points, np.full(len(points), 1.0 / len(points)), period)
+            centred = np.where(np.isfinite(period), wrapped(points - middle, period), centred)
         size = np.abs(centred).max(axis=0)  # avoids overflow and underflow of squares
         spread: Floats = size * (centred / np.where(size > 0, size, 1.0)).std(axis=0)
         constant = np.flatnonzero(spread <= 1e-12 * np.abs(points).max(axis=0))
@@ -318,3 +348,55 @@ def scale_of(scale: Any, recordings: Sequence[Trajectories]) -> Floats:
             "cannot be squared; pass scale='std', or a larger number"
         )
     return np.broadcast_to(divisor, (d,)).copy()
+
+
+# --- Tests of "the same process?" on pooled cells
+
+_WITHOUT_DISCOUNT = 0.95  # for the number of cells, if the statistic has no discount
+
+
+@one_blas_thread
+def same_process(
+    x: Any,
+    y: Any,
+    cost: PointCost = "euclidean",
+    *,
+    discount: float | None,
+    scale: Any = "std",
+    n_cells: int | str = "auto",
+    rng: int | np.random.Generator | None = None,
+    **options: Any,
+) -> SameProcessResult:
+    """See `somcot.same_process`; `scale` and `n_cells` as for `somcot.discretise`.
+
+    The cells, their number and the scale are fitted to all recordings pooled, so they are invariant under permutation
+    of the episodes, and the level of the test is exact.
+    """
+    many = isinstance(x, (list, tuple))
+    if many and y is not None:
+        raise TypeError("y: x is a list of recordings already; put y into it, and name cost= and discount=")
+    recordings = list(x) if many else [x, y]
+    check_recordings(recordings, [f"x[{i}]" for i in range(len(recordings))] if many else ["x", "y"])
+    if discount is not None:
+        discount = check_discount(discount)
+    generator = check_rng(0 if rng is None else rng)
+    cells = _of_all(recordings, scale, n_cells, discount or _WITHOUT_DISCOUNT, int(generator.integers(2**31)))
+    samples = [cells.samples(data) for data in recordings]
+    first, second = (samples, None) if many else (samples[0], samples[1])
+    return permutation.same_process(first, second, cells.cost(cost), discount=discount, rng=generator, **options)
+
+
+def _of_all(recordings: Sequence[Trajectories], scale: Any, n_cells: int | str, discount: float, seed: int) -> Cells:
+    divisor = scale_of(scale, recordings)
+    ends = np.cumsum([0, *(data.boundaries[-1] for data in recordings)])
+    together = Trajectories(
+        np.concatenate([data.points for data in recordings]),
+        np.concatenate([[0], *(data.boundaries[1:] + end for data, end in zip(recordings, ends[:-1], strict=True))]),
+        np.concatenate([data.terminated for data in recordings]),
+        recordings[0].names,
+        recordings[0].period,
+    )
+    # Episodes are sorted, so that not even the random numbers of k-means depend on their recordings.
+    contents = [episode.tobytes() for episode in together.episodes]
+    together = together.take(np.array(sorted(range(together.n_episodes), key=contents.__getitem__)))
+    return discretise(together, n_cells=n_cells, scale=divisor, discount=discount, rng=seed)

@@ -164,7 +164,7 @@ class FeatureCost:
         values = dict(zip(self.y.states, table[0, 0] - table[0], strict=True))  # relative to the first of y
         values |= dict(zip(self.x.states, table[:, 0], strict=True))
         each = np.array([values[label] for label in states])
-        return np.subtract.outer(each, each)
+        return np.asarray(np.subtract.outer(each, each))
 
 
 def from_features(a: object, b: object, *, pool: bool = True) -> FeatureCost:

@@ -27,16 +27,8 @@ from somcot.plumbing.arrays import Floats, Ints
 from somcot.problem import Data, Problem
 
 __all__ = [
-    "PERMUTATIONS",
-    "AgainstKnown",
-    "Comparison",
-    "Exchangeable",
-    "Gathered",
-    "Separate",
-    "Units",
-    "compare",
-    "gather",
-]
+    "PERMUTATIONS", "AgainstKnown", "Comparison", "Exchangeable", "Gathered", "Separate", "Units", "compare", "gather",
+]  # fmt: skip
 
 SPLITS = 20  # random splits into halves, both of which are used
 PERMUTATIONS = 199  # as for `same_process`, so that both give the same p-value

@@ -51,17 +51,9 @@ from somcot.solvers import saddle as saddle_maps
 from somcot.solvers import saddle as saddle_point
 
 __all__ = [
-    "DRAWING",
-    "EstimateDetails",
-    "Joint",
-    "estimate",
-    "estimate_streams",
-    "noise_level",
-    "notes",
-    "plugin",
-    "saddle",
-    "with_interval",
-]
+    "DRAWING", "EstimateDetails", "Joint", "estimate", "estimate_streams", "noise_level",
+    "notes", "plugin", "saddle", "with_interval",
+]  # fmt: skip
 
 
 # --- The default estimate for data: corrected distance, interval, notes, and the underlying plug-in.

@@ -348,7 +348,7 @@ def _on_support(part: Counts, support: Support, pooled: Counts) -> Ints:
 
 SEQUENCES = 10  # smallest number of sequences of a recording that can be permuted and halved as they are
 MANY, FEWEST = 48, 8  # blocks of each recording: as many if steps are Markov, and never fewer
-_GROWTH = 1.1  # factor by which the design effect may still grow with the length of the blocks
+_GROWTH = 0.05  # share by which the design effect may grow with the length of the blocks, even if significantly
 _SHORTEST = 10  # steps of a block
 
 
@@ -364,13 +364,12 @@ def block_length(recordings: Sequence[Samples]) -> tuple[int, bool]:
     while lengths[-1] * 2 * FEWEST <= steps:
         lengths.append(lengths[-1] * 2)
     effects = [_design_effect(recordings, length) for length in lengths]
-    values = [effect.value for effect in effects]
-    for i, length in enumerate(lengths[:-1]):
-        if max(values[i + 1 :]) <= _GROWTH * values[i]:
-            return length, True
-    # With few states and blocks the effect is badly known: growth within two standard errors is no evidence.
-    grows = len(lengths) > 1 and values[-1] > (_GROWTH + 2.0 * effects[-1].error) * values[-2]
-    return lengths[-1], not grows
+    grows = [
+        any(later.value > (1.0 + max(_GROWTH, 2.0 * later.error)) * effect.value for later in effects[i + 1 :])
+        for i, effect in enumerate(effects)
+    ]
+    chosen = grows.index(False)  # at the latest the last, which has no longer one to compare with
+    return lengths[chosen], chosen == 0 or chosen + 1 < len(lengths)
 
 
 class _Effect(NamedTuple):

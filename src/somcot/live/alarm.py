@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from somcot.live.conformal import Plan
 from somcot.live.reference import Reference, from_plain, to_plain
-from somcot.plumbing.arrays import Codes
+from somcot.live.scores import GENERAL, Tables
+from somcot.live.sequences import CUT_OFF, FULL, Units
+from somcot.plumbing.arrays import Codes, Ints
 from somcot.plumbing.checks import check_count, check_discount, check_flag, check_number
-from somcot.plumbing.text import label_text
+from somcot.plumbing.text import check_duration, label_text
 
 __all__ = [
     "FIRST",
     "Alarm",
+    "Check",
     "MonitorSettings",
     "Moved",
     "Promise",
+    "as_number",
+    "check_times",
     "choose",
+    "explain",
     "moved",
 ]
 
@@ -41,18 +49,28 @@ class Promise(NamedTuple):
         The probability of a false alarm is at most this, ...
     within : int or None
         ... within this many events; None: for as long as the monitor runs.
+    unit : {"events", "sequences"}
+        What `one_per` and `within` count.
     """
 
     one_per: float | None = DEFAULT
     level: float | None = None
     within: int | None = None
+    unit: str = "events"
 
     @property
     def threshold(self) -> float:
-        """Level that the Shiryaev-Roberts sum must reach: A by optional stopping, T / a by Doob, 1 / a by Ville."""
+        """Level that the sum of steps must reach: A by optional stopping, T / a by Doob, 1 / a by Ville."""
         if self.level is None:
             return float(self.one_per or DEFAULT)
         return (self.within or 1) / self.level
+
+    def threshold_of(self, plan: Plan) -> float:
+        """The same for whole sequences: P(alarm within n) <= n / threshold, hence a mean run length of half of it."""
+        length = plan.mean_length if self.unit == "events" else 1.0
+        if self.level is None:
+            return 2.0 * float(self.one_per or DEFAULT) / length
+        return 1.0 / self.level if self.within is None else self.within / (length * self.level)
 
     @property
     def forever(self) -> bool:
@@ -61,13 +79,22 @@ class Promise(NamedTuple):
 
     def __str__(self) -> str:
         if self.level is None:
-            return f"on average at most one false alarm in {self.one_per:,.0f} events"
+            return f"on average at most one false alarm in {self.one_per:,.0f} {self.unit}"
         if self.within is None:
             return f"a false alarm ever with probability at most {self.level:g}"
-        return f"a false alarm within {self.within:,} events with probability at most {self.level:g}"
+        return f"a false alarm within {self.within:,} {self.unit} with probability at most {self.level:g}"
+
+    def in_full(self, plan: Plan) -> str:
+        """The guarantee, what it is in sequences, and whether it is exact."""
+        converted = ""
+        if plan.kind != "steps" and not self.forever and self.unit == "events":
+            n = (self.within if self.level is not None else self.one_per) or DEFAULT
+            what = "sequences" if plan.kind == "sequences" else "cycles"
+            converted = f" ({n / plan.mean_length:,.0f} {what} of {plan.mean_length:.3g} events)"
+        return f"{self}{converted}; {'exact' if plan.exact else 'approximate'}: {plan.reason}"
 
 
-def choose(one_per: float | None, level: float | None, within: int | None) -> Promise:
+def choose(one_per: float | None, level: float | None, within: int | None, unit: str = "events") -> Promise:
     """The guarantee for these arguments; contradicting arguments are refused.
 
     Examples
@@ -77,19 +104,21 @@ def choose(one_per: float | None, level: float | None, within: int | None) -> Pr
     >>> print(choose(None, None, None))
     on average at most one false alarm in 1,000,000 events
     """
+    if unit not in ("events", "sequences"):
+        raise ValueError(f"unit: found {unit!r}, expected 'events' or 'sequences'")
     if level is None:
         if within is not None:
             raise ValueError("within: needs false_alarm as well, the probability that is not to be exceeded")
         value = DEFAULT if one_per is None else check_number("one_false_alarm_per", one_per)
         if not 1.0 <= value < 1e200:
-            raise ValueError(f"one_false_alarm_per: found {value:g}, expected a number of events of at least 1")
-        return Promise(value)
+            raise ValueError(f"one_false_alarm_per: found {value:g}, expected a number of {unit} of at least 1")
+        return Promise(value, unit=unit)
     if one_per is not None:
         raise ValueError("false_alarm: found together with one_false_alarm_per; choose one of the two promises")
     share = check_number("false_alarm", level)
     if not 1e-100 < share < 1.0:
         raise ValueError(f"false_alarm: found {share:g}, expected a probability between 0 and 1, such as 0.05")
-    return Promise(None, share, None if within is None else check_count("within", within))
+    return Promise(None, share, None if within is None else check_count("within", within), unit)
 
 
 # --- Settings of a monitor
@@ -136,13 +165,40 @@ class MonitorSettings(NamedTuple):
 
     def to_plain(self) -> dict[str, Any]:
         """The record as JSON-compatible values."""
-        return self._asdict() | {"promise": list(self.promise), "end": to_plain(self.end)}
+        # Three entries where events are counted, as ever, so that the fingerprint of a monitor stays the same.
+        promise = list(self.promise if self.promise.unit != "events" else self.promise[:3])
+        return self._asdict() | {"promise": promise, "end": to_plain(self.end)}
 
     @classmethod
     def from_plain(cls, record: dict[str, Any]) -> MonitorSettings:
         """The inverse of `to_plain`."""
         held = {**record, "promise": Promise(*record["promise"]), "end": from_plain(record["end"])}
         return cls(**held).checked()
+
+
+def as_number(timeout: object) -> tuple[Any, bool]:
+    """The time-out as a number, and whether it is a time span, in microseconds."""
+    if timeout is not None and not isinstance(timeout, (int, float)):
+        timeout = check_duration("timeout", timeout)
+    if isinstance(timeout, timedelta):
+        return timeout / timedelta(microseconds=1), True
+    return math.inf if timeout is None else timeout, False
+
+
+def check_times(settings: MonitorSettings, before: bool | None, dated: bool | None, *, timed: bool) -> None:
+    """Refuse times of another kind than those `before` (dates or not; None: no times), or than the time-out."""
+    if timed and before is None:
+        raise ValueError("times: earlier calls had none; pass times in every call or in none")
+    if timed != (before is not None) or (timed and dated != before):
+        raise ValueError("times: not of the same kind as in earlier calls; always pass dates, numbers or none")
+    if settings.timeout == math.inf:
+        return
+    if timed and bool(dated) != settings.timeout_dated:
+        kinds = ("numbers", "a number in their unit"), ("dates", "a time span, such as '1h'")
+        what, how = kinds[bool(dated)]
+        raise ValueError(f"timeout: times are {what}, so pass timeout as {how}")
+    if not timed and settings.timeout_dated:
+        raise ValueError("timeout: it is a time span, so pass times, as dates")
 
 
 # --- The alarm
@@ -199,6 +255,11 @@ class Alarm(NamedTuple):
         Time of the event if times are used, in their unit (dates: microseconds since 1970).
     scored, began : int
         The same events as `event` and `since`, counted in scored transitions.
+    what : str
+        What changed, where whole sequences are scored: the score that reached the threshold, with counts before and
+        after.
+    sequence, since_sequence : int
+        The sequence that raised the alarm and the one with which the change began; 0 where steps are scored.
     """
 
     id: str
@@ -211,10 +272,14 @@ class Alarm(NamedTuple):
     time: float | None = None
     scored: int = 0
     began: int = 0
+    what: str = ""
+    sequence: int = 0
+    since_sequence: int = 0
 
     def __str__(self) -> str:
         why = f"evidence {self.evidence:.3g} of {self.threshold:.3g}" if self.reason == "evidence" else self.reason
-        return f"alarm at event {self.event:,}, since about event {self.since:,}, {why}"
+        what = f": {self.what}" if self.what else ""
+        return f"alarm at event {self.event:,}, since about event {self.since:,}, {why}{what}"
 
     def when(self, *, dated: bool) -> str | None:
         """The date and time of the event, if times are dates (UTC for those with a time zone).
@@ -267,3 +332,136 @@ def moved(reference: Reference, now: Codes, following: Codes, states: list[Hasha
         )
         for k in order.tolist()
     )  # fmt: skip
+
+
+# --- What changed, in words
+
+
+def explain(
+    k: int, up: bool, tables: Tables, units: Units, states: list[Hashable], held: Ints, mean: float, noun: str
+) -> str:
+    """The score that raised an alarm, as a sentence.
+
+    Parameters
+    ----------
+    k, up : int, bool
+        The score, and whether large values raised the alarm.
+    units : Units
+        Those since the change that have the score.
+    states : list
+        Labels of all codes.
+    held : ndarray of int, shape (n + 1, 2)
+        Number of sequences of the reference that hold each label, and of its occurrences; then those of all.
+    mean : float
+        Events per sequence of the reference.
+    noun : str
+        "sequence" or "cycle".
+    """
+    stage, k = divmod(k, tables.per_stage)
+    size, n_steps = len(tables.entropy), len(tables.target)
+    n, since = size - 3, f"since {noun} {int(units.number[0]):,}"
+    later = f" (part {stage + 1} of long {noun}s)" if stage else ""
+    place = np.append(tables.place, np.full(max(len(states) - len(tables.place), 0), n, np.int32))
+    rows, columns = _steps(units, place, n)
+
+    def name(row: int) -> str:
+        labels = np.flatnonzero(place == row)
+        return label_text(states[labels[0]], 30) if len(labels) == 1 else "new labels" if row == n else "rare labels"
+
+    def share(row: int, column: int) -> str:
+        visits = max(int(np.count_nonzero(rows == row)), 1)
+        now = int(np.count_nonzero((rows == row) & (columns == column))) / visits
+        return f"{now:.0%} {since}, {tables.p[row, column]:.0%} before"
+
+    def held_by(codes: Codes) -> str:
+        inside = np.isin(units.codes, codes).astype(np.int64)
+        n_now = np.count_nonzero(np.add.reduceat(inside, units.offsets[:-1]))
+        before = int(held[codes[codes < len(held) - 1], 0].sum())
+        return f"in {n_now:,} of the last {len(units.how):,} {noun}s, in {before:,} of {int(held[-1, 0]):,} before"
+
+    if k < GENERAL:
+        if k == 3:
+            codes = units.codes[place[units.codes] == n]
+            code = int(np.bincount(codes).argmax()) if len(codes) else 0
+            new = "" if code < len(held) - 1 and held[code, 0] else "new "
+            return f"{new}label {label_text(states[code], 30)}: {held_by(np.array([code]))}{later}"
+        if k == 4:
+            fresh = np.flatnonzero(tables.unseen[rows, columns] & (rows != n) & (columns != n))
+            i, j = (
+                divmod(int(np.bincount(rows[fresh] * size + columns[fresh]).argmax()), size) if len(fresh) else (0, 0)
+            )
+            return f"new step {_step(name, n, i, j)}: {share(i, j)}{later}"
+        length = f": {len(units.codes) / len(units.how):.3g} events {since}, {mean:.3g} before" if not stage else ""
+        general = (
+            f"{noun}s are {'less' if up else 'more'} predictable {since}",
+            f"the order of steps changed {since}",
+            f"{noun}s are {'longer' if up else 'shorter'}{length}",
+        )
+        return f"{general[k]}{later}"
+    k -= GENERAL
+    if k < n_steps:
+        i = int(np.searchsorted(tables.pointer, k, side="right")) - 1
+        j = int(tables.target[k])
+        of = f"{noun}s" if i == n + 1 else f"the visits of {name(i)}"
+        percent, _, rest = share(i, j).partition(" ")
+        return f"step {_step(name, n, i, j)}: {percent} of {of} {rest}{later}"
+    k -= n_steps
+    if k < size:
+        if k > n:
+            more = "more" if up else "less"
+            ends = "end" if k == n + 1 else "fall silent"
+            return f"{noun}s {ends} {more} often than their steps explain {since}{later}"
+        codes = np.flatnonzero(place == k)
+        now = np.count_nonzero(np.isin(units.codes, codes)) / len(units.how)
+        before = held[codes[codes < len(held) - 1], 1].sum() / held[-1, 0]
+        return f"label {name(k)}: {now:.2g} per {noun} {since}, {before:.2g} before{later}"
+    row = "the start" if k - size == n + 1 else name(k - size)
+    return f"steps after {row} are {'less' if up else 'more'} predictable {since}{later}"
+
+
+def _step(name: Callable[[int], str], n: int, i: int, j: int) -> str:
+    source = FIRST if i == n + 1 else name(i)
+    return f"{source} -> {'(end)' if j == n + 1 else '(nothing more)' if j == n + 2 else name(j)}"
+
+
+def _steps(units: Units, place: Codes, n: int) -> tuple[Codes, Codes]:
+    """Rows and columns of all steps of units."""
+    closed = units.how != FULL
+    lengths = np.diff(units.offsets) + closed
+    first = np.cumsum(lengths) - lengths
+    columns = np.empty(int(lengths.sum()), np.int32)
+    closing = np.zeros(len(columns), np.bool_)
+    closing[(first + lengths - 1)[closed]] = True
+    columns[~closing] = place[units.codes]
+    columns[closing] = np.where(units.how[closed] == CUT_OFF, n + 2, n + 1)
+    rows = np.empty_like(columns)
+    rows[1:] = columns[:-1]
+    rows[first] = np.where(units.before < 0, n + 1, place[np.maximum(units.before, 0)])
+    return rows, columns
+
+
+@dataclass(frozen=True)
+class Check:
+    """Outcome of checking a recording against itself.
+
+    Attributes
+    ----------
+    alarm : Alarm or None
+        Raised by the later part of the recording against the earlier one; its events are those of the recording.
+    n_transitions : int
+        Number of transitions in the later part.
+    evidence : float
+        Evidence at the end; 1 with an alarm.
+    reason : str
+        What was scored, and why.
+    """
+
+    alarm: Alarm | None
+    n_transitions: int
+    evidence: float
+    reason: str = ""
+
+    @property
+    def stationary(self) -> bool:
+        """Whether no alarm speaks against the recording as a reference."""
+        return self.alarm is None

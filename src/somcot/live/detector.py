@@ -3,7 +3,8 @@
 For an event i -> j and memory lengths h of 16, 64, 256, 1024 and infinitely many visits,
 
     p   = P(j | i)                        reference known
-    p   = (C_ij + k / n) / (C_i + k)      reference recorded: its counts, then the stream's events too; k = 0.5 / n
+    p   = (C_ij + k / n) / (C_i + k)      reference recorded: its counts, then the stream's events too; k = 0.5 / n,
+          (C_i. + 0.5) / (C_i + k)        and for all labels together that the recording lacks
     q_h = (N_ij + s p) / (N_i + s)        N: counts of the stream, forgetting 1 - 1/h per visit of the row; s = 8
     R_h <- (R_h + w_t) q_h / p            alarm when the mean of the five reaches the threshold
 
@@ -24,14 +25,34 @@ from numpy.typing import NDArray
 
 from somcot.compile.jit import kernel, part
 from somcot.compile.simd_math import log
+from somcot.live.sequences import Keys, find, forget
+from somcot.live.sequences import place_all as place_names
 from somcot.plumbing.arrays import Bools, Codes, Floats, Ints
 
-__all__ = ["CROSSED", "DONE", "FULL", "IMPOSSIBLE", "Bets", "Setting", "bets_on", "grown", "watch"]
+__all__ = [
+    "CROSSED",
+    "DONE",
+    "FULL",
+    "IMPOSSIBLE",
+    "Bets",
+    "Open",
+    "Rules",
+    "Setting",
+    "bets_on",
+    "grown",
+    "link",
+    "opened",
+    "watch",
+    "with_room",
+]
 
 MEMORIES = (16.0, 64.0, 256.0, 1024.0, np.inf)
 GROWTH = np.array([1.0 / (1.0 - 1.0 / h) for h in MEMORIES])
 SHRINKAGE = 8.0
 PRIOR_MASS = 0.5  # approximate total over all rows of a recorded reference
+# Mass of all labels that the recorded reference lacks, in each row. It is given on top of the mass of the others: p
+# then sums to more than 1, so that bets against it are smaller, whether or not there are such labels.
+UNHEARD = 0.5
 LARGEST = 1e250  # evidence is capped here
 HEAVIEST = 1e100  # weight of a row above which the row is rescaled
 DONE, CROSSED, FULL, IMPOSSIBLE = 0, 1, 2, 3
@@ -39,12 +60,13 @@ EVENTS, ENTRIES, STATUS = 0, 1, 2  # indices of `Bets.number`
 
 
 class Setting(NamedTuple):
-    """Constants: the threshold, the mass of a transition never seen, the number of states, the weights."""
+    """Constants: the threshold, the mass of a transition never seen, the number of states, the weights, new labels."""
 
     threshold: float
     prior: float
     n: int
     forever: bool
+    unheard: float  # mass of labels that a recorded row lacks; 0 for detectors of a former version, which gave `prior`
 
 
 class Bets(NamedTuple):
@@ -93,6 +115,12 @@ def _scale_back(entry: int, nexts: Codes, seen: Floats, weights: Floats, sums: F
     weights[h] = 1.0
 
 
+@part
+def _weight(n: int, forever: bool) -> float:
+    """Weight of the possible change point n."""
+    return 1.0 / (2.10975 * (n + 1.0) * log(n + 1.0) ** 2) if forever else 1.0
+
+
 @kernel(name="the monitor", seconds=1)
 def watch(
     bets: Bets, setting: Setting, growth: Floats, armed: bool, now: Codes, following: Codes, origin: Ints,
@@ -126,6 +154,13 @@ def watch(
     for t in range(begin, end):
         i = n + 1 if now[t] < 0 else min(now[t], n)
         j = min(following[t], n)
+        if i == n and not bets.known[i] and setting.unheard > 0.0:
+            # A recording says nothing about steps from labels that it lacks: no bet.
+            number[EVENTS] += 1
+            weight = _weight(number[EVENTS], setting.forever)
+            for h in range(5):
+                R[h] = min(R[h] + weight, LARGEST)
+            continue
         entry = _find(keys, places, i * width + j)
         if entry < 0:
             if bets.known[i]:
@@ -145,16 +180,13 @@ def watch(
             at = -1 - entry
             keys[at], places[at] = i * width + j, made
             nexts[made], bets.heads[i] = bets.heads[i], made
-            bets.columns[made], null[made] = j, setting.prior
+            bets.columns[made], null[made] = j, setting.unheard if j == n and setting.unheard > 0.0 else setting.prior
             for h in range(5):
                 seen[made, h] = 0.0
             number[ENTRIES] += 1
             entry = made
         number[EVENTS] += 1
-        weight = 1.0
-        if setting.forever:
-            later = number[EVENTS] + 1.0
-            weight = 1.0 / (2.10975 * later * log(later) ** 2)
+        weight = _weight(number[EVENTS], setting.forever)
         odds = bets.totals[i] / null[entry]  # 1 / p
         mean = 0.0
         for h in range(5):
@@ -212,7 +244,7 @@ def bets_on(rows: Ints, columns: NDArray[np.integer], null: Floats, known: Bools
     bets.known[:] = known
     bets.totals[:] = totals
     bets.number[ENTRIES] = n_entries
-    place_all(bets.keys, bets.places, rows * (n + 1) + columns, order)
+    _place_entries(bets.keys, bets.places, rows * (n + 1) + columns, order)
     return bets
 
 
@@ -223,13 +255,13 @@ def grown(bets: Bets, n: int) -> Bets:
     for name in ("columns", "null", "seen", "nexts"):
         getattr(larger, name)[:used] = getattr(bets, name)[:used]
     taken = bets.keys >= 0
-    place_all(larger.keys, larger.places, bets.keys[taken], bets.places[taken])
+    _place_entries(larger.keys, larger.places, bets.keys[taken], bets.places[taken])
     kept = ("heads", "known", "totals", "weights", "sums", "R", "largest", "since", "number")
     return larger._replace(**{name: getattr(bets, name) for name in kept})
 
 
 @kernel
-def place_all(keys: Ints, places: Codes, new: Ints, entries: Codes) -> None:
+def _place_entries(keys: Ints, places: Codes, new: Ints, entries: Codes) -> None:
     """Insert new keys into the table."""
     for k in range(len(new)):
         at = -1 - _find(keys, places, new[k])
@@ -255,3 +287,180 @@ def _empty(room: int, n: int) -> Bets:
         since=np.zeros((5, 2), dtype=np.int64),
         number=np.zeros(3, dtype=np.int64),
     )
+
+
+# --- Open sequences as transitions: their last states, time-outs and evictions
+#
+# Sequences are kept in a list ordered by their last event, so those that time out or are dropped are at its head. If
+# sequences that time out enter an end state, a step is scored only after the time-out of the preceding event has
+# passed, even if it occurred earlier. If steps were scored as they arrive, ordinary steps would be early and ends late,
+# and a stream whose ends are all pending would look changed. In this mode the list holds events with pending steps.
+
+HEAD, TAIL, OPEN, FREE, DROPPED, EXPIRED, BACKWARDS = range(7)  # indices of `Open.number`
+
+
+class Rules(NamedTuple):
+    """How sequences begin and end: the state after a time-out (-1: none), the time-out, and the maximum number open."""
+
+    end: int
+    timeout: float
+    most: int
+    starts: bool
+
+
+class Open(NamedTuple):
+    """The open sequences."""
+
+    keys: Keys  # (capacity,)
+    places: Codes  # (capacity,), slot, -1 if empty
+    names: Keys  # (n_slots,)
+    last: Codes  # (n_slots,), state
+    step: Codes  # (n_slots,), next state, to be scored later; -1: none yet
+    seen: Floats  # (n_slots,), time
+    before: Codes  # (n_slots,), neighbours in the order of the last event
+    after: Codes  # (n_slots,), for free slots: the next free one
+    number: Ints  # (7,)
+    clock: Floats  # (1,), the latest time so far
+
+
+@part
+def _unlink(before: Codes, after: Codes, number: Ints, slot: int) -> None:
+    left, right = before[slot], after[slot]
+    if left >= 0:
+        after[left] = right
+    else:
+        number[HEAD] = right
+    if right >= 0:
+        before[right] = left
+    else:
+        number[TAIL] = left
+
+
+@part
+def _append(before: Codes, after: Codes, number: Ints, slot: int) -> None:
+    before[slot], after[slot] = number[TAIL], -1
+    if number[TAIL] >= 0:
+        after[number[TAIL]] = slot
+    else:
+        number[HEAD] = slot
+    number[TAIL] = slot
+
+
+@kernel
+def link(
+    known: Open, rules: Rules, terminal: Bools, codes: Codes, keys: Keys, times: Floats, first: int,
+    now: Codes, following: Codes, origin: Ints,
+) -> int:  # fmt: skip
+    """Turn events of interleaved sequences into transitions; return their number.
+
+    Parameters
+    ----------
+    known : Open
+        Modified in place; must have room for all new sequences.
+    rules : Rules
+    terminal : ndarray of bool, shape (n + 1,)
+        States that end a sequence; the last entry is for labels unknown to the reference.
+    codes, keys, times : ndarray, shape (m,)
+        State, sequence and time of each event; without times, events are counted instead.
+    first : int
+        Number of the first event.
+    now, following, origin : ndarray
+        Output: the transitions (-1 precedes a first state) and the numbers of their events.
+    """
+    before, after, number = known.before, known.after, known.number
+    n, made, timed, late = len(terminal) - 1, 0, len(times) > 0, rules.end >= 0
+    for t in range(len(codes)):
+        moment = times[t] if timed else float(first + t)
+        if moment < known.clock[0]:
+            number[BACKWARDS] += 1
+        known.clock[0] = max(known.clock[0], moment)
+        while number[HEAD] >= 0 and known.clock[0] - known.seen[number[HEAD]] > rules.timeout:
+            slot = number[HEAD]
+            over = known.step[slot] < 0
+            if late:
+                now[made], origin[made] = known.last[slot], first + t
+                following[made] = rules.end if over else known.step[slot]
+                made += 1
+            if over:
+                number[EXPIRED] += 1
+                forget(known.keys, known.places, known.names[slot])
+            _let_go(before, after, number, slot)
+        at = find(known.keys, known.places, keys[t])
+        slot = known.places[at]
+        fresh = slot < 0
+        if not fresh:
+            if late:
+                known.step[slot] = codes[t]
+            else:
+                now[made], following[made], origin[made] = known.last[slot], codes[t], first + t
+                made += 1
+                _unlink(before, after, number, slot)
+        elif rules.starts:
+            now[made], following[made], origin[made] = -1, codes[t], first + t
+            made += 1
+        if terminal[min(codes[t], n)]:  # this sequence has ended
+            if not fresh:
+                forget(known.keys, known.places, keys[t])
+                if not late:
+                    _append(before, after, number, slot)
+                    _let_go(before, after, number, slot)
+            continue
+        if fresh or late:
+            if number[OPEN] == rules.most:
+                oldest = number[HEAD]
+                if known.step[oldest] >= 0:
+                    now[made], following[made], origin[made] = known.last[oldest], known.step[oldest], first + t
+                    made += 1
+                else:
+                    number[DROPPED] += 1
+                    forget(known.keys, known.places, known.names[oldest])
+                _let_go(before, after, number, oldest)
+                at = find(known.keys, known.places, keys[t])
+            slot = number[FREE]
+            number[FREE] = after[slot]
+            number[OPEN] += 1
+            known.keys[at], known.places[at], known.names[slot], known.step[slot] = keys[t], slot, keys[t], -1
+        known.last[slot], known.seen[slot] = codes[t], known.clock[0]
+        _append(before, after, number, slot)
+    return made
+
+
+@part
+def _let_go(before: Codes, after: Codes, number: Ints, slot: int) -> None:
+    _unlink(before, after, number, slot)
+    after[slot], number[FREE] = number[FREE], slot
+    number[OPEN] -= 1
+
+
+def opened(n_slots: int = 64) -> Open:
+    """A table without sequences, with room for some."""
+    capacity = 1 << int(3 * n_slots).bit_length()
+    number = np.array([-1, -1, 0, 0, 0, 0, 0], dtype=np.int64)
+    return Open(
+        keys=np.zeros(capacity, dtype=np.uint64),
+        places=np.full(capacity, -1, dtype=np.int32),
+        names=np.zeros(n_slots, dtype=np.uint64),
+        last=np.zeros(n_slots, dtype=np.int32),
+        step=np.full(n_slots, -1, dtype=np.int32),
+        seen=np.zeros(n_slots),
+        before=np.full(n_slots, -1, dtype=np.int32),
+        after=np.append(np.arange(1, n_slots, dtype=np.int32), np.int32(-1)),
+        number=number,
+        clock=np.full(1, -np.inf),
+    )
+
+
+def with_room(known: Open, n_slots: int) -> Open:
+    """The same table with room for at least this many sequences."""
+    had = len(known.last)
+    if n_slots <= had:
+        return known
+    larger = opened(1 << int(n_slots - 1).bit_length())
+    for name in ("names", "last", "step", "seen", "before", "after"):
+        getattr(larger, name)[:had] = getattr(known, name)
+    larger.after[-1] = known.number[FREE]  # the new slots come first, then those that were free before
+    larger.number[:], larger.clock[:] = known.number, known.clock
+    larger.number[FREE] = had
+    taken = known.places >= 0
+    place_names(larger.keys, larger.places, known.keys[taken], known.places[taken])
+    return larger

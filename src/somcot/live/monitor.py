@@ -18,15 +18,15 @@ from numpy.typing import ArrayLike
 from somcot import costs
 from somcot.api import distance
 from somcot.live import detector
-from somcot.live import sequences as window
-from somcot.live.alarm import Alarm, MonitorSettings, Promise, moved
-from somcot.live.reference import Labels, Reference, times_of
-from somcot.live.sequences import BACKWARDS, DROPPED, EXPIRED, OPEN, Keys, Rules, keys_of, link, opened, with_room
+from somcot.live.alarm import Alarm, Check, MonitorSettings, Promise, as_number, check_times, explain, moved
+from somcot.live.conformal import FEWEST, Plan, Recorded, SequenceDetector, cycle, cycles_in, held_labels, teachers
+from somcot.live.detector import BACKWARDS, DROPPED, EXPIRED, OPEN, Rules, link, opened, with_room
+from somcot.live.reference import Labels, Reference, empty, times_of
+from somcot.live.sequences import N_BACKWARDS, N_COUNTED, N_DROPPED, N_EXPIRED, N_OPEN, Keys, Units, keys_of
 from somcot.plumbing.arrays import Codes, Floats, Ints
 from somcot.plumbing.checks import check_confidence
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note, Share
-from somcot.plumbing.text import check_duration
 from somcot.problem import ChainOrData
 from somcot.recorded.labels import listing
 from somcot.result import Result
@@ -35,6 +35,7 @@ __all__ = ["Monitor"]
 
 _PIECE = 1 << 18  # events per compiled call; no result depends on it
 _NO_TIMES: Floats = np.zeros(0)
+_KEPT = ("n_events", "alarms", "_open", "_last", "_dated", "position", "fingerprint")  # by `accept`
 
 
 class Monitor:
@@ -54,6 +55,9 @@ class Monitor:
         Alternative guarantee: the probability of a false alarm is at most this, ...
     within : int, optional
         ... within this many events, with no guarantee afterwards. By default for as long as the monitor runs.
+    unit : {"events", "sequences"}
+        What `one_false_alarm_per` and `within` count. Where whole sequences are scored, events are converted by the
+        mean length of the reference's sequences; `guarantee` says how.
     min_distance : float
         Raise no alarm for changes whose estimated distance is smaller; `notice` reports them.
     window : int
@@ -81,7 +85,7 @@ class Monitor:
     >>> monitor.update(path(walk, 1))
     []
     >>> monitor.update(path(drift, 2))[0].event
-    5893
+    5932
     >>> monitor.alarm.reason, monitor.evidence
     ('evidence', 1.0)
     """
@@ -95,6 +99,7 @@ class Monitor:
         one_false_alarm_per: float | None = None,
         false_alarm: float | None = None,
         within: int | None = None,
+        unit: str = "events",
         min_distance: float = 0.0,
         window: int = 20_000,
         starts: bool | None = None,
@@ -102,8 +107,8 @@ class Monitor:
         timeout: float | timedelta | str | None = None,
         max_open: int = 1_000_000,
     ) -> None:
-        promise = Promise(one_false_alarm_per, false_alarm, within)
-        after = _as_number(timeout)
+        promise = Promise(one_false_alarm_per, false_alarm, within, unit)
+        after = as_number(timeout)
         settings = MonitorSettings(discount, promise, min_distance, window, starts, end, *after, max_open).checked()
         self._set_up(Reference(reference, cost), settings)
         identity = [self.reference.digest(), settings.to_plain()]
@@ -118,11 +123,10 @@ class Monitor:
         if settings.end is not None and settings.timeout == math.inf:
             raise ValueError(f"end: {settings.end!r} is reached by time-out; pass timeout as well")
         self._end = -1 if settings.end is None else self._labels.states.index(settings.end)
-        self._bets = reference.bets()
-        self._setting = detector.Setting(
-            settings.promise.threshold, reference.prior_mass / reference.n, reference.n, settings.promise.forever
-        )
-        self._window = window.empty(settings.window)
+        self._plan: Plan | None = None  # follows from the first events
+        self._whole: SequenceDetector | None = None
+        self._use_steps(settings.promise.threshold)
+        self._window = empty(settings.window)
         self._open, self._last = opened(), -1
         self._dated: bool | None = None
         self._moment: float | None = None
@@ -135,12 +139,51 @@ class Monitor:
         self.alarms: tuple[Alarm, ...] = ()
         self.position: Any = None
 
+    def _use_steps(self, threshold: float, unheard: float = detector.UNHEARD) -> None:
+        """Start the detector of single steps."""
+        reference, promise = self.reference, self.settings.promise
+        self._bets = reference.bets()
+        prior = reference.prior_mass / reference.n
+        self._setting = detector.Setting(threshold, prior, reference.n, promise.forever, unheard)
+
+    def _choose(self, *, named: bool, clock: str) -> None:
+        """Choose what is scored, when the first events show whether sequences have names and times."""
+        plan, whole, threshold = self.reference.choose(self.settings, self._end, named=named, clock=clock)
+        self._plan, self._whole = plan, whole
+        self._use_steps(threshold)
+        recorded = self.reference.recorded
+        n = 0 if recorded is None or plan.kind == "endless" else recorded.n
+        n = n if whole is None or plan.kind == "endless" else int(whole.held[-1, 0])
+        if recorded is not None and named and 0 < n < 50 and len(recorded.codes) < 64 * recorded.n:
+            warn(Note("few-reference-sequences", "reference", n=n), DataWarning)
+
     # Current state
+
+    @property
+    def detector(self) -> str:
+        """What is scored: "sequences", "steps" or "endless"; "" before the first event."""
+        return "" if self._plan is None else self._plan.kind
+
+    @property
+    def guarantee(self) -> str:
+        """The guarantee on false alarms, exact or approximate, and why; complete after the first event."""
+        promise = self.settings.promise
+        return str(promise) if self._plan is None else promise.in_full(self._plan)
 
     @property
     def evidence(self) -> float:
         """Evidence as a fraction of the threshold, between 0 and 1; 1 after an alarm."""
-        return 1.0 if self.alarm is not None else min(float(self._bets.R.mean()) / self._setting.threshold, 1.0)
+        if self.alarm is not None:
+            return 1.0
+        found = 0.0 if self._whole is None else self._whole.level / self._whole.rule.threshold
+        if self.detector != "sequences":
+            found = max(found, float(self._bets.R.mean()) / self._setting.threshold)
+        return min(found, 1.0)
+
+    @property
+    def n_sequences(self) -> int:
+        """Number of whole sequences scored so far; 0 where steps are scored."""
+        return 0 if self._whole is None else int(self._whole.waiting.counts[N_COUNTED])
 
     @property
     def dated(self) -> bool:
@@ -165,27 +208,32 @@ class Monitor:
     @property
     def n_scored(self) -> int:
         """Number of transitions, including first states, compared with the reference."""
-        return int(self._bets.number[detector.EVENTS])
+        return int(self._window.number[0])
+
+    def _tally(self, of_steps: int, of_sequences: int) -> int:
+        if self.detector == "sequences" and self._whole is not None:
+            return int(self._whole.waiting.counts[of_sequences])
+        return int(self._open.number[of_steps])
 
     @property
     def n_open(self) -> int:
         """Number of open sequences; with `end`, of events whose next step is pending."""
-        return int(self._open.number[OPEN])
+        return self._tally(OPEN, N_OPEN)
 
     @property
     def n_dropped(self) -> int:
         """Number of sequences dropped because too many were open."""
-        return int(self._open.number[DROPPED])
+        return self._tally(DROPPED, N_DROPPED)
 
     @property
     def n_expired(self) -> int:
         """Number of sequences that timed out."""
-        return int(self._open.number[EXPIRED])
+        return self._tally(EXPIRED, N_EXPIRED)
 
     @property
     def n_backwards(self) -> int:
         """Number of events with an earlier time than a preceding event; they are processed in order of arrival."""
-        return int(self._open.number[BACKWARDS])
+        return self._tally(BACKWARDS, N_BACKWARDS)
 
     @property
     def n_fresh(self) -> int:
@@ -231,12 +279,45 @@ class Monitor:
         """`update` for states encoded by `codes`, names as 64-bit keys and times as numbers; inputs are not checked."""
         self._check_clock(dated, timed=len(times) > 0, n=len(codes))
         alarms: list[Alarm] = []
+        if self._plan is None and len(codes):
+            clock = "rows" if len(times) == 0 else "dates" if dated else "numbers"
+            self._choose(named=keys is not None, clock=clock)
         for begin in range(0, len(codes), _PIECE):
             piece = slice(begin, begin + _PIECE)
-            moments = times[piece]
-            steps = self._steps(codes[piece], None if keys is None else keys[piece], moments)
-            alarms += self._score(*steps, moments)
-            self.n_events += len(codes[piece])
+            part, moments, names = codes[piece], times[piece], None if keys is None else keys[piece]
+            units = None
+            if self._whole is not None:
+                owners = np.zeros(len(part), np.uint64) if names is None else names
+                units = self._whole.take(part, owners, moments, self.n_events + 1, self.reference.terminal)
+            if self.detector == "sequences":
+                assert units is not None
+                alarms += self.rank(units, moments)
+                self._warn_of_open(len(part))
+            else:
+                alarms += self._score(*self._steps(part, names, moments), moments, units)
+            self.n_events += len(part)
+        return alarms
+
+    def rank(self, units: Units, times: Floats) -> list[Alarm]:
+        """`take` for whole sequences that have been collected; inputs are not checked."""
+        assert self._whole is not None
+        begin, alarms, n = 0, [], len(units.how)
+        lengths = np.cumsum(np.diff(units.offsets) + (units.how != 0))
+        while begin < n:
+            stop = n
+            if self._check_at >= 0:
+                done = int(lengths[begin - 1]) if begin else 0
+                stop = min(n, int(np.searchsorted(lengths, done + max(self._check_at - self.n_scored, 1))) + 1)
+            armed = self.alarm is None and self._check_at < 0
+            at = self._whole.rank(units, begin, stop, armed=armed)
+            crossed, last = at < stop, min(at, stop - 1)
+            self._window.push_units(units, begin, last + 1)
+            begin = last + 1
+            if crossed or (0 <= self._check_at <= self.n_scored):
+                self._reason = "evidence"
+                event = int(units.event[last])
+                self._moment = float(times[event - self.n_events - 1]) if len(times) else None
+                alarms += self._crossed(event, int(units.number[last]))
         return alarms
 
     def codes(self, labels: list[Hashable]) -> Codes:
@@ -244,23 +325,15 @@ class Monitor:
         return self._labels.codes(labels)
 
     def _check_clock(self, dated: bool | None, *, timed: bool, n: int) -> None:
-        """Check that all times are of one kind, as time-outs need."""
+        """Check that all times are of one kind, where anything is measured by them; the first ones decide."""
         if n == 0:
             return
-        if timed and self._dated is None:
-            if self.n_events and self.settings.timeout < math.inf:
-                raise ValueError("times: earlier calls had none; pass times in every call or in none")
+        aged = self._plan is not None and self._plan.cut is not None and self._plan.cut.age < math.inf
+        needed = self.settings.timeout < math.inf or aged
+        if timed and self._dated is None and not (self.n_events and needed):
             self._dated = dated
-        if self.settings.timeout == math.inf:
-            return
-        if timed != (self._dated is not None) or (timed and dated != self._dated):
-            raise ValueError("times: not of the same kind as in earlier calls; always pass dates, numbers or none")
-        if timed and bool(dated) != self.settings.timeout_dated:
-            kinds = ("numbers", "a number in their unit"), ("dates", "a time span, such as '1h'")
-            what, how = kinds[bool(dated)]
-            raise ValueError(f"timeout: times are {what}, so pass timeout as {how}")
-        if not timed and self.settings.timeout_dated:
-            raise ValueError("timeout: it is a time span, so pass times, as dates")
+        if needed:
+            check_times(self.settings, self._dated, dated, timed=timed)
 
     def _steps(self, codes: Codes, keys: Keys | None, times: Floats) -> tuple[Codes, Codes, Ints]:
         """Transitions that result from a piece of events, with the numbers of the events."""
@@ -283,10 +356,21 @@ class Monitor:
         made = link(known, rules, terminal, codes, keys, times, self.n_events + 1, now, following, origin)
         return now[:made], following[:made], origin[:made]
 
-    def _score(self, now: Codes, following: Codes, origin: Ints, times: Floats) -> list[Alarm]:
-        begin, alarms = 0, []
+    def _score(
+        self, now: Codes, following: Codes, origin: Ints, times: Floats, cycles: Units | None = None
+    ) -> list[Alarm]:
+        """Score steps, and the cycles of an endless sequence, whichever raises an alarm first."""
+        begin, alarms, event_of_cycle = 0, [], math.inf
+        if self._whole is not None and cycles is not None:
+            armed, n = self.alarm is None and self._check_at < 0, len(cycles.how)
+            at = self._whole.rank(cycles, 0, n, armed=armed)
+            if at < n:
+                event_of_cycle = int(cycles.event[at])
+                self._whole.rank(cycles, at + 1, n, armed=False)
         while begin < len(now):
             stop = len(now)
+            if event_of_cycle < math.inf:
+                stop = max(int(np.searchsorted(origin, event_of_cycle, side="right")), begin + 1)
             if self._check_at >= 0:
                 stop = min(stop, begin + max(self._check_at - self.n_scored, 1))
             armed = self.alarm is None and self._check_at < 0
@@ -298,18 +382,43 @@ class Monitor:
             if status == detector.FULL:
                 self._bets = detector.grown(self._bets, self.reference.n)
                 continue
-            if status == detector.DONE and self.n_scored != self._check_at:
-                continue
-            if status != detector.DONE:
+            event, by_cycle = int(origin[done - 1]), False
+            if status == detector.DONE:
+                by_cycle = event >= event_of_cycle and self.alarm is None and self._check_at < 0
+                if not by_cycle and self.n_scored != self._check_at:
+                    event_of_cycle = math.inf if event >= event_of_cycle else event_of_cycle
+                    continue
+            else:
                 self._reason = "impossible transition" if status == detector.IMPOSSIBLE else "evidence"
-            event = int(origin[done - 1])
             self._moment = float(times[event - self.n_events - 1]) if len(times) else None
-            alarms += self._crossed(event)
+            event_of_cycle = math.inf
+            alarms += self._crossed(event, by_cycle=by_cycle)
         return alarms
 
-    def _crossed(self, event: int) -> list[Alarm]:
+    def _change(self, sequence: int, by_cycle: bool) -> tuple[int, int, int, float, float, str]:
+        """Since when: transition, event and sequence; evidence, threshold, and what changed in words."""
+        whole = self._whole
+        if whole is None or not (sequence or by_cycle):
+            number, since = (int(k) for k in self._bets.since[int(self._bets.largest.argmax())])
+            limit = self.settings.promise.threshold  # half weight and the like are not shown
+            return number, since, 0, float(self._bets.R.mean()) * limit / self._setting.threshold, limit, ""
+        if by_cycle:
+            now, following = self._window.after(0)
+            first = self.n_scored - len(now)
+            units = cycles_in(cycle(), whole.atom, np.append(now[:1], following), 1)
+            numbers, began = first + units.began, units.began + self.n_events - len(following)
+        else:
+            units, numbers = self._window.units()
+            began = units.began
+        k, up, at, later = whole.change(units)
+        mean, noun = 1.0 if self._plan is None else self._plan.mean_length, "cycle" if by_cycle else "sequence"
+        what = explain(k, up, whole.tables, later, self._labels.states, whole.held, mean, noun)
+        level = max(whole.level, whole.rule.threshold)
+        return int(numbers[at]), int(began[at]), int(units.number[at]), level, whole.rule.threshold, what
+
+    def _crossed(self, event: int, sequence: int = 0, *, by_cycle: bool = False) -> list[Alarm]:
         """Raise the alarm after the threshold was reached, unless the change is too small so far."""
-        number, since = (int(k) for k in self._bets.since[int(self._bets.largest.argmax())])
+        number, since, since_sequence, level, threshold, what = self._change(sequence, by_cycle)
         now, following = self._window.after(number - 1)
         if self.settings.min_distance > 0.0:
             size = self._sized(now, following, None)
@@ -324,14 +433,22 @@ class Monitor:
                 )
                 return []
         self.alarm = Alarm(
-            f"{self.fingerprint[:12]}-{event}", event, since, float(self._bets.R.mean()), self._setting.threshold,
-            self._reason, moved(self.reference, now, following, self._labels.states), self._moment, self.n_scored,
-            number,
+            f"{self.fingerprint[:12]}-{event}", event, since, level, threshold, self._reason,
+            moved(self.reference, now, following, self._labels.states), self._moment, self.n_scored, number, what,
+            sequence, since_sequence if sequence else 0,
         )  # fmt: skip
         self.alarms += (self.alarm,)
         self._warn_of_ends()
         self._check_at, self.notice = -1, None
         return [self.alarm]
+
+    def _warn_of_open(self, n: int) -> None:
+        """Warn once if many events came and no sequence has ended: its ends may not be events."""
+        plan, terminal = self._plan, self.reference.terminal
+        late = 0 if plan is None else round(100 * plan.mean_length)
+        if terminal.any() and self.n_sequences == 0 and self.n_events < late <= self.n_events + n:
+            where = listing(self._labels.states[k] for k in np.flatnonzero(terminal))
+            warn(Note("ends-not-in-stream", states=where), DataWarning)
 
     def _warn_of_ends(self) -> None:
         """Warn if the stream never enters the final states of the reference: its ends may not be events."""
@@ -394,9 +511,33 @@ class Monitor:
             raise ValueError("accept: no transitions yet to accept; feed events with update() first")
         if len(now) < 500:
             warn(Note("small-reference", "accept", n=len(now)), DataWarning)
-        kept = self.n_events, self.alarms, self._open, self._last, self._dated, self.position, self.fingerprint
-        self._set_up(self.reference.accepted(now, following, self._labels.states), self.settings)
-        self.n_events, self.alarms, self._open, self._last, self._dated, self.position, self.fingerprint = kept
+        whole, plan, kept = self._whole, self._plan, {name: getattr(self, name) for name in _KEPT}
+        reference = self.reference.accepted(now, following, self._labels.states)
+        if self.detector == "endless":
+            n = len(now)
+            reference.recorded = Recorded(
+                np.append(now[:1], following), np.array([0, n + 1]), np.zeros(1, bool), None, ""
+            )
+        elif whole is not None:
+            self._accept_sequences(whole, reference.n)
+        self._set_up(reference, self.settings)
+        if self.detector == "" and whole is not None and plan is not None and plan.kind == "sequences":
+            self._whole, self._plan = whole, plan
+        for name, value in kept.items():
+            setattr(self, name, value)
+
+    def _accept_sequences(self, whole: SequenceDetector, n: int) -> None:
+        """Start the detector anew with the sequences of the present."""
+        units, numbers = self._window.units()
+        if self.alarm is not None:
+            first = self.alarm.began if self.provisional else self.alarm.scored + 1
+            units = units.part(np.flatnonzero(numbers >= first))
+        names, place = np.unique(units.number, return_inverse=True)
+        if len(names) < FEWEST:
+            raise ValueError(f"accept: only {len(names)} sequences since, expected at least {FEWEST}; wait for more")
+        chosen = teachers(len(names))[place]
+        a, b = units.part(np.flatnonzero(chosen)), units.part(np.flatnonzero(~chosen))
+        whole.restart(a, b, held_labels(units, n), self.n_sequences)
 
     # Files
 
@@ -414,18 +555,18 @@ class Monitor:
         return load(path)
 
     @staticmethod
-    def check(reference: object, *, false_alarm: float = 0.05, warn: bool = True) -> Any:
-        """Check a recording against itself: would its second half raise an alarm against its first?
+    def check(reference: object, *, false_alarm: float = 0.05, warn: bool = True) -> Check:
+        """Check a recording against itself: do its later sequences raise an alarm against the earlier ones?
 
-        If so, it is not stationary, or its next state depends on more than the last one, and a monitor with this
-        reference will raise alarms that are correct but expected. A `DataWarning` says so.
+        If so, it is not stationary, and a monitor with this reference will raise alarms that are correct but expected.
+        A `DataWarning` says so. Recordings of few sequences are split in two halves, whose steps are compared.
 
         Parameters
         ----------
         reference : Samples
             Episodes in order of time.
         false_alarm : float
-            Maximum probability of an alarm if the recording is stationary and Markov.
+            Maximum probability of an alarm if the order of the sequences is random (few long ones: if they are Markov).
         warn : bool
             Whether to warn.
 
@@ -434,7 +575,7 @@ class Monitor:
         Check
             With ``stationary``, ``alarm`` and ``n_transitions``.
         """
-        from somcot.live.check import check
+        from somcot.live.saving import check
 
         return check(reference, false_alarm=false_alarm, say=warn)
 
@@ -442,12 +583,3 @@ class Monitor:
         kind = "known" if self.reference.known else "recorded"
         what = str(self.alarm) if self.alarm is not None else f"evidence {self.evidence:.2g}"
         return f"Monitor({self.reference.n} states, {kind} reference, {self.n_events:,} events, {what})"
-
-
-def _as_number(timeout: object) -> tuple[Any, bool]:
-    """The time-out as a number, and whether it is a time span, in microseconds."""
-    if timeout is not None and not isinstance(timeout, (int, float)):
-        timeout = check_duration("timeout", timeout)
-    if isinstance(timeout, timedelta):
-        return timeout / timedelta(microseconds=1), True
-    return math.inf if timeout is None else timeout, False

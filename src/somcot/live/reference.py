@@ -1,4 +1,4 @@
-"""The reference of a monitor: a known chain or counts, for the bets against it and for the distance."""
+"""The reference of a monitor, labels of a stream as numbers, and a window of its recent events."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import hashlib
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from somcot import costs
 from somcot.chains import MarkovChain
+from somcot.live.conformal import FEWEST, Plan, Recorded, SequenceDetector, held_labels
 from somcot.live.detector import PRIOR_MASS, Bets, bets_on
+from somcot.live.sequences import FULL, STAGES, Units, joined
 from somcot.plumbing.arrays import Array, Bools, Codes, Floats, Ints
 from somcot.plumbing.checks import is_missing
 from somcot.plumbing.errors import how_to_wrap
@@ -23,10 +25,15 @@ from somcot.recorded.pair_counts import PairCounts, added, count_pairs
 from somcot.samples import Samples
 from somcot.trajectories import needs_cells
 
+if TYPE_CHECKING:
+    from somcot.live.alarm import MonitorSettings
+
 __all__ = [
     "OTHER",
     "Labels",
     "Reference",
+    "Window",
+    "empty",
     "from_plain",
     "times_of",
     "to_plain",
@@ -175,7 +182,9 @@ class Reference:
     """
 
     def __init__(self, process: object, cost: costs.Cost) -> None:
+        self.recorded: Recorded | None = None
         if isinstance(process, Samples):
+            self.recorded = Recorded.of(process)
             process = process.counted
         if isinstance(process, Counts):
             process = replace(process.closed(), discount=None)
@@ -234,6 +243,52 @@ class Reference:
         columns = np.concatenate([pairs.columns, starts])
         null = np.concatenate([pairs.values.astype(np.float64), initial[starts]])
         return bets_on(rows, columns, null, known, n, self.prior_mass)
+
+    def choose(
+        self, settings: MonitorSettings, end: int, *, named: bool, clock: str
+    ) -> tuple[Plan, SequenceDetector | None, float]:
+        """What is scored, the detector of whole sequences or of cycles, and the threshold of the detector of steps.
+
+        Parameters
+        ----------
+        settings : MonitorSettings
+        end : int
+            Code of the end state, -1 for none.
+        named : bool
+            Whether the sequences of the stream have names.
+        clock : {"dates", "numbers", "rows"}
+            Times of the stream.
+        """
+        promise, recorded, atom = settings.promise, self.recorded, -1
+        if recorded is None:
+            why = "steps of a known chain" if self.known else "steps, because the reference has counts alone"
+            plan = Plan("steps", None, self.known, f"{why}; holds if the next state depends on the last one alone")
+            if promise.unit == "sequences":
+                raise ValueError("unit: found 'sequences', but the reference has none to count; leave it at 'events'")
+            return plan, None, promise.threshold
+        plan = recorded.plan(self.terminal, named, clock, settings.timeout, end, settings.max_open, settings.starts)
+        if plan.cut is not None:
+            a, b = recorded.units(plan.cut, self.terminal)
+        elif plan.kind == "endless":
+            if promise.unit == "sequences":
+                raise ValueError(
+                    "unit: found 'sequences', but the stream is one endless sequence; leave it at 'events'"
+                )
+            atom, a, b = recorded.cycles()
+            plan = plan._replace(mean_length=len(a.codes) / max(len(a.how), 1))
+        least = FEWEST // 2 if atom >= 0 else 2
+        if plan.kind != "steps" and min(len(a.how), len(b.how)) < least:
+            what = f"{len(a.how) + len(b.how)} complete {'cycles' if atom >= 0 else 'sequences'}"
+            plan = Plan("steps", None, False, f"steps, because the reference has only {what}; holds if the next state "
+                        "depends on the last one alone", plan.mean_length)  # fmt: skip
+        if plan.kind == "steps":
+            return plan, None, promise.threshold * (plan.mean_length if promise.unit == "sequences" else 1.0)
+        share = 2.0 if plan.kind == "endless" else 1.0
+        whole = SequenceDetector(
+            a, b, held_labels(joined([a, b]), self.n), cut=plan.cut, atom=atom,
+            threshold=share * promise.threshold_of(plan), forever=promise.forever,
+        )  # fmt: skip
+        return plan, whole, share * promise.threshold_of(plan._replace(mean_length=1.0))
 
     def shares(self, rows: Ints, columns: Ints) -> Floats:
         """Probability of transitions under the reference, recorded or known; row -1 is the initial distribution."""
@@ -390,3 +445,87 @@ def _check_rows(indptr: Array, indices: Array, values: Array, n: int) -> None:
 def _check_places(states: Array, n: int) -> None:
     if states.dtype.kind not in "iu" or (len(states) and not 0 <= states.min() <= states.max() < n):
         raise ValueError("the reference refers to states that do not exist")
+
+
+# --- A window of the most recent transitions
+
+
+class Window(NamedTuple):
+    """A ring buffer: transition number k, starting at 1, is at position (k - 1) modulo the size.
+
+    Where whole sequences are scored, their transitions are consecutive, and the last one of a stage leads to -ENDED or
+    -CUT_OFF, unless the stage is full.
+    """
+
+    now: Codes  # -1 before a first state
+    following: Codes
+    unit: Ints  # STAGES * number of the sequence + stage, 0 where steps are scored
+    began: Ints  # event with which the sequence began
+    number: Ints  # (1,), transitions so far
+
+    def push(self, now: Codes, following: Codes, unit: Ints | int = 0, began: Ints | int = 0) -> None:
+        """Add transitions."""
+        size, n = len(self.now), len(now)
+        keep = min(n, size)
+        first = int(self.number[0]) + n - keep
+        places = np.arange(first, first + keep) % size
+        for ring, values in ((self.now, now), (self.following, following), (self.unit, unit), (self.began, began)):
+            ring[places] = values if isinstance(values, int) else values[n - keep :]
+        self.number[0] += n
+
+    def push_units(self, units: Units, begin: int, end: int) -> None:
+        """Add the transitions of some units."""
+        lengths = np.diff(units.offsets[begin : end + 1]) + (units.how[begin:end] != FULL)
+        total = int(lengths.sum())
+        first = np.cumsum(lengths) - lengths
+        now, following = np.empty(total, np.int32), np.empty(total, np.int32)
+        closing = np.zeros(total, np.bool_)
+        closing[(first + lengths - 1)[units.how[begin:end] != FULL]] = True
+        following[~closing] = units.codes[units.offsets[begin] : units.offsets[end]]
+        following[closing] = -units.how[begin:end][units.how[begin:end] != FULL]
+        now[1:] = following[:-1]
+        now[first] = units.before[begin:end]
+        which = STAGES * units.number[begin:end] + units.stage[begin:end]
+        self.push(now, following, np.repeat(which, lengths), np.repeat(units.began[begin:end], lengths))
+
+    def after(self, number: int) -> tuple[Codes, Codes]:
+        """Transitions after this number that are still in the window, without the closing of stages."""
+        places = self._places(number)
+        places = places[self.following[places] >= 0]
+        return self.now[places], self.following[places]
+
+    def _places(self, number: int) -> Ints:
+        last = int(self.number[0])
+        return np.arange(max(number, last - len(self.now), 0), last) % len(self.now)
+
+    def units(self) -> tuple[Units, Ints]:
+        """The units that are complete in the window, and the numbers of their first transitions."""
+        places = self._places(0)
+        which = self.unit[places]
+        begins = np.flatnonzero(np.append(True, which[1:] != which[:-1])[: len(places)])
+        if int(self.number[0]) > len(self.now):
+            begins = begins[1:]  # the first one may have lost its beginning
+        ends = np.append(begins[1:], len(places))[: len(begins)]
+        lengths = ends - begins
+        last, heads = self.following[places[ends - 1]], places[begins]
+        how = np.where(last < 0, -last, FULL).astype(np.int32)
+        codes = self.following[places[begins[0] if len(begins) else len(places) :]]
+        offsets = np.concatenate([[0], np.cumsum(lengths - (how != FULL))]).astype(np.int64)
+        stage, began = (which[begins] % STAGES).astype(np.int32), self.began[heads]
+        units = Units(codes[codes >= 0], offsets, self.now[heads], how, stage, which[begins] // STAGES, began, began)
+        return units, int(self.number[0]) - len(places) + 1 + begins
+
+
+def empty(size: int) -> Window:
+    """A window without transitions.
+
+    Examples
+    --------
+    >>> window = empty(3)
+    >>> window.push(np.array([0, 1, 2, 3], np.int32), np.array([1, 2, 3, 4], np.int32))
+    >>> window.after(2)
+    (array([2, 3], dtype=int32), array([3, 4], dtype=int32))
+    """
+    now, following = np.zeros((2, size), np.int32)
+    unit, began = np.zeros((2, size), np.int64)
+    return Window(now, following, unit, began, np.zeros(1, np.int64))

@@ -1,12 +1,9 @@
-"""Open sequences of a stream, and a window of its most recent transitions.
+"""Sequences of a stream: their names as keys, and whole sequences in the order of their starts.
 
-Sequences are identified by 64-bit keys made from their names. They are kept in a list ordered by their last event, so
-those that time out or are dropped are at its head: the outcome depends on the events alone, not on how they were split
-into calls.
-
-If sequences that time out enter an end state, a step is scored only after the time-out of the preceding event has
-passed, even if it occurred earlier. If steps were scored as they arrive, ordinary steps would be early and ends late,
-and a stream whose ends are all pending would look changed. In this mode the list holds the events with pending steps.
+Sequences are identified by 64-bit keys made from their names. A sequence is cut after a number of events and at an age,
+and its parts are passed on in the order in which sequences began: the order in which they finish would put short ones
+first, and a stream that has not changed would look changed. The outcome depends on the events alone, not on how they
+were split into calls.
 """
 # mypy: disable-error-code="no-any-return"
 
@@ -22,46 +19,26 @@ from somcot.compile.jit import kernel, part
 from somcot.plumbing.arrays import Bools, Codes, Floats, Ints
 
 __all__ = [
-    "Open",
-    "Rules",
-    "Window",
-    "empty",
+    "CUT_OFF",
+    "ENDED",
+    "FULL",
+    "STAGES",
+    "Cut",
+    "Keys",
+    "Units",
+    "Waiting",
+    "find",
+    "forget",
+    "gather",
     "keys_of",
-    "link",
-    "opened",
+    "place_all",
     "text_keys",
-    "with_room",
 ]
 
 
-# --- Open sequences: their last states, time-outs and evictions
+# --- Names of sequences as keys, and a hash table of them
 
 Keys = NDArray[np.uint64]
-HEAD, TAIL, OPEN, FREE, DROPPED, EXPIRED, BACKWARDS = range(7)  # indices of `Open.number`
-
-
-class Rules(NamedTuple):
-    """How sequences begin and end: the state after a time-out (-1: none), the time-out, and the maximum number open."""
-
-    end: int
-    timeout: float
-    most: int
-    starts: bool
-
-
-class Open(NamedTuple):
-    """The open sequences."""
-
-    keys: Keys  # (capacity,)
-    places: Codes  # (capacity,), slot, -1 if empty
-    names: Keys  # (n_slots,)
-    last: Codes  # (n_slots,), state
-    step: Codes  # (n_slots,), next state, to be scored later; -1: none yet
-    seen: Floats  # (n_slots,), time
-    before: Codes  # (n_slots,), neighbours in the order of the last event
-    after: Codes  # (n_slots,), for free slots: the next free one
-    number: Ints  # (7,)
-    clock: Floats  # (1,), the latest time so far
 
 
 @part
@@ -71,7 +48,7 @@ def _hashed(key: int, mask: int) -> int:
 
 
 @part
-def _place(keys: Keys, places: Codes, key: int) -> int:
+def find(keys: Keys, places: Codes, key: int) -> int:
     """The slot of a key in the table, or the slot where it belongs."""
     mask = len(keys) - 1
     at = _hashed(key, mask)
@@ -81,10 +58,10 @@ def _place(keys: Keys, places: Codes, key: int) -> int:
 
 
 @part
-def _forget(keys: Keys, places: Codes, key: int) -> None:
+def forget(keys: Keys, places: Codes, key: int) -> None:
     """Remove a key and move back the keys that it displaced."""
     mask = len(keys) - 1
-    hole = _place(keys, places, key)
+    hole = find(keys, places, key)
     at = (hole + 1) & mask
     while places[at] >= 0:
         home = _hashed(keys[at], mask)
@@ -95,153 +72,11 @@ def _forget(keys: Keys, places: Codes, key: int) -> None:
     places[hole] = -1
 
 
-@part
-def _unlink(before: Codes, after: Codes, number: Ints, slot: int) -> None:
-    left, right = before[slot], after[slot]
-    if left >= 0:
-        after[left] = right
-    else:
-        number[HEAD] = right
-    if right >= 0:
-        before[right] = left
-    else:
-        number[TAIL] = left
-
-
-@part
-def _append(before: Codes, after: Codes, number: Ints, slot: int) -> None:
-    before[slot], after[slot] = number[TAIL], -1
-    if number[TAIL] >= 0:
-        after[number[TAIL]] = slot
-    else:
-        number[HEAD] = slot
-    number[TAIL] = slot
-
-
 @kernel
-def link(
-    known: Open, rules: Rules, terminal: Bools, codes: Codes, keys: Keys, times: Floats, first: int,
-    now: Codes, following: Codes, origin: Ints,
-) -> int:  # fmt: skip
-    """Turn events of interleaved sequences into transitions; return their number.
-
-    Parameters
-    ----------
-    known : Open
-        Modified in place; must have room for all new sequences.
-    rules : Rules
-    terminal : ndarray of bool, shape (n + 1,)
-        States that end a sequence; the last entry is for labels unknown to the reference.
-    codes, keys, times : ndarray, shape (m,)
-        State, sequence and time of each event; without times, events are counted instead.
-    first : int
-        Number of the first event.
-    now, following, origin : ndarray
-        Output: the transitions (-1 precedes a first state) and the numbers of their events.
-    """
-    before, after, number = known.before, known.after, known.number
-    n, made, timed, late = len(terminal) - 1, 0, len(times) > 0, rules.end >= 0
-    for t in range(len(codes)):
-        moment = times[t] if timed else float(first + t)
-        if moment < known.clock[0]:
-            number[BACKWARDS] += 1
-        known.clock[0] = max(known.clock[0], moment)
-        while number[HEAD] >= 0 and known.clock[0] - known.seen[number[HEAD]] > rules.timeout:
-            slot = number[HEAD]
-            over = known.step[slot] < 0
-            if late:
-                now[made], origin[made] = known.last[slot], first + t
-                following[made] = rules.end if over else known.step[slot]
-                made += 1
-            if over:
-                number[EXPIRED] += 1
-                _forget(known.keys, known.places, known.names[slot])
-            _release(before, after, number, slot)
-        at = _place(known.keys, known.places, keys[t])
-        slot = known.places[at]
-        fresh = slot < 0
-        if not fresh:
-            if late:
-                known.step[slot] = codes[t]
-            else:
-                now[made], following[made], origin[made] = known.last[slot], codes[t], first + t
-                made += 1
-                _unlink(before, after, number, slot)
-        elif rules.starts:
-            now[made], following[made], origin[made] = -1, codes[t], first + t
-            made += 1
-        if terminal[min(codes[t], n)]:  # this sequence has ended
-            if not fresh:
-                _forget(known.keys, known.places, keys[t])
-                if not late:
-                    _append(before, after, number, slot)
-                    _release(before, after, number, slot)
-            continue
-        if fresh or late:
-            if number[OPEN] == rules.most:
-                oldest = number[HEAD]
-                if known.step[oldest] >= 0:
-                    now[made], following[made], origin[made] = known.last[oldest], known.step[oldest], first + t
-                    made += 1
-                else:
-                    number[DROPPED] += 1
-                    _forget(known.keys, known.places, known.names[oldest])
-                _release(before, after, number, oldest)
-                at = _place(known.keys, known.places, keys[t])
-            slot = number[FREE]
-            number[FREE] = after[slot]
-            number[OPEN] += 1
-            known.keys[at], known.places[at], known.names[slot], known.step[slot] = keys[t], slot, keys[t], -1
-        known.last[slot], known.seen[slot] = codes[t], known.clock[0]
-        _append(before, after, number, slot)
-    return made
-
-
-@part
-def _release(before: Codes, after: Codes, number: Ints, slot: int) -> None:
-    _unlink(before, after, number, slot)
-    after[slot], number[FREE] = number[FREE], slot
-    number[OPEN] -= 1
-
-
-def opened(n_slots: int = 64) -> Open:
-    """A table without sequences, with room for some."""
-    capacity = 1 << int(3 * n_slots).bit_length()
-    number = np.array([-1, -1, 0, 0, 0, 0, 0], dtype=np.int64)
-    return Open(
-        keys=np.zeros(capacity, dtype=np.uint64),
-        places=np.full(capacity, -1, dtype=np.int32),
-        names=np.zeros(n_slots, dtype=np.uint64),
-        last=np.zeros(n_slots, dtype=np.int32),
-        step=np.full(n_slots, -1, dtype=np.int32),
-        seen=np.zeros(n_slots),
-        before=np.full(n_slots, -1, dtype=np.int32),
-        after=np.append(np.arange(1, n_slots, dtype=np.int32), np.int32(-1)),
-        number=number,
-        clock=np.full(1, -np.inf),
-    )
-
-
-def with_room(known: Open, n_slots: int) -> Open:
-    """The same table with room for at least this many sequences."""
-    had = len(known.last)
-    if n_slots <= had:
-        return known
-    larger = opened(1 << int(n_slots - 1).bit_length())
-    for name in ("names", "last", "step", "seen", "before", "after"):
-        getattr(larger, name)[:had] = getattr(known, name)
-    larger.after[-1] = known.number[FREE]  # the new slots come first, then those that were free before
-    larger.number[:], larger.clock[:] = known.number, known.clock
-    larger.number[FREE] = had
-    taken = known.places >= 0
-    _place_all(larger.keys, larger.places, known.keys[taken], known.places[taken])
-    return larger
-
-
-@kernel
-def _place_all(keys: Keys, places: Codes, new: Keys, slots: Codes) -> None:
+def place_all(keys: Keys, places: Codes, new: Keys, slots: Codes) -> None:
+    """Insert new keys into the table."""
     for k in range(len(new)):
-        at = _place(keys, places, new[k])
+        at = find(keys, places, new[k])
         keys[at], places[at] = new[k], slots[k]
 
 
@@ -297,40 +132,411 @@ def _hash_texts(ends: Ints, content: NDArray[np.uint8], keys: Keys) -> None:
         keys[k] = key ^ (key >> np.uint64(33))
 
 
-# --- A window of the most recent transitions
+# --- Whole sequences in the order of their starts
+
+FULL, ENDED, CUT_OFF = 0, 1, 2  # how a stage was closed: after the largest number of events, by an end, by its age
+STAGES = 4
+_CHUNK = 15  # codes per chunk, and the next chunk
+_PATIENCE, _SILENCE = 100, 20  # without a clock, a sequence this many usual gaps silent is given up
+FREE_SLOT, FREE_CHUNK, N_OPEN, N_ALIVE, N_DROPPED, N_EXPIRED, N_BACKWARDS, N_COUNTED = range(8)  # `Waiting.counts`
+HALFWAY, NEEDS, N_UNITS, N_CODES = range(8, 12)
+ROOM_FOR_SLOTS, ROOM_FOR_CHUNKS, ROOM_FOR_UNITS = 1, 2, 3  # values of NEEDS
 
 
-class Window(NamedTuple):
-    """A ring buffer: transition number k, starting at 1, is at position (k - 1) modulo the size."""
+class Cut(NamedTuple):
+    """How sequences are cut into stages and closed; every rule looks at the sequence itself only.
 
-    now: Codes
-    following: Codes
-    number: Ints  # (1,), transitions so far
-
-    def push(self, now: Codes, following: Codes) -> None:
-        """Add transitions."""
-        size, n = len(self.now), len(now)
-        keep = min(n, size)
-        first = int(self.number[0]) + n - keep
-        places = np.arange(first, first + keep) % size
-        self.now[places], self.following[places] = now[n - keep :], following[n - keep :]
-        self.number[0] += n
-
-    def after(self, number: int) -> tuple[Codes, Codes]:
-        """Transitions after this number that are still in the window."""
-        last = int(self.number[0])
-        places = np.arange(max(number, last - len(self.now), 0), last) % len(self.now)
-        return self.now[places], self.following[places]
-
-
-def empty(size: int) -> Window:
-    """A window without transitions.
-
-    Examples
-    --------
-    >>> window = empty(3)
-    >>> window.push(np.array([0, 1, 2, 3], np.int32), np.array([1, 2, 3, 4], np.int32))
-    >>> window.after(2)
-    (array([2, 3], dtype=int32), array([3, 4], dtype=int32))
+    A stage is closed by `length` events, by `age` since its start, or by the end of the sequence: a final state, or
+    a silence of `timeout`, after which it enters state `end` (-1: none). Unless `ordered`, stages are passed on when
+    they are full, in that order, because ends cannot be seen.
     """
-    return Window(np.zeros(size, np.int32), np.zeros(size, np.int32), np.zeros(1, np.int64))
+
+    length: int
+    age: float
+    timeout: float
+    end: int
+    most: int
+    n_stages: int
+    ordered: bool
+    skip: float  # sequences that begin within this time of the first event were perhaps under way before
+
+
+class Units(NamedTuple):
+    """Sequences, or stages of them, in order; codes are labels of the monitor."""
+
+    codes: Codes  # (n_codes,)
+    offsets: Ints  # (n_units + 1,)
+    before: Codes  # (n_units,), the label before, -1 at the start of the sequence
+    how: Codes  # (n_units,), FULL, ENDED or CUT_OFF
+    stage: Codes  # (n_units,)
+    number: Ints  # (n_units,), of the sequence, starting at 1, in the order of starts
+    began: Ints  # (n_units,), event with which the sequence began
+    event: Ints  # (n_units,), event at which the unit was passed on
+
+    def part(self, chosen: NDArray[Any]) -> Units:
+        """Some units, by index."""
+        lengths = np.diff(self.offsets)[chosen]
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        places = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][chosen] - offsets[:-1], lengths)
+        return Units(self.codes[places], offsets, *(a[chosen] for a in self[2:]))
+
+
+class Waiting(NamedTuple):
+    """Sequences that are open, or complete but later than one that is open; in one queue for each stage."""
+
+    keys: Keys  # (capacity,), as in `Open`
+    places: Codes  # (capacity,)
+    names: Keys  # (n_slots,)
+    began: Ints  # (n_slots,), first event
+    touched: Ints  # (n_slots,), last event
+    number: Ints  # (n_slots,), 0: not yet counted, -1: will not be
+    start: Floats  # (n_slots,), start of the present stage
+    seen: Floats  # (n_slots,), time of the last event
+    last: Codes  # (n_slots,), label
+    stage: Codes  # (n_slots,)
+    closed: Codes  # (n_slots,)
+    heads: Codes  # (n_slots, STAGES), first chunk
+    tails: Codes  # (n_slots,), last chunk of the present stage
+    lengths: Codes  # (n_slots, STAGES)
+    before: Codes  # (n_slots, STAGES)
+    how: Codes  # (n_slots, STAGES)
+    after: Codes  # (n_slots,), next in the queue, or next free slot
+    first: Codes  # (STAGES + 1,), heads of the queues; the last one is for sequences of which no more is scored
+    final: Codes  # (STAGES + 1,), tails of the queues
+    chunks: Codes  # (n_chunks, _CHUNK + 1)
+    counts: Ints  # (12,)
+    clock: Floats  # (2,), the latest and the first time
+
+
+@part
+def _push(w: Waiting, queue: int, slot: int) -> None:
+    w.after[slot] = -1
+    if w.final[queue] >= 0:
+        w.after[w.final[queue]] = slot
+    else:
+        w.first[queue] = slot
+    w.final[queue] = slot
+
+
+@part
+def _pop(w: Waiting, queue: int) -> int:
+    slot = w.first[queue]
+    w.first[queue] = w.after[slot]
+    if w.first[queue] < 0:
+        w.final[queue] = -1
+    return slot
+
+
+@part
+def _free_chunks(w: Waiting, slot: int, stage: int) -> None:
+    chunk = w.heads[slot, stage]
+    while chunk >= 0:
+        following = w.chunks[chunk, _CHUNK]
+        w.chunks[chunk, _CHUNK] = w.counts[FREE_CHUNK]
+        w.counts[FREE_CHUNK] = chunk
+        chunk = following
+    w.heads[slot, stage] = -1
+
+
+@part(inline=False)
+def _free(w: Waiting, slot: int) -> None:
+    for s in range(STAGES):
+        _free_chunks(w, slot, s)
+    if w.closed[slot] == 0:
+        forget(w.keys, w.places, w.names[slot])
+        w.counts[N_ALIVE] -= 1
+    w.after[slot] = w.counts[FREE_SLOT]
+    w.counts[FREE_SLOT] = slot
+    w.counts[N_OPEN] -= 1
+
+
+@part
+def _add(w: Waiting, cut: Cut, slot: int, code: int, moment: float) -> None:
+    """Add an event to the present stage of a sequence."""
+    s = w.stage[slot]
+    if s < cut.n_stages:
+        at = w.lengths[slot, s]
+        if at % _CHUNK == 0:
+            chunk = w.counts[FREE_CHUNK]
+            w.counts[FREE_CHUNK] = w.chunks[chunk, _CHUNK]
+            w.chunks[chunk, _CHUNK] = -1
+            if at == 0:
+                w.heads[slot, s] = chunk
+                w.before[slot, s] = w.last[slot]
+            else:
+                w.chunks[w.tails[slot], _CHUNK] = chunk
+            w.tails[slot] = chunk
+        w.chunks[w.tails[slot], at % _CHUNK] = code
+        w.lengths[slot, s] = at + 1
+        if at + 1 == cut.length:
+            w.how[slot, s] = FULL
+            w.stage[slot] = s + 1
+            w.start[slot] = moment
+    w.last[slot] = code
+
+
+@part
+def _close(w: Waiting, cut: Cut, slot: int) -> None:
+    if w.stage[slot] < cut.n_stages:
+        w.how[slot, w.stage[slot]] = ENDED
+    w.closed[slot] = 1
+    w.counts[N_ALIVE] -= 1
+    forget(w.keys, w.places, w.names[slot])
+
+
+@part
+def _settle(w: Waiting, cut: Cut, slot: int, moment: float) -> None:
+    """Close what must be closed by now: stages that are too old, a sequence that was silent for too long."""
+    while w.closed[slot] == 0:
+        over = moment - w.seen[slot] > cut.timeout
+        cut_at = w.start[slot] + cut.age if w.stage[slot] < cut.n_stages else np.inf
+        if over and w.seen[slot] + cut.timeout <= cut_at:
+            if cut.end >= 0:
+                _add(w, cut, slot, cut.end, w.seen[slot] + cut.timeout)
+            w.counts[N_EXPIRED] += 1
+            _close(w, cut, slot)
+        elif moment > cut_at:
+            w.how[slot, w.stage[slot]] = CUT_OFF
+            w.stage[slot] += 1
+            w.start[slot] = cut_at
+        else:
+            break
+
+
+@part
+def _emit(w: Waiting, cut: Cut, slot: int, s: int, event: int, out: Units) -> None:
+    """Pass on a closed stage, if it counts: two events at the start of a sequence, one in later stages."""
+    length = w.lengths[slot, s]
+    if s == 0 and w.number[slot] == 0:
+        w.number[slot] = -1
+        if length >= 2:
+            w.counts[N_COUNTED] += 1
+            w.number[slot] = w.counts[N_COUNTED]
+    if w.number[slot] > 0 and length > 0:
+        u, at = w.counts[N_UNITS], w.counts[N_CODES]
+        chunk = w.heads[slot, s]
+        for k in range(length):
+            out.codes[at] = w.chunks[chunk, k % _CHUNK]
+            at += 1
+            if k % _CHUNK == _CHUNK - 1:
+                chunk = w.chunks[chunk, _CHUNK]
+        out.offsets[u + 1] = at
+        out.before[u] = w.before[slot, s]
+        out.how[u], out.stage[u], out.number[u] = w.how[slot, s], s, w.number[slot]
+        out.began[u], out.event[u] = w.began[slot], event
+        w.counts[N_UNITS], w.counts[N_CODES] = u + 1, at
+    _free_chunks(w, slot, s)
+
+
+@part
+def _release(w: Waiting, cut: Cut, event: int, out: Units) -> int:
+    """Pass on all stages that are closed and first in their queue; returns 0, or what is used up."""
+    clockless = cut.age == np.inf and cut.timeout == np.inf
+    for s in range(cut.n_stages):
+        while w.first[s] >= 0:
+            slot = w.first[s]
+            if w.counts[FREE_CHUNK] < 0:
+                return ROOM_FOR_CHUNKS
+            _settle(w, cut, slot, w.clock[0])
+            if w.closed[slot] == 0 and w.stage[slot] <= s:
+                silent = event - w.touched[slot]
+                if not clockless or silent <= _PATIENCE + _SILENCE * w.counts[N_ALIVE]:
+                    break
+                _free(w, _pop(w, s))
+                w.counts[N_DROPPED] += 1
+                continue
+            if w.counts[N_UNITS] >= len(out.how) or w.counts[N_CODES] + cut.length + 1 > len(out.codes):
+                return ROOM_FOR_UNITS
+            _pop(w, s)
+            _emit(w, cut, slot, s, event, out)
+            if w.closed[slot] == 1 and w.stage[slot] <= s:
+                _free(w, slot)
+            else:
+                _push(w, s + 1 if s + 1 < cut.n_stages else STAGES, slot)
+    return 0
+
+
+@part(inline=False)
+def _drop(w: Waiting, cut: Cut) -> None:
+    """Make room when too many are open: first those of which no more is scored, then those that began first."""
+    for k in range(STAGES + 1):
+        queue = STAGES - k
+        if w.first[queue] >= 0:
+            if queue < STAGES or not cut.ordered:
+                w.counts[N_DROPPED] += 1
+            _free(w, _pop(w, queue))
+            return
+
+
+@kernel(name="the monitor of sequences", seconds=2)
+def gather(
+    w: Waiting, cut: Cut, terminal: Bools, codes: Codes, keys: Keys, times: Floats, first: int, begin: int, out: Units,
+) -> int:  # fmt: skip
+    """Collect events into sequences, and pass on their stages in the order in which sequences began.
+
+    Parameters
+    ----------
+    w : Waiting
+        Modified in place.
+    cut : Cut
+    terminal, codes, keys, times, first
+        As for `link`.
+    begin : int
+        Index of the event to go on with.
+    out : Units
+        Output; its numbers of units and codes are in ``w.counts``.
+
+    Returns
+    -------
+    int
+        The number of events, or the event that needs more room; ``w.counts[NEEDS]`` says of what.
+    """
+    n, timed, counts = len(terminal) - 1, len(times) > 0, w.counts
+    slot, stage = -1, 0
+    counts[NEEDS] = 0
+    for t in range(begin, len(codes)):
+        event = first + t
+        if counts[HALFWAY] == 0:
+            if counts[FREE_SLOT] < 0 and counts[N_OPEN] < cut.most:
+                counts[NEEDS] = ROOM_FOR_SLOTS
+                return t
+            spare = counts[FREE_CHUNK]
+            if spare < 0 or w.chunks[spare, _CHUNK] < 0:  # this event, and the end of a sequence that timed out
+                counts[NEEDS] = ROOM_FOR_CHUNKS
+                return t
+            moment = times[t] if timed else float(event)
+            if moment < w.clock[0]:
+                counts[N_BACKWARDS] += 1
+            w.clock[0] = max(w.clock[0], moment)
+            w.clock[1] = min(w.clock[1], moment)
+            moment = w.clock[0]
+            slot = w.places[find(w.keys, w.places, keys[t])]
+            if slot >= 0:
+                _settle(w, cut, slot, moment)
+                if w.closed[slot] == 1:
+                    slot = -1
+            if slot < 0:
+                if counts[N_OPEN] >= cut.most:
+                    _drop(w, cut)
+                slot = counts[FREE_SLOT]
+                counts[FREE_SLOT] = w.after[slot]
+                counts[N_OPEN] += 1
+                counts[N_ALIVE] += 1
+                at = find(w.keys, w.places, keys[t])
+                w.keys[at], w.places[at], w.names[slot] = keys[t], slot, keys[t]
+                w.began[slot], w.start[slot], w.last[slot] = event, moment, -1
+                w.number[slot] = -1 if moment - w.clock[1] <= cut.skip else 0
+                w.stage[slot], w.closed[slot] = 0, 0
+                for s in range(STAGES):
+                    w.heads[slot, s], w.lengths[slot, s], w.how[slot, s] = -1, 0, FULL
+                _push(w, 0 if cut.ordered else STAGES, slot)
+            stage = w.stage[slot]
+            _add(w, cut, slot, codes[t], moment)
+            w.seen[slot], w.touched[slot] = moment, event
+            if terminal[min(codes[t], n)]:
+                _close(w, cut, slot)
+            counts[HALFWAY] = 1
+        if cut.ordered:
+            counts[NEEDS] = _release(w, cut, event, out)
+            if counts[NEEDS]:
+                return t
+        elif w.stage[slot] > stage:
+            _emit(w, cut, slot, stage, event, out)
+            if counts[N_UNITS] >= len(out.how) or counts[N_CODES] + cut.length + 1 > len(out.codes):
+                counts[HALFWAY] = 0
+                counts[NEEDS] = ROOM_FOR_UNITS
+                return t + 1
+        counts[HALFWAY] = 0
+    return len(codes)
+
+
+def waiting(n_slots: int = 64, n_chunks: int = 128) -> Waiting:
+    """A table without sequences, with room for some."""
+    capacity = 1 << int(3 * n_slots).bit_length()
+    chunks = np.zeros((n_chunks, _CHUNK + 1), np.int32)
+    chunks[:, _CHUNK] = np.append(np.arange(1, n_chunks), -1)
+
+    def codes(value: int, *shape: int) -> Codes:
+        return np.full((n_slots, *shape), value, np.int32)
+
+    return Waiting(
+        keys=np.zeros(capacity, np.uint64),
+        places=np.full(capacity, -1, np.int32),
+        names=np.zeros(n_slots, np.uint64),
+        began=np.zeros(n_slots, np.int64),
+        touched=np.zeros(n_slots, np.int64),
+        number=np.zeros(n_slots, np.int64),
+        start=np.zeros(n_slots),
+        seen=np.zeros(n_slots),
+        last=codes(0),
+        stage=codes(0),
+        closed=codes(0),
+        heads=codes(-1, STAGES),
+        tails=codes(-1),
+        lengths=codes(0, STAGES),
+        before=codes(-1, STAGES),
+        how=codes(0, STAGES),
+        after=np.append(np.arange(1, n_slots, dtype=np.int32), np.int32(-1)),
+        first=np.full(STAGES + 1, -1, np.int32),
+        final=np.full(STAGES + 1, -1, np.int32),
+        chunks=chunks,
+        counts=np.zeros(12, np.int64),
+        clock=np.array([-np.inf, np.inf]),
+    )
+
+
+def enlarged(w: Waiting) -> Waiting:
+    """The same table with twice the room for what it needs."""
+    slots, chunks = len(w.names), len(w.chunks)
+    if w.counts[NEEDS] == ROOM_FOR_CHUNKS:
+        larger = waiting(1, 2 * chunks).chunks
+        larger[:chunks] = w.chunks
+        larger[-1, _CHUNK] = w.counts[FREE_CHUNK]  # the new ones come first
+        w.counts[FREE_CHUNK] = chunks
+        return w._replace(chunks=larger)
+    new = waiting(2 * slots, 1)
+    kept = {name: getattr(w, name) for name in ("first", "final", "chunks", "counts", "clock")}
+    for name in Waiting._fields[2:17]:  # those with an entry for each slot
+        getattr(new, name)[:slots] = getattr(w, name)
+    new.after[-1] = w.counts[FREE_SLOT]
+    w.counts[FREE_SLOT] = slots
+    taken = w.places >= 0
+    place_all(new.keys, new.places, w.keys[taken], w.places[taken])
+    return new._replace(**kept)
+
+
+def room_for_units(n_units: int, n_codes: int) -> Units:
+    """Output of `gather` before it is filled."""
+    codes, offsets = np.zeros(n_codes, np.int32), np.zeros(n_units + 1, np.int64)
+    before, how, stage = np.zeros((3, n_units), np.int32)
+    number, began, event = np.zeros((3, n_units), np.int64)
+    return Units(codes, offsets, before, how, stage, number, began, event)
+
+
+def collect(
+    w: Waiting, cut: Cut, terminal: Bools, codes: Codes, keys: Keys, times: Floats, first: int
+) -> tuple[Waiting, Units]:
+    """`gather` with room as needed: the table afterwards and all units that were passed on."""
+    begin, found = 0, []
+    out = room_for_units(1 << 12, (1 << 16) + cut.length)
+    while True:
+        begin = gather(w, cut, terminal, codes, keys, times, first, begin, out)
+        if w.counts[NEEDS] in (ROOM_FOR_SLOTS, ROOM_FOR_CHUNKS):
+            w = enlarged(w)
+            continue
+        n_units, n_codes = int(w.counts[N_UNITS]), int(w.counts[N_CODES])
+        rest: Any = (a[:n_units].copy() for a in out[2:])
+        found.append(Units(out.codes[:n_codes].copy(), out.offsets[: n_units + 1].copy(), *rest))
+        w.counts[N_UNITS] = w.counts[N_CODES] = 0
+        if w.counts[NEEDS] == 0:
+            return w, joined(found)
+
+
+def joined(parts: list[Units]) -> Units:
+    """Units one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    lengths = np.concatenate([np.diff(part.offsets) for part in parts])
+    rest: Any = (np.concatenate([getattr(part, name) for part in parts]) for name in Units._fields[2:])
+    codes = np.concatenate([part.codes for part in parts])
+    return Units(codes, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), *rest)

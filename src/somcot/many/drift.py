@@ -108,6 +108,11 @@ class Drift:
         return bool(self.alarms)
 
     @property
+    def changed(self) -> tuple[Hashable, ...]:
+        """The periods that differ significantly from the reference; their neighbours are not among them."""
+        return tuple(change.period for change in self.alarms if change.of_reference)
+
+    @property
     def largest(self) -> Change:
         """The largest significant change, or the largest of all if none is significant."""
         return max(self.alarms or self.changes, key=lambda change: change.distance)
@@ -177,7 +182,8 @@ def drift(
         As for `distance`.
     discount : float
     reference : label, optional
-        Period that all others are compared with; the first by default.
+        Period that all others are compared with; by default the first that is not small: it has at least half of the
+        median number of transitions.
     confidence : float
         Level of each interval.
     level : float
@@ -208,7 +214,7 @@ def drift(
     check_confidence(confidence)
     kept, few = _checked(periods, level)
     labels = list(kept)
-    first = labels[0] if reference is None else reference
+    first = _first_large(kept) if reference is None else reference
     if first not in kept:
         known = ", ".join(map(_name, labels[:12]))
         why = f"it has only {few[first]} transitions" if first in few else "no period has that label"
@@ -272,6 +278,12 @@ def _checked(periods: object, level: object) -> tuple[dict[Hashable, Samples], d
         out = f" ({len(few)} with fewer than {LEAST} transitions left out)" if few else ""
         raise ValueError(f"periods: found {len(kept)}{out}, expected at least two; choose shorter or longer ones")
     return kept, few
+
+
+def _first_large(periods: Mapping[Hashable, Samples]) -> Hashable:
+    """The first period that is not small; recordings often begin within a period."""
+    half = 0.5 * float(np.median([samples.n_transitions for samples in periods.values()]))
+    return next(label for label, samples in periods.items() if samples.n_transitions >= half)
 
 
 def _pairs(labels: list[Hashable], reference: Hashable) -> list[tuple[Hashable, Hashable]]:

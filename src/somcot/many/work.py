@@ -18,7 +18,7 @@ from somcot.many.members import Member, cost_between
 from somcot.many.plan import DATA, EXACT, ORDINARY, JobPlan, Units, units_of
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.notes import Note
-from somcot.result import Result, Status
+from somcot.result import Claim, Result, Status
 from somcot.samples import Samples
 
 __all__ = [
@@ -147,8 +147,8 @@ def _of_vectors(plan: JobPlan) -> dict[str, Any]:
 
 def _doubt(result: Result) -> str:
     """Why a number may be less accurate than requested."""
-    if result.continuous is not None and result.continuous.route == "approximate":
-        return Note("approximate-pair", reason=result.continuous.twin.reason)
+    if result.claim is Claim.APPROXIMATE and result.continuous is not None:
+        return Note("approximate-pair", reason=result.continuous.reason)
     return "" if result.status in (Status.CONVERGED, Status.FINISHED) else f"{result.status}: {result.message}"
 
 

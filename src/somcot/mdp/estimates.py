@@ -269,7 +269,11 @@ class _Pair:
         """The share of the difference of each row, and of each mean reward, that is kept (empirical Bayes)."""
         from somcot.inference.pooling import Homogeneity, kept_shares  # compiled code too
 
-        return tuple(kept_shares(Homogeneity(*tests))[0] for tests in (self._row_tests(), self._reward_tests()))  # type: ignore[return-value]
+        rows, rewards = (
+            kept_shares(Homogeneity(statistic, df.astype(np.float64), noise))[0]
+            for statistic, df, noise in (self._row_tests(), self._reward_tests())
+        )
+        return rows, rewards
 
     def _row_tests(self) -> tuple[Floats, Ints, Floats]:
         """Two-sample chi-squared of every row, times (N - 1) / N, or of one side where the other is known.

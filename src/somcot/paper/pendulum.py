@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot import costs, distance
+from somcot.continuous.discretise import discretise
 from somcot.paper import experiment as style
 from somcot.paper.experiment import Experiment, FigureCheck, Record, Report
 from somcot.paper.loop import TABLE, Choice, Pair, TableRow, few_data_expected, hits, stages, sweep
@@ -311,7 +312,8 @@ def run(settings: PendulumSettings, seed: int = 0, report: Report | None = None)
         shots = (record(Pendulum(g), actor, bins, settings.recorded, rng) for g in (TRUE_GRAVITY, gravity))
         x, y = (Trajectories.from_arrays(shot, names=["cosine", "sine", "speed"]) for shot in shots)
         with few_data_expected():  # and a pendulum has no linear model to correct with
-            return distance(x, y, reward_apart, discount=rates.discount, n_cells=settings.n_cells).distance
+            cells = discretise(x, y, n_cells=settings.n_cells, discount=rates.discount)
+            return distance(cells.x, cells.y, cells.cost(reward_apart), discount=rates.discount, rng=0).distance
 
     seeds = range(seed, seed + settings.n_seeds)
     found = [row[0] for row in sweep(values, [None], seeds, estimating)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from somcot.plots.cell_maps import calibration, cells, resolution
+from somcot.plots.cell_maps import calibration, cells, map_tests, resolution
 from somcot.plots.collections import dendrogram, drift, embedding, matrix, selection
 from somcot.plots.drawing import NAMES
 from somcot.plots.results import contributions, coupling, decoder, encoder, graph, intervals, title, trace, visits
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "calibration", "cells", "contributions", "coupling", "decoder", "dendrogram", "drift", "embedding", "encoder",
-    "graph", "intervals", "matrix", "overview", "resolution", "selection", "trace", "transfer_bound", "visits",
+    "graph", "intervals", "map_tests", "matrix", "overview", "resolution", "selection", "trace", "transfer_bound",
+    "visits",
 ]  # fmt: skip
 
 
@@ -44,7 +45,7 @@ def overview(result: Result, *, names: tuple[str, str] = NAMES) -> Figure:
     else:
         cells(result, ax=axes[0, 0], names=names)
         calibration(result, ax=axes[0, 1])
-        resolution(result, ax=axes[0, 2])
+        map_tests(result, ax=axes[0, 2])
     picture.suptitle(title(result, names))
     if "inline" in mpl.get_backend():  # a notebook would show an open figure twice
         plt.close(picture)

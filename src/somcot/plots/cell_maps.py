@@ -1,4 +1,4 @@
-"""Plots of recordings of numeric vectors: cells in the plane, resolution and calibration."""
+"""Plots of recordings of numeric vectors: cells in the plane, the tests of the map, and the distance in context."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from somcot.cells import Cells, Continuous
+from somcot.cells import ROUTES, Cells, Continuous
 from somcot.plots.drawing import NAMES, axes, shown
 from somcot.plumbing.arrays import Floats
 from somcot.result import Result
@@ -15,9 +15,9 @@ from somcot.result import Result
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["calibration", "cells", "resolution"]
+__all__ = ["calibration", "cells", "map_tests", "resolution"]
 
-_MEASURED, _FINAL, _TRUE = "0.45", "tab:blue", "black"
+_MEASURED, _FINAL = "0.45", "tab:blue"
 _LARGEST = 260.0  # area of the most visited cell, in points
 
 
@@ -123,90 +123,99 @@ def _explain(ax: Axes, partition: Cells, names: tuple[str, str], coordinates: tu
 
 
 def resolution(result: Result, *, ax: Axes | None = None) -> Axes:
-    """Distances from fewer cells, with the final distance, its interval and the distance of linear models.
+    """Deprecated: distances between cells by their number, with the distance and its interval.
 
-    A small change along the lines is no evidence of a small error. Parameters as for `cells`.
+    The distance does not depend on cells any more. Parameters as for `cells`.
     """
     continuous = _continuous(result)
     ax = axes(ax)
-    sizes, raw, estimate = continuous.resolution
+    sizes, raw, _ = continuous.resolution
     ax.plot(sizes, raw, "o-", color=_MEASURED, label="cells alone")
-    ax.plot(sizes, estimate, "s--", color="0.7", label="estimate on cells")
     if result.confidence_interval is not None:
         low, high, level = result.confidence_interval
         ax.axhspan(low, high, alpha=0.15, color=_FINAL, label=f"{100 * level:g} % interval")
     ax.axhline(result.distance, color=_FINAL, label="result")
-    if continuous.twin.used and continuous.twin.distance is not None:
-        ax.axhline(continuous.twin.distance, color="tab:orange", ls=":", label="linear models, closed form")
     # The interval may reach beyond all points.
-    top = max([*raw, *estimate, result.distance, *(result.confidence_interval or (0.0,))[:2]])
+    top = max([*raw, result.distance, *(result.confidence_interval or (0.0,))[:2]])
     ax.set(xlabel="cells", ylabel="distance", title="distance by number of cells", ylim=(0, 1.08 * top or 1.0))
     ax.set_xticks(sizes)
     ax.legend(fontsize="small")
     return ax
 
 
+def map_tests(result: Result, *, ax: Axes | None = None) -> Axes:
+    """P-values of the tests of the map between the two recordings; the line is the level below which one rejects it.
+
+    Parameters as for `cells`.
+    """
+    found = _continuous(result).map
+    ax = axes(ax)
+    rows = () if found is None else found.tests
+    for y, (_, p) in enumerate(rows):
+        ax.plot((0.0, p), (y, y), color=_MEASURED, lw=1.5)
+        ax.plot(p, y, "o", color=_FINAL if p >= 0.05 / len(rows) else "tab:red")
+    if rows:
+        ax.axvline(0.05 / len(rows), color="tab:red", ls=":")
+    ax.set_yticks(range(len(rows)), [name for name, _ in rows])
+    ax.set(ylim=(max(len(rows), 1) - 0.5, -0.5), xlim=(-0.02, 1.02), xlabel="p-value")
+    words = "no map was tested" if found is None else found.words
+    ax.set_title(textwrap.fill(f'tests of "{words}"', 50), fontsize="medium")
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
 class _Row(NamedTuple):
-    """The true, measured and corrected distances, each None if missing; the noise and the interval."""
+    """A value from cells or moments, and the result with its interval; each None if missing."""
 
     name: str
-    true: float | None
     measured: float | None
     final: float | None
-    noise: float = 0.0
     ends: tuple[float, float] | None = None
 
 
 def calibration(result: Result, *, ax: Axes | None = None) -> Axes:
-    """True, measured and corrected distances: of linear twins, of a known shift, and of the data.
+    """The distance with its interval, beside the lower bound from moments alone and the distance between cells.
 
-    Twins are recordings of the same shape drawn from linear models; their bar is one standard deviation. If linear
-    models do not fit, the reason is given below the plot. Parameters as for `cells`.
+    Without an error bound, the reason is given below the plot. Parameters as for `cells`.
     """
     continuous = _continuous(result)
     ax = axes(ax)
-    twin, check = continuous.twin, continuous.shift_check
-    rows = []
-    if twin.distance is not None and twin.bias is not None:
-        # The twins' true distance is known, so their error is visible.
-        rows.append(_Row("linear twins", twin.distance, twin.distance + twin.bias, None, twin.spread or 0.0))
-    if check is not None:
-        rows.append(_Row("known shift", check.distance, check.measured, check.calibrated))
     interval = result.confidence_interval
     ends = None if interval is None else (interval.low, interval.high)
-    rows.append(_Row("your recordings", None, result.plugin, result.distance, ends=ends))
+    rows = [_Row("your recordings", None, result.distance, ends)]
+    if continuous.lower_bound is not None:
+        rows.insert(0, _Row("lower bound", continuous.lower_bound, None))
+    if result.plugin is not None:
+        rows.append(_Row("cells alone", result.plugin, None))
     for y, row in enumerate(rows):
         _draw(ax, y, row)
     ax.set_yticks(range(len(rows)), [row.name for row in rows])
     ax.set(ylim=(len(rows) - 0.5, -0.5), xlabel="distance")
     # Room for marks at 0, which are frequent.
     ax.set_xlim(-0.02 * ax.get_xlim()[1], None)
-    ax.set_title("measured and true distances", pad=26)
+    ax.set_title(ROUTES.get(continuous.route, "distance"), pad=26)
     ax.spines[["top", "right"]].set_visible(False)
     _name_marks(ax, interval=ends is not None)
-    if not twin.used:
-        ax.set_xlabel("distance\n\n" + textwrap.fill(f"not corrected: {twin.reason}", 60))
+    if continuous.reason:
+        ax.set_xlabel("distance\n\n" + textwrap.fill(f"approximate: {continuous.reason}", 60))
     return ax
 
 
 def _draw(ax: Axes, y: int, row: _Row) -> None:
     if row.measured is not None:
-        ax.errorbar(row.measured, y, xerr=row.noise or None, fmt="o", color=_MEASURED, capsize=3)
+        ax.plot(row.measured, y, "o", color=_MEASURED)
     if row.ends is not None:
         ax.plot(row.ends, (y + 0.14, y + 0.14), color=_FINAL, lw=5, alpha=0.3, solid_capstyle="butt")
     if row.final is not None:
         ax.plot(row.final, y + 0.14, "D", color=_FINAL, ms=6)
-    if row.true is not None:
-        ax.plot(row.true, y, "|", color=_TRUE, ms=22, mew=2)
 
 
 def _name_marks(ax: Axes, *, interval: bool) -> None:
     """Draw the legend above the axes, where it covers nothing."""
     from matplotlib.lines import Line2D
 
-    marks = [("|", _TRUE, "true"), ("o", _MEASURED, "from cells"), ("D", _FINAL, "result")]
-    handles = [Line2D([], [], marker=m, color=c, linestyle="none", mew=2 if m == "|" else 1, label=name)
-               for m, c, name in marks]  # fmt: skip
+    marks = [("o", _MEASURED, "for comparison"), ("D", _FINAL, "result")]
+    handles = [Line2D([], [], marker=m, color=c, linestyle="none", label=name) for m, c, name in marks]
     if interval:
         handles.append(Line2D([], [], color=_FINAL, lw=5, alpha=0.3, label="interval"))
     ax.legend(

@@ -93,8 +93,8 @@ def trace(result: Result, *, ax: Axes | None = None, names: tuple[str, str] | No
     """
     ax = axes(ax)
     steps, values = np.asarray(result.trace.get("step", ())), np.asarray(result.trace.get("distance", ()))
-    estimated = result.claim is Claim.ESTIMATED
-    if result.claim is not Claim.NOTHING:
+    estimated = result.claim in (Claim.ESTIMATED, Claim.APPROXIMATE)
+    if result.claim in (Claim.PROVED, Claim.ESTIMATED):
         ax.axhspan(*result.bounds, alpha=0.25, color="C0", label="proved bounds" + _OF_CHAINS * estimated)
     # With more steps markers would hide the line.
     marker = "o" if len(steps) <= 30 else None
@@ -229,12 +229,12 @@ def _words(share: PairShare | TransitionShare) -> str:
 def title(result: Result, names: tuple[str, str]) -> str:
     """The result on one line."""
     claim = {
-        Claim.PROVED: f"proved to {result.bounds.high - result.bounds.low:.1g}",
         Claim.ESTIMATED: "estimated",
+        Claim.APPROXIMATE: "approximate, no interval",
         Claim.NOTHING: f"after {result.n_steps:,} steps, no error bound",
-    }[result.claim]
-    if result.continuous is not None and result.continuous.route == "approximate":
-        claim = "approximate, no interval"
+    }.get(result.claim, "")
+    if result.claim is Claim.PROVED:
+        claim = f"proved to {result.bounds.high - result.bounds.low:.1g}"
     if result.confidence_interval is not None:
         low, high, level = result.confidence_interval
         claim += f", {100 * level:g} % interval {figure(low)} to {figure(high)}"

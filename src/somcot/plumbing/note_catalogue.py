@@ -220,23 +220,19 @@ CATALOGUE: dict[str, Kind] = {
         "Vectors are put into cells, and here every distinct vector gets its own. The recording probably holds labels "
         "or rounded numbers. Reading them as labels is simpler and exact."),
     "approximate": Kind(DOUBT, "the distance is approximate{no_interval}: {reason}",
-        "The cells are too coarse for an error bound, and neither linear models nor a map between the two systems "
-        "could be confirmed. The number is the best available, without a guarantee. Take the advice at the end of the "
-        "note, or use the number only to rank pairs."),
+        "No map between the two systems was confirmed, and what else could give the distance is not reliable here, for "
+        "the reason in the note. The number is the best available, without bounds and without an interval. Take the "
+        "advice in the note, or use the number only to rank pairs."),
     "approximate-pair": Kind(DOUBT, "an approximation without an error bound: {reason}",
         "This pair of recordings of real vectors has a distance, but no error bound and no interval. Its reason is "
         "that of the note approximate. Use such cells of a matrix for ranking only."),
     "approximate-pairs": Kind(DOUBT, "{share} pairs are approximations without an error bound and have no interval",
         "These pairs of recordings of real vectors have no error bound, so their cells have no interval. The reasons "
         "of the matrix say why, pair by pair. Use such cells for ranking only."),
-    "shift-check-failed": Kind(DOUBT, "a known shift of {shift:.3g} of your own recordings is measured as "
-        "{measured:.3g}; the distance may be as wrong{why}",
-        "As a check, one recording is shifted by a known amount and measured again. The answer is off, so the distance "
-        "between the two recordings may be off by the same factor. More data, or a lower discount, usually help."),
-    "few-data-for-cells": Kind(CAUTION, "few data even for {n_cells} cells (saturation {saturation:.1f}, at most 3 is "
-        "safe): the estimate may be too high; record more, or lower the discount",
-        "Errors of the estimated rows add up over the horizon 1 / (1 - discount), even with the fewest cells. The bias "
-        "correction is then not reliable. Record more, or use a lower discount."),
+    "former-field": Kind(INFO, "{name}: deprecated, only results of former versions have it; result.continuous.map and "
+        ".route say where the distance comes from",
+        "Distances between recordings of real vectors do not come from cells any more, so fields about the error of "
+        "cells are empty. The map between the two, its tests and the route to the distance replace them."),
     "same-recording": Kind(INFO, "both recordings are the same",
         "The two sides hold the same vectors, so the distance is 0. This is what a comparison of a file with itself "
         "gives. Check the file names if you expected two recordings."),
@@ -259,6 +255,10 @@ CATALOGUE: dict[str, Kind] = {
         "{seconds:.0f} s; the bounds are the range of the cost",
         "Normally a run is checked against the exact distance of the chains it has seen. These are too large for that "
         "check. Nothing is known about how close the run is."),
+    "iterations-cut": Kind(CAUTION, "{done:,} of {planned:,} saddle iterations were run, since all of them would take "
+        "about {seconds:.0f} s",
+        "The problem is so large that the iterations SOMCOT wants would take minutes, and so would the exact distance "
+        "that would show whether fewer are enough. Merge states, or use the corrected estimate (method='auto')."),
     "dual-step-small": Kind(DOUBT, "dual step too small: the estimate is {where} while the constraints are violated by "
         "{violation:.2g} in total; raise dual_step ({relative}), lower primal_step or take more steps",
         "The multipliers of the constraints grow too slowly, so the result is not yet a valid coupling. The "
@@ -289,17 +289,22 @@ CATALOGUE: dict[str, Kind] = {
     "periods-left-out": Kind(INFO, "{n} period(s) with fewer than {least} transitions were left out: {periods}",
         "Periods with very few transitions cannot be compared. They are named with their numbers of transitions. "
         "Choose longer periods if they matter."),
-    "ends-not-in-stream": Kind(DOUBT, "the reference ends in {states}, and no event of the stream is there: the alarm "
-        "may be about that alone; if ends are no events, pass end= and timeout=, so that silence ends a sequence",
-        "Sequences of the reference end in a state that the stream never reports. The monitor takes its absence as a "
-        "change. Tell it how sequences end in the stream: end= names the state, timeout= how long silence lasts."),
+    "ends-not-in-stream": Kind(DOUBT, "the reference ends in {states}, and no event of the stream is there: sequences "
+        "never end, or an alarm is about that alone; if ends are no events, pass end= and timeout=, so that silence "
+        "ends a sequence",
+        "Sequences of the reference end in a state that the stream never reports. The monitor waits for their ends, or "
+        "takes their absence as a change. Tell it how sequences end in the stream: end= names the state, timeout= how "
+        "long silence lasts."),
     "small-reference": Kind(CAUTION, "the new reference has {n} transitions; small changes from it will hardly be "
         "detected",
         "A monitor compares the stream with its reference, and few transitions leave the reference uncertain. Large "
         "changes are still detected. Accept later, when more transitions have arrived."),
-    "reference-changes": Kind(DOUBT, "its second half is no longer like its first (from about transition {since:,} on: "
-        "{moved}), or a step depends on more than the last state (see markov_order); a monitor will raise alarms about "
-        "that; use a shorter, more stable recording, or pairs of consecutive states",
+    "few-reference-sequences": Kind(CAUTION, "the reference has {n} sequences; only large changes from it will be "
+        "detected",
+        "Whole sequences are ranked among those of the reference. The guarantee on false alarms holds for any number "
+        "of them, but few show little: record more sequences, at least 50 and better some hundreds."),
+    "reference-changes": Kind(DOUBT, "its later part is not like its earlier one (from about event {since:,} on: "
+        "{moved}); a monitor will raise alarms about that; use a shorter, more stable recording",
         "A reference must itself be stable, and this one is not: a monitor of its first half raises an alarm on its "
         "second. Alarms about a stream would then be meaningless. Use a part of the recording without such a change."),
     "provisional": Kind(INFO, "provisional: no alarm; this is the distance of the last {n:,} transitions",
@@ -474,8 +479,37 @@ CATALOGUE: dict[str, Kind] = {
         "Probabilities must sum to 1 within rounding. If the numbers are counts or weights, rescale them."),
     "file-row-sum": Kind(ERROR, "{what} {total:.10g}, expected 1{more}; divide the row by its sum",
         "Probabilities must sum to 1 within rounding. Rescale the numbers before the file is saved."),
-    "gzip-damaged": Kind(ERROR, "the gzip data are damaged{where} ({reason}); copy or compress it again",
+    "gzip-damaged": Kind(ERROR, "the {packing} data are damaged{where} ({reason}); copy or compress it again",
         "The compressed file cannot be unpacked to its end. Usually a download or a copy was interrupted."),
+    "day-or-month": Kind(ERROR, "column {column!r} holds dates such as {example}, in which day and month could be "
+        "exchanged; say which comes first: [[time_format='day-first']] or [[time_format='month-first']]",
+        "No date of the column has a number above 12 in one of the two places, so nothing shows their order. A wrong "
+        "guess would reorder the events."),
+    "columns-chosen": Kind(INFO, "columns were chosen by their names: {columns}; name others with [[state=COLUMN]], "
+        "[[sequence=COLUMN]] and [[time=COLUMN]] ([[time='file']] keeps the order of the file)",
+        "Columns that are not named are recognised by usual names such as activity, case_id, session_id or timestamp. "
+        "Name them if another column is meant."),
+    "groups-cut": Kind(INFO, "{by} changes {n:,} time(s) within a sequence, which is split there; the step across "
+        "belongs to no group",
+        "A sequence that passes from one group to another, such as a case that lasts from May to June, is split at the "
+        "change. No group gets the step across, and the part before it counts as cut off, not as ended."),
+    "epoch-times": Kind(INFO, "column {column!r} is read as {unit} since 1970, hence from {first} to {last}; name the "
+        "unit if that is wrong: [[time_format='{unit}']]",
+        "Numbers of this size are usually times since 1970, and periods need dates."),
+    "no-sessions": Kind(ERROR, "{found}; expected sessions of an agent with tool calls; a table of events in JSON is "
+        "read with [[format='json']] or [[format='jsonl']]",
+        "The file looks like a recording of an agent, but no tool call was found in it. Sessions of text alone have no "
+        "sequence of calls to compare."),
+    "files-left-out": Kind(CAUTION, "{n:,} file(s) were left out, the first is {file} ({why})",
+        "Not every file of the folder could be read as a trace. Summaries and settings are no loss; damaged sessions "
+        "are. Look at the first one, or name a folder with traces only."),
+    "broken-lines": Kind(CAUTION, "{n:,} line(s) are cut short or not valid JSON and were left out",
+        "A line of a recording could not be parsed. The last line of a session that is still being written usually "
+        "is cut short. The calls in such lines are missing."),
+    "values-left-out": Kind(INFO, "{n:,} JSON value(s) belong to no known format of traces and were left out",
+        "The file holds other things besides sessions, such as settings."),
+    "sessions-without-calls": Kind(INFO, "{n:,} session(s) have no tool call and were left out",
+        "A session of text alone has no sequence of calls to compare. They are counted so that none is lost silently."),
     "unknown-code": Kind(ERROR, "there is no code {code!r} (somcot explain lists all codes){near}",
         "Codes of notes are listed by somcot explain without an argument, and in docs/notes.md."),
 }  # fmt: skip

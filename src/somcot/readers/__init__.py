@@ -19,6 +19,7 @@ if _TYPE_CHECKING:  # for type checkers; at run time `__getattr__` imports
     from somcot.readers.tables.groups import split_periods, split_table
     from somcot.readers.tables.state_labels import Bins, join_rare, tidy_labels
     from somcot.readers.tables.vector_tables import read_vectors
+    from somcot.readers.traces import from_traces
 
 __all__ = [
     "Bins",
@@ -33,6 +34,7 @@ __all__ = [
     "from_replay_buffer",
     "from_table",
     "from_tabular",
+    "from_traces",
     "from_xes",
     "join_rare",
     "read",
@@ -59,6 +61,7 @@ _HOMES = {
     "tables.groups": ("split_periods", "split_table"),
     "tables.state_labels": ("Bins", "join_rare", "tidy_labels"),
     "tables.vector_tables": ("read_vectors",),
+    "traces": ("from_traces",),
 }
 
 

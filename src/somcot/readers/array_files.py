@@ -20,8 +20,10 @@ from somcot.plumbing.checks import check_count, check_flag, real_array, refuse_m
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.memory import memory_limit, require
 from somcot.plumbing.notes import Note
+from somcot.readers.compression import is_packed
 from somcot.readers.episodes import join
-from somcot.readers.opening import Array, Input, identify, is_zipped, open_bytes, whole
+from somcot.readers.opening import Input, identify, open_bytes, whole
+from somcot.readers.tables import Array
 from somcot.recorded import transforms as changes
 from somcot.recorded.counts import Start
 from somcot.recorded.stationary import is_stationary_start, stationary_distribution
@@ -47,7 +49,7 @@ def load_arrays(source: Input) -> dict[str, Array]:
     try:
         if source.format == "npy":
             with open_bytes(source) as stream:
-                size = None if source.path is None or is_zipped(stream) else source.path.stat().st_size
+                size = None if source.path is None or is_packed(stream) else source.path.stat().st_size
                 return {"": _read_npy(source.name, stream, size)}
         with open_bytes(source) as stream:
             return _read_npz(source.name, stream if source.path is not None else whole(source, memory_limit()))

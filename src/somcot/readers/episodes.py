@@ -15,10 +15,10 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_labels
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note, Share
-from somcot.readers.opening import Array
+from somcot.readers.tables import Array
 from somcot.readers.tables.state_labels import Bins
 from somcot.recorded.labels import column, encode
-from somcot.recorded.recording import RewardSums
+from somcot.recorded.recording import EventTimes, RewardSums
 from somcot.samples import Samples
 from somcot.trajectories import Trajectories
 
@@ -48,6 +48,7 @@ def join(
     *,
     terminated: NDArray[np.bool_] | bool = False,
     rewards: Floats | None = None,
+    times: EventTimes | None = None,
     source: str,
 ) -> Samples:
     """Turn concatenated sequences into episodes.
@@ -64,6 +65,8 @@ def join(
         Which sequences terminated (reached an absorbing end).
     rewards : ndarray, shape (n,), optional
         Reward of each entry, which belongs to its state; NaN for no reward.
+    times : EventTimes, optional
+        Time of each entry.
     source : str
         Name of the data in messages.
 
@@ -73,21 +76,23 @@ def join(
     >>> samples.counts().tolist(), samples.n_episodes
     ([[1, 1], [0, 1]], 2)
     """
-    lengths = np.diff(np.append(begins, len(codes)))
+    lengths = np.diff(begins, append=begins.dtype.type(len(codes)))
     kept = lengths >= 2
     _report_short(source, len(lengths), int(np.count_nonzero(kept)))
-    is_last = np.zeros(len(codes), dtype=np.bool_)
-    is_last[begins + lengths - 1] = True
-    is_first = np.zeros(len(codes), dtype=np.bool_)
-    is_first[begins] = True
     ends = np.full(len(lengths), terminated) if isinstance(terminated, bool) else terminated
+    inside = np.ones(len(codes), dtype=np.bool_)
+    inside[begins + lengths - 1] = False
+    now = codes[inside].astype(np.int32)
+    inside[:] = True
+    inside[begins] = False
     return Samples(
         states,
-        codes[~is_last].astype(np.int32, copy=False),
-        codes[~is_first].astype(np.int32, copy=False),
-        offsets=np.concatenate([[0], np.cumsum(lengths[kept] - 1)]).astype(np.int64),
+        now,
+        codes[inside].astype(np.int32),
+        offsets=np.append(0, np.cumsum(lengths[kept] - 1, dtype=np.int64)),
         terminated=ends[kept] if ends.any() else None,
         rewards=None if rewards is None else RewardSums.of(rewards, codes, len(states)),
+        times=None if times is None else times._replace(values=times.values[np.repeat(kept, lengths)]),
     )
 
 

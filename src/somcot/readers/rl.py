@@ -23,7 +23,7 @@ from somcot.readers.episodes import (
     to_samples,
     to_trajectories,
 )
-from somcot.readers.opening import Array
+from somcot.readers.tables import Array
 from somcot.recorded.counts import Start
 from somcot.samples import Samples
 from somcot.trajectories import Trajectories

@@ -12,9 +12,7 @@ out of the file; a DOCTYPE, the only place where entities can be declared, is re
 from __future__ import annotations
 
 import bisect
-import gzip
 import re
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
@@ -23,7 +21,9 @@ from xml.parsers import expat
 
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note, Share
-from somcot.readers.opening import Input, Rows, Table
+from somcot.readers.compression import DamagedError
+from somcot.readers.opening import Input
+from somcot.readers.tables import Rows, Table
 
 __all__ = [
     "ACTIVITY",
@@ -176,9 +176,10 @@ def open_log(source: Input, stream: IO[bytes], lifecycle: str | None = None) -> 
 def _read(source: Input, stream: IO[bytes], size: int, line: int) -> bytes:
     try:
         return stream.read(size)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+    except DamagedError as error:
         where = f" after line {line}" if line else ""
-        raise ValueError(Note("gzip-damaged", source.name, where=where, reason=str(error))) from None
+        damage = Note("gzip-damaged", source.name, packing=error.packing, where=where, reason=error.reason)
+        raise ValueError(damage) from None
 
 
 def _batches(events: _Events, source: Input, head: bytes, stream: IO[bytes]) -> Iterator[Rows]:

@@ -51,6 +51,21 @@ Flags = NDArray[np.bool_]
 KNOWN = 1 << 40  # count that represents a known reward: more than any recording has
 
 
+class EventTimes(NamedTuple):
+    """When the states of episodes were entered.
+
+    Attributes
+    ----------
+    values : ndarray of float, shape (n_transitions + n_episodes,)
+        One time per state, episode after episode.
+    kind : {"dates", "numbers", "rows"}
+        Microseconds since 1970, the table's own numbers, or the rows of a table without times.
+    """
+
+    values: Floats
+    kind: str
+
+
 class RewardSums(NamedTuple):
     """Sum, number and centred sum of squares of the rewards in each state, so that recordings can be added."""
 

@@ -150,6 +150,8 @@ def with_order(samples: Samples, k: int) -> Samples:
         terminated=None if samples.terminated is None else samples.terminated[longer.kept],
         # A word's reward is that of its last state.
         rewards=None if samples.rewards is None else samples.rewards.at(last),
+        episode_attributes={name: values[longer.kept] for name, values in samples.episode_attributes.items()},
+        times=None,
     )
 
 
@@ -196,6 +198,8 @@ def connected(samples: Samples, name: str = "connected") -> Samples:
         terminated=None,
         initial=None,
         rewards=None if samples.rewards is None else samples.rewards.at(inside),
+        episode_attributes={},  # episodes are split where they leave the set
+        times=None,
     )
 
 
@@ -219,11 +223,17 @@ def merged(samples: Samples, other: Samples) -> Samples:
         states=union,
         now=np.concatenate([samples.now, moved[other.now]]),
         following=np.concatenate([samples.following, moved[other.following]]),
+        times=None,
         offsets=recording.joined_offsets(samples.offsets, other.offsets),
         terminated=recording.joined_flags(samples.terminated, samples.n_units, other.terminated, other.n_units),
         initial=start,
         stationary=start is None and (samples.stationary or other.stationary),
         rewards=recording.joined_rewards(samples.rewards, kept, other.rewards, moved, n),
+        episode_attributes={
+            name: np.concatenate([values, other.episode_attributes[name]])
+            for name, values in samples.episode_attributes.items()
+            if name in other.episode_attributes
+        },
         n_gaps=samples.n_gaps + other.n_gaps,
         overlap=max(samples.overlap, other.overlap),
     )

@@ -203,11 +203,11 @@ def computation(about: ReportInput) -> list[Fact]:
         if result.counted is not None:
             add("counted", "same data", f"{figure(result.counted)} between the chains estimated from the transitions")
     elif (before := before_correction(result)) is not None:
-        add("before" if result.continuous is None else "cells", *before)
+        add("before", *before)
     if result.continuous is None:
         add("method", "method", describe(result.method))
     else:
-        for label, text in continuous_facts(result.continuous, result.plugin):
+        for label, text in continuous_facts(result.continuous, result.plugin, result, about.names):
             add(label, label, text)
     add("cost", "cost", label_text(about.cost_name, 60) if about.cost_name else "a matrix")
     add("clock", "clock", str(result.clock))
@@ -225,7 +225,8 @@ def computation(about: ReportInput) -> list[Fact]:
     if result.estimate is not None:
         e = result.estimate
         add("error", "standard error", figure(e.standard_error))
-        add("units", "resampled", f"{e.units}, permuted and halved; {e.n_solves} exact solves")
+        if result.continuous is None:
+            add("units", "resampled", f"{e.units}, permuted and halved; {e.n_solves} exact solves")
         if e.expected is not None and e.pvalue is not None:
             add(
                 "equal",
@@ -234,11 +235,6 @@ def computation(about: ReportInput) -> list[Fact]:
             )
     if result.estimand != "process":
         add("estimand", "what is compared", "what follows what, averaged over visits: the data have memory")
-    if result.continuous is not None:
-        sizes = result.continuous.resolution
-        fewer = ", ".join(f"{n} cells: {figure(v)}" for n, v in zip(sizes.n_cells, sizes.raw, strict=True))
-        add("linear", "linear models", result.continuous.twin.reason)
-        add("fewer", "fewer cells", f"{fewer}; a small change is no evidence of a small error")
     add("status", "status", f"{result.status.value}: {result.message}")
     add("work", "work", f"{seconds(result.seconds)}, {result.n_steps:,} steps, {result.status.value}")
     return facts
@@ -260,7 +256,7 @@ def _differences(about: ReportInput, shares: Contributions | None) -> list[Item]
     if shares.pairs:
         lines = [_pair(about, pair) for pair in shares.pairs[:_TOP]]
         body += ["Pairs of states with the largest contributions, when the two are run side by side:", Bullets(lines)]
-    if body and about.result.claim is Claim.ESTIMATED:
+    if body and about.result.claim in (Claim.ESTIMATED, Claim.APPROXIMATE):
         estimated = "Shares are those of the estimated chains"
         tested = f"{_SIGNIFICANT} {estimated}, before the correction for bias."
         body.append(Remark(tested if about.judged else f"{estimated}; their significance is not known."))
@@ -495,6 +491,8 @@ def _data(about: ReportInput) -> list[Item]:
 
 def _run(result: Result) -> list[Item]:
     """The distance over the steps of the solver."""
+    if result.continuous is not None:  # the distance does not come from the cells that were solved
+        return []
     steps, values = result.trace.get("step"), result.trace.get("distance")
     if steps is None or values is None or np.isfinite(values).sum() < 2:
         return []
@@ -520,11 +518,15 @@ def _definition(about: ReportInput) -> list[Item]:
     formula = f"{CLOCKS[clock.name].least}, where c is the cost,"
     if clock.name == "discount":
         formula = "(1 - discount) · E[Σ discountᵗ · cost(Xₜ, Yₜ)]"
+    from_data = (
+        "From data it is computed for the estimated chains; with a discount it is corrected for their upward bias, and "
+        "has a confidence interval for the true distance. "
+    )
+    if about.result.continuous is not None:
+        from_data = "Here it is estimated from recordings of real vectors; cells only show what corresponds to what. "
     definition = (
         f"The distance is the least value of {formula} over all couplings of the two processes in which neither "
-        "depends on the future of the other (bicausal couplings; bisimulation metric). From data it is computed for "
-        "the estimated chains; with a discount it is corrected for their upward bias, and has a confidence interval "
-        "for the true distance. "
+        f"depends on the future of the other (bicausal couplings; bisimulation metric). {from_data}"
         "Calo, Jonsson, Neu, Schwartz, Segovia-Aguas: Distances for Markov chains from sample streams (2025)."
     )
     return [definition] if about.command is None else [definition, "To reproduce this result:", Code(about.command)]

@@ -26,6 +26,7 @@ __all__ = [
     "continuous_facts",
     "contributions",
     "cost_of",
+    "map_in_words",
     "meaning",
     "merge_notes",
     "more_or_less",
@@ -127,7 +128,9 @@ def meaning(
         return f"On {share.replace('about less', 'less')} of {clock.share}, {names[1]} is {where}."
     ends = possible(result, cost)
     if result.continuous is not None:
-        return f"{clock.during}, {names[0]} and {names[1]} differ by {about}{_in_units(result, cost_name)} on average."
+        text = f"{clock.during}, {names[0]} and {names[1]} differ by {about}{_in_units(result, cost_name)} on average"
+        seen = result.continuous.route == "map" and result.distance > 0.0
+        return f"{text}: {map_in_words(result, names)}." if seen else f"{text}."
     # Costs by name carry their column, as in "attribute:size".
     kind, _, column = (cost_name or "").partition(":")
     if kind == "attribute" and column and _is_either_or(result, cost):
@@ -141,6 +144,16 @@ def meaning(
     if ends[0] != 0.0:
         return f"{text}, where {figure(ends[0])} to {figure(ends[1])} is possible."
     return f"{text}: {percent(result.distance / ends[1])} of the largest possible difference, {figure(ends[1])}."
+
+
+def map_in_words(result: Result, names: tuple[str, str] = ("X", "Y")) -> str:
+    """How y behaves compared with x, for recordings of numeric vectors; empty without a map."""
+    found = None if result.continuous is None else result.continuous.map
+    if found is None:
+        return ""
+    return found.words.replace("y behaves as M x", f"{names[1]} behaves as M times {names[0]}", 1).replace(
+        "y behaves as x", f"{names[1]} behaves as {names[0]}", 1
+    )
 
 
 def _in_units(result: Result, cost_name: str | None) -> str:
@@ -168,7 +181,7 @@ def certainty(result: Result, cost: ArrayLike | None = None) -> str:
     if result.claim is Claim.NOTHING:
         return f"This is the value after {result.n_steps:,} steps, without an error bound."
     if result.confidence_interval is None:
-        if result.continuous is not None and result.continuous.route == "approximate":
+        if result.claim is Claim.APPROXIMATE:
             return "This is an approximation without an error bound."
         why = "no interval was requested" if result.discount < 1.0 else "intervals are not available with this clock"
         return f"This is estimated from recordings; {why}, so its error is not known."
@@ -200,7 +213,7 @@ def sentence_of_test(result: Result, cost: ArrayLike | None = None) -> str:
         if result.confidence_interval is not None:  # the lower end is above the minimum exactly if this test rejects
             level = 0.5 - 0.5 * result.confidence_interval.level + 1e-9
         return f"{_TEST_OF_UNITS} {_AGREES[pvalue <= level, _differs(result, cost)].format(p=f'(p = {pvalue:.3g})')}"
-    rows = rows_pvalue(result) if result.n_samples else None
+    rows = rows_pvalue(result) if result.n_samples and result.continuous is None else None
     if rows is None:
         return ""
     return f"{_TEST} {_AGREES[rows <= _LEVEL, _differs(result, cost)].format(p=f'(p = {rows:.3g})')}"
@@ -237,8 +250,7 @@ def sentence(result: Result, names: tuple[str, str] = ("X", "Y")) -> str:
         return f"{text} {number} after {result.n_steps:,} steps, without an error bound."
     text += f" estimated at {number}"
     if result.confidence_interval is None:
-        approximate = result.continuous is not None and result.continuous.route == "approximate"
-        why = "there is no error bound" if approximate else "no interval was requested"
+        why = "there is no error bound" if result.claim is Claim.APPROXIMATE else "no interval was requested"
         return f"{text}; {why}, so its error is not known."
     low, high, level = result.confidence_interval
     return f"{text}. With {100 * level:g} % confidence the true distance lies between {figure(low)} and {figure(high)}."
@@ -246,29 +258,36 @@ def sentence(result: Result, names: tuple[str, str] = ("X", "Y")) -> str:
 
 def before_correction(result: Result) -> tuple[str, str] | None:
     """The name and the text of the distance of the estimated chains with its proved error; None without data."""
-    if result.plugin is None:
+    if result.plugin is None or result.continuous is not None:  # cells do not enter the distance
         return None
     name = "estimated chains" if result.estimate is None else "before correction"
     shown = figure(result.plugin)
     return name, f"{shown}, proved to {result.bounds.high - result.bounds.low:.1g} for the estimated chains"
 
 
-def continuous_facts(continuous: Continuous, plain: float | None) -> list[tuple[str, str]]:
-    """How a distance between numeric vectors was computed and checked: pairs of a label and a text."""
-    cells, twin, check = continuous.cells, continuous.twin, continuous.shift_check
-    method = f"{cells.n_cells} cells"
-    if continuous.route == "map" and continuous.map is not None:
-        method = f"a map between the two: {continuous.map.words}"
-    elif continuous.route == "twin" and twin.bias is not None and plain:
-        how = f"{abs(twin.bias):.2g} {'too large' if twin.bias >= 0 else 'too small'}"
-        method = f"{method}, which give {plain:.3g}: {how} according to linear models of the recordings"
-    elif plain is not None:
-        method = f"{method}, which give {plain:.3g}{' before correction for noise' if plain else ''}"
-        if continuous.curved is not None:
-            method = f"{method}; nonlinear models of both: about {continuous.curved:.3g} at most"
+def continuous_facts(
+    continuous: Continuous, plain: float | None, result: Result | None = None, names: tuple[str, str] = ("X", "Y")
+) -> list[tuple[str, str]]:
+    """How a distance between numeric vectors was computed and tested: pairs of a label and a text.
+
+    `plain` is the distance between cells in results of former versions.
+    """
+    method = continuous.summary(plain)
+    if continuous.route == "map" and result is not None:
+        method = f"{map_in_words(result, names)}: {figure(result.distance)}"
+        if result.confidence_interval is not None:
+            low, high, _ = result.confidence_interval
+            method += f" [{figure(low)}, {figure(high)}]"
     rows = [("method", method)]
-    if check is not None and continuous.route != "map":
-        rows.append(("check", f"a shift of {check.distance:.3g} of these recordings is measured as {check.final:.3g}"))
+    if continuous.route == "approximate" and continuous.reason:
+        rows.append(("reason", continuous.reason))
+    if continuous.map is not None and continuous.map.tests:
+        agree = "do not reject" if continuous.map.verdict == "conjugate" else "reject"
+        listed = ", ".join(f"{name} {p:.2g}" for name, p in continuous.map.tests)
+        of = "this map" if continuous.route == "map" else f'"{continuous.map.words}"'
+        rows.append(("tests", f"permutations of whole episodes {agree} {of}: {listed}"))
+    if continuous.lower_bound:
+        rows.append(("at least", f"{figure(continuous.lower_bound)} by discounted moments alone, for any process"))
     return rows
 
 

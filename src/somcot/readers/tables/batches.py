@@ -1,4 +1,4 @@
-"""Tables as batches of columns: CSV, TSV, JSON lines, Parquet and XES files, folders of them, frames."""
+"""Tables as batches of columns: frames, CSV files, wide tables, and other formats by the modules that know them."""
 
 from __future__ import annotations
 
@@ -6,35 +6,25 @@ import contextlib
 import csv
 import importlib
 import io
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any, TypeGuard
 
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note
-from somcot.readers.opening import (
-    ArrowTable,
-    Batch,
-    Entry,
-    Frame,
-    Input,
-    Rows,
-    Table,
-    as_utf8,
-    identify,
-    open_bytes,
-    open_folder,
-    whole,
-)
-from somcot.readers.tables.columns import is_arrow
-from somcot.readers.tables.csv_stream import LONGEST_LINE, Header, csv_options, explain
+from somcot.readers.opening import Input, identify, open_bytes, open_parts
+from somcot.readers.tables import ArrowTable, Batch, Entry, Frame, Rows, Table
+from somcot.readers.tables.csv_stream import Header, csv_options, explain
+from somcot.readers.tables.file_tables import LONGEST_LINE, FileOptions, open_file_table
 from somcot.readers.xes import open_log
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 __all__ = [
     "arrow",
-    "is_arrow_integer",
+    "as_utf8",
     "is_frame",
     "open_frame",
     "open_table",
@@ -160,9 +150,8 @@ def _named(name: str) -> Iterator[None]:
 
 # --- Files as batches of columns: CSV, TSV, JSON lines, Parquet, XES, and folders
 
-_BLOCK = LONGEST_LINE  # bytes of CSV per read, hence the longest line
-_ROWS = 1 << 16
-_STDIN_LIMIT = 4e9
+_BLOCKS = (1 << 17, LONGEST_LINE)  # bytes of CSV per read, hence the longest line; more only if a line needs it
+_NAMES = {"parquet": "Parquet", "arrow": "Arrow", "orc": "ORC"}
 
 
 def arrow() -> ModuleType:
@@ -171,19 +160,28 @@ def arrow() -> ModuleType:
 
 
 @contextlib.contextmanager
-def open_table(
-    data: object,
-    *,
-    format: str | None = None,  # noqa: A002
-    encoding: str = "utf-8",
-    delimiter: str | None = None,
-    lifecycle: str | None = None,
-) -> Iterator[Table]:
-    """Open a file, a folder of files, a frame or any Arrow stream; an open table is returned unchanged."""
+def open_table(data: object, *, format: str | None = None, **options: Any) -> Iterator[Table]:  # noqa: A002
+    """Open a file, several files, a frame or any Arrow stream; an open table is returned unchanged.
+
+    Parameters
+    ----------
+    data : Table, Input, path, sequence of paths, frame
+    format : str, optional
+    **options
+        The fields of `FileOptions`.
+    """
+    chosen = FileOptions(**options)
+    with contextlib.ExitStack() as stack:
+        table = stack.enter_context(_opened(data, format, chosen))
+        yield table if chosen.wide is None else widened(table, chosen.wide)
+
+
+@contextlib.contextmanager
+def _opened(data: object, format: str | None, options: FileOptions) -> Iterator[Table]:  # noqa: A002
     if isinstance(data, Table):
         yield data
         return
-    if isinstance(data, (str, os.PathLike)):
+    if isinstance(data, (str, os.PathLike)) or _is_list_of_files(data):
         data = identify(data, format)
     if not isinstance(data, Input):
         if not is_frame(data):
@@ -194,36 +192,44 @@ def open_table(
         with open_frame(data) as table:
             yield table
         return
+    if data.format == "traces":
+        from somcot.readers.traces import open_traces
+
+        yield open_traces(data, options.state_rules)
+        return
 
     @contextlib.contextmanager
     def opened(source: Input) -> Iterator[Table]:
         with _named_batches(source), open_bytes(source) as stream:
-            yield _open_file(source, stream, encoding, delimiter, lifecycle)
+            yield _open_file(source, stream, options)
 
-    if data.path is not None and data.path.is_dir():
-        yield open_folder(data.path, lambda path, kind: opened(Input(str(path), kind, path)))
+    if data.parts:
+        yield open_parts(data, opened)
         return
     with opened(data) as table:
         yield table
 
 
-def is_arrow_integer(values: Batch) -> bool:
-    """Whether a batch is an Arrow array of integers."""
-    return is_arrow(values) and bool(arrow().types.is_integer(values.type))
+def _is_list_of_files(data: object) -> TypeGuard[Sequence[str]]:
+    return isinstance(data, (list, tuple)) and all(isinstance(name, (str, os.PathLike)) for name in data)
 
 
-def _open_file(source: Input, stream: IO[bytes], encoding: str, delimiter: str | None, lifecycle: str | None) -> Table:
+def _open_file(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
     if source.format == "xes":
-        return open_log(source, stream, lifecycle)
-    if source.format == "parquet":
-        return _parquet(source, stream)
-    if source.format == "jsonl":
-        return _json_lines(source, as_utf8(stream, encoding))
+        return open_log(source, stream, options.lifecycle)
+    text = as_utf8(stream, options.encoding) if source.format in ("csv", "tsv", "json", "jsonl") else stream
+    table = _lines(source, stream, options) if source.format == "seq" else open_file_table(source, text, options)
+    if table is not None:
+        batches = table.batches
+        return table._replace(batches=lambda wanted: _with_names(source, batches(wanted)))
     if source.format in ("csv", "tsv"):
-        return _csv(source, as_utf8(stream, encoding), delimiter)
-    raise ValueError(
-        f"{source.name}: a {source.format} file is not a table; expected CSV, TSV, Parquet, JSON lines or XES"
-    )
+        return _csv(source, text, options)
+    raise ValueError(f"{source.name}: a {source.format} file is not a table; expected a table, an event log or traces")
+
+
+def _with_names(source: Input, batches: Iterator[Rows]) -> Iterator[Rows]:
+    with _named_batches(source):
+        yield from batches
 
 
 @contextlib.contextmanager
@@ -251,10 +257,11 @@ def _translated(source: Input, text: str) -> str:
         return f"a line is {what}; is this really a CSV file? Check quotes and line ends"
     if what == "not valid UTF-8":
         return f"{_bad_line(source)} is {what}; pass the right encoding, such as latin-1 or cp1252"
-    if source.format == "parquet":
+    if source.format in _NAMES:
+        name = _NAMES[source.format]
         if "crypt" in text.lower():  # the file or some columns
-            return f"an encrypted Parquet file ({what[:120]}); write it without encryption"
-        return f"not a readable Parquet file ({what[:120]}); it may be cut short: write or copy it again"
+            return f"an encrypted {name} file ({what[:120]}); write it without encryption"
+        return f"not a readable {name} file ({what[:120]}); it may be cut short: write or copy it again"
     return f"cannot be read ({what}); check the file"
 
 
@@ -262,7 +269,7 @@ def _bad_line(source: Input) -> str:
     """Find the first line that is not UTF-8, if the file can be read again."""
     if source.path is not None:
         with open_bytes(source) as stream:
-            for number, line in enumerate(iter(lambda: stream.readline(_BLOCK), b""), 1):
+            for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b""), 1):
                 try:
                     line.decode("utf-8")
                 except UnicodeDecodeError:
@@ -270,27 +277,60 @@ def _bad_line(source: Input) -> str:
     return "a line"
 
 
-def _csv(source: Input, stream: IO[bytes], delimiter: str | None) -> Table:
-    mark = delimiter or ("\t" if source.format == "tsv" else None)
+def _csv(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
+    mark = options.delimiter or ("\t" if source.format == "tsv" else None)
     header = Header.read(stream.readline(LONGEST_LINE + 1), source.name, mark)
-    return Table(source.name, header.columns, True, lambda wanted: _csv_batches(source, stream, header, wanted))
+    encoding = options.encoding
+    return Table(source.name, header.columns, True, lambda w: _csv_batches(source, stream, header, w, encoding))
 
 
-def _csv_batches(source: Input, stream: IO[bytes], header: Header, wanted: Sequence[str]) -> Iterator[Rows]:
-    pa = arrow()
-    from pyarrow import csv as pacsv
-
+def _csv_batches(
+    source: Input, stream: IO[bytes], header: Header, wanted: Sequence[str], encoding: str
+) -> Iterator[Rows]:
+    """All columns as text: what they hold is known only later, and converting text is fast."""
     head = stream.read(1)
     if not head:
         raise ValueError(f"{source.name}: only a header, no rows; check how the file was written")
-    types = dict.fromkeys(wanted, pa.dictionary(pa.int32(), pa.string()))
-    counted = _Prefixed(head, stream)
-    with _named_batches(source):
-        reader = pacsv.open_csv(pa.PythonFile(counted, mode="r"), **csv_options(header, types, _BLOCK))
-        for batch in reader:
+    counted, n_rows = _Prefixed(head, stream), 0
+    try:
+        for batch in _parsed(source, counted, header, wanted, _BLOCKS[source.path is None]):
+            n_rows += batch.num_rows
             yield {name: batch.column(k) for k, name in enumerate(wanted)}
+    except _LongLineError:
+        with open_bytes(source) as again:
+            text = as_utf8(again, encoding)
+            text.readline(LONGEST_LINE + 1)
+            counted = _Prefixed(b"", text)
+            for batch in _parsed(source, counted, header, wanted, _BLOCKS[1]):
+                rest = batch.slice(min(n_rows, batch.num_rows))
+                n_rows -= batch.num_rows - rest.num_rows
+                if rest.num_rows:
+                    yield {name: rest.column(k) for k, name in enumerate(wanted)}
+    arrow().system_memory_pool().release_unused()
     if counted.quotes % 2:
         _check_quotes(source, header.delimiter)
+
+
+class _LongLineError(Exception):
+    """A line is longer than a small block."""
+
+
+def _parsed(
+    source: Input, stream: _Prefixed, header: Header, wanted: Sequence[str], block: int
+) -> Iterator[ArrowTable]:
+    pa = arrow()
+    from pyarrow import csv as pacsv
+
+    options = csv_options(header, dict.fromkeys(wanted, pa.string()), block)
+    with _named_batches(source):
+        try:
+            # The system's allocator returns memory at once, which keeps the peak low.
+            pool = pa.system_memory_pool()
+            yield from pacsv.open_csv(pa.PythonFile(stream, mode="r"), **options, memory_pool=pool)
+        except pa.ArrowInvalid as error:
+            if "straddl" in str(error) and block < LONGEST_LINE:
+                raise _LongLineError from None
+            raise
 
 
 def _check_quotes(source: Input, mark: str) -> None:
@@ -333,76 +373,123 @@ class _Prefixed(io.RawIOBase):
         return data
 
 
-def _json_lines(source: Input, stream: IO[bytes]) -> Table:
-    first = _json_row(source, 1, stream.readline(LONGEST_LINE + 1))
-    rows = _json_rows(source, stream)
-    return Table(source.name, list(first), False, lambda wanted: _json_batches(source, first, rows, wanted))
-
-
-def _json_rows(source: Input, stream: IO[bytes]) -> Iterator[tuple[int, dict[str, Entry]]]:
-    for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE + 1), b""), 2):
-        if line.strip():
-            yield number, _json_row(source, number, line)
-
-
-class _RepeatedError(Exception):
-    """An object has a name twice."""
-
-
-def _once(pairs: list[tuple[str, Entry]]) -> dict[str, Entry]:
-    """A JSON object; duplicate names are refused, since one entry would be lost silently."""
-    entries = dict(pairs)
-    if len(entries) < len(pairs):
-        raise _RepeatedError(next(name for k, (name, _) in enumerate(pairs) if name in dict(pairs[:k])))
-    return entries
-
-
-def _json_row(source: Input, number: int, line: bytes) -> dict[str, Entry]:
-    place = f"{source.name}: line {number}"
-    if len(line) > LONGEST_LINE:
-        raise ValueError(f"{place} is longer than {LONGEST_LINE >> 20} MB; expected one small JSON object per line")
+def as_utf8(stream: IO[bytes], encoding: str) -> IO[bytes]:
+    """The same text in UTF-8, converted from its encoding."""
+    if encoding.lower().replace("_", "-") in ("utf-8", "utf8"):
+        return stream
     try:
-        row = json.loads(line, object_pairs_hook=_once)
-    except _RepeatedError as error:
-        raise ValueError(f"{place} has {str(error)!r} twice; remove one of them") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{place} is not valid UTF-8; pass the right encoding") from None
-    except (ValueError, RecursionError) as error:
-        deep = isinstance(error, RecursionError)
-        what = getattr(error, "msg", "nested too deeply" if deep else "a number with too many digits")
-        raise ValueError(f"{place} is not valid JSON ({what}); expected one object per line") from None
-    if not isinstance(row, dict):
-        raise ValueError(f"{place} holds a {type(row).__name__}, expected one JSON object per line")
-    return row
+        text = io.TextIOWrapper(stream, encoding=encoding, newline="")
+    except LookupError:
+        raise ValueError(f"encoding: {encoding!r} is unknown; try utf-8, latin-1, cp1252 or utf-16") from None
+    return io.BufferedReader(_Recoded(text))
 
 
-def _json_batches(
-    source: Input, first: dict[str, Entry], rows: Iterator[tuple[int, dict[str, Entry]]], wanted: Sequence[str]
-) -> Iterator[Rows]:
-    columns: dict[str, list[Entry]] = {name: [first.get(name)] for name in wanted}
-    with _named_batches(source):
-        for number, row in rows:
-            for name in wanted:
-                if name not in row:
-                    raise ValueError(f"{source.name}: line {number} has no {name!r}; every line needs it")
-                columns[name].append(row[name])
-            if len(columns[wanted[0]]) >= _ROWS:
-                yield columns
-                columns = {name: [] for name in wanted}
-    if columns[wanted[0]]:
-        yield columns
+class _Recoded(io.RawIOBase):
+    def __init__(self, text: io.TextIOWrapper) -> None:
+        self._text = text
+        self._left = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        if not self._left:
+            self._left = self._text.read(1 << 16).encode("utf-8")
+        view = memoryview(buffer)
+        n = min(len(view), len(self._left))
+        view[:n], self._left = self._left[:n], self._left[n:]
+        return n
 
 
-def _parquet(source: Input, stream: IO[bytes]) -> Table:
-    from pyarrow import parquet
+# --- A sequence per line, and wide tables: a row for each sequence
 
-    file = parquet.ParquetFile(stream if source.path is not None else whole(source, _STDIN_LIMIT))
-    names = list(file.schema_arrow.names)
+
+def _lines(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
+    """A sequence per line, its states separated by blanks or a delimiter; lines that begin with % or # are comments."""
 
     def batches(wanted: Sequence[str]) -> Iterator[Rows]:
-        with _named_batches(source):
-            for batch in file.iter_batches(batch_size=4 * _ROWS, columns=list(wanted), use_threads=False):
-                batch.validate(full=True)  # a damaged file may hold codes without labels
-                yield {name: batch.column(name) for name in wanted}
+        sequence: list[int] = []
+        state: list[str] = []
+        for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE + 1), b""), 1):
+            if len(line) > LONGEST_LINE:
+                raise ValueError(f"{source.name}: line {number} is longer than {LONGEST_LINE >> 20} MB")
+            text = line.decode(options.encoding).strip()
+            if not text or text[0] in "%#":
+                continue
+            mark = options.delimiter or next((sign for sign in "\t;," if sign in text), None)
+            states = [part.strip() for part in text.split(mark)]
+            sequence += [number] * len(states)
+            state += states
+            if len(state) >= 1 << 16:
+                yield _of_lines(wanted, sequence, state)
+                sequence, state = [], []
+        if state:
+            yield _of_lines(wanted, sequence, state)
 
-    return Table(source.name, names, False, batches)
+    return Table(source.name, ["sequence", "state"], True, batches, defaults={"sequence": "sequence", "state": "state"})
+
+
+def _of_lines(wanted: Sequence[str], sequence: list[int], state: list[str]) -> Rows:
+    both: dict[str, list[Any]] = {"sequence": sequence, "state": state}
+    return {name: both[name] for name in wanted}
+
+
+_VOID = ("", "*", "%", "NA", "nan", "NaN")  # cells after the end of a sequence
+
+
+def widened(table: Table, wide: str | Sequence[str]) -> Table:
+    """A table with a row for each sequence as one with a row for each state.
+
+    Parameters
+    ----------
+    table : Table
+    wide : str or sequence of str
+        The columns with the states in order: names, or "FIRST:LAST"; other columns are repeated.
+    """
+    columns = list(wide) if not isinstance(wide, str) else _range(table, wide)
+    for name in columns:
+        if name not in table.columns:
+            raise ValueError(f"wide: {table.name} has no column {name!r}; name the first and the last: FIRST:LAST")
+    others = [name for name in table.columns if name not in columns]
+    clash = {"sequence", "state"} & set(others)
+    if clash:
+        raise ValueError(f"{table.name}: a wide table must not have a column {min(clash)!r} of its own; rename it")
+
+    def batches(wanted: Sequence[str]) -> Iterator[Rows]:
+        n = 0
+        kept = [name for name in wanted if name in others]
+        for batch in table.batches([*columns, *kept]):
+            rows = list(zip(*(_entries_of(batch[name]) for name in columns), strict=True))
+            lengths = [max((k for k, v in enumerate(row, 1) if not _is_void(v)), default=0) for row in rows]
+            long: dict[str, list[Entry]] = {
+                "sequence": [n + i for i, m in enumerate(lengths, 1) for _ in range(m)],
+                "state": [None if _is_void(v) else v for row, m in zip(rows, lengths, strict=True) for v in row[:m]],
+            }
+            for name in kept:
+                pairs = zip(_entries_of(batch[name]), lengths, strict=True)
+                long[name] = [v for v, m in pairs for _ in range(m)]
+            n += len(rows)
+            if long["state"]:
+                yield {name: long[name] for name in wanted}
+
+    defaults = {"sequence": "sequence", "state": "state", "time": "file"}
+    return Table(table.name, ["sequence", "state", *others], table.is_text, batches, defaults=defaults)
+
+
+def _range(table: Table, text: str) -> list[str]:
+    first, sign, last = text.partition(":")
+    if not sign or first not in table.columns or last not in table.columns:
+        raise ValueError(
+            f"wide: found {text!r}, expected the first and the last column with states, FIRST:LAST, of "
+            f"{', '.join(map(repr, table.columns[:12]))}"
+        )
+    begin, end = table.columns.index(first), table.columns.index(last)
+    return table.columns[begin : end + 1]
+
+
+def _entries_of(values: Batch) -> list[Entry]:
+    return values.to_pylist() if hasattr(values, "to_pylist") else list(values)
+
+
+def _is_void(value: Entry) -> bool:
+    return value is None or value != value or (isinstance(value, str) and value.strip() in _VOID)

@@ -1,47 +1,55 @@
-"""The roles of columns; columns collected batch by batch as codes and arrays, so that no batch is kept."""
+"""The roles of columns; columns of labels, collected batch by batch as codes, so that no batch is kept."""
 
 from __future__ import annotations
 
+import contextlib
 import math
-import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Protocol, TypeGuard
+from typing import Any, Protocol, TypeGuard
 from uuid import UUID
 
 import numpy as np
-from numpy.typing import NDArray
 
-from somcot.plumbing.arrays import Floats
+from somcot.plumbing.arrays import Ints
+from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note
-from somcot.readers.opening import Array, ArrowArray, ArrowType, Batch, Entry
+from somcot.readers.tables import Array, ArrowArray, ArrowType, Batch, Entry, to_arrow, to_numpy
 from somcot.readers.xes import ACTIVITY, CASE, TIME
 
 __all__ = [
-    "NUMBERS_OR_TIMES",
+    "MISSING_TEXTS",
     "USUAL",
     "ColumnNames",
     "ColumnRoles",
-    "FlagColumn",
+    "Growing",
     "LabelColumn",
-    "NumberColumn",
+    "RunColumn",
     "check_present",
-    "day_first",
     "is_arrow",
     "is_whole",
-    "time_types",
+    "plain",
+    "texts_of",
+    "usual_column",
 ]
 
 
 # --- The roles of columns: as named by the user, or by default names
 
-USUAL = {  # default names of columns; the last ones are those of event logs
-    "state": ("state", ACTIVITY),
-    "sequence": ("sequence", "episode", "trajectory", CASE),
-    "time": ("time", "timestamp", "step", TIME),
-}
+# Usual names of columns, in any case and with blanks, dots or hyphens for underscores; the first in a table is used.
+USUAL = {
+    "state": ("state", ACTIVITY, "activity", "event", "event_name", "event_type", "action", "page"),
+    "sequence": (
+        "sequence", "episode", "trajectory", CASE, "case_id", "caseid", "case", "session_id", "sessionid", "session",
+        "sequence_id", "trajectory_id", "episode_id", "visit_id", "trace_id",
+    ),
+    "time": (
+        "time", "timestamp", "step", TIME, "start_timestamp", "complete_timestamp", "event_time", "event_timestamp",
+        "datetime", "date_time", "created_at", "ts", "date",
+    ),
+}  # fmt: skip
+_SILENT = {"state", "sequence", "episode", "trajectory", "time", "timestamp", "step", ACTIVITY, CASE, TIME}
 _IN_ORDER = "file"  # value of `time` that means the order of the rows
 
 
@@ -77,33 +85,69 @@ class ColumnRoles:
     time: str | None = None
     reward: str | None = None
     terminated: str | None = None
+    time_format: str | None = None
+    more: tuple[str, ...] = ()  # columns that form groups or attributes of sequences
 
     @property
     def wanted(self) -> list[str]:
         """Every column that must be read, without repetition."""
-        others = (self.sequence, self.time, self.reward, self.terminated)
+        others = (self.sequence, self.time, self.reward, self.terminated, *self.more)
         return list(dict.fromkeys([*self.state, *(name for name in others if name is not None)]))
 
     def among(self, header: ColumnNames) -> ColumnRoles:
-        """The same roles with default names for columns that were not named; each must occur exactly once."""
+        """The same roles with usual names for columns that were not named; each must occur exactly once."""
         states = self.state
         if not states:
-            state = _usual(header, "state") or (header.columns[0] if len(header.columns) == 1 else None)
+            state = usual_column(header, "state") or (header.columns[0] if len(header.columns) == 1 else None)
             if state is None:
                 raise ValueError(Note("no-state-column", header.name, columns=_listed(header.columns)))
             states = (state,)
+        sequence = usual_column(header, "sequence") if self.sequence is None else self.sequence
+        time = usual_column(header, "time") if self.time is None else self.time
         roles = replace(
             self,
             state=states,
-            sequence=_usual(header, "sequence") if self.sequence is None else self.sequence,
-            time=_usual(header, "time") if self.time is None else None if self.time == _IN_ORDER else self.time,
+            sequence=sequence if sequence not in states or self.sequence is not None else None,
+            time=None if time == _IN_ORDER or (self.time is None and time in states) else time,
         )
         check_present(header, roles.wanted)
+        _tell(header, self, roles)
         return roles
 
 
-def _usual(header: ColumnNames, role: str) -> str | None:
-    return next((name for name in USUAL[role] if name in header.columns), None)
+def usual_column(header: ColumnNames, role: str) -> str | None:
+    """The column of a table that has a usual name for a role, if any; formats may know it.
+
+    Examples
+    --------
+    >>> from somcot.readers.tables.csv_stream import Header
+    >>> usual_column(Header("log.csv", ["Case ID", "Activity"], ","), "sequence")
+    'Case ID'
+    """
+    defaults: Mapping[str, str] = getattr(header, "defaults", {})
+    if role in defaults:
+        return defaults[role]
+    exact = next((name for name in USUAL[role] if name in header.columns), None)
+    known = {_folded(name): name for name in reversed(header.columns)}
+    return exact or next((known[_folded(name)] for name in USUAL[role] if _folded(name) in known), None)
+
+
+def _folded(name: str) -> str:
+    return name.strip().casefold().replace(" ", "_").replace(".", "_").replace("-", "_")
+
+
+def _tell(header: ColumnNames, asked: ColumnRoles, roles: ColumnRoles) -> None:
+    """Say which columns were chosen by their names, unless these are the names of the roles."""
+    chosen = {
+        "state": None if asked.state else roles.state[0],
+        "sequence": None if asked.sequence else roles.sequence,
+        "time": None if asked.time else roles.time,
+    }
+    named = {role: name for role, name in chosen.items() if name is not None}
+    if getattr(header, "defaults", None) or len(header.columns) == 1 or set(named.values()) <= _SILENT:
+        return
+    listed = ", ".join(f"{role} {name!r}" for role, name in named.items())
+    warn(Note("columns-chosen", header.name, columns=listed), DataWarning)
 
 
 def check_present(header: ColumnNames, wanted: Sequence[str]) -> None:
@@ -128,12 +172,7 @@ def _listed(columns: list[str]) -> str:
 
 # --- Columns collected batch by batch
 
-NUMBERS_OR_TIMES = "numbers or times such as 2026-05-01T12:00:00"
-
-_NUMBERS, _TIMES, _ZONED = "numbers", "times", "times with a zone"
-_DOTTED = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})([ T].*)?", re.ASCII)
-_MISSING_TEXTS = {"", "nan", "NaN", "null", "NULL", "<NA>"}
-_TRUTH = {"true": True, "t": True, "yes": True, "1": True, "false": False, "f": False, "no": False, "0": False}
+MISSING_TEXTS = {"", "nan", "NaN", "null", "NULL", "<NA>"}
 
 
 def is_arrow(values: object) -> TypeGuard[ArrowArray]:
@@ -151,7 +190,7 @@ def plain(values: ArrowArray, *, times: bool = False) -> ArrowArray:
     if isinstance(values, pa.ExtensionArray):
         name = values.type.extension_name
         if name == "arrow.uuid":
-            return _texts([None if v is None else str(UUID(bytes=v)) for v in values.storage.to_pylist()])
+            return texts_of([None if v is None else str(UUID(bytes=v)) for v in values.storage.to_pylist()])
         if name == "pandas.period":
             periods = values.to_pandas()
             names = periods.dt.start_time if times else periods.astype(str).where(periods.notna(), None)
@@ -170,46 +209,80 @@ def _as_text(values: ArrowArray) -> ArrowArray:
     if not pa.types.is_duration(values.type):
         return values.cast(pa.string())
     spans = values.cast(pa.duration("us")).to_pylist()
-    return _texts([None if span is None else str(span) for span in spans])
+    return texts_of([None if span is None else str(span) for span in spans])
 
 
-def _texts(texts: list[str | None]) -> ArrowArray:
+def texts_of(texts: list[str | None]) -> ArrowArray:
+    """An Arrow array of texts."""
     import pyarrow as pa
 
     array: ArrowArray = pa.array(texts, pa.string())
     return array
 
 
-def time_types(units: Sequence[str]) -> list[tuple[ArrowType, str]]:
-    """Arrow types of times as text, in the order in which they are tried, with their descriptions."""
-    import pyarrow as pa
+class Growing:
+    """An array that grows at its end; kept in one piece, since thousands of small ones would scatter over the memory.
 
-    zones = ((None, _TIMES), ("UTC", _ZONED))
-    return [(pa.float64(), _NUMBERS), *((pa.timestamp(unit, zone), kind) for zone, kind in zones for unit in units)]
+    Integers are kept in the narrowest type that holds all of them.
+    """
+
+    def __init__(self) -> None:
+        self._room: Array = np.empty(0, dtype=np.int8)
+        self.n = 0
+
+    def append(self, part: Array) -> None:
+        """Add the numbers of a part."""
+        kind = np.promote_types(self._room.dtype, _narrowest(part))
+        if kind != self._room.dtype or self.n + len(part) > len(self._room):
+            room = np.empty(max(int(1.5 * self.n), self.n + len(part), 1 << 16), dtype=kind)
+            room[: self.n] = self._room[: self.n]
+            self._room = room
+        self._room[self.n : self.n + len(part)] = part
+        self.n += len(part)
+
+    @property
+    def values(self) -> Array:
+        """The numbers so far."""
+        return self._room[: self.n]
+
+
+def _narrowest(part: Array) -> np.dtype[Any]:
+    if part.dtype.kind != "i" or not len(part):
+        return np.dtype(np.int8) if not len(part) else part.dtype
+    low, high = int(part.min()), int(part.max())
+    kinds = (np.int8, np.int16, np.int32)
+    return np.dtype(next((k for k in kinds if np.iinfo(k).min <= low and high <= np.iinfo(k).max), np.int64))
 
 
 class LabelColumn:
-    """A column of labels: each distinct label gets the next code, missing ones get -1."""
+    """A column of labels: each distinct label gets the next code, missing ones get -1.
 
-    def __init__(self, source: str, name: str, *, is_text: bool) -> None:
-        self.source, self.name, self.is_text = source, name, is_text
+    Measurements are refused, unless the labels are no states (`is_state`).
+    """
+
+    def __init__(self, source: str, name: str, *, is_text: bool, is_state: bool = True) -> None:
+        self.source, self.name, self.is_text, self.is_state = source, name, is_text, is_state
         self.index: dict[Hashable, int] = {}
-        self.parts: list[NDArray[np.int32]] = []
+        self._codes = Growing()
 
     def add(self, values: Batch) -> None:
         """Add one batch."""
-        self.parts.append(self._from_arrow(values) if is_arrow(values) else self._from_list(values))
+        self._codes.append(self.coded(values))
 
-    def _from_list(self, values: Batch) -> NDArray[np.int32]:
+    def coded(self, values: Batch) -> Array:
+        """The codes of one batch, which is not kept; labels get codes in the order in which they come."""
+        return self._from_arrow(values) if is_arrow(values) else self._from_list(values)
+
+    def _from_list(self, values: Batch) -> Array:
         index = self.index
         try:
             codes = [index.setdefault(v, len(index)) for v in values]
         except TypeError:
             kind = next(type(v).__name__ for v in values if isinstance(v, (list, dict)))
             raise _nested(self.source, self.name, kind, f"a {kind}") from None
-        return np.array(codes, dtype=np.int32)
+        return np.array(codes, dtype=_code_type(len(index)))
 
-    def _from_arrow(self, values: ArrowArray) -> NDArray[np.int32]:
+    def _from_arrow(self, values: ArrowArray) -> Array:
         import pyarrow as pa
 
         values = plain(values)
@@ -223,13 +296,13 @@ class LabelColumn:
         labels = coded.dictionary
         codes = self._from_list((_as_text(labels) if pa.types.is_temporal(labels.type) else labels).to_pylist())
         indices = coded.indices
-        places = (indices.drop_null() if indices.null_count else indices).to_numpy(zero_copy_only=False)
+        places = to_numpy(indices.drop_null() if indices.null_count else indices)
         if len(places) and (places.max() >= len(codes) or places.min() < 0):
             raise ValueError(f"{self.source}: column {self.name!r} is damaged (codes without labels); write it again")
         if indices.null_count:
             codes = np.append(codes, self._from_list([None]))
-            places = indices.cast(pa.int64()).fill_null(len(codes) - 1).to_numpy(zero_copy_only=False)
-        row_codes: NDArray[np.int32] = codes[places]
+            places = to_numpy(indices.cast(pa.int64()).fill_null(len(codes) - 1))
+        row_codes: Array = codes[places]
         return row_codes
 
     def _encoded(self, values: ArrowArray) -> ArrowArray:
@@ -242,10 +315,14 @@ class LabelColumn:
                 f"{self.source}: column {self.name!r} holds {values.type}, which cannot be labels; convert it to text"
             ) from None
 
-    def finish(self) -> tuple[NDArray[np.int32], list[Hashable]]:
+    def finish(self) -> tuple[Array, list[Hashable]]:
         """Codes of all rows, -1 if missing, and the labels, sorted if possible."""
-        codes = np.concatenate(self.parts) if self.parts else np.empty(0, np.int32)
-        self.parts = []
+        places, order = self.ranked()
+        codes, self._codes = self._codes.values, Growing()
+        return places[codes], order
+
+    def ranked(self) -> tuple[Array, list[Hashable]]:
+        """The final place of each code, -1 if it stands for a missing entry, and the labels."""
         labels = self._clean()
         kept = [label for label in labels if label is not None]
         try:
@@ -253,8 +330,8 @@ class LabelColumn:
         except TypeError:
             order = list(dict.fromkeys(kept))
         rank = {label: i for i, label in enumerate(order)}
-        table = np.array([-1 if label is None else rank[label] for label in labels] or [-1], dtype=np.int32)
-        return table[codes], order
+        places = [-1 if label is None else rank[label] for label in labels]
+        return np.array(places or [-1], dtype=_code_type(len(order))), order
 
     def _clean(self) -> list[Entry]:
         """Missing labels become None; integers that were stored as text or floats become integers."""
@@ -267,7 +344,7 @@ class LabelColumn:
         floats = [v for v in known if isinstance(v, (float, Decimal))]
         if floats:
             self._refuse_fractions([v for v in floats if not math.isfinite(v) or v != int(v)], 0)
-            labels = [int(v) if isinstance(v, (float, Decimal)) else v for v in labels]
+            labels = [int(v) if isinstance(v, (float, Decimal)) and v == int(v) else v for v in labels]
         if len({bool for v in labels if isinstance(v, bool)} | {int for v in labels if type(v) is int}) == 2:
             raise ValueError(f"{self.source}: column {self.name!r} holds both truth values and numbers; use one kind")
         return self._one_type(labels)
@@ -284,194 +361,158 @@ class LabelColumn:
 
     def _refuse_fractions(self, fractions: list[Entry], n_labels: int) -> None:
         """Refuse measurements as labels: hundreds of distinct fractions would each become a state."""
-        if fractions and len(fractions) >= n_labels // 2:
+        if self.is_state and fractions and len(fractions) >= n_labels // 2:
             raise ValueError(Note("measurements", self.source, column=self.name, example=str(fractions[0])))
 
 
-class NumberColumn:
-    """A column of numbers or times; integers and times stay exact."""
+def _code_type(n: int) -> type[np.signedinteger]:
+    """The narrowest type for codes below n, one more for an added end, and -1."""
+    return np.int8 if n < 127 else np.int16 if n < 32_767 else np.int32
 
-    def __init__(
-        self, source: str, name: str, *, times: bool = False, place: Callable[[int], str] = "row {}".format
-    ) -> None:
-        self.source, self.name, self.times, self.place = source, name, times, place
-        self.parts: list[Array] = []
+
+class RunColumn:
+    """A column that names the sequence of each row: every run of equal names is kept once, with its length.
+
+    Sequences are usually recorded one after another, so there are far fewer runs than rows.
+    """
+
+    def __init__(self, source: str, name: str, *, is_text: bool, place: Callable[[int], str]) -> None:
+        self.source, self.name, self.is_text, self.place = source, name, is_text, place
         self.n_rows = 0
-        self.kind: str | None = None  # of times: numbers, or times with or without a zone
+        self._begins = Growing()
+        self._numbers = Growing()  # names of runs, as long as they are integers
+        self._texts: list[ArrowArray] | None = None  # otherwise, if they are text
+        self._others: LabelColumn | None = None  # otherwise
+        self._last: object = None  # name of the last run
+        self._code = -1  # or its code among the others
+        self._blank = 0, 0  # rows without a name: the first, counted from 1, and their number
 
     def add(self, values: Batch) -> None:
         """Add one batch."""
-        part = self._from_arrow(plain(values, times=self.times)) if is_arrow(values) else self._from_list(values)
-        infinite = np.isinf(part) if part.dtype.kind == "f" else np.zeros(0, dtype=np.bool_)
-        if infinite.any():
-            i = int(infinite.argmax())
-            raise self._refused(i, f"found {part[i]}, expected finite numbers; correct or remove the row")
-        self.parts.append(part)
-        self.n_rows += len(part)
+        n = len(values)
+        if not n:
+            return
+        if is_arrow(values):
+            values = plain(values)
+        if self._others is None and is_arrow(values) and _is_name(values.type):
+            begins = self._named(values)
+        else:
+            begins = self._other(values)
+        self._begins.append(begins + self.n_rows)
+        self.n_rows += n
 
-    def _from_arrow(self, values: ArrowArray) -> Array:
+    def _named(self, values: ArrowArray) -> Ints:
         import pyarrow as pa
 
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary_decode()
-        kind = values.type
-        if self.times and (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
-            zone = getattr(kind, "tz", None)
-            self._is_of_kind(0, _TIMES if zone is None else _ZONED, kind)
-            return self._complete(values, values.cast(pa.timestamp("us", zone), safe=False))
-        if self.times and (pa.types.is_time(kind) or pa.types.is_duration(kind)):
-            self._is_of_kind(0, _TIMES, kind)
-            unit = pa.duration("us") if pa.types.is_duration(kind) else pa.time64("us")
-            return self._complete(values, values.cast(unit, safe=False))
-        if pa.types.is_integer(kind):
-            return self._complete(values, values.cast(pa.int64()) if str(kind) != "uint64" else values)
-        if pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind):
-            return self._complete(values, values.cast(pa.float64(), safe=False))
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-            return self._from_text(values.cast(pa.string()))
-        raise ValueError(f"{self.source}: column {self.name!r} holds {kind}, expected {self._wanted}")
+        coded = pa.types.is_dictionary(values.type)
+        keys = values.indices if coded else values
+        if keys.null_count:
+            raise self._missing(self.n_rows + keys.to_pylist().index(None), keys.null_count)
+        begins = _run_begins(keys)
+        places = to_arrow(begins)
+        names = values.dictionary.take(values.indices.take(places)) if coded else values.take(places)
+        first, last = names.slice(0, 1).to_pylist()[0], names.slice(len(names) - 1).to_pylist()[0]
+        if self.n_rows and first == self._last:
+            names, begins = names.slice(1), begins[1:]
+        self._last = last
+        self._keep(names)
+        if self._texts is not None:
+            self._note_blanks(names, begins, len(values))
+        return begins
 
-    def _from_text(self, values: ArrowArray) -> Array:
+    def _keep(self, names: ArrowArray) -> None:
+        """Names as integers if all of them are; 10 comes after 9."""
+        import pyarrow as pa
+
+        if self._texts is None:
+            if str(names.type) == "uint64":
+                self._numbers.append(to_numpy(names).astype(np.int64))
+                return
+            with contextlib.suppress(pa.ArrowInvalid):
+                numbers = names.cast(pa.int64())
+                if pa.types.is_integer(names.type) or (self.is_text and numbers.cast(names.type).equals(names)):
+                    self._numbers.append(to_numpy(numbers))
+                    return
+            before = self._numbers.values
+            self._texts = [to_arrow(before.astype(np.int64)).cast(pa.string())] if len(before) else []
+        self._texts.append(names.cast(pa.string()))
+
+    def _note_blanks(self, names: ArrowArray, begins: Ints, n: int) -> None:
         import pyarrow as pa
         from pyarrow import compute
 
-        kinds = [(pa.int64(), _NUMBERS), *time_types(("us",) if self.times else ())]
-        if compute.any(compute.match_substring_regex(values, "^[+-]?0[xX]")).as_py():  # which Arrow takes for numbers
-            kinds = []
-        for kind, what in kinds:
-            try:
-                numbers = self._complete(values, values.cast(kind))
-            except pa.ArrowInvalid:
-                continue
-            self._is_of_kind(0, what, values[0])
-            return numbers
-        texts = values.to_pylist()
-        if self.times and (again := [text and day_first(text) for text in texts]) != texts:
-            return self._from_text(_texts(again))
-        return self._from_list(texts)
+        kinds = pa.array(sorted(MISSING_TEXTS), names.type)
+        blank = to_numpy(compute.is_in(compute.utf8_trim_whitespace(names), kinds))
+        if blank.any():
+            lengths = np.diff(begins, append=n)
+            first = self._blank[0] or self.n_rows + int(begins[blank.argmax()]) + 1
+            self._blank = first, self._blank[1] + int(lengths[blank].sum())
 
-    def _complete(self, before: ArrowArray, after: ArrowArray) -> Array:
-        """As an array; a missing entry is NaN where that is allowed, else an error with its row."""
-        import pyarrow as pa
+    def _other(self, values: Batch) -> Ints:
+        if self._others is None:
+            if self.n_rows:
+                raise ValueError(f"{self.source}: column {self.name!r} changes its type between parts; use one type")
+            self._others = LabelColumn(self.source, self.name, is_text=self.is_text)
+        codes = self._others.coded(values)
+        begins = np.flatnonzero(np.diff(codes.astype(np.int64), prepend=self._code))
+        self._numbers.append(codes[begins])
+        self._code = int(codes[-1])
+        return begins
 
-        if after.null_count:
-            if self.times:
-                row = next(i for i, v in enumerate(before.to_pylist()) if v is None)
-                raise self._missing(row, None)
-            after = after.cast(pa.float64(), safe=False).fill_null(math.nan)
-        if pa.types.is_temporal(after.type):
-            after = after.cast(pa.int64())
-        array: Array = after.to_numpy(zero_copy_only=False)
-        if self.times and array.dtype.kind == "f" and np.isnan(array).any():
-            raise self._missing(int(np.isnan(array).argmax()), "NaN")
-        return array
+    def finish(self) -> tuple[Array, Array]:
+        """For each run the rank of its name, and its first row."""
+        begins, codes = self._begins.values, self._numbers.values
+        if self._others is not None:
+            codes = self._others.ranked()[0].astype(np.int64)[codes]
+            missing = codes < 0
+            if missing.any():
+                lengths = np.diff(begins, append=self.n_rows)
+                raise self._missing(int(begins[missing.argmax()]), int(lengths[missing].sum()))
+        if self._blank[1]:
+            raise self._missing(self._blank[0] - 1, self._blank[1])
+        return (codes if self._texts is None else _ranks(self._texts)), begins
 
-    def _from_list(self, values: Batch) -> Array:
-        numbers = [self._number(i, v) for i, v in enumerate(values)]
-        if all(type(v) is int and abs(v) < 2**63 for v in numbers):
-            return np.array(numbers, dtype=np.int64)
-        return np.array(numbers, dtype=np.float64)
-
-    def _number(self, i: int, value: Entry) -> float:
-        if value is None or (isinstance(value, str) and value in _MISSING_TEXTS) or value != value:
-            if self.times:
-                raise self._missing(i, value)
-            return math.nan
-        if isinstance(value, (datetime, date)):
-            value = value.isoformat()
-        if isinstance(value, (int, float, Decimal)):
-            self._is_of_kind(i, _NUMBERS, value)
-            return value if isinstance(value, int) and abs(value) < 2**63 else _float(value)
-        return self._parsed(i, value)
-
-    def _parsed(self, i: int, value: Entry) -> float:
-        entry = value
-        if self.times and isinstance(value, str):
-            value = day_first(value)
-        for convert in (_integer, _float, *((_microseconds,) if self.times else ())):
-            try:
-                number = convert(value)
-            except (TypeError, ValueError):
-                continue
-            zoned = convert is _microseconds and datetime.fromisoformat(value).tzinfo is not None
-            self._is_of_kind(i, _NUMBERS if convert is not _microseconds else _ZONED if zoned else _TIMES, value)
-            return float(number) if convert is _float else int(number)
-        raise self._refused(i, f"found {_shown(entry)}, expected {self._wanted}{_ambiguous(entry)}")
-
-    def _is_of_kind(self, i: int, kind: str, value: Entry) -> None:
-        """Refuse a time of another kind than earlier ones, since they cannot be ordered."""
-        if self.times and self.kind not in (None, kind):
-            raise self._refused(i, f"found {_shown(value)} among {self.kind}; write all times in the same way")
-        self.kind = kind
-
-    def _refused(self, i: int, what: str) -> ValueError:
-        return ValueError(f"{self.source}: {self._place(i)}, column {self.name!r}: {what}")
-
-    def _place(self, i: int) -> str:
-        return self.place(self.n_rows + i + 1)
-
-    @property
-    def holds_times(self) -> bool:
-        """Whether its numbers are microseconds rather than the user's values."""
-        return self.kind in (_TIMES, _ZONED)
-
-    @property
-    def _wanted(self) -> str:
-        return NUMBERS_OR_TIMES if self.times else "numbers; correct or remove the row"
-
-    def _missing(self, i: int, value: Entry) -> ValueError:
-        if self.times:
-            values = {"place": self._place(i), "column": self.name, "value": _shown(value)}
-            return ValueError(Note("missing-time", self.source, **values))
-        return self._refused(i, f"the entry is missing ({_shown(value)}); fill it in or remove the row")
-
-    def finish(self) -> Array:
-        """All rows: int64 if every batch is, float64 otherwise."""
-        parts, self.parts = self.parts, []
-        return np.concatenate(parts) if parts else np.empty(0)
-
-    def floats(self) -> Floats:
-        """All rows as floats."""
-        return self.finish().astype(np.float64)
+    def _missing(self, row: int, n: int) -> ValueError:
+        return ValueError(
+            f"{self.source}: {self.place(row + 1)}, column {self.name!r}: the entry is missing ({n} such rows); name "
+            "the sequence of the row, or remove it"
+        )
 
 
-class FlagColumn(NumberColumn):
-    """A column of truth values: booleans, 0 and 1, or yes and no."""
+def _ranks(parts: list[ArrowArray]) -> Ints:
+    """The ranks of texts among the distinct ones."""
+    import pyarrow as pa
+    from pyarrow import compute
 
-    def _from_arrow(self, values: ArrowArray) -> Array:
-        return self._from_list(values.to_pylist())
-
-    def _number(self, i: int, value: Entry) -> float:
-        truth = _TRUTH.get(str(value).strip().lower().removesuffix(".0"))
-        if truth is None:
-            raise ValueError(
-                f"{self.source}: {self._place(i)}, column {self.name!r}: found {_shown(value)}, expected true or false"
-            )
-        return int(truth)
-
-
-def day_first(text: str) -> str:
-    """A date such as 1.5.2026, which is always day, month and year, as 2026-05-01; other texts unchanged.
-
-    Examples
-    --------
-    >>> day_first("1.5.2026 12:30"), day_first("40.5.2026"), day_first("1.5")
-    ('2026-05-01 12:30', '40.5.2026', '1.5')
-    """
-    match = _DOTTED.fullmatch(text)
-    if match is None:
-        return text
-    try:
-        return date(int(match[3]), int(match[2]), int(match[1])).isoformat() + (match[4] or "")
-    except ValueError:
-        return text
+    names = pa.concat_arrays(parts)
+    if len(names) < 2 or compute.all(compute.greater(names.slice(1), names.slice(0, len(names) - 1))).as_py():
+        return np.arange(len(names))
+    coded = names.dictionary_encode()
+    order = to_numpy(compute.array_sort_indices(coded.dictionary))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    ranks: Ints = rank[to_numpy(coded.indices)]
+    return ranks
 
 
-def _ambiguous(value: Entry) -> str:
-    """A remedy for dates whose order of day and month is ambiguous."""
-    if not isinstance(value, str) or re.match(r"\d+[/-]\d+[/-]\d{2,4}\b", value) is None:
-        return ""
-    return "; the order of day and month is ambiguous: use pandas.to_datetime(column, dayfirst=True)"
+def _is_name(kind: ArrowType) -> bool:
+    import pyarrow as pa
+
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_integer(value))
+
+
+def _run_begins(values: ArrowArray) -> Ints:
+    """The rows at which a run of equal entries begins."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if pa.types.is_integer(values.type):
+        numbers = to_numpy(values)
+        changed = numbers[1:] != numbers[:-1]
+    else:
+        changed = to_numpy(compute.not_equal(values.slice(1), values.slice(0, len(values) - 1)))
+    return np.append(0, np.flatnonzero(changed) + 1)
 
 
 def _nested(source: str, column: str, kind: str, shown: str) -> ValueError:
@@ -482,7 +523,7 @@ def _nested(source: str, column: str, kind: str, shown: str) -> ValueError:
 
 
 def _is_missing(label: object) -> bool:
-    return label is None or label != label or (isinstance(label, str) and label.strip() in _MISSING_TEXTS)
+    return label is None or label != label or (isinstance(label, str) and label.strip() in MISSING_TEXTS)
 
 
 def is_whole(text: str) -> bool:
@@ -496,29 +537,3 @@ def _is_fraction(text: str) -> bool:
         return not float(text).is_integer()
     except (ValueError, OverflowError):
         return False
-
-
-def _integer(text: str) -> int:
-    number = int("" if "_" in text or len(text) > 30 else text)
-    if abs(number) >= 2**63:
-        raise ValueError
-    return number
-
-
-def _float(number: Entry) -> float:
-    """As a float, infinity if it is too large; underscores are not accepted."""
-    try:
-        return float("" if isinstance(number, str) and "_" in number else number)
-    except OverflowError:
-        return math.inf
-
-
-def _microseconds(text: str) -> float:
-    moment = datetime.fromisoformat(text)
-    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return int(zoned.timestamp() * 1e6)
-
-
-def _shown(value: Entry) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."

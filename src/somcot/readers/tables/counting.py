@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,10 +17,12 @@ from somcot.plumbing.arrays import Codes, Floats, Ints
 from somcot.plumbing.checks import check_client
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note, Share
-from somcot.readers.opening import Array, Batch, Table, parts_of
+from somcot.readers.opening import Input, identify
+from somcot.readers.tables import Array, Batch, Table
 from somcot.readers.tables.batches import open_table
-from somcot.readers.tables.columns import LabelColumn, NumberColumn
+from somcot.readers.tables.columns import LabelColumn
 from somcot.readers.tables.event_tables import roles_of
+from somcot.readers.tables.numbers_and_times import NumberColumn
 from somcot.readers.tables.streaming_counts import (
     BackInTimeError,
     Named,
@@ -51,6 +52,7 @@ class _Roles(NamedTuple):
     time: str | None
     reward: str | None
     terminated: bool
+    time_format: str | None
     source: dict[str, str | None]
 
 
@@ -67,14 +69,15 @@ def count_table(
     format: str | None = None,  # noqa: A002
     encoding: str = "utf-8",
     delimiter: str | None = None,
+    time_format: str | None = None,
 ) -> Counts:
     r"""Count the transitions of a table in many files, of any length.
 
     Parameters
     ----------
-    paths : path, or sequence of paths
-        Files, or folders with files, in order of time: a sequence may continue in the next file. Files of a folder are
-        read in the order of their names.
+    paths : path, pattern, or sequence of paths
+        Files, or folders with files, in order of time: a sequence may continue in the next file. Files of a folder, an
+        archive or a pattern are read in the order of their names.
     state, sequence, time, reward : str, optional
         Columns, as for `from_table`. If there are times, the rows of a block are sorted by them; a sequence that goes
         back in time from one block or file to the next is refused.
@@ -86,6 +89,8 @@ def count_table(
         Count files on this cluster, whose workers need access to the same paths.
     format, encoding, delimiter : str, optional
         Format of the files, if their extensions do not tell.
+    time_format : str, optional
+        As for `from_table`.
 
     Returns
     -------
@@ -108,36 +113,29 @@ def count_table(
         raise TypeError(f"state: found {state!r}, expected the name of one column; from_table joins several")
     if client is not None:
         check_client(client)
-    files = _files(paths)
-    source = {"format": format, "encoding": encoding, "delimiter": delimiter}
-    roles = _Roles(state, sequence, time, reward, bool(terminated), source)
+    files = _files(paths, format)
+    source = {"encoding": encoding, "delimiter": delimiter}
+    roles = _Roles(state, sequence, time, reward, bool(terminated), time_format, source)
     total: Counts | None = None
     for file, part in zip(files, _counted(files, roles, client), strict=True):
         try:
             total = part if total is None else total.merge(part)
         except ValueError as error:
-            raise ValueError(f"{file}: {str(error).removeprefix('other: ')}; name the files in order of time") from None
+            raise ValueError(
+                f"{file.name}: {str(error).removeprefix('other: ')}; name the files in order of time"
+            ) from None
     assert total is not None
-    return _checked(files, total).with_start(initial)
+    return _checked([file.name for file in files], total).with_start(initial)
 
 
-def _files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
-    names = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    files: list[str] = []
-    for path in names:
-        if Path(path).is_dir():
-            inside = [str(part.path) for part in parts_of(Path(path))]
-            if not inside:
-                raise ValueError(f"{path}: a folder without tables; name the files")
-            files += inside
-        else:
-            files.append(os.fspath(path))
-    if not files:
+def _files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], format: str | None) -> list[Input]:  # noqa: A002
+    if not isinstance(paths, (str, os.PathLike)) and not len(paths):
         raise ValueError("paths: empty; name at least one file or folder")
-    return files
+    source = identify(paths, format)
+    return [source] if not source.parts or source.format == "traces" else [part.source for part in source.parts]
 
 
-def _counted(files: list[str], roles: _Roles, client: Client | None) -> Iterator[Counts]:
+def _counted(files: list[Input], roles: _Roles, client: Client | None) -> Iterator[Counts]:
     """The counts of every file, in order; a cluster works a few files ahead."""
     if client is None:
         yield from (_count_file(file, roles) for file in files)
@@ -148,7 +146,7 @@ def _counted(files: list[str], roles: _Roles, client: Client | None) -> Iterator
         futures[k] = None  # lets the cluster release it
 
 
-def _count_file(file: str, roles: _Roles) -> Counts:
+def _count_file(file: Input, roles: _Roles) -> Counts:
     with open_table(file, **{k: v for k, v in roles.source.items() if v is not None}) as table:
         return _File(table, roles).counts()
 
@@ -158,7 +156,8 @@ class _File:
 
     def __init__(self, table: Table, roles: _Roles) -> None:
         self.table, self.ended = table, roles.terminated
-        self.columns = roles_of(table, roles.state, roles.sequence, roles.time, roles.reward, terminated=False)
+        named = roles.state, roles.sequence, roles.time, roles.reward
+        self.columns = roles_of(table, *named, terminated=False, time_format=roles.time_format)
         self.labels = LabelColumn(table.name, self.columns.state[0], is_text=table.is_text)
         self.pairs: list[PairCounts] = []
         timed = self.columns.time is not None
@@ -177,9 +176,8 @@ class _File:
             raise ValueError(f"{self.table.name}: no rows; check how the table was written")
         self._name_sequences()
         assert self.named.known is not None
-        n_raw = len(self.labels.index)
-        self.labels.parts = [np.arange(n_raw, dtype=np.int32)]
-        places, order = self.labels.finish()
+        found, order = self.labels.ranked()
+        places = found.astype(np.int32)
         if (places < 0).any():
             raise ValueError(f"{self.table.name}: rows without a {self.labels.name!r}; fill it in, or remove them")
         n = len(order)
@@ -242,10 +240,10 @@ class _File:
     def _times(self, block: dict[str, list[Batch]]) -> Floats | None:
         if self.columns.time is None:
             return None
-        column = NumberColumn(self.table.name, self.columns.time, times=True)
+        column = NumberColumn(self.table.name, self.columns.time, times=True, time_format=self.columns.time_format)
         for values in block[self.columns.time]:
             column.add(values)
-        return _one(column.parts).astype(np.float64)
+        return column.floats()
 
     def _add_rewards(self, values: list[Batch], states: Codes) -> None:
         column = NumberColumn(self.table.name, str(self.columns.reward))
@@ -257,8 +255,7 @@ class _File:
         self.rewards = joined_rewards(self.rewards, before, sums, np.arange(n, dtype=np.int32), n)
 
     def _codes(self, values: Batch) -> Codes:
-        self.labels.add(values)
-        return self.labels.parts.pop()
+        return self.labels.coded(values).astype(np.int32)
 
 
 def _one(parts: list[Array]) -> Array:

@@ -12,7 +12,6 @@ import re
 import select
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,12 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Codes, Floats
-from somcot.readers.opening import ArrowArray, ArrowTable, ArrowType, format_of
-from somcot.readers.tables.columns import NUMBERS_OR_TIMES, ColumnRoles, is_whole, time_types
+from somcot.readers.opening import format_of
+from somcot.readers.tables import ArrowArray, ArrowTable, ArrowType
+from somcot.readers.tables.columns import ColumnRoles, is_whole
+from somcot.readers.tables.file_tables import LONGEST_LINE
+from somcot.readers.tables.numbers_and_times import NUMBERS_OR_TIMES, time_types
+from somcot.readers.tables.rotation import LogFile, Place
 
-__all__ = ["LONGEST_LINE", "BrokenLineError", "EventBlock", "Feed", "Header", "Place", "csv_options", "explain"]
+__all__ = ["BrokenLineError", "EventBlock", "Feed", "Header", "Place", "csv_options", "explain"]
 
-LONGEST_LINE = 1 << 22  # bytes
 _BLOCK = LONGEST_LINE  # bytes per read from a growing file
 _PAUSE = 0.2  # seconds between two reads of a file that may grow
 _FOREIGN = {
@@ -191,16 +193,6 @@ class BrokenLineError(ValueError):
     line = 0
 
 
-@dataclass
-class Place:
-    """Position in the source at which the next block begins, and what was left out so far."""
-
-    offset: int = 0
-    line: int = 1
-    broken: int = 0
-    names: list[str] | None = None
-
-
 class EventBlock(NamedTuple):
     """Events in the form that a monitor takes."""
 
@@ -233,6 +225,10 @@ class Feed:
     skip : bool
         Skip broken lines instead of stopping there.
     delimiter : str, optional
+    columns : sequence of str, optional
+        Names of the columns of a source without a header.
+    note : callable
+        Takes messages for the user.
     """
 
     def __init__(
@@ -247,34 +243,32 @@ class Feed:
         follow: bool,
         skip: bool,
         delimiter: str | None,
+        columns: Sequence[str] = (),
+        note: Callable[[str], None] = print,
     ) -> None:
         self.name = "standard input" if path == "-" else path
+        self._path, self._note, self._columns = Path(path).expanduser(), note, tuple(columns)
         self.codes, self.keys, self.roles, self.place, self.states = codes, keys, roles, place, states
         self.follow, self.skip = follow, skip
         self.delimiter = delimiter or ("\t" if format_of(path) == "tsv" else None)
         self._stream = path == "-"
-        self._file = os.dup(0) if self._stream else os.open(Path(path).expanduser(), os.O_RDONLY)
         if not self._stream:
-            self._stream = not os.path.isfile(path)  # a named pipe
+            self._stream = self._path.exists() and not self._path.is_file()  # a named pipe
+        self._log: LogFile | None = None
+        if path == "-":
+            self._pipe = os.dup(0)
+        elif self._stream:
+            self._pipe = os.open(self._path, os.O_RDONLY)
+        else:
+            self._log = LogFile(self._path, place, follow=follow, note=note)
         self._left = b""
         self._header: Header | None = None
         self._types: dict[str, ArrowType] = {}  # types of the columns that are read
         self._whole: list[bool] = []  # for each state column, whether the labels are integers
-        if not self._stream:
-            self._seek()
-
-    def _seek(self) -> None:
-        size = os.fstat(self._file).st_size
-        if size < self.place.offset:
-            raise ValueError(
-                f"{self.name}: is shorter ({size:,} bytes) than what was read of it ({self.place.offset:,}); it is "
-                "another file, or was cut: use another --state-file"
-            )
-        os.lseek(self._file, self.place.offset, os.SEEK_SET)
 
     def close(self) -> None:
         """Close the file."""
-        os.close(self._file)
+        os.close(self._pipe if self._log is None else self._log.descriptor)
 
     def blocks(self) -> Iterator[EventBlock | None]:
         """Blocks of events; None while there is nothing new."""
@@ -294,34 +288,44 @@ class Feed:
                 raise ValueError(
                     f"{self.name}: line {self.place.line} is longer than {_BLOCK >> 20} MB; is this a CSV file?"
                 )
-            if ended:
+            if ended and (self._log is None or not self._log.is_over()):
                 return
 
     def _read(self) -> bytes | None:
         """More bytes; None: not yet; empty: end of the stream."""
-        if self._stream and not select.select([self._file], [], [], 0.5)[0]:
+        if self._log is not None:
+            return self._read_log(self._log)
+        if not select.select([self._pipe], [], [], 0.5)[0]:
             return None
-        data = os.read(self._file, _BLOCK)
-        while self._stream and data and len(data) < _BLOCK and select.select([self._file], [], [], 0.0)[0]:
-            more = os.read(self._file, _BLOCK - len(data))
+        data = os.read(self._pipe, _BLOCK)
+        while data and len(data) < _BLOCK and select.select([self._pipe], [], [], 0.0)[0]:
+            more = os.read(self._pipe, _BLOCK - len(data))
             if not more:
                 break
             data += more
-        if data or self._stream or not self.follow:
+        return data
+
+    def _read_log(self, log: LogFile) -> bytes | None:
+        if not log.check():
+            self._left = b""
+        data = os.read(log.descriptor, _BLOCK)
+        if data:
             return data
-        if os.fstat(self._file).st_size < self.place.offset:
-            raise ValueError(f"{self.name}: became shorter while it was read; start anew, or pipe it: tail -F FILE |")
-        time.sleep(_PAUSE)
-        return None
+        if log.is_over():
+            if self._left:  # the last line of a file that will not grow, without a line end
+                return b""
+            log.take_next()
+            return None
+        if self.follow:
+            time.sleep(_PAUSE)
+        return None if self.follow else b""
 
     def _events(self, data: bytes) -> Iterator[EventBlock]:
         """The events of some lines as one block, with the position advanced: all of them count, or none."""
-        if self.place.names is None and data:
-            header, sign, data = data.partition(b"\n")
-            self._read_header(header)
-            self.place.offset += len(header) + len(sign)
-        elif self.place.line == 1 and data and self._header_again(data):  # standard input, after a restart
-            data = data.partition(b"\n")[2]
+        if data and (self.place.names is None or self.place.line == 1):
+            data = self._after_header(data)
+        if self._stream:
+            data = self._without_headers(data)
         first, error = self.place.line, None
         blocks: list[EventBlock] = []
         try:
@@ -331,28 +335,55 @@ class Feed:
             data = b"".join(data.splitlines(keepends=True)[: broken.line - first])
             self.place.line = first
             blocks = list(self._parsed(data)) if data.strip() else []
-        self.place.offset += len(data)
+        self.place.advance(data)
         self.place.line = first + data.count(b"\n")
         if blocks:
             yield _joined(blocks)
         if error is not None:
             raise error
 
-    def _header_again(self, data: bytes) -> bool:
-        if not self._stream:
-            return False
+    def _after_header(self, data: bytes) -> bytes:
+        """The first lines, also after a restart or a rotation, without their header."""
+        header, sign, rest = data.partition(b"\n")
+        if self.place.names is None and self._columns:
+            self._name_columns(header)
+        if self.place.names is None:
+            self._read_header(header)
+        elif not self._is_header(header):
+            return data
+        self.place.line = 2
+        self.place.advance(header + sign)
+        return rest
+
+    def _is_header(self, line: bytes) -> bool:
         try:
-            again = Header.read(data.partition(b"\n")[0], self.name, self.delimiter).columns == self.place.names
-        except ValueError:  # not a header
+            return Header.read(line, self.name, self.delimiter).columns == self.place.names
+        except ValueError:
             return False
-        self.place.line += again
-        return again
+
+    def _without_headers(self, data: bytes) -> bytes:
+        """The lines without copies of the header, which ``tail -F`` passes on with every new file."""
+        first = (self.place.names or [""])[0].encode()
+        if not first or first not in data:
+            return data
+        lines = data.splitlines(keepends=True)
+        return b"".join(line for line in lines if first not in line or not self._is_header(line))
+
+    def _name_columns(self, line: bytes) -> None:
+        """Columns named by the user; the first line tells the delimiter and their number."""
+        header = Header.read(line, self.name, self.delimiter, expected="values")
+        if len(header.columns) != len(self._columns):
+            raise ValueError(
+                f"{self.name}: line 1 has {len(header.columns)} values, but --columns names {len(self._columns)}"
+            )
+        named = header._replace(columns=list(self._columns))
+        self.roles.among(named)
+        self.delimiter, self.place.names = header.delimiter, named.columns
 
     def _read_header(self, line: bytes) -> None:
         header = Header.read(line, self.name, self.delimiter, recode="convert it to UTF-8 from {}")
         self.roles.among(header)
         self.delimiter, self.place.names = header.delimiter, header.columns
-        self.place.line += 1
 
     def _known(self, data: bytes) -> Header:
         """The header, possibly from an earlier run; the first lines determine the types of its columns."""

@@ -11,14 +11,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot.plumbing.arrays import Floats
-from somcot.readers.opening import Input, Table, format_of, identify
+from somcot.readers.opening import Input, format_of, identify
+from somcot.readers.tables import Table
 from somcot.readers.tables.batches import open_table
-from somcot.readers.tables.columns import ColumnRoles, NumberColumn, check_present
+from somcot.readers.tables.columns import ColumnRoles, check_present
+from somcot.readers.tables.numbers_and_times import NumberColumn, check_time_format
 from somcot.readers.tables.rows import BinSpec, Columns, TableOptions, finite
 from somcot.readers.tables.state_labels import Bins, check_binning, fit_edges
 from somcot.samples import Samples
 
-__all__ = ["classified", "collected", "fit_bins", "from_table", "from_xes", "roles_of"]
+__all__ = ["bin_specs", "classified", "collected", "fit_bins", "from_table", "from_xes", "roles_of"]
 
 
 def from_table(
@@ -38,9 +40,15 @@ def from_table(
     top: int | None = None,
     other: Hashable = "other",
     initial: Hashable | ArrayLike | Mapping[Hashable, float] | None = None,
+    keep_times: bool = False,
     format: str | None = None,  # noqa: A002
     encoding: str = "utf-8",
     delimiter: str | None = None,
+    time_format: str | None = None,
+    table: str | None = None,
+    query: str | None = None,
+    wide: str | Sequence[str] | None = None,
+    attributes: Sequence[str] = (),
 ) -> Samples:
     """Read a table of events.
 
@@ -48,19 +56,22 @@ def from_table(
 
     Parameters
     ----------
-    data : path, "-", frame or Arrow table
-        A CSV, TSV, Parquet or JSON-lines file (possibly gzipped), a folder of such files, standard input, or an object
-        with columns: a pandas or polars frame, a polars LazyFrame, a DuckDB relation, an Arrow table, reader or
-        dataset, any object with an Arrow stream, or a mapping of column names to lists.
+    data : path, pattern, list of paths, "-", frame or Arrow table
+        A file (see `read` for the formats), possibly compressed, a folder, a pattern such as ``logs/*.csv`` or a list
+        of files, standard input, or an object with columns: a pandas or polars frame, a polars LazyFrame, a DuckDB
+        relation, an Arrow table, reader or dataset, any object with an Arrow stream, or a mapping of column names to
+        lists.
     state : str or sequence of str, optional
-        Column with the state; several columns form states that are tuples. By default ``state`` or ``concept:name``, or
-        the only column.
+        Column with the state; several columns form states that are tuples. By default a column with a usual name
+        (``state``, ``activity``, ``event``, ``page``, ``concept:name``, ...), or the only column. Fields of nested
+        columns are named with dots: ``event.name``.
     sequence : str, optional
-        Column that identifies sequences (users, sessions, episodes); by default one called ``sequence``,
-        ``episode``, ``trajectory`` or ``case:concept:name``, otherwise all rows form one sequence.
+        Column that identifies sequences (users, sessions, episodes); by default one with a usual name (``sequence``,
+        ``case_id``, ``session_id``, ...), otherwise all rows form one sequence.
     time : str, optional
-        Column with numbers or times by which rows are sorted within a sequence; by default one called ``time``,
-        ``timestamp``, ``step`` or ``time:timestamp``, otherwise (and with "file") the order of the rows is used.
+        Column with numbers or times by which rows are sorted within a sequence; by default one with a usual name
+        (``time``, ``timestamp``, ``step``, ...), otherwise (and with "file") the order of the rows is used. A note
+        names the columns that were chosen.
     reward : str, optional
         Column with a reward for being in the row's state; their means are ``samples.features``.
     terminated : bool or str, optional
@@ -87,8 +98,20 @@ def from_table(
         Label of the merged remaining states.
     initial : label, mapping, array_like or "stationary", optional
         The initial distribution, as for `Samples.from_trajectories`; by default from the first rows of the sequences.
+    keep_times : bool
+        Keep the times of the rows (their numbers, without a column of times) in ``samples.times``, for `Monitor`.
     format, encoding, delimiter : str, optional
         Format of a file, if its extension does not tell.
+    time_format : str, optional
+        Notation of the times, if it is not recognised: a pattern of `datetime.strptime`, "day-first" or "month-first"
+        for dates such as 3/4/2026, or the unit of numbers since 1970 ("s", "ms", "us", "ns").
+    table, query : str, optional
+        Table of a database or sheet of a spreadsheet; or a SELECT statement, which is run read-only.
+    wide : str or sequence of str, optional
+        For tables with a row for each sequence: the columns with its states in order, as "FIRST:LAST" or a list.
+    attributes : sequence of str, optional
+        Columns that are constant in each sequence and describe it (task, model, country); they become
+        ``samples.episode_attributes``.
 
     Returns
     -------
@@ -114,11 +137,12 @@ def from_table(
     >>> from_table(visits, sequence="user", time="ts", state="page", end="left").counts().tolist()
     [[0, 0, 1, 1], [2, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0]]
     """
-    options = TableOptions(terminated, end, gap, missing, tidy, top, other, initial)
+    options = TableOptions(terminated, end, gap, missing, tidy, top, other, initial, keep_times)
     check_binning(binning)
-    with open_table(data, format=format, encoding=encoding, delimiter=delimiter) as table:
-        roles = roles_of(table, state, sequence, time, reward, terminated)
-        return options.samples(collected(table, roles, _bin_specs(table.name, roles.state, bins)), binning)
+    files = {"encoding": encoding, "delimiter": delimiter, "table": table, "query": query, "wide": wide}
+    with open_table(data, format=format, **files) as rows:
+        roles = roles_of(rows, state, sequence, time, reward, terminated, time_format, attributes)
+        return options.samples(collected(rows, roles, bin_specs(rows.name, roles.state, bins)), binning)
 
 
 def from_xes(
@@ -138,7 +162,9 @@ def from_xes(
     top: int | None = None,
     other: Hashable = "other",
     initial: Hashable | ArrayLike | Mapping[Hashable, float] | None = None,
+    keep_times: bool = False,
     format: str | None = None,  # noqa: A002
+    attributes: Sequence[str] = (),
 ) -> Samples:
     """Read an event log in XES (.xes, .xes.gz): traces are sequences, and the names of events are states.
 
@@ -158,7 +184,7 @@ def from_xes(
         Which events to keep, by their ``lifecycle:transition``, case-insensitive: "complete" by default, since one
         activity is often several events (schedule, start, complete); events without a transition are kept; "all" keeps
         all. The default is "all" if the transition is part of the state.
-    reward, terminated, end, gap, missing, tidy, top, other, initial, format
+    reward, terminated, end, gap, missing, tidy, top, other, initial, keep_times, format, attributes
         As for `from_table`.
 
     Examples
@@ -171,7 +197,7 @@ def from_xes(
     >>> from_xes(file, end="closed").states
     ('order', 'pay', 'closed')
     """
-    options = TableOptions(terminated, end, gap, missing, tidy, top, other, initial)
+    options = TableOptions(terminated, end, gap, missing, tidy, top, other, initial, keep_times)
     transition: object = lifecycle
     if transition is not None and (not isinstance(transition, str) or not transition):
         raise TypeError(f"lifecycle: found {lifecycle!r}, expected a transition such as 'complete', or 'all'")
@@ -182,7 +208,7 @@ def from_xes(
         raise ValueError(f"{source.name}: a {source.format} file, expected an event log (.xes); see from_table")
     with open_table(source, lifecycle=lifecycle) as table:
         states = state if classifier is None else classified(table, classifier)
-        roles = roles_of(table, states, sequence, time, reward, terminated)
+        roles = roles_of(table, states, sequence, time, reward, terminated, attributes=attributes)
         return options.samples(collected(table, roles, {}))
 
 
@@ -248,19 +274,25 @@ def roles_of(
     time: str | None,
     reward: str | None,
     terminated: bool | str,
+    time_format: str | None = None,
+    attributes: Sequence[str] = (),
 ) -> ColumnRoles:
     """The roles of columns, checked against the columns of the table."""
     for role, name in (("sequence", sequence), ("time", time), ("reward", reward)):
         if name is not None and not isinstance(name, str):
             raise TypeError(f"{role}: found {name!r}, expected the name of a column")
+    if isinstance(attributes, str):
+        raise TypeError(f"attributes: found {attributes!r}, expected a list of columns")
     states = (state,) if isinstance(state, str) else tuple(state or ())
     ended = terminated if isinstance(terminated, str) else None
-    return ColumnRoles(states, sequence, time, reward, ended).among(table)
+    check_time_format(time_format)
+    return ColumnRoles(states, sequence, time, reward, ended, time_format, tuple(attributes)).among(table)
 
 
-def _bin_specs(
+def bin_specs(
     source: str, states: tuple[str, ...], bins: int | Bins | Mapping[str, BinSpec] | None
 ) -> dict[str, BinSpec]:
+    """The bins of each state column that has any."""
     if bins is None:
         return {}
     if isinstance(bins, Bins):

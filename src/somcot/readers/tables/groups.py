@@ -1,55 +1,100 @@
-"""One table split into several recordings: by a column, or by day, week or month."""
+"""One table split into several recordings: by a column, or by periods of its times."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import replace
-from datetime import date
-from typing import Any
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note
-from somcot.readers.opening import ArrowArray, ArrowTable, Batch, Table
-from somcot.readers.tables.batches import arrow, open_frame, open_table
-from somcot.readers.tables.columns import USUAL, NumberColumn
-from somcot.readers.tables.event_tables import classified, from_table
+from somcot.readers.tables import Array, Table
+from somcot.readers.tables.batches import open_table
+from somcot.readers.tables.columns import USUAL, ColumnNames, LabelColumn, usual_column
+from somcot.readers.tables.event_tables import bin_specs, classified, collected, roles_of
+from somcot.readers.tables.numbers_and_times import NumberColumn, moments
+from somcot.readers.tables.rows import Columns, Order, TableOptions
+from somcot.readers.tables.state_labels import check_binning
 from somcot.recorded.recording import RewardSums
 from somcot.samples import Samples
 
-__all__ = [
-    "FILE_OPTIONS",
-    "LEAST",
-    "PERIODS",
-    "collected",
-    "parted",
-    "split_periods",
-    "split_table",
-]
-
-
-# --- One table with several processes, identified by a column
+__all__ = ["FILE_OPTIONS", "LEAST", "PERIODS", "split_periods", "split_table"]
 
 LEAST = 30  # transitions; smaller groups are left out
-FILE_OPTIONS = ("format", "encoding", "delimiter", "lifecycle")
+FILE_OPTIONS = ("format", "encoding", "delimiter", "lifecycle", "table", "query", "wide", "state_rules")
+_ROLES = ("state", "sequence", "time", "reward", "terminated", "time_format")
+
+
+# --- Periods
+
+
+def _week(day: date) -> str:
+    year, week, _ = day.isocalendar()
+    return f"{year:04d}-W{week:02d}"
+
+
+class Period(NamedTuple):
+    """A named period: how many microseconds a unit has, and the name of a unit by its number since 1970."""
+
+    unit: int
+    name: Callable[[datetime], str]
+    order: Callable[[datetime], object] = lambda moment: moment
+
+
+_HOUR, _DAY = 3_600_000_000, 86_400_000_000
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+PERIODS: dict[str, Period] = {
+    "day": Period(_DAY, lambda moment: moment.date().isoformat()),
+    "week": Period(_DAY, lambda moment: _week(moment.date())),
+    "month": Period(_DAY, lambda moment: f"{moment.year:04d}-{moment.month:02d}"),
+    "weekday": Period(_DAY, lambda moment: _WEEKDAYS[moment.weekday()], lambda moment: moment.weekday()),
+    "hour": Period(_HOUR, lambda moment: f"{moment.hour:02d}", lambda moment: moment.hour),
+}
+
+
+def _buckets(source: str, column: NumberColumn, by: str) -> tuple[NDArray[np.int64], list[Hashable]]:
+    """The period of each row: its number, and the names of the numbers in the order of time."""
+    period = PERIODS[by]
+    values = column.finish()
+    column.replace(values)
+    micros, unit = moments(column, values)
+    if micros is None:
+        example = str(values[0] if len(values) else 0)
+        raise ValueError(Note("no-periods", source, column=column.name, example=example, period=by))
+    known, place = np.unique(micros // period.unit, return_inverse=True)
+    when = [datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(k) * period.unit) for k in known.tolist()]
+    if unit is not None:
+        first, last = (moment.date().isoformat() for moment in (when[0], when[-1]))
+        warn(Note("epoch-times", source, column=column.name, unit=unit, first=first, last=last), DataWarning)
+    names = [period.name(moment) for moment in when]
+    order: list[Hashable] = list(dict.fromkeys(period.name(m) for m in sorted(when, key=period.order)))  # type: ignore[arg-type]
+    rank = {name: k for k, name in enumerate(order)}
+    return np.array([rank[name] for name in names], dtype=np.int64)[place], order
+
+
+# --- One table with several processes
 
 
 def split_table(data: object, by: str, *, least: int = LEAST, **options: Any) -> dict[Hashable, Samples]:
-    """Read a table that contains several processes: one for each value of a column (country, week, version).
+    """Read a table that contains several processes: one for each value of a column (country, version) or each period.
 
     Parameters
     ----------
     data : path, frame or Arrow table
-        As for `from_table`, or an event log as for `from_xes`. The required columns are held in memory.
+        As for `from_table`, an event log as for `from_xes`, or traces as for `from_traces`.
     by : str
-        The column that identifies processes; in event logs, for example ``case:NAME``. Sequences do not continue from
-        one process to another.
+        The column that identifies processes; in event logs, for example ``case:NAME``. Or a period: "day", "week"
+        (starting on Monday), "month", "weekday" or "hour" of the times in the column `time`, in UTC if they have a
+        time zone. A column of that name takes precedence. A sequence is split where the column changes, and a note says
+        how often; it belongs to the period in which it starts.
     least : int
         Groups with fewer transitions are left out, with a `DataWarning` that lists them.
     **options
-        Options of `from_table` (of `from_xes` for event logs), the same for all groups.
+        Options of `from_table`, `from_xes` or `from_traces`, the same for all groups.
 
     Returns
     -------
@@ -58,151 +103,151 @@ def split_table(data: object, by: str, *, least: int = LEAST, **options: Any) ->
 
     Examples
     --------
-    >>> log = {"week": [1, 1, 2, 2, 2], "user": [1, 1, 1, 1, 1], "page": ["a", "b", "a", "a", "b"]}
+    >>> log = {"week": [1, 1, 2, 2, 2], "user": [1, 1, 2, 2, 2], "page": ["a", "b", "a", "a", "b"]}
     >>> {week: samples.n_transitions for week, samples in split_table(log, "week", sequence="user", state="page",
     ...                                                               least=1).items()}
     {1: 1, 2: 2}
     """
+    return _split(data, by, whole=False, least=least, **options)
+
+
+def _split(data: object, by: str, *, whole: bool, least: int, **options: Any) -> dict[Hashable, Samples]:
+    """The groups of a table; with `whole`, sequences belong to the group of their first row, as for periods."""
     if not isinstance(by, str):
-        raise TypeError(f"by: found {by!r}, expected the name of a column")
-    source = {name: options[name] for name in FILE_OPTIONS if name in options}
-    rest = {name: value for name, value in options.items() if name not in (*FILE_OPTIONS, "classifier")}
-    with open_table(data, **source) as table:
-        if by not in table.columns:
-            close = f"; did you mean 'case:{by}'?" if f"case:{by}" in table.columns else ""
-            raise ValueError(
-                f"{table.name}: there is no column {by!r}; the columns are {', '.join(table.columns[:12])}{close}"
-            )
-        if options.get("classifier") is not None:
-            rest["state"] = classified(table, options["classifier"])
-        name, arrow_table = table.name, collected(table, by, rest)
-    return parted(name, arrow_table, by, rest, least)
-
-
-def parted(
-    name: str, arrow_table: ArrowTable, by: str, rest: Mapping[str, Any], least: int, called: str | None = None
-) -> dict[Hashable, Samples]:
-    """The groups of an Arrow table by one of its columns, read with the options `rest` of `from_table`.
-
-    Messages use the name of the column, or `called`.
-    """
-    if rest.get("state") in (by, [by], (by,)):
+        raise TypeError(f"by: found {by!r}, expected the name of a column, or {', '.join(map(repr, PERIODS))}")
+    files = {name: options.pop(name) for name in FILE_OPTIONS if name in options}
+    roles_given = {name: options.pop(name, None) for name in _ROLES}
+    classifier, bins = options.pop("classifier", None), options.pop("bins", None)
+    binning = check_binning(options.pop("binning", "quantile"))
+    if (state := roles_given["state"]) in (by, [by], (by,)):
         raise ValueError(f"by: {by!r} is the state, so each group would have one state; name another column")
-    groups, few = {}, {}
-    for label, rows in _parts(name, arrow_table, by):
-        try:
-            with open_frame(rows.drop_columns([by]) if by not in _named(rest) else rows) as group:
-                samples = from_table(group._replace(name=f"{name}, {called or by} {label!r}"), **rest)
-        except ValueError as error:
-            if not (isinstance(error.args[0], Note) and error.args[0].code == "no-step"):
-                raise
-            few[label] = 0
-            continue
-        if samples.n_transitions < least:
-            few[label] = samples.n_transitions
-        else:
-            groups[label] = samples
+    terminated = roles_given.pop("terminated") or False
+    table_options = TableOptions(terminated, **options)
+    with open_table(data, **files) as table:
+        if classifier is not None:
+            roles_given["state"] = classified(table, classifier)
+        elif state is None and set(table.columns) - {by} and len(table.columns) == 2 and by in table.columns:
+            known = usual_column(table, "state")
+            roles_given["state"] = known if known not in (None, by) else _other(table, by)
+        period = None if by in table.columns or (not table.complete and by not in PERIODS) else by
+        moment = _time_column(table, by, roles_given["time"]) if period is not None else None
+        roles = roles_of(table, terminated=terminated, **roles_given)
+        roles = replace(roles, more=() if moment is not None else (by,))
+        extra = None
+        if moment is not None and roles.time != moment:
+            extra = NumberColumn(table.name, moment, times=True, place=table.place, time_format=roles.time_format)
+            roles = replace(roles, more=(moment,))
+        columns = _read(table, roles, bin_specs(table.name, roles.state, bins), extra)
+    if period is None:
+        group, labels = _labels(table, columns.more.pop(by), by)
+    else:
+        times = extra or columns.time
+        assert times is not None
+        group, labels = _buckets(table.name, times, by)
+    # One long recording belongs to no period as a whole, so it is cut.
+    whole = (whole or period is not None) and (roles.sequence is not None or table_options.gap is not None)
+    return _parted(table.name, by, columns, (group, labels), table_options, binning, least, whole=whole)
+
+
+def _other(table: Table, by: str) -> str:
+    (other,) = (name for name in table.columns if name != by)
+    return other
+
+
+def _read(table: Table, roles: Any, bins: Any, extra: NumberColumn | None) -> Columns:
+    """The columns of a table; a column of times that does not order the rows is read on its own."""
+    if extra is None:
+        return collected(table, roles, bins)
+    columns = Columns(table, replace(roles, more=()), bins)
+    for batch in table.batches(roles.wanted):
+        extra.add(batch[extra.name])
+        columns.add(batch)
+    return columns
+
+
+def _labels(table: Table, column: LabelColumn, by: str) -> tuple[Array, list[Hashable]]:
+    codes, labels = column.finish()
+    if len(codes) and codes.min() < 0:
+        place = table.place(int((codes < 0).argmax()) + 1)
+        raise ValueError(f"{table.name}: {place} has no {by!r}; fill it in, or remove the row")
+    return codes, labels
+
+
+def _parted(
+    name: str,
+    by: str,
+    columns: Columns,
+    groups: tuple[Array, list[Hashable]],
+    options: TableOptions,
+    binning: str,
+    least: int,
+    *,
+    whole: bool,
+) -> dict[Hashable, Samples]:
+    """The groups of the rows, on the states that any of them has; with `whole`, no sequence is cut."""
+    codes, labels = groups
+    try:
+        every, order = options.grouped(columns, None if whole else codes, binning, track=True)
+    except ValueError as error:
+        if isinstance(error.args[0], Note) and error.args[0].code == "no-step":
+            raise _none_left(name, by, least) from None
+        raise
+    if order.n_cut:
+        warn(Note("groups-cut", name, by=repr(by), n=order.n_cut), DataWarning)
+    of_episode = codes[order.first_rows]
+    parts = {label: np.flatnonzero(of_episode == k) for k, label in enumerate(labels)}
+    lengths = np.diff(every.offsets) if every.offsets is not None else np.zeros(0)
+    sizes = {label: int(lengths[episodes].sum()) for label, episodes in parts.items()}
+    few = {label: n for label, n in sizes.items() if n < least}
     if few:
         shown = ", ".join(f"{label} ({n})" for label, n in list(few.items())[:10])
         more = f" and {len(few) - 10} more" if len(few) > 10 else ""
         warn(Note("groups-left-out", name, n=len(few), least=least, groups=f"{shown}{more}"), DataWarning)
-    if not groups:
-        raise ValueError(
-            f"{name}: no value of {called or by!r} has {least} transitions; name another column, or record longer"
+    kept = {label: every.take(parts[label]) for label, n in sizes.items() if n >= max(least, 1)}
+    if not kept:
+        raise _none_left(name, by, least)
+    if every.rewards is not None:
+        numbers = {label: k for k, label in enumerate(labels)}
+        kept = {label: replace(s, rewards=_rewards(order, every, codes, numbers[label])) for label, s in kept.items()}
+    return _on_seen_states(kept)
+
+
+def _none_left(name: str, by: str, least: int) -> ValueError:
+    return ValueError(f"{name}: no value of {by!r} has {least} transitions; name another column, or record longer")
+
+
+def _rewards(order: Order, every: Samples, codes: Array, group: int) -> RewardSums:
+    """The rewards of the rows of a group."""
+    assert order.rewarded is not None
+    states, rewards, rows = order.rewarded
+    assert rows is not None
+    inside = codes[rows] == group
+    return RewardSums.of(rewards[inside], states[inside], every.n_states)
+
+
+def _on_seen_states(groups: dict[Hashable, Samples]) -> dict[Hashable, Samples]:
+    """Leave out states that occur only in groups that were left out."""
+    some = next(iter(groups.values()))
+    seen = np.zeros(some.n_states, dtype=np.bool_)
+    for samples in groups.values():
+        seen |= samples.seen
+        if samples.initial is not None:
+            seen |= samples.initial > 0
+    if seen.all():
+        return groups
+    place = (np.cumsum(seen) - 1).astype(np.int32)
+    states = tuple(state for state, kept in zip(some.states, seen.tolist(), strict=True) if kept)
+    return {
+        label: replace(
+            samples,
+            states=states,
+            now=place[samples.now],
+            following=place[samples.following],
+            initial=None if samples.initial is None else samples.initial[seen],
+            rewards=None if samples.rewards is None else samples.rewards.at(np.flatnonzero(seen).astype(np.int32)),
         )
-    return _on_shared_states(groups)
-
-
-def _named(options: Mapping[str, object]) -> set[str]:
-    """Every text among the options: columns that may be needed."""
-    names: set[str] = set()
-    for value in options.values():
-        names |= {value} if isinstance(value, str) else {v for v in value if isinstance(v, str)} if isinstance(
-            value, (list, tuple, Mapping)) else set()  # fmt: skip
-    return names
-
-
-def collected(table: Table, by: str, options: Mapping[str, object]) -> ArrowTable:
-    """The columns named by any option or by default, as one Arrow table."""
-    pa = arrow()
-    named, usual = _named(options), {name for names in USUAL.values() for name in names}
-    wanted = [c for c in dict.fromkeys(table.columns) if c == by or c in named or c in usual]
-    if "state" not in options and len(table.columns) == 2:
-        wanted = list(table.columns)  # the other column is the state
-    parts: dict[str, list[Batch]] = {column: [] for column in wanted}
-    for batch in table.batches(wanted):
-        for column in wanted:
-            values = batch[column]
-            parts[column].append(values if hasattr(values, "null_count") else pa.array(values))
-    return pa.table({column: pa.chunked_array(values) for column, values in parts.items()})
-
-
-def _parts(name: str, arrow_table: ArrowTable, by: str) -> list[tuple[Hashable, ArrowTable]]:
-    """The rows of each group, in their order."""
-    pa = arrow()
-    column = arrow_table[by].combine_chunks()
-    column = pa.concat_arrays(column.chunks) if hasattr(column, "chunks") else column
-    coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    if len(codes) and codes.min() < 0:
-        raise ValueError(f"{name}: row {int((codes < 0).argmax()) + 1} has no {by!r}; fill it in, or remove the row")
-    labels = coded.dictionary.to_pylist()
-    order = np.argsort(codes, kind="stable")
-    ends = np.cumsum(np.bincount(codes, minlength=len(labels)))
-    ordered = arrow_table.take(pa.array(order))
-    begins = np.append(0, ends[:-1])
-    slices = {label: (int(a), int(b - a)) for label, a, b in zip(labels, begins, ends, strict=True) if b > a}
-    try:
-        names = sorted(slices)
-    except TypeError:
-        names = list(slices)
-    return [(label, ordered.slice(*slices[label])) for label in names]
-
-
-def _on_shared_states(groups: dict[Hashable, Samples]) -> dict[Hashable, Samples]:
-    """Give all groups the states of all, so that rows of equal states can be compared."""
-    every = dict.fromkeys(state for samples in groups.values() for state in samples.states)
-    try:
-        states = tuple(sorted(every))  # type: ignore[type-var]
-    except TypeError:
-        states = tuple(every)
-    index = {state: i for i, state in enumerate(states)}
-    return {label: _moved(samples, states, index) for label, samples in groups.items()}
-
-
-def _moved(samples: Samples, states: tuple[Hashable, ...], index: dict[Hashable, int]) -> Samples:
-    place = np.array([index[state] for state in samples.states], dtype=np.int32)
-    initial = samples.initial
-    if initial is not None:
-        initial = np.zeros(len(states))
-        initial[place] = samples.initial
-    rewards = samples.rewards
-    if rewards is not None:
-        table = np.zeros((3, len(states)))
-        table[:, place] = rewards
-        rewards = RewardSums(table[0], table[1].astype(np.int64), table[2])
-    return replace(
-        samples, states=states, now=place[samples.now], following=place[samples.following], initial=initial,
-        rewards=rewards,
-    )  # fmt: skip
-
-
-# --- One table split into periods
-
-_OWN = "period of somcot"  # the added column; no table has a column of this name
-
-
-def _week(day: date) -> str:
-    year, week, _ = day.isocalendar()
-    return f"{year:04d}-W{week:02d}"
-
-
-# The periods, and the name of a day's period: text that sorts in the order of time.
-PERIODS: dict[str, Callable[[date], str]] = {
-    "day": date.isoformat,
-    "week": _week,
-    "month": lambda day: f"{day.year:04d}-{day.month:02d}",
-}
+        for label, samples in groups.items()
+    }
 
 
 def split_periods(
@@ -210,13 +255,15 @@ def split_periods(
 ) -> dict[Hashable, Samples]:
     """Read a table over time: one recording for each period.
 
+    The same as `split_table`, which takes periods too.
+
     Parameters
     ----------
     data : path, frame or Arrow table
-        As for `from_table`. The required columns are held in memory.
+        As for `from_table`.
     by : str
-        A column, or "day", "week" (starting on Monday) or "month" of the times in the column `time`, in UTC if they
-        have a time zone. A column of that name takes precedence. Sequences are split where a period ends.
+        A column, or a period: "day", "week" (starting on Monday), "month", "weekday" or "hour". A sequence belongs to
+        the period in which it starts; a table without sequences is one, which is cut where a period ends.
     time : str, optional
         As for `from_table`.
     least : int
@@ -232,53 +279,40 @@ def split_periods(
     Examples
     --------
     >>> log = {"time": ["2026-05-01", "2026-05-02", "2026-05-03", "2026-06-01", "2026-06-02"], "state": list("aabab")}
-    >>> {month: samples.n_transitions for month, samples in split_periods(log, "month", least=1).items()}
+    >>> import warnings
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     {month: samples.n_transitions for month, samples in split_periods(log, "month", least=1).items()}
     {'2026-05': 2, '2026-06': 1}
     """
-    if not isinstance(by, str):
-        raise TypeError(f"by: found {by!r}, expected the name of a column, or {', '.join(map(repr, PERIODS))}")
-    source = {name: options[name] for name in FILE_OPTIONS if name in options}
-    rest = {name: value for name, value in options.items() if name not in FILE_OPTIONS}
-    with open_table(data, **source) as table:
-        column = by if by in table.columns else _time_column(table, by, time)
-        if time is not None:
-            rest["time"] = time
-        arrow_table = collected(table, column, rest)
-    if column != by or by not in arrow_table.column_names:
-        arrow_table = arrow_table.append_column(_OWN, [_buckets(table.name, column, arrow_table[column], by)])
-        return parted(table.name, arrow_table, _OWN, rest, least, called=by)
-    return parted(table.name, arrow_table, by, rest, least)
+    return _split(data, by, whole=True, time=time, least=least, **options)
 
 
 def _time_column(table: Table, by: str, time: str | None) -> str:
     """The column with the times, for a period that is not a column."""
     listed = ", ".join(table.columns[:12])
-    if by not in PERIODS:
+    close = f"; did you mean 'case:{by}'?" if f"case:{by}" in table.columns else ""
+    if by not in PERIODS or close:
         raise ValueError(
-            f"{table.name}: there is no column {by!r}, and it is none of {', '.join(PERIODS)}; the columns are {listed}"
+            f"{table.name}: there is no column {by!r}, and it is none of {', '.join(PERIODS)}; the columns are "
+            f"{listed}{close}"
         )
-    if time is not None and time not in table.columns:
-        raise ValueError(f"{table.name}: there is no column {time!r}; the columns are {listed}")
-    column = time or next((name for name in USUAL["time"] if name in table.columns), None)
+    if time is not None and time != "file":
+        if time not in table.columns and table.complete:
+            raise ValueError(f"{table.name}: there is no column {time!r}; the columns are {listed}")
+        return time
+    column = usual_column(_Bare(table.name, table.columns), "time")
     if column is None:
-        usual = ", ".join(USUAL["time"])
+        usual = ", ".join(USUAL["time"][:4])
         raise ValueError(Note("period-without-times", table.name, period=by, usual=usual, columns=listed))
     return column
 
 
-def _buckets(source: str, name: str, values: ArrowArray, by: str) -> ArrowArray:
-    """The period of each row, as text."""
-    import pyarrow as pa
+class _Bare(NamedTuple):
+    """Names of columns without the defaults of their format."""
 
-    column = NumberColumn(source, name, times=True)
-    for chunk in values.chunks:
-        column.add(chunk)
-    moments = column.finish()
-    if not column.holds_times:
-        example = str(moments[0] if len(moments) else 0)
-        raise ValueError(Note("no-periods", source, column=name, example=example, period=by))
-    days: NDArray[np.int64] = np.floor_divide(np.asarray(moments).astype(np.int64), 86_400_000_000)
-    known, place = np.unique(days, return_inverse=True)
-    names = [PERIODS[by](date.fromordinal(date(1970, 1, 1).toordinal() + int(day))) for day in known.tolist()]
-    coded: ArrowArray = pa.DictionaryArray.from_arrays(pa.array(place.astype(np.int32)), pa.array(names))
-    return coded.dictionary_decode()
+    name: str
+    columns: list[str]
+    complete: bool = True
+
+
+_: type[ColumnNames] = _Bare

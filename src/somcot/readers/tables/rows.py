@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from somcot.plumbing.arrays import Floats
+from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note
 from somcot.plumbing.text import check_duration
 from somcot.readers.episodes import join
-from somcot.readers.opening import Array, Batch, Table
-from somcot.readers.tables.batches import is_arrow_integer
-from somcot.readers.tables.columns import ColumnRoles, FlagColumn, LabelColumn, NumberColumn
+from somcot.readers.tables import Array, Batch, Table
+from somcot.readers.tables.columns import ColumnRoles, LabelColumn, RunColumn
+from somcot.readers.tables.numbers_and_times import FlagColumn, NumberColumn
 from somcot.readers.tables.state_labels import Bins, fit_edges, join_rare, note_spellings, tidy_labels
 from somcot.recorded.counts import Start
-from somcot.recorded.recording import check_end, insert_after
+from somcot.recorded.recording import EventTimes, check_end, insert_after
 from somcot.samples import Samples
 
 __all__ = [
@@ -47,7 +48,13 @@ class Columns:
         self.state: dict[str, LabelColumn | NumberColumn] = {
             name: self._numbers(name) if name in bins else self._labels(name) for name in roles.state
         }
-        self.sequence: LabelColumn | NumberColumn | None = None
+        self.n_rows = 0
+        self.sequence = (
+            None
+            if roles.sequence is None
+            else RunColumn(table.name, roles.sequence, is_text=table.is_text, place=table.place)
+        )
+        self.more = {name: LabelColumn(table.name, name, is_text=table.is_text, is_state=False) for name in roles.more}
         self.time = None if roles.time is None else self._numbers(roles.time, times=True)
         self.reward = None if roles.reward is None else self._numbers(roles.reward)
         self.terminated = (
@@ -58,21 +65,18 @@ class Columns:
         return LabelColumn(self.source, name, is_text=self.is_text)
 
     def _numbers(self, name: str, *, times: bool = False) -> NumberColumn:
-        return NumberColumn(self.source, name, times=times, place=self.place)
+        return NumberColumn(
+            self.source, name, times=times, place=self.place, time_format=self.roles.time_format if times else None
+        )
 
     def add(self, batch: Mapping[str, Batch]) -> None:
         """Add one batch of rows."""
-        roles = self.roles
-        for name, column in self.state.items():
+        for name, column in (*self.state.items(), *self.more.items()):
             column.add(batch[name])
-        if roles.sequence is not None:
-            if self.sequence is None:
-                integers = is_arrow_integer(batch[roles.sequence])
-                self.sequence = self._numbers(roles.sequence) if integers else self._labels(roles.sequence)
-            self.sequence.add(batch[roles.sequence])
-        for numbers in (self.time, self.reward, self.terminated):
-            if numbers is not None:
-                numbers.add(batch[numbers.name])
+        for other in (self.sequence, self.time, self.reward, self.terminated):
+            if other is not None:
+                other.add(batch[other.name])
+        self.n_rows += len(next(iter(batch.values())))
 
     def states(self, binning: str) -> tuple[Array, tuple[Hashable, ...]]:
         """Codes of the states, -1 if missing, and their labels."""
@@ -173,6 +177,7 @@ class TableOptions:
     top: int | None = None
     other: Hashable = "other"
     initial: Start = None
+    keep_times: bool = False
 
     def __post_init__(self) -> None:
         if self.missing not in ("error", "cut"):
@@ -183,116 +188,203 @@ class TableOptions:
 
     def samples(self, columns: Columns, binning: str = "quantile") -> Samples:
         """The rows as sequences, with all options applied."""
+        return self.grouped(columns, None, binning)[0]
+
+    def grouped(
+        self, columns: Columns, group: Array | None, binning: str = "quantile", *, track: bool = False
+    ) -> tuple[Samples, Order]:
+        """The rows as sequences, split where the group of a row changes; the order knows the rows of each."""
         codes, states = columns.states(binning)
-        samples = Order(columns).samples(codes, states, self)
+        order = Order(columns)
+        samples = order.samples(codes, states, self, cut=group, track=track or bool(columns.more))
+        if columns.more:
+            samples = replace(samples, episode_attributes=order.attributes())
         if self.tidy:
             (samples,) = tidy_labels([samples])
         else:
             note_spellings(columns.source, samples.states)
         if self.top is not None:
             (samples,) = join_rare([samples], self.top, other=self.other)
-        return samples.with_start(self.initial)
+        return samples.with_start(self.initial), order
 
 
 class Order:
-    """Rows sorted by sequence and time, with the beginning of each sequence."""
+    """Rows sorted by sequence and time, with the beginning of each sequence.
+
+    Attributes
+    ----------
+    first_rows : ndarray of int
+        After `samples` with `track`: for each episode, its first row in the order of the file.
+    n_cut : int
+        After `samples` with `cut`: the number of places where a sequence was split.
+    """
 
     def __init__(self, columns: Columns) -> None:
-        self.source, self.columns = columns.source, columns
-        self.sequence = self._sequence_codes()
-        self.times = None if columns.time is None else columns.time.finish()
-        self.tied: NDArray[np.bool_] | None = None
-        self.rows = self._sorted()
+        self.source, self.columns, self.n = columns.source, columns, columns.n_rows
+        self.rows: Ints | None = None  # the permutation that sorts the rows; None if they are in order
+        self.begins = np.zeros(self.n, dtype=np.bool_)
+        self.begins[:1] = True
+        if columns.sequence is not None:
+            self._arrange(*columns.sequence.finish())
+        self.tied = np.zeros(0, np.int64)  # rows at the same time as the preceding one
+        if columns.time is not None:
+            self._sort_times()
+        self.first_rows, self.n_cut = np.zeros(0, np.int64), 0
+        self.rewarded: tuple[Array, Floats, Ints | None] | None = None
 
-    def _sequence_codes(self) -> Array | None:
-        column = self.columns.sequence
-        if column is None:
-            return None
-        codes = column.finish() if isinstance(column, NumberColumn) else column.finish()[0]
-        missing = np.isnan(codes) if isinstance(column, NumberColumn) and codes.dtype.kind == "f" else codes < 0
-        if isinstance(column, NumberColumn) and codes.dtype.kind != "f":
-            return codes
-        if missing.any():
-            place = self.columns.place(int(missing.argmax()) + 1)
-            raise ValueError(
-                f"{self.source}: {place}, column {column.name!r}: the entry is missing "
-                f"({int(missing.sum())} such rows); name the sequence of the row, or remove it"
-            )
-        return codes
-
-    def _sorted(self) -> NDArray[np.int64] | None:
-        """The permutation that sorts the rows; None if they are in order. Disorder and ties are reported."""
-        sequence, times = self.sequence, self.times
-        rows = None
-        if sequence is not None and (sequence[1:] < sequence[:-1]).any():
-            rows = np.argsort(sequence, kind="stable")
-        if times is None:
-            return rows
-        moments = times if rows is None else times[rows]
-        same = self._same(rows)
-        back = same & (moments[1:] < moments[:-1])
-        if back.any():
-            warn(Note("rows-sorted", self.source, n=int(back.sum())), DataWarning)
-            rows = np.argsort(times, kind="stable") if sequence is None else np.lexsort((times, sequence))
-            moments = times[rows]
-        self.tied = self._same(rows) & (moments[1:] == moments[:-1])
-        return rows
-
-    def _report_ties(self, codes: Array) -> None:
-        """Rows at the same time; those that also have the same state are probably duplicates."""
-        if self.tied is None or not self.tied.any():
+    def _arrange(self, names: Ints, begins: Ints) -> None:
+        """Bring the runs of each sequence together, in the order of the names."""
+        if (names[1:] > names[:-1]).all():
+            self.begins[begins] = True
             return
-        ordered = self._ordered(codes)
-        twice = int(np.count_nonzero(self.tied & (ordered[1:] == ordered[:-1])))
-        n = int(self.tied.sum())
-        note = Note("equal-times-copies", self.source, n=n, copies=twice) if twice else None
-        warn(note or Note("equal-times", self.source, n=n), DataWarning)
+        begins = begins.astype(np.int64)
+        order = np.argsort(names, kind="stable")
+        lengths = np.diff(begins, append=self.n)[order]
+        new = np.cumsum(lengths) - lengths
+        self.rows = np.repeat(begins[order] - new, lengths) + np.arange(self.n)
+        ordered = names[order]
+        self.begins[new[np.append(True, ordered[1:] != ordered[:-1])]] = True
 
-    def _same(self, rows: NDArray[np.int64] | None) -> NDArray[np.bool_]:
-        """Whether each row but the first belongs to the same sequence as the preceding row."""
-        if self.sequence is None:
-            n = 0 if self.times is None else len(self.times)
-            return np.ones(max(n - 1, 0), dtype=np.bool_)
-        ordered = self.sequence if rows is None else self.sequence[rows]
-        same: NDArray[np.bool_] = ordered[1:] == ordered[:-1]
-        return same
+    def _sort_times(self) -> None:
+        """Sort the rows of each sequence by time; disorder is reported."""
+        n_back, self.tied = self._compared()
+        if n_back:
+            warn(Note("rows-sorted", self.source, n=n_back), DataWarning)
+            order = np.lexsort((self._moments(), np.cumsum(self.begins)))
+            self.rows = order if self.rows is None else self.rows[order]
+            _, self.tied = self._compared()
+
+    def _compared(self) -> tuple[int, Ints]:
+        """How many rows are earlier than the preceding row of their sequence, and which are at the same time."""
+        assert self.columns.time is not None
+        pieces = self.columns.time.pieces() if self.rows is None else iter([self._moments()])
+        k, last, n_back = 0, np.zeros(0), 0
+        tied: list[Ints] = []
+        for piece in pieces:
+            both = np.concatenate([last, piece]) if k else piece
+            end = k + len(piece)
+            begin = end - len(both) + 1
+            inside = ~self.begins[begin:end]
+            n_back += int(np.count_nonzero((both[1:] < both[:-1]) & inside))
+            tied.append(np.flatnonzero((both[1:] == both[:-1]) & inside) + begin)
+            k, last = end, both[-1:]
+        return n_back, np.concatenate(tied) if tied else np.zeros(0, np.int64)
+
+    def _moments(self) -> Array:
+        assert self.columns.time is not None
+        return self._ordered(np.concatenate([*self.columns.time.pieces()]))
 
     def _ordered(self, values: Array) -> Array:
         return values if self.rows is None else values[self.rows]
 
-    def samples(self, codes: Array, states: tuple[Hashable, ...], options: TableOptions) -> Samples:
-        """Split the rows into sequences and convert them to Samples."""
-        self._report_ties(codes)
-        absent = codes < 0
-        if absent.any() and options.missing == "error":
+    def _report_ties(self, ordered: Array) -> None:
+        """Rows at the same time; those that also have the same state are probably duplicates."""
+        n = len(self.tied)
+        if not n:
+            return
+        twice = int(np.count_nonzero(ordered[self.tied] == ordered[self.tied - 1]))
+        note = Note("equal-times-copies", self.source, n=n, copies=twice) if twice else None
+        warn(note or Note("equal-times", self.source, n=n), DataWarning)
+
+    def samples(
+        self,
+        codes: Array,
+        states: tuple[Hashable, ...],
+        options: TableOptions,
+        *,
+        cut: Array | None = None,
+        track: bool = False,
+    ) -> Samples:
+        """Split the rows into sequences and convert them to Samples.
+
+        Parameters
+        ----------
+        codes : ndarray of int
+            State of each row in the order of the file, -1 if missing.
+        states : tuple of hashable
+        options : TableOptions
+        cut : ndarray of int, optional
+            Sequences are split where this changes; the parts before a split do not terminate.
+        track : bool
+            Whether to set `first_rows`.
+        """
+        holes = bool(codes.min() < 0)
+        if holes and options.missing == "error":
+            absent = codes < 0
             place, states_ = self.columns.place(int(absent.argmax()) + 1), " / ".join(self.columns.roles.state)
             raise ValueError(Note("row-without-state", self.source, place=place, state=states_, n=int(absent.sum())))
+        codes = self._ordered(codes)
+        self._report_ties(codes)
         flags = None if self.columns.terminated is None else self._ordered(self.columns.terminated.finish()) > 0
-        begins = self._begins(len(codes), check_gap(options.gap))
+        begins = self._split(check_gap(options.gap))
+        kept = self._moments_or_rows() if options.keep_times else None
+        if self.columns.time is not None:
+            self.columns.time.release()
         if flags is not None:
             begins[1:] |= flags[:-1]
-        is_last = np.append(begins[1:], True)
         # A sequence terminates with its last row, unless a column says otherwise.
-        ended = is_last & (bool(options.terminated) or options.end is not None if flags is None else flags)
+        ended = np.zeros(self.n, dtype=np.bool_)
+        if flags is not None or options.terminated or options.end is not None:
+            ended[:-1], ended[-1:] = begins[1:], True
+            ended &= True if flags is None else flags
+        if cut is not None:
+            group = self._ordered(cut)
+            changed = np.append(False, group[1:] != group[:-1]) & ~begins
+            self.n_cut = int(np.count_nonzero(changed))
+            begins |= changed
         rewards = None if self.columns.reward is None else self._ordered(self.columns.reward.floats())
-        rows = _OrderedRows(self._ordered(codes), begins, ended, rewards)
-        if absent.any():
+        numbers = (np.arange(self.n) if self.rows is None else self.rows) if track or cut is not None else None
+        rows = _OrderedRows(codes, begins, ended, rewards, numbers, kept)
+        if holes:
             rows = rows.without_missing()
         if options.end is not None:
             check_end(options.end, states)
             rows, states = rows.with_end(len(states)), (*states, options.end)
-        starts = np.flatnonzero(rows.begins)
-        ends = rows.ended[np.append(starts[1:], len(rows.codes)) - 1]
-        return join(rows.codes, starts, states, terminated=ends, rewards=rows.rewards, source=self.source)
+        if rows.rewards is not None:
+            self.rewarded = rows.codes, rows.rewards, rows.numbers
+        kind = np.int32 if len(rows.codes) < 2**31 else np.int64
+        starts = np.flatnonzero(rows.begins).astype(kind)
+        if rows.numbers is not None:
+            self.first_rows = rows.numbers[starts[np.diff(starts, append=kind(len(rows.codes))) >= 2]]
+        ends = rows.ended[np.append(starts[1:], kind(len(rows.codes))) - 1] if rows.ended.any() else False
+        codes, rewards = rows.codes, rows.rewards
+        times = None if rows.moments is None else EventTimes(rows.moments, self._kind_of_times())
+        del rows, begins, ended
+        return join(codes, starts, states, terminated=ends, rewards=rewards, times=times, source=self.source)
 
-    def _begins(self, n: int, gap: float | timedelta | None) -> NDArray[np.bool_]:
+    def _moments_or_rows(self) -> Floats:
+        """The time of each row in order, or its number if the table has no times."""
+        values = np.arange(self.n) if self.columns.time is None else self._moments()
+        moments: Floats = (self._ordered(values) if self.columns.time is None else values).astype(np.float64)
+        return moments
+
+    def _kind_of_times(self) -> str:
+        column = self.columns.time
+        return "rows" if column is None else "dates" if column.holds_times else "numbers"
+
+    def attributes(self) -> dict[str, Array]:
+        """After `samples` with `track`: the attributes of each episode, from its first row; they must be constant."""
+        values: dict[str, Array] = {}
+        for name, column in self.columns.more.items():
+            codes, labels = column.finish()
+            ordered = self._ordered(codes)
+            changed = np.append(False, ordered[1:] != ordered[:-1]) & ~self.begins
+            if changed.any():
+                row = int(changed.argmax())
+                place = self.columns.place(1 + (row if self.rows is None else int(self.rows[row])))
+                raise ValueError(
+                    f"{self.source}: {place}: column {name!r} changes within a sequence, so it is no attribute of it; "
+                    "name another column, or split the sequences by it: by"
+                )
+            values[name] = np.array([*labels, None], dtype=object)[codes[self.first_rows]]
+        return values
+
+    def _split(self, gap: float | timedelta | None) -> NDArray[np.bool_]:
         """Which rows begin a sequence: the first of each, and those after a gap."""
-        begins = np.ones(n, dtype=np.bool_)
-        begins[1:] = False if self.sequence is None else ~self._same(self.rows)
+        begins = self.begins.copy()
         if gap is not None:
             longest = gap_in_column(gap, self.source, self.columns.time)
-            assert self.times is not None
-            moments = self._ordered(self.times)
+            moments = self._moments()
             pauses = moments[1:] - moments[:-1]
             # Rows are sorted within a sequence, so no difference is negative, only too large for its type.
             begins[1:] |= (pauses.view(np.uint64) if pauses.dtype.kind == "i" else pauses) > longest
@@ -301,12 +393,14 @@ class Order:
 
 @dataclass(frozen=True)
 class _OrderedRows:
-    """Rows in order: states, beginnings of sequences, terminations, and rewards."""
+    """Rows in order: states, beginnings, terminations, rewards, numbers in the order of the file, and times."""
 
     codes: Array
     begins: NDArray[np.bool_]
     ended: NDArray[np.bool_]
     rewards: Floats | None
+    numbers: Ints | None
+    moments: Floats | None = None
 
     def without_missing(self) -> _OrderedRows:
         """Remove rows without a state; the row after a removed one begins a sequence."""
@@ -315,14 +409,22 @@ class _OrderedRows:
         begins[1:] |= ~known[:-1]
         if not known.any():
             raise ValueError("missing: no row has a state, so no rows remain")
-        rewards = None if self.rewards is None else self.rewards[known]
-        return _OrderedRows(self.codes[known], begins[known], self.ended[known], rewards)
+        parts: Any = (None if a is None else a[known] for a in (self.rewards, self.numbers, self.moments))
+        rewards, numbers, moments = parts
+        return _OrderedRows(self.codes[known], begins[known], self.ended[known], rewards, numbers, moments)
 
     def with_end(self, code: int) -> _OrderedRows:
         """Add a last row with this state wherever the process terminated."""
         where = np.flatnonzero(self.ended)
         ended = insert_after(np.zeros_like(self.ended), where, True)
         rewards = None if self.rewards is None else insert_after(self.rewards, where, np.nan)
+        parts: Any = (None if a is None else np.insert(a, where + 1, a[where]) for a in (self.numbers, self.moments))
+        numbers, moments = parts
         return _OrderedRows(
-            insert_after(self.codes, where, code), insert_after(self.begins, where, False), ended, rewards
+            insert_after(self.codes, where, code),
+            insert_after(self.begins, where, False),
+            ended,
+            rewards,
+            numbers,
+            moments,
         )

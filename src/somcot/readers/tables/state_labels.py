@@ -152,10 +152,11 @@ def fit_edges(values: Floats, n: int, how: str) -> Floats:
     return np.unique(np.quantile(values, np.arange(1, n) / n))
 
 
-def check_binning(how: str) -> None:
+def check_binning(how: str) -> str:
     """Refuse an unknown binning method."""
     if how not in ("quantile", "uniform"):
         raise ValueError(f"binning: found {how!r}, expected 'quantile' or 'uniform'")
+    return how
 
 
 def _inner(low: float, high: float, n: int) -> Floats:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from somcot.compile.jit import kernel
 from somcot.plumbing.arrays import Codes, Floats, Ints
-from somcot.readers.opening import Array, ArrowTable, Batch
+from somcot.readers.tables import Array, ArrowTable, Batch, to_numpy
 from somcot.readers.tables.columns import is_arrow
 from somcot.recorded.pair_counts import PairCounts, SequenceEnds, count_pairs, from_table
 
@@ -231,7 +231,7 @@ def whole_numbers(column: ArrowTable) -> Ints | None:
 
     if not pa.types.is_integer(column.type):
         return None
-    numbers: Ints = (column.chunk(0) if column.num_chunks == 1 else column).to_numpy()
+    numbers: Ints = to_numpy(column.chunk(0) if column.num_chunks == 1 else column)
     return numbers.astype(np.int64, copy=False)
 
 
@@ -253,7 +253,7 @@ def by_name(column: ArrowTable) -> tuple[Array, Ints]:
     order = np.argsort(labels, kind="stable")
     rank = np.empty(len(labels), dtype=np.int64)
     rank[order] = np.arange(len(labels))
-    return labels[order], rank[coded.indices.to_numpy(zero_copy_only=False)]
+    return labels[order], rank[to_numpy(coded.indices)]
 
 
 def warm_up() -> None:

@@ -14,7 +14,8 @@ from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.notes import Note
 from somcot.readers.array_files import load_arrays
 from somcot.readers.formats import kind_of
-from somcot.readers.opening import Array, ArrowArray, Batch, Input, Rows, Table, identify
+from somcot.readers.opening import Input, identify
+from somcot.readers.tables import Array, ArrowArray, Batch, Rows, Table
 from somcot.readers.tables.batches import open_table
 from somcot.readers.tables.columns import USUAL, ColumnRoles, is_arrow, plain
 from somcot.readers.tables.event_tables import collected, roles_of

@@ -14,8 +14,9 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,9 +27,11 @@ from somcot.costs import check_cost
 from somcot.plumbing import records as files
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import (
+    check_count,
     check_discount,
     check_positive,
     check_rng,
+    probability_vector,
     real_array,
 )  # fmt: skip
 from somcot.plumbing.files import check_target, exclusive
@@ -37,15 +40,10 @@ from somcot.plumbing.text import Report, meter
 from somcot.problem import Process
 from somcot.result import Result, Status
 from somcot.samples import Samples
-from somcot.solvers.somcot.fold import advance, finish, settle_trace
+from somcot.solvers.somcot.averages import settle_trace
+from somcot.solvers.somcot.fold import FORMER, Origin, SomcotOptions, advance, finish
 from somcot.solvers.somcot.run import Phases, Run, drive, read_state, record_of, restore, state_record
-from somcot.solvers.somcot.run_options import FORMER, Origin, SomcotOptions, init, origin
-from somcot.solvers.somcot.state import (
-    FORMAT,
-    CountState,
-    State,
-    merge,
-)
+from somcot.solvers.somcot.state import FORMAT, CountState, State, merge
 from somcot.streams import Source, StreamError, as_source
 
 __all__ = [
@@ -141,8 +139,8 @@ def solve_and_count(
 ) -> tuple[Result, Drawn]:
     """What `solve` returns, and the transitions behind it."""
     began = time.perf_counter()
-    opened = _opened(x, y, cost, discount, order, rng, SomcotOptions(**options), max_seconds)
-    with _resumed(opened, checkpoint, checkpoint_every, resume) as run:
+    opened = partial(_opened, x, y, cost, discount, order, rng, max_seconds)
+    with _resumed(opened, SomcotOptions(**options), checkpoint, checkpoint_every, resume) as run:
         result = _finished(run, progress, began)
         return result, _drawn(run, result.status)
 
@@ -180,8 +178,8 @@ def draw(
     wanted = SomcotOptions(**options)
     if not wanted.counts or wanted.half_life is not None:
         raise ValueError("steps, half_life: rates and forgetting belong to method='somcot'; leave them out")
-    opened = _opened(x, y, cost, discount, order, rng, wanted, max_seconds)
-    with _resumed(opened, checkpoint, checkpoint_every, resume) as run:
+    opened = partial(_opened, x, y, cost, discount, order, rng, max_seconds)
+    with _resumed(opened, wanted, checkpoint, checkpoint_every, resume) as run:
         run.answers = False
         status = drive(run, None)
         if not run.has_answer:
@@ -208,8 +206,9 @@ class _Opened(NamedTuple):
     options: SomcotOptions
     seconds: float | None  # how long to run; None with a planned number of steps
 
-    def run(self, options: SomcotOptions) -> Run:
-        """The first state of a run with these options."""
+    def run(self) -> Run:
+        """The first state of a run."""
+        options = self.options
         origin = (self.cost, self.discount, self.start_x, self.start_y)
         known = (_occupancy(self.x, self.discount), _occupancy(self.y, self.discount))
         phases: Phases | None = None
@@ -227,12 +226,14 @@ class _Opened(NamedTuple):
 
 
 def _opened(
-    x: Process, y: Process, cost: ArrayLike, discount: float, order: str, rng: Any, wanted: SomcotOptions,
-    max_seconds: float | None,
+    x: Process, y: Process, cost: ArrayLike, discount: float, order: str, rng: Any, max_seconds: float | None,
+    wanted: SomcotOptions,
 ) -> _Opened:  # fmt: skip
     discount = check_discount(discount)
     sides = zip("xy", (x, y), _children(rng), strict=True)
-    source_x, source_y = (as_source(name, process, discount, own, order=order) for name, process, own in sides)
+    # Counting takes no time, so drawing would: a run that counts draws from the table of a known chain's occupancy.
+    how: dict[str, Any] = {"order": order, "tabled": wanted.counts}
+    source_x, source_y = (as_source(name, process, discount, own, **how) for name, process, own in sides)
     costs = _checked_cost(cost, source_x, source_y)
     start_x, start_y = _start("x", source_x, costs.shape[0]), _start("y", source_y, costs.shape[1])
     seconds = None
@@ -245,21 +246,24 @@ def _opened(
 
 @contextlib.contextmanager
 def _resumed(
-    opened: _Opened,
+    opened: Callable[[SomcotOptions], _Opened],
+    options: SomcotOptions,
     checkpoint: str | os.PathLike[str] | None,
     checkpoint_every: float,
     resume: str | os.PathLike[str] | bool | None,
 ) -> Iterator[Run]:
     """The run, where a checkpoint left it if there is one, with its file for itself."""
+    # Errors of paths come before a problem is built, which may take long.
     _check_target(checkpoint, resume)
     path = checkpoint if resume is True else resume
     with contextlib.nullcontext() if checkpoint is None else exclusive(checkpoint):
-        options, old = opened.options, None
+        old = None
         if isinstance(path, (str, os.PathLike)) and (resume is not True or os.path.exists(path)):
             old = path
         if old is not None and options.counts and record_of(old).get("format") == FORMAT:
+            # A run of an earlier version, whose automatic rates were Algorithm 2's: it ends as it would have then.
             options = replace(options, steps=FORMER)
-        run = opened.run(options)
+        run = opened(options).run()
         run.path, run.every = checkpoint, checkpoint_every
         if old is not None:
             restore(run, old)
@@ -274,8 +278,77 @@ def _unplanned(
         raise ValueError("max_seconds: n_steps is given too; give one of them, the steps to take or the time to use")
     if max_seconds is not None or options.n_steps is not None:
         return max_seconds is not None
+    # A chain has no length either, but then the usual number of steps is what one expects.
     live = any(not isinstance(process, (MarkovChain, Samples)) for process in given)
     return live and all(source.n_pairs is None for source in sources)
+
+
+@takes(SomcotOptions)
+def init(
+    cost: ArrayLike,
+    *,
+    discount: float,
+    n_steps: int,
+    initial_x: int | ArrayLike = 0,
+    initial_y: int | ArrayLike = 0,
+    transitions_x: ArrayLike | None = None,
+    transitions_y: ArrayLike | None = None,
+    **options: Any,
+) -> Any:
+    """Start a run: nothing counted, or mu and both lambdas uniform and all duals zero.
+
+    Parameters
+    ----------
+    cost : array_like, shape (n_x, n_y)
+    discount : float
+    n_steps : int
+        Planned number of iterations K.
+    initial_x, initial_y : state index or array_like
+        First state of each chain, or its law.
+    transitions_x, transitions_y : array_like of bool, shape (n, n), optional
+        For Algorithm 2 with ``support="observed"``: which transitions can occur; without, they are learned from what is
+        fed.
+    **options
+        The other fields of `Options`.
+
+    Returns
+    -------
+    CountState or State
+        The second for Algorithm 2.
+
+    Examples
+    --------
+    >>> from somcot.solvers.somcot import advance, finish
+    >>> state = init([[0, 1], [1, 0]], discount=0.9, n_steps=3)
+    >>> state = advance(state, ([0, 0, 1], [0, 1, 1]), ([0, 1, 1], [1, 1, 1]))
+    >>> finish(state).n_steps
+    3
+    """
+    costs = real_array("cost", cost, 2)
+    x = origin("x", initial_x, transitions_x, costs.shape[0])
+    y = origin("y", initial_y, transitions_y, costs.shape[1])
+    wanted = SomcotOptions(n_steps=n_steps, **options)
+    return (wanted.begin_counting if wanted.counts else wanted.begin)(costs, check_discount(discount), x, y)
+
+
+def origin(side: str, initial: int | ArrayLike, transitions: ArrayLike | None, n: int) -> Origin:
+    """Check where chain `side` ("x" or "y") of n states starts and which transitions it can take."""
+    law = _initial_law(f"initial_{side}", initial, n)
+    if transitions is None:
+        return Origin(law)
+    allowed = np.asarray(transitions, dtype=bool)
+    if allowed.shape != (n, n):
+        raise ValueError(f"transitions_{side}: shape is {allowed.shape}, expected {(n, n)}")
+    return Origin(law, allowed)
+
+
+def _initial_law(name: str, initial: int | ArrayLike, n: int) -> Floats:
+    if np.ndim(initial) == 0:
+        i = check_count(name, initial, at_least=0)
+        if i >= n:
+            raise ValueError(f"{name}: found state {i}, expected one of 0, ..., {n - 1}")
+        return np.asarray(np.eye(n)[i])
+    return probability_vector(name, initial, tuple(range(n)), normalize=False)
 
 
 def save(state: State | CountState, path: str | os.PathLike[str]) -> None:
@@ -304,6 +377,7 @@ def _finished(run: Run, progress: bool | Report, began: float) -> Result:
 
     def read_off(status: Status | None = None) -> Result:
         seconds = time.perf_counter() - began
+        # In phases, the present one may be unfinished; the answer is then the one before it.
         if run.phases is None or isinstance(run.state, CountState):
             return finish(run.state, **states, status=status, seconds=seconds)
         state, earlier = run.phases.answer(run.state)
@@ -313,9 +387,9 @@ def _finished(run: Run, progress: bool | Report, began: float) -> Result:
         status = drive(run, report)
     except Exception as error:
         if run.has_answer:
-            partial = read_off()
-            error.partial = partial  # type: ignore[attr-defined]
-            error.add_note(f"the result of the {partial.n_steps:,} steps before is in this error's attribute 'partial'")
+            reached = read_off()
+            error.partial = reached  # type: ignore[attr-defined]
+            error.add_note(f"the result of the {reached.n_steps:,} steps before is in this error's attribute 'partial'")
         raise
     if not run.has_answer:
         raise _too_short()
@@ -337,6 +411,7 @@ def _check_target(checkpoint: str | os.PathLike[str] | None, resume: Any) -> Non
 
 def _children(rng: int | np.random.Generator | None) -> list[np.random.Generator]:
     """One independent generator for each chain."""
+    # One for each side: with a common one, a change of x would change the draws of y.
     generator = check_rng(rng)
     try:
         return generator.spawn(2)
@@ -354,6 +429,7 @@ def _checked_cost(cost: ArrayLike, x: Source, y: Source) -> Floats:
 
 def _start(name: str, source: Source, n: int) -> Origin:
     """The initial distribution over n states, by default the first state; and the transitions that can come."""
+    # A stream may know fewer states than the cost has; those it never names have no mass at the start.
     law = np.array([1.0]) if source.initial is None else source.initial
     if len(law) > n:
         raise ValueError(f"{name}: the initial distribution has {len(law)} states, but the cost has {n}")
@@ -361,6 +437,7 @@ def _start(name: str, source: Source, n: int) -> Origin:
 
 
 def _default_steps(cost: Floats, x: Source, y: Source, batch_size: int) -> int:
+    # Recorded samples are used once; replaying them again would count the same data twice.
     recorded = [n for n in (x.n_pairs, y.n_pairs) if n is not None]
     return max(1, min(recorded) // batch_size) if recorded else max(10_000, 200 * cost.size)
 
@@ -368,6 +445,7 @@ def _default_steps(cost: Floats, x: Source, y: Source, batch_size: int) -> int:
 def _occupancy(source: Source, discount: float) -> Floats | None:
     if source.chain is None:
         return None
+    # Dense, as the residuals are computed on whole tables.
     nu = source.chain.occupancy(discount)
     return nu if isinstance(nu, np.ndarray) else nu.toarray()
 

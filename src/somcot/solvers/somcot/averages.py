@@ -9,7 +9,7 @@ not converged.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,33 +20,18 @@ from somcot.couplings import Coupling, Residuals, flow_residual
 from somcot.plumbing.arrays import Floats, Ints, Places
 from somcot.plumbing.notes import Note, collected
 from somcot.problem import Problem
-from somcot.result import Bounds, Duals
-from somcot.solvers.somcot.state import State, span
-from somcot.solvers.somcot.updates import Sums, Transitions, lengths
+from somcot.result import Bounds, Duals, Status
+from somcot.solvers.somcot.state import CountState, State, span
+from somcot.solvers.somcot.updates import Row, Sums, Transitions, lengths
 
 if TYPE_CHECKING:
     from somcot.chains import MarkovChain
-    from somcot.derivatives import RowGradient
 
 __all__ = [
-    "Averages",
-    "CountedDistance",
-    "Fed",
-    "FittedPair",
-    "averages",
-    "compare",
-    "coupling",
-    "duals",
-    "fit",
-    "forecast",
-    "noted",
-    "notes",
-    "ordinary",
-    "residuals",
-    "snapshot",
-    "unit_distance",
-    "width",
-]
+    "ENDS", "TRACE", "Averages", "CountedDistance", "Fed", "FittedPair", "all_rows", "averages", "compare", "coupling",
+    "duals", "estimate", "fit", "forecast", "law_of", "message", "noted", "notes", "ordinary", "residuals",
+    "settle_trace", "snapshot", "trace_columns", "unit_distance", "value_spread", "violations", "width",
+]  # fmt: skip
 
 
 # --- From the sums of a SOMCOT run to averages, residuals and the distance.
@@ -128,6 +113,7 @@ def _mean(state: State, now: Sums, mark: Sums | None) -> Averages:
         left_out = isinstance(value, np.ndarray) and not value.size
         return value if mark is None or left_out else value - getattr(mark, name)
 
+    # Duals are averaged with the primal rates as weights: log mu holds those sums already.
     n, H, shape = part("k"), part("H"), state.x.lambda_.shape
     if not now.A.size:
         alpha_x, alpha_y, V = _NONE, _NONE, np.zeros(shape)
@@ -152,13 +138,19 @@ def _mean(state: State, now: Sums, mark: Sums | None) -> Averages:
 
 def residuals(state: State, mean: Averages, counts: tuple[Ints | None, Ints | None] = (None, None)) -> Residuals:
     """The paper's three violations, against the occupancies that are known or else those seen so far."""
+    # Known chains have an exact occupancy; of others only what was seen can be obeyed.
+    seen = [now if then is None else then for now, then in zip((state.counts_x, state.counts_y), counts, strict=True)]
+    nu_x = _occupancy(state, state.known[0], seen[0], state.initial_x)
+    nu_y = _occupancy(state, state.known[1], seen[1], state.initial_y)
+    return violations(state, mean, nu_x, nu_y)
+
+
+def violations(state: State, mean: Averages, nu_x: Floats, nu_y: Floats) -> Residuals:
+    """The same against occupancies of all transitions, those of the extra start state included."""
     discount = state.settings.discount
     start = state.pairs.start.reshape(mean.state_law.shape) / (1 - discount)
     n_y = mean.state_law.shape[1]
     rows = np.arange(state.n_rows)
-    seen = [now if then is None else then for now, then in zip((state.counts_x, state.counts_y), counts, strict=True)]
-    nu_x = _occupancy(state, state.known[0], seen[0], state.initial_x)
-    nu_y = _occupancy(state, state.known[1], seen[1], state.initial_y)
     return Residuals(
         flow_residual(mean.state_law, mean.next_law, start, discount),
         _causal(mean.marginal_x, state.x.offset, state.edges_x, rows // n_y, nu_x, mean.encoder.ravel()),
@@ -209,6 +201,7 @@ def ordinary(state: State, law: Floats) -> Floats:
 def unit_distance(state: State, state_law: Floats) -> float:
     """<law, c>, computed so that shifting or scaling the cost shifts or scales it, and within its range."""
     law = ordinary(state, state_law)
+    # Clipped, because sums of a law round to 1 + 1e-16, and a distance above max c would look wrong.
     low, high, scale = float(state.cost.min()), float(state.cost.max()), span(state.cost)
     return min(max(low + scale * float((law * ((state.cost - low) / scale)).sum()), low), high)
 
@@ -217,6 +210,7 @@ def initial_distribution(state: State, mean: Averages) -> Floats:
     """Law of the first pair of states: the product, or with two random starts the cheapest coupling for V."""
     product = np.outer(state.initial_x, state.initial_y)
     rows, columns = np.flatnonzero(state.initial_x), np.flatnonzero(state.initial_y)
+    # One certain start leaves only the product; a large linear program is not worth a field that few read.
     if not state.extra or len(rows) * len(columns) > TRANSPORT_LIMIT:
         return product
     from scipy.optimize import linprog
@@ -263,6 +257,52 @@ def _spread(values: Floats, offset: Places, edges: Transitions, rows: Ints, own:
     return np.where(slot >= 0, values[place], 0.0)
 
 
+# --- The trace, from the sums that the kernels left on the way.
+
+TRACE = ("step", "distance", "recent", "flow", "causal_x", "causal_y")
+
+
+def trace_columns(rows: list[tuple[float, ...]]) -> dict[str, Floats]:
+    """The rows of a trace by name."""
+    return dict(zip(TRACE, np.array(rows).reshape(-1, len(TRACE)).T, strict=True))
+
+
+def settle_trace(state: State | CountState) -> None:
+    """Work out the rows of the trace that are there as sums only; those of a run that counts may wait."""
+    if isinstance(state, State) and state.pending:
+        state.trace = [*state.trace, *rows_of(state, state.pending, state.last)]
+        state.last = noted(state, state.pending[-1].now).state_law
+        state.pending = []
+
+
+def rows_of(state: State, pending: Sequence[Row], last: Floats | None) -> list[tuple[float, ...]]:
+    """Rows of the trace from their sums; of the state only what never changes is read."""
+    rows = []
+    for row in pending:
+        now = noted(state, row.now)
+        mean = averages(state, now, row.mark)
+        recent = now.state_law if last is None else now.state_law - last
+        laws = (mean.state_law, recent.reshape(mean.state_law.shape))
+        values = (unit_distance(state, law) for law in laws)
+        rows.append((float(now.k), *values, *residuals(state, mean, (row.counts_x, row.counts_y))))
+        last = now.state_law
+    return rows
+
+
+def all_rows(
+    state: State, before: tuple[tuple[float, ...], ...], rows: tuple[tuple[float, ...], ...],
+    pending: tuple[Row, ...], last: Floats | None, shift: int,
+) -> dict[str, Floats]:  # fmt: skip
+    """The whole trace, when it is first read."""
+    own = [*rows, *rows_of(state, pending, last)]
+    return trace_columns([*before, *((shift + row[0], *row[1:]) for row in own)])
+
+
+def estimate(state: State) -> float:
+    """The distance as it stands."""
+    return unit_distance(state, averages(state).state_law)
+
+
 # --- The chains most likely to have sent the transitions, and their exact distance, which every run is compared with.
 
 MOST_SECONDS = 2.0  # of forecast work
@@ -279,7 +319,6 @@ class Fed(NamedTuple):
     initial_y: Floats
     counts_x: NDArray[Any]
     counts_y: NDArray[Any]
-    n_effective: float | None = None
 
 
 class FittedPair(NamedTuple):
@@ -291,14 +330,13 @@ class FittedPair(NamedTuple):
 
 
 class CountedDistance(NamedTuple):
-    """The fitted chains' distance with its bracket and standard error, and what is to be said about it.
+    """The fitted chains' distance with its bracket, and what is to be said about it.
 
     `distance` is None, and the bounds are the range of the cost, when the work would have taken too long.
     """
 
     distance: float | None
     bounds: Bounds
-    standard_error: float
     remarks: tuple[Note, ...] = ()
 
     def is_off(self, distance: float, scale: float, tolerance: float = OFF) -> bool:
@@ -319,10 +357,38 @@ def fit(fed: Fed) -> FittedPair:
     """Fit both chains to the counts; if a fit fails, its rows are normalised counts, with a note."""
     from somcot.recorded.flow import flow_mle  # loaded when it is needed
 
+    # A fit that fails is no reason to stop: its fallback is what one would have taken without a fit.
     with collected() as failed:
         x = flow_mle(fed.counts_x, fed.initial_x, fed.discount).chain
         y = flow_mle(fed.counts_y, fed.initial_y, fed.discount).chain
     return FittedPair(x, y, tuple(failed))
+
+
+def law_of(chain: MarkovChain, discount: float, extra: bool) -> tuple[Floats, Floats]:
+    """Kernel and occupancy of states, with an extra state in front of a random start where there is one."""
+    # Solvers of linear systems may return -1e-18 where nothing is visited.
+    P, visits = _dense(chain), np.maximum(chain.state_occupancy(discount), 0.0)
+    if not extra:
+        return P, visits / visits.sum()
+    n = len(P)
+    larger = np.zeros((n + 1, n + 1))
+    larger[:n, :n], larger[n, :n] = P, chain.initial
+    return larger, np.append(discount * visits / visits.sum(), 1.0 - discount)
+
+
+def value_spread(fed: Fed, fitted: FittedPair) -> float:
+    """Standard deviation, under nu_X x nu_Y, of the value V = c + g P V Q' of the independent coupling."""
+    V = (fed.cost - fed.cost.min()) / span(fed.cost)
+    A, B, h = _dense(fitted.x), _dense(fitted.y).T, fed.discount
+    weight = np.outer(*(np.maximum(chain.state_occupancy(fed.discount), 0.0) for chain in fitted[:2]))
+    for _ in range(math.ceil(math.log2(12.0 / (1.0 - fed.discount)))):  # each round doubles the horizon
+        V, A, B, h = V + h * (A @ V @ B), A @ A, B @ B, h * h
+    return float(np.sqrt((weight * (V - (weight * V).sum()) ** 2).sum()))
+
+
+def _dense(chain: MarkovChain) -> Floats:
+    P = chain.transition
+    return P if isinstance(P, np.ndarray) else np.asarray(P.toarray())
 
 
 def forecast(counts_x: NDArray[Any], counts_y: NDArray[Any]) -> float:
@@ -331,49 +397,21 @@ def forecast(counts_x: NDArray[Any], counts_y: NDArray[Any]) -> float:
     sizes = [(int(np.count_nonzero(c.sum(axis=0) + c.sum(axis=1))), int(np.count_nonzero(c))) for c in sides]
     fitting = sum(NEWTON_STEPS * n**3 / 3 / FLOPS for n, _ in sizes)
     k, m = (entries / max(1, n) for n, entries in sizes)
-    per_pair = 2e-6 + 0.3e-6 * (k + m) + 0.02e-6 * k * m
+    per_pair = 0.4e-6 + 0.06e-6 * (k + m) + 0.004e-6 * k * m  # two to three times what dense and sparse chains took
     return fitting + SWEEPS * sizes[0][0] * sizes[1][0] * per_pair
 
 
-def compare(fed: Fed, fitted: FittedPair | None = None) -> CountedDistance:
-    """The exact distance of the fitted chains, where that is affordable."""
+def compare(fed: Fed, fitted: FittedPair | None = None, worth: float = 0.0) -> CountedDistance:
+    """The exact distance of the fitted chains, where that is affordable: 2 seconds, or as many as it is `worth`."""
     seconds = forecast(fed.counts_x, fed.counts_y)
-    if seconds > MOST_SECONDS:
+    if seconds > max(MOST_SECONDS, worth):
         note = Note("counted-not-solved", seconds=seconds)
-        return CountedDistance(None, Bounds(float(fed.cost.min()), float(fed.cost.max())), math.inf, (note,))
+        return CountedDistance(None, Bounds(float(fed.cost.min()), float(fed.cost.max())), (note,))
     from somcot.solvers.exact import solve as solve_exactly
 
     x, y, remarks = fitted or fit(fed)
     answer = solve_exactly(Problem(x, y, fed.cost, fed.discount))
-    error = math.inf
-    if answer.gradient is not None:
-        sides = ((answer.gradient.x, x, fed.counts_x), (answer.gradient.y, y, fed.counts_y))
-        sizes = [fed.n_effective or float(counts.sum()) for _, _, counts in sides]
-        parts = (_variance(side[0], side[1], fed.discount, n) for side, n in zip(sides, sizes, strict=True))
-        error = math.sqrt(sum(parts))
-    return CountedDistance(answer.distance, answer.bounds, error, remarks)
-
-
-def _variance(slope: RowGradient, chain: MarkovChain, discount: float, n: float) -> float:
-    """Of the distance to first order in one chain's kernel, fitted to n samples of its occupancy.
-
-    In terms of the occupancy nu the slope is h(x, x') = slope(x, x') / nu(x). Fits obey the flow constraints, which
-    take the part of h away that is u(x) - discount u(x') for some u: what is left is a weighted least-squares problem.
-    """
-    rows_ = np.repeat(np.arange(chain.n_states), np.diff(slope.indptr))
-    table = chain.occupancy(discount)
-    nu = np.asarray(table[rows_, slope.indices]).ravel()
-    visits = np.asarray(table.sum(axis=1)).ravel()
-    kept = nu > 0
-    rows_, columns, weight = rows_[kept], slope.indices[kept], np.sqrt(nu[kept])
-    h = slope.values[kept] / visits[rows_]
-    design = np.zeros((len(h), chain.n_states))
-    np.add.at(design, (np.arange(len(h)), rows_), weight)
-    np.add.at(design, (np.arange(len(h)), columns), -discount * weight)
-    left = weight * h
-    left = left - design @ np.linalg.lstsq(design, left)[0]
-    with np.errstate(over="ignore"):  # costs of 1e200 have no variance that a float could hold
-        return float(left @ left) / n
+    return CountedDistance(answer.distance, answer.bounds, remarks)
 
 
 # --- What a SOMCOT run looks like, in words: the appendix's advice on step sizes, and what the data lack.
@@ -381,6 +419,27 @@ def _variance(slope: RowGradient, chain: MarkovChain, discount: float, n: float)
 NEAR_ZERO = 0.05  # of the cost's range
 VIOLATED = 0.3  # sum of the three l1 residuals; 6 is the most there can be
 STEPS_PER_PAIR = 200
+
+
+ENDS = {
+    Status.EXHAUSTED: "a stream ended",
+    Status.INTERRUPTED: "interrupted",
+    Status.FINISHED: "all planned steps done",
+    Status.CONVERGED: "all planned steps done",
+}
+
+
+def message(state: State, status: Status, n: int, violation: float, all_steps: int | None) -> str:
+    """How a run of Algorithm 2 ended; `all_steps` is given for a run in phases."""
+    which = "all" if n == state.k else f"the last {n:,}"
+    ends = ENDS if all_steps is None else ENDS | {Status.FINISHED: "time is up"}
+    if all_steps is None:
+        work = f"{state.k:,} of {state.settings.n_steps:,} steps"
+    else:
+        whole = "the last finished phase" if state.k == state.settings.n_steps else "the first phase, cut short,"
+        work = f"{all_steps:,} steps; the answer is that of {whole} of {state.k:,}"
+    violated = f"averages over {which} iterates violate the constraints by {violation:.2g} in total"
+    return f"{ends[status]} after {work}; {violated}"
 
 
 def notes(
@@ -433,8 +492,6 @@ def _relative(dual: float, usual: float) -> str:
 
 def _rising(state: State, scale: float) -> bool:
     """Whether the estimates of the last three quarters of the run rise steadily."""
-    from somcot.solvers.somcot.fold import settle_trace  # which calls this module
-
     settle_trace(state)
     recent = np.array([row[2] for row in state.trace])
     if len(recent) < 8:

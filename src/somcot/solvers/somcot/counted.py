@@ -19,17 +19,19 @@ chains instead; a run that is off goes on by itself, and one that stays off says
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from somcot.compile.jit import kernel, part
-from somcot.compile.simd_math import log
-from somcot.plumbing.arrays import Floats, Ints
-from somcot.result import Bounds
+from somcot.compile.simd_math import exp_all, log
+from somcot.plumbing.arrays import Floats, Ints, Places
+from somcot.plumbing.notes import Note
 from somcot.solvers.somcot.averages import (
     Averages,
     CountedDistance,
@@ -37,10 +39,24 @@ from somcot.solvers.somcot.averages import (
     FittedPair,
     compare,
     fit,
+    law_of,
     residuals,
     unit_distance,
+    value_spread,
+    violations,
 )  # fmt: skip
-from somcot.solvers.somcot.state import CountSettings, CountState, RunSettings, Snapshot, State, build, period_of, span
+from somcot.solvers.somcot.state import (
+    CountSettings,
+    CountState,
+    RunSettings,
+    Snapshot,
+    State,
+    Support,
+    add_counts,
+    build,
+    period_of,
+    span,
+)  # fmt: skip
 from somcot.solvers.somcot.sweeps import (
     DenseWorkspace,
     ObservedWorkspace,
@@ -53,11 +69,8 @@ from somcot.solvers.somcot.sweeps import (
     sweep_products,
     sweep_rows,
 )  # fmt: skip
-from somcot.solvers.somcot.updates import HEAVY, PairSide, PairState, Transitions, mostly, normalise
+from somcot.solvers.somcot.updates import HEAVY, PairSide, PairState, Transitions, lengths, mostly
 from somcot.steps import Steps
-
-if TYPE_CHECKING:
-    from somcot.chains import MarkovChain
 
 __all__ = ["Solution", "count", "n_iterations", "row", "rows", "settle", "solve"]
 
@@ -72,19 +85,19 @@ class CountedRates(NamedTuple):
     eta_lambda: float
     b: float
     b_V: float
-    floor: float
+    floor: float  # of the divisors; entries without occupancy or mass would move without bound
     discount: float
     radius_alpha: float
     radius_v: float
 
 
 class CountedLaw(NamedTuple):
-    """One fitted chain: transitions of state s are at ``first[s]:first[s + 1]``."""
+    """One fitted chain, spread out over the pairs of states: flat arrays are laid out as `PairSide.alpha`."""
 
-    first: Ints
-    nu: Floats  # occupancy of each transition
-    kernel: Floats  # its probability
+    nu: Floats  # flat: occupancy of the entry's transition
+    kernel: Floats  # flat: its probability
     visits: Floats  # occupancy of each state
+    ahead: Floats  # flat, scratch: extrapolated duals
 
 
 class Means(NamedTuple):
@@ -102,34 +115,68 @@ def _move_side(
     side: PairSide, law: CountedLaw, pairs: PairState, rates: CountedRates, own: int, other: int, scale: float,
     averaged: bool, marginal_sum: Floats, alpha_sum: Floats,
 ) -> None:  # fmt: skip
-    """Duals of one causality constraint, then with their extrapolations log mu's factor and log lambda."""
+    """Duals of one causality constraint, then with their extrapolations log mu's factor and log lambda.
+
+    Rows have few entries: loops over all of them at once become vector instructions, as long as each touches so few
+    arrays that the compiler can check that they do not overlap.
+    """
     offset, alpha, log_, mass, lambda_ = side.offset, side.alpha, side.log, side.mass, side.lambda_
-    eta, b, floor, R = rates.eta, rates.b, rates.floor, rates.radius_alpha
+    eta, b, floor, R, nu, ahead = rates.eta, rates.b, rates.floor, rates.radius_alpha, law.nu, law.ahead
     n_own, n_other = lambda_.shape
     for s in range(n_own):
-        first = law.first[s]
-        degree = law.first[s + 1] - first
         for j in range(n_other):
-            r = own * s + other * j
-            place, share, gradient, top = offset[r], lambda_[s, j], 0.0, -np.inf
-            if averaged:
-                for i in range(degree):
-                    marginal_sum[place + np.uint64(i)] += scale * mass[place + np.uint64(i)]
-                    alpha_sum[place + np.uint64(i)] += alpha[place + np.uint64(i)]
-            for i in range(degree):
-                e = place + np.uint64(i)
-                m, nu, old = scale * mass[e], law.nu[first + i], alpha[e]
-                new = old - b * (m - nu * share) / (max(nu, m) + floor)
-                new = min(max(new, -R), R)
-                ahead = 2.0 * new - old
-                alpha[e] = new
-                log_[e] += eta * ahead
-                gradient += law.kernel[first + i] * ahead
-                top = max(top, ahead)
+            r, share = own * s + other * j, lambda_[s, j]
+            for e in range(offset[r], offset[r + 1]):
+                ahead[e] = share
+    if averaged:
+        for e in range(alpha.shape[0]):
+            marginal_sum[e] += scale * mass[e]
+        for e in range(alpha.shape[0]):
+            alpha_sum[e] += alpha[e]
+    for e in range(alpha.shape[0]):
+        m = scale * mass[e]
+        new = alpha[e] - b * (m - nu[e] * ahead[e]) / (max(nu[e], m) + floor)
+        ahead[e] = min(max(new, -R), R)
+    for e in range(alpha.shape[0]):
+        new = ahead[e]
+        ahead[e] = 2.0 * new - alpha[e]
+        log_[e] += eta * (2.0 * new - alpha[e])
+        alpha[e] = new
+    for s in range(n_own):
+        for j in range(n_other):
+            r, gradient, top = own * s + other * j, 0.0, -np.inf
+            for e in range(offset[r], offset[r + 1]):
+                gradient += law.kernel[e] * ahead[e]
+                top = max(top, ahead[e])
             side.log_lambda[s, j] -= rates.eta_lambda * gradient
-            if degree > 0:
+            if offset[r + 1] > offset[r]:
                 pairs.bound[r] += eta * top
-        normalise(side.log_lambda[s], lambda_[s], side.lambda_sum[s], 1 if averaged else 0)
+    _normalise_rows(side.log_lambda, lambda_, side.lambda_sum, averaged)
+
+
+@part
+def _normalise_rows(log_lambda: Floats, lambda_: Floats, lambda_sum: Floats, averaged: bool) -> None:
+    """Add lambda to its sum, then make the rows of the new one sum to 1, with the exponentials of all in one vector."""
+    n_own, n_other = lambda_.shape
+    if averaged:
+        for s in range(n_own):
+            for j in range(n_other):
+                lambda_sum[s, j] += lambda_[s, j]
+    for s in range(n_own):
+        highest = -np.inf
+        for j in range(n_other):
+            highest = max(highest, log_lambda[s, j])
+        for j in range(n_other):
+            log_lambda[s, j] -= highest  # a constant of the row means nothing; this one keeps the numbers small
+            lambda_[s, j] = log_lambda[s, j]
+    exp_all(lambda_.reshape(-1))
+    for s in range(n_own):
+        total = 0.0
+        for j in range(n_other):
+            total += lambda_[s, j]
+        scale = 1.0 / total
+        for j in range(n_other):
+            lambda_[s, j] *= scale
 
 
 @part
@@ -138,20 +185,24 @@ def _move_pairs(
 ) -> None:
     """V, and with its extrapolation the factor W."""
     V, W, p, q, gamma, R = pairs.V, pairs.W, pairs.p, pairs.q, rates.discount, rates.radius_v
-    n_y, lowest = y.visits.shape[0], np.inf
+    n_y, lowest, ahead = y.visits.shape[0], np.inf, pairs.height
+    if averaged:
+        for r in range(V.shape[0]):
+            pairs.p_sum[r] += scale * p[r]
+            pairs.q_sum[r] += scale * q[r]
+            V_sum[r] += V[r]
+    for i in range(x.visits.shape[0]):
+        for j in range(n_y):
+            r = i * n_y + j
+            now, following = scale * p[r], scale * q[r]
+            visits = max(min(x.visits[i], y.visits[j]), max(now, gamma * following))
+            ahead[r] = V[r] - rates.b_V * (now - pairs.start[r] - gamma * following) / (visits + rates.floor)
     for r in range(V.shape[0]):
-        now, following, old = scale * p[r], scale * q[r], V[r]
-        if averaged:
-            pairs.p_sum[r] += now
-            pairs.q_sum[r] += following
-            V_sum[r] += old
-        visits = max(min(x.visits[r // n_y], y.visits[r % n_y]), max(now, gamma * following))
-        new = old - rates.b_V * (now - pairs.start[r] - gamma * following) / (visits + rates.floor)
-        new = min(max(new, -R), R)
-        ahead = 2.0 * new - old
+        new = min(max(ahead[r], -R), R)
+        step = 2.0 * new - V[r]
         V[r] = new
-        W[r] -= rates.eta * gamma * ahead
-        lowest = min(lowest, ahead)
+        W[r] -= rates.eta * gamma * step
+        lowest = min(lowest, step)
     pairs.drift[0] -= rates.eta * gamma * lowest
 
 
@@ -165,6 +216,7 @@ def _move(
     _move_side(x, law_x, pairs, rates, n_y, 1, scale, averaged, means.marginal_x, means.alpha_x)
     _move_side(y, law_y, pairs, rates, 1, n_y, scale, averaged, means.marginal_y, means.alpha_y)
     _move_pairs(pairs, law_x, law_y, rates, scale, averaged, means.V)
+    # Rows as Algorithm 2 leaves them behind, so that its sweeps can be used: H for the cost's share of log mu, and
     pairs.H[0] += rates.eta
     pairs.H_at[:] = pairs.H[0]  # every row moves in every iteration: none is put off
     if pairs.p[pairs.heavy[0]] * scale < HEAVY:
@@ -179,6 +231,7 @@ def iterate_observed(
 ) -> None:  # fmt: skip
     """So many iterations that are not averaged, and so many that are; mu on pairs of transitions that occur."""
     for k in range(n_silent + n_averaged):
+        # Rows that are skipped keep no mass of the iteration before: here, other than in Algorithm 2, all duals move.
         ref = reference(x, y, pairs, rates, work)
         everything = pairs.crowded[0] == 1
         sweep, n_active, over = 0, 0, ref
@@ -231,7 +284,7 @@ def count(state: CountState, x: tuple[Ints, Ints], y: tuple[Ints, Ints]) -> Coun
         part_ = slice(done, done + n)
         _add(state, state.counts_x, x[0][part_], x[1][part_])
         _add(state, state.counts_y, y[0][part_], y[1][part_])
-        before, state.solution = state.next_row(), None
+        before, state.solution = state.next_row(), None  # an answer belongs to its counts
         state.k += n // b
         done += n
         if state.k == before:
@@ -242,17 +295,15 @@ def count(state: CountState, x: tuple[Ints, Ints], y: tuple[Ints, Ints]) -> Coun
 
 
 def _add(state: CountState, table: NDArray[Any], now: Ints, following: Ints) -> None:
-    h, n = state.settings.half_life, len(table)
+    h = state.settings.half_life
     if h is None:
-        if n * n <= 4096:  # small tables are added whole, which takes a third of the time
-            table += np.bincount(now * n + following, minlength=n * n).reshape(n, n)
-        else:
-            np.add.at(table, (now, following), 1)
+        add_counts(table, now, following)
         return
     period, done = period_of(h), 0
     while done < len(now):
         place = (state.n_transitions + done) % period
         stop = min(len(now), done + period - place)
+        # Growing weights of the new instead of shrinking ones of all the old: one pass, whatever the batch.
         weights = 2.0 ** ((place + 1.0 + np.arange(stop - done)) / h)
         np.add.at(table, (now[done:stop], following[done:stop]), weights)
         done = stop
@@ -262,10 +313,14 @@ def _add(state: CountState, table: NDArray[Any], now: Ints, following: Ints) -> 
 
 # --- From counts to an answer.
 
-CONTINUE = 0.005  # of the cost's range: a run that is further off goes on
+FIRST_ROUND = 16  # the first round takes this part of the planned iterations; each further one doubles them
+AGREES = 0.001  # of the cost's range: a round this close to the exact distance is the last (see `agreement`),
+FEASIBLE = 0.02  # if its averages violate the constraints by no more than this in total (6 is the most)
+CONTINUE = 0.005  # of the cost's range: once the planned iterations are done, a run that is further off goes on
 MOST_DOUBLINGS = 8
-MOST_WORK = 2e9  # iterations times pairs of transitions that going on may take: half a minute or so
-SLICE = 2_000_000  # the same for one call of compiled code, so that Ctrl-C is obeyed soon
+MOST_SECONDS = 30.0  # of forecast work: no round begins that would end later, and a long first one is cut
+LEAST_ITERATIONS = 50  # of the first round, however long they take
+SLICE_SECONDS = 0.01  # of forecast work in one call of compiled code, so that Ctrl-C is obeyed soon
 FULL_SHARE, FULL_SIZE = 0.3, 100  # from this share of all quadruples and this many pairs on, products are faster
 MASKED = -1e12  # log mu of what was never seen, in products: 0 whatever the duals do
 
@@ -284,53 +339,67 @@ def n_iterations(n_transitions: float) -> int:
     return int(min(max(30.0 * math.sqrt(n_transitions), 3000.0), 10_000.0))
 
 
+def agreement(n_transitions: float) -> float:
+    """How close to the exact distance a round has to come, in shares of the cost's range.
+
+    From 10,000 transitions on it falls as their sampling error does, so that iterating adds little to that error.
+    """
+    return AGREES * math.sqrt(min(1.0, 1e4 / max(n_transitions, 1.0)))
+
+
 def forecast_solve(state: CountState) -> float:
     """Seconds that an answer takes, roughly; sizes alone decide, no clock."""
-    entries = float(np.count_nonzero(state.counts_x)) * float(np.count_nonzero(state.counts_y))
-    return n_iterations(state.n_effective) * (5e-6 + 2e-8 * entries)
+    edges = [int(np.count_nonzero(table)) for table in (state.counts_x, state.counts_y)]
+    n_x, n_y = state.cost.shape
+    whole = n_iterations(state.n_eff) * min(_seconds(n_x, n_y, edges), _seconds_of_products(n_x, n_y))
+    return min(whole, 2 * MOST_SECONDS)
 
 
-def compile_kernel(settings: CountSettings) -> None:
+def _seconds(n_x: int, n_y: int, edges: Sequence[int]) -> float:
+    """Seconds of one iteration on pairs of transitions that occur: exponentials, and moves of the duals."""
+    return 1e-6 + 2e-9 * edges[0] * edges[1] + 3e-9 * (edges[0] * n_y + n_x * edges[1])
+
+
+def _seconds_of_products(n_x: int, n_y: int) -> float:
+    """Seconds of one iteration in matrix products."""
+    return 1e-6 + 4e-9 * n_x * n_y * (n_x + n_y) + 1e-10 * (n_x * n_y) ** 2
+
+
+@functools.cache
+def compile_kernel(support: Support) -> None:
     """Have the kernel compiled, on a problem of one state."""
-    one = np.ones((1, 1))
+    one, settings = np.ones((1, 1)), CountSettings(0.5, 1, support=support)
     tiny = CountState.empty(settings, np.zeros((1, 1)), one[0], one[0])
-    chain = fit(Fed(tiny.cost, settings.discount, one[0], one[0], one, one))
-    _Iteration(tiny, Fed(tiny.cost, settings.discount, one[0], one[0], one, one), chain, 1.0).run(1, 1.0)
+    fed = Fed(tiny.cost, settings.discount, one[0], one[0], one, one)
+    _Iteration(tiny, fed, fit(fed), 1.0).run(1, 1.0)
 
 
-def solve(state: CountState, *, check: bool = True) -> Solution:
-    """Solve for the counts as they are; with `check`, go on until the answer is that of the fitted chains."""
-    if state.solution is None or (check and state.solution.counted.distance is None):
-        state.solution = _solve(state, *state.counts(), state.n_effective, check=check)
+def solve(state: CountState) -> Solution:
+    """Solve for the counts as they are, once."""
+    if state.solution is None:
+        state.solution = _solve(state, *state.counts(), state.n_eff)
     return state.solution
 
 
-def _solve(state: CountState, counts_x: NDArray[Any], counts_y: NDArray[Any], n: float, *, check: bool) -> Solution:
-    settings = state.settings
-    fed = Fed(state.cost, settings.discount, state.initial_x, state.initial_y, counts_x, counts_y, n)
-    fitted = fit(fed)
-    scale, planned = span(state.cost), n_iterations(n)
+def _solve(state: CountState, counts_x: NDArray[Any], counts_y: NDArray[Any], n: float) -> Solution:
+    """Iterate until the answer is that of the fitted chains; a run that stays off tries once more with b / 4."""
+    fed = Fed(state.cost, state.settings.discount, state.initial_x, state.initial_y, counts_x, counts_y)
+    # Every solve starts cold: iterates warmed on early counts keep their errors in log mu (ten times as far off).
+    fitted, planned = fit(fed), n_iterations(n)
     first = _Iteration(state, fed, fitted, 1.0)
-    first.run(planned, settings.average)
-    none = CountedDistance(None, Bounds(float(state.cost.min()), float(state.cost.max())), math.inf)
-    counted = compare(fed, fitted) if check else none
+    # A comparison that saves iterations is worth a part of their time.
+    exact = compare(fed, fitted, 0.25 * min(planned * first.seconds, MOST_SECONDS))
+    first.run_rounds(planned, exact, agreement(n))
     best = first
-    for attempt in (first, None):
-        run = attempt
-        if run is None:
-            run = _Iteration(state, fed, fitted, 0.25)
-            run.run(planned, settings.average)
-        for _ in range(MOST_DOUBLINGS):
-            if not counted.is_off(run.distance, scale, CONTINUE) or 2 * run.work > MOST_WORK:
-                break
-            run.go_on()
-        if counted.distance is not None and abs(run.distance - counted.distance) < abs(
-            best.distance - counted.distance
-        ):
-            best = run
-        if not counted.is_off(best.distance, scale, CONTINUE):
-            break
-    return Solution(best.state, best.mean, best.done, counted)
+    # Slow runs are those whose duals have little way to go at large b; for these a quarter is usually nearer.
+    if exact.is_off(first.distance, span(state.cost), CONTINUE):
+        slower = _Iteration(state, fed, fitted, 0.25)
+        slower.run_rounds(planned, exact, agreement(n))
+        best = min(first, slower, key=lambda run: abs(run.distance - (exact.distance or 0.0)))
+    if exact.distance is None and best.done < planned:
+        cut = Note("iterations-cut", done=best.done, planned=planned, seconds=planned * best.seconds)
+        exact = exact._replace(remarks=(cut, *exact.remarks))
+    return Solution(best.state, best.mean, best.done, exact)
 
 
 class _Iteration:
@@ -339,18 +408,18 @@ class _Iteration:
     def __init__(self, state: CountState, fed: Fed, fitted: FittedPair, factor: float) -> None:
         settings, gamma = state.settings, state.settings.discount
         extra = all(np.count_nonzero(law) > 1 for law in (state.initial_x, state.initial_y))
-        sides = [_law(chain, gamma, extra) for chain in (fitted.x, fitted.y)]
+        sides = [law_of(chain, gamma, extra) for chain in (fitted.x, fitted.y)]
+        # A state that is never visited has a row in the fit, but no occupancy: mu could hide mass there.
         masks = [(P > 0) & (visits > 0)[:, None] for P, visits in sides]
-        self.entries = float(masks[0].sum()) * float(masks[1].sum())
-        n_pairs = float(masks[0].shape[0] * masks[1].shape[0])
-        self.products = settings.support == "full" or (n_pairs >= FULL_SIZE and self.entries > FULL_SHARE * n_pairs**2)
-        self.entries = min(self.entries, n_pairs**1.5) if self.products else self.entries
+        self.occupancies = [visits[:, None] * P for P, visits in sides]
+        n_x, n_y = (len(mask) for mask in masks)
+        used, n_pairs = [int(mask.sum()) for mask in masks], n_x * n_y
+        common = n_pairs >= FULL_SIZE and used[0] * used[1] > FULL_SHARE * n_pairs**2
+        self.products = settings.support == "full" or common
+        self.seconds = _seconds_of_products(n_x, n_y) if self.products else _seconds(n_x, n_y, used)
         edges = [Transitions.full(len(m)) if self.products else Transitions.from_mask(m) for m in masks]
-        self.laws = [
-            CountedLaw(e.first, (visits[:, None] * P)[e.source, e.target], P[e.source, e.target], visits)
-            for e, (P, visits) in zip(edges, sides, strict=True)
-        ]
-        b = 2.0 * factor * min(max(_spread(fed, fitted), 1e-3), 1.0 / math.sqrt(1.0 - gamma))
+        # Bottlenecks and absorbing ends have sigma far above the way that duals go, hence the cap.
+        b = 2.0 * factor * min(max(value_spread(fed, fitted), 1e-3), 1.0 / math.sqrt(1.0 - gamma))
         rest, eta = 1.0 - gamma, 1.0 / (8.0 * b)
         self.rates = CountedRates(eta, 4 * eta, b, 2 * b, 0.1 / n_pairs, gamma, 60.0 / rest, 20.0 / rest)
         unit = span(state.cost)
@@ -361,9 +430,14 @@ class _Iteration:
         )  # fmt: skip
         self.state = build(plan, state.cost, state.initial_x, state.initial_y, edges[0], edges[1])
         self.state.known, self.state.counts_x, self.state.counts_y = state.known, fed.counts_x, fed.counts_y
+        rows, flat = np.divmod(np.arange(n_pairs), n_y), (self.state.x, self.state.y)
+        self.laws = [
+            _on_pairs(side.offset, own, e, nu, law)
+            for side, own, e, nu, law in zip(flat, rows, edges, self.occupancies, sides, strict=True)
+        ]
         self._prepare(masks, full=settings.support == "full")
-        flat = len(self.state.x.alpha), len(self.state.y.alpha)
-        self.means = Means(*(np.zeros(n) for n in (*flat, *flat, self.state.n_rows)))
+        sizes = [len(side.alpha) for side in flat]
+        self.means = Means(*(np.zeros(n) for n in (*sizes, *sizes, self.state.n_rows)))
         self.done = self.n_averaged = 0
 
     def _prepare(self, masks: list[NDArray[np.bool_]], *, full: bool) -> None:
@@ -374,11 +448,6 @@ class _Iteration:
         if self.products and not full:
             x.log[:] = np.where(np.repeat(masks[0], m_y, axis=0), 0.0, MASKED).ravel()
             y.log[:] = np.where(np.tile(masks[1], (m_x, 1)), 0.0, MASKED).ravel()
-
-    @property
-    def work(self) -> float:
-        """Iterations times pairs of transitions so far."""
-        return self.done * self.entries
 
     @property
     def mean(self) -> Averages:
@@ -394,29 +463,51 @@ class _Iteration:
         """<mean of mu, c>."""
         return unit_distance(self.state, self.mean.state_law)
 
+    @property
+    def violation(self) -> float:
+        """By how much the averages violate the constraints of the fitted chains, in total."""
+        return sum(violations(self.state, self.mean, *self.occupancies))
+
+    def run_rounds(self, planned: int, exact: CountedDistance, close: float) -> None:
+        """Iterate in rounds, each twice as long as all before, until the averages are those of a solution.
+
+        Before the planned number is reached, that is: the distance agrees closely with the exact one, and the
+        constraints hold. From there on, a distance that agrees roughly will do. Without an exact distance the planned
+        iterations are run, as many as time allows.
+        """
+        share = self.state.settings.average
+        # A share above a half reaches back into earlier rounds, whose sums are gone: such runs begin with all of it.
+        rounds = FIRST_ROUND if share <= 0.5 and exact.distance is not None else 1
+        allowed = max(LEAST_ITERATIONS, int(MOST_SECONDS / self.seconds))
+        first = -(-planned // rounds)
+        planned = first * rounds  # rounded up, so that the rounds meet it
+        self.run(min(first, allowed), share)
+        while not self._is_done(planned, exact, close) and 2 * self.done <= min(allowed, planned << MOST_DOUBLINGS):
+            self.go_on()
+
+    def _is_done(self, planned: int, exact: CountedDistance, close: float) -> bool:
+        unit, late = span(self.state.cost), self.done >= planned
+        if exact.is_off(self.distance, unit, CONTINUE if late else close):
+            return False
+        # A distance may pass the exact one by chance while the coupling is still far from one.
+        return late or self.violation <= FEASIBLE
+
     def run(self, n: int, share: float) -> None:
         """Take n iterations from the cold start and average their last share."""
         averaged = max(1, math.ceil(share * n))
         self._iterate(n - averaged, averaged)
 
-    def go_on_until(self, counted: CountedDistance, scale: float) -> None:
-        """Double the iterations until they agree with the exact distance, a few times at most."""
-        for _ in range(MOST_DOUBLINGS):
-            if not counted.is_off(self.distance, scale, CONTINUE) or 2 * self.work > MOST_WORK:
-                return
-            self.go_on()
-
     def go_on(self) -> None:
-        """Take as many iterations again as were taken so far, and average those."""
-        s = self.state
+        """Take as many iterations again as were taken so far, and average the last share of all, a half at most."""
+        s, averaged = self.state, max(1, math.ceil(min(self.state.settings.average, 0.5) * 2 * self.done))
         for array in (s.pairs.p_sum, s.pairs.q_sum, s.x.lambda_sum, s.y.lambda_sum, s.mu_sum, *self.means):
             array[...] = 0.0
         self.n_averaged = 0
-        self._iterate(0, self.done)
+        self._iterate(self.done - averaged, averaged)
 
     def _iterate(self, n_silent: int, n_averaged: int) -> None:
         s, compiled = self.state, iterate_full if self.products else iterate_observed
-        most = max(1, int(SLICE / self.entries))
+        most = max(1, int(SLICE_SECONDS / self.seconds))
         for n, averaged in ((n_silent, False), (n_averaged, True)):
             for begin in range(0, n, most):
                 now = min(most, n - begin)
@@ -426,33 +517,15 @@ class _Iteration:
         self.n_averaged += n_averaged
 
 
-def _law(chain: MarkovChain, discount: float, extra: bool) -> tuple[Floats, Floats]:
-    """Kernel and occupancy of states, with an extra state in front of a random start where there is one."""
-    P, visits = _dense(chain), np.maximum(chain.state_occupancy(discount), 0.0)
-    if not extra:
-        return P, visits / visits.sum()
-    n = len(P)
-    larger = np.zeros((n + 1, n + 1))
-    larger[:n, :n], larger[n, :n] = P, chain.initial
-    return larger, np.append(discount * visits / visits.sum(), 1.0 - discount)
+def _on_pairs(offset: Places, own: Ints, edges: Transitions, nu: Floats, law: tuple[Floats, Floats]) -> CountedLaw:
+    """The law of one chain at every entry of every pair of states; `own` is the pair's state of that chain."""
+    row = np.repeat(np.arange(len(own)), lengths(offset))
+    edge = np.arange(len(row)) - offset.astype(np.int64)[row] + edges.first[own[row]]
+    source, target = edges.source[edge], edges.target[edge]
+    return CountedLaw(nu[source, target], law[0][source, target], law[1], np.zeros(len(row)))
 
 
-def _dense(chain: MarkovChain) -> Floats:
-    P = chain.transition
-    return P if isinstance(P, np.ndarray) else np.asarray(P.toarray())
-
-
-def _spread(fed: Fed, fitted: FittedPair) -> float:
-    """Standard deviation, under nu_X x nu_Y, of the value V = c + g P V Q' of the independent coupling."""
-    V = (fed.cost - fed.cost.min()) / span(fed.cost)
-    A, B, h = _dense(fitted.x), _dense(fitted.y).T, fed.discount
-    weight = np.outer(*(np.maximum(chain.state_occupancy(fed.discount), 0.0) for chain in fitted[:2]))
-    for _ in range(math.ceil(math.log2(12.0 / (1.0 - fed.discount)))):  # each round doubles the horizon
-        V, A, B, h = V + h * (A @ V @ B), A @ A, B @ B, h * h
-    return float(np.sqrt((weight * (V - (weight * V).sum()) ** 2).sum()))
-
-
-# --- The trace, and checkpoints.
+# --- The trace.
 
 
 def row(k: int, solution: Solution) -> tuple[float, ...]:
@@ -466,7 +539,7 @@ def rows(state: CountState, trace: tuple[tuple[float, ...], ...], pending: tuple
     solved = []
     for k, counts_x, counts_y in pending:
         then = replace(state, k=k, solution=None)
-        solved.append(row(k, _solve(then, counts_x, counts_y, then.n_effective, check=False)))
+        solved.append(row(k, _solve(then, counts_x, counts_y, then.n_eff)))
     return [*trace, *solved]
 
 

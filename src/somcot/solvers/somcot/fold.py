@@ -1,33 +1,247 @@
-"""SOMCOT as a fold over transitions: a state, steps that change it, a result read off it."""
+"""SOMCOT as a fold over transitions: options and a first state, steps that change it, a result read off it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from somcot import steps as rules
 from somcot.clocks import Clock
 from somcot.couplings import conditional
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import check_labels
+from somcot.plumbing.checks import check_count, check_flag, check_labels, check_positive
 from somcot.plumbing.errors import ConvergenceWarning, warn
+from somcot.plumbing.memory import require
 from somcot.result import Details, Maps, Result, Status
 from somcot.solvers.somcot import averages, counted, sweeps
 from somcot.solvers.somcot.averages import CountedDistance, notes
-from somcot.solvers.somcot.state import CountState, Snapshot, State, grow, span
+from somcot.solvers.somcot.state import (
+    CountSettings,
+    CountState,
+    RunSettings,
+    Snapshot,
+    State,
+    Support,
+    add_counts,
+    build,
+    grow,
+    reach,
+    span,
+)  # fmt: skip
 from somcot.solvers.somcot.updates import Row, TraceBuffer, Transitions
+from somcot.steps import Steps
 from somcot.streams import check_pairs
 
-__all__ = ["Batch", "Earlier", "advance", "estimate", "finish", "run_kernel", "slices"]
+__all__ = ["FORMER", "Batch", "Earlier", "Origin", "SomcotOptions", "advance", "finish", "run_kernel", "slices"]
 
 SLICE_SECONDS = 0.025
 COUNTED_SLICE = 1024  # steps of a run that counts
 MOST_PENDING = 1_000_000  # numbers kept for trace rows that have not been read yet
+
+
+# --- Options, and from there to the first state.
+
+_LEAST_DISCOUNT = 1e-100
+# Bytes for each entry of the tables of states by states, for Algorithm 2 and with fitted chains (measured: 220).
+ITERATED_BYTES, COUNTED_BYTES = 40.0, 240.0
+# The automatic rates of earlier versions: checkpoints of theirs go on with them.
+FORMER = "former"
+
+
+@dataclass(frozen=True)
+class SomcotOptions:
+    """Options of SOMCOT, checked when made; `solve` and `init` take them as keywords.
+
+    Parameters
+    ----------
+    n_steps : int, optional
+        Planned number K of steps, each of `batch_size` transitions. By default one pass over recorded samples of the
+        occupancy, otherwise max(10,000, 200 n_x n_y).
+    primal_step, dual_step : float or three floats, optional
+        Explicit rates in the unit of the cost, as in the paper's table: eta for (mu, lambda_X, lambda_Y), beta for
+        (alpha_X, alpha_Y, V). What is left out comes from `steps`, or `somcot.steps.auto`.
+    decay : float
+        a of eta_k = eta / sqrt(1 + a k).
+    batch_size : int
+        Transitions of each chain in one step; Algorithm 2 averages their gradients.
+    steps : "auto", "paper", "theorem" or Steps
+        "auto" counts transitions and solves the saddle point on the counted chains. The others are the paper's
+        Algorithm 2: with the rates of its table (`somcot.steps.paper`), of Theorem 1, or these.
+    average : float
+        Last share of the iterates that is averaged; 1.0 = all, as in the paper.
+    support : "full" or "observed", optional
+        mu on all quadruples of states, as in the paper and the default of Algorithm 2, or on pairs of transitions that
+        occur, the default otherwise.
+    half_life : float, optional
+        Forget: after so many transitions of each chain one weighs half as much as a new one. With steps="auto" only.
+    keep_coupling : bool
+        Average the whole of mu for `Result.coupling`; costs (n_x n_y)^2 memory with full support.
+
+    Examples
+    --------
+    >>> SomcotOptions(n_steps=1000, primal_step=40).primal_step
+    (40.0, 40.0, 40.0)
+    >>> SomcotOptions(average=2)
+    Traceback (most recent call last):
+    ValueError: average: found 2, expected a share above 0 and at most 1
+    """
+
+    n_steps: int | None = None
+    primal_step: float | Sequence[float] | None = None
+    dual_step: float | Sequence[float] | None = None
+    decay: float = 0.0
+    batch_size: int = 1
+    steps: str | Steps = "auto"
+    average: float = 0.5
+    support: Support | None = None
+    half_life: float | None = None
+    keep_coupling: bool = False
+
+    def __post_init__(self) -> None:
+        given = self._given()
+        checked = {
+            "n_steps": None if self.n_steps is None else check_count("n_steps", self.n_steps),
+            "primal_step": None if self.primal_step is None else given[:3],
+            "dual_step": None if self.dual_step is None else given[3:6],
+            "decay": given.decay,
+            "batch_size": check_count("batch_size", self.batch_size),
+            "steps": _checked_rule(self.steps),
+            "average": _checked_share(self.average),
+            "keep_coupling": check_flag("keep_coupling", self.keep_coupling),
+            "half_life": None if self.half_life is None else check_positive("half_life", self.half_life),
+        }
+        if self.half_life is not None and not self.counts:
+            raise ValueError("half_life: Algorithm 2 keeps no counts that could be forgotten; use steps='auto'")
+        if isinstance(self.steps, Steps) and self.steps.decay and self.decay:
+            raise ValueError(
+                f"decay: found {self.decay}, and {self.steps.decay} in steps; give it once, here or in Steps"
+            )
+        if self.support not in ("full", "observed", None):
+            raise ValueError(f"support: found {self.support!r}, expected 'full' or 'observed'")
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def counts(self) -> bool:
+        """Whether transitions are counted; rates of one's own make it Algorithm 2."""
+        return self.steps == "auto" and self.primal_step is None and self.dual_step is None and not self.decay
+
+    def begin(self, cost: Floats, discount: float, x: Origin, y: Origin) -> State:
+        """The first state of a run of Algorithm 2, from what has been checked."""
+        settings = self.settings(cost, discount)
+        _check_size(cost, discount)
+        # A coupling of the first states has to be looked for only when both are random.
+        extra = all(np.count_nonzero(side.initial) > 1 for side in (x, y))
+        edges_x, edges_y = (side.edges(settings.support, extra) for side in (x, y))
+        return build(settings, cost, x.initial, y.initial, edges_x, edges_y)
+
+    def begin_counting(self, cost: Floats, discount: float, x: Origin, y: Origin) -> CountState:
+        """The first state of a run that counts."""
+        _check_size(cost, discount)
+        n_x, n_y = cost.shape
+        require(
+            COUNTED_BYTES * (n_x**2 + n_y**2),
+            f"counting the transitions of {n_x} x {n_y} states, and fitting chains to them,",
+            "only explicit rates are available at this size: use steps='paper' or primal_step= and dual_step=, with "
+            "support='observed'; or merge states",
+        )
+        support: Support = self.support or "observed"
+        own = (self.batch_size, self.average, support, self.keep_coupling, self.half_life)
+        return CountState.empty(CountSettings(discount, self.n_steps, *own), cost, x.initial, y.initial)
+
+    def settings(self, cost: Floats, discount: float) -> RunSettings:
+        """What is fixed for a run of Algorithm 2 with this cost; `n_steps` must be known by now."""
+        n_steps = check_count("n_steps", self.n_steps)
+        # Explicit rates and the paper's radii are in the unit of the cost, automatic ones in that of its range.
+        own = self.steps == "paper" or isinstance(self.steps, Steps)
+        own = own or self.primal_step is not None or self.dual_step is not None
+        return RunSettings(
+            discount,
+            n_steps,
+            self._rates(cost, discount, n_steps),
+            reach(cost) if own else span(cost),
+            self.batch_size,
+            self.average,
+            self.support or "full",
+            self.keep_coupling,
+        )
+
+    def _rates(self, cost: Floats, discount: float, n_steps: int) -> Steps:
+        """Rates in the unit of the cost; explicit values go before the rule."""
+        n_x, n_y = cost.shape
+        if isinstance(self.steps, Steps):
+            rule = self.steps
+        elif self.steps == "paper":
+            rule = rules.paper()
+        elif self.steps in ("auto", FORMER):
+            rule = rules.auto(n_x, n_y, n_steps, span(cost))
+        else:
+            rule = rules.theorem(n_x, n_y, discount, n_steps, span(cost))
+        if self.primal_step is None and self.dual_step is None:
+            return rule._replace(decay=rule.decay or self.decay)
+        given = self._given()
+        primal, dual = (rule if side is None else given for side in (self.primal_step, self.dual_step))
+        return Steps(*primal[:3], *dual[3:6], given.decay)
+
+    def _given(self) -> Steps:
+        """The explicit rates, with 1 where there are none."""
+        primal, dual = (1.0 if step is None else step for step in (self.primal_step, self.dual_step))
+        return rules.explicit(primal, dual, self.decay)
+
+
+class Origin(NamedTuple):
+    """Where one chain starts, and which transitions it can take where that is known."""
+
+    initial: Floats
+    transitions: NDArray[np.bool_] | None = None
+
+    def edges(self, support: Support, extra: bool) -> Transitions:
+        """The transitions mu may use, those out of an extra start state included."""
+        n = len(self.initial)
+        if support == "full":
+            return Transitions.full(n + extra)
+        mask = np.zeros((n + extra, n + extra), dtype=bool)
+        if self.transitions is not None:
+            mask[:n, :n] = self.transitions
+        if extra:
+            mask[n, :n] = self.initial > 0
+        return Transitions.from_mask(mask)
+
+
+def _check_size(cost: Floats, discount: float) -> None:
+    if discount < _LEAST_DISCOUNT:
+        raise ValueError(
+            f"discount: found {discount!r}, expected at least {_LEAST_DISCOUNT:g} for SOMCOT, whose steps divide "
+            "by it; use a larger discount, or method='exact' for known chains"
+        )
+    n_x, n_y = cost.shape
+    # Counts, occupancies and the places of transitions are tables of states by states on each side.
+    wanted, remedy = ITERATED_BYTES * (n_x**2 + n_y**2), "merge states, or use method='exact'"
+    require(wanted, f"SOMCOT on {n_x} x {n_y} states", remedy)
+
+
+def _checked_rule(steps: str | Steps) -> str | Steps:
+    if isinstance(steps, Steps):
+        return rules.explicit(steps[:3], steps[3:6], steps.decay)
+    if steps not in ("auto", "paper", "theorem", FORMER):
+        raise ValueError(f"steps: found {steps!r}, expected 'auto', 'theorem', 'paper' or a somcot.steps.Steps record")
+    return steps
+
+
+def _checked_share(average: object) -> float:
+    share = float(average) if isinstance(average, (int, float, np.number)) else -1.0
+    if not 0.0 < share <= 1.0:
+        raise ValueError(f"average: found {average!r}, expected a share above 0 and at most 1")
+    return share
+
+
+# --- Steps.
 
 
 class Batch(NamedTuple):
@@ -41,6 +255,11 @@ class Batch(NamedTuple):
     def part(self, first: int, last: int) -> Batch:
         """Steps first, ..., last - 1."""
         return Batch(*(array[first:last] for array in self))
+
+    def add_to(self, state: State) -> None:
+        """Count the transitions."""
+        add_counts(state.counts_x, self.x, self.next_x)
+        add_counts(state.counts_y, self.y, self.next_y)
 
 
 def advance(state: Any, x: tuple[Any, Any], y: tuple[Any, Any]) -> Any:
@@ -74,6 +293,7 @@ def slices(state: Any, batch: Batch) -> Iterator[Any]:
             n = min(end - done, state.pace)
             began = time.perf_counter()
             _run(state, batch.part(done, done + n), slots.part(done - begin, done - begin + n))
+            # The clock chooses how many steps make a slice, so that Ctrl-C is obeyed soon; no number depends on it.
             seconds = time.perf_counter() - began
             if seconds > SLICE_SECONDS:
                 state.pace = max(1, int(state.pace * max(0.25, SLICE_SECONDS / seconds)))
@@ -90,6 +310,7 @@ def _run(state: State, batch: Batch, slots: Slots) -> None:
         sheet, most = _sheet(state, total - done)
         now = batch.part(done, done + most)
         run_kernel(state, now, slots.part(done, done + most), sheet)
+        # Averages over the last share are differences of two sums: these are the first.
         if state.k == state.settings.window_start:
             state.mark = averages.snapshot(state)
         _take_over(state, sheet, now)
@@ -133,9 +354,9 @@ def finish(
     start = float((averages.initial_distribution(solved, mean) * V).sum())
     residuals = averages.residuals(solved, mean)
     verdict = run.counted.verdict(distance, scale)
-    if run.counted.is_off(distance, scale):
-        note = verdict[0]
-        warn(note, ConvergenceWarning)
+    for note in verdict:
+        if note.code in ("not-converged", "iterations-cut"):
+            warn(note, ConvergenceWarning)
     own_notes = notes(solved, distance, residuals, (labels_x, labels_y), run.n_steps, run.own_rates)
     details = RunDetails(
         run.rows,
@@ -162,6 +383,7 @@ def finish(
         samples=run.samples,
         duals=averages.duals(solved, mean, scale),
         clock=Clock("discount", state.settings.discount),
+        n_eff=state.n_eff if isinstance(state, CountState) and state.settings.half_life is not None else None,
         details=details,
     )
 
@@ -203,9 +425,9 @@ def _read_iterates(state: State, status: Status, earlier: Earlier | None) -> _Fi
     sizes = int(state.counts_x.sum()), int(state.counts_y.sum())
 
     def message(violation: float) -> str:
-        return _message(state, status, mean.n, violation, earlier)
+        return averages.message(state, status, mean.n, violation, None if earlier is None else earlier.all_steps)
 
-    trace = partial(_all_rows, state, *parts)
+    trace = partial(averages.all_rows, state, *parts)
     return _FinishedRun(state, mean, averages.compare(fed), message, trace, state.k, sizes, before)
 
 
@@ -213,6 +435,7 @@ def _read_counts(state: CountState, status: Status) -> _FinishedRun:
     """Of a run that counts: the averages of the saddle iteration on the counted chains."""
     solution, n = counted.solve(state), state.n_transitions
     last = counted.row(state.k, solution)
+    # The trace is computed when it is read, maybe after the run went on: it needs the state of now.
     frozen = replace(state, solution=None, pending=[], trace=[])
     trace = partial(_counted_rows, frozen, tuple(state.trace), tuple(state.pending), last)
 
@@ -221,8 +444,8 @@ def _read_counts(state: CountState, status: Status) -> _FinishedRun:
         work = f"{state.k:,} of {planned:,} steps" if planned is not None else f"{state.k:,} steps"
         forgot = ""
         if state.settings.half_life is not None:
-            forgot = f" (worth {state.n_effective:,.0f}, with a half-life of {state.settings.half_life:,g})"
-        ends = _ENDS | ({Status.FINISHED: "time is up"} if planned is None else {})
+            forgot = f" (n_eff {state.n_eff:,.0f}, with a half-life of {state.settings.half_life:,g})"
+        ends = averages.ENDS | ({Status.FINISHED: "time is up"} if planned is None else {})
         return (
             f"{ends[status]} after {work}; {n:,} + {n:,} transitions counted{forgot}, and {solution.n_iterations:,} "
             "saddle iterations on the counted chains, whose averages violate the constraints by "
@@ -239,19 +462,13 @@ def _counted_rows(
 ) -> dict[str, Floats]:
     """The trace of a run that counts, solved when it is first read."""
     earlier = [values for values in counted.rows(state, trace, pending) if values[0] < last[0]]
-    return trace_columns([*earlier, last])
-
-
-def trace_columns(rows: list[tuple[float, ...]]) -> dict[str, Floats]:
-    """The rows of a trace by name."""
-    return dict(zip(TRACE, np.array(rows).reshape(-1, len(TRACE)).T, strict=True))
+    return averages.trace_columns([*earlier, last])
 
 
 def _labels(name: str, labels: Sequence[Hashable] | None, n: int) -> tuple[Hashable, ...]:
     return tuple(range(n)) if labels is None else check_labels(name, labels, n)
 
 
-TRACE = ("step", "distance", "recent", "flow", "causal_x", "causal_y")
 NO_ROWS = TraceBuffer(1 << 62, 0, np.zeros((0, 0)))
 
 
@@ -269,27 +486,11 @@ class Slots(NamedTuple):
 def run_kernel(state: State, batch: Batch, slots: Slots | None = None, sheet: TraceBuffer = NO_ROWS) -> None:
     """Take the steps of a batch, whose transitions the support must know; they are counted elsewhere."""
     kernel = sweeps.advance_full if state.settings.support == "full" else sweeps.advance_observed
-    x, y = slots or _slots(state, batch)
+    if slots is None:
+        places = state.edges_x.slot[batch.x, batch.next_x], state.edges_y.slot[batch.y, batch.next_y]
+        slots = Slots(*(place.astype(np.uint64) for place in places))
+    x, y = slots
     kernel(state.x, state.y, state.pairs, state.rates, state.work, state.mu_sum, sheet, batch.x, x, batch.y, y)
-
-
-def _slots(state: State, batch: Batch) -> Slots:
-    found = (state.edges_x.slot[batch.x, batch.next_x], state.edges_y.slot[batch.y, batch.next_y])
-    return Slots(*(places.astype(np.uint64) for places in found))
-
-
-def _count(counts: NDArray[np.int64], now: NDArray[np.int64], following: NDArray[np.int64]) -> None:
-    """Add transitions to a table of counts; tables that are small are added whole, which takes a third of the time."""
-    n = len(counts)
-    if n * n <= 4096:
-        counts += np.bincount((now * n + following).ravel(), minlength=n * n).reshape(n, n)
-    else:
-        np.add.at(counts, (now, following), 1)
-
-
-def estimate(state: State) -> float:
-    """The distance as it stands."""
-    return averages.unit_distance(state, averages.averages(state).state_law)
 
 
 def _sheet(state: State, most: int) -> tuple[TraceBuffer, int]:
@@ -310,50 +511,14 @@ def _take_over(state: State, sheet: TraceBuffer, batch: Batch) -> None:
         seen: list[Any] = [None, None]  # where the occupancy is not known, those who read the row need the counts then
         if any(law is None for law in state.known):
             done = int(now[0]) - begin
-            _count_steps(state, batch.part(counted, done))
+            batch.part(counted, done).add_to(state)
             counted = done
             seen = [None if law is not None else counts.copy() for law, counts in
                     zip(state.known, (state.counts_x, state.counts_y), strict=True)]  # fmt: skip
         state.pending.append(Row(now, state.mark if now[0] >= state.settings.window_start else None, *seen))
-    _count_steps(state, batch.part(counted, len(batch.x)))
+    batch.part(counted, len(batch.x)).add_to(state)
     if len(state.pending) * averages.width(state) > MOST_PENDING:
-        settle_trace(state)
-
-
-def _count_steps(state: State, batch: Batch) -> None:
-    _count(state.counts_x, batch.x, batch.next_x)
-    _count(state.counts_y, batch.y, batch.next_y)
-
-
-def settle_trace(state: State | CountState) -> None:
-    """Work out the rows of the trace that are there as sums only; those of a run that counts may wait."""
-    if isinstance(state, State) and state.pending:
-        state.trace = [*state.trace, *rows_of(state, state.pending, state.last)]
-        state.last = averages.noted(state, state.pending[-1].now).state_law
-        state.pending = []
-
-
-def rows_of(state: State, pending: Sequence[Row], last: Floats | None) -> list[tuple[float, ...]]:
-    """Rows of the trace from their sums; of the state only what never changes is read."""
-    rows = []
-    for row in pending:
-        now = averages.noted(state, row.now)
-        mean = averages.averages(state, now, row.mark)
-        recent = now.state_law if last is None else now.state_law - last
-        laws = (mean.state_law, recent.reshape(mean.state_law.shape))
-        values = (averages.unit_distance(state, law) for law in laws)
-        rows.append((float(now.k), *values, *averages.residuals(state, mean, (row.counts_x, row.counts_y))))
-        last = now.state_law
-    return rows
-
-
-def _all_rows(
-    state: State, before: tuple[tuple[float, ...], ...], rows: tuple[tuple[float, ...], ...],
-    pending: tuple[Row, ...], last: Floats | None, shift: int,
-) -> dict[str, Floats]:  # fmt: skip
-    """The whole trace, when it is first read."""
-    own = [*rows, *rows_of(state, pending, last)]
-    return trace_columns([*before, *((shift + row[0], *row[1:]) for row in own)])
+        averages.settle_trace(state)
 
 
 def _learn(state: State, batch: Batch) -> tuple[State, int, Slots]:
@@ -364,31 +529,11 @@ def _learn(state: State, batch: Batch) -> tuple[State, int, Slots]:
         mask_x, mask_y = state.edges_x.mask, state.edges_y.mask
         mask_x[batch.x[0], batch.next_x[0]] = True
         mask_y[batch.y[0], batch.next_y[0]] = True
-        settle_trace(state)
+        averages.settle_trace(state)
         state = grow(state, Transitions.from_mask(mask_x), Transitions.from_mask(mask_y))
         return _learn(state, batch)
     known = int(late[0]) if late.size else len(batch.x)
     return state, known, Slots(*(found[:known].astype(np.uint64) for found in places))
-
-
-_ENDS = {
-    Status.EXHAUSTED: "a stream ended",
-    Status.INTERRUPTED: "interrupted",
-    Status.FINISHED: "all planned steps done",
-    Status.CONVERGED: "all planned steps done",
-}
-
-
-def _message(state: State, status: Status, n: int, violation: float, earlier: Earlier | None) -> str:
-    which = "all" if n == state.k else f"the last {n:,}"
-    ends = _ENDS if earlier is None else _ENDS | {Status.FINISHED: "time is up"}
-    if earlier is None:
-        work = f"{state.k:,} of {state.settings.n_steps:,} steps"
-    else:
-        whole = "the last finished phase" if state.k == state.settings.n_steps else "the first phase, cut short,"
-        work = f"{earlier.all_steps:,} steps; the answer is that of {whole} of {state.k:,}"
-    violated = f"averages over {which} iterates violate the constraints by {violation:.2g} in total"
-    return f"{ends[status]} after {work}; {violated}"
 
 
 def _as_batch(state: State | CountState, x: tuple[Any, Any], y: tuple[Any, Any]) -> Batch:

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,8 @@ from somcot.plumbing.text import Report
 from somcot.recorded.sources import Position, Source, Stream, StreamError, block_size, check_pairs
 from somcot.result import Status
 from somcot.solvers.somcot import counted
-from somcot.solvers.somcot.fold import Batch, Earlier, estimate, run_kernel, settle_trace, slices
+from somcot.solvers.somcot.averages import estimate, settle_trace
+from somcot.solvers.somcot.fold import Batch, Earlier, Origin, SomcotOptions, run_kernel, slices
 from somcot.solvers.somcot.state import (
     COUNT_FORMAT,
     FIRST_SOLVE,
@@ -36,9 +37,6 @@ from somcot.solvers.somcot.state import (
     from_record,
     to_record,
 )  # fmt: skip
-
-if TYPE_CHECKING:
-    from somcot.solvers.somcot.run_options import Origin, SomcotOptions
 
 __all__ = ["FIRST_PHASE", "Phases", "Run", "drive", "read_state", "record_of", "restore", "state_record"]
 
@@ -105,11 +103,12 @@ class Phases:
             self.trace = self.rows_so_far()
         self.done, self.index = state, self.index + 1
         n_x, n_y = self.cost.shape
+        # Transitions already known need not be learned, and grown into, once more.
         x = self.x._replace(transitions=state.edges_x.mask[:n_x, :n_x])
         y = self.y._replace(transitions=state.edges_y.mask[:n_y, :n_y])
         fresh = self._planned().begin(self.cost, self.discount, x, y)
         fresh.counts_x, fresh.counts_y = state.counts_x.copy(), state.counts_y.copy()
-        fresh.known, fresh.pace = state.known, state.pace
+        fresh.known, fresh.pace = state.known, state.pace  # the pace is that of this machine, not of the phase
         return fresh
 
     def rows_so_far(self) -> list[tuple[float, ...]]:
@@ -140,6 +139,7 @@ class Phases:
     def load(self, arrays: dict[str, NDArray[Any]], record: dict[str, Any]) -> None:
         """Take over what `to_record` wrote."""
         index = record["index"]
+        # A file may say anything: 2^48 phases would shift out of all numbers, before any check of theirs.
         if type(index) is not int or not 0 <= index < 48 or (index > 0) != ("done" in record):
             raise ValueError(f"phase {index!r}")
         self.index = index
@@ -178,8 +178,10 @@ class Interrupts:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interrupts:
+        # Python lets only the main thread install handlers; elsewhere nothing can interrupt anyway.
         if threading.current_thread() is threading.main_thread():
             for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+                # A host such as a notebook or a server has handlers of its own, which know better.
                 if signal.getsignal(number) is usual:
                     self._before[number] = signal.signal(number, self._note)
         return self
@@ -192,6 +194,7 @@ class Interrupts:
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self._terminated |= number == signal.SIGTERM
+        # A second Ctrl-C is meant seriously: the slice is given up.
         if self.open or self.requested:
             raise KeyboardInterrupt
         self.requested = True
@@ -250,6 +253,7 @@ class Run:
 
 def drive(run: Run, report: Report | None) -> Status:
     """Take steps until the planned number is done, time is up, a stream ends or someone interrupts."""
+    # First, so that a wait for the compiler is over before transitions are drawn that could be lost.
     if run.answers:
         _compile(run.state)
     with Interrupts() as interrupts:
@@ -307,6 +311,7 @@ def _in_phases(run: Run, report: Report | None, watch: Watch) -> Status:
         status = _to_the_end(run, report, watch)
         if status is Status.EXHAUSTED:
             return status
+        # Counts need no phases: they are as good after any number of transitions.
         if status is None or run.phases is None or isinstance(run.state, CountState):
             break
         run.state = run.phases.next(run.state)
@@ -323,6 +328,7 @@ def _late(run: Run) -> bool:
     if isinstance(run.state, CountState):
         if run.max_seconds == math.inf or run.state.k < FIRST_SOLVE:
             return False
+        # The answer takes time too, which has to be kept free.
         last = counted.forecast_solve(run.state) if run.answers else 0.0
         return time.monotonic() + last > run.began + run.max_seconds
     if run.phases is None or run.phases.done is None:
@@ -349,6 +355,7 @@ def restore(run: Run, path: str | os.PathLike[str]) -> None:
     if not Path(path).exists():
         raise FileNotFoundError(f"resume: {os.fspath(path)} does not exist; pass the checkpoint file of an earlier run")
     arrays, record = checkpoint.read_arrays(path)
+    # The number of steps decides the rates and the averaged share, so a plan cannot be added or dropped on the way.
     if _is_planned(run) != _was_planned(record):
         was = "without" if _is_planned(run) else "with"
         raise checkpoint.CheckpointError(
@@ -365,6 +372,7 @@ def restore(run: Run, path: str | os.PathLike[str]) -> None:
             run.phases.load(arrays, record["phases"])
             settings = run.phases.settings()
         _check_same(state, fresh, settings, os.fspath(path))
+        # Occupancies of known chains are not in the file: they follow from the arguments.
         state.known = fresh.known
         if run.phases is not None and run.phases.done is not None:
             _check_same(run.phases.done, fresh, run.phases.done.settings, os.fspath(path))
@@ -424,6 +432,7 @@ def _place_streams(run: Run, state: State | CountState, place: dict[str, Any], p
             raise checkpoint.CheckpointError(
                 f"resume: {path} belongs to a run with another process {name}; pass the same one as then"
             )
+    # Streams are put where the block began, not where the step was: only there is their generator's state known.
     block, b = place["block_k"], state.settings.batch_size
     if type(block) is not int or not 0 <= block <= state.k:
         raise checkpoint.CheckpointError(f"resume: {path}: a block from step {block!r} on, at step {state.k}")
@@ -439,6 +448,7 @@ def _fingerprint(source: Source) -> str | None:
     """A hash of the kernel behind a stream, where it is known: two sources of equal size are not the same."""
     if source.chain is None:
         return None
+    # The kernel alone would not do: the same numbers under other labels are another process.
     digest = hashlib.sha256(repr(source.chain.states).encode())
     for array in source.chain.support:
         digest.update(array.tobytes())
@@ -450,9 +460,10 @@ def _compile(state: State | CountState) -> None:
     nothing = np.zeros((0, state.settings.batch_size), dtype=np.int64)
     try:
         if isinstance(state, CountState):
-            counted.compile_kernel(state.settings)
+            counted.compile_kernel(state.settings.support)
         else:
             run_kernel(state, Batch(nothing, nothing, nothing, nothing))
+    # What Numba makes of Ctrl-C while it compiles.
     except SystemError as error:
         if isinstance(error.__cause__, KeyboardInterrupt):
             raise KeyboardInterrupt from None
@@ -468,6 +479,7 @@ def _next_batch(run: Run, interrupts: Interrupts) -> tuple[Batch, bool]:
     n_x, n_y = state.cost.shape
     drawn = []
     for name, source, n in (("x", run.x, n_x), ("y", run.y, n_y)):
+        # Only a user's stream may block for long; ours must not be cut in the midst of compiled code.
         interrupts.open = not source.quick
         drawn.append(draw(name, source, steps * b, n))
         interrupts.open = False
@@ -482,6 +494,7 @@ def draw(name: str, stream: Stream, n: int, n_states: int) -> tuple[Ints, Ints]:
     """Ask a stream and check what it hands over."""
     try:
         pairs = stream.draw(n)
+    # Python's own way to say that there is no more; ours is a short answer.
     except StopIteration:
         pairs = ([], [])
     states, following = check_pairs(name, pairs, n_states)

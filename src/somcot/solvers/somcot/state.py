@@ -123,6 +123,11 @@ def span(cost: Floats) -> float:
     return float(cost.max() - cost.min()) or 1.0
 
 
+def reach(cost: Floats) -> float:
+    """The largest absolute cost, the unit of the paper's radii, or 1 when all costs are 0."""
+    return float(np.abs(cost).max()) or 1.0
+
+
 def build(
     settings: RunSettings,
     cost: Floats,
@@ -134,7 +139,7 @@ def build(
     """A fresh state: mu and lambda uniform, duals zero."""
     (n_x, n_y), m_x, m_y = cost.shape, edges_x.n_states, edges_y.n_states
     extra = m_x > n_x
-    _check_memory(settings, edges_x, edges_y)
+    _check_memory(settings, edges_x, edges_y)  # before anything is allocated
     degrees_x, degrees_y = np.repeat(edges_x.degrees, m_y), np.tile(edges_y.degrees, m_x)
     start_x, start_y = (law if extra else np.zeros(0) for law in (initial_x, initial_y))
     return State(
@@ -175,6 +180,7 @@ def _pair_state(settings: RunSettings, cost: Floats, initial_x: Floats, initial_
     unit, first = np.ones((n_x + extra, n_y + extra)), np.zeros((n_x + extra, n_y + extra))
     unit[:n_x, :n_y] = (cost - float(cost.min())) / span(cost)
     if extra:
+        # Two random starts: one extra state in front of each, left in the first step.
         unit[-1, -1] = 0.0
         first[-1, -1] = 1.0
     else:
@@ -189,6 +195,7 @@ def _unit_rates(settings: RunSettings, scale: float, extra: bool) -> Rates:
 
     The limits keep all logarithms finite whatever the cost's unit; no run that makes sense comes near them.
     """
+    # Scaling here, once, keeps units out of the kernels.
     s, rest = settings.steps, 1.0 - settings.discount
     radius = max(settings.max_cost / scale, 1e-290)
     highest = 1e290 / (40 * radius / rest * (settings.n_steps + 1))
@@ -210,6 +217,7 @@ def _coupling_sum(settings: RunSettings, edges_x: Transitions, edges_y: Transiti
 def _check_memory(settings: RunSettings, edges_x: Transitions, edges_y: Transitions) -> None:
     n_x, n_y = edges_x.n_states, edges_y.n_states
     m_x, m_y = float(len(edges_x.target)), float(len(edges_y.target))
+    # 12 flat arrays and 40 of pairs: those of the records, sums, and room to read them off.
     flat = m_x * n_y + m_y * n_x
     require(
         8 * (12 * flat + 40 * n_x * n_y),
@@ -232,6 +240,7 @@ def grow(state: State, edges_x: Transitions, edges_y: Transitions) -> State:
     place_y = _places(state.y, bigger.y, rows % n_y, state.edges_y, edges_y)
     _move(state.x, bigger.x, place_x)
     _move(state.y, bigger.y, place_y)
+    # What is not saved is scratch, and new in every step.
     for name, column in PAIR_FIELDS.items():
         if column.saved:
             getattr(bigger.pairs, name)[...] = getattr(state.pairs, name)
@@ -429,7 +438,7 @@ class CountState:
         return self.k * self.settings.batch_size
 
     @property
-    def n_effective(self) -> float:
+    def n_eff(self) -> float:
         """(sum of weights)^2 / sum of squared weights: how many equal ones would be worth as much."""
         n, h = self.n_transitions, self.settings.half_life
         if h is None or n == 0:
@@ -452,6 +461,15 @@ class CountState:
             return FIRST_SOLVE << max(0, (self.k // FIRST_SOLVE).bit_length())
         every = max(1, math.ceil(h / 2 / self.settings.batch_size))
         return (self.k // every + 1) * every
+
+
+def add_counts(table: NDArray[Any], now: Ints, following: Ints) -> None:
+    """Add transitions to a table of counts."""
+    n = len(table)
+    if n * n <= 4096:  # small tables are added whole, which takes a third of the time
+        table += np.bincount((now * n + following).ravel(), minlength=n * n).reshape(n, n)
+    else:
+        np.add.at(table, (now, following), 1)
 
 
 def period_of(half_life: float) -> int:

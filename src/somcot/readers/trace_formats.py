@@ -1,0 +1,547 @@
+"""The files in which agents record their sessions: which one a file is, and the calls in it.
+
+One interpretation holds for all of them. A session is one agent's run; a sub-agent's calls form a session of their own,
+and the call that starts it belongs to the one above. Each tool call is one event. Calls that run in parallel are
+ordered as the agent listed them, spans by their start. An answer counts as an event if the agent then waits: text that
+is followed by a call is a comment on it. Arguments are used to find the state and are not kept.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, TypeAlias
+
+__all__ = ["ATTRIBUTES", "Session", "StateOf", "dialect_of", "sessions_of"]
+
+Json: TypeAlias = Any
+StateOf: TypeAlias = Callable[[str, str, bool], str | None]  # of a tool, its arguments as text, and whether it failed
+REPLY = ""  # the "tool" of an answer
+ATTRIBUTES = ("task", "model", "outcome", "agent", "cost")
+_LONGEST = 10_000  # characters of arguments that rules see
+_SHELL = "bash"
+_WRAPPED = re.compile(r"^(?:/\S+/)?(?:ba|z|da)?sh\s+-l?c\s+")  # a command that is passed to a shell
+
+
+class Session(NamedTuple):
+    """The states of a session with their times in microseconds since 1970, and what is known of it."""
+
+    name: str
+    states: list[str]
+    times: list[int | None]
+    attributes: dict[str, str | float]
+
+
+class _Builder:
+    """A session while it is read; a call becomes a state once it is known whether it failed."""
+
+    def __init__(self, name: str, state_of: StateOf, **attributes: Json) -> None:
+        self.name, self.state_of = name, state_of
+        self.attributes: dict[str, Json] = {"agent": "main"} | attributes
+        self.calls: list[tuple[str, int | None]] = []  # the state if it succeeds
+        self.failed: dict[int, str] = {}  # the state if it fails
+        self.waiting: dict[str, int] = {}  # calls whose result is still to come, by identifier
+        self.errors: set[int] = set()
+        self.text: int | bool | None = False  # time of a text that may turn out to be an answer
+
+    def call(
+        self, tool: Json, arguments: Json = "", *, key: Json = None, time: Json = None, error: bool = False
+    ) -> None:
+        """A call of a tool."""
+        self.text = False
+        self._add(str(tool or "unknown"), argument_text(arguments), micros(time), key, error)
+
+    def _add(self, tool: str, text: str, time: int | None, key: Json = None, error: bool = False) -> None:
+        state = self.state_of(tool, text, False)
+        if state is None:
+            return
+        number = len(self.calls)
+        self.calls.append((state, time))
+        self.failed[number] = self.state_of(tool, text, True) or state
+        if key is not None:
+            self.waiting[str(key)] = number
+        if error:
+            self.errors.add(number)
+
+    def result(self, key: Json, *, error: bool) -> None:
+        """The result of a call; of the last one, if `key` is None."""
+        number = len(self.calls) - 1 if key is None else self.waiting.pop(str(key), None)
+        if error and number is not None and number >= 0:
+            self.errors.add(number)
+
+    def says(self, time: Json = None) -> None:
+        """The agent writes a text."""
+        self.text = micros(time)
+
+    def waits(self) -> None:
+        """The agent waits for an answer, so its text was a reply."""
+        if self.text is not False:
+            self._add(REPLY, "", None if self.text is True else self.text)
+            self.text = False
+
+    def finish(self) -> Session:
+        """The session."""
+        self.waits()
+        states = [self.failed[k] if k in self.errors else state for k, (state, _) in enumerate(self.calls)]
+        known = {name: value for name, value in self.attributes.items() if value is not None}
+        return Session(self.name, states, [time for _, time in self.calls], known)
+
+
+def argument_text(arguments: Json) -> str:
+    """The arguments of a call as one line of text, the command first.
+
+    Examples
+    --------
+    >>> argument_text({"timeout": 9, "command": ["pytest", "-q"]}), argument_text('{"path": "a.py"}')
+    ('pytest -q 9', 'a.py')
+    """
+    if isinstance(arguments, str) and arguments[:1] in ("{", "["):
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError):
+            return str(arguments)[:_LONGEST]
+    if isinstance(arguments, Mapping):
+        first = [arguments[name] for name in ("command", "cmd", "script", "code") if name in arguments]
+        rest = [value for name, value in arguments.items() if name not in ("command", "cmd", "script", "code")]
+        return " ".join(argument_text(value) for value in (*first, *rest))[:_LONGEST]
+    if isinstance(arguments, list):
+        return _WRAPPED.sub("", " ".join(map(argument_text, arguments)))[:_LONGEST]
+    return "" if arguments is None else str(arguments)[:_LONGEST]
+
+
+def micros(time: Json) -> int | None:
+    """A time as microseconds since 1970, from ISO text or a number in s, ms, us or ns."""
+    if isinstance(time, bool) or time is None:
+        return None
+    if isinstance(time, str) and not time.strip().isdigit():
+        try:
+            moment = datetime.fromisoformat(time)
+        except ValueError:
+            return None
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1e6)
+    try:
+        number = float(time)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    factors = ((1e8, 1e10, 1e6), (1e11, 1e13, 1e3), (1e14, 1e16, 1.0), (1e17, 1e19, 1e-3))
+    factor = next((factor for low, high, factor in factors if low <= number < high), None)
+    return None if factor is None else int(number * factor)
+
+
+# --- Which format a value has
+
+_LISTS = ("messages", "conversation", "trajectory", "history", "items", "traj")
+_ITEMS = ("function_call", "function_call_output", "reasoning", "local_shell_call", "custom_tool_call")
+
+
+def dialect_of(value: Json) -> str | None:
+    """The format to which a value of a JSON file belongs: a line, an element of an array, or the whole document."""
+    if not isinstance(value, Mapping):
+        return None
+    for name, fits in _DIALECTS.items():
+        if fits(value):
+            return name
+    return None
+
+
+def _is_mini(value: Mapping[str, Json]) -> bool:
+    named = str(value.get("trajectory_format", "")).startswith("mini")
+    return "messages" in value and (named or "exit_status" in (value.get("info") or {}))
+
+
+def _has(value: Mapping[str, Json], *names: str) -> bool:
+    return all(name in value for name in names)
+
+
+_DIALECTS: dict[str, Callable[[Mapping[str, Json]], bool]] = {
+    "otlp": lambda v: "resourceSpans" in v or "resource_spans" in v,
+    "claude": lambda v: "sessionId" in v and ("uuid" in v or "type" in v),
+    "codex": lambda v: _has(v, "type", "payload") and isinstance(v["payload"], Mapping),
+    "tau": lambda v: _has(v, "task_id", "traj"),
+    "mini": lambda v: _is_mini(v),
+    "swe": lambda v: isinstance(v.get("trajectory"), list) and all("action" in step for step in v["trajectory"][:3]),
+    "langsmith": lambda v: "run_type" in v,
+    "langfuse": lambda v: "observations" in v or (_has(v, "traceId", "type") and str(v["type"]).isupper()),
+    "message": lambda v: "role" in v or v.get("type") in _ITEMS,
+    "messages": lambda v: any(_is_messages(v.get(name)) for name in _LISTS),
+}  # fmt: skip
+
+
+def _is_messages(value: Json) -> bool:
+    return isinstance(value, list) and any(isinstance(m, Mapping) and "role" in m for m in value[:5])
+
+
+def sessions_of(name: str, values: Iterable[Json], state_of: StateOf, unread: Callable[[], None]) -> Iterator[Session]:
+    """The sessions in the values of one file.
+
+    Parameters
+    ----------
+    name : str
+        Name of the file, for sessions that have none.
+    values : iterable
+        Lines, elements of an array, or a document.
+    state_of : callable
+    unread : callable
+        Called for every value that belongs to no format.
+    """
+    spans, lines, messages = _Spans(state_of), _Lines(name, state_of), _Builder(name, state_of)
+    n_alone = 0
+    n_messages = 0
+    for value in values:
+        dialect = dialect_of(value)
+        if dialect is None:
+            unread()
+        elif dialect in ("otlp", "langsmith", "langfuse"):
+            getattr(spans, dialect)(value)
+        elif dialect in ("claude", "codex"):
+            getattr(lines, dialect)(value)
+        elif dialect == "message":
+            n_messages += 1
+            _message(messages, value)
+        else:
+            n_alone += 1
+            yield _ALONE[dialect](f"{name}#{n_alone}" if n_alone > 1 else name, value, state_of)
+    yield from lines.finish()
+    yield from spans.finish()
+    if n_messages:
+        yield messages.finish()
+
+
+# --- Messages: OpenAI, Anthropic, and agents that keep their lists
+
+
+def _message(session: _Builder, message: Mapping[str, Json]) -> None:
+    """One message of a conversation, in the notation of OpenAI (chat or responses) or of Anthropic."""
+    role, content = message.get("role"), message.get("content")
+    time = message.get("timestamp") or message.get("created_at")
+    if message.get("model"):
+        session.attributes.setdefault("model", message["model"])
+    kind = message.get("type")
+    if kind in _ITEMS or kind == "custom_tool_call_output":
+        _item(session, message, time)
+    elif role in ("tool", "function"):
+        failed = bool(message.get("is_error")) or message.get("status") == "error" or _is_error_text(content)
+        session.result(message.get("tool_call_id"), error=failed)
+    elif role in ("user", "system", "developer"):
+        blocks = content if isinstance(content, list) else []
+        results = [b for b in blocks if isinstance(b, Mapping) and b.get("type") == "tool_result"]
+        for block in results:
+            session.result(block.get("tool_use_id"), error=bool(block.get("is_error")))
+        if not results and role == "user":
+            session.waits()
+    elif role == "assistant":
+        _assistant(session, message, content, time)
+
+
+def _assistant(session: _Builder, message: Mapping[str, Json], content: Json, time: Json) -> None:
+    blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
+    if (isinstance(content, str) and content.strip()) or any(b.get("type") in ("text", "output_text") for b in blocks):
+        session.says(time)
+    for block in blocks:
+        if block.get("type") in ("tool_use", "server_tool_use"):
+            session.call(block.get("name"), block.get("input"), key=block.get("id"), time=time)
+    for call in message.get("tool_calls") or ():
+        function = call.get("function") or call
+        session.call(function.get("name"), function.get("arguments"), key=call.get("id"), time=time)
+    if isinstance(message.get("function_call"), Mapping):
+        session.call(message["function_call"].get("name"), message["function_call"].get("arguments"), time=time)
+
+
+def _item(session: _Builder, item: Mapping[str, Json], time: Json) -> None:
+    """An item of OpenAI's responses, which Codex records too."""
+    kind, key = item.get("type"), item.get("call_id")
+    if kind in ("function_call", "custom_tool_call"):
+        session.call(item.get("name"), item.get("arguments", item.get("input")), key=key, time=time)
+    elif kind == "local_shell_call":
+        session.call(_SHELL, (item.get("action") or {}).get("command"), key=key, time=time)
+    elif kind == "web_search_call":
+        session.call("web_search", item.get("action"), key=key, time=time)
+    elif kind in ("function_call_output", "custom_tool_call_output"):
+        session.result(key, error=_exit_code(item.get("output")) != 0)
+
+
+_EXITED = re.compile(r"(?:exit(?:ed with)? code:?|returncode>)\s*(-?\d+)", re.IGNORECASE)
+
+
+def _exit_code(output: Json) -> int:
+    """The exit code that the output of a command mentions; 0 without one."""
+    if isinstance(output, Mapping):
+        inner = output.get("metadata")
+        if isinstance(inner, Mapping) and isinstance(inner.get("exit_code"), int):
+            return int(inner["exit_code"])
+        return 1 if output.get("success") is False else _exit_code(output.get("content") or output.get("output"))
+    if isinstance(output, str) and output[:1] == "{":
+        try:
+            return _exit_code(json.loads(output))
+        except (ValueError, RecursionError):
+            return 0
+    code = _EXITED.search(output[:2000]) if isinstance(output, str) else None
+    return 0 if code is None else int(code[1])
+
+
+def _is_error_text(content: Json) -> bool:
+    text = content if isinstance(content, str) else ""
+    return text[:5].lower() == "error" or text[:9] == '{"error":' or text[:10] == '{"error" :' or _exit_code(text) != 0
+
+
+def _outcome(value: Mapping[str, Json]) -> str | None:
+    """Success or failure, in the ways in which files say so, or the exit status."""
+    for name in ("resolved", "success", "passed"):
+        if isinstance(value.get(name), bool):
+            return "success" if value[name] else "failure"
+    reward = value.get("reward", value.get("score"))
+    if isinstance(reward, (int, float)):
+        return "success" if reward >= 1 else "failure"
+    status = value.get("outcome") or value.get("exit_status") or value.get("status")
+    return str(status) if isinstance(status, str) else None
+
+
+def _task(value: Mapping[str, Json]) -> str | None:
+    names = ("task_id", "instance_id", "task_name")
+    return next((str(value[name]) for name in names if isinstance(value.get(name), (str, int))), None)
+
+
+def _conversation(name: str, value: Mapping[str, Json], state_of: StateOf) -> Session:
+    own = next((value[key] for key in ("session_id", "conversation_id", "id") if isinstance(value.get(key), str)), name)
+    session = _Builder(own, state_of, task=_task(value), outcome=_outcome(value), model=value.get("model"))
+    for message in next(value[key] for key in _LISTS if _is_messages(value.get(key))):
+        if isinstance(message, Mapping):
+            _message(session, message)
+    return session.finish()
+
+
+def _tau(name: str, value: Mapping[str, Json], state_of: StateOf) -> Session:
+    trial = value.get("trial")
+    session = _Builder(
+        f"{name}: {value['task_id']}/{trial}", state_of, task=str(value["task_id"]), outcome=_outcome(value)
+    )
+    for message in value["traj"] or ():
+        _message(session, message)
+    return session.finish()
+
+
+_BLOCK = re.compile(r"```(?:bash|sh|mswea_bash_command)\s*\n(.*?)\n?```", re.DOTALL)
+
+
+def _mini(name: str, value: Mapping[str, Json], state_of: StateOf) -> Session:
+    """A session of mini-swe-agent: commands are in blocks of its messages, and later versions call a tool."""
+    info: Mapping[str, Json] = value.get("info") or {}
+    config = info.get("config") or {}
+    model = (config.get("model") or {}).get("model_name") if isinstance(config, Mapping) else None
+    cost = (info.get("model_stats") or {}).get("instance_cost")
+    about = {"task": _task(value), "model": model, "cost": cost, "outcome": _outcome(value) or _outcome(info)}
+    session = _Builder(_task(value) or name, state_of, **about)
+    for message in value["messages"]:
+        extra: Mapping[str, Json] = message.get("extra") or {}
+        content = message.get("content")
+        text = content if isinstance(content, str) else argument_text(content)
+        if (
+            message.get("role") == "assistant"
+            and not message.get("tool_calls")
+            and (extra.get("actions") or _BLOCK.search(text))
+        ):
+            actions = [a.get("command") for a in extra.get("actions") or () if isinstance(a, Mapping)]
+            for command in actions or _BLOCK.findall(text)[:1]:
+                session.call(_SHELL, command, time=extra.get("timestamp"))
+        elif message.get("role") in ("user", "tool") and session.calls and "returncode" in text[:200]:
+            session.result(message.get("tool_call_id"), error=_exit_code(text) != 0)
+        else:
+            _message(session, message)
+    return session.finish()
+
+
+_EDITORS = re.compile(
+    r"(str_replace_editor|edit_anthropic|edit|create|open|goto|scroll_up|scroll_down|search_dir|search_file|find_file|"
+    r"insert|submit|review_on_submit\w*|exit_\w+)\b"
+)
+
+
+def _swe(name: str, value: Mapping[str, Json], state_of: StateOf) -> Session:
+    """A session of SWE-agent: an action is a command of its interface or of the shell."""
+    info: Mapping[str, Json] = value.get("info") or {}
+    cost = (info.get("model_stats") or {}).get("instance_cost")
+    task = _task(value) or (value.get("environment") if isinstance(value.get("environment"), str) else None)
+    session = _Builder(name, state_of, task=task, cost=cost, outcome=_outcome(value) or _outcome(info))
+    for step in value["trajectory"]:
+        action = str(step.get("action") or "").strip()
+        if action:
+            tool = _EDITORS.match(action)
+            session.call(tool[1] if tool else _SHELL, action[tool.end() :].strip() if tool else action)
+            session.result(None, error=_is_error_text(step.get("observation")))
+    return session.finish()
+
+
+_ALONE: dict[str, Callable[[str, Mapping[str, Json], StateOf], Session]] = {
+    "messages": _conversation, "tau": _tau, "mini": _mini, "swe": _swe,
+}  # fmt: skip
+
+
+# --- Lines of a session that grows: Claude Code and Codex
+
+
+class _Lines:
+    """Sessions whose lines may be interleaved."""
+
+    def __init__(self, name: str, state_of: StateOf) -> None:
+        self.name, self.state_of = name, state_of
+        self.sessions: dict[str, _Builder] = {}
+        self._seen: set[str] = set()  # lines that a resumed session repeats
+
+    def _session(self, name: str, agent: str = "main") -> _Builder:
+        if name not in self.sessions:
+            self.sessions[name] = _Builder(name, self.state_of, agent=agent)
+        return self.sessions[name]
+
+    def claude(self, line: Mapping[str, Json]) -> None:
+        """A line of Claude Code; those of sub-agents are marked as a side chain."""
+        message = line.get("message")
+        if line.get("type") not in ("user", "assistant") or not isinstance(message, Mapping):
+            return
+        if line.get("isMeta") or str(line.get("uuid")) in self._seen:
+            return
+        if line.get("uuid"):
+            self._seen.add(str(line["uuid"]))
+        sub = f"/{line.get('agentId') or 'agent'}" if line.get("isSidechain") else ""
+        session = self._session(f"{line['sessionId']}{sub}", "sub" if sub else "main")
+        known = {"timestamp": line.get("timestamp")} | dict(message)
+        if known.get("model") == "<synthetic>":
+            known.pop("model")
+        _message(session, known)
+
+    def codex(self, line: Mapping[str, Json]) -> None:
+        """A line of Codex; the first one names the session."""
+        payload, kind = line["payload"], line["type"]
+        session = self._session(self.name)
+        if kind == "session_meta":
+            session.name = str(payload.get("id") or payload.get("session_id") or self.name)
+        elif kind == "turn_context" and payload.get("model"):
+            session.attributes["model"] = payload["model"]
+        elif kind == "response_item":
+            _message(session, {"timestamp": line.get("timestamp")} | dict(payload))
+            if payload.get("type") == "web_search_call":
+                _item(session, payload, line.get("timestamp"))
+
+    def finish(self) -> Iterator[Session]:
+        """All sessions."""
+        for session in self.sessions.values():
+            yield session.finish()
+
+
+# --- Spans: OpenTelemetry, LangSmith, Langfuse
+
+
+class _Span(NamedTuple):
+    start: int
+    tool: str
+    arguments: Json
+    error: bool
+
+
+class _Spans:
+    """Spans of any order, grouped into sessions and sorted by their start."""
+
+    def __init__(self, state_of: StateOf) -> None:
+        self.state_of = state_of
+        self.calls: dict[str, list[tuple[str | None, _Span]]] = {}  # by trace, with the span above
+        self.above: dict[str, tuple[str | None, bool]] = {}  # the span above, and whether it is an agent
+        self.models: dict[str, str] = {}
+        self.names: dict[str, str] = {}  # sessions of traces
+
+    def otlp(self, value: Mapping[str, Json]) -> None:
+        """Spans in the JSON notation of OTLP, with the attributes of the GenAI conventions or of OpenInference."""
+        for resource in _get(value, "resourceSpans") or ():
+            for scope in _get(resource, "scopeSpans") or ():
+                for span in scope.get("spans") or ():
+                    self._otlp_span(span)
+
+    def _otlp_span(self, span: Mapping[str, Json]) -> None:
+        about = {a.get("key"): _value(a.get("value")) for a in span.get("attributes") or ()}
+        trace, key, parent = (str(_get(span, name) or "") for name in ("traceId", "spanId", "parentSpanId"))
+        name = str(span.get("name") or "")
+        operation = about.get("gen_ai.operation.name") or name.partition(" ")[0]
+        self.above[key] = parent or None, operation == "invoke_agent"
+        session = next((about[n] for n in ("gen_ai.conversation.id", "session.id") if about.get(n)), None)
+        if session is not None:
+            self.names.setdefault(trace, str(session))
+        model = about.get("gen_ai.request.model") or about.get("gen_ai.response.model")
+        if model:
+            self.models.setdefault(trace, str(model))
+        tool = about.get("gen_ai.tool.name") or about.get("tool.name")
+        if operation == "execute_tool" or tool or about.get("openinference.span.kind") == "TOOL":
+            status = (span.get("status") or {}).get("code")
+            error = status in (2, "STATUS_CODE_ERROR") or bool(about.get("error.type"))
+            arguments = about.get("gen_ai.tool.call.arguments") or about.get("input.value")
+            start = int(_get(span, "startTimeUnixNano") or 0) // 1000
+            called = _Span(start, str(tool or name.removeprefix("execute_tool ")), arguments, error)
+            self.calls.setdefault(trace, []).append((parent or None, called))
+
+    def langsmith(self, run: Mapping[str, Json]) -> None:
+        """A run of LangSmith."""
+        extra = run.get("extra") or {}
+        about = extra.get("metadata") or {} if isinstance(extra, Mapping) else {}
+        trace = str(run.get("trace_id") or run.get("id"))
+        session = about.get("session_id") or about.get("thread_id")
+        if session:
+            self.names.setdefault(trace, str(session))
+        if about.get("ls_model_name"):
+            self.models.setdefault(trace, str(about["ls_model_name"]))
+        if run.get("run_type") == "tool":
+            start = micros(run.get("start_time")) or 0
+            span = _Span(start, str(run.get("name")), run.get("inputs"), bool(run.get("error")))
+            self.calls.setdefault(trace, []).append((None, span))
+
+    def langfuse(self, value: Mapping[str, Json]) -> None:
+        """An observation of Langfuse, or a trace with its observations."""
+        if isinstance(value.get("observations"), list):
+            if value.get("sessionId"):
+                self.names.setdefault(str(value.get("id")), str(value["sessionId"]))
+            for inner in value["observations"]:
+                if isinstance(inner, Mapping):
+                    self.langfuse({"traceId": value.get("id")} | dict(inner))
+            return
+        trace, kind = str(value.get("traceId")), value.get("type")
+        if value.get("sessionId"):
+            self.names.setdefault(trace, str(value["sessionId"]))
+        if value.get("model"):
+            self.models.setdefault(trace, str(value["model"]))
+        if kind == "TOOL":
+            start = micros(value.get("startTime") or value.get("start_time")) or 0
+            span = _Span(start, str(value.get("name")), value.get("input"), value.get("level") == "ERROR")
+            self.calls.setdefault(trace, []).append((None, span))
+
+    def _agent(self, span: str | None) -> str | None:
+        """The innermost agent above a span, if there is another one above that."""
+        agents: list[str] = []
+        seen: set[str] = set()
+        while span is not None and span not in seen:  # a damaged file may have a loop
+            seen.add(span)
+            parent, is_agent = self.above.get(span, (None, False))
+            agents += [span] if is_agent else []
+            span = parent
+        return agents[0] if len(agents) > 1 else None
+
+    def finish(self) -> Iterator[Session]:
+        """All sessions."""
+        sessions: dict[str, tuple[str, list[_Span], str]] = {}
+        for trace, calls in self.calls.items():
+            for parent, span in calls:
+                agent = self._agent(parent)
+                name = self.names.get(trace, trace) + (f"/{agent}" if agent else "")
+                sessions.setdefault(name, (trace, [], "sub" if agent else "main"))[1].append(span)
+        for name, (trace, spans, agent) in sessions.items():
+            session = _Builder(name, self.state_of, model=self.models.get(trace), agent=agent)
+            for span in sorted(spans, key=lambda span: span.start):
+                session.call(span.tool, span.arguments, time=span.start or None, error=span.error)
+            yield session.finish()
+
+
+def _get(value: Mapping[str, Json], name: str) -> Json:
+    """A field by its name in camel case, or in snake case."""
+    return value.get(name, value.get(re.sub(r"([A-Z])", lambda m: f"_{m[1].lower()}", name)))
+
+
+def _value(value: Json) -> Json:
+    """An attribute's value in OTLP: {"stringValue": ...} and the like."""
+    return next(iter(value.values()), None) if isinstance(value, Mapping) else value
