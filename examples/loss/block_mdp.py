@@ -55,9 +55,9 @@ def record(process: mdp.MDP, n: int, seed: int) -> tuple[dict[str, Any], Any]:
     return {"observations": seen[:-1], "actions": actions, "rewards": rewards, "next_observations": seen[1:]}, s[:-1]
 
 
-def main(path: str | None = None, n: int = 12_000) -> None:
+def main(path: str | None = None) -> None:
     process = room()
-    steps, _ = record(process, n, 0)
+    steps, _ = record(process, 12_000, 0)
     learned = StateAbstraction(20, discount=DISCOUNT).fit(steps)
     print(learned)
     test, hidden = record(process, 600, 1)

@@ -19,7 +19,7 @@ env = gymnasium.make("FrozenLake-v1", is_slippery=False)
 env.action_space.seed(0)
 names = ("observations", "actions", "rewards", "next_observations", "terminals", "timeouts")
 buffer: dict[str, list[float]] = {name: [] for name in names}
-state, _ = env.reset(seed=0)
+state = env.reset(seed=0)[0]
 for _ in range(6000):
     action = int(env.action_space.sample())
     after, reward, terminated, truncated, _ = env.step(action)

@@ -275,7 +275,7 @@ class _Pair:
         )
         return rows, rewards
 
-    def _row_tests(self) -> tuple[Floats, Ints, Floats]:
+    def _row_tests(self) -> tuple[Floats, Floats, Floats]:
         """Two-sample chi-squared of every row, times (N - 1) / N, or of one side where the other is known.
 
         Degrees of freedom are 0 where there is no test; the noise is 1/n + 1/m.
@@ -299,9 +299,9 @@ class _Pair:
             T = np.where(alone, np.minimum(terms.sum(axis=1), _LARGEST), T)
             df = np.where(alone, ((law > 0) | (side.counts > 0)).sum(axis=1) - 1, df)
             noise = np.where(alone, 1.0 / np.maximum(visits, 1.0), noise)
-        return np.where(df > 0, T, 0.0), df, np.where(df > 0, noise, 1.0)
+        return np.where(df > 0, T, 0.0), df.astype(np.float64), np.where(df > 0, noise, 1.0)
 
-    def _reward_tests(self) -> tuple[Floats, Ints, Floats]:
+    def _reward_tests(self) -> tuple[Floats, Floats, Floats]:
         """Squared differences of mean rewards over their variances; rewards without noise need no test."""
         n, m = self.x.visits[:-1], self.y.visits[:-1]
         variance = (n * self.x.variance + m * self.y.variance) / np.maximum(n + m, 1.0)
@@ -312,7 +312,7 @@ class _Pair:
         tested &= noise > 0
         one, other = self.tables
         T = np.divide((one.reward - other.reward) ** 2, noise, out=np.zeros(len(n)), where=tested)
-        return np.minimum(T, _LARGEST), tested.astype(np.int64), np.where(tested, noise, 1.0)
+        return np.minimum(T, _LARGEST), tested.astype(np.float64), np.where(tested, noise, 1.0)
 
     # --- The interval
 
