@@ -90,7 +90,7 @@ class LogFile:
     def _found_again(self, what: str) -> bool:
         """Go on in the renamed file or the copy that holds what was read, if there is one.
 
-        A renamed file keeps its inode. A copy, or a file of the same name that was put there with what was read and more,
+        A renamed file keeps its inode. A copy, or a file of the same name that begins with what was read,
         is known by the last bytes that were read, if these are more than the header, which all files have.
         """
         paths = self._rotated() if self.place.tail else []
