@@ -22,7 +22,7 @@ buffer: dict[str, list[float]] = {name: [] for name in names}
 state = env.reset(seed=0)[0]
 for _ in range(6000):
     action = int(env.action_space.sample())
-    after, reward, terminated, truncated, _ = env.step(action)
+    after, reward, terminated, truncated = env.step(action)[:4]
     for name, value in zip(names, (state, action, reward, after, terminated, truncated), strict=True):
         buffer[name].append(value)
     state = env.reset()[0] if terminated or truncated else after
