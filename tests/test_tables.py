@@ -24,7 +24,7 @@ from somcot.solvers import METHODS, Method, describe
 
 DOCS = Path(__file__).parents[1] / "docs"
 # Options of readers that the command line asks for in another way: --cost reward:COLUMN, --by COLUMN.
-ELSEWHERE = {"reward", "attributes"}
+ELSEWHERE = {"reward", "attributes", "keep_times"}
 
 
 def rows(page: str, heading: str) -> Iterator[list[str]]:

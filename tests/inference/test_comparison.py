@@ -103,7 +103,8 @@ def test_kept_shares_move_the_rows_between_the_pooled_process_and_the_data() -> 
         for k in (0, 1):
             np.testing.assert_allclose(whole[k], comparison.observed[k], atol=1e-15)
         np.testing.assert_allclose(none[0], none[1], atol=1e-15)
-    occupancy = compared(WALK.sample_occupancy(300, 0.9, rng=0), OTHER.sample_occupancy(300, 0.9, rng=1))
+    a, b = (c.sample_occupancy(300, 0.9, rng=k) for k, c in enumerate((WALK, OTHER)))
+    occupancy = compared(a, b)
     assert occupancy.shrunk(np.ones(6)) is None
 
 

@@ -196,7 +196,7 @@ def outside(x: MarkovChain, y: MarkovChain, n: int) -> tuple[float, float]:
 
 @pytest.mark.parametrize(("seed", "apart"), [(2, 0.3), (3, 0.6), (4, 1.0)])
 def test_the_bracket_of_estimated_rows_that_differ(seed: int, apart: float) -> None:
-    """Straight may be below the truth where it is for one Gaussian difference, and by no more than there."""
+    """Straight may be below the truth, as for one Gaussian difference, and here by about as little."""
     below, above = outside(*two_rows(seed, apart), 28)
     assert below <= 0.0
     assert above <= 1.25 * BEYOND

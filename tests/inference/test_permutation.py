@@ -146,9 +146,9 @@ def test_long_run_starts_of_recordings_without_a_state_in_common(length: int) ->
 
 
 def test_few_episodes_are_said_to_be_few() -> None:
-    short = [somcot.random_walk(5).sample(1, 12, rng=k) for k in (0, 1)]
+    x, y = (somcot.random_walk(5).sample(1, 12, rng=k) for k in (0, 1))
     with noted("few-permutations", episodes=2, groups=2, ways=2), noted("few-sequences", n=1):
-        assert somcot.same_process(short[0], short[1], discount=0.9, n_permutations=19).pvalue == 1.0
+        assert somcot.same_process(x, y, discount=0.9, n_permutations=19).pvalue == 1.0
 
 
 def test_few_long_recordings_are_permuted_in_blocks_as_for_an_interval() -> None:

@@ -190,15 +190,16 @@ def test_main_entries_are_those_that_are_not_rare() -> None:
 class Numbers:
     """A subject whose statistics are given numbers: those of the data first, then one for each permutation."""
 
-    def __init__(self, observed: float, null: Sequence[float]) -> None:
-        self.observed, self.drawn = observed, np.asarray(null, dtype=np.float64)
+    def __init__(self, observed: float, null: Floats) -> None:
+        self.observed, self.drawn = observed, null
 
     @property
     def counts(self) -> Floats:
         return np.array([self.observed])
 
     def null(self, seed: int, indices: Sequence[int]) -> Floats:
-        return np.array([[self.drawn[k]] for k in indices])
+        drawn: Floats = self.drawn[np.asarray(indices)][:, None]
+        return drawn
 
     def statistics(self, counts: Floats) -> Statistics:
         return Statistics(counts[:, 0], np.zeros(len(counts)), counts)
@@ -208,7 +209,7 @@ class Numbers:
 @given(st.integers(0, 10**6), st.integers(1, 450), st.floats(0.0, 1.0), st.sampled_from([0, 100, 1000]))
 def test_pvalues_are_those_of_besag_and_clifford(seed: int, n: int, observed: float, at_least: int) -> None:
     null = np.random.default_rng(seed).random(n)
-    found = permute(Numbers(observed, null.tolist()), 0, n, both=False, at_least=at_least, threads=1)
+    found = permute(Numbers(observed, null), 0, n, both=False, at_least=at_least, threads=1)
     enough, far = max(10, int(np.ceil(0.05 * (n + 1)))), 0
     for drawn, value in enumerate(null, 1):
         far += value >= observed
@@ -229,10 +230,7 @@ def test_pvalues_are_those_of_besag_and_clifford(seed: int, n: int, observed: fl
 def test_a_permutation_test_has_exact_level() -> None:
     """Over all ranks of the data among 19 permutations, p <= 0.05 for one of twenty."""
     ranked = np.arange(20.0)
-    small = [
-        permute(Numbers(ranked[k], np.delete(ranked, k).tolist()), 0, 19, both=False, threads=1).pvalue
-        for k in range(20)
-    ]
+    small = [permute(Numbers(ranked[k], np.delete(ranked, k)), 0, 19, both=False, threads=1).pvalue for k in range(20)]
     assert sum(p <= 0.05 + 1e-12 for p in small) == 1
     assert min(small) == pytest.approx(0.05)
 

@@ -73,7 +73,6 @@ class FeatureCost:
         i, j = self.shared.T
         n = self.x.numbers[i] + self.y.numbers[j]
         both = [side.means.copy() for side in (self.x, self.y)]
-        # Where no side has a value the mean stays NaN, and `from_features` refuses it.
         both[0][i], both[1][j] = (np.where(n > 0, v, w) for v, w in ((a[i], self.x.means[i]), (b[j], self.y.means[j])))
         return both[0], both[1]
 
@@ -100,12 +99,10 @@ class FeatureCost:
 
     def variance(self, law: Floats) -> float:
         """First-order variance of ``sum law(x, y) |a_x - b_y|`` due to the noise of the features."""
-        # Derivative of |a - b|; at equality any value between -1 and 1 would do.
         slopes = law * np.sign(self.signed)
         d_a, d_b = slopes.sum(axis=1), -slopes.sum(axis=0)
         i, j = self.shared.T
         n, m = self.x.numbers[i], self.y.numbers[j]
-        # A shift of the pooled mean moves both sides at once, so their derivatives add up before they are squared.
         both = (d_a[i] + d_b[j]) / np.maximum(n + m, 1)  # a shared state has one feature, on both sides
         d_a[i], d_b[j] = n * both, m * both
         return float(d_a**2 @ self.x.squared_errors + d_b**2 @ self.y.squared_errors)
@@ -124,7 +121,6 @@ class FeatureCost:
         apart = np.where(recorded, np.abs(self.x.means[i] - self.y.means[j]), 0.0)
         noise = np.sqrt(np.maximum(self.x.squared_errors[i] + self.y.squared_errors[j], self._if_equal()))
         rounding = 1e-9 * (np.abs(self.x.means[i]) + np.abs(self.y.means[j]))
-        # Two-sided 1 % level, Bonferroni over the shared states; equal constants differ by rounding at most.
         limit = -ndtri(0.005 / max(len(i), 1)) * noise + rounding
         states = np.flatnonzero(apart > limit)
         return self.shared[states[np.argsort(-(apart - limit)[states], kind="stable")]]
@@ -146,9 +142,7 @@ class FeatureCost:
         """
         i, j = self.shared.T
         n, m = (np.maximum(side.numbers[k], 1.0) for side, k in ((self.x, i), (self.y, j)))
-        # The pooled variance contains the difference of the means: conservative if the means really differ.
         between = n * m / (n + m) * (self.x.means[i] - self.y.means[j]) ** 2
-        # The pooled sum of squares of both sides about their common mean.
         spread = (n - 1) * self.x.variances[i] + (m - 1) * self.y.variances[j] + between
         return np.asarray(spread / (n + m) * (1.0 / n + 1.0 / m))
 
@@ -164,7 +158,8 @@ class FeatureCost:
         values = dict(zip(self.y.states, table[0, 0] - table[0], strict=True))  # relative to the first of y
         values |= dict(zip(self.x.states, table[:, 0], strict=True))
         each = np.array([values[label] for label in states])
-        return np.asarray(np.subtract.outer(each, each))
+        differences: Floats = np.subtract.outer(each, each)
+        return differences
 
 
 def from_features(a: object, b: object, *, pool: bool = True) -> FeatureCost:

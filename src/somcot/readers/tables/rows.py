@@ -321,17 +321,17 @@ class Order:
         if self.columns.time is not None:
             self.columns.time.release()
         if flags is not None:
-            begins[1:] |= flags[:-1]
+            begins = begins | np.append(False, flags[:-1])
         # A sequence terminates with its last row, unless a column says otherwise.
-        ended = np.zeros(self.n, dtype=np.bool_)
+        ended = np.broadcast_to(np.False_, self.n)
         if flags is not None or options.terminated or options.end is not None:
-            ended[:-1], ended[-1:] = begins[1:], True
+            ended = np.append(begins[1:], True)
             ended &= True if flags is None else flags
         if cut is not None:
             group = self._ordered(cut)
             changed = np.append(False, group[1:] != group[:-1]) & ~begins
             self.n_cut = int(np.count_nonzero(changed))
-            begins |= changed
+            begins = begins | changed
         rewards = None if self.columns.reward is None else self._ordered(self.columns.reward.floats())
         numbers = (np.arange(self.n) if self.rows is None else self.rows) if track or cut is not None else None
         rows = _OrderedRows(codes, begins, ended, rewards, numbers, kept)
@@ -381,13 +381,14 @@ class Order:
 
     def _split(self, gap: float | timedelta | None) -> NDArray[np.bool_]:
         """Which rows begin a sequence: the first of each, and those after a gap."""
-        begins = self.begins.copy()
+        begins = self.begins
         if gap is not None:
             longest = gap_in_column(gap, self.source, self.columns.time)
             moments = self._moments()
             pauses = moments[1:] - moments[:-1]
             # Rows are sorted within a sequence, so no difference is negative, only too large for its type.
-            begins[1:] |= (pauses.view(np.uint64) if pauses.dtype.kind == "i" else pauses) > longest
+            long = (pauses.view(np.uint64) if pauses.dtype.kind == "i" else pauses) > longest
+            begins = begins | np.append(False, long)
         return begins
 
 
