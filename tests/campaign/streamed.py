@@ -82,7 +82,9 @@ def watching(draw: Draw) -> tuple[Monitor, Events]:
 
 def fed(monitor: Monitor, arriving: Events, begin: int, end: int) -> list[Any]:
     states, sequences, times = arriving.part(begin, end)
-    return monitor.update(states, sequences, times=times)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # references are small
+        return monitor.update(states, sequences, times=times)
 
 
 def facts(monitor: Monitor) -> tuple[Any, ...]:

@@ -367,8 +367,8 @@ def _union_cost(
     if len(states) == len(labels_x) == len(labels_y):
         place = {label: j for j, label in enumerate(labels_y)}
         table = problem.cost[:, [place[label] for label in states]]
-    elif np.array_equal(problem.cost, costs.labels(labels_x, labels_y)):
-        table = costs.labels(states, states)
+    elif np.array_equal(problem.cost, _different(labels_x, labels_y)):
+        table = _different(states, states)
     elif isinstance(cost, FeatureCost) and len(cost.shared):
         features = dict(zip(labels_y, cost.values[1], strict=True)) | dict(zip(labels_x, cost.values[0], strict=True))
         values = np.array([features[label] for label in states])
@@ -379,6 +379,11 @@ def _union_cost(
         return None
     least = problem.offset if isinstance(cost, FeatureCost) else float(table.min())
     return table if float(table.diagonal().max()) <= least else None
+
+
+def _different(x: Sequence[Hashable], y: Sequence[Hashable]) -> Floats:
+    """The cost by labels, without the remarks that `costs.labels` makes when a user asks for it."""
+    return np.array([[float(a != b) for b in y] for a in x])
 
 
 def _called(cost: Callable[[Any, Any], Any], data: Sequence[Any]) -> Floats:
