@@ -60,7 +60,8 @@ def save(monitor: Monitor, path: str | os.PathLike[str]) -> None:
         "latched": monitor.alarm is not None,
         "plan": None if plan is None else plan._replace(cut=None)._asdict(),
         "cut": None if plan is None or plan.cut is None else list(plan.cut),
-        "recorded": None if recorded is None else recorded.kind,
+        # Needed with the sequences only, so that a monitor that was loaded saves the same bytes.
+        "recorded": None if recorded is None or plan is not None else recorded.kind,
         "threshold": [monitor._setting.threshold, 0.0 if whole is None else whole.rule.threshold],
         "unheard": monitor._setting.unheard,
         "atom": -1 if whole is None else whole.atom,
