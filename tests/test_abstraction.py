@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -139,6 +139,6 @@ def test_refused_options() -> None:
     with pytest.raises(ValueError, match="over: found 'all'"):
         StateAbstraction(over="all")
     with pytest.raises(TypeError, match="encoder: found int"):
-        StateAbstraction(encoder=cast("Any", 3))
+        StateAbstraction(encoder=3)
     with pytest.raises(ValueError, match="not fitted yet"):
         StateAbstraction().encode(np.zeros((1, 10)))

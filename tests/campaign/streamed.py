@@ -14,7 +14,7 @@ import pytest
 from hypothesis import strategies as st
 
 import somcot
-from somcot import Monitor, Trajectories, gaussian
+from somcot import DataWarning, Monitor, Trajectories, gaussian
 from tests.campaign.draws import Draw, chain
 from tests.instances import Floats, dense_kernel
 
@@ -75,7 +75,9 @@ def watching(draw: Draw) -> tuple[Monitor, Events]:
         "max_open": draw(st.integers(1, 4)),
         "min_distance": draw(st.sampled_from((0.0, 0.0, 0.2))),
     }
-    return Monitor(reference, discount=0.9, **promise, **rules), arriving
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # small references are the point
+        return Monitor(reference, discount=0.9, **promise, **rules), arriving
 
 
 def fed(monitor: Monitor, arriving: Events, begin: int, end: int) -> list[Any]:

@@ -250,12 +250,12 @@ def test_the_command_shows_writes_and_rings(tmp_path: Path) -> None:
     [
         (("--by", "season"), "there is no column 'season', and it is none of day, week, month"),
         (("--by", "week", "--reference", "May"), "--reference: there is no period 'May'; the periods are 2026-W51"),
-        (("--by", "month"), "only one period, 2026-12; choose shorter periods"),
+        (("--by", "month"), "--by month has only one group, 2026-12"),
         (("--by", "week", "--level", "2"), "--level: found 2"),
         (("--by", "week", "--confidence", "0"), "--confidence: found 0"),
         (("--by", "week", "--plot", "a.doc"), "--plot: found 'a.doc'"),
         (("--by", "week", "--html", "log.csv"), "is an input of this command"),
-        (("--by", "week", "--bins", "page=3"), "--by: cannot be combined with --bins"),
+        (("--by", "week", "--bins", "page=3"), "found 'home', expected numbers"),
         (("--by", "week", "--cost", "reward:"), "which column"),
     ],
 )

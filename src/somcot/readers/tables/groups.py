@@ -132,6 +132,13 @@ def _split(data: object, by: str, *, whole: bool, least: int, **options: Any) ->
         period = None if by in table.columns or (not table.complete and by not in PERIODS) else by
         moment = _time_column(table, by, roles_given["time"]) if period is not None else None
         roles = roles_of(table, terminated=terminated, **roles_given)
+        # One long recording belongs to no period as a whole, so it is cut, and does not end there.
+        several = roles.sequence is not None or table_options.gap is not None
+        whole = whole or period is not None
+        if whole and not several and table_options.end is not None:
+            raise ValueError(
+                f"end: {table.name} is one sequence, which does not end with a period; name the column of sequences"
+            )
         roles = replace(roles, more=() if moment is not None else (by,))
         extra = None
         if moment is not None and roles.time != moment:
@@ -144,9 +151,7 @@ def _split(data: object, by: str, *, whole: bool, least: int, **options: Any) ->
         times = extra or columns.time
         assert times is not None
         group, labels = _buckets(table.name, times, by)
-    # One long recording belongs to no period as a whole, so it is cut.
-    whole = (whole or period is not None) and (roles.sequence is not None or table_options.gap is not None)
-    return _parted(table.name, by, columns, (group, labels), table_options, binning, least, whole=whole)
+    return _parted(table.name, by, columns, (group, labels), table_options, binning, least, whole=whole and several)
 
 
 def _other(table: Table, by: str) -> str:

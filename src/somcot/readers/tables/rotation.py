@@ -51,7 +51,8 @@ class LogFile:
         self.path, self.place, self.follow, self.note = path, place, follow, note
         self._idle = False  # whether there was nothing new since the file was seen to be rotated
         self.descriptor = os.open(path, os.O_RDONLY)
-        if place.offset == 0 or self._is_same(self.descriptor):
+        known = place.inode in (0, os.fstat(self.descriptor).st_ino)
+        if place.offset == 0 or (known and self._is_same(self.descriptor)):
             self._adopt(self.descriptor, place.offset)
         elif not self._found_again("was rotated"):
             self._begin_anew()
@@ -59,6 +60,12 @@ class LogFile:
     def _begin_anew(self) -> None:
         """The file is not the one that was read, and that one is not there."""
         size = os.fstat(self.descriptor).st_size
+        if self.place.line <= 2 and self.place.tail:  # no event of it was read
+            self._adopt(self.descriptor, 0)
+            return
+        if not self.place.inode and size >= self.place.offset and self._is_same(self.descriptor):
+            self._adopt(self.descriptor, self.place.offset)
+            return
         if not self.follow or not self.place.tail:
             what = f"is shorter ({size:,} bytes) than what was read of it ({self.place.offset:,})"
             if size >= self.place.offset:
@@ -81,11 +88,19 @@ class LogFile:
         return sorted((p for p in found if p.suffix not in _PACKED), key=lambda p: (p.stat().st_mtime_ns, p.name))
 
     def _found_again(self, what: str) -> bool:
-        """Go on in the renamed file or the copy that holds what was read, if there is one."""
-        for path in self._rotated() if self.place.tail else ():
+        """Go on in the renamed file or the copy that holds what was read, if there is one.
+
+        A renamed file keeps its inode. A copy, or a file of the same name that begins with what was read,
+        is known by the last bytes that were read, if these are more than the header, which all files have.
+        """
+        paths = self._rotated() if self.place.tail else []
+        renamed = [p for p in paths if p.stat().st_ino == self.place.inode]
+        copies = [self.path, *(p for p in paths if p not in renamed)] if self.place.line > 2 else []
+        for path in [*renamed, *copies]:
             file = os.open(path, os.O_RDONLY)
             if self._is_same(file):
-                self.note(f"{self.path}: {what}; going on in {path.name}")
+                if path != self.path:
+                    self.note(f"{self.path}: {what}; going on in {path.name}")
                 os.close(self.descriptor)
                 self._adopt(file, self.place.offset)
                 return True
