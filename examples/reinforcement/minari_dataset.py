@@ -51,7 +51,7 @@ with warnings.catch_warnings():
 
 # %%
 # Read the dataset by its id.
-data = readers.from_minari("lake/recorded-v0", terminal=False)
+data = readers.from_minari("lake/recorded-v0", terminal=False)  # where an episode ends is a place on the map
 print(data)
 
 

@@ -95,20 +95,10 @@ class StateAbstraction:
     """
 
     def __init__(
-        self,
-        n_codes: int = 40,
-        *,
-        discount: float = 0.9,
-        encoder: torch.nn.Module | None = None,
-        over: str = "policy",
-        embedding: int | None = None,
-        rounds: int = 3,
-        steps: tuple[int, int] = (1200, 300),
-        batch_size: int = 256,
-        learning_rate: float = 1e-3,
-        device: str = "cpu",
-        rng: int = 0,
-    ) -> None:
+        self, n_codes: int = 40, *, discount: float = 0.9, encoder: torch.nn.Module | None = None, over: str = "policy",
+        embedding: int | None = None, rounds: int = 3, steps: tuple[int, int] = (1200, 300), batch_size: int = 256,
+        learning_rate: float = 1e-3, device: str = "cpu", rng: int = 0,
+    ) -> None:  # fmt: skip
         if over not in ("policy", "actions"):
             raise ValueError(f"over: found {over!r}, expected 'policy' or 'actions'")
         if encoder is not None and not isinstance(encoder, torch.nn.Module):
@@ -279,7 +269,7 @@ class StateAbstraction:
         self.history.append(_held_out(counts, earned, (now, data.actions, following, data.rewards), test))
         np.add.at(counts, (now[test], data.actions[test], following[test]), 1.0)
         np.add.at(earned, (now[test], data.actions[test]), data.rewards[test])
-        self.counts, self._earned, self._data_actions = counts, earned, data.action_labels
+        self.counts, self._earned = counts, earned
         self.__dict__.pop("metric", None)
 
     @property
@@ -336,7 +326,7 @@ class StateAbstraction:
                 law = np.vstack([law, np.ones((n - len(law), r.shape[1]))])
             law = law / law.sum(axis=1, keepdims=True)
             P, r = np.einsum("sa,sat->st", law, P)[:, None], (law * r).sum(axis=1)[:, None]
-        support = _support(P.reshape(-1, n))
+        support = Support.from_rows(np.vstack([P.reshape(-1, n), np.eye(n)[:1]]))  # nothing depends on the start
         return solve(Game(support, support, r, r, self.discount, True)).metric
 
     def distance(self, one: Any, other: Any) -> Floats:
@@ -369,8 +359,6 @@ class StateAbstraction:
             raise ValueError("embedding: found None, expected the dimension of the embedding when the object was made")
         points: Floats = self._run(network, self._checked(observations)) * self._unit
         return points
-
-    # --- Checks
 
     def _fitted(self, name: str) -> Any:
         try:
@@ -422,7 +410,9 @@ class _Steps(NamedTuple):
 
     @classmethod
     def of(cls, given: Any) -> _Steps:
-        parts = {name: _part(given, name) for name in (*_PARTS, "terminated", "truncated")}
+        names = (*_PARTS, "terminated", "truncated")
+        held = given if isinstance(given, Mapping) else {name: getattr(given, name, None) for name in names}
+        parts = {name: held.get(name) for name in names}
         for name in _PARTS:
             if parts[name] is None:
                 raise ValueError(f"transitions: found no {name}, expected {', '.join(_PARTS)}")
@@ -486,10 +476,6 @@ class _Steps(NamedTuple):
         out = np.zeros(n, np.bool_)
         out[rng.permutation(n)[: max(round(_HELD_OUT * n), 1)]] = True
         return np.flatnonzero(~out[self.episode]), np.flatnonzero(out[self.episode])
-
-
-def _part(given: Any, name: str) -> Any:
-    return given.get(name) if isinstance(given, Mapping) else getattr(given, name, None)
 
 
 def _array(values: Any) -> Array:
@@ -560,11 +546,3 @@ def _merged(centres: Floats, k: int) -> Ints:
 def _nearest(points: Floats, centres: Floats) -> Ints:
     nearest: Ints = ((centres**2).sum(axis=1) - 2.0 * points @ centres.T).argmin(axis=1)
     return nearest
-
-
-def _support(table: Floats) -> Support:
-    """The positive entries of all rows, and a start that nothing depends on."""
-    rows, columns = np.nonzero(table)
-    ends = np.cumsum(np.bincount(rows, minlength=len(table)))
-    indptr = np.concatenate([[0], ends, [len(columns) + 1]]).astype(np.int64)
-    return Support(indptr, np.append(columns, 0).astype(np.int32), np.append(table[rows, columns], 1.0))

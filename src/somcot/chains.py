@@ -49,6 +49,19 @@ class Support(NamedTuple):
     indices: NDArray[np.int32]
     probabilities: Floats
 
+    @classmethod
+    def from_rows(cls, table: Floats) -> Support:
+        """The positive entries of a full table whose last row is the initial distribution.
+
+        Examples
+        --------
+        >>> Support.from_rows(np.array([[0.0, 1.0], [0.5, 0.5], [1.0, 0.0]])).indices
+        array([1, 0, 1, 0], dtype=int32)
+        """
+        rows, columns = np.nonzero(table > 0)
+        ends = np.cumsum(np.bincount(rows, minlength=len(table)))
+        return cls(np.append(0, ends).astype(np.int64), columns.astype(np.int32), table[rows, columns])
+
     @property
     def max_row(self) -> int:
         """Length of the longest row."""

@@ -229,7 +229,7 @@ class _Pair:
         n = len(self.states)
         a, b = self._acting(one), self._acting(other)
         one_reward, other_reward = (side.reward.reshape(n, -1) for side in (a, b))
-        game = Game(_support(a.law), _support(b.law), one_reward, other_reward, self.discount, False)
+        game = Game(Support.from_rows(a.law), Support.from_rows(b.law), one_reward, other_reward, self.discount, False)
         return solve_start(game, threads=self.threads)
 
     def _acting(self, tables: _Tables) -> _Tables:
@@ -344,12 +344,6 @@ def _inverted(observed: float, expected: Floats, distances: Floats) -> float:
     if observed <= rising[0]:
         return float(distances[0])
     return float(np.interp(np.interp(observed, rising, _PATH), _PATH, distances))
-
-
-def _support(law: Floats) -> Support:
-    pattern = law > 0
-    indptr = np.append(0, np.cumsum(pattern.sum(axis=1))).astype(np.int64)
-    return Support(indptr, np.nonzero(pattern)[1].astype(np.int32), np.ascontiguousarray(law[pattern]))
 
 
 def _policy(x: MDP, y: MDP, policy: Any) -> Floats | None:

@@ -92,17 +92,7 @@ class MDP:
     @cached_property
     def support(self) -> Support:
         """The positive probabilities: row ``s * n_actions + a``, and the initial distribution last."""
-        table = self.transitions.reshape(-1, self.n_states)
-        rows, columns = np.nonzero(table)
-        # Last row, as in the support of a chain.
-        start = np.flatnonzero(self.initial)
-        # One row per state and action, so that one sweep covers all actions.
-        ends = np.cumsum(np.bincount(rows, minlength=len(table)))
-        return Support(
-            np.concatenate([[0], ends, [len(columns) + len(start)]]).astype(np.int64),
-            np.concatenate([columns, start]).astype(np.int32),
-            np.concatenate([table[rows, columns], self.initial[start]]),
-        )
+        return Support.from_rows(np.vstack([self.transitions.reshape(-1, self.n_states), self.initial]))
 
     def __repr__(self) -> str:
         return f"MDP({self.n_states} states, {self.n_actions} actions)"
