@@ -31,7 +31,7 @@ for row in bound.largest_contributions[:3]:
     print(f"field {row.state}, action {row.action}: tried {row.visits} times, {100 * row.share:.0f} % of the variance")
 
 # %%
-# And the truth, which nobody knows in practice:
+# And the truth, which is unknown in practice:
 real = readers.from_tabular("FrozenLake-v1", env_options=reality)
 chain = mdp.on_policy(real, bound.policy)
 result = mdp.distance(simulator, real, discount=0.95, policy=bound.policy)
