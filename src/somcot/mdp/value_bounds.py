@@ -63,7 +63,7 @@ class Options(NamedTuple):
 
 
 class World(NamedTuple):
-    """Model and recording on the union of their states, and two more: the best and the worst value, for ever.
+    """Model and recording on the union of their states, and two absorbing states: the best and the worst value.
 
     Attributes
     ----------
