@@ -139,7 +139,7 @@ def transfer_bound(
     unvisited : {"worst", "model"}
         What an action does that the recording never tried: the worst within `value_range`, or what the model says.
     value_range : (float, float), optional
-        Smallest and largest possible value. By default the values of earning the least or the largest reward at every step.
+        Smallest and largest possible value. By default those of the least and the largest reward at every step.
     method : {"delta", "proved"}
         "proved" holds for every number of steps: L1 balls around the rows (Weissman), all of them at once, and the
         worst process within. It assumes that rewards stay within the range seen, and that those which did not vary in
