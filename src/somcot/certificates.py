@@ -68,7 +68,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from somcot.core.pairs import Groups, all_pairs
+from somcot.core.pairs import PairGroups, all_pairs
 from somcot.core.simulated_bound import SimulatedUpper, simulated_upper
 from somcot.core.sweep import Improvement, Sweep
 from somcot.couplings import Coupling, residuals
@@ -237,7 +237,7 @@ class Settled(NamedTuple):
 
 
 def class_gains(
-    discount: float, h: Floats, cost: Floats, improvement: Improvement, groups: Groups
+    discount: float, h: Floats, cost: Floats, improvement: Improvement, groups: PairGroups
 ) -> tuple[Floats, Floats]:
     """Bounds of the gain of each class of pairs, on the unit-cost scale (7 above).
 
@@ -249,7 +249,7 @@ def class_gains(
         Relative potential and unit cost on the pairs of the sweep.
     improvement : Improvement
         Result of the sweep against h.
-    groups : Groups
+    groups : PairGroups
         The classes.
     """
     # 8 eps = 16 u, as in 4 above, with the classes' own h in place of V.

@@ -76,7 +76,10 @@ class Support(NamedTuple):
         """Positions of the entries (row, column); for an absent entry, its insertion position."""
         n = np.int64(len(self.indptr) - 2)
         # Entries are sorted by row and column, so one key per entry can be searched.
-        places: NDArray[np.int64] = np.searchsorted(self.rows * n + self.indices, rows * n + columns)
+        keys, wanted = self.rows * n + self.indices, rows * n + columns
+        if (n + 1) * n <= len(wanted):  # a table of all keys is faster for many
+            return np.asarray(np.searchsorted(keys, np.arange((n + 1) * n))[wanted])
+        places: NDArray[np.int64] = np.searchsorted(keys, wanted)
         return places
 
     def row_sums(self, values: Array) -> Array:

@@ -90,7 +90,7 @@ def from_chain(chain: MarkovChain, discount: float, rng: Rng = None, *, tabled: 
     def refill(wanted: int) -> TransitionBlock:
         return table.draw(generator) if table is not None else _Walks(draw, size, generator, wanted)
 
-    table = _Table(chain, discount) if tabled else None
+    table = _OccupancyTable(chain, discount) if tabled else None
     indptr, indices, _ = chain.support
     # The known support, for methods that build arrays over possible transitions only.
     allowed = np.zeros((chain.n_states, chain.n_states), dtype=bool)
@@ -349,7 +349,7 @@ def from_iterable(
     return Source(blocks.draw, blocks.state, blocks.restore, n_states=count, states=labels, initial=distribution)
 
 
-class _Table:
+class _OccupancyTable:
     """The occupancy of a known chain, to draw transitions from by inversion."""
 
     def __init__(self, chain: MarkovChain, discount: float) -> None:

@@ -20,7 +20,7 @@ from somcot.solvers import somcot
 from somcot.solvers.somcot import algorithm
 from somcot.solvers.somcot.averages import averages, snapshot
 from somcot.solvers.somcot.state import State, grow
-from somcot.solvers.somcot.updates import Transitions
+from somcot.solvers.somcot.updates import Edges
 from somcot.steps import Steps, explicit
 from tests.instances import random_chain, reward, walks
 from tests.notes import notes_in
@@ -350,7 +350,7 @@ def test_growing_keeps_mu_on_the_old_entries_and_adds_the_new_ones() -> None:
     small = {"transitions_x": x.transition > 0, "transitions_y": y.transition > 0}
     state = fresh(cost, support="observed", primal_step=1.0, dual_step=0.3, keep_coupling=True, **small)
     state = somcot.advance(state, xs, ys)
-    everything = Transitions.from_mask(np.ones((3, 3), dtype=bool))
+    everything = Edges.from_mask(np.ones((3, 3), dtype=bool))
     bigger = grow(state, everything, everything)
     before, after = log_mu_of(state), log_mu_of(bigger)
     old = np.isfinite(before)

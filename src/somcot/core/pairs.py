@@ -29,8 +29,8 @@ from somcot.problem import UnitProblem
 
 __all__ = [
     "ChainClasses",
-    "Groups",
     "PairChoice",
+    "PairGroups",
     "Pairs",
     "Slice",
     "absorption_times",
@@ -246,7 +246,7 @@ class ChainClasses(NamedTuple):
         return self.component >= 0
 
 
-class Groups(NamedTuple):
+class PairGroups(NamedTuple):
     """Classes of pairs: the class of each pair, an order grouped by class, and the first position of each class."""
 
     label: Integers
@@ -254,12 +254,12 @@ class Groups(NamedTuple):
     begins: Integers
 
     @classmethod
-    def of(cls, label: Integers) -> Groups:
+    def of(cls, label: Integers) -> PairGroups:
         """Number the classes from 0.
 
         Examples
         --------
-        >>> Groups.of(np.array([7, 3, 7])).largest(np.array([1.0, 2.0, 3.0]))
+        >>> PairGroups.of(np.array([7, 3, 7])).largest(np.array([1.0, 2.0, 3.0]))
         array([2., 3.])
         """
         label = np.unique(label, return_inverse=True)[1].astype(np.int64)

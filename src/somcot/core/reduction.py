@@ -33,7 +33,7 @@ from somcot.problem import UnitProblem
 
 __all__ = [
     "LEFT_OUT",
-    "Cut",
+    "CutSupport",
     "Reduced",
     "ReducedSide",
     "cut",
@@ -48,7 +48,7 @@ _EPS = float(np.finfo(np.float64).eps)
 _WORTH = 0.9  # largest share of remaining states for which truncation is worthwhile
 
 
-class Cut(NamedTuple):
+class CutSupport(NamedTuple):
     """A truncated chain.
 
     Attributes
@@ -72,7 +72,7 @@ class Cut(NamedTuple):
     arrival: Floats
 
 
-def cut(support: Support, discount: float, left_out: float, patience: float) -> Cut | None:
+def cut(support: Support, discount: float, left_out: float, patience: float) -> CutSupport | None:
     """Omit states with a loss of at most `left_out` (bound of E discount^T); None if this is not worthwhile.
 
     Parameters
@@ -109,7 +109,7 @@ def cut(support: Support, discount: float, left_out: float, patience: float) -> 
     return _without(support, out, discount, floor, steps)
 
 
-def _without(support: Support, out: NDArray[np.bool_], discount: float, floor: float, steps: int) -> Cut | None:
+def _without(support: Support, out: NDArray[np.bool_], discount: float, floor: float, steps: int) -> CutSupport | None:
     """The chain without some states, if the loss is within the limit."""
     kept = np.flatnonzero(~out)
     n = len(kept)
@@ -144,7 +144,7 @@ def _without(support: Support, out: NDArray[np.bool_], discount: float, floor: f
     arrival[n] = 1.0
     # A row's omitted mass is a sum of several entries, each with its rounding.
     rounding = _EPS * float((np.bincount(rows[leaving], minlength=n + 2) * lost).max())
-    return Cut(kept, small, 2.0 * _EPS + rounding, bound, arrival)
+    return CutSupport(kept, small, 2.0 * _EPS + rounding, bound, arrival)
 
 
 @kernel
@@ -189,7 +189,7 @@ class ReducedSide(NamedTuple):
     """The reductions of one chain: truncation, then merging; None for steps that were not applied."""
 
     n: int
-    cut: Cut | None = None
+    cut: CutSupport | None = None
     quotient: Quotient | None = None
 
     @property
@@ -328,7 +328,7 @@ def unreduced(problem: UnitProblem) -> Reduced:
     return Reduced(problem, problem, ReducedSide(problem.shape[0]), ReducedSide(problem.shape[1]))
 
 
-def _cut(support: Support, discount: float, left_out: float, patience: float) -> Cut | None:
+def _cut(support: Support, discount: float, left_out: float, patience: float) -> CutSupport | None:
     return cut(support, discount, left_out, patience) if len(support.indptr) - 2 >= _FEW else None
 
 

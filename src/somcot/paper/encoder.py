@@ -14,7 +14,7 @@ import numpy as np
 from somcot import block_chain, random_walk
 from somcot.paper import experiment as style
 from somcot.paper.experiment import Experiment, FigureCheck, Record, Report
-from somcot.paper.loop import TABLE, Pair, TableRow, default_estimate, sweep, walk_cost
+from somcot.paper.loop import TABLE, DrawnPair, TableRow, default_estimate, sweep, walk_cost
 from somcot.plumbing.arrays import Floats
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def run(settings: EncoderSettings, seed: int = 0, report: Report | None = None) 
     cost = walk_cost(settings.n_states, settings.n_copies)
 
     def maps(n: int, rng: np.random.Generator) -> dict[str, Any]:
-        pair = Pair.draw(x, y, n, settings.rates.discount, rng)
+        pair = DrawnPair.draw(x, y, n, settings.rates.discount, rng)
         results = {
             "somcot": settings.rates.run(pair, cost, n),
             "counted": settings.rates.run_default(pair, cost, n),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "TABLE",
     "Choice",
-    "Pair",
+    "DrawnPair",
     "TableRow",
     "default_estimate",
     "few_data_expected",
@@ -39,21 +39,21 @@ Case = TypeVar("Case")
 Outcome = TypeVar("Outcome")
 
 
-class Pair(NamedTuple):
+class DrawnPair(NamedTuple):
     """Samples of the two processes that are compared."""
 
     x: Samples
     y: Samples
 
     @classmethod
-    def draw(cls, x: MarkovChain, y: MarkovChain, n: int, discount: float, rng: np.random.Generator) -> Pair:
+    def draw(cls, x: MarkovChain, y: MarkovChain, n: int, discount: float, rng: np.random.Generator) -> DrawnPair:
         """Draw n transitions of each chain from its discounted occupancy."""
         # Independent samples of the occupancy, as the paper assumes.
         return cls(x.sample_occupancy(n, discount, rng=rng), y.sample_occupancy(n, discount, rng=rng))
 
-    def first(self, n: int) -> Pair:
+    def first(self, n: int) -> DrawnPair:
         """The first n transitions of each."""
-        return Pair(self.x.take(np.arange(n)), self.y.take(np.arange(n)))
+        return DrawnPair(self.x.take(np.arange(n)), self.y.take(np.arange(n)))
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class TableRow:
     batch_size: int
     discount: float
 
-    def run(self, pair: Pair, cost: Floats, n_steps: int, *, support: str = "full") -> Result:
+    def run(self, pair: DrawnPair, cost: Floats, n_steps: int, *, support: str = "full") -> Result:
         """The paper's algorithm on the first n_steps * batch_size transitions of each, all iterates averaged."""
         from somcot.solvers import somcot as algorithm  # compiled code, which `reproduce --help` must not wait for
 
@@ -88,7 +88,7 @@ class TableRow:
         )
         return _whole(result)
 
-    def run_default(self, pair: Pair, cost: Floats, n_steps: int) -> Result:
+    def run_default(self, pair: DrawnPair, cost: Floats, n_steps: int) -> Result:
         """SOMCOT as it runs without rates, on the same transitions: counted, and solved on the counted chains."""
         from somcot.solvers import somcot as algorithm  # as above
 
@@ -161,7 +161,7 @@ def stages(report: Report | None, *sizes: int) -> list[Report | None]:
     return [stage(sum(sizes[:i])) for i in range(len(sizes))]
 
 
-def default_estimate(pair: Pair, cost: Floats, discount: float) -> Result:
+def default_estimate(pair: DrawnPair, cost: Floats, discount: float) -> Result:
     """The result of `somcot.distance` on the same samples."""
     with few_data_expected():
         return _whole(somcot.distance(pair.x, pair.y, cost, discount=discount, rng=0))

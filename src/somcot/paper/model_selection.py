@@ -14,7 +14,7 @@ import numpy as np
 from somcot import block_chain, distance, random_walk
 from somcot.paper import experiment as style
 from somcot.paper.experiment import Experiment, FigureCheck, Record, Report
-from somcot.paper.loop import TABLE, Choice, Pair, TableRow, hits, spearman, stages, sweep, walk_cost
+from somcot.paper.loop import TABLE, Choice, DrawnPair, TableRow, hits, spearman, stages, sweep, walk_cost
 from somcot.plumbing.arrays import Floats
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def run(settings: SelectionSettings, seed: int = 0, report: Report | None = None
         x = random_walk(panel.n_states)
         y = block_chain(random_walk(panel.n_states, case.theta), panel.n_copies)
         cost = walk_cost(panel.n_states, panel.n_copies)
-        pair = Pair.draw(x, y, max(panel.n_steps) * rates.batch_size, rates.discount, rng)
+        pair = DrawnPair.draw(x, y, max(panel.n_steps) * rates.batch_size, rates.discount, rng)
         return {
             "exact": distance(x, y, cost, discount=rates.discount).distance,
             # Prefixes of one recording: the curves of different K differ by data added, not by luck.

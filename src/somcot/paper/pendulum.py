@@ -23,7 +23,7 @@ from somcot import costs, distance
 from somcot.continuous.discretise import discretise
 from somcot.paper import experiment as style
 from somcot.paper.experiment import Experiment, FigureCheck, Record, Report
-from somcot.paper.loop import TABLE, Choice, Pair, TableRow, few_data_expected, hits, stages, sweep
+from somcot.paper.loop import TABLE, Choice, DrawnPair, TableRow, few_data_expected, hits, stages, sweep
 from somcot.plumbing.arrays import Floats
 from somcot.samples import Samples
 from somcot.trajectories import Trajectories
@@ -302,10 +302,12 @@ def run(settings: PendulumSettings, seed: int = 0, report: Report | None = None)
             return _cost(true, x, models_of[id(y)], y)
 
         paper = [
-            rates.run(Pair(record, y), cost(record, y), settings.n_steps, support="observed").distance
+            rates.run(DrawnPair(record, y), cost(record, y), settings.n_steps, support="observed").distance
             for y in others.values()
         ]
-        own = [rates.run_default(Pair(record, y), cost(record, y), settings.n_steps).distance for y in others.values()]
+        own = [
+            rates.run_default(DrawnPair(record, y), cost(record, y), settings.n_steps).distance for y in others.values()
+        ]
         return paper, own, Choice.of(record, others, cost, rates.discount)
 
     def on_cells(gravity: float, rng: np.random.Generator) -> float:

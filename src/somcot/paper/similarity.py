@@ -16,7 +16,7 @@ import numpy as np
 from somcot import Problem, metric, random_walk
 from somcot.paper import experiment as style
 from somcot.paper.experiment import Experiment, FigureCheck, Record, Report
-from somcot.paper.loop import TABLE, Pair, TableRow, default_estimate, spearman, stages, sweep, walk_cost
+from somcot.paper.loop import TABLE, DrawnPair, TableRow, default_estimate, spearman, stages, sweep, walk_cost
 from somcot.plumbing.arrays import Floats
 
 if TYPE_CHECKING:
@@ -61,21 +61,21 @@ def run(settings: SimilaritySettings, seed: int = 0, report: Report | None = Non
     n_blocks = len(settings.thetas) ** 2
     drawing, running, solving, iterating, estimating = stages(report, size, len(rows), n_blocks, n_blocks, len(some))
 
-    def draw(walk: WalkInstance, rng: np.random.Generator) -> Pair:
+    def draw(walk: WalkInstance, rng: np.random.Generator) -> DrawnPair:
         """Two independent samples of one walk, one for its role as X and one as Y."""
         # The paper counts states from 1.
         chain = random_walk(settings.n_states, walk.theta, start=walk.start - 1)
         # Two samples of each walk: the diagonal compares independent recordings, not a recording with itself.
-        return Pair.draw(chain, chain, max(settings.n_steps), rates.discount, rng)
+        return DrawnPair.draw(chain, chain, max(settings.n_steps), rates.discount, rng)
 
     samples = sweep(draw, settings.instances, [seed], drawing)[0]
 
     def values(places: tuple[int, int], _: np.random.Generator) -> list[float]:
-        pair = Pair(samples[places[0]].x, samples[places[1]].y)
+        pair = DrawnPair(samples[places[0]].x, samples[places[1]].y)
         return [rates.run(pair, cost, k).distance for k in settings.n_steps]
 
     def defaults(places: tuple[int, int], _: np.random.Generator) -> list[float]:
-        pair = Pair(samples[places[0]].x, samples[places[1]].y)
+        pair = DrawnPair(samples[places[0]].x, samples[places[1]].y)
         return [default_estimate(pair.first(k), cost, rates.discount).distance for k in settings.n_steps]
 
     pairs = list(zip(rows.tolist(), columns.tolist(), strict=True))
@@ -91,7 +91,7 @@ def run(settings: SimilaritySettings, seed: int = 0, report: Report | None = Non
     longest = max(settings.n_steps)
 
     def counted(places: tuple[int, int], _: np.random.Generator) -> float:
-        return rates.run_default(Pair(samples[places[0]].x, samples[places[1]].y), cost, longest).distance
+        return rates.run_default(DrawnPair(samples[places[0]].x, samples[places[1]].y), cost, longest).distance
 
     data["counted"] = _mirror(np.array(sweep(counted, pairs, [seed])[0]), size)
     ours = np.array(sweep(defaults, [pairs[i] for i in some], [seed], estimating)[0])

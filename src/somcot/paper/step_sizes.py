@@ -11,7 +11,7 @@ import numpy as np
 from somcot import distance, random_walk
 from somcot.paper import experiment as style
 from somcot.paper.experiment import Experiment, FigureCheck, Record, Report
-from somcot.paper.loop import TABLE, Pair, TableRow, sweep, walk_cost
+from somcot.paper.loop import TABLE, DrawnPair, TableRow, sweep, walk_cost
 from somcot.plumbing.arrays import Floats
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def run(settings: StepSizeSettings, seed: int = 0, report: Report | None = None)
     def error(case: StepSizeCase, rng: np.random.Generator) -> float:
         x, y = (random_walk(case.n_states, theta) for theta in settings.thetas)
         cost = walk_cost(case.n_states)
-        pair = Pair.draw(x, y, settings.n_steps, gamma, rng)
+        pair = DrawnPair.draw(x, y, settings.n_steps, gamma, rng)
         # The decay and the batch size stay those of the table.
         rates = replace(settings.rates, primal_step=case.primal_step, dual_step=case.dual_step)
         return rates.run(pair, cost, settings.n_steps).distance - distance(x, y, cost, discount=gamma).distance

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from somcot.certificates import Settled, class_gains
 from somcot.contributions import ContributionInputs
 from somcot.core.pairs import (
-    Groups,
     PairChoice,
+    PairGroups,
     Pairs,
     absorption_times,
     chain_classes,
@@ -61,7 +61,7 @@ class Ergodic:
     """
 
     sweep: Sweep
-    groups: Groups
+    groups: PairGroups
     cost: Floats
     h: Floats
     low: Floats
@@ -197,7 +197,7 @@ def _ergodic(
     problem: UnitProblem, pairs: Pairs, label: Integers, threads: int | None, max_sweeps: int
 ) -> tuple[Ergodic, Status]:
     """Improve and evaluate until no class has a better bracket."""
-    groups, cost = Groups.of(label), np.ascontiguousarray(problem.cost[pairs.x, pairs.y])
+    groups, cost = PairGroups.of(label), np.ascontiguousarray(problem.cost[pairs.x, pairs.y])
     rough = replace(problem, discount=min(_WARM, problem.discount))
     # At discount 0.99 policy iteration converges in a few sweeps, and its plans are nearly optimal here.
     warm = iterate(rough, pairs, threads=threads, max_sweeps=max_sweeps, tolerance=_ROUGH)

@@ -22,7 +22,7 @@ from somcot.plumbing.notes import Note, collected
 from somcot.problem import Problem
 from somcot.result import Bounds, Duals, Status
 from somcot.solvers.somcot.state import CountState, State, span
-from somcot.solvers.somcot.updates import Row, Sums, Transitions, lengths
+from somcot.solvers.somcot.updates import Edges, Row, Sums, lengths
 
 if TYPE_CHECKING:
     from somcot.chains import MarkovChain
@@ -238,7 +238,7 @@ def _occupancy(state: State, known: Floats | None, counts: Ints, initial: Floats
     return larger
 
 
-def _causal(marginal: Floats, offset: Places, edges: Transitions, own: Ints, nu: Floats, conditional: Floats) -> float:
+def _causal(marginal: Floats, offset: Places, edges: Edges, own: Ints, nu: Floats, conditional: Floats) -> float:
     """Sum of |m - nu lambda| over the entries mu may use, plus the occupancy of those it may not."""
     if edges.mask.all():  # every row has every target: there is nothing to look up, which takes ten times as long
         expected = (nu[own] * conditional[:, None]).ravel()
@@ -249,7 +249,7 @@ def _causal(marginal: Floats, offset: Places, edges: Transitions, own: Ints, nu:
     return float(np.abs(marginal - expected).sum() + nu[~edges.mask].sum())
 
 
-def _spread(values: Floats, offset: Places, edges: Transitions, rows: Ints, own: Ints, n: int) -> Floats:
+def _spread(values: Floats, offset: Places, edges: Edges, rows: Ints, own: Ints, n: int) -> Floats:
     """Flat values of some rows as a full array (rows..., target)."""
     own = np.broadcast_to(own, rows.shape)
     slot = edges.slot[own][..., :n]

@@ -69,10 +69,10 @@ from somcot.solvers.somcot.sweeps import (
     sweep_products,
     sweep_rows,
 )  # fmt: skip
-from somcot.solvers.somcot.updates import HEAVY, PairSide, PairState, Transitions, lengths, mostly
+from somcot.solvers.somcot.updates import HEAVY, Edges, PairSide, PairState, lengths, mostly
 from somcot.steps import Steps
 
-__all__ = ["Solution", "count", "n_iterations", "row", "rows", "settle", "solve"]
+__all__ = ["SaddleSolution", "count", "n_iterations", "row", "rows", "settle", "solve"]
 
 
 # --- One iteration, compiled.
@@ -325,7 +325,7 @@ FULL_SHARE, FULL_SIZE = 0.3, 100  # from this share of all quadruples and this m
 MASKED = -1e12  # log mu of what was never seen, in products: 0 whatever the duals do
 
 
-class Solution(NamedTuple):
+class SaddleSolution(NamedTuple):
     """The averages of the saddle iteration on the fitted chains, and what they are compared with."""
 
     state: State
@@ -374,14 +374,14 @@ def compile_kernel(support: Support) -> None:
     _Iteration(tiny, fed, fit(fed), 1.0).run(1, 1.0)
 
 
-def solve(state: CountState) -> Solution:
+def solve(state: CountState) -> SaddleSolution:
     """Solve for the counts as they are, once."""
     if state.solution is None:
         state.solution = _solve(state, *state.counts(), state.n_eff)
     return state.solution
 
 
-def _solve(state: CountState, counts_x: NDArray[Any], counts_y: NDArray[Any], n: float) -> Solution:
+def _solve(state: CountState, counts_x: NDArray[Any], counts_y: NDArray[Any], n: float) -> SaddleSolution:
     """Iterate until the answer is that of the fitted chains; a run that stays off tries once more with b / 4."""
     fed = Fed(state.cost, state.settings.discount, state.initial_x, state.initial_y, counts_x, counts_y)
     # Every solve starts cold: iterates warmed on early counts keep their errors in log mu (ten times as far off).
@@ -399,7 +399,7 @@ def _solve(state: CountState, counts_x: NDArray[Any], counts_y: NDArray[Any], n:
     if exact.distance is None and best.done < planned:
         cut = Note("iterations-cut", done=best.done, planned=planned, seconds=planned * best.seconds)
         exact = exact._replace(remarks=(cut, *exact.remarks))
-    return Solution(best.state, best.mean, best.done, exact)
+    return SaddleSolution(best.state, best.mean, best.done, exact)
 
 
 class _Iteration:
@@ -417,7 +417,7 @@ class _Iteration:
         common = n_pairs >= FULL_SIZE and used[0] * used[1] > FULL_SHARE * n_pairs**2
         self.products = settings.support == "full" or common
         self.seconds = _seconds_of_products(n_x, n_y) if self.products else _seconds(n_x, n_y, used)
-        edges = [Transitions.full(len(m)) if self.products else Transitions.from_mask(m) for m in masks]
+        edges = [Edges.full(len(m)) if self.products else Edges.from_mask(m) for m in masks]
         # Bottlenecks and absorbing ends have sigma far above the way that duals go, hence the cap.
         b = 2.0 * factor * min(max(value_spread(fed, fitted), 1e-3), 1.0 / math.sqrt(1.0 - gamma))
         rest, eta = 1.0 - gamma, 1.0 / (8.0 * b)
@@ -517,7 +517,7 @@ class _Iteration:
         self.n_averaged += n_averaged
 
 
-def _on_pairs(offset: Places, own: Ints, edges: Transitions, nu: Floats, law: tuple[Floats, Floats]) -> CountedLaw:
+def _on_pairs(offset: Places, own: Ints, edges: Edges, nu: Floats, law: tuple[Floats, Floats]) -> CountedLaw:
     """The law of one chain at every entry of every pair of states; `own` is the pair's state of that chain."""
     row = np.repeat(np.arange(len(own)), lengths(offset))
     edge = np.arange(len(row)) - offset.astype(np.int64)[row] + edges.first[own[row]]
@@ -528,7 +528,7 @@ def _on_pairs(offset: Places, own: Ints, edges: Transitions, nu: Floats, law: tu
 # --- The trace.
 
 
-def row(k: int, solution: Solution) -> tuple[float, ...]:
+def row(k: int, solution: SaddleSolution) -> tuple[float, ...]:
     """A row of the trace: step, distance twice (every solve starts cold), and the three violations."""
     distance = unit_distance(solution.state, solution.mean.state_law)
     return float(k), distance, distance, *residuals(solution.state, solution.mean)

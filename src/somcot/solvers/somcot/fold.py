@@ -34,7 +34,7 @@ from somcot.solvers.somcot.state import (
     reach,
     span,
 )  # fmt: skip
-from somcot.solvers.somcot.updates import Row, TraceBuffer, Transitions
+from somcot.solvers.somcot.updates import Edges, Row, TraceBuffer
 from somcot.steps import Steps
 from somcot.streams import check_pairs
 
@@ -201,17 +201,17 @@ class Origin(NamedTuple):
     initial: Floats
     transitions: NDArray[np.bool_] | None = None
 
-    def edges(self, support: Support, extra: bool) -> Transitions:
+    def edges(self, support: Support, extra: bool) -> Edges:
         """The transitions mu may use, those out of an extra start state included."""
         n = len(self.initial)
         if support == "full":
-            return Transitions.full(n + extra)
+            return Edges.full(n + extra)
         mask = np.zeros((n + extra, n + extra), dtype=bool)
         if self.transitions is not None:
             mask[:n, :n] = self.transitions
         if extra:
             mask[n, :n] = self.initial > 0
-        return Transitions.from_mask(mask)
+        return Edges.from_mask(mask)
 
 
 def _check_size(cost: Floats, discount: float) -> None:
@@ -530,7 +530,7 @@ def _learn(state: State, batch: Batch) -> tuple[State, int, Slots]:
         mask_x[batch.x[0], batch.next_x[0]] = True
         mask_y[batch.y[0], batch.next_y[0]] = True
         averages.settle_trace(state)
-        state = grow(state, Transitions.from_mask(mask_x), Transitions.from_mask(mask_y))
+        state = grow(state, Edges.from_mask(mask_x), Edges.from_mask(mask_y))
         return _learn(state, batch)
     known = int(late[0]) if late.size else len(batch.x)
     return state, known, Slots(*(found[:known].astype(np.uint64) for found in places))

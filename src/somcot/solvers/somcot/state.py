@@ -18,12 +18,12 @@ from somcot.solvers.somcot.sweeps import full_workspace, observed_workspace
 from somcot.solvers.somcot.updates import (
     PAIR_FIELDS,
     SIDE_FIELDS,
+    Edges,
     PairSide,
     PairState,
     Rates,
     Row,
     Sums,
-    Transitions,
     lengths,
     zeros,
 )
@@ -91,8 +91,8 @@ class State:
     initial_x: Floats
     initial_y: Floats
     extra: bool  # whether one start state was added to each chain
-    edges_x: Transitions
-    edges_y: Transitions
+    edges_x: Edges
+    edges_y: Edges
     x: PairSide
     y: PairSide
     pairs: PairState
@@ -133,8 +133,8 @@ def build(
     cost: Floats,
     initial_x: Floats,
     initial_y: Floats,
-    edges_x: Transitions,
-    edges_y: Transitions,
+    edges_x: Edges,
+    edges_y: Edges,
 ) -> State:
     """A fresh state: mu and lambda uniform, duals zero."""
     (n_x, n_y), m_x, m_y = cost.shape, edges_x.n_states, edges_y.n_states
@@ -162,7 +162,7 @@ def build(
     )
 
 
-def _side(edges: Transitions, row_degrees: Ints, other: int, start: Floats) -> PairSide:
+def _side(edges: Edges, row_degrees: Ints, other: int, start: Floats) -> PairSide:
     """One chain's arrays; `start` holds the weights of the extra state's transitions, empty without it."""
     offset = np.concatenate([[0], np.cumsum(row_degrees)]).astype(np.uint64)
     own, starts = edges.n_states, np.flatnonzero(start)
@@ -205,7 +205,7 @@ def _unit_rates(settings: RunSettings, scale: float, extra: bool) -> Rates:
     return Rates._make([*primal, *dual, s.decay, settings.discount, 6 * radius / rest, 2 * radius / rest, weight])
 
 
-def _coupling_sum(settings: RunSettings, edges_x: Transitions, edges_y: Transitions) -> Floats:
+def _coupling_sum(settings: RunSettings, edges_x: Edges, edges_y: Edges) -> Floats:
     if not settings.keep_coupling:
         return np.zeros((0, 0))
     if settings.support == "full":
@@ -214,7 +214,7 @@ def _coupling_sum(settings: RunSettings, edges_x: Transitions, edges_y: Transiti
     return np.zeros((1, len(edges_x.target) * len(edges_y.target)))
 
 
-def _check_memory(settings: RunSettings, edges_x: Transitions, edges_y: Transitions) -> None:
+def _check_memory(settings: RunSettings, edges_x: Edges, edges_y: Edges) -> None:
     n_x, n_y = edges_x.n_states, edges_y.n_states
     m_x, m_y = float(len(edges_x.target)), float(len(edges_y.target))
     # 12 flat arrays and 40 of pairs: those of the records, sums, and room to read them off.
@@ -232,7 +232,7 @@ def _check_memory(settings: RunSettings, edges_x: Transitions, edges_y: Transiti
 # --- How the state of a run grows when transitions turn up that its support does not know yet.
 
 
-def grow(state: State, edges_x: Transitions, edges_y: Transitions) -> State:
+def grow(state: State, edges_x: Edges, edges_y: Edges) -> State:
     """The same run on larger sets of transitions; new entries start as if their duals had been zero so far."""
     bigger = build(state.settings, state.cost, state.initial_x, state.initial_y, edges_x, edges_y)
     n_y, rows = state.edges_y.n_states, np.arange(state.n_rows)
@@ -263,7 +263,7 @@ def _move(old: PairSide, new: PairSide, place: Ints) -> None:
     np.maximum(new.top, 0.0, out=new.top)  # alpha is 0 at the new entries
 
 
-def _places(old: PairSide, new: PairSide, own: Ints, before: Transitions, after: Transitions) -> Ints:
+def _places(old: PairSide, new: PairSide, own: Ints, before: Edges, after: Edges) -> Ints:
     """Where each flat entry of `old` lies in `new`; own[r] is the chain's state in row r."""
     old_offset, new_offset = old.offset.astype(np.int64), new.offset.astype(np.int64)
     row = np.repeat(np.arange(len(own)), lengths(old.offset))
@@ -352,7 +352,7 @@ def _check(state: State) -> None:
 
 def _put_together(arrays: Mapping[str, NDArray[Any]], record: Mapping[str, Any]) -> State:
     settings = RunSettings(**{**record["options"], "steps": Steps(*record["options"]["steps"])})
-    edges_x, edges_y = Transitions.from_mask(arrays["edges_x"]), Transitions.from_mask(arrays["edges_y"])
+    edges_x, edges_y = Edges.from_mask(arrays["edges_x"]), Edges.from_mask(arrays["edges_y"])
     state = build(settings, arrays["cost"], arrays["initial_x"], arrays["initial_y"], edges_x, edges_y)
     for part, name in _saved():
         getattr(getattr(state, part), name)[...] = arrays[f"{part}.{name}"]

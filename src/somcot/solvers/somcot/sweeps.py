@@ -38,11 +38,11 @@ from somcot.plumbing.arrays import Floats, Ints, Places
 from somcot.solvers.somcot.updates import (
     NEGLIGIBLE,
     SAFE,
+    Edges,
     PairSide,
     PairState,
     Rates,
     TraceBuffer,
-    Transitions,
     candidates,
     mostly,
     note,
@@ -285,7 +285,7 @@ class ObservedWorkspace(NamedTuple):
     base: Floats  # (|E_Y|,)
 
 
-def observed_workspace(x: Transitions, y: Transitions) -> ObservedWorkspace:
+def observed_workspace(x: Edges, y: Edges) -> ObservedWorkspace:
     """Allocate the scratch arrays for given edges."""
     n_x, n_y, m_y = x.n_states, y.n_states, len(y.target)
     places = (x.target * n_y, y.target, np.repeat(x.first[:-1], n_y), np.tile(y.first[:-1], n_x), y.source, y.first)

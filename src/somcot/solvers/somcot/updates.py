@@ -32,8 +32,8 @@ from somcot.compile.simd_math import exp, log
 from somcot.plumbing.arrays import Bools, Floats, Ints, Places
 
 __all__ = [
-    "PAIR_FIELDS", "SIDE_FIELDS", "Field", "PairSide", "PairState", "Rates", "Row", "Sums", "TraceBuffer",
-    "Transitions", "candidates", "lengths", "mostly", "normalise", "note", "update", "visit", "zeros",
+    "PAIR_FIELDS", "SIDE_FIELDS", "Edges", "Field", "PairSide", "PairState", "Rates", "Row", "Sums", "TraceBuffer",
+    "candidates", "lengths", "mostly", "normalise", "note", "update", "visit", "zeros",
 ]  # fmt: skip
 
 
@@ -152,7 +152,7 @@ class Rates(NamedTuple):
     weight: float  # of one sampled transition
 
 
-class Transitions(NamedTuple):
+class Edges(NamedTuple):
     """Transitions mu may use, sorted: those of state s are ``target[first[s]:first[s + 1]]``."""
 
     first: Ints
@@ -160,14 +160,14 @@ class Transitions(NamedTuple):
     slot: Ints  # (n, n) place of a target among the state's edges, -1 when absent
 
     @classmethod
-    def from_mask(cls, mask: Bools) -> Transitions:
+    def from_mask(cls, mask: Bools) -> Edges:
         """From an (n, n) array that says which transitions are allowed."""
         first = np.concatenate([[0], np.cumsum(mask.sum(axis=1))]).astype(np.int64)
         slot = np.where(mask, np.cumsum(mask, axis=1) - 1, -1).astype(np.int64)
         return cls(first, np.nonzero(mask)[1].astype(np.int64), slot)
 
     @classmethod
-    def full(cls, n: int) -> Transitions:
+    def full(cls, n: int) -> Edges:
         """All transitions among n states."""
         return cls.from_mask(np.ones((n, n), dtype=bool))
 
