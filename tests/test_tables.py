@@ -140,6 +140,7 @@ LOG = """<log><trace><string key="concept:name" value="1"/>
 <event><string key="concept:name" value="a"/><date key="time:timestamp" value="2026-05-01"/></event>
 <event><string key="concept:name" value="b"/><date key="time:timestamp" value="2026-05-02"/></event></trace></log>"""
 WRITERS: dict[str, Callable[[Path], object]] = {
+    "somcot": lambda path: somcot.Samples.from_trajectories([["a", "b"]]).save(path),
     "csv": lambda path: path.write_text("time,state\n1,a\n2,b\n"),
     "tsv": lambda path: path.write_text("time\tstate\n1\ta\n2\tb\n"),
     "jsonl": lambda path: path.write_text('{"state": "a"}\n{"state": "b"}\n'),

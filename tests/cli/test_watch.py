@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +234,38 @@ def test_times_in_nanoseconds_and_the_date_of_an_alarm(tmp_path: Path) -> None:
     assert "line 2 is broken ('1.5.2026' as a time: expected numbers or times such as 2026-05" in str(bad.exception)
     bad = CliRunner().invoke(app, [*run[:-2], "--end", "left"], standalone_mode=False)
     assert "--end: in a stream, 'left' is reached after a pause; pass its length too: --gap" in str(bad.exception)
+
+
+CLOCK = "%H:%M:%S"
+
+
+@pytest.mark.parametrize(
+    ("form", "written"),
+    [(f"%d|%m|%Y {CLOCK}", f"%d|%m|%Y {CLOCK}"), ("day-first", f"%d/%m/%Y {CLOCK}"), ("ms", None)],
+)
+def test_times_in_a_notation_of_their_own(form: str, written: str | None, tmp_path: Path) -> None:
+    """The same alarm, at the same time, as with ISO times; a wrong time is a broken line."""
+    states = np.concatenate([np.tile(["a", "b"], 600), np.repeat(["a"], 400)])
+    times: list[Any] = [(MORNING + k).item() for k in range(len(states))]
+    texts = {
+        "iso": [moment.isoformat() for moment in times],
+        "own": [str(round(m.replace(tzinfo=UTC).timestamp() * 1000)) if written is None else m.strftime(written)
+                for m in times],
+    }  # fmt: skip
+    found = {}
+    for name, column in texts.items():
+        rows = [f"s,{moment},{state}\n" for moment, state in zip(column, states, strict=True)]
+        (tmp_path / "before.csv").write_text("sequence,time,state\n" + "".join(rows[:1200]))
+        (tmp_path / "log.csv").write_text("sequence,time,state\n" + "".join(rows))
+        words = ["--time-format", form] if name == "own" else []
+        run = ["watch", str(tmp_path / "log.csv"), "--reference", str(tmp_path / "before.csv"), "--discount", "0.9"]
+        (found[name], *_) = lines(CliRunner().invoke(app, [*run, "--gap", "1h", "--json", *words]).stdout)
+    assert found["own"]["when"] == found["iso"]["when"] is not None
+    assert found["own"]["event"] == found["iso"]["event"]
+    (tmp_path / "log.csv").write_text(f"sequence,time,state\ns,{texts['own'][0]},a\ns,noon,a\n")
+    bad = CliRunner().invoke(app, [*run, "--gap", "1h", "--time-format", form], standalone_mode=False)
+    assert "line 3 is broken" in str(bad.exception)
+    assert "'noon'" in str(bad.exception)
 
 
 def ended(*words: object) -> dict[str, Any]:

@@ -123,9 +123,8 @@ def test_bets_are_densities() -> None:
     """Their integral over ranks is 1, within the rounding of the tilts; nothing is bet on a score without values."""
     found, _, _ = detector(300, 3)
     tables = found.tables
-    for k, n in enumerate(tables.n_bins.tolist()):
-        ranks = np.append(np.minimum(tables.ranks[k, : n - 1], 1.0), 1.0)
-        integral = np.diff(ranks, prepend=0.0) @ tables.bets[k, :n]
+    for ranks, bets in zip(tables.ranks, tables.bets, strict=True):
+        integral = np.diff(np.minimum(ranks, 1.0), prepend=0.0) @ bets
         np.testing.assert_allclose(integral, np.ones(N_BETS), atol=1e-12)
     assert tables.weights.sum() == pytest.approx(1.0)
 

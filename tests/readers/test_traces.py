@@ -17,7 +17,10 @@ from somcot.readers.traces import RULE_SETS, StateRules
 from tests.notes import code_of, noted
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "agents.md").read_text(encoding="utf-8")
-EXAMPLES = dict(re.findall(r"^### (.*?)\n.*?```json\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL))
+EXAMPLES = {
+    title: (Path(__file__).parents[2] / "docs" / file).read_text(encoding="utf-8")
+    for title, file in re.findall(r"^### (.*?)\n.*?^```{literalinclude} (.*?)\n", GUIDE, re.MULTILINE | re.DOTALL)
+}
 # What each example of the guide says: the session, its states, and its attributes.
 CONTENT: dict[str, tuple[str, str, dict[str, object]]] = {
     "OpenTelemetry": ("t1", "look_up, book error", {"model": "small"}),

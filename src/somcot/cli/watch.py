@@ -29,7 +29,8 @@ _SHOWN = 0.5  # seconds between two status lines on a terminal
 _PAGE = 2.0  # seconds between two status pages
 _PIECES = 100  # points of the curve from a block
 _POINTS = 400  # of the evidence curve
-_STREAMED = {"sequence", "time", "state", "end", "gap", "delimiter", "terminated", "initial", "missing"}
+_STREAMED = {"sequence", "time", "state", "end", "gap", "delimiter", "terminated", "initial", "missing",
+             "time_format"}  # fmt: skip
 _OF_FILES = ("table", "query", "state_rules")  # of formats other than CSV
 
 
@@ -158,6 +159,7 @@ class _Watch:
         from somcot.live.sequences import text_keys
         from somcot.readers.tables.columns import ColumnRoles
         from somcot.readers.tables.csv_stream import Place
+        from somcot.readers.tables.numbers_and_times import check_time_format
         from somcot.readers.tables.table_feed import open_feed
 
         self.path, self.options, self.monitor = options.stream, options, monitor
@@ -165,7 +167,12 @@ class _Watch:
         self.delivered, place = 0, Place()
         if options.state_file is not None and options.state_file.exists():
             place = self._resume(options.state_file)
-        roles = ColumnRoles(tuple(reading.state or ()), reading.sequence, reading.time)
+        roles = ColumnRoles(
+            tuple(reading.state or ()),
+            reading.sequence,
+            reading.time,
+            time_format=check_time_format(reading.time_format),
+        )
         self.feed = open_feed(
             self.path, self.monitor.codes, text_keys, roles, place, states=self.monitor.reference.states,
             follow=options.follow, skip=options.broken == "skip", delimiter=reading.delimiter or self.delimiter,

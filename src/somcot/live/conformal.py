@@ -26,8 +26,6 @@ from somcot.compile.simd_math import log
 from somcot.live.scores import (
     N_BETS,
     ROOM,
-    TAIL_SHARES,
-    TAILS,
     Scratch,
     Tables,
     learn,
@@ -122,11 +120,23 @@ def _count(tables: Tables, below: Codes, k: int, value: float) -> int:
 
 
 @part
-def _sum_of_ten(R: Floats, k: int) -> float:
-    """The sum of a row in pairs, which wait for each other less than a running sum."""
-    low = (R[k, 0] + R[k, 1]) + (R[k, 2] + R[k, 3])
-    high = (R[k, 4] + R[k, 5]) + (R[k, 6] + R[k, 7])
-    return (low + high) + (R[k, 8] + R[k, 9])
+def _bet(R: Floats, bets: Floats, k: int, at: int, fresh: float) -> float:
+    """Multiply the sums of a score by its bets at a rank; return their sum.
+
+    Written out, with all loads before the stores: the compiler then uses vector instructions, twice as fast as a loop.
+    """
+    r0, r1 = (R[k, 0] + fresh) * bets[k, at, 0], (R[k, 1] + fresh) * bets[k, at, 1]
+    r2, r3 = (R[k, 2] + fresh) * bets[k, at, 2], (R[k, 3] + fresh) * bets[k, at, 3]
+    r4, r5 = (R[k, 4] + fresh) * bets[k, at, 4], (R[k, 5] + fresh) * bets[k, at, 5]
+    r6, r7 = (R[k, 6] + fresh) * bets[k, at, 6], (R[k, 7] + fresh) * bets[k, at, 7]
+    r8, r9 = (R[k, 8] + fresh) * bets[k, at, 8], (R[k, 9] + fresh) * bets[k, at, 9]
+    R[k, 0], R[k, 1], R[k, 2], R[k, 3], R[k, 4], R[k, 5], R[k, 6], R[k, 7] = r0, r1, r2, r3, r4, r5, r6, r7
+    R[k, 8], R[k, 9] = r8, r9
+    total = ((r0 + r1) + (r2 + r3)) + ((r4 + r5) + (r6 + r7)) + (r8 + r9)
+    if total > LARGEST:
+        for h in range(N_BETS):
+            R[k, h] = min(R[k, h], LARGEST)
+    return total
 
 
 @kernel
@@ -156,23 +166,14 @@ def rank(
         for x in range(score(tables, units, u, scratch)):
             k = base + scratch.which[x]
             at = _count(tables, ranks.below, k, scratch.values[x])
-            below, R = ranks.below, ranks.R
+            below = ranks.below
             total = below[k, ROOM - 1]
             equal = below[k, at] - below[k, at - 1] if at > 0 else below[k, at]
             p = (total - below[k, at] + tie * equal) / total
             fresh = now - _weight(ranks.last[k], rule.forever)
             ranks.last[k] = number
-            if scratch.which[x] == 3 or scratch.which[x] == 4:
-                for h in range(N_BETS):
-                    share, tail = TAIL_SHARES[h // 5], TAILS[h % 5]
-                    density = 1.0 - share + share / tail if p < tail else 1.0 - share
-                    R[k, h] = min((R[k, h] + fresh) * density, LARGEST)
-            else:
-                bet = _bin(tables.ranks, k, tables.n_bins[k], p)
-                for h in range(N_BETS):
-                    R[k, h] = min((R[k, h] + fresh) * tables.bets[k, bet, h], LARGEST)
-            evidence = _sum_of_ten(R, k)
-            largest = max(largest, evidence * tables.weights[k] / N_BETS)
+            bet = _bin(tables.ranks, k, tables.n_bins[k], p)
+            largest = max(largest, _bet(ranks.R, tables.bets, k, bet, fresh) * tables.weights[k] / N_BETS)
         if armed and largest >= rule.threshold:
             return u
     return end
@@ -240,11 +241,7 @@ def since(tables: Tables, ranks: Ranks, units: Units, k: int, longest: int) -> t
     equal = np.diff(below, prepend=0.0)
     middle = (below[-1] - below + 0.5 * equal) / below[-1]
     h = int(ranks.R[k].argmax())
-    if k % tables.per_stage in (3, 4):
-        share, tail = TAIL_SHARES[h // 5], TAILS[h % 5]
-        gain = np.where(middle < tail, 1.0 - share + share / tail, 1.0 - share)
-    else:
-        gain = tables.bets[k, np.searchsorted(tables.ranks[k][: tables.n_bins[k]], middle), h]
+    gain = tables.bets[k, np.searchsorted(tables.ranks[k], middle), h]
     path = np.concatenate([[0.0], np.cumsum(np.log(gain[at]))])
     return int(has[min(int(path[:-1].argmin()), len(has) - 1)]), values
 

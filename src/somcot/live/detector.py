@@ -42,6 +42,7 @@ __all__ = [
     "grown",
     "link",
     "opened",
+    "steps_of",
     "watch",
     "with_room",
 ]
@@ -464,3 +465,26 @@ def with_room(known: Open, n_slots: int) -> Open:
     taken = known.places >= 0
     place_names(larger.keys, larger.places, known.keys[taken], known.places[taken])
     return larger
+
+
+def steps_of(
+    known: Open, last: int, rules: Rules, terminal: Bools, codes: Codes, keys: Keys | None, times: Floats, first: int
+) -> tuple[Codes, Codes, Ints, Open, int]:
+    """Transitions that result from events, with the numbers of their events; arguments as for `link`.
+
+    `last` is the last state of a single sequence without name, -1 before it. Returns the open sequences and the last
+    state too.
+    """
+    if keys is None and rules.timeout == np.inf and not terminal.any() and not rules.starts:  # it never ends
+        now = np.empty_like(codes)
+        now[1:], now[0] = codes[:-1], last
+        skip = 1 if last < 0 else 0
+        return now[skip:], codes[skip:], np.arange(first + skip, first + len(codes)), known, int(codes[-1])
+    if keys is None:
+        keys = np.zeros(len(codes), dtype=np.uint64)
+    n_open = int(known.number[OPEN])
+    known = with_room(known, min(n_open + len(codes), rules.most))
+    room = 2 * len(codes) + (n_open + len(codes) if rules.end >= 0 else 0)
+    now, following, origin = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int64)
+    made = link(known, rules, terminal, codes, keys, times, first, now, following, origin)
+    return now[:made], following[:made], origin[:made], known, last

@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import os
-import warnings
 from collections.abc import Hashable
 from dataclasses import replace
 from datetime import timedelta
@@ -16,11 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot import costs
-from somcot.api import distance
 from somcot.live import detector
 from somcot.live.alarm import Alarm, Check, MonitorSettings, Promise, as_number, check_times, explain, moved
 from somcot.live.conformal import FEWEST, Plan, Recorded, SequenceDetector, cycle, cycles_in, held_labels, teachers
-from somcot.live.detector import BACKWARDS, DROPPED, EXPIRED, OPEN, Rules, link, opened, with_room
+from somcot.live.detector import BACKWARDS, DROPPED, EXPIRED, OPEN, Rules, opened, steps_of
 from somcot.live.reference import Labels, Reference, empty, times_of
 from somcot.live.sequences import N_BACKWARDS, N_COUNTED, N_DROPPED, N_EXPIRED, N_OPEN, Keys, Units, keys_of
 from somcot.plumbing.arrays import Codes, Floats, Ints
@@ -28,13 +26,11 @@ from somcot.plumbing.checks import check_confidence
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note, Share
 from somcot.problem import ChainOrData
-from somcot.recorded.labels import listing
 from somcot.result import Result
 
 __all__ = ["Monitor"]
 
 _PIECE = 1 << 18  # events per compiled call; no result depends on it
-_NO_TIMES: Floats = np.zeros(0)
 _KEPT = ("n_events", "alarms", "_open", "_last", "_dated", "position", "fingerprint")  # by `accept`
 
 
@@ -152,8 +148,7 @@ class Monitor:
         self._plan, self._whole = plan, whole
         self._use_steps(threshold)
         recorded = self.reference.recorded
-        n = 0 if recorded is None or plan.kind == "endless" else recorded.n
-        n = n if whole is None or plan.kind == "endless" else int(whole.held[-1, 0])
+        n = 0 if recorded is None or plan.kind == "endless" else recorded.n if whole is None else int(whole.held[-1, 0])
         if recorded is not None and named and 0 < n < 50 and len(recorded.codes) < 64 * recorded.n:
             warn(Note("few-reference-sequences", "reference", n=n), DataWarning)
 
@@ -264,14 +259,12 @@ class Monitor:
         list of Alarm
             The new alarm, if any. It stays in `alarm`, and no other is raised until `accept` is called.
         """
-        n = len(states) if hasattr(states, "__len__") else -1
-        if n < 0:
-            states = list(states)
-            n = len(states)
+        states = states if hasattr(states, "__len__") else list(states)
+        n = len(states)
         keys = None if sequences is None else keys_of(sequences)
         if keys is not None and len(keys) != n:
             raise ValueError(f"sequences: found {len(keys)} names for {n} states; pass one for each")
-        moments, dated = (_NO_TIMES, self._dated) if times is None else times_of(times, n)
+        moments, dated = (np.zeros(0), self._dated) if times is None else times_of(times, n)
         self._check_clock(dated, timed=times is not None, n=n)
         return self.take(self._labels.encode(states), keys, moments, dated=dated)
 
@@ -337,24 +330,12 @@ class Monitor:
 
     def _steps(self, codes: Codes, keys: Keys | None, times: Floats) -> tuple[Codes, Codes, Ints]:
         """Transitions that result from a piece of events, with the numbers of the events."""
-        terminal = self.reference.terminal
-        ends = self.settings.timeout < math.inf or bool(terminal.any())
-        if keys is None and not ends and not self.settings.starts:  # a single sequence that never ends
-            now = np.empty_like(codes)
-            now[1:], now[0] = codes[:-1], self._last
-            skip = 1 if self._last < 0 else 0
-            self._last = int(codes[-1])
-            origin = np.arange(self.n_events + 1 + skip, self.n_events + 1 + len(codes))
-            return now[skip:], codes[skip:], origin
         starts = keys is not None if self.settings.starts is None else self.settings.starts
-        if keys is None:
-            keys = np.zeros(len(codes), dtype=np.uint64)
-        known = self._open = with_room(self._open, min(self.n_open + len(codes), self.settings.max_open))
-        room = 2 * len(codes) + (self.n_open + len(codes) if self._end >= 0 else 0)
-        now, following, origin = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int64)
         rules = Rules(self._end, self.settings.timeout, self.settings.max_open, starts)
-        made = link(known, rules, terminal, codes, keys, times, self.n_events + 1, now, following, origin)
-        return now[:made], following[:made], origin[:made]
+        now, following, origin, self._open, self._last = steps_of(
+            self._open, self._last, rules, self.reference.terminal, codes, keys, times, self.n_events + 1
+        )
+        return now, following, origin
 
     def _score(
         self, now: Codes, following: Codes, origin: Ints, times: Floats, cycles: Units | None = None
@@ -438,26 +419,15 @@ class Monitor:
             sequence, since_sequence if sequence else 0,
         )  # fmt: skip
         self.alarms += (self.alarm,)
-        self._warn_of_ends()
+        self.reference.warn_of_ends(self._window.after(0)[1], self._labels.states)
         self._check_at, self.notice = -1, None
         return [self.alarm]
 
     def _warn_of_open(self, n: int) -> None:
         """Warn once if many events came and no sequence has ended: its ends may not be events."""
-        plan, terminal = self._plan, self.reference.terminal
-        late = 0 if plan is None else round(100 * plan.mean_length)
-        if terminal.any() and self.n_sequences == 0 and self.n_events < late <= self.n_events + n:
-            where = listing(self._labels.states[k] for k in np.flatnonzero(terminal))
-            warn(Note("ends-not-in-stream", states=where), DataWarning)
-
-    def _warn_of_ends(self) -> None:
-        """Warn if the stream never enters the final states of the reference: its ends may not be events."""
-        terminal = self.reference.terminal
-        following = self._window.after(0)[1]
-        if not terminal.any() or terminal[following[following < len(terminal)]].any():
-            return
-        where = listing(self._labels.states[k] for k in np.flatnonzero(terminal))
-        warn(Note("ends-not-in-stream", states=where), DataWarning)
+        assert self._plan is not None
+        if self.n_sequences == 0 and self.n_events < round(100 * self._plan.mean_length) <= self.n_events + n:
+            self.reference.warn_of_ends(self._window.following[:0], self._labels.states)
 
     # Distance
 
@@ -492,13 +462,7 @@ class Monitor:
         return now, following, Note("provisional-fresh", share=Share(self.n_fresh, self.settings.confirm))
 
     def _sized(self, now: Codes, following: Codes, confidence: float | None) -> Result | None:
-        kept = now >= 0
-        if not kept.any():
-            return None
-        x, y, cost = self.reference.sides(now[kept], following[kept], self._labels.states)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the notes say the same, and rows not visited are expected here
-            return distance(x, y, cost, discount=self.settings.discount, confidence=confidence, rng=0)
+        return self.reference.distance_to(now, following, self._labels.states, self.settings.discount, confidence)
 
     def accept(self) -> None:
         """Make the current process the reference, and monitor changes from it; open sequences and new labels are kept.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -12,32 +13,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot import costs
+from somcot.api import distance
 from somcot.chains import MarkovChain
 from somcot.live.conformal import FEWEST, Plan, Recorded, SequenceDetector, held_labels
 from somcot.live.detector import PRIOR_MASS, Bets, bets_on
 from somcot.live.sequences import FULL, STAGES, Units, joined
 from somcot.plumbing.arrays import Array, Bools, Codes, Floats, Ints
 from somcot.plumbing.checks import is_missing
-from somcot.plumbing.errors import how_to_wrap
+from somcot.plumbing.errors import DataWarning, how_to_wrap, warn
+from somcot.plumbing.notes import Note
 from somcot.recorded.counts import Counts
-from somcot.recorded.labels import column, refuse_lookalikes
+from somcot.recorded.labels import column, listing, refuse_lookalikes
 from somcot.recorded.pair_counts import PairCounts, added, count_pairs
+from somcot.result import Result
 from somcot.samples import Samples
 from somcot.trajectories import needs_cells
 
 if TYPE_CHECKING:
     from somcot.live.alarm import MonitorSettings
 
-__all__ = [
-    "OTHER",
-    "Labels",
-    "Reference",
-    "Window",
-    "empty",
-    "from_plain",
-    "times_of",
-    "to_plain",
-]
+__all__ = ["OTHER", "Labels", "Reference", "Window", "empty", "from_plain", "times_of", "to_plain"]
 
 
 # --- Labels of a stream as numbers: those of the reference first, then new ones in order of appearance
@@ -243,6 +238,23 @@ class Reference:
         columns = np.concatenate([pairs.columns, starts])
         null = np.concatenate([pairs.values.astype(np.float64), initial[starts]])
         return bets_on(rows, columns, null, known, n, self.prior_mass)
+
+    def warn_of_ends(self, following: Codes, states: list[Hashable]) -> None:
+        """Warn if a stream never enters the final states of the reference: its ends may not be events."""
+        if self.terminal.any() and not self.terminal[following[following < len(self.terminal)]].any():
+            where = listing(states[k] for k in np.flatnonzero(self.terminal))
+            warn(Note("ends-not-in-stream", states=where), DataWarning)
+
+    def distance_to(
+        self, now: Codes, following: Codes, states: list[Hashable], discount: float, confidence: float | None
+    ) -> Result | None:
+        """The distance of a stream's transitions; None if it has only first states (-1 in `now`)."""
+        if not (now >= 0).any():
+            return None
+        x, y, cost = self.sides(now[now >= 0], following[now >= 0], states)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the notes say the same, and rows not visited are expected here
+            return distance(x, y, cost, discount=discount, confidence=confidence, rng=0)
 
     def choose(
         self, settings: MonitorSettings, end: int, *, named: bool, clock: str

@@ -322,6 +322,17 @@ def _shape(values: Floats, edges: Floats, n_edges: int, ranks: Floats, bets: Flo
             bets[b, h] = tilted[n - 1 - b]
 
 
+@part(inline=False)
+def _favour_tails(ranks: Floats, bets: Floats) -> None:
+    """Bets on small ranks, whatever A's distribution: most units of A have no new label and no new step."""
+    for b in range(len(TAILS) + 1):
+        if b < len(TAILS):
+            ranks[b] = TAILS[b]
+        for h in range(N_BETS):
+            share, tail = TAIL_SHARES[h // 5], h % 5
+            bets[b, h] = 1.0 - share + share / TAILS[tail] if b <= tail else 1.0 - share
+
+
 @kernel
 def _shape_all(order: Ints, which: Ints, values: Floats, per_stage: int, tables: Tables) -> None:
     at = 0
@@ -330,14 +341,11 @@ def _shape_all(order: Ints, which: Ints, values: Floats, per_stage: int, tables:
         while at < len(order) and which[order[at]] == k:
             at += 1
         general, n_edges = k % per_stage, 0
-        if general == 3:
-            for b in range(len(NEW_LABELS)):
-                tables.edges[k, b] = NEW_LABELS[b]
-            n_edges = len(NEW_LABELS)
-        elif general == 4:
-            for b in range(len(NEW_STEPS)):
-                tables.edges[k, b] = NEW_STEPS[b]
-            n_edges = len(NEW_STEPS)
+        if general == 3 or general == 4:
+            n_edges = len(NEW_LABELS) if general == 3 else len(NEW_STEPS)
+            for b in range(n_edges):
+                tables.edges[k, b] = NEW_LABELS[b] if general == 3 else NEW_STEPS[b]
+            _favour_tails(tables.ranks[k], tables.bets[k])
         elif at - begin >= 2:
             n_edges = _edges(values[order[begin:at]], tables.edges[k])
             _shape(values[order[begin:at]], tables.edges[k], n_edges, tables.ranks[k], tables.bets[k])

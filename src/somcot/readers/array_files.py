@@ -35,6 +35,7 @@ __all__ = [
     "from_model",
     "load_arrays",
     "read_arrays",
+    "read_baseline",
 ]
 
 
@@ -49,6 +50,7 @@ def load_arrays(source: Input) -> dict[str, Array]:
     try:
         if source.format == "npy":
             with open_bytes(source) as stream:
+                # The header is checked against the size of the file, which says nothing for packed files and pipes.
                 size = None if source.path is None or is_packed(stream) else source.path.stat().st_size
                 return {"": _read_npy(source.name, stream, size)}
         with open_bytes(source) as stream:
@@ -85,14 +87,17 @@ def _read_npy(name: str, stream: IO[bytes], size: int | None) -> Array:
         head = stream.read(10)
         if head[:6] != b"\x93NUMPY":
             raise ValueError("it does not begin with the signature of a NumPy file")
+        # Version 1 of the format has two bytes for the length of the header, later ones four.
         width = 2 if head[6] == 1 else 4
         prefix = head if width == 2 else head + stream.read(2)
         length = int.from_bytes(prefix[8 : 8 + width], "little")
+        # NumPy's own limit (max_header_size), beyond which literal_eval could exhaust the stack.
         if length > 10_000:
             raise ValueError(f"its header claims {length:,} bytes")
         text = stream.read(length)
         header = ast.literal_eval(text.decode("latin-1").strip())
         dtype = np.lib.format.descr_to_dtype(header["descr"])
+        # As floats, since a product of claimed sizes could overflow to something small.
         n_bytes = int(np.prod([1.0, *header["shape"]])) * dtype.itemsize
         if n_bytes < 0:
             raise ValueError(f"its header claims the shape {header['shape']}")
@@ -119,6 +124,7 @@ def _read_npy(name: str, stream: IO[bytes], size: int | None) -> Array:
     if len(data) < n_bytes:
         raise ValueError(f"{name}: cut short, {len(data):,} of {n_bytes:,} bytes; save or copy it again")
     try:
+        # Through np.load with the checked bytes, so that byte orders and Fortran order are NumPy's business.
         return np.asarray(np.load(io.BytesIO(prefix + text + data), allow_pickle=False))
     except (ValueError, TypeError, OverflowError) as error:  # a shape such as (0, 10**30) needs no bytes
         raise ValueError(f"{name}: not a readable NumPy file ({error}); write it with numpy.save") from None
@@ -180,8 +186,10 @@ def from_dtrajs(
         )
     flat = np.concatenate(pieces)
     begins = np.cumsum([0, *(len(piece) for piece in pieces[:-1])])
+    # Only the numbers that occur become states: clusterings often leave gaps.
     numbers = np.unique(flat)
     codes = np.searchsorted(numbers, flat)
+    # Remembered, because overlapping steps are not independent and intervals must warn.
     overlap = lag if sliding else 1
     labels = tuple(numbers.tolist()) if states is None else tuple(states)
     if states is not None and numbers[-1] >= len(labels):
@@ -221,6 +229,7 @@ def from_model(
     n = matrix.shape[0] if hasattr(matrix, "shape") else len(matrix)
     if states is None:
         symbols = getattr(getattr(model, "count_model", None), "state_symbols", None)
+        # A submodel keeps the numbers of its states; if they do not fit, plain numbers are better than wrong ones.
         states = None if symbols is None or len(symbols) != n else np.asarray(symbols).tolist()
     if initial is None:
         initial = getattr(model, "stationary_distribution", None)
@@ -259,6 +268,7 @@ def read_arrays(
     """
     source = path if isinstance(path, Input) else identify(path, format)
     arrays = load_arrays(source)
+    # Before kernels: a matrix of rates is square as well, and rows that sum to 0 would be refused as a kernel.
     rates = arrays.get("rates", next(iter(arrays.values())) if len(arrays) == 1 else None)
     if rates is not None and ("rates" in arrays or _are_rates(rates)):
         return _in_continuous_time(source, rates, arrays, initial)
@@ -301,6 +311,7 @@ def _in_continuous_time(source: Input, rates: Array, arrays: Mapping[str, Array]
     try:
         if is_stationary_start(start, labels or ()):
             jumps = ContinuousChain(rates, np.full(len(rates), 1.0 / max(len(rates), 1)), states=labels)
+            # Twice the largest exit rate leaves a self-loop in every state, so that no periodicity is introduced.
             start = stationary_distribution(jumps.uniformised(2.0 * float(jumps.exits.max()) or 1.0))
         even = np.full(len(rates), 1.0 / max(len(rates), 1))
         return ContinuousChain(rates, even if start is None else start, states=labels)
@@ -334,6 +345,7 @@ def _trajectories(source: str, dtrajs: Arrays) -> list[Ints]:
         raise TypeError(f"{source}: found text, expected arrays of whole numbers; read files with read_arrays")
     refuse_masks(source, dtrajs)
     items = [dtrajs] if getattr(dtrajs, "ndim", 0) == 1 else list(dtrajs)
+    # A plain list of numbers is one trajectory, a list of lists several.
     if items and all(np.ndim(item) == 0 for item in items):
         items = [items]
     trajectories: list[Ints] = []
@@ -363,7 +375,26 @@ def _whole(source: str, i: int, array: Array) -> Ints:
 
 def _pieces(trajectory: Ints, lag: int, sliding: bool) -> list[Ints]:
     """Runs without unassigned frames, taken every `lag` frames; runs without a step are left out."""
+    # Frames below 0 are unassigned. A step across them would connect states that were not seen in sequence.
     cuts = np.flatnonzero(trajectory < 0)
     runs = [run[run >= 0] for run in np.split(trajectory, cuts)]
     offsets = range(lag) if sliding else range(1)
+    # With a sliding window each of the `lag` offsets is a sequence of its own.
     return [run[k::lag] for run in runs for k in offsets if len(run) > k + lag]
+
+
+def read_baseline(path: str | os.PathLike[str] | Input, *, format: str | None = None) -> Samples:  # noqa: A002
+    """Read a recording written by `Samples.save` or ``somcot baseline``, with the attributes of its sequences.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = tempfile.mkdtemp() + "/baseline.somcot"
+    >>> Samples.from_trajectories([["a", "b"], ["b", "b", "a"]]).save(file)
+    >>> read_baseline(file)
+    Samples(2 states, 3 transitions, 2 episodes)
+    """
+    source = path if isinstance(path, Input) else identify(path, format or "somcot")
+    if source.path is None or source.entry is not None:
+        raise ValueError(f"{source.name}: a baseline is read from a file of its own, neither packed nor piped; name it")
+    return Samples.load(source.path)

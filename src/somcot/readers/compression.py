@@ -73,6 +73,7 @@ class _Counted(io.RawIOBase):
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
+        # At most what the buffer holds, so that the count never runs far ahead of what was unpacked.
         data = self._stream.read(len(memoryview(buffer)))
         memoryview(buffer)[: len(data)] = data
         self.n_bytes += len(data)
@@ -95,11 +96,13 @@ class _Unpacked(io.RawIOBase):
         except _BROKEN as error:
             raise DamagedError(self.packing, str(error)) from None
         except OSError as error:
+            # Decompressors raise OSError without a number for bad data, and the system with one for bad disks.
             if error.errno is not None:  # the disk's, not the packing's
                 raise
             raise DamagedError(self.packing, str(error)) from None
         view[: len(data)] = data
         self.n_bytes += len(data)
+        # Measured while unpacking, since a header can lie about its size.
         if self.n_bytes > _FREE and self.n_bytes > _MOST * self._packed():
             raise ValueError(
                 f"unpacks to more than {_MOST:,} times its size, which no log does; if it is genuine, unpack it first"
@@ -113,6 +116,7 @@ def unpacked(stream: io.BufferedReader[Any]) -> IO[bytes]:
     packing = next((name for first, name in _PACKINGS.items() if head.startswith(first)), None)
     if packing is None:
         return stream
+    # Only now is the count wrapped around the stream: plain files keep their own, faster reads.
     counted = _Counted(stream)
     inner = _OPENED[packing](cast("IO[bytes]", io.BufferedReader(counted, 1 << 16)))
     return io.BufferedReader(_Unpacked(packing, inner, lambda: counted.n_bytes), 1 << 18)
@@ -125,6 +129,7 @@ def preview(head: bytes) -> bytes:
         raw = getattr(stream, "raw", None)
         if not isinstance(raw, _Unpacked):
             return head
+        # `raw.read` returns what one step unpacks; the buffered stream would ask for more than `head` has.
         return raw.read(4096) or b""
     except ValueError:
         return b""
@@ -138,6 +143,7 @@ def is_packed(stream: IO[bytes]) -> bool:
 def _zstandard(stream: IO[bytes]) -> IO[bytes]:
     import pyarrow as pa
 
+    # pyarrow is a dependency already and brings zstandard, which the standard library lacks before 3.14.
     inner: IO[bytes] = pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), "zstd")
     return inner
 
@@ -155,6 +161,7 @@ _OPENED: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {
 
 
 def _archive(name: str, stream: IO[bytes]) -> zipfile.ZipFile:
+    # The table of contents is at the end of an archive, so a pipe must be kept whole.
     if not stream.seekable():
         data = stream.read(int(min(_ARCHIVE, 0.25 * memory_limit())) + 1)
         if len(data) > min(_ARCHIVE, 0.25 * memory_limit()):
@@ -180,6 +187,7 @@ def entries(name: str, stream: IO[bytes]) -> list[str]:
     if len(rows) > _MANY:
         raise ValueError(f"{name}: an archive of {len(rows):,} files, expected at most {_MANY:,}; unpack it first")
     for row in rows:
+        # Some programs write backslashes, which would hide '..' on other systems.
         path = PurePosixPath(row.filename.replace("\\", "/"))
         if path.is_absolute() or ".." in path.parts or ":" in path.parts[0]:
             raise ValueError(
@@ -189,11 +197,13 @@ def entries(name: str, stream: IO[bytes]) -> list[str]:
         if row.flag_bits & 1:
             raise ValueError(f"{name}: the entry {row.filename[:80]!r} is encrypted; unpack it first")
     packed = sum(row.compress_size for row in rows)
+    # Overlapping entries make a small archive claim any size; neither they nor deflate can pass both limits.
     if sum(row.file_size for row in rows) > _DEFLATE * packed + _FREE or packed > _size(archive):
         raise ValueError(f"{name}: the entries claim more bytes than the archive can hold; make the archive anew")
     return [
         row.filename
         for row in rows
+        # macOS adds hidden twins of every file, which are no tables.
         if not any(part.startswith((".", "__MACOSX")) for part in PurePosixPath(row.filename).parts)
     ]
 
@@ -213,6 +223,7 @@ def open_entry(name: str, stream: IO[bytes], entry: str) -> io.BufferedReader[An
     except (zipfile.BadZipFile, NotImplementedError, KeyError, RuntimeError) as error:
         raise DamagedError("zip", str(error)) from None
     opened = io.BufferedReader(_Unpacked("zip", inner, lambda: row.compress_size), 1 << 18)
+    # Spreadsheets and .npz are archives too, but they are read as such.
     if opened.peek(4)[:4] in ZIP and PurePosixPath(entry).suffix.lower() not in (".xlsx", ".npz"):
         raise ValueError(f"{name}: the entry {entry[:80]!r} is itself an archive; unpack the outer one first")
     return opened

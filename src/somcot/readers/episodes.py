@@ -77,10 +77,13 @@ def join(
     ([[1, 1], [0, 1]], 2)
     """
     lengths = np.diff(begins, append=begins.dtype.type(len(codes)))
+    # A sequence of one row has no step. It is counted and reported, not dropped silently.
     kept = lengths >= 2
     _report_short(source, len(lengths), int(np.count_nonzero(kept)))
     ends = np.full(len(lengths), terminated) if isinstance(terminated, bool) else terminated
     inside = np.ones(len(codes), dtype=np.bool_)
+    # Everything but the last row of a sequence is a `now`, everything but the first a `following`; sequences of one row
+    # are neither.
     inside[begins + lengths - 1] = False
     now = codes[inside].astype(np.int32)
     inside[:] = True
@@ -90,7 +93,9 @@ def join(
         now,
         codes[inside].astype(np.int32),
         offsets=np.append(0, np.cumsum(lengths[kept] - 1, dtype=np.int64)),
+        # None rather than all False, so that data without ends stay as small as before.
         terminated=ends[kept] if ends.any() else None,
+        # Rewards belong to all rows, including those of sequences without a step.
         rewards=None if rewards is None else RewardSums.of(rewards, codes, len(states)),
         times=None if times is None else times._replace(values=times.values[np.repeat(kept, lengths)]),
     )
@@ -135,8 +140,10 @@ def to_samples(
     name: str, episodes: list[Episode], space: Space, bins: BinNumbers, transform: Transform, terminal: Hashable
 ) -> Samples:
     """Label the observations and join the episodes; arguments as for `from_env`."""
+    # A reset without a step, as vectorised environments produce at the end of a recording.
     episodes = [e for e in episodes if e.rewards]
     codes, labels, begins, _, ended = label(name, episodes, space, bins, transform, terminal)
+    # No reward is earned in the last observation; NaN is left out of the means.
     rewards = np.concatenate([[*e.rewards, np.nan] for e in episodes])
     return join(codes, begins, labels, terminated=ended, rewards=rewards, source=name)
 
@@ -169,6 +176,7 @@ def label(
     if not episodes:
         raise ValueError(f"{name}: no episode has a step; record longer")
     lengths = np.array([len(e.observations) for e in episodes])
+    # Of all observations: an episode has one observation more than steps.
     begins = np.cumsum([0, *lengths[:-1]])
     ended = np.array([e.terminated for e in episodes])
     observations = _stacked(name, episodes)
@@ -177,6 +185,7 @@ def label(
         raise ValueError(
             f"transform: returned shape {values.shape} for {len(observations)} observations, expected a row for each"
         )
+    # A transform changes what the bounds of the space refer to, so they are no longer used.
     codes, labels = _states(name, values, space if transform is None else None, bins)
     if terminal is not False and ended.any():
         name_of_end = END if terminal is None else terminal
@@ -195,6 +204,7 @@ def _stacked(name: str, episodes: list[Episode]) -> Array:
     try:
         stacked = np.stack([np.asarray(o) for e in episodes for o in e.observations])
     except ValueError:
+        # Observations of different shapes fall through to the same error as objects.
         stacked = np.empty(0, dtype=object)
     if stacked.dtype.kind not in "biufUS":
         raise ValueError(
@@ -208,6 +218,7 @@ def _states(name: str, values: Array, space: Space, bins: BinNumbers) -> tuple[A
     if bins is not None:
         table = values.reshape(len(values), -1).astype(np.float64)
         return _seen(bins if isinstance(bins, Bins) else _grid(name, table, space, bins), table)
+    # Floats that are all whole numbers are taken as labels.
     if values.dtype.kind == "f" and not (values == np.floor(values)).all():
         raise ValueError(
             f"{name}: observations are continuous; pass bins, such as bins=7, or vectors=True for Trajectories"
@@ -251,6 +262,7 @@ def _mark_ends(
         raise ValueError(f"terminal: {terminal!r} is a state of the data already; choose another label")
     marked = codes.astype(np.int64)
     marked[ends] = len(labels)
+    # Renumbered, since a state that occurred only at ends has disappeared.
     kept, compact = np.unique(marked, return_inverse=True)
     names = (*labels, terminal)
     return compact, tuple(names[i] for i in kept)
@@ -269,6 +281,7 @@ def check_actions(name: str, space: Space) -> int:
 
 def to_mdp(name: str, episodes: list[Episode], labelled: Labelled, space: Space) -> RecordedMDP:
     """Every action in every state, counted; ends of terminated episodes are absorbing."""
+    # Gymnasium's discrete spaces may begin at another number than 0.
     n_actions, first = check_actions(name, space), int(getattr(space, "start", 0))
     inner = np.ones(len(labelled.codes), dtype=np.bool_)
     inner[labelled.begins + labelled.lengths - 1] = False
@@ -276,6 +289,7 @@ def to_mdp(name: str, episodes: list[Episode], labelled: Labelled, space: Space)
     taken = np.concatenate([np.asarray(e.actions, dtype=np.int64) for e in episodes]) - first
     rewards = np.concatenate([np.asarray(e.rewards, dtype=np.float64) for e in episodes])
     s, t = (labelled.codes[k].astype(np.int32) for k in (now, now + 1))
+    # Steps, not observations: an episode of n observations has n - 1.
     offsets = np.concatenate([[0], np.cumsum(labelled.lengths - 1)]).astype(np.int64)
     choices = tuple(range(first, first + n_actions))
     return RecordedMDP(labelled.labels, choices, (s, taken.astype(np.int32), t, rewards), offsets, None)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from somcot.samples import Samples
     from somcot.timed import ContinuousChain
 
-__all__ = ["ENDINGS", "FORMATS", "KINDS", "MAGIC", "Format", "Kind", "endings_of", "kind_of"]
+__all__ = ["ENDINGS", "FORMATS", "KINDS", "MAGIC", "Format", "ReaderKind", "endings_of", "kind_of"]
 
 
-class Kind(NamedTuple):
+class ReaderKind(NamedTuple):
     """Files with one reader: their name, and ``"module:function"``, which takes an `Input` and options."""
 
     name: str
@@ -47,12 +47,13 @@ class Format(NamedTuple):
 
 
 _KINDS = (
-    Kind("table", "tables", "somcot.readers.tables.event_tables:from_table"),
-    Kind("log", "event logs", "somcot.readers.tables.event_tables:from_xes"),
-    Kind("traces", "traces of agents", "somcot.readers.traces:from_traces"),
-    Kind("arrays", "arrays", "somcot.readers.array_files:read_arrays"),
-    Kind("graph", "graphs", "somcot.readers.graphs:read_graph"),
-    Kind("prism", "PRISM files", "somcot.readers.prism:read_prism"),
+    ReaderKind("table", "tables", "somcot.readers.tables.event_tables:from_table"),
+    ReaderKind("log", "event logs", "somcot.readers.tables.event_tables:from_xes"),
+    ReaderKind("traces", "traces of agents", "somcot.readers.traces:from_traces"),
+    ReaderKind("arrays", "arrays", "somcot.readers.array_files:read_arrays"),
+    ReaderKind("graph", "graphs", "somcot.readers.graphs:read_graph"),
+    ReaderKind("baseline", "baselines", "somcot.readers.array_files:read_baseline"),
+    ReaderKind("prism", "PRISM files", "somcot.readers.prism:read_prism"),
 )
 _FORMATS = (
     Format("csv", (".csv",), "table"),
@@ -75,6 +76,7 @@ _FORMATS = (
     Format("gml", (".gml",), "graph"),
     Format("edges", (".edges", ".edgelist"), "graph"),
     Format("tra", (".tra",), "prism"),
+    Format("somcot", (".somcot",), "baseline", (b"somcot checkpoint",)),
 )
 KINDS = {row.name: row for row in _KINDS}
 FORMATS = {row.name: row for row in _FORMATS}
@@ -82,7 +84,7 @@ ENDINGS = {ending: row.name for row in _FORMATS for ending in row.endings}
 MAGIC = {first: row.name for row in _FORMATS for first in row.magic}
 
 
-def kind_of(format: str) -> Kind:  # noqa: A002
+def kind_of(format: str) -> ReaderKind:  # noqa: A002
     """The kind of file that a format belongs to.
 
     Examples

@@ -68,6 +68,7 @@ def from_graph(
     if not hasattr(graph, "edges") or not hasattr(graph, "is_directed"):
         raise TypeError(f"graph: found {type(graph).__name__}, expected a networkx graph")
     weights = [(u, v, None if weight is None else data.get(weight)) for u, v, data in graph.edges(data=True)]
+    # The default name may be missing, as in graphs without weights; a name that was asked for may not.
     if weight not in (None, "weight") and weights and all(w is None for _, _, w in weights):
         raise ValueError(f"graph: no edge has the attribute {weight!r} for weight; name another, or None to do without")
     edges = ((u, v, 1.0 if w is None else w) for u, v, w in weights)
@@ -113,8 +114,10 @@ def read_graph(
         try:
             return from_graph(graph, weight=weight, initial=initial, dangling=dangling)
         except ValueError as error:
+            # The file's name replaces the argument's, because the caller passed a file.
             raise ValueError(f"{source.name}: {str(error).removeprefix('graph: ')}") from None
     edges = list(_edge_lines(source, weight))
+    # An edge list mentions only nodes with edges.
     nodes: dict[Hashable, dict[str, object]] = {node: {} for u, v, _ in edges for node in (u, v)}
     return _walk(source.name, nodes, edges, directed, initial, dangling)
 
@@ -139,12 +142,14 @@ def _walk(
     rows, columns, weights = [], [], []
     for u, v, w in edges:
         value = _weight(name, u, v, w)
+        # A set, so that a loop of an undirected graph counts once.
         for a, b in {(u, v), (u, v) if directed else (v, u)}:
             rows.append(place[a])
             columns.append(place[b])
             weights.append(value)
     n = len(nodes)
     out = np.bincount(rows, weights, n) if rows else np.zeros(n)
+    # Weights of 0 are allowed, and a node with nothing else is as stuck as one without edges.
     stuck = np.flatnonzero(out == 0)
     if stuck.size and dangling == "error":
         raise ValueError(
@@ -153,6 +158,7 @@ def _walk(
     if dangling == "self-loop":
         rows, columns, weights = [*rows, *stuck], [*columns, *stuck], [*weights, *np.ones(stuck.size)]
     else:
+        # Rows of restarting nodes are full; the list of Python numbers is the peak of memory.
         require(
             _BYTES * n * stuck.size,
             f"{name}: restarting from {stuck.size:,} of {n:,} nodes",
@@ -161,10 +167,12 @@ def _walk(
         rows = [*rows, *np.repeat(stuck, n)]
         columns, weights = [*columns, *np.tile(np.arange(n), stuck.size)], [*weights, *np.ones(n * stuck.size)]
     matrix = coo_array((weights, (rows, columns)), shape=(n, n)).tocsr()
+    # Edges of weight 0 would count as possible transitions.
     matrix.eliminate_zeros()
     keys = dict.fromkeys(key for data in facts.values() for key in data)
     attributes = {key: [data.get(key) for data in facts.values()] for key in keys}
     try:
+        # Walks begin anywhere: no node of a graph is its first one.
         start = np.full(n, 1.0 / n) if initial is None else initial
         if is_stationary_start(initial, nodes):
             start = stationary_distribution(MarkovChain(matrix, np.full(n, 1.0 / n), states=nodes, normalize=True))
@@ -175,6 +183,7 @@ def _walk(
 
 def _weight(name: str, u: Hashable, v: Hashable, weight: Any) -> float:
     try:
+        # float() accepts 1_000, which no file means as a number.
         value = float("" if isinstance(weight, str) and "_" in weight else weight)
     except (TypeError, ValueError, OverflowError):
         value = math.nan
@@ -190,6 +199,7 @@ def _graphml(source: Input) -> Graph:
         raise ImportError("reading GraphML needs networkx: pip install networkx") from None
     from xml.etree.ElementTree import ParseError
 
+    # networkx reads GraphML from a whole file; 1 GB bounds what a pipe can bring.
     content = whole(source, 1e9)
     try:
         _check_graphml(source.name, content)
@@ -245,6 +255,7 @@ def _check_graphml(name: str, content: io.BytesIO) -> None:
 def _edge_lines(source: Input, weight: str | None) -> Iterator[Edge]:
     n_edges = 0
     with open_bytes(source) as stream:
+        # readline with a limit: a file without line breaks would otherwise be read whole.
         for number, line in enumerate(iter(lambda: stream.readline(_LINE + 1), b""), 1):
             place = f"{source.name}: line {number}"
             if len(line) > _LINE:
@@ -266,6 +277,7 @@ def _with_facts(place: str, text: str) -> tuple[str, dict[str, object]]:
         return text, {}
     head, _, facts = text.partition(" {")
     try:
+        # literal_eval builds plain values and runs nothing, whatever the file contains.
         attributes = ast.literal_eval("{" + facts)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         attributes = None
@@ -279,6 +291,7 @@ def _edge(place: str, text: str, weight: str | None) -> Edge:
     parts = [part.strip() for part in text.split(",")] if "," in text else text.split()
     if len(parts) not in (2, 3) or not all(parts):
         raise ValueError(f"{place}: found {text[:60]!r}, expected: from to [weight]")
+    # Only plain decimal numbers become integers: 007 and 7.0 stay names, and so do numbers beyond int64.
     u, v = (int(p) if p.isascii() and p.isdigit() and len(p) < 19 and str(int(p)) == p else p for p in parts[:2])
     try:
         return u, v, _weight(place, u, v, parts[2] if len(parts) == 3 else facts.get(weight or "", 1.0))

@@ -48,6 +48,7 @@ __all__ = [
 # --- Inputs: a file, a stream, or several files that form one table
 
 _STDIN = "standard input"
+# The name that Hive and Spark give to a folder whose key has no value.
 _NOTHING = "__HIVE_DEFAULT_PARTITION__"
 _MANY = 1_000_000  # files
 _TO_THE_END = 1 << 28  # bytes that are unpacked to check whether data are damaged
@@ -126,6 +127,7 @@ def identify(path: Source, format: str | None = None) -> Input:  # noqa: A002
     file = _expanded(path)
     if file.is_dir():
         return _of_parts(str(file), file, _in_folder(file), format)
+    # A file whose name contains such a sign is meant literally.
     if any(sign in text for sign in "*?[") and not file.exists():
         return _of_pattern(text, format)
     if file.exists() and not file.is_file():
@@ -149,6 +151,7 @@ def format_of(path: Source) -> str | None:
 def _of_file(file: Path, format: str | None) -> Input:  # noqa: A002
     """A file; archives are opened to see what is in them, and JSON to see whether it holds traces."""
     known = format or format_of(file)
+    # JSON may hold a table or traces, and a .zip anything: only their content tells.
     if known is not None and known not in ("json", "jsonl") and not file.name.lower().endswith(".zip"):
         return Input(str(file), known, file)
     with _opened(file) as stream:
@@ -267,6 +270,7 @@ def open_parts(source: Input, opened: Callable[[Input], AbstractContextManager[T
     begins: list[int] = []  # number of rows before each part
     with opened(parts[0].source) as first:
         columns, is_text, defaults = list(first.columns), first.is_text, first.defaults
+    # A column inside the files wins over a folder's name, since it may vary from row to row.
     keys = [key for key in parts[0].keys if key not in columns]
 
     def batches(wanted: Sequence[str]) -> Iterator[Rows]:
@@ -420,6 +424,7 @@ def open_bytes(source: Input) -> Iterator[IO[bytes]]:
             where = Note("gzip-damaged", source.name, packing=error.packing, where="", reason=error.reason)
             raise ValueError(where) from None
         except ValueError as error:
+            # Damaged data often look malformed before their checksum is reached; the damage is the better explanation.
             damage = _damage(stream) if is_packed(stream) and codes(error.args) != ["gzip-damaged"] else None
             if damage is not None:
                 reason = {"packing": damage.packing, "where": "", "reason": damage.reason}
@@ -459,6 +464,7 @@ def _damage(stream: IO[bytes]) -> DamagedError | None:
 
 def whole(source: Input, limit: float) -> io.BytesIO:
     """All bytes, for formats that must be read from the end."""
+    # Half of the memory that is left: the bytes and what is parsed from them exist at the same time.
     limit = min(limit, 0.5 * memory_limit())
     with open_bytes(source) as stream:
         data = stream.read(int(limit) + 1)
@@ -515,11 +521,11 @@ def read(
     path : path, pattern, list of paths, or "-"
         Tables (.csv .tsv .jsonl .json .parquet .arrow .orc .avro .xlsx .sqlite .duckdb .seq), event logs (.xes), traces
         of AI agents (.traj) and any JSON with them, or several of these files (a folder, an archive, a pattern, a
-        list), arrays (.npy .npz), graphs (.graphml .gml .edges) or PRISM files (.tra); "-" is standard input. Files may
-        be compressed: .gz, .bz2, .xz, .zst or .zip.
+        list), arrays (.npy .npz), graphs (.graphml .gml .edges), PRISM files (.tra) or baselines (.somcot); "-" is
+        standard input. Files may be compressed: .gz, .bz2, .xz, .zst or .zip.
     format : str, optional
         One of csv, tsv, jsonl, json, parquet, arrow, orc, avro, xlsx, sqlite, duckdb, seq, xes, traces, npy, npz,
-        graphml, gml, edges, tra, if the extension does not tell.
+        graphml, gml, edges, tra, somcot, if the extension does not tell.
     **options
         Options of `from_table`, `from_xes`, `from_traces`, `read_arrays`, `read_graph` or `read_prism`, depending on
         the kind of file; options of other kinds are refused.

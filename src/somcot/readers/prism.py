@@ -115,6 +115,7 @@ def _companion(source: Input, path: Path_ | None, ending: str) -> Input | None:
         return identify(path, "tra")
     if source.path is None:
         return None
+    # with_suffix would replace .gz and leave .tra in the name.
     file = Path(str(source.path).removesuffix(".gz")).with_suffix(ending)
     return Input(str(file), "tra", file) if file.is_file() else None
 
@@ -123,6 +124,7 @@ def _lines(source: Input) -> Iterator[tuple[int, str]]:
     """Lines with their numbers, without comments and empty lines."""
     with open_bytes(source) as stream:
         number = 0
+        # A limit per line, because a binary file may have no line break at all.
         while line := stream.readline(_LINE):
             number += 1
             if len(line) == _LINE:
@@ -147,6 +149,7 @@ def _numbers(name: str, number: int, words: list[str], n_whole: int) -> tuple[li
     return integers, value
 
 
+# At most 18 digits: a size that int64 cannot hold would fail much later, when arrays are made.
 def _are_sizes(words: list[str]) -> bool:
     """Whether all words are integers that an index can hold."""
     return all(re.fullmatch("[0-9]{1,18}", word) for word in words)
@@ -167,6 +170,7 @@ def _transitions(source: Input) -> _PrismRows:
             f"{source.name}: line {number} is {first!r}, expected the numbers of states and transitions of a DTMC, or "
             "of states, choices and transitions of an MDP"
         )
+    # DTMC: states transitions. MDP: states choices transitions. The number of words is all that tells them apart.
     (n, *n_choices, n_transitions), is_mdp = map(int, words), len(words) == 3
     if n == 0:
         raise ValueError(f"{source.name}: line {number} declares 0 states, expected at least 1")
@@ -191,6 +195,7 @@ def _transitions(source: Input) -> _PrismRows:
             choices.append(integers[1])
             if len(words) > n_whole + 1:
                 actions[integers[0], integers[1]] = words[n_whole + 1]
+    # A file that was cut off in the middle of a copy is otherwise a valid, smaller model.
     if len(sources) != n_transitions:
         raise ValueError(
             f"{source.name}: has {len(sources)} transitions, its first line declares {n_transitions}; is it complete?"
@@ -250,6 +255,7 @@ def _start(initial: Start, marks: dict[str, tuple[int, ...]], n: int) -> Start:
         if isinstance(initial, str) and initial.lstrip("-").isdigit():  # the command line passes text
             return state_index("initial", int(initial), tuple(range(n)))
         return initial
+    # PRISM marks its initial states with the label 'init'; without labels, state 0 is the convention.
     first = np.array(marks.get("init", ()), dtype=np.float64)
     return first / first.sum() if first.any() else 0
 
@@ -267,8 +273,10 @@ def _mdp(rows: _PrismRows, earned: Floats | None, start: Start, missing: str) ->
     """Choices become actions: identified by their names if all have one, else by their numbers."""
     assert rows.choices is not None
     pairs = sorted(set(zip(rows.sources.tolist(), rows.choices.tolist(), strict=True)))
+    # Names identify an action across states, numbers only its position within one state; so it is all names or none.
     named = all(pair in rows.actions for pair in pairs)
     of = {pair: rows.actions[pair] if named else pair[1] for pair in pairs}
+    # By type first: names and numbers cannot be compared with each other.
     names: list[Hashable] = sorted(set(of.values()), key=lambda a: (str(type(a)), a))
     require(
         8.0 * rows.n * rows.n * len(names),
@@ -285,6 +293,7 @@ def _mdp(rows: _PrismRows, earned: Floats | None, start: Start, missing: str) ->
         taken[pair[0], names.index(action)] = True
     place = {pair: names.index(action) for pair, action in of.items()}
     actions = np.array([place[pair] for pair in zip(rows.sources.tolist(), rows.choices.tolist(), strict=True)])
+    # add.at, since a choice may list the same target twice.
     np.add.at(table, (rows.sources, actions, rows.targets), rows.probabilities)
     lacking = np.argwhere(~taken)
     if len(lacking) and (missing == "error" or not taken.any(axis=1).all()):
@@ -295,9 +304,11 @@ def _mdp(rows: _PrismRows, earned: Floats | None, start: Start, missing: str) ->
             f"equal actions; {remedy}"
         )
     for s, a in lacking:
+        # argmax of flags: the first choice that exists.
         table[s, a] = table[s, int(taken[s].argmax())]
     sums = table.sum(axis=2)
     _check_sums(rows.name, sums.ravel(), lambda k: f"state {k // len(names)}, choice {names[k % len(names)]!r}")
+    # Six printed digits leave sums that are off by 1e-6, which MDP would refuse.
     table /= sums[:, :, None]
     gains = np.zeros(rows.n) if earned is None else earned
     return MDP(table, np.repeat(gains[:, None], len(names), axis=1), initial=start, actions=names)

@@ -79,10 +79,12 @@ def from_replay_buffer(buffer: Buffer, *, encode: Encoder = None) -> RecordedMDP
 
 def transitions_of(buffer: Buffer) -> Transitions:
     """The steps of a replay buffer in order of time, observations as they are."""
+    # What this function returned may be passed again, so that readers compose.
     if isinstance(buffer, Transitions):
         return buffer
     if hasattr(buffer, "iterate_episodes"):
         steps = _joined([_of_minari(i, episode) for i, episode in enumerate(buffer.iterate_episodes())])
+    # By attributes, not by type: importing the package to test a type would make it a dependency.
     elif hasattr(buffer, "pos") and hasattr(buffer, "full") and hasattr(buffer, "observations"):
         steps = _of_ring(buffer)
     else:
@@ -103,6 +105,7 @@ def transitions_of(buffer: Buffer) -> Transitions:
 def _of_ring(buffer: Buffer) -> Transitions:
     """Stable-Baselines3 and CleanRL: arrays (size, n_envs, ...), overwritten from the start when full."""
     size = len(buffer.rewards)
+    # The oldest step is at `pos` once the ring is full, at 0 before.
     order = np.roll(np.arange(size), -int(buffer.pos)) if buffer.full else np.arange(int(buffer.pos))
     later = getattr(buffer, "next_observations", None)
     if later is None:  # stored once, as the next row; the oldest row was overwritten by the newest step
@@ -110,18 +113,21 @@ def _of_ring(buffer: Buffer) -> Transitions:
         order = order[1:] if buffer.full else order
     done = _flags(buffer.dones)
     late = getattr(buffer, "timeouts", None)
+    # Without `timeouts` every end counts as a termination.
     truncated = np.zeros_like(done) if late is None else _flags(late)
     last = np.zeros_like(done)
     if len(order):
         last[order[-1]] = True  # one environment's steps end here, and the next one's follow
 
     def by_env(array: Array) -> Array:
+        # Steps of one environment must follow each other, or episodes of different environments would be joined.
         chosen = np.asarray(array)[order]
         return np.swapaxes(chosen, 0, 1).reshape(-1, *chosen.shape[2:])
 
     ended = done & ~truncated
     return Transitions(
         by_env(buffer.observations), by_env(buffer.actions), by_env(buffer.rewards).astype(np.float64), by_env(later),
+        # The last recorded step of each environment did not end its episode; the recording did.
         by_env(ended), by_env((done & truncated) | (last & ~ended)),
     )  # fmt: skip
 
@@ -139,6 +145,8 @@ def _of_d3rlpy(episodes: Any) -> Transitions:
     parts = []
     for episode in episodes:
         seen, ended = np.asarray(episode.observations), bool(episode.terminated)
+        # Without a termination the observation after the last action is unknown, and a guess would be a false
+        # transition.
         kept = len(seen) if ended else len(seen) - 1
         if kept > 0:
             flags = np.arange(kept) == kept - 1
@@ -146,6 +154,7 @@ def _of_d3rlpy(episodes: Any) -> Transitions:
                 Transitions(
                     seen[:kept], np.asarray(episode.actions)[:kept],
                     np.asarray(episode.rewards, dtype=np.float64).reshape(len(seen), -1)[:kept, 0],
+                    # After a termination the next observation is never used; the last one fills the row.
                     np.concatenate([seen[1:], seen[-1:]])[:kept], flags & ended, flags & (not ended),
                 )
             )  # fmt: skip
@@ -163,6 +172,7 @@ def _of_minari(i: int, episode: Any) -> Transitions:
             f"buffer: episode {i} has {len(seen)} observations for {len(rewards)} steps, expected one more"
         )
     terminated, truncated = _flags(episode.terminations), _flags(episode.truncations)
+    # An episode that stops without a flag was cut off, which is a truncation.
     last = np.arange(len(rewards)) == len(rewards) - 1
     return Transitions(
         seen[:-1], np.asarray(episode.actions), rewards, seen[1:], terminated, (truncated | last) & ~terminated
@@ -202,6 +212,7 @@ def _of_mapping(buffer: Buffer) -> Transitions:
     )
     lead = _lead(rewards.shape)
     if len(lead) > 1:  # several environments side by side, in time along the last of these axes
+        # Neighbouring environments follow each other in the flattened arrays; this keeps them apart.
         truncated = truncated.reshape(lead) | (np.arange(lead[-1]) == lead[-1] - 1)
         terminated = terminated.reshape(lead)
     return Transitions(seen, actions, rewards.ravel(), later, terminated.ravel(), (truncated & ~terminated).ravel())
@@ -231,6 +242,7 @@ def _lead(shape: tuple[int, ...]) -> tuple[int, ...]:
 def _flat(array: Array, shape: tuple[int, ...]) -> Array:
     """One row for each step."""
     lead = _lead(shape)
+    # Parts without the axes of the rewards are left for the check of the lengths, which names them.
     return array.reshape(-1, *array.shape[len(lead) :]) if array.shape[: len(lead)] == lead else array
 
 
@@ -260,6 +272,7 @@ def _encoded(encode: Encoder, observations: Array) -> Any:
                     f"buffer: observation {i} is {flat[i].tolist()!s:.60}, not an integer; pass encode, such as Bins, "
                     "the cells of somcot.discretise, or a function that returns a label for each"
                 )
+            # Frameworks store integers as floats; labels must compare equal to those of other readers.
             flat = flat.astype(np.int64)
         return flat[:, 0] if flat.shape[1] == 1 else flat
     if isinstance(encode, Bins):
@@ -283,6 +296,7 @@ def _discrete(actions: Array) -> Array:
             f"buffer: actions such as {table[0].tolist()!s:.60} are not discrete; bin them and pass the steps to "
             "mdp.RecordedMDP.from_transitions"
         )
+    # Rows of 0 and 1 with a single 1 in each; a single column of flags is an action of its own.
     if table.shape[1] > 1 and (whole.sum(axis=1) == 1).all() and np.isin(whole, (0, 1)).all():
         whole = whole.argmax(axis=1)[:, None]  # one-hot, as TorchRL stores them
     return whole[:, 0] if whole.shape[1] == 1 else whole

@@ -123,12 +123,15 @@ def from_env(  # type: ignore[misc]  # the options are those below
     vector, created = _vector_env(env, check_count("n_envs", n_envs), dict(env_options or {}))
     try:
         _refuse_loose("env", vector.single_observation_space)
+        # Seeded here as well: random actions are drawn by the space, not by the environment.
         vector.action_space.seed(rng)
+        # Before the roll-out, which may take minutes.
         if check_flag("actions", actions) and not check_flag("vectors", vectors):
             check_actions("env", vector.single_action_space)
         act = _actor(vector, policy, batched)
         episodes = _roll_out(vector, act, n_steps, rng)
     finally:
+        # An environment that the caller passed in is the caller's to close.
         if created:
             vector.close()
     name = env if isinstance(env, str) else type(getattr(env, "unwrapped", env)).__name__
@@ -233,6 +236,7 @@ def _vector_env(env: Environment, n_envs: int, options: dict[str, Any]) -> tuple
         raise ImportError("environments need gymnasium: pip install 'gymnasium[classic-control]'") from None
     if isinstance(env, str):
         try:
+            # sync: subprocesses would make the order of random numbers depend on the operating system.
             made = gymnasium.make_vec(env, num_envs=n_envs, vectorization_mode="sync", **options)
         except (gymnasium.error.Error, ImportError, TypeError) as error:
             raise ValueError(f"env: {env!r} cannot be made ({error})") from None
@@ -241,6 +245,7 @@ def _vector_env(env: Environment, n_envs: int, options: dict[str, Any]) -> tuple
         return gymnasium.vector.SyncVectorEnv([lambda: env]), False
     if not isinstance(env, gymnasium.vector.VectorEnv):
         raise TypeError(f"env: found {type(env).__name__}, expected a Gymnasium environment or its id")
+    # Other modes replace the final observation by the first of the next episode, and the last step would lead there.
     mode = getattr(env.metadata.get("autoreset_mode"), "value", "NextStep")
     if mode != "NextStep":
         raise ValueError(f"env: resets itself in mode {mode!r}, expected 'NextStep'; make it with that autoreset_mode")
@@ -281,6 +286,7 @@ def _actor(vector: Environment, policy: Policy | None, batched: bool) -> Act:
 
     def act(observations: Observations) -> Array:
         if has_model:
+            # Stable-Baselines3 models; deterministic, so that equal seeds give equal recordings.
             returned = _predicted(policy.predict(observations, deterministic=True))
         else:
             returned = policy(observations) if batched else [policy(_pick(observations, i)) for i in range(n)]
@@ -291,6 +297,7 @@ def _actor(vector: Environment, policy: Policy | None, batched: bool) -> Act:
         # Integers only if the space has integers: 1.5 would become 1.
         if actions.dtype.kind in "iu" and not np.array_equal(actions, np.asarray(returned)):
             raise TypeError(f"policy: returned {returned!r:.60}, expected actions of type {space.dtype}")
+        # Checked by size, because (n,) and (n, 1) are both common for one number.
         if actions.size != n * int(np.prod(space.shape)):
             raise ValueError(f"policy: returned actions of shape {actions.shape[1:]}, expected {space.shape}")
         return actions.reshape(n, *space.shape)
@@ -330,6 +337,7 @@ def _roll_out(vector: Environment, act: Act, n_steps: int, rng: int | None) -> l
             if episode is None:  # this step was the reset
                 running[i] = Episode([_copied(observations, i)])
                 continue
+            # Environments run in step, so the last round may bring more steps than were asked for.
             if left <= 0:
                 break
             left -= 1
@@ -340,10 +348,12 @@ def _roll_out(vector: Environment, act: Act, n_steps: int, rng: int | None) -> l
                 episode.terminated = bool(terminated[i])
                 finished.append(episode)
                 running[i] = None
+    # Unfinished episodes count as truncated: their steps are as good as any.
     return finished + [episode for episode in running if episode is not None and episode.rewards]
 
 
 def _copied(observations: Observations, i: int) -> Observations:
+    # A copy, since environments may reuse one buffer for all observations.
     return np.array(_pick(observations, i))
 
 
@@ -391,6 +401,7 @@ def from_tabular(
         if created:
             made.close()
     transitions, rewards = _read(table)
+    # Whether any step terminates; if none does, the additional state would be a state that nothing reaches.
     ends = transitions[:-1, :, -1].any()
     states: list[Hashable] = [*range(len(table)), "terminated"]
     distribution = _start(0 if start is None else start, len(table), bool(ends))

@@ -104,10 +104,12 @@ class StateRules(NamedTuple):
         if tool == REPLY:
             return self.reply or None
         state = self._of_call(tool, text)
+        # A state left out by its rule stays left out when it fails.
         return f"{state} error" if state and failed and self.errors else state or None
 
     def _of_call(self, tool: str, text: str) -> str:
         for rule in self.rules:
+            # The whole name of a tool, but anywhere in its arguments: commands come with paths and options around them.
             if rule.tool.fullmatch(tool) and rule.arguments.search(text):
                 return rule.state
         return self.unmatched or tool
@@ -166,6 +168,7 @@ class StateRules(NamedTuple):
                 raise ValueError(
                     f"{source}: {name} is {options[name]!r}, expected {'true or false' if kind is bool else 'a text'}"
                 )
+        # Rules of the user come first, and the first match decides, so they override those of the base.
         return RULE_SETS[base]._replace(rules=(*rules, *RULE_SETS[base].rules), **options)
 
 
@@ -238,6 +241,7 @@ class _Tally:
     def report(self, source: Input) -> None:
         """Say what was left out; nothing is left out silently."""
         name = source.name
+        # A session without calls is no sequence; if all are such, there is nothing to compare.
         if not self.n_sessions - self.n_empty:
             why = f": {self.files[0][1]}" if self.files else ""
             found = (
@@ -267,12 +271,14 @@ def open_traces(source: Input, state_rules: object = None) -> Table:
         for session in _sessions(source, rules, tally):
             tally.n_sessions += 1
             n = len(session.states)
+            # Counted, not yielded: it has no row in the table.
             tally.n_empty += n == 0
             rows["session"] += [session.name] * n
             rows["state"] += session.states
             rows["time"] += session.times
             for name in ATTRIBUTES:
                 rows[name] += [session.attributes.get(name)] * n
+            # Between sessions, so that a session is never split over batches here.
             if len(rows["state"]) >= _ROWS:
                 yield _batch(rows, wanted)
                 rows = {name: [] for name in _COLUMNS}
@@ -280,6 +286,7 @@ def open_traces(source: Input, state_rules: object = None) -> Table:
         if rows["state"]:
             yield _batch(rows, wanted)
 
+    # Time is for display only: calls are ordered by the file, because parallel calls share a time.
     defaults = {"sequence": "session", "state": "state", "time": "file"}
     return Table(source.name, list(_COLUMNS), False, batches, defaults=defaults)
 
@@ -290,10 +297,12 @@ def _batch(rows: Mapping[str, list[Any]], wanted: Sequence[str]) -> dict[str, Ba
     batch: dict[str, Batch] = {}
     for name in wanted:
         if name == "time":
+            # Arrow parses all times at once; formats disagree on fractions and zones.
             batch[name] = pa.array(rows[name], pa.timestamp("us", "UTC"))
         elif name == "cost":
             batch[name] = rows[name]
         else:
+            # A label is needed for grouping, and None would be refused as a missing state.
             batch[name] = ["unknown" if value is None else value for value in rows[name]]
     return batch
 
@@ -311,6 +320,7 @@ def _sessions(source: Input, rules: StateRules, tally: _Tally) -> Iterator[Sessi
                     before += 1
                     yield session
         except ValueError as error:
+            # In a folder other files may lie around; a single file was named on purpose, so its error matters.
             if len(parts) == 1:
                 raise
             tally.files.append((name, str(error).removeprefix(f"{part.name}: ")[:200]))
@@ -342,6 +352,7 @@ def _values(source: Input, stream: IO[bytes], tally: _Tally) -> Iterator[Any]:
         if line.strip():
             try:
                 yield json.loads(line)
+            # RecursionError: thousands of nested brackets, as in a damaged or hostile line.
             except (ValueError, RecursionError):
                 tally.n_lines += 1
 
@@ -350,6 +361,7 @@ def _first_line_is_complete(head: bytes) -> bool:
     """Whether a file is read line by line: its first line is an object, or is longer than what is known of it."""
     line, sign, _ = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")
     if not sign:
+        # A single line: an object on one line is read as a line, anything longer as a document.
         return len(head) < 1 << 16 and line.rstrip().endswith(b"}")
     try:
         json.loads(line)
@@ -409,6 +421,7 @@ def from_traces(
 
     options = TableOptions(terminated, end, tidy=tidy, top=top, other=other, initial=initial)
     source = data if isinstance(data, Input) else identify(data, format)
+    # JSON without the signs of a trace: the caller says that it is one, and the reader decides per value.
     if source.format in ("json", "jsonl"):
         source = source._replace(format="traces")
     if source.format != "traces":

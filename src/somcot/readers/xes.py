@@ -70,8 +70,10 @@ class PlainEvents:
 
     def shortened(self, data: bytes) -> bytes:
         """The next bytes without the events of plain traces; an incomplete trace waits for more."""
+        # Traces are complete only at their end tag, so the last piece waits for the next bytes.
         *traces, self._left = (self._left + data).split(_TRACE)
         out = [part for trace in traces for part in (*self._without_events(trace), _TRACE)]
+        # Unusual, and correct either way: expat parses what is handed over unshortened.
         if len(self._left) > _LONG:
             out.append(self.rest())
         return b"".join(out)
@@ -90,14 +92,18 @@ class PlainEvents:
         self._n_runs += 1
         self.runs[str(self._n_runs)] = run
         mark = f'<event {MARK}="{self._n_runs}"/>'.encode()
+        # As many line breaks as were removed, so that expat's line numbers in messages stay right.
         return trace[:begin], mark, b"\n" * body.count(b"\n"), trace[end:]
 
     def _run(self, body: bytes) -> Columns | None:
         """The values of plain events; None if there is anything else between the first and the last."""
+        # Split at quotes, a plain attribute has four parts: start, key, ' value=', value. Anything else has another
+        # rhythm.
         parts = body.split(b'"')
         keys, values, seams = parts[1::4], parts[3::4], parts[4:-1:4]
         if len(parts) % 4 != 1 or set(parts[2::4]) != {b" value="} or not self._knows(seams):
             return None
+        # One translate and one decode for the whole trace; per value they would dominate the time.
         content = b'"'.join(values)
         if content.translate(None, _ALLOWED) or not _FIRST.fullmatch(parts[0]) or not _LAST.fullmatch(parts[-1]):
             return None
@@ -109,6 +115,7 @@ class PlainEvents:
 
     def _knows(self, seams: list[bytes]) -> bool:
         """Whether the texts between attributes consist only of ends and beginnings of elements."""
+        # Logs repeat a handful of seams millions of times; each is checked by a regular expression once.
         for seam in set(seams) - self._within - self._across:
             if len(seam) > 1000:  # they are kept, so bound their memory
                 return False
@@ -124,6 +131,7 @@ class PlainEvents:
         is_across = self._across.__contains__
         n_events = 1 + sum(map(is_across, seams))
         width, rest = divmod(len(keys), n_events)
+        # All events with the same keys in the same order, the usual case: columns are strided slices.
         if not rest and keys == keys[:width] * n_events and all(map(is_across, seams[width - 1 :: width])):
             places = {self.slots.get(key): k for k, key in enumerate(keys[:width])}  # all events have one structure
             nothing: list[str | None] = [None] * n_events
@@ -158,12 +166,15 @@ def open_log(source: Input, stream: IO[bytes], lifecycle: str | None = None) -> 
         Keep events with this ``lifecycle:transition``, case-insensitive, and those without any; "all" keeps all. By
         default "complete", unless the transition is requested as a column.
     """
+    # The names of columns must be known before the table is opened; those that first occur later are still read if
+    # wanted.
     head = _read(source, stream, _HEAD, 0)
     names = _Names(source)
     names.feed(head)
     places = _TracePlaces()
 
     def batches(wanted: Sequence[str]) -> Iterator[Rows]:
+        # Whoever asks for the transition as a column wants to see all of them.
         chosen = lifecycle or ("all" if TRANSITION in wanted else "complete")
         events = _Events(source, wanted, chosen.lower(), places)
         if names.encoding not in _UTF8:
@@ -212,6 +223,7 @@ class _Parser:
             raise ValueError(f"{self.source.name}: {self._explained(error)}; export the log again") from None
         except (LookupError, UnicodeError) as error:  # an encoding unknown to Python or not usable by expat
             raise self.refused(f"the declared encoding cannot be read ({error})", "write the log in UTF-8") from None
+        # Expat keeps an unfinished element in memory, so its size is bounded here.
         if self.n_bytes - max(self.parser.CurrentByteIndex, 0) > _ELEMENT and not final:
             raise self.refused(f"an element is longer than {_ELEMENT >> 20} MB", "check how the log was written")
 
@@ -253,6 +265,7 @@ class _Names(_Parser):
         self.encoding = (encoding or "utf-8").lower()
 
     def _start(self, tag: str, attributes: list[str]) -> None:
+        # Logs may or may not use a namespace prefix; only the local name counts.
         tag = tag.rpartition(":")[2]
         if not self._path and tag != "log":
             raise self.refused(f"the root is <{tag[:40]}>, expected <log>", "is this an XES file?")
@@ -275,6 +288,7 @@ class _TracePlaces:
         self.traces: list[tuple[int, str | None]] = []  # line and name of each trace
 
     def name(self, row: int) -> str:
+        # Rows are numbered over the whole file; the trace is found by the number of rows up to its end.
         k = bisect.bisect_left(self.ends, row)
         line, name = self.traces[k]
         return f"event {self.events[row - 1]} of trace {k + 1}{'' if name is None else f' {name!r}'} (line {line})"
@@ -288,6 +302,7 @@ class _Events(_Parser):
         self.wanted, self.lifecycle, self.places = list(wanted), lifecycle, places
         of_event = {name: k for k, name in enumerate(wanted) if not name.startswith("case:")}
         self.of_trace = {name.removeprefix("case:"): k for k, name in enumerate(wanted) if name.startswith("case:")}
+        # The transition always has a slot, since events are selected by it even if nobody wants the column.
         self.slots = {TRANSITION: len(wanted)} | of_event
         self.n_slots = len(wanted) + 1
         self.plain: PlainEvents | None = PlainEvents(self.slots, self.n_slots)
@@ -318,6 +333,7 @@ class _Events(_Parser):
         rows = dict(zip(self.wanted, self.columns, strict=False))
         self._note_seen()
         self.columns = [[] for _ in range(self.n_slots)]
+        # Arrow text for times, which are parsed column-wise; the other columns stay lists, which are encoded anyway.
         return {name: pa.array(v, pa.string()) if name == TIME else v for name, v in rows.items()}
 
     def _note_seen(self) -> None:
@@ -347,6 +363,7 @@ class _Events(_Parser):
     def _refuse_unknown(self) -> None:
         self._note_seen()
         for k, column in enumerate(self.wanted):
+            # Standard attributes may be missing in all events; the reader that needs them gives the better message.
             if k not in self.seen and column not in (CASE, ACTIVITY, TIME):
                 raise ValueError(
                     f"{self.source.name}: no event has the attribute {column!r}; check the spelling (those of traces "
@@ -357,6 +374,7 @@ class _Events(_Parser):
         """Log, trace, event and attribute have depths 0, 1, 2 and 3; deeper elements describe attributes."""
         tag, depth = tag.rpartition(":")[2], len(self._path)
         self._path.append(tag)
+        # By depth, not by tag: attributes may nest, and only those directly below an event are its own.
         if depth == 3 and self._row is not None:
             key, value = _pair(attributes)
             if key in self.slots:
@@ -406,6 +424,7 @@ class _Events(_Parser):
         self.n_events += n
         self.n_empty += not n
         kinds = set(transitions)
+        # Events without a transition are kept: logs without the extension have none.
         kept = {kind for kind in kinds if kind is None or self.lifecycle in ("all", kind.lower())}
         if kept != kinds:
             chosen = [kind in kept for kind in transitions]
@@ -414,6 +433,7 @@ class _Events(_Parser):
             n = sum(chosen)
             self.n_lost += not n
         for name, k in self.of_trace.items():
+            # Attributes of a trace may come after its events, so they are filled in at its end.
             members[k] = [self._trace.get(name)] * n
         for column, values in zip(self.columns, members, strict=True):
             column += values
@@ -421,6 +441,7 @@ class _Events(_Parser):
         self.places.ends.append(len(self.places.events))
         case = self._trace.get("concept:name")
         self.places.traces.append((self._line, case))
+        # Two traces of one case would be taken for one sequence; the note names the line of the second.
         if case in self._cases and case is not None:
             self.again.setdefault(case, self._line)
         self._cases.add(case)

@@ -23,7 +23,7 @@ from somcot.readers.opening import format_of
 from somcot.readers.tables import ArrowArray, ArrowTable, ArrowType
 from somcot.readers.tables.columns import ColumnRoles, is_whole
 from somcot.readers.tables.file_tables import LONGEST_LINE
-from somcot.readers.tables.numbers_and_times import NUMBERS_OR_TIMES, time_types
+from somcot.readers.tables.numbers_and_times import NUMBERS_OR_TIMES, time_types, with_times
 from somcot.readers.tables.rotation import LogFile, Place
 
 __all__ = ["BrokenLineError", "EventBlock", "Feed", "Header", "Place", "csv_options", "explain"]
@@ -406,7 +406,8 @@ class Feed:
         if self.roles.sequence is not None:
             types[self.roles.sequence] = pa.string()
         if self.roles.time is not None:
-            types[self.roles.time] = _time_type(header, self.roles.time, data)
+            known = self.roles.time_format is None
+            types[self.roles.time] = _time_type(header, self.roles.time, data) if known else pa.string()
         return types
 
     def _parsed(self, data: bytes) -> Iterator[EventBlock]:
@@ -461,11 +462,11 @@ class Feed:
             mask = _gaps(table.column(name), kind)
             if mask is not None and compute.any(mask).as_py():
                 empty = mask if empty is None else compute.or_(empty, mask)
-        if empty is None:
-            return table, skipped
-        if not self.skip:
+        if empty is not None and not self.skip:
             raise pa.ArrowInvalid("state, sequence or time is missing")
-        return table.filter(compute.invert(empty)), skipped + compute.sum(empty).as_py()
+        if empty is not None:
+            table, skipped = table.filter(compute.invert(empty)), skipped + compute.sum(empty).as_py()
+        return with_times(table, self.name, self.roles.time, self.roles.time_format), skipped
 
     def _block(self, table: ArrowTable) -> EventBlock:
         import pyarrow as pa

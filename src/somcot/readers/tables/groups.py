@@ -118,6 +118,7 @@ def _split(data: object, by: str, *, whole: bool, least: int, **options: Any) ->
     files = {name: options.pop(name) for name in FILE_OPTIONS if name in options}
     roles_given = {name: options.pop(name, None) for name in _ROLES}
     classifier, bins = options.pop("classifier", None), options.pop("bins", None)
+    about = tuple(options.pop("attributes", ()))
     binning = check_binning(options.pop("binning", "quantile"))
     if (state := roles_given["state"]) in (by, [by], (by,)):
         raise ValueError(f"by: {by!r} is the state, so each group would have one state; name another column")
@@ -131,7 +132,7 @@ def _split(data: object, by: str, *, whole: bool, least: int, **options: Any) ->
             roles_given["state"] = known if known not in (None, by) else _other(table, by)
         period = None if by in table.columns or (not table.complete and by not in PERIODS) else by
         moment = _time_column(table, by, roles_given["time"]) if period is not None else None
-        roles = roles_of(table, terminated=terminated, **roles_given)
+        roles = roles_of(table, terminated=terminated, attributes=about, **roles_given)
         # One long recording belongs to no period as a whole, so it is cut, and does not end there.
         several = roles.sequence is not None or table_options.gap is not None
         whole = whole or period is not None
@@ -139,11 +140,12 @@ def _split(data: object, by: str, *, whole: bool, least: int, **options: Any) ->
             raise ValueError(
                 f"end: {table.name} is one sequence, which does not end with a period; name the column of sequences"
             )
-        roles = replace(roles, more=() if moment is not None else (by,))
+        about = tuple(name for name in about if name != by)
+        roles = replace(roles, more=about if moment is not None else (*about, by))
         extra = None
         if moment is not None and roles.time != moment:
             extra = NumberColumn(table.name, moment, times=True, place=table.place, time_format=roles.time_format)
-            roles = replace(roles, more=(moment,))
+            roles = replace(roles, more=(*about, moment))
         columns = _read(table, roles, bin_specs(table.name, roles.state, bins), extra)
     if period is None:
         group, labels = _labels(table, columns.more.pop(by), by)
@@ -163,7 +165,7 @@ def _read(table: Table, roles: Any, bins: Any, extra: NumberColumn | None) -> Co
     """The columns of a table; a column of times that does not order the rows is read on its own."""
     if extra is None:
         return collected(table, roles, bins)
-    columns = Columns(table, replace(roles, more=()), bins)
+    columns = Columns(table, replace(roles, more=tuple(name for name in roles.more if name != extra.name)), bins)
     for batch in table.batches(roles.wanted):
         extra.add(batch[extra.name])
         columns.add(batch)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.notes import Note
-from somcot.readers.tables import Array, ArrowArray, ArrowType, Batch, Entry, to_numpy
+from somcot.readers.tables import Array, ArrowArray, ArrowTable, ArrowType, Batch, Entry, to_numpy
 from somcot.readers.tables.columns import MISSING_TEXTS, Growing, is_arrow, plain
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "moments",
     "time_types",
     "to_iso",
+    "with_times",
 ]
 
 NUMBERS_OR_TIMES = "numbers or times such as 2026-05-01T12:00:00"
@@ -482,3 +483,23 @@ def moments(column: NumberColumn, values: Array) -> tuple[NDArray[np.int64] | No
         return np.asarray(values).astype(np.int64), None
     unit = epoch_unit(values)
     return (None, None) if unit is None else (column._scaled(values, _UNITS[unit]), unit)
+
+
+def with_times(table: ArrowTable, source: str, name: str | None, time_format: str | None) -> ArrowTable:
+    """A part of a stream with its column of times read in this notation; without one, as it is.
+
+    Each part is read by itself, so ``day-first`` or ``month-first`` has to say what single rows leave open.
+    """
+    import pyarrow as pa
+
+    if name is None or time_format is None or not table.num_rows:
+        return table
+    column = NumberColumn(source, name, times=True, time_format=time_format)
+    try:
+        column.add(table.column(name).combine_chunks())
+        values = column.floats()
+    except ValueError as error:  # a broken line, which the caller finds and reports
+        raise pa.ArrowInvalid(str(error).partition(": ")[2]) from None
+    times = values.astype(np.int64) if column.holds_times else values
+    kind = pa.timestamp("us") if column.holds_times else pa.float64()
+    return table.set_column(table.schema.get_field_index(name), name, pa.array(times, kind))
